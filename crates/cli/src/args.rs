@@ -1,4 +1,4 @@
-//! The command line: commands, and what is said when it makes no sense.
+//! The command line: its commands, and the error message for an invalid one.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -87,7 +87,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The name, as JSON has it.
+    /// The name of the command, as JSON shows it.
     pub(crate) fn name(&self) -> String {
         let name = match self {
             Self::Codes(args) => return format!("codes {}", args.name()),
@@ -110,7 +110,7 @@ impl Command {
 }
 
 impl Cli {
-    /// Reads this process's arguments.
+    /// Reads the arguments of this process.
     pub(crate) fn parse_args() -> Result<Self, Refused> {
         Self::try_parse().map_err(|error| Refused {
             arguments: std::env::args_os().skip(1).collect(),
@@ -119,19 +119,19 @@ impl Cli {
     }
 }
 
-/// A command line that does not ask for work: it asks for help, or makes no sense.
+/// A command line that runs no command: it requests help, or it is invalid.
 pub(crate) struct Refused {
-    /// Its arguments.
+    /// The arguments.
     arguments: Vec<OsString>,
     error: clap::Error,
 }
 
 impl Refused {
-    /// Shows help where it was asked for, else one line on what is wrong.
+    /// Shows help if it was requested, otherwise one line about the error.
     pub(crate) fn show(&self) -> ExitCode {
         match self.error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                // A reader that closed standard output learns nothing more.
+                // A closed standard output is ignored: its reader cannot receive anything more.
                 let _ = self.error.print();
                 ExitCode::SUCCESS
             }
@@ -155,7 +155,7 @@ impl Refused {
         }
     }
 
-    /// What clap has to say, without its usage, in one line.
+    /// The message of clap in one line, without its usage.
     fn line(&self) -> String {
         let text = self.error.to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -167,7 +167,7 @@ impl Refused {
         parts.join("; ").replace(":; ", ": ")
     }
 
-    /// The command that was meant, with a space in front of each of its words.
+    /// The command that the arguments name, with a space in front of each word.
     fn command(&self) -> String {
         let mut command = <Cli as clap::CommandFactory>::command();
         let mut words = String::new();

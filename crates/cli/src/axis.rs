@@ -1,15 +1,15 @@
-//! The axis of time of pictures (SVG).
+//! The time axis of pictures (SVG).
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use crate::svg::{GREY, LINE};
 
-/// An axis of time from 0 at the left.
+/// A time axis that begins with 0 at the left.
 pub(crate) struct Axis {
-    /// What it ends with, in seconds.
+    /// The time at its end, in seconds.
     pub(crate) span_s: f64,
-    /// Its pixels.
+    /// Its width in pixels.
     pub(crate) width: u32,
 }
 
@@ -18,7 +18,8 @@ impl Axis {
         time.as_secs_f64() / self.span_s * f64::from(self.width)
     }
 
-    /// Writes ticks below a plot of this height, with their times and `label` if there is one.
+    /// Writes ticks below a plot of this height, with their times, and with `label` if it is not
+    /// empty.
     pub(crate) fn write_ticks(
         &self,
         svg: &mut String,
@@ -51,7 +52,7 @@ impl Axis {
         Ok(())
     }
 
-    /// A tick's time, all in the same unit.
+    /// The time of a tick. All ticks have the same unit.
     fn tick(&self, time: Duration) -> String {
         let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
         let fits = units.into_iter().find(|(unit, _)| self.span_s > 0.5 * unit);
@@ -60,7 +61,7 @@ impl Axis {
         format!("{value} {name}")
     }
 
-    /// A step of 1, 2 or 5 times a power of ten that cuts the axis into at most ten.
+    /// The step between ticks: 1, 2 or 5 times a power of ten, with at most ten steps on the axis.
     fn step_s(&self) -> f64 {
         let least = self.span_s / 10.0;
         let power = 10_f64.powf(least.log10().floor());

@@ -1,9 +1,8 @@
-//! What the program shows, and where: results on standard output, progress and errors on standard
-//! error.
+//! The output of the program: results go to standard output, progress and errors to standard error.
 //!
-//! A thread for each stream does the writing, so a terminal that was stopped by Ctrl-S, or a pipe
-//! that nobody reads, holds up nothing but that stream. Lines that find the queue full are counted,
-//! not shown.
+//! Each stream has a thread that writes. So a terminal that was stopped by Ctrl-S, or a pipe
+//! without a reader, blocks only its own stream. Lines are counted and not shown while the queue is
+//! full.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -20,19 +19,19 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Between two lines of progress where there is no terminal to draw on.
+/// The time between two lines of progress if there is no terminal to draw on.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
-/// Lines that wait for a stream.
+/// The maximum number of lines that wait for a stream.
 const QUEUED: usize = 1024;
-/// For the last lines on standard error, at the end of the program.
+/// The time limit for the last lines on standard error at the end of the program.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Where results, progress and errors go.
+/// The destination of results, progress and errors.
 #[derive(Clone)]
 pub(crate) struct Console {
     json: bool,
     quiet: bool,
-    /// The command, as JSON names it.
+    /// The name of the command in JSON.
     command: String,
     out: Stream,
     err: Stream,
@@ -60,7 +59,7 @@ impl Console {
         self.json && self.quiet
     }
 
-    /// Shows people a result: on standard output, unless that is for JSON.
+    /// Shows a result to people: on standard output, unless JSON goes there.
     pub(crate) fn say(&self, text: impl fmt::Display) {
         if !self.json {
             self.out.offer(Item::Line(text.to_string()));
@@ -69,18 +68,18 @@ impl Console {
         }
     }
 
-    /// Warns people of something that the result alone does not show.
+    /// Warns people of a problem that the result alone does not show.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
         let line = format!("farwrite: warning: {text}");
         self.err.offer(Item::Line(line));
     }
 
-    /// Prints the result for scripts, if they asked for one.
+    /// Prints the result as JSON, if the user requested it.
     pub(crate) fn json(&self, result: &impl Serialize) -> Result<(), Failure> {
         self.json_result(None, result)
     }
 
-    /// Prints a result for scripts together with what is wrong with it, if anything.
+    /// Prints a result as JSON, together with its problem, if there is one.
     pub(crate) fn json_result(
         &self,
         failure: Option<&Failure>,
@@ -94,7 +93,8 @@ impl Console {
         Ok(())
     }
 
-    /// Shows why a command failed: one line for people, and an object for scripts that asked for one.
+    /// Shows why a command failed: one line for people, and an object for scripts if JSON was
+    /// requested.
     pub(crate) fn fail(&self, failure: &Failure) {
         self.err.offer(Item::EndProgress);
         self.err.offer(Item::Line(format!("farwrite: {failure}")));
@@ -120,10 +120,11 @@ impl Console {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// [`Exit::Files`] where JSON could not be written: a script must not take silence for success.
+    /// [`Exit::Files`] if the JSON could not be written: a script must not interpret silence as
+    /// success.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         let written = self.out.flush(None);
-        // Nobody has to read the warnings.
+        // Warnings may remain unwritten.
         let _ = self.err.flush(Some(LAST_LINES));
         if self.json {
             written.or_exit(Exit::Files, "writing to standard output")?;
@@ -172,7 +173,7 @@ impl Observer for Console {
     }
 }
 
-/// Progress of one thing: a bar on a terminal, a line now and then elsewhere.
+/// The progress of one activity: a bar on a terminal, otherwise a line from time to time.
 pub(crate) struct Progress {
     err: Stream,
     label: String,
@@ -180,7 +181,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows that `done` units are done, and `detail` beside that.
+    /// Shows that `done` units are done, and adds `detail`.
     pub(crate) fn show(&self, done: u64, detail: impl fmt::Display) {
         self.report(done, detail, false);
     }
@@ -201,7 +202,7 @@ impl Progress {
     }
 }
 
-/// How far something is.
+/// The state of an activity.
 struct Standing {
     label: String,
     done: u64,
@@ -210,17 +211,17 @@ struct Standing {
     is_last: bool,
 }
 
-/// Something for a stream's thread.
+/// An item for the thread of a stream.
 enum Item {
     Line(String),
     Progress(Standing),
-    /// What progress was shown for goes on no more.
+    /// Ends the display of progress.
     EndProgress,
-    /// Answer with the first error since the beginning, if any.
+    /// Requests the first error since the start, if there is one.
     Flush(std::sync::mpsc::Sender<io::Result<()>>),
 }
 
-/// A stream, and the lines that wait for it.
+/// A stream, and the lines that wait to be written.
 #[derive(Clone)]
 struct Stream {
     queue: SyncSender<Item>,
@@ -236,20 +237,20 @@ impl Stream {
         Self { queue, not_shown }
     }
 
-    /// Queues something that is lost when the queue is full.
+    /// Queues an item, which is lost if the queue is full.
     fn offer(&self, item: Item) {
         if self.queue.try_send(item).is_err() {
             self.not_shown.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Queues something that must not be lost.
+    /// Queues an item that must not be lost.
     fn push(&self, item: Item) {
-        // The thread ends with the program.
+        // The thread runs until the program ends.
         let _ = self.queue.send(item);
     }
 
-    /// Waits until what was queued is written; `patience` bounds that.
+    /// Waits until all queued items are written, for at most `patience`.
     fn flush(&self, patience: Option<Duration>) -> io::Result<()> {
         let (done, finished) = channel();
         let late = || io::Error::from(io::ErrorKind::TimedOut);
@@ -321,7 +322,7 @@ struct Drawing {
     is_quiet: bool,
     on_terminal: bool,
     bar: ProgressBar,
-    /// What the bar is for.
+    /// The label of the bar.
     label: Option<String>,
     line_at: Instant,
 }

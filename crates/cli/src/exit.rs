@@ -1,4 +1,4 @@
-//! How the program ends: its exit codes, and the one line that says what went wrong.
+//! How the program ends: its exit codes, and the error message of one line.
 
 use std::error::Error;
 use std::fmt;
@@ -7,19 +7,19 @@ use std::process::ExitCode;
 use farwrite_transfer::error::chain;
 use farwrite_transfer::{Error as TransferError, ErrorKind};
 
-/// What an exit code stands for. Scripts rely on the numbers: they never change their meaning.
+/// The meaning of each exit code. Scripts rely on the numbers: their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Failed for a reason that no other code stands for.
+    /// Failed for a reason without its own code.
     Other = 1,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// The two ends do not fit: keys, versions or settings.
+    /// The two ends do not match: keys, versions or settings.
     Mismatch = 3,
     /// Data did not verify.
     Corrupt = 4,
-    /// The network or the peer could not be reached, or was lost.
+    /// The network or the peer could not be reached, or the connection was lost.
     Unreachable = 5,
     /// A local file or directory could not be read or written.
     Files = 6,
@@ -29,7 +29,7 @@ pub(crate) enum Exit {
     Full = 8,
     /// The other end could not read or write a file or directory.
     PeerFiles = 9,
-    /// Ended by Ctrl-C, as shells count it: 128 and the signal's number.
+    /// Ended by Ctrl-C, as in shells: 128 plus the number of the signal.
     Interrupted = 130,
 }
 
@@ -47,7 +47,7 @@ impl Exit {
         Self::Interrupted,
     ];
 
-    /// The name in JSON, and what it means.
+    /// The name in JSON, and its description.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Other => ("other", "failed for a reason not listed here"),
@@ -116,7 +116,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command failed, in one line, and the exit code for it.
+/// Why a command failed, in one line, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -124,7 +124,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure that says all there is to say.
+    /// A failure with a complete description.
     pub(crate) fn new(exit: Exit, what: impl fmt::Display) -> Self {
         let line = what.to_string();
         Self {
@@ -133,7 +133,7 @@ impl Failure {
         }
     }
 
-    /// A failure while doing `what`, with the chain of its causes.
+    /// A failure during `what`, with the chain of its causes.
     pub(crate) fn caused(exit: Exit, what: impl fmt::Display, cause: &dyn Error) -> Self {
         Self::new(exit, chain(what, cause))
     }
@@ -151,9 +151,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Turns the error of a call into a failure of a command.
+/// Converts the error of a call to a failure of a command.
 pub(crate) trait OrExit<T> {
-    /// Fails with this code, while doing `what`.
+    /// Fails with this exit code. `what` describes the activity.
     fn or_exit(self, exit: Exit, what: impl fmt::Display) -> Result<T, Failure>;
 }
 

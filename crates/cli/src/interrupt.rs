@@ -1,4 +1,4 @@
-//! Ctrl-C, and a terminal that goes away, as a flag to look at.
+//! Converts Ctrl-C, and the loss of the terminal, to a flag that the program reads.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use signal_hook::flag;
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Turns the first Ctrl-C into a flag; the second ends the program at once. A signal that was
-/// ignored when the program started, as `nohup` does with hang-ups, stays ignored.
+/// Converts the first Ctrl-C to a flag. The second one ends the program at once. A signal that was
+/// ignored when the program started stays ignored: `nohup` does this for hang-ups.
 pub(crate) fn catch() -> Result<Cancel, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let ignored = ignored_signals();
@@ -21,7 +21,7 @@ pub(crate) fn catch() -> Result<Cancel, Failure> {
             if ignored & (1 << (signal - 1)) != 0 {
                 continue;
             }
-            // The order matters: at the first signal the flag is not yet set here.
+            // The order is important: at the first signal, the flag is not yet set here.
             let status = i32::from(Exit::Interrupted as u8);
             flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))?;
             flag::register(signal, Arc::clone(&flag))?;
@@ -32,8 +32,8 @@ pub(crate) fn catch() -> Result<Cancel, Failure> {
     Ok(Cancel::watching(flag))
 }
 
-/// The signals that this process ignores, one bit each, signal 1 being bit 0 (proc(5), `SigIgn`).
-/// None where the system does not say.
+/// The signals that this process ignores, one bit each; signal 1 is bit 0 (proc(5), `SigIgn`). 0 if
+/// the system does not report them.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

@@ -1,4 +1,4 @@
-//! Where the pre-shared key comes from.
+//! Finds the pre-shared key.
 
 use std::env;
 use std::path::Path;
@@ -7,13 +7,14 @@ use farwrite_session::{Psk, PskError};
 
 use crate::exit::{Exit, Failure};
 
-/// Holds the key in text form: unlike an argument, other users of the machine cannot see it.
+/// The variable that holds the key in text form. Unlike an argument, it is not visible to other
+/// users of the machine.
 pub(crate) const VARIABLE: &str = "FARWRITE_PSK";
 
-/// The key of a file, or else of the environment, if there is one.
+/// The key of a file, or otherwise of the environment, if there is one.
 ///
 /// # Errors
-/// A file or a text that is no key.
+/// The file or the text is not a key.
 pub(crate) fn find(file: Option<&Path>) -> Result<Option<Psk>, Failure> {
     if let Some(file) = file {
         let key = Psk::load(file);
@@ -35,10 +36,10 @@ pub(crate) fn find(file: Option<&Path>) -> Result<Option<Psk>, Failure> {
         .map_err(|error| of_key(&format!("reading {VARIABLE}"), &error))
 }
 
-/// The key of a file or of the environment, for a command that cannot do without.
+/// The key of a file or of the environment, for a command that requires a key.
 ///
 /// # Errors
-/// As [`find`], and [`Exit::Usage`] where there is none.
+/// As [`find`], and [`Exit::Usage`] if there is no key.
 pub(crate) fn needed(file: Option<&Path>) -> Result<Psk, Failure> {
     find(file)?.ok_or_else(|| {
         let what = format!(
@@ -49,10 +50,10 @@ pub(crate) fn needed(file: Option<&Path>) -> Result<Psk, Failure> {
     })
 }
 
-/// A fresh key.
+/// Generates a new key.
 ///
 /// # Errors
-/// When the operating system has no randomness.
+/// The operating system provides no randomness.
 pub(crate) fn make() -> Result<Psk, Failure> {
     Psk::generate().map_err(|error| of_key("making a key", &error))
 }

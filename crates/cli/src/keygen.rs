@@ -1,4 +1,4 @@
-//! `farwrite keygen`: a fresh pre-shared key.
+//! `farwrite keygen`: generates a pre-shared key.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ Examples:
 Copy the key to the other machine by a way that you trust, such as scp: anyone with it can write \
 files in your name.";
 
-/// Makes a pre-shared key: 256 random bits that both ends of a transfer must have, and nobody else.
+/// Makes a pre-shared key: 256 random bits that only the two ends of a transfer have.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KeygenArgs {
@@ -28,7 +28,7 @@ pub(crate) struct KeygenArgs {
     file: Option<PathBuf>,
 }
 
-/// Makes a key, and writes or prints it.
+/// Generates a key, and writes or prints it.
 pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     let key = Psk::generate().or_exit(Exit::Other, "making a key")?;
     let Some(file) = &args.file else {
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
         return if console.is_json() {
             console.json(&json!({ "psk": *text }))
         } else {
-            // A key that nobody got must not pass for one.
+            // The command must not succeed if the key was not delivered.
             writeln!(io::stdout(), "{}", &*text).or_exit(Exit::Files, "printing the key")
         };
     };

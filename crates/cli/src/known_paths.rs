@@ -1,8 +1,8 @@
-//! What earlier transfers have learned about paths, so that the next one starts at their rate.
+//! Stores what transfers have measured on paths, so that later transfers start at their rate.
 //!
-//! The file is a cache: a damaged or missing one costs a slower start and nothing else. A value that
-//! is wrong by now costs little too, because the sender tests it with one short train of packets
-//! before it relies on it.
+//! The file is a cache: if it is damaged or missing, the only cost is a slower start. An outdated
+//! value costs little too, because the sender tests it with one short train of packets before it
+//! relies on it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,11 +14,11 @@ use std::{env, fs, io};
 use farwrite_transfer::Start;
 use serde::{Deserialize, Serialize};
 
-/// What is older than this says little about a path.
+/// An older entry has little relation to the current path.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Most paths in the file; the oldest goes first.
+/// The maximum number of paths in the file. The oldest path is removed first.
 const MAX_PATHS: usize = 64;
-/// A longer file is none that this program has written.
+/// This program never writes a longer file.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// The paths from this machine to others.
@@ -40,25 +40,25 @@ struct Known {
 struct Learned {
     rate_bps: u64,
     rtt_ns: u64,
-    /// Seconds since 1970.
+    /// The time of the measurement in seconds since 1970.
     learned_at: u64,
 }
 
 impl KnownPaths {
-    /// The user's file: `farwrite/paths.toml` in `XDG_CACHE_HOME`, or else in `~/.cache`. `None`
-    /// for a user without a home.
+    /// The file of the user: `farwrite/paths.toml` in `XDG_CACHE_HOME`, or otherwise in `~/.cache`.
+    /// `None` for a user without a home directory.
     pub(crate) fn of_user() -> Option<Self> {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
         let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")));
-        // The XDG specification wants a relative path to be ignored.
+        // The XDG specification requires that a relative path is ignored.
         let cache = cache.filter(|cache| cache.is_absolute())?;
         Some(Self {
             file: cache.join("farwrite/paths.toml"),
         })
     }
 
-    /// What was learned about the path from one address to another.
+    /// The stored start values for the path from one address to another.
     pub(crate) fn find(&self, from: IpAddr, to: IpAddr) -> Option<Start> {
         let learned = *self.read().path.get(&name(from, to))?;
         let is_fresh = now().saturating_sub(learned.learned_at) <= MAX_AGE.as_secs();
@@ -68,11 +68,11 @@ impl KnownPaths {
         })
     }
 
-    /// Keeps what a transfer has learned. Transfers that end at the same time may overwrite one
-    /// another's entry.
+    /// Stores what a transfer has measured. Transfers that end at the same time may overwrite the
+    /// entries of one another.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The errors of the operating system.
     pub(crate) fn keep(&self, from: IpAddr, to: IpAddr, start: Start) -> io::Result<()> {
         let mut known = self.read();
         let learned = Learned {
@@ -102,7 +102,8 @@ impl KnownPaths {
         let directory = self.file.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory)?;
         let text = toml::to_string(known).map_err(io::Error::other)?;
-        // Only its owner can read a temporary file: it names the machines that the user sends to.
+        // Only the owner can read a temporary file. This is required, because it names the machines
+        // that the user sends to.
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.write_all(text.as_bytes())?;
         file.persist(&self.file)?;
@@ -114,7 +115,7 @@ fn name(from: IpAddr, to: IpAddr) -> String {
     format!("{} {}", from.to_canonical(), to.to_canonical())
 }
 
-/// Seconds since 1970; 0 on a machine whose clock is before that.
+/// Seconds since 1970; 0 if the clock of the machine is earlier.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

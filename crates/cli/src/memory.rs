@@ -1,4 +1,4 @@
-//! How much memory this machine has to spare.
+//! The available memory of this machine.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::exit::{Exit, Failure};
 use farwrite_units::show::Bytes;
 
-/// Refuses what this machine cannot hold: it would rather kill the program than say no. `what` wants
-/// so many bytes; `help` says how to want less.
+/// Refuses to use more memory than this machine has available: the kernel would kill the program
+/// instead of refusing. `what` needs `wanted` bytes. `help` explains how to need less.
 pub(crate) fn check_available(wanted: u64, what: &str, help: &str) -> Result<(), Failure> {
     match available() {
         Some(available) if wanted > available => Err(Failure::new(
@@ -22,7 +22,8 @@ pub(crate) fn check_available(wanted: u64, what: &str, help: &str) -> Result<(),
     }
 }
 
-/// Bytes that programs may still take (proc(5), `MemAvailable`); `None` where the system does not say.
+/// The number of bytes that programs can still allocate (proc(5), `MemAvailable`); `None` if the
+/// system does not report it.
 fn available() -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc/meminfo")).ok()?;
     let line = text

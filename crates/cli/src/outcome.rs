@@ -1,17 +1,17 @@
-//! The end of a transfer, as people and scripts see it.
+//! Shows the result of a transfer to people and scripts.
 
 use std::process::ExitCode;
 
-use farwrite_transfer::Report;
+use farwrite_transfer::TransferReport;
 
 use crate::console::Console;
 use crate::exit::Failure;
 
-/// Failed files that people are shown; `--json` has more of them.
+/// The maximum number of failed files that are shown to people. `--json` lists more of them.
 const SHOWN: usize = 20;
 
-/// Shows a report; the answer is what the program exits with, if this was all that it had to do.
-pub(crate) fn show(console: &Console, report: &Report) -> Result<ExitCode, Failure> {
+/// Shows a report. Returns the exit code for a program that ran only this transfer.
+pub(crate) fn show(console: &Console, report: &TransferReport) -> Result<ExitCode, Failure> {
     for file in report.failures().iter().take(SHOWN) {
         console.warn(format_args!("{}: {}", file.path, file.reason));
     }

@@ -1,4 +1,4 @@
-//! `farwrite completions` and `farwrite man`: made from the command line's own description.
+//! `farwrite completions` and `farwrite man`: generated from the description of the command line.
 
 use std::fs;
 use std::io::{self, Write};
@@ -70,7 +70,8 @@ pub(crate) fn run_man(args: &ManArgs, console: &Console) -> Result<(), Failure> 
 
 /// Writes the page of a command and those of its subcommands.
 fn write_pages(dir: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    // `farwrite codes encode` has the page farwrite-codes-encode.1, which its title says too.
+    // `farwrite codes encode` has the page farwrite-codes-encode.1, with the same name in its
+    // title.
     let name = command.get_display_name().unwrap_or(command.get_name());
     let page = dir.join(format!("{name}.1"));
     let mut text = Vec::new();

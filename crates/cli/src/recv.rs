@@ -1,4 +1,4 @@
-//! `farwrite recv`: files from another machine.
+//! `farwrite recv`: receives files from another machine.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,7 +22,7 @@ use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key, outcome, probe};
 
-/// Ports that are tried before none counts as free.
+/// The number of ports that are tried before the search for a free port fails.
 const FREE_PORT_ATTEMPTS: u32 = 16;
 
 const EXAMPLES: &str = "\
@@ -72,7 +72,7 @@ pub(crate) struct RecvArgs {
     metrics: MetricsArgs,
 }
 
-/// Receives files; the answer is what the program exits with.
+/// Receives files. Returns the exit code.
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     check_directory(&args.dir)?;
@@ -128,7 +128,7 @@ fn serve(
                 if let Err(failure) = probe::answer(prober, cancel, console) {
                     console.warn(failure);
                 }
-                // It is no transfer: --once waits for one.
+                // A probe is not a transfer: --once continues to wait for one.
                 door.ready();
                 continue;
             }
@@ -152,7 +152,7 @@ fn serve(
     }
 }
 
-/// Fails now rather than when a sender has come.
+/// Checks the directory now instead of when a sender connects.
 fn check_directory(dir: &Path) -> Result<(), Failure> {
     let what = format!("the directory {}", dir.display());
     let metadata = fs::metadata(dir).or_exit(Exit::Files, &what)?;
@@ -163,14 +163,15 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Listens where it was asked for, or else on all addresses there are. A free port (0) must be free
-/// for TCP and for UDP: another program can have the UDP port of the same number.
+/// Listens at the given address, or otherwise on all addresses. A free port (0) must be free for
+/// TCP and for UDP: another program can use the UDP port with the same number.
 pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
     let mut attempts = 1;
     loop {
         let listener = listen_tcp(asked)?;
         let local = listener.local_addr();
-        // Data will come to the UDP port of the same number. This only checks that it is free.
+        // Data will arrive at the UDP port with the same number. This only checks that the port is
+        // free.
         match UdpSocket::bind(local) {
             Ok(_) => return Ok(listener),
             Err(error)
@@ -191,15 +192,15 @@ pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
 fn listen_tcp(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
     let listener = match asked {
         Some(addr) => Listener::bind(addr),
-        // IPv6's wildcard takes IPv4 too; a machine without IPv6 has IPv4's.
+        // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
         None => Listener::bind((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT))
             .or_else(|_| Listener::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT))),
     };
     listener.map_err(|error| transfer::Error::of_session("starting", &error).into())
 }
 
-/// What to type at the other end. A fresh key goes in by the environment: all users of a machine can
-/// see the arguments of all programs.
+/// The command for the other end. It passes a new key in the environment, because all users of a
+/// machine can see the arguments of all programs.
 fn command(args: &RecvArgs, local: SocketAddr, fresh: Option<&Psk>) -> String {
     let mut line = String::new();
     if let Some(psk) = fresh {
@@ -215,8 +216,8 @@ fn command(args: &RecvArgs, local: SocketAddr, fresh: Option<&Psk>) -> String {
     line + " PATH..."
 }
 
-/// The address for the other machine. A link-local one needs the name of the interface over there,
-/// which this machine cannot know.
+/// The address for the other machine. A link-local address needs the name of the interface on that
+/// machine, which this machine cannot know.
 pub(crate) fn target(local: SocketAddr) -> String {
     match local {
         SocketAddr::V6(addr) if addr.scope_id() != 0 => {
@@ -226,13 +227,14 @@ pub(crate) fn target(local: SocketAddr) -> String {
     }
 }
 
-/// The address by which others are likely to know this machine: the one that packets to the world
-/// leave from, or loopback where no way leads there.
+/// The address at which other machines can probably reach this one: the source address of packets
+/// to the Internet, or loopback if there is no route.
 fn reachable(ip: IpAddr) -> IpAddr {
     if !ip.is_unspecified() {
         return ip;
     }
-    // Documentation addresses (RFC 5737, RFC 3849): nobody's, so only a default route matches.
+    // Documentation addresses (RFC 5737, RFC 3849) belong to no network, so only a default route
+    // matches.
     let v4 = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
     let v6 = SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9));
     let source = match ip {

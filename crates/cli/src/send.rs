@@ -1,4 +1,4 @@
-//! `farwrite send`: files to another machine.
+//! `farwrite send`: sends files to another machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -115,7 +115,7 @@ enum Control {
 }
 
 impl SendArgs {
-    /// The rate control of a transfer over a path of which `start` is known.
+    /// The rate control of a transfer. `start` is the stored knowledge about the path.
     fn rate_control(&self, start: Option<Start>) -> Result<RateControl, Failure> {
         match (self.rate_control, self.rate) {
             (Control::Adaptive, max_bps) => Ok(RateControl::Adaptive { max_bps, start }),
@@ -127,7 +127,7 @@ impl SendArgs {
         }
     }
 
-    /// What the options say, and for the rest the description of the path.
+    /// The settings from the options. Missing values come from the description of the path.
     fn settings(&self, path: &Description, start: Option<Start>) -> Result<SendSettings, Failure> {
         Ok(SendSettings {
             scheme: self.scheme,
@@ -140,11 +140,11 @@ impl SendArgs {
     }
 }
 
-/// Sends the files; the answer is what the program exits with.
+/// Sends the files. Returns the exit code.
 pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let watched = args.metrics.start("send", console)?;
-    // Fails before anything is read.
+    // Invalid arguments fail before anything is read.
     args.rate_control(None)?;
     let described = args.link.as_deref().map(link_file::read).transpose()?;
     let described = described.unwrap_or_default();
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         Special::Refuse
     };
     let paths = args.paths.clone();
-    // A slow disk must not keep Ctrl-C from working.
+    // A slow disk must not block Ctrl-C.
     let scanned = cancel.run(move || Source::scan(&paths, special))?;
     let source = scanned.or_exit(Exit::Files, "listing the files")?;
     for path in source.skipped() {

@@ -1,12 +1,12 @@
-//! What the program's pictures (SVG) have in common.
+//! Functions that the pictures (SVG) of the program share.
 
 use std::fmt::{self, Write as _};
 
-/// Of text that is not the first thing to read, and of thin lines.
+/// The colour of secondary text and of thin lines.
 pub(crate) const GREY: &str = "#57606a";
 pub(crate) const LINE: &str = "#8c959f";
 
-/// Text without what SVG would read as markup.
+/// Escapes characters that SVG would read as markup.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }

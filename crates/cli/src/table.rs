@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Lays cells out in columns: the first `left` of them begin alike, the others end alike.
+/// Aligns cells in columns: the first `left` columns to the left, the others to the right.
 pub(crate) fn lay_out<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize) -> String {
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());

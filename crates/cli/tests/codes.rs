@@ -1,4 +1,4 @@
-//! `farwrite codes` as a user runs it: files and their parity.
+//! Runs `farwrite codes` as a user does: files and their parity.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// A directory with files, in which the program runs.
+/// A directory with files. The program runs in it.
 struct Place {
     directory: TempDir,
 }
@@ -58,7 +58,7 @@ impl Place {
             .expect("the program starts")
     }
 
-    /// The JSON of what succeeds.
+    /// The JSON of a command that succeeds.
     fn json(&self, args: &str) -> Value {
         let output = self.farwrite(&format!("{args} --json --quiet"));
         assert!(output.status.success(), "{args}: {}", text(&output.stderr));
@@ -67,7 +67,8 @@ impl Place {
         object["result"].clone()
     }
 
-    /// What fails with a code says so in one line, which is the answer; no file is left of it.
+    /// Runs a command that must fail with this exit code, print one line, and leave no file.
+    /// Returns the line.
     fn fail(&self, exit: i32, args: &str) -> String {
         let before = self.names();
         let output = self.farwrite(args);
@@ -86,7 +87,7 @@ fn random(bytes: usize) -> Vec<u8> {
     data
 }
 
-/// The parity that a file is to have: each group padded with zeros to its full length.
+/// The expected parity of a file. Zeros fill each group to its full length.
 fn expected_parity(code: &str, chunk_bytes: usize, data: &[u8]) -> Vec<u8> {
     let code: Code = code.parse().expect("a code");
     let mut padded = data.to_vec();
@@ -132,7 +133,7 @@ fn parity_is_that_of_the_library_with_the_last_group_padded() {
     assert_eq!(place.names(), ["data", "parity"]);
 }
 
-/// Bytes of chunks replaced by others.
+/// Overwrites the bytes of chunks.
 fn damage(bytes: &mut [u8], chunk_bytes: usize, chunks: &[usize]) {
     for chunk in chunks {
         let end = bytes.len().min((chunk + 1) * chunk_bytes);
@@ -145,7 +146,8 @@ fn damage(bytes: &mut [u8], chunk_bytes: usize, chunks: &[usize]) {
 #[test]
 fn damaged_files_are_made_whole() {
     let place = Place::new();
-    // 8 chunks a group, the last group has 2, the last chunk 7 bytes. Two threads, several groups.
+    // Each group has 8 chunks, the last group has 2, and the last chunk has 7 bytes. There are two
+    // threads and several groups.
     let data = random(1000 * (8 * 5 + 1) + 7);
     place.write("data", &data);
     let cases: [(&str, &[usize], &[usize]); 5] = [
@@ -207,8 +209,8 @@ fn a_file_that_was_cut_short_is_completed() {
     place.write("data", &data);
     let common = "--chunk-bytes 1KiB";
     place.json(&format!("codes encode {common} --in data --out parity"));
-    // The middle of chunk 66 on is missing, which leaves 3 chunks to rebuild; and the last of the
-    // parity, which is named.
+    // The file ends in the middle of chunk 66, so 3 chunks must be rebuilt. The last chunk of the
+    // parity is also missing, and the command names it.
     place.write("short", &data[..66 * 1024 + 1]);
     let parity = place.read("parity");
     place.write("short-parity", &parity[..parity.len() - 3000]);
@@ -223,7 +225,7 @@ fn a_file_that_was_cut_short_is_completed() {
 
     let told = place.fail(2, &format!("{decode} --bytes {}", data.len()));
     assert!(told.contains("--lost-parity"), "{told}");
-    // Without the length, the last group is taken for a shorter one.
+    // Without the length, the program assumes that the last group is shorter.
     let told = place.fail(4, &format!("{decode} --lost-parity 21-23"));
     assert!(told.contains("--bytes"), "{told}");
     let told = place.fail(2, &format!("{decode} --bytes 1000"));
@@ -444,7 +446,7 @@ fn help_has_examples_and_says_how_parity_lies() {
     }
 }
 
-/// More than is held in memory at a time.
+/// The files are larger than the amount of data that is held in memory at a time.
 #[test]
 fn files_of_several_batches_are_made_whole() {
     let place = Place::new();
@@ -464,7 +466,7 @@ fn files_of_several_batches_are_made_whole() {
     assert_mode(&place.path("whole"));
 }
 
-/// As any new file has it: for the others too, as far as the umask lets it.
+/// The mode is that of any new file: others can read it too, as far as the umask permits.
 fn assert_mode(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode();

@@ -1,4 +1,4 @@
-//! `farwrite plan`, run as a user runs it.
+//! Runs `farwrite plan` as a user does.
 
 use std::process::{Command, Output};
 
@@ -33,12 +33,12 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is a number"))
 }
 
-/// The path of the paper's section 5.2.
+/// The path of section 5.2 of the paper.
 const PATH: [&str; 4] = ["--rate", "400Gbit", "--rtt", "25ms"];
 
 #[test]
 fn the_answer_is_the_papers_on_its_path() {
-    // Fig. 9: erasure coding between, selective repeat where losses are rare.
+    // Fig. 9: erasure coding is best in the middle, selective repeat if losses are rare.
     for (size, loss, coded) in [
         ("128MiB", "1e-4", true),
         ("128MiB", "1%", true),
@@ -93,7 +93,7 @@ fn alternatives_are_in_order_and_within_the_budget() {
             "{of}"
         );
     }
-    // Without cores there is no coding.
+    // Without cores, the planner selects no coding.
     let told = answer(&[&PATH[..], &args, &["--cores", "0"]].concat());
     assert_eq!(
         told["alternatives"].as_array().expect("alternatives").len(),
@@ -161,7 +161,7 @@ fn a_link_file_says_what_the_options_do() {
     ];
     assert_eq!(by_file, answer(&[&options[..], &schemes].concat()));
     assert_eq!(number(&by_file["question"]["p_bad_to_good"]), 0.25);
-    // An option comes first, and takes the rest from the file.
+    // An option has priority. The other values come from the file.
     let other = answer(&[&["--link", file, "--distance", "3750km"][..], &schemes].concat());
     assert_eq!(number(&other["question"]["rtt_s"]), 0.025);
     assert_eq!(number(&other["question"]["bandwidth_bps"]), 1e10);
@@ -178,7 +178,10 @@ fn a_bad_link_file_is_told_with_file_field_and_value() {
     for (link, named) in [
         ("rate = \"fast\"", "rate = \"fast\": not a rate"),
         ("rtt = 25", "rtt = 25: not a time"),
-        ("loss = 1e-3", "no field \"loss\"; there are rate"),
+        (
+            "loss = 1e-3",
+            "unknown field `loss`, expected one of `rate`",
+        ),
         ("rate = \"1Gbit\"\nrtt = ", "line 2: "),
         ("rate = \"1Gbit\"\nrtt = \"1ms\"", "no loss: give --loss"),
     ] {

@@ -1,4 +1,4 @@
-//! `farwrite probe`, run as a user runs it, over real sockets on loopback.
+//! Runs `farwrite probe` as a user does, over real sockets on loopback.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, UdpSocket};
@@ -24,7 +24,7 @@ struct Rig {
     psk: Psk,
 }
 
-/// An end that listens; it is killed when the test is over.
+/// An end that listens. It is killed when the test ends.
 struct Listening {
     child: Child,
     addr: String,
@@ -52,7 +52,7 @@ impl Rig {
         self.root.path().join(name)
     }
 
-    /// Starts an end that listens, and waits until it does.
+    /// Starts an end that listens, and waits until it is ready.
     fn listen(&self, args: &[&str]) -> Listening {
         let mut command = farwrite();
         command.args(args).args(["--listen", "127.0.0.1:0"]);
@@ -122,7 +122,7 @@ fn a_probe_measures_draws_and_saves() {
     assert_eq!(result["ecn"], "kept");
     assert_eq!(result["addresses"]["translated"], false);
     let trials = result["trials"].as_array().expect("trials");
-    // Two sizes at two rates, twice.
+    // Two sizes at two rates, in two rounds.
     assert_eq!(trials.len(), 8);
     for trial in trials {
         let flows = trial["received_by_flow"].as_array().expect("flows");
@@ -130,7 +130,7 @@ fn a_probe_measures_draws_and_saves() {
         let received: f64 = flows.iter().map(number).sum();
         let lost = number(&trial["lost_packets"]) + number(&trial["lost_in_hosts"]);
         assert_eq!(received + lost, number(&trial["packets"]), "{trial}");
-        // A tenth of the path at most.
+        // The probe uses at most a tenth of the path.
         assert!(number(&trial["rate_bps"]) <= 20e6, "{trial}");
     }
     check_picture(&picture, trials.len());
@@ -161,7 +161,7 @@ fn check_picture(path: &Path, trials: usize) {
     );
 }
 
-/// The other commands take what was saved.
+/// Other commands accept the saved file.
 fn check_saved(path: &Path) {
     let path = path.to_str().expect("plain");
     let plan = farwrite()
@@ -180,7 +180,8 @@ fn check_saved(path: &Path) {
         .expect("the program ends");
     assert!(demo.status.success(), "{}", text(&demo.stderr));
     let demo: Value = serde_json::from_slice(&demo.stdout).expect("JSON");
-    // The largest packet that was tried, less IP, UDP and what Farwrite puts around a payload.
+    // The largest packet that was tried, minus the headers of IP and UDP and the overhead of
+    // Farwrite.
     assert_eq!(number(&demo["result"]["mtu_bytes"]), 9152.0);
     assert!(number(&demo["result"]["rate_bps"]) <= 200e6);
 }
@@ -205,7 +206,7 @@ fn a_receiver_of_files_answers_too_and_goes_on() {
     }
     let width = stdout.lines().map(|line| line.chars().count()).max();
     assert!(width <= Some(120), "{width:?} in\n{stdout}");
-    // A probe is no transfer: --once still waits for one.
+    // A probe is not a transfer: --once continues to wait for one.
     let (file, link) = (rig.path("file"), rig.path("link.toml"));
     std::fs::write(&file, [7; 5000]).expect("write");
     std::fs::write(&link, "rate = \"300Mbit\"\nmtu = 1024\n").expect("write");
@@ -246,20 +247,20 @@ fn a_sender_is_turned_away_where_only_probes_are_answered() {
 #[test]
 fn what_cannot_be_probed_is_named() {
     let rig = Rig::new();
-    // Nobody listens there.
+    // No program listens on this port.
     let free = TcpListener::bind("127.0.0.1:0").expect("port");
     let addr = free.local_addr().expect("address").to_string();
     drop(free);
     let silent = rig.probe(&addr, &["--timeout", "1s"]);
     assert_refused(&silent, 5, &addr);
-    // Another key.
+    // The other end has another key.
     let (there, other) = (rig.listen(&["probe"]), Rig::new());
     assert_refused(
         &other.probe(&there.addr, &SHORT),
         3,
         "keys of the two ends differ",
     );
-    // More than the share of the path.
+    // The rate exceeds the permitted share of the path.
     let fast = rig.probe(&there.addr, &[&SHORT[..], &["--rates", "150Mbit"]].concat());
     assert_refused(&fast, 2, "10 % of the path");
     let spot = rig.path("nowhere").join("link.toml");
@@ -293,7 +294,7 @@ fn ctrl_c_shows_what_is_known() {
     let pid = child.id().to_string();
     let signal = Command::new("kill").args(["-INT", &pid]).status();
     assert!(signal.expect("kill runs").success());
-    // Nobody may wait for a standard error that is full.
+    // A full standard error must not block any program.
     let reader = std::thread::spawn(move || lines.for_each(drop));
     let output = child.wait_with_output().expect("it ends");
     reader.join().expect("no panic");
@@ -385,7 +386,7 @@ fn an_absurd_link_file_is_refused_by_every_command() {
             "loss_packet = 1.5: a loss lies in 0 to 0.99",
         ),
         ("mtu = 3", "mtu = 3: an MTU is a multiple of 4"),
-        ("los = 0.1", "no field \"los\"; there are rate"),
+        ("los = 0.1", "unknown field `los`, expected one of `rate`"),
         ("reordering_packets = -2", "reordering_packets = -2"),
         ("measured = \"yesterday\"", "measured = \"yesterday\""),
     ] {

@@ -1,4 +1,4 @@
-//! The built program, run as a user runs it.
+//! Runs the built program as a user does.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// A fresh directory of this test's own, below cargo's for tests.
+/// A new directory for this test, below the directory of cargo for tests.
 fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&path);
@@ -59,7 +59,7 @@ fn demo_moves_a_message_with_every_scheme() {
     assert_eq!(names, all);
     for run in runs {
         assert_eq!(run["verified"], true);
-        // The sender may start with a burst, which buys it half a millisecond of seventy.
+        // The sender may start with a burst, which saves half a millisecond of seventy.
         assert!(run["ratio"].as_f64().expect("a number") > 0.98, "{run}");
         let sent = run["sent_chunks"].as_u64().expect("a count");
         let again = run["retransmitted_chunks"].as_u64().expect("a count");
@@ -71,7 +71,7 @@ fn demo_moves_a_message_with_every_scheme() {
             .as_str()
             .is_some_and(|name| name.starts_with("ec-"))
         {
-            // A quarter of the data, less what was not needed any more.
+            // Parity is a quarter of the data, without the chunks that were no longer needed.
             assert!((1..=256).contains(&parity) && rebuilt > 0, "{run}");
         } else {
             assert!(parity + rebuilt == 0 && again > 0, "{run}");
@@ -246,7 +246,7 @@ fn the_shortest_messages_have_more_parity_than_data() {
 fn an_interrupt_ends_the_demo_cleanly() {
     let directory = directory("demo/interrupt");
     let out = directory.to_str().expect("a plain name");
-    // At this rate it would take half a minute.
+    // At this rate, the transfer would take half a minute.
     let args = ["demo", "--size", "4MiB", "--rate", "1Mbit", "--out", out];
     let mut child = Command::new(env!("CARGO_BIN_EXE_farwrite"))
         .args(args)
@@ -254,7 +254,7 @@ fn an_interrupt_ends_the_demo_cleanly() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // It listens for signals before it says anything.
+    // The program handles signals before its first output.
     let mut first = [0];
     let stdout = child.stdout.as_mut().expect("piped");
     stdout.read_exact(&mut first).expect("an introduction");
@@ -268,7 +268,7 @@ fn an_interrupt_ends_the_demo_cleanly() {
     assert!(!directory.join("farwrite-demo.svg").exists());
 }
 
-/// Arguments that make no sense, and what their refusal must name.
+/// Invalid arguments, and the words that the error message must contain.
 const SENSELESS: [(&[&str], &str); 30] = [
     (&["dance"], "dance"),
     (&["demo", "--size", "-1"], "--size"),

@@ -1,4 +1,4 @@
-//! `farwrite sim`, run as a user runs it.
+//! Runs `farwrite sim` as a user does.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn result(directory: &Path, args: &[&str]) -> Value {
     object["result"].clone()
 }
 
-/// The line of an error of usage.
+/// The line of a usage error.
 #[track_caller]
 fn refusal(directory: &Path, args: &[&str]) -> String {
     let output = sim(directory, args);
@@ -85,7 +85,7 @@ fn the_plan_of_the_help_is_short_and_runs() {
             .filter(|node| node.attribute("class") == Some(name))
             .count()
     };
-    // All wait in the queue before the receiver.
+    // All flows wait in the queue before the receiver.
     assert_eq!((class("flow"), class("queue")), (15, 1));
 }
 
@@ -155,7 +155,7 @@ fn peers_files_run_as_they_are() {
         .lines()
         .map(|line| line.split(',').collect())
         .collect();
-    // The second flow starts when the first is done: columns start_ns and fct_ns.
+    // The second flow starts when the first ends: columns start_ns and fct_ns.
     assert_eq!(cells[2][5], cells[1][6]);
     let args = [
         "--flows",
@@ -172,7 +172,7 @@ fn peers_files_run_as_they_are() {
         (&of_ns3["runs"][0]["done"], &of_ns3["runs"][1]["seed"]),
         (&Value::from(2), &Value::from(2))
     );
-    // The plan that the options amount to, run again, gives the same.
+    // A run of the plan that the options describe gives the same result.
     let plan = directory.path().join("again.toml");
     fs::copy(directory.path().join("out/sim/plan.toml"), plan).expect("copied");
     assert_eq!(result(directory.path(), &["again.toml"]), of_ns3);

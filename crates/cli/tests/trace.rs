@@ -1,4 +1,4 @@
-//! `--trace` and `farwrite trace`.
+//! Tests `--trace` and `farwrite trace`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn farwrite(directory: &Path, args: &[&str]) -> Output {
         .expect("the program starts")
 }
 
-/// A fresh directory of this test's own, below cargo's for tests.
+/// A new directory for this test, below the directory of cargo for tests.
 fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("trace")
@@ -100,7 +100,7 @@ fn a_demo_is_traced_and_drawn() {
     }
     assert!(runs[0]["repeated_chunks"].as_u64() > Some(0));
     assert_eq!(runs[0]["parity_chunks"], 0);
-    // What the receiver no longer needs is not sent.
+    // Parity that the receiver no longer needs is not sent.
     let parity = runs[1]["parity_chunks"].as_u64().expect("a number");
     assert!((1..=(2 << 20) / 4096 / 2).contains(&parity), "{parity}");
 
@@ -175,7 +175,7 @@ fn what_is_no_trace_is_refused_with_its_line() {
             "{name}: {stderr}"
         );
     }
-    // A program that was killed leaves half a line.
+    // A program that was killed leaves an incomplete line.
     fs::write(directory.join("cut"), long.clone() + "{\"time\"").expect("a file");
     assert!(farwrite(&directory, &["trace", "cut"]).status.success());
     // An event of a later version.

@@ -1,6 +1,6 @@
-//! What the page must show, asked of the model itself, as JSON: `tests/explorer` compares.
+//! Asks the model itself what the page must show, and prints it as JSON. `tests/explorer` compares.
 //!
-//! Shares no code with the page's WebAssembly but the model.
+//! It shares only the model with the WebAssembly of the page.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn cases() -> Vec<Case> {
             by: "p50",
             ..USUAL
         },
-        // No XOR code has more parity than data; ten times the loss is no probability.
+        // An XOR code never has more parity than data. Ten times this loss is not a probability.
         Case {
             group: (4, 6),
             loss: 0.3,
@@ -89,7 +89,7 @@ impl Case {
         .completion_time()
     }
 
-    /// What the page judges by.
+    /// The time that the page compares schemes by.
     fn judged(&self, scheme: &str, loss: f64, size_mib: f64) -> Option<f64> {
         let time = self.time(scheme, loss, size_mib).ok()?;
         match self.by {
@@ -146,8 +146,8 @@ impl Case {
         )
     }
 
-    /// For each scheme its figures, what it takes at a tenth, once and ten times the loss, and in each
-    /// cell of the map, from the largest size to the smallest.
+    /// For each scheme: its figures, its time at a tenth, once and ten times the loss, and its time
+    /// in each cell of the map, from the largest size to the smallest.
     fn expected(&self) -> Value {
         let each = |of: &dyn Fn(&str) -> Value| -> BTreeMap<&str, Value> {
             let schemes = self.schemes();

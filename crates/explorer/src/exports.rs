@@ -1,19 +1,19 @@
-//! What the page calls. Numbers go in as arguments; an answer stays in memory until the next call, to
-//! be read from [`answer`], or as text from [`fault_text`].
+//! The functions that the page calls. Numbers are passed as arguments. A result stays in memory
+//! until the next call. The page reads it from [`answer`], or as text from [`fault_text`].
 //!
-//! Names are exported as they stand, which is all that is unsafe here.
+//! The only unsafe part is that names are exported unmangled.
 #![allow(unsafe_code)]
 
 use core::cell::RefCell;
 
 use crate::question::{Fault, Input, Question};
 
-/// Most points of a curve.
+/// The maximum number of points of a curve.
 const MAX_POINTS: u32 = 4096;
-/// Where curves end: one message in so many takes longer.
+/// The probability at the end of a curve: one message in a million takes longer.
 const TAIL: f64 = 1e-6;
 
-/// What the last call left.
+/// The result of the last call.
 struct Outcome {
     numbers: Vec<f64>,
     fault: Fault,
@@ -42,7 +42,7 @@ thread_local! {
     };
 }
 
-/// Keeps an outcome; 1 if it is an answer.
+/// Stores the outcome. Returns 1 if it is an answer, otherwise 0.
 fn keep(result: Result<Vec<f64>, Fault>) -> u32 {
     OUTCOME.with_borrow_mut(|outcome| match result {
         Ok(numbers) => {
@@ -57,7 +57,7 @@ fn keep(result: Result<Vec<f64>, Fault>) -> u32 {
     })
 }
 
-/// Says what the calls that follow are about; units as in [`Question`].
+/// Sets the question for the calls that follow; units as in [`Question`].
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn set_question(
@@ -86,9 +86,10 @@ pub extern "C" fn set_question(
     });
 }
 
-/// Answers with seconds: mean, bounds of the mean, p50, p99, p99.9, the least time, the time that one
-/// in a million exceeds, the time without loss; then round-trip time, loss of chunks, bytes of a chunk.
-/// 1 if there is an answer.
+/// Computes, in seconds: the mean, the bounds of the mean, p50, p99, p99.9, the shortest time, the
+/// time that one message in a million exceeds, and the time without loss. Then follow the
+/// round-trip time, the loss probability of a chunk, and the size of a chunk in bytes. Returns 1 if
+/// there is an answer.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn figures() -> u32 {
@@ -114,8 +115,8 @@ fn figures_of(question: &Question) -> Result<Vec<f64>, Fault> {
     ])
 }
 
-/// Answers with the mean in seconds for `by` 0, and with the quantiles 0.5, 0.99 and 0.999 for 1 to 3.
-/// 1 if there is an answer.
+/// Computes the mean in seconds for `by` 0, and the quantiles 0.5, 0.99 and 0.999 for 1 to 3.
+/// Returns 1 if there is an answer.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn time(by: u32) -> u32 {
@@ -132,8 +133,9 @@ fn time_of(question: &Question, by: u32) -> Result<Vec<f64>, Fault> {
     }])
 }
 
-/// Answers with the probability to take longer, at `points` times from `from_s` to `to_s` seconds, each
-/// the same multiple of the one before: a time, its probability, and so on. 1 if there is an answer.
+/// Computes the probability that a message takes longer than a time, for `points` times from
+/// `from_s` to `to_s` seconds. Each time is the same multiple of the previous one. The result
+/// alternates times and probabilities. Returns 1 if there is an answer.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn survival(from_s: f64, to_s: f64, points: u32) -> u32 {
@@ -158,35 +160,35 @@ fn survival_of(
     Ok(numbers)
 }
 
-/// Where the numbers of the last answer lie.
+/// The address of the numbers of the last answer.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn answer() -> *const f64 {
     OUTCOME.with_borrow(|outcome| outcome.numbers.as_ptr())
 }
 
-/// How many numbers the last answer has.
+/// The number of values in the last answer.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn answer_len() -> usize {
     OUTCOME.with_borrow(|outcome| outcome.numbers.len())
 }
 
-/// Which input the last fault is about ([`Input`]).
+/// The input that the last fault is about ([`Input`]).
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_input() -> u32 {
     OUTCOME.with_borrow(|outcome| outcome.fault.input as u32)
 }
 
-/// Where the text of the last fault lies, in UTF-8.
+/// The address of the text of the last fault, in UTF-8.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_text() -> *const u8 {
     OUTCOME.with_borrow(|outcome| outcome.fault.text.as_ptr())
 }
 
-/// Bytes of the text of the last fault.
+/// The length of the text of the last fault in bytes.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_text_len() -> usize {

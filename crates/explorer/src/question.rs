@@ -1,38 +1,38 @@
-//! What the page's inputs say, as a question to the model.
+//! Converts the inputs of the page to a question for the model.
 
 use farwrite_model::{Code, CompletionTime, ModelError, Scheme, Setting, Variant, chunk_loss};
 
-/// Bytes of a packet.
+/// The size of a packet in bytes.
 pub const PACKET_BYTES: f64 = 4096.0;
 
-/// An input of the page, by the number that the page knows it by.
+/// An input of the page, with the number that the page uses for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Input {
-    /// Length of the path.
+    /// The length of the path.
     Distance = 0,
-    /// Rate of the path.
+    /// The rate of the path.
     Rate = 1,
-    /// Loss of packets.
+    /// The loss of packets.
     Loss = 2,
-    /// Length of the message.
+    /// The length of the message.
     Size = 3,
-    /// Data chunks of a group.
+    /// The number of data chunks in a group.
     K = 4,
-    /// Parity chunks of a group.
+    /// The number of parity chunks in a group.
     M = 5,
-    /// Packets of a chunk.
+    /// The number of packets in a chunk.
     Packets = 6,
-    /// None of those: the combination is at fault.
+    /// None of those: the combination of inputs is invalid.
     Whole = 7,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// The input to mend.
+    /// The input to correct.
     pub input: Input,
-    /// What is wrong with it and what would do.
+    /// What is wrong with the input, and which values are valid.
     pub text: String,
 }
 
@@ -42,6 +42,7 @@ impl From<ModelError> for Fault {
         let argument = match error {
             ModelError::Argument { argument, .. } | ModelError::Word { argument, .. } => argument,
             ModelError::Unsupported { what, .. } => what,
+            _ => "",
         };
         let input = match argument {
             "rtt_s" => Input::Distance,
@@ -62,28 +63,28 @@ impl From<ModelError> for Fault {
 pub struct Question {
     /// 0 `sr-rto`, 1 `sr-nack`, 2 `gbn`, 3 `ec-mds`, 4 `ec-xor`.
     pub scheme: u32,
-    /// Data chunks of a group; whole.
+    /// Data chunks of a group; an integer.
     pub k: f64,
-    /// Parity chunks of a group; whole.
+    /// Parity chunks of a group; an integer.
     pub m: f64,
     /// Length of the path in kilometres.
     pub distance_km: f64,
-    /// Speed of the signal in kilometres a second.
+    /// Speed of the signal in kilometres per second.
     pub km_per_s: f64,
-    /// Rate of the path in bits a second.
+    /// Rate of the path in bits per second.
     pub bandwidth_bps: f64,
     /// Probability that a packet of [`PACKET_BYTES`] is lost.
     pub loss_packet: f64,
     /// Length of the message in bytes.
     pub message_bytes: f64,
-    /// Packets of a chunk; whole.
+    /// Packets of a chunk; an integer.
     pub packets: f64,
-    /// 0 the paper's formulas, otherwise `serial`.
+    /// 0 selects the formulas of the paper, every other value `serial`.
     pub variant: u32,
 }
 
 impl Question {
-    /// There and back, in seconds.
+    /// The round-trip time in seconds.
     #[must_use]
     pub fn rtt_s(&self) -> f64 {
         2.0 * self.distance_km / self.km_per_s
@@ -93,13 +94,13 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// The loss of packets is no probability, or their number not whole or below 1.
+    /// The loss of packets is not a probability, or their number is not an integer or is below 1.
     pub fn loss_chunk(&self) -> Result<f64, Fault> {
         let packets = whole("packets", Input::Packets, self.packets)?;
         Ok(chunk_loss(self.loss_packet, packets)?)
     }
 
-    /// Bytes of a chunk.
+    /// The size of a chunk in bytes.
     #[must_use]
     pub fn chunk_bytes(&self) -> f64 {
         PACKET_BYTES * self.packets
@@ -118,7 +119,7 @@ impl Question {
         Ok(Scheme::Ec { code, k, m })
     }
 
-    /// The model's answer.
+    /// The answer of the model.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl Question {
     }
 }
 
-/// `value` as a whole number; the model says which are too large.
+/// Converts `value` to an integer. The model rejects values that are too large.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,8 +1,9 @@
-//! The excess of selective repeat under Markov loss, each round of transmissions on a chain of its own.
+//! The excess of selective repeat under Markov loss. Each round of transmissions has an independent
+//! chain.
 //!
-//! Times are in slots. A timeout lies between two transmissions of a chunk, by which the chain has
-//! mostly forgotten its state: the rounds are taken to be independent, what happens within a round
-//! is exact (`docs/model.md` section 6.3).
+//! Times are in slots. Between two transmissions of a chunk lies a timeout, after which the chain
+//! has mostly forgotten its state. So the model assumes that rounds are independent. Within a
+//! round, it is exact (`docs/model.md` section 6.3).
 
 use std::collections::BinaryHeap;
 
@@ -11,12 +12,12 @@ use crate::excess::{float, index};
 use crate::loss::{Chain, States};
 use crate::recovery::{Mean, Parts};
 
-/// Mass that may be left out.
+/// Probability mass that may be neglected.
 const NEGLIGIBLE: f64 = 1e-15;
-/// Evaluations that a mean may take.
+/// Highest number of evaluations for a mean.
 const BUDGET: usize = 512;
 
-/// Distribution of the excess, for messages of any length on one path.
+/// The distribution of the excess, for messages of any length on one path.
 #[derive(Clone, Debug)]
 pub(crate) struct BurstExcess {
     share: [f64; 2],
@@ -24,20 +25,20 @@ pub(crate) struct BurstExcess {
     levels: Vec<Level>,
 }
 
-/// Chunks that have been sent in the same number of rounds, `rounds`, seen from the last to the
-/// first. The state is how many of the rounds' chains are bad.
+/// The chunks that have been sent in exactly `rounds` rounds, traversed from the last to the first.
+/// The state is the number of the rounds' chains that are in the bad state.
 #[derive(Clone, Debug)]
 struct Level {
     rounds: usize,
-    /// By powers of two of chunks.
+    /// Transition matrices over powers of two of chunks.
     spans: Vec<Span>,
 }
 
 #[derive(Clone, Debug)]
 struct Span {
-    /// From state to state.
+    /// Transitions from state to state.
     walk: Square,
-    /// The same, with some chunk lost in all of its rounds.
+    /// The same transitions, for the event that some chunk is lost in all of its rounds.
     dead: Square,
 }
 
@@ -66,8 +67,8 @@ impl BurstExcess {
         })
     }
 
-    /// Probability that the excess over `chunks` chunks is more than `slots`, and that the chain was
-    /// good, or bad, before the first chunk's first transmission.
+    /// Probability that the excess over `chunks` chunks is more than `slots`, together with the
+    /// event that the chain was good, or bad, before the first transmission of the first chunk.
     pub(crate) fn survival(&self, chunks: f64, slots: f64) -> [f64; 2] {
         let passed = (slots / self.period).floor();
         if passed >= float(self.levels.len()) || chunks < 1.0 {
@@ -76,7 +77,7 @@ impl BurstExcess {
         let mut dead = vec![0.0; index(passed) + 2];
         let mut done = 0.0;
         for level in &self.levels[index(passed)..] {
-            // Chunks, from the last on, that have been sent at most this often.
+            // The number of chunks, from the last one on, that have been sent at most this often.
             let count = (float(level.rounds) * self.period - slots).ceil();
             let count = count.clamp(done, chunks);
             level.pass(self.share, &mut dead, count - done);
@@ -84,14 +85,14 @@ impl BurstExcess {
             if done >= chunks {
                 break;
             }
-            // One round more, on a chain of its own.
+            // Add a round with an independent chain.
             dead.push(0.0);
             for bad in (0..dead.len()).rev() {
                 let came = if bad > 0 { dead[bad - 1] } else { 0.0 };
                 dead[bad] = dead[bad] * self.share[0] + came * self.share[1];
             }
         }
-        // The first round's chain is one of them all, any as likely.
+        // The chain of the first round is one of all chains, each equally likely.
         let rounds = float(dead.len() - 1);
         let mut parts = [0.0; 2];
         for (bad, p) in dead.iter().enumerate() {
@@ -104,8 +105,9 @@ impl BurstExcess {
 
     /// The mean excess over `chunks` chunks.
     ///
-    /// Survival falls, so between two evaluations it lies between their values: the widest gap is
-    /// halved until the evaluations are used up. Steps are taken to be even within a gap.
+    /// The survival function decreases, so between two evaluations it lies between their values.
+    /// The algorithm halves the gap with the largest uncertainty, until the evaluations are used
+    /// up. It assumes that the function falls evenly within a gap.
     pub(crate) fn mean(&self, chunks: f64) -> Parts {
         if chunks < 1.0 || self.levels.is_empty() {
             return Parts([Mean::default(); 2]);
@@ -152,7 +154,7 @@ impl BurstExcess {
     }
 }
 
-/// A stretch of slots, and the survival at its ends.
+/// An interval of slots, and the survival function at its ends.
 #[derive(Debug)]
 struct Gap {
     left: (f64, [f64; 2]),
@@ -203,7 +205,7 @@ impl Level {
         Self { rounds, spans }
     }
 
-    /// Takes `chunks` chunks more into account.
+    /// Advances the state by `chunks` chunks.
     fn pass(&self, share: [f64; 2], dead: &mut Vec<f64>, chunks: f64) {
         let mut left = chunks;
         let mut alive = Vec::new();
@@ -229,7 +231,7 @@ impl Level {
     }
 }
 
-/// Long-run probabilities that `0..=rounds` of as many chains are bad.
+/// Long-run probabilities that 0, 1, ... `rounds` of `rounds` chains are bad.
 fn states(share: [f64; 2], rounds: usize) -> impl Iterator<Item = f64> {
     let mut choose = 1.0;
     (0..=rounds).map(move |bad| {
@@ -241,7 +243,7 @@ fn states(share: [f64; 2], rounds: usize) -> impl Iterator<Item = f64> {
 }
 
 impl Span {
-    /// Two such spans after each other: someone dies in the first, or in the second only.
+    /// Two such spans one after the other: a chunk dies in the first span, or only in the second.
     fn twice(&self) -> Self {
         let mut dead = self.dead.times(&self.walk);
         let alive = Square {
@@ -272,7 +274,8 @@ struct Square {
 }
 
 impl Square {
-    /// What `step` does to the number of bad ones among `chains` chains.
+    /// The transition matrix of the number of bad chains among `chains` chains, each with the
+    /// transition `step`.
     fn of_chains(step: &States, chains: usize) -> Self {
         let size = chains + 1;
         let mut cells = Vec::with_capacity(size * size);

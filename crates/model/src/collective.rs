@@ -1,4 +1,4 @@
-//! Collectives between sites: stages of transfers that wait for each other (paper section 5.3).
+//! Collectives between sites: rounds of transfers that depend on each other (paper section 5.3).
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,18 +9,18 @@ use crate::sample::Sampler;
 use crate::setting::Setting;
 use crate::stages::StageSum;
 
-/// Most sites of a collective.
+/// Highest number of sites.
 const MAX_SITES: u32 = 256;
 
-/// An Allreduce.
+/// An algorithm for Allreduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Collective {
-    /// Each site sends a share of 1/N to its neighbour, 2N - 2 times (paper section 5.3).
+    /// Each site sends 1/N of the buffer to its neighbour, 2N - 2 times (paper section 5.3).
     Ring,
-    /// All is reduced along a binomial tree, and spread along it again; whole buffers.
+    /// Reduces along a binomial tree, then broadcasts along it. Transfers are whole buffers.
     Tree,
-    /// Pairs at doubling distance exchange whole buffers. Sites beyond a power of two hand theirs
-    /// in before and get the result after.
+    /// Pairs at doubling distances exchange whole buffers. Sites beyond a power of two send their
+    /// buffer before that, and get the result after it.
     RecursiveDoubling,
 }
 
@@ -51,11 +51,11 @@ impl FromStr for Collective {
     }
 }
 
-/// Transfers, from site to site, that may run at once.
+/// Transfers, from site to site, that may run at the same time.
 type Round = Vec<(usize, usize)>;
 
 impl Collective {
-    /// The rounds, all of whose transfers are of the same size.
+    /// The rounds. All transfers have the same size.
     fn rounds(self, sites: usize) -> Vec<Round> {
         match self {
             Self::Ring => {
@@ -90,8 +90,8 @@ impl Collective {
         }
     }
 
-    /// How long this takes among `sites` sites, with `setting.message_bytes` the buffer of a site,
-    /// and every transfer as the rest of `setting` says, independent of all others.
+    /// The completion time among `sites` sites. `setting.message_bytes` is the buffer of a site;
+    /// the rest of `setting` applies to every transfer. Transfers are independent of each other.
     ///
     /// # Errors
     ///
@@ -129,8 +129,8 @@ impl Collective {
     }
 }
 
-/// When the last site is ready, where a site begins a round's transfer once what it sent and what
-/// it got in earlier rounds is complete, and each transfer takes what `time` says.
+/// When the last site is ready. A site starts a transfer of a round when its transfers of earlier
+/// rounds, sent and received, are complete. `time` returns the duration of a transfer.
 fn last_ready(rounds: &[Round], sites: usize, mut time: impl FnMut() -> f64) -> f64 {
     let mut ready = vec![0.0f64; sites];
     for round in rounds {
@@ -144,11 +144,11 @@ fn last_ready(rounds: &[Round], sites: usize, mut time: impl FnMut() -> f64) -> 
     ready.into_iter().fold(0.0, f64::max)
 }
 
-/// The completion time of a collective: between two distributions, and sampled.
+/// The completion time of a collective: a lower and an upper distribution, and samples.
 ///
-/// A site begins a round's transfer once what it sent and what it got in earlier rounds is
-/// complete. That takes at least as long as the transfers of one longest chain of dependences
-/// ([`Self::path`]), and at most as long as if all sites waited for each other after each round
+/// A site starts a transfer of a round when its transfers of earlier rounds, sent and received, are
+/// complete. The total is at least the time of one longest chain of dependent transfers
+/// ([`Self::path`]). It is at most the time with a barrier among all sites after each round
 /// ([`Self::barrier`]).
 #[derive(Clone, Debug)]
 pub struct CollectiveTime {
@@ -165,12 +165,12 @@ impl CollectiveTime {
         &self.path
     }
 
-    /// Upper bound: rounds one after the other, each as long as its longest transfer.
+    /// Upper bound: rounds in sequence, each as long as its longest transfer.
     pub fn barrier(&self) -> &StageSum {
         &self.barrier
     }
 
-    /// `n` completion times in seconds, with the dependences as they are.
+    /// `n` completion times in seconds, sampled with the true dependencies.
     pub fn sample(&self, n: usize, seed: u64) -> Vec<f64> {
         let mut sampler: Sampler<'_> = self.transfer.sampler(seed);
         (0..n)
@@ -184,7 +184,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// After the rounds each site must have heard of every other, directly or not.
+    /// After all rounds, each site must have received data of every other site, directly or
+    /// indirectly.
     #[test]
     fn everyone_hears_of_everyone() {
         for collective in [

@@ -1,4 +1,4 @@
-//! The distribution of a completion time, to be asked for its mean, quantiles and cdf.
+//! The distribution of a completion time, with its mean, quantiles and cdf.
 
 use crate::error::{ModelError, within};
 use crate::recovery::{Mean, Parts, Recovery};
@@ -6,38 +6,38 @@ use crate::sample::Sampler;
 use crate::setting::Checked;
 use crate::terms;
 
-/// Where a part of the distribution lies: completion is `start` slots plus the excess of selective
-/// repeat over `chunks` chunks.
+/// A random completion time: `start` slots plus the excess of selective repeat over `chunks`
+/// chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) start: f64,
     pub(crate) chunks: f64,
 }
 
-/// A part of the distribution.
+/// A component of the mixture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Term {
     pub(crate) weight: f64,
-    /// No later than the truth.
+    /// A lower bound of the true time.
     pub(crate) low: Place,
-    /// The truth, or what has its mean.
+    /// The true time, or one with the same mean.
     pub(crate) middle: Place,
-    /// No earlier than the truth.
+    /// An upper bound of the true time.
     pub(crate) high: Place,
-    /// By how much likelier than in the long run the chain of Markov loss is good, and bad, before
-    /// the first of the chunks.
+    /// The probabilities that the chain of Markov loss is good, and bad, before the first chunk,
+    /// each divided by its long-run value.
     pub(crate) lean: [f64; 2],
 }
 
-/// As in the long run.
+/// The long-run probabilities.
 pub(crate) const UPRIGHT: [f64; 2] = [1.0, 1.0];
 
 /// The distribution of the completion time of one setting.
 ///
-/// A finite mixture: each term is a shift plus the excess of selective repeat over some number of
-/// chunks (`docs/model.md` section 2). Where there are too many terms neighbours are merged; the
-/// functions that end in `bounds` say what that may cost, and answer twice the same where it costs
-/// nothing.
+/// It is a finite mixture: each term is a shift plus the excess of selective repeat over some
+/// number of chunks (`docs/model.md` section 2). If there are too many terms, neighbours are
+/// merged. The functions that end in `bounds` give the resulting error bounds. Without merging,
+/// both bounds are equal.
 #[derive(Clone, Debug)]
 pub struct CompletionTime {
     setting: Checked,
@@ -45,9 +45,9 @@ pub struct CompletionTime {
     terms: Vec<Term>,
 }
 
-/// Relative width to which quantiles are found.
+/// Relative precision of quantiles.
 const RESOLUTION: f64 = 1e-13;
-/// Relative error of times by rounding, which `cdf` forgives.
+/// Relative rounding error of times that `cdf` tolerates.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 impl CompletionTime {
@@ -61,8 +61,7 @@ impl CompletionTime {
         })
     }
 
-    /// What the message would take were nothing lost and no parity sent, in seconds:
-    /// `M T_inj + RTT`.
+    /// The completion time without loss and without parity, in seconds: `M T_inj + RTT`.
     pub fn lossless_s(&self) -> f64 {
         (self.setting.chunks + self.setting.rtt) * self.setting.slot_s
     }
@@ -77,7 +76,7 @@ impl CompletionTime {
         slots * self.setting.slot_s
     }
 
-    /// Two numbers of seconds between which the mean lies.
+    /// Bounds of the mean in seconds.
     pub fn mean_bounds(&self) -> (f64, f64) {
         let lows = self.excess(|term| term.low);
         let highs = self.excess(|term| term.high);
@@ -106,8 +105,8 @@ impl CompletionTime {
         Ok(1.0 - self.survival(t_s)?)
     }
 
-    /// Probability that the message takes longer than `t_s` seconds, with its digits where it is
-    /// small.
+    /// Probability that the message takes longer than `t_s` seconds. Precise for small
+    /// probabilities too.
     ///
     /// # Errors
     ///
@@ -116,7 +115,7 @@ impl CompletionTime {
         Ok(self.survival_at(self.slots(t_s)?, |term| term.middle))
     }
 
-    /// Two probabilities between which [`Self::cdf`] lies.
+    /// Bounds of [`Self::cdf`].
     ///
     /// # Errors
     ///
@@ -129,16 +128,18 @@ impl CompletionTime {
         ))
     }
 
-    /// The least number of seconds within which the message completes with probability `q`.
+    /// The quantile: the shortest time in seconds within which the message completes with
+    /// probability `q`.
     ///
     /// # Errors
     ///
-    /// `q` must be 0 or more and below 1. Above 1 - 1e-12 rounding of `q` itself matters.
+    /// `q` must be 0 or more and below 1. Above 1 - 1e-12, the rounding of `q` itself affects the
+    /// result.
     pub fn quantile(&self, q: f64) -> Result<f64, ModelError> {
         self.quantile_at(q, |term| term.middle)
     }
 
-    /// Two numbers of seconds between which the quantile lies.
+    /// Bounds of the quantile in seconds.
     ///
     /// # Errors
     ///
@@ -150,8 +151,8 @@ impl CompletionTime {
         ))
     }
 
-    /// `n` completion times in seconds, drawn by playing the protocol with losses from `seed`; they
-    /// owe nothing to the formulas of the other functions.
+    /// `n` completion times in seconds, from simulations of the protocol with losses drawn from
+    /// `seed`. They do not use the formulas of the other functions.
     pub fn sample(&self, n: usize, seed: u64) -> Vec<f64> {
         let mut sampler = self.sampler(seed);
         (0..n).map(|_| sampler.draw_s()).collect()
@@ -182,7 +183,7 @@ impl CompletionTime {
                 0.0
             };
         }
-        // The weights sum to one but for rounding.
+        // The weights sum to one, except for rounding errors.
         if begun { sum.clamp(0.0, 1.0) } else { 1.0 }
     }
 

@@ -1,43 +1,44 @@
-//! What is wrong with an argument.
+//! Errors of the model's arguments.
 
-/// Why a question to the model has no answer.
+/// Why the model cannot evaluate its arguments.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelError {
-    /// A number lies outside of what its argument takes.
+    /// A number is out of the range of its argument.
     #[error("{argument} = {value} {unit}: must be {wants}")]
     Argument {
         /// The argument's name.
         argument: &'static str,
-        /// Its unit; for plain numbers, what they count.
+        /// Its unit. For a plain number, what it counts.
         unit: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
-        /// What would do.
+        /// The valid values.
         wants: &'static str,
     },
-    /// A word is none of those that its argument takes.
+    /// A word is not one of the argument's values.
     #[error("{argument} = {value:?}: must be {wants}")]
     Word {
         /// The argument's name.
         argument: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What would do.
+        /// The valid values.
         wants: &'static str,
     },
-    /// The combination is outside of what can be evaluated.
+    /// The combination of arguments cannot be evaluated.
     #[error("{what} = {value}: {advice}")]
     Unsupported {
-        /// What is too much.
+        /// The quantity that is too large.
         what: &'static str,
-        /// How much it is.
+        /// Its value.
         value: f64,
-        /// What would do.
+        /// What to do instead.
         advice: &'static str,
     },
 }
 
-/// `value` if it is within `[low, high]`, which a NaN is not.
+/// Returns `value` if it is within `[low, high]`. NaN is not.
 pub(crate) fn within(
     argument: &'static str,
     unit: &'static str,
@@ -58,7 +59,7 @@ pub(crate) fn within(
     }
 }
 
-/// `value` if it is finite and above zero.
+/// Returns `value` if it is finite and above zero.
 pub(crate) fn positive(
     argument: &'static str,
     unit: &'static str,

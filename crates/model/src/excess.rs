@@ -1,28 +1,28 @@
-//! How much longer than its injection a message takes under selective repeat, with i.i.d. loss.
+//! The excess of selective repeat with i.i.d. loss: the time of a message beyond its injection.
 //!
 //! Times are in slots: one slot is the injection of one chunk. A message of `chunks` chunks is
-//! injected in `chunks` slots; the excess is what its completion (less the round trip) takes
-//! beyond that. `docs/model.md` section 3 has the derivation.
+//! injected in `chunks` slots. The excess is its completion time minus the round trip and minus
+//! these slots. `docs/model.md` section 3 has the derivation.
 
-/// Distribution of the excess, for messages of any length on one path.
+/// The distribution of the excess, for messages of any length on one path.
 #[derive(Clone, Debug)]
 pub(crate) struct IidExcess {
     loss_chunk: f64,
     /// Slots from one transmission of a chunk to the next, `1 + RTO / T_inj`.
     period: f64,
-    /// `steps[a - 1] = ln(1 - p^(a+1)) - ln(1 - p^a)`, as far as it matters.
+    /// `steps[a - 1] = ln(1 - p^(a+1)) - ln(1 - p^a)`, up to negligible values.
     steps: Vec<f64>,
 }
 
-/// Mass that may be left out of a distribution.
+/// Probability mass that may be neglected.
 const NEGLIGIBLE: f64 = 1e-18;
 
 impl IidExcess {
-    /// For messages up to `max_chunks` chunks. `loss_chunk` is within `[0, 1)`.
+    /// For messages of up to `max_chunks` chunks. `loss_chunk` must be within `[0, 1)`.
     pub(crate) fn new(loss_chunk: f64, period: f64, max_chunks: f64) -> Self {
         let mut steps = Vec::new();
         let mut all_lost = loss_chunk;
-        // Beyond, max_chunks * p^a is negligible, and negligible beside p for a single chunk.
+        // Stop when max_chunks * p^a is negligible, also relative to p for a single chunk.
         while all_lost * max_chunks.max(1.0) > NEGLIGIBLE * loss_chunk {
             steps.push((all_lost * (1.0 - loss_chunk) / (1.0 - all_lost)).ln_1p());
             all_lost *= loss_chunk;
@@ -51,7 +51,7 @@ impl IidExcess {
         }
         let mut log = 0.0;
         for a in index(first) + 1..=self.steps.len() {
-            // Chunks that have been sent at most `a` times.
+            // The number of chunks that have been sent at most `a` times.
             let count = (float(a) * self.period - slots).ceil();
             if count >= chunks {
                 return log + chunks * self.log_delivered(a);
@@ -63,8 +63,9 @@ impl IidExcess {
 
     /// Mean excess in slots of a message of `chunks` whole chunks.
     ///
-    /// `log_cdf` is linear in the slot between the events at which a count of `log_cdf` begins or
-    /// ceases to change, so each stretch sums as a geometric series.
+    /// An event is a slot at which one of the counts in `log_cdf` starts or stops to change.
+    /// Between events, `log_cdf` is linear in the slot, so each interval sums as a geometric
+    /// series.
     pub(crate) fn mean(&self, chunks: f64) -> f64 {
         if chunks < 1.0 || self.steps.is_empty() {
             return 0.0;
@@ -86,7 +87,7 @@ impl IidExcess {
         sum
     }
 
-    /// Integral of the survival function over `[begin, end)`, within which no event lies.
+    /// Integral of the survival function over `[begin, end)`, which must not contain an event.
     fn stretch(&self, chunks: f64, begin: f64, end: f64, phases: &mut Vec<(f64, f64)>) -> f64 {
         let length = end - begin;
         if length <= 0.0 {
@@ -94,9 +95,9 @@ impl IidExcess {
         }
         let middle = begin + length / 2.0;
         phases.clear();
-        // Log of the cdf in whole slot 0, before any of the steps within it.
+        // Log of the cdf at slot 0, before the steps within the slot.
         let mut log = 0.0;
-        // What it grows by from slot to slot.
+        // Growth of the log per slot.
         let mut growth = 0.0;
         let first = index((middle / self.period).floor()) + 1;
         for a in first..=self.steps.len() {
@@ -143,7 +144,8 @@ fn series(log: f64, growth: f64, n: f64) -> f64 {
     }
     let last = (log + (n - 1.0) * growth).min(0.0);
     if log > -1e-3 {
-        // Direct evaluation would cancel: power sums about the middle, to the fourth order.
+        // Direct evaluation would suffer from cancellation. Use power sums around the middle, to
+        // the fourth order.
         let middle = (log + last) / 2.0;
         let square = middle * middle;
         let spread2 = growth * growth * (n * n - 1.0) / 12.0;
@@ -213,7 +215,7 @@ mod tests {
             for period in [1.0, 1.3, 7.25, 40.0] {
                 let excess = IidExcess::new(loss, period, 50.0);
                 for chunks in [1.0, 2.0, 7.0, 50.0] {
-                    // All steps lie on multiples of 1/20 slot; sample between them.
+                    // All steps lie at multiples of 1/20 slot. Sample between them.
                     let survival =
                         |n: u32| -excess.log_cdf(chunks, (f64::from(n) + 0.5) / 20.0).exp_m1();
                     let want: f64 = (0..400_000).map(survival).sum::<f64>() / 20.0;

@@ -1,22 +1,22 @@
-//! What becomes of a group of `k` data and `m` parity chunks.
+//! The outcomes of a group of `k` data and `m` parity chunks.
 
 use crate::error::ModelError;
 use crate::lattice::Odds;
 use crate::loss::{Chain, States};
 use crate::scheme::Code;
 
-/// Probabilities of what becomes of a group; they sum to one.
+/// Probabilities of the outcomes of a group. They sum to one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Outcomes<P> {
     /// No data chunk was lost.
     pub(crate) clean: P,
-    /// Data chunks were lost, and decoding brings them back.
+    /// Data chunks were lost, and decoding recovers them.
     pub(crate) repaired: P,
-    /// Too much was lost.
+    /// Too many chunks were lost.
     pub(crate) failed: P,
 }
 
-/// Probability that a group of `k + m` chunks cannot be decoded, each chunk lost by itself with
+/// Probability that a group of `k + m` chunks cannot be decoded, with independent losses of
 /// probability `loss_chunk` (paper section 5.1.1; `docs/model.md` section 4).
 ///
 /// # Errors
@@ -29,23 +29,24 @@ pub fn group_failure(code: Code, k: u32, m: u32, loss_chunk: f64) -> Result<f64,
     Ok(odds(code, k, m, loss_chunk).fail)
 }
 
-/// Odds that a group cannot be decoded, with i.i.d. loss. `k` may be less than `m`: a short group.
+/// Odds that a group cannot be decoded, with i.i.d. loss. In a short group, `k` may be less than
+/// `m`.
 pub(crate) fn odds(code: Code, k: u32, m: u32, loss: f64) -> Odds {
     match code {
         Code::Mds => more_than(m, k + m, loss),
         Code::Xor => {
-            // Sub-groups with one data chunk more than the others, and those others.
+            // The number of sub-groups with one more data chunk than the others, and of the others.
             let more = k % m;
             let mut ok_log = 0.0;
             for (count, data) in [(more, k / m + 1), (m - more, k / m)] {
                 let odds = more_than(1, data + 1, loss);
-                // From the rarer of both, which has its digits.
+                // Compute from the rarer of both events, which has full precision.
                 let log = if odds.fail < odds.ok {
                     (-odds.fail).ln_1p()
                 } else {
                     odds.ok.ln()
                 };
-                // No such sub-groups is none, even of those that always fail.
+                // If there are no such sub-groups, none fails, even if they would always fail.
                 ok_log += if count > 0 {
                     f64::from(count) * log
                 } else {
@@ -91,18 +92,19 @@ fn more_than(most: u32, n: u32, loss: f64) -> Odds {
         }
         log_choose += (f64::from(n - lost) / f64::from(lost + 1)).ln();
     }
-    // Sums of many terms may round beyond one.
+    // The sum of many terms may exceed one by rounding.
     Odds {
         fail: odds.fail.min(1.0),
         ok: odds.ok.min(1.0),
     }
 }
 
-/// Most parity chunks of an XOR group under Markov loss: what each sub-group lost is a bit.
+/// Highest number of parity chunks of an XOR group under Markov loss. The state has a bit per
+/// sub-group.
 const MAX_XOR_BURST: u32 = 16;
 
-/// Outcomes of a group under Markov loss, from the state before its first chunk to the state after
-/// its last; data first, then parity.
+/// Outcomes of a group under Markov loss, as transitions from the state before its first chunk to
+/// the state after its last chunk. Data chunks come first, then parity chunks.
 pub(crate) fn outcomes_markov(
     code: Code,
     k: u32,
@@ -121,7 +123,7 @@ pub(crate) fn outcomes_markov(
             advice: "take at most 16, or sample",
         });
     }
-    // What the chunks so far have cost: for MDS how many were lost, for XOR which sub-groups.
+    // The losses so far: for MDS their number, for XOR the set of sub-groups with a loss.
     let memory = match code {
         Code::Mds => m as usize + 1,
         Code::Xor => 1 << m,
@@ -136,7 +138,7 @@ pub(crate) fn outcomes_markov(
         let mut failed = [0.0; 2];
         alive[0][start] = 1.0;
         for position in 0..k + m {
-            // The parity chunk i belongs to sub-group i.
+            // Parity chunk i belongs to sub-group i.
             let chunk = if position < k { position } else { position - k };
             let mut next = vec![[0.0; 2]; memory];
             let mut next_failed = step(failed, &chain.delivered);
@@ -158,7 +160,7 @@ pub(crate) fn outcomes_markov(
                 clean = alive[0];
             }
         }
-        // Lost parity harms nothing by itself.
+        // Without lost data, the loss of parity has no effect.
         let after = chain.walk(f64::from(m));
         let clean = step(clean, &after);
         for end in 0..2 {
@@ -188,7 +190,8 @@ mod tests {
     use super::*;
     use crate::loss::{Loss, weigh};
 
-    /// Failure by going through every pattern of losses, with the chain if there is one.
+    /// The failure probability as a sum over all patterns of losses, along the chain if there is
+    /// one.
     fn by_patterns(code: Code, k: u32, m: u32, loss: &Loss) -> f64 {
         let chain = loss.chain().unwrap();
         let p = loss.loss_chunk().unwrap();
@@ -259,7 +262,7 @@ mod tests {
         // 8 sub-groups, 2 of 5: 80 p^2.
         assert!((odds(Code::Xor, 32, 8, 1e-12).fail / 80e-24 - 1.0).abs() < 1e-9);
         assert_eq!(odds(Code::Mds, 32, 8, 0.0).fail, 0.0);
-        // And rare successes.
+        // Rare successes are precise too.
         let all = odds(Code::Xor, 64, 1, 0.5);
         assert!((all.ok / (66.0 * 0.5f64.powi(65)) - 1.0).abs() < 1e-9 && all.fail <= 1.0);
         let all = odds(Code::Xor, 4000, 3, 0.99);

@@ -1,11 +1,12 @@
-//! Distributions on whole numbers: how many groups failed, how many transmissions were lost.
+//! Distributions on whole numbers, for instance the number of failed groups or of lost
+//! transmissions.
 
-/// Neighbouring counts taken together.
+/// A range of neighbouring counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Block {
-    /// Least count.
+pub(crate) struct CountRange {
+    /// Lowest count.
     pub(crate) low: f64,
-    /// Greatest count.
+    /// Highest count.
     pub(crate) high: f64,
     /// Mean count.
     pub(crate) mean: f64,
@@ -13,24 +14,26 @@ pub(crate) struct Block {
     pub(crate) weight: f64,
 }
 
-/// A distribution as blocks in ascending order; each is a single count unless there are too many.
-pub(crate) type Lattice = Vec<Block>;
+/// A distribution as blocks in ascending order. Each block is a single count, unless there are too
+/// many counts.
+pub(crate) type Lattice = Vec<CountRange>;
 
-/// What a weight may be, beside that of the mode, and be left out with all beyond it.
+/// Weights below this, relative to the weight of the mode, are neglected, with all counts beyond
+/// them.
 const NEGLIGIBLE: f64 = 1e-22;
-/// Least counts of a block for which weights go from block to block.
+/// Lowest width of a block for which weights are computed block by block instead of count by count.
 const MIN_STRIDE: f64 = 16.0;
-/// Standard deviations that a lattice spans, about, by `NEGLIGIBLE`.
+/// Approximate width of a lattice in standard deviations, which follows from `NEGLIGIBLE`.
 const SPAN: f64 = 20.0;
 
-/// Probability of an event and of its opposite, each with full relative precision.
+/// Probabilities of an event and of its complement, each with full relative precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Odds {
     pub(crate) fail: f64,
     pub(crate) ok: f64,
 }
 
-/// How many of `trials` fail.
+/// The distribution of the number of failures in `trials`.
 pub(crate) fn binomial(trials: f64, odds: Odds, max_blocks: f64) -> Lattice {
     debug_assert!(odds.fail + odds.ok > 0.999, "{odds:?}");
     if trials < 1.0 || odds.fail <= 0.0 {
@@ -49,7 +52,8 @@ pub(crate) fn binomial(trials: f64, odds: Odds, max_blocks: f64) -> Lattice {
     )
 }
 
-/// How many transmissions are lost before `successes` are not, each with probability `loss`.
+/// The distribution of the number of lost transmissions before `successes` are delivered. Each is
+/// lost with probability `loss`.
 pub(crate) fn negative_binomial(successes: f64, loss: f64, max_blocks: f64) -> Lattice {
     if successes < 1.0 || loss <= 0.0 {
         return vec![single(0.0)];
@@ -63,7 +67,8 @@ pub(crate) fn negative_binomial(successes: f64, loss: f64, max_blocks: f64) -> L
     )
 }
 
-/// Weights of the counts from `first` on, as computed elsewhere with absolute error `noise` each.
+/// A lattice from given weights of the counts from `first` on. Each weight has an absolute error of
+/// `noise`.
 pub(crate) fn from_weights(first: f64, weights: &[f64], noise: f64, max_blocks: f64) -> Lattice {
     let width = (crate::excess::float(weights.len()) / max_blocks)
         .ceil()
@@ -79,8 +84,8 @@ pub(crate) fn from_weights(first: f64, weights: &[f64], noise: f64, max_blocks: 
     blocks.blocks
 }
 
-fn single(count: f64) -> Block {
-    Block {
+fn single(count: f64) -> CountRange {
+    CountRange {
         low: count,
         high: count,
         mean: count,
@@ -92,7 +97,8 @@ fn block_width(deviation: f64, max_blocks: f64) -> f64 {
     (deviation * SPAN / max_blocks).ceil().max(1.0)
 }
 
-/// The distribution with this mode, where `ratio(n)` is the weight of `n + 1` over that of `n`.
+/// The distribution with this mode. `ratio(n)` is the weight of `n + 1` divided by the weight of
+/// `n`.
 fn around(mode: f64, ratio: impl Fn(f64) -> f64, width: f64) -> Lattice {
     let mut blocks = if width < MIN_STRIDE {
         by_steps(mode, ratio, width)
@@ -106,7 +112,7 @@ fn around(mode: f64, ratio: impl Fn(f64) -> f64, width: f64) -> Lattice {
     blocks
 }
 
-/// Weights by recurrence from count to count, that of the mode being one.
+/// Weights by recurrence from count to count, starting with 1 at the mode.
 fn by_steps(mode: f64, ratio: impl Fn(f64) -> f64, width: f64) -> Lattice {
     let mut down = Gather::new(width);
     let mut count = mode;
@@ -129,7 +135,7 @@ fn by_steps(mode: f64, ratio: impl Fn(f64) -> f64, width: f64) -> Lattice {
         let next = ratio(count);
         weight *= next;
         count += 1.0;
-        // What is left is at most weight / (1 - next).
+        // The remaining weights sum to at most weight / (1 - next).
         if weight <= NEGLIGIBLE * (1.0 - next) || weight.is_nan() {
             break;
         }
@@ -138,17 +144,18 @@ fn by_steps(mode: f64, ratio: impl Fn(f64) -> f64, width: f64) -> Lattice {
     blocks
 }
 
-/// As `by_steps`, from block to block: the weight is smooth over many counts. Its log changes over a
-/// block by its slope in the middle; within a block it is a parabola.
+/// Like `by_steps`, but from block to block, for weights that are smooth over many counts. Over a
+/// block, the log of the weight changes by its slope in the middle; within a block, it is a
+/// parabola.
 fn by_strides(mode: f64, ratio: impl Fn(f64) -> f64, width: f64) -> Lattice {
-    // Odd, so that the middle of a block is a count.
+    // The width is odd, so that the middle of a block is a count.
     let stride = 2.0 * (width / 2.0).floor() + 1.0;
     let half = (stride - 1.0) / 2.0;
     let slope = |n: f64| ratio(n).ln();
     let block = |middle: f64, weight: f64| {
         let tilt = slope(middle - 0.5);
         let bend = tilt * tilt + slope(middle) - slope(middle - 1.0);
-        Block {
+        CountRange {
             low: middle - half,
             high: middle + half,
             mean: middle + (tilt * (stride * stride - 1.0) / 12.0).clamp(-half, half),
@@ -172,7 +179,7 @@ fn by_strides(mode: f64, ratio: impl Fn(f64) -> f64, width: f64) -> Lattice {
     blocks
 }
 
-/// Takes counts together by `width`, zero alone.
+/// Merges counts into blocks of `width`. Zero is always a block of its own.
 struct Gather {
     width: f64,
     key: f64,
@@ -199,7 +206,7 @@ impl Gather {
             }
             _ => {
                 self.key = key;
-                self.blocks.push(Block {
+                self.blocks.push(CountRange {
                     weight,
                     ..single(count)
                 });

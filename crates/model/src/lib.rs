@@ -1,9 +1,10 @@
-//! How long a reliable write takes: the whole distribution, exactly.
+//! The completion time of a reliable write, as an exact distribution.
 //!
-//! A [`Setting`] says what is asked: scheme, message, path, loss. Its
-//! [`completion_time`](Setting::completion_time) is a distribution with mean, quantiles and cdf, evaluated in
-//! microseconds to milliseconds, and a sampler beside it that acts the protocol out.
-//! `docs/model.md` derives every formula, says how exact each is, and maps its symbols to the names here.
+//! A [`Setting`] describes scheme, message, path and loss. Its
+//! [`completion_time`](Setting::completion_time) is a distribution with mean, quantiles and cdf,
+//! which takes microseconds to milliseconds to evaluate. A sampler simulates the protocol for
+//! comparison. `docs/model.md` derives every formula, states its precision, and maps its symbols to
+//! the names here.
 //!
 //! ```
 //! use farwrite_model::{Scheme, Setting};
@@ -17,8 +18,8 @@
 //! # Ok::<(), farwrite_model::ModelError>(())
 //! ```
 //!
-//! Nothing here reads a clock, draws from the system's randomness, starts a thread or does I/O, so all of it
-//! runs in a browser too.
+//! This crate uses no clock, no system randomness, no threads and no I/O, so it also runs in a
+//! browser.
 
 mod bursts;
 mod collective;

@@ -1,36 +1,37 @@
-//! How chunks are lost.
+//! Loss models of chunks.
 
 use crate::error::{ModelError, within};
 
-/// The highest mean loss that can be asked for.
+/// The highest mean loss of the model.
 const MAX_LOSS: f64 = 0.99;
 
-/// How chunks are lost.
+/// A loss model of chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// Each by itself, all with the same probability (paper section 4.2.1).
+    /// Independent losses, all with the same probability (paper section 4.2.1).
     Iid {
         /// Probability that a chunk is lost, 0 to 0.99.
         loss_chunk: f64,
     },
-    /// In bursts: a chain of two states that steps once a packet, found in its long-run state
-    /// (Gilbert 1960, Elliott 1963). A chunk is lost with any of its packets.
+    /// Losses in bursts: a Markov chain of two states that steps once per packet and starts in its
+    /// long-run distribution (Gilbert 1960, Elliott 1963). A chunk is lost if any of its packets is
+    /// lost.
     Markov {
-        /// Probability, after a packet in the good state, that the next finds the bad one.
+        /// Probability that the chain changes from the good to the bad state after a packet.
         p_good_to_bad: f64,
-        /// Probability, after a packet in the bad state, that the next finds the good one.
+        /// Probability that the chain changes from the bad to the good state after a packet.
         p_bad_to_good: f64,
         /// Probability that a packet is lost in the good state.
         loss_good: f64,
         /// Probability that a packet is lost in the bad state.
         loss_bad: f64,
-        /// Packets of a chunk.
+        /// Number of packets in a chunk.
         packets_per_chunk: u32,
     },
 }
 
-/// Probability that a chunk of `packets` packets is lost, `1 - (1 - loss_packet)^packets`, where
-/// packets are lost each by itself (paper section 5.4).
+/// Probability that a chunk of `packets` packets is lost, with independent losses of packets: `1 -
+/// (1 - loss_packet)^packets` (paper section 5.4).
 ///
 /// # Errors
 ///
@@ -74,7 +75,7 @@ impl Loss {
         )
     }
 
-    /// The chain as seen chunk by chunk; none for i.i.d. loss.
+    /// The chain in steps of chunks; `None` for i.i.d. loss.
     pub(crate) fn chain(&self) -> Result<Option<Chain>, ModelError> {
         let Self::Markov {
             p_good_to_bad,
@@ -114,7 +115,8 @@ impl Loss {
             [1.0 - p_good_to_bad, p_good_to_bad],
             [p_bad_to_good, 1.0 - p_bad_to_good],
         ];
-        // Every prefix of packets delivered, or any of them lost: sums of what is positive.
+        // Sum over the position of the first lost packet. All terms are positive, so precision is
+        // kept.
         let mut delivered = IDENTITY;
         let mut lost = [[0.0; 2]; 2];
         for _ in 0..packets_per_chunk {
@@ -131,19 +133,19 @@ impl Loss {
     }
 }
 
-/// A matrix over the states good and bad, from row to column.
+/// A matrix over the states good and bad. It maps from row to column.
 pub(crate) type States = [[f64; 2]; 2];
 
 pub(crate) const IDENTITY: States = [[1.0, 0.0], [0.0, 1.0]];
 
-/// A two-state chain, chunk by chunk.
+/// A two-state chain in steps of chunks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
-    /// Long-run share of either state.
+    /// Long-run probability of each state.
     pub(crate) share: [f64; 2],
-    /// From state to state with the chunk delivered.
+    /// Transitions with the chunk delivered.
     pub(crate) delivered: States,
-    /// From state to state with the chunk lost.
+    /// Transitions with the chunk lost.
     pub(crate) lost: States,
 }
 
@@ -152,7 +154,7 @@ impl Chain {
         weigh(self.share, &self.lost)
     }
 
-    /// From state to state over `chunks` chunks, whatever becomes of them.
+    /// Transitions over `chunks` chunks, delivered or lost.
     pub(crate) fn walk(&self, chunks: f64) -> States {
         let step = add(&self.delivered, &self.lost);
         let memory = 1.0 - step[0][1] - step[1][0];
@@ -167,7 +169,8 @@ impl Chain {
         ]
     }
 
-    /// The same chain run backwards: as it is, but that a chunk's fate is decided after the step.
+    /// The chain in reverse order of time. The transitions are the same, but a chunk is lost or
+    /// delivered after the step instead of before.
     pub(crate) fn reversed(&self) -> Self {
         let turn = |forward: &States| {
             let mut back = [[0.0; 2]; 2];

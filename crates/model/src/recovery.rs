@@ -1,4 +1,4 @@
-//! The excess of selective repeat, whatever the losses are.
+//! The excess of selective repeat for all loss models.
 
 use crate::bursts::BurstExcess;
 use crate::error::ModelError;
@@ -13,7 +13,7 @@ pub(crate) enum Recovery {
     Bursts(BurstExcess),
 }
 
-/// A mean excess in slots, and what it lies between.
+/// A mean excess in slots, with bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Mean {
     pub(crate) low: f64,
@@ -21,13 +21,13 @@ pub(crate) struct Mean {
     pub(crate) high: f64,
 }
 
-/// A mean excess in two parts: where the chain of Markov loss was good before the first chunk, and
-/// where it was bad. With i.i.d. loss the second is zero.
+/// A mean excess in two parts: for a Markov chain that was good before the first chunk, and for one
+/// that was bad. With i.i.d. loss, the second part is zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Parts(pub(crate) [Mean; 2]);
 
 impl Parts {
-    /// The mean where good and bad are that much likelier.
+    /// The mean if the probabilities of good and bad are multiplied by `lean`.
     pub(crate) fn leaning(self, lean: [f64; 2]) -> Mean {
         let sum = |part: fn(&Mean) -> f64| lean[0] * part(&self.0[0]) + lean[1] * part(&self.0[1]);
         Mean {
@@ -55,8 +55,8 @@ impl Recovery {
         })
     }
 
-    /// Probability that the excess over `chunks` chunks is more than `slots`, where the states
-    /// before the first are that much likelier than in the long run.
+    /// Probability that the excess over `chunks` chunks is more than `slots`. `lean` multiplies the
+    /// long-run probabilities of the states before the first chunk.
     pub(crate) fn survival(&self, chunks: f64, slots: f64, lean: [f64; 2]) -> f64 {
         match self {
             Self::Iid(excess) => -excess.log_cdf(chunks, slots).exp_m1(),
@@ -67,10 +67,10 @@ impl Recovery {
         }
     }
 
-    /// The mean excess for each of the chunks in `weighted`, which come with their probability.
+    /// The mean excess for each number of chunks in `weighted`, which also has their probabilities.
     ///
-    /// It grows with the chunks, since each chunk more can only delay: where it is not computed it
-    /// lies between its neighbours, and is taken to be on the line between them.
+    /// The mean grows with the number of chunks, because an additional chunk can only add delay. So
+    /// a value that is not computed lies between its neighbours, and is interpolated linearly.
     pub(crate) fn means(&self, weighted: &[(f64, f64)]) -> Vec<Parts> {
         let known: Vec<(f64, Parts)> = nodes(weighted, self.nodes())
             .into_iter()
@@ -94,7 +94,7 @@ impl Recovery {
         weighted.iter().map(|&(count, _)| between(count)).collect()
     }
 
-    /// Message lengths for which the mean is computed, where there are more.
+    /// Highest number of message lengths for which the mean is computed.
     fn nodes(&self) -> usize {
         match self {
             Self::Iid(_) => 128,
@@ -117,7 +117,7 @@ impl Recovery {
     }
 }
 
-/// At most about `most` of the counts, in ascending order, with both ends: half of them evenly by
+/// Selects about `most` of the counts in ascending order, with both ends: half of them evenly by
 /// rank, half by probability.
 fn nodes(weighted: &[(f64, f64)], most: usize) -> Vec<f64> {
     let mut sorted = weighted.to_vec();
@@ -133,7 +133,7 @@ fn nodes(weighted: &[(f64, f64)], most: usize) -> Vec<f64> {
     let mut nodes = Vec::new();
     let mut passed = 0.0;
     for (rank, &(count, weight)) in distinct.iter().enumerate() {
-        // A node at every count at which the measure passes a whole number.
+        // Add a node at every count at which the measure passes a whole number.
         let before = passed;
         passed += float(most) / 2.0 * (weight + 1.0 / all);
         let end = rank == 0 || rank + 1 == distinct.len();

@@ -1,4 +1,4 @@
-//! Completion times drawn by playing the protocol: losses are drawn, and what follows is acted out.
+//! Samples completion times by simulating the protocol with random losses.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Slots until the last of `chunks` chunks gets through.
+    /// Slots until the last of `chunks` chunks is delivered.
     fn selective_repeat(&mut self, chunks: f64) -> f64 {
         if self.setting.variant == Variant::Paper && self.channel.is_iid() {
             return self.independent_chunks(chunks);
@@ -73,7 +73,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// As the paper has it: each chunk's losses delay that chunk alone. Only lost ones are visited.
+    /// As in the paper, the losses of a chunk delay only this chunk. Visits only lost chunks.
     fn independent_chunks(&mut self, chunks: f64) -> f64 {
         let (mut at, mut last) = (0.0, chunks);
         while let Some(lost) = self.channel.next_loss(at + 1.0, chunks) {
@@ -87,7 +87,7 @@ impl<'a> Sampler<'a> {
         last
     }
 
-    /// Slots until all chunks have got through in sequence.
+    /// Slots until all chunks are delivered in sequence.
     fn go_back_n(&mut self) -> f64 {
         let (mut now, mut left) = (0.0, self.setting.chunks);
         while let Some(lost) = self.channel.next_loss(now + 1.0, now + left) {
@@ -97,7 +97,7 @@ impl<'a> Sampler<'a> {
         now + left
     }
 
-    /// Slots until data and parity suffice, or the fallback is through.
+    /// Slots until data and parity are sufficient, or the fallback is complete.
     fn erasure(&mut self, code: Code, k: u32, m: u32) -> f64 {
         let setting = self.setting;
         let (data, parity) = (f64::from(k), f64::from(m));
@@ -114,7 +114,7 @@ impl<'a> Sampler<'a> {
             ),
         };
         let sent = full * (data + parity) + short + parity;
-        let mut group = Group::new(code, m);
+        let mut group = GroupLosses::new(code, m);
         let (mut again, mut number, mut at) = (0.0, 0.0, 0.0);
         while let Some(lost) = self.channel.next_loss(at + 1.0, sent) {
             at = lost;
@@ -140,16 +140,16 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// What one group has lost.
+/// The losses of a group.
 #[derive(Debug)]
-struct Group {
+struct GroupLosses {
     code: Code,
     parity: u32,
     lost: Vec<u32>,
     lost_data: bool,
 }
 
-impl Group {
+impl GroupLosses {
     fn new(code: Code, parity: u32) -> Self {
         let counts = match code {
             Code::Mds => 1,
@@ -168,7 +168,8 @@ impl Group {
         self.lost_data = false;
     }
 
-    /// Loses the chunk at `position`; `data` chunks come first, then parity.
+    /// Records the loss of the chunk at `position`. The first `data` chunks are data, the others
+    /// parity.
     fn lose(&mut self, position: f64, data: f64) {
         self.lost_data |= position < data;
         let of_kind = if position < data {
@@ -192,7 +193,7 @@ impl Group {
     }
 }
 
-/// Decides which transmissions are lost.
+/// The channel: draws which transmissions are lost.
 #[derive(Debug)]
 struct Channel {
     rng: ChaCha8Rng,
@@ -219,12 +220,12 @@ impl Channel {
         matches!(self.loss, Loss::Iid { .. })
     }
 
-    /// So long a pause that the state is forgotten; slots begin anew.
+    /// A pause so long that the chain forgets its state. Slots restart at 0.
     fn rest(&mut self) {
         self.slot = f64::NEG_INFINITY;
     }
 
-    /// Whether the chunk sent in this slot is lost. Slots must not descend.
+    /// Whether the chunk sent in this slot is lost. Slots must not decrease.
     fn loses(&mut self, slot: f64) -> bool {
         match self.loss {
             Loss::Iid { loss_chunk } => self.uniform() < loss_chunk,
@@ -240,7 +241,8 @@ impl Channel {
                 let memory = (1.0 - p_good_to_bad - p_bad_to_good).abs();
                 let pause = (slot - self.slot).round().max(0.0);
                 if pause > 0.0 {
-                    // Negative memory alternates, over an even number of packets not.
+                    // With negative correlation, the sign alternates: it is negative for an odd
+                    // number of packets.
                     let odd = p_good_to_bad + p_bad_to_good > 1.0 && pause * packets % 2.0 == 1.0;
                     let left = memory.powf(pause * packets) * if odd { -1.0 } else { 1.0 };
                     let was = if self.bad { 1.0 } else { 0.0 };
@@ -263,7 +265,7 @@ impl Channel {
         }
     }
 
-    /// The first loss among the transmissions of the slots `from..=to`, one in each.
+    /// The first loss in the slots `from..=to`, with one transmission in each.
     fn next_loss(&mut self, from: f64, to: f64) -> Option<f64> {
         if self.is_iid() {
             if self.log_kept == 0.0 {

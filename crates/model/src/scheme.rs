@@ -1,11 +1,11 @@
-//! Schemes by the names that people type.
+//! Schemes and their names.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::error::ModelError;
 
-/// Most chunks of a group, data and parity together.
+/// Highest number of chunks in a group, data and parity together.
 const MAX_GROUP_CHUNKS: u32 = 4096;
 
 /// An erasure code (paper section 5.1.1).
@@ -13,22 +13,22 @@ const MAX_GROUP_CHUNKS: u32 = 4096;
 pub enum Code {
     /// Maximum distance separable (Reed-Solomon): any `m` of the `k + m` chunks may be lost.
     Mds,
-    /// `m` sub-groups by `j mod m`, each with one parity chunk: each may lose one chunk.
+    /// `m` sub-groups by `j mod m`, each with one parity chunk. Each may lose one chunk.
     Xor,
 }
 
-/// How losses are repaired.
+/// A repair scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// Selective repeat; a timeout tells of a loss.
+    /// Selective repeat that detects losses by timeouts.
     SrRto,
-    /// Selective repeat; the receiver tells of a loss.
+    /// Selective repeat in which the receiver reports losses.
     SrNack,
-    /// Go-back-N: after a loss everything is sent again from there.
+    /// Go-Back-N: after a loss, the sender repeats everything from the lost chunk on.
     GoBackN,
-    /// Parity chunks, with selective repeat for groups that lost too much.
+    /// Parity chunks, with selective repeat for groups that cannot be decoded.
     Ec {
-        /// What the parity chunks are.
+        /// The code of the parity chunks.
         code: Code,
         /// Data chunks of a group.
         k: u32,
@@ -38,8 +38,8 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The timeout in round trips where none is given: 3 for `sr-rto` and the fallback of erasure
-    /// coding, 1 for the schemes whose receiver tells of losses (paper section 5.1.1).
+    /// The default timeout in round trips: 3 for `sr-rto` and for the fallback of erasure coding, 1
+    /// for the schemes in which the receiver reports losses (paper section 5.1.1).
     pub fn default_rto_rtts(self) -> f64 {
         match self {
             Self::SrRto | Self::Ec { .. } => 3.0,
@@ -47,7 +47,7 @@ impl Scheme {
         }
     }
 
-    /// Parity chunks for each data chunk, `m / k`; zero where there are none.
+    /// Parity chunks per data chunk, `m / k`. Zero for schemes without parity.
     pub fn parity_overhead(self) -> f64 {
         match self {
             Self::Ec { k, m, .. } => f64::from(m) / f64::from(k),
@@ -55,7 +55,7 @@ impl Scheme {
         }
     }
 
-    /// That a group can be.
+    /// Checks `k` and `m`.
     pub(crate) fn check(self) -> Result<(), ModelError> {
         let Self::Ec { code, k, m } = self else {
             return Ok(());
@@ -109,7 +109,7 @@ impl FromStr for Scheme {
             return Err(ModelError::Word {
                 argument: "scheme",
                 value: text.to_owned(),
-                wants: "a scheme that goes on until the message is whole, since the model is about \
+                wants: "a scheme that continues until the message is whole, because the model is about \
                         that time: sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M",
             });
         }

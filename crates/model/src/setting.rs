@@ -1,4 +1,4 @@
-//! What is asked: one message, one path, one scheme.
+//! The inputs of the model: one message, one path, one scheme.
 
 use core::str::FromStr;
 
@@ -7,14 +7,14 @@ use crate::error::{ModelError, positive, within};
 use crate::loss::Loss;
 use crate::scheme::Scheme;
 
-/// Which formulas.
+/// The variant of the formulas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// The paper's, to the letter (sections 4.2.2 and 4.2.3).
+    /// Exactly the formulas of the paper (sections 4.2.2 and 4.2.3).
     #[default]
     Paper,
-    /// Ours: chunks that are sent again take the place of new ones, the last group of a message may
-    /// be short, and coding takes time (`docs/model.md` section 5).
+    /// A more detailed variant: repeated chunks use the slots of new ones, the last group of a
+    /// message may be short, and coding takes time (`docs/model.md` section 5).
     Serial,
 }
 
@@ -34,7 +34,7 @@ impl FromStr for Variant {
     }
 }
 
-/// How fast parity is computed, over all cores, in bits of data a second; none: at once.
+/// Speed of coding over all cores, in bits of data a second. `None`: coding takes no time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compute {
     /// At the sender.
@@ -43,10 +43,10 @@ pub struct Compute {
     pub decode_bps: Option<f64>,
 }
 
-/// One question to the model.
+/// The inputs of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// How losses are repaired.
+    /// The repair scheme.
     pub scheme: Scheme,
     /// Length of the message in bytes.
     pub message_bytes: f64,
@@ -54,16 +54,17 @@ pub struct Setting {
     pub bandwidth_bps: f64,
     /// Round-trip time in seconds.
     pub rtt_s: f64,
-    /// How chunks are lost.
+    /// The loss model of the chunks.
     pub loss: Loss,
     /// Bytes of a chunk.
     pub chunk_bytes: f64,
-    /// Retransmission timeout in round trips; none: as the scheme has it
+    /// Retransmission timeout in round trips. `None`: the default of the scheme
     /// ([`Scheme::default_rto_rtts`]).
     pub rto_rtts: Option<f64>,
-    /// Share of a round trip that an EC receiver waits beyond the injection (paper section 4.2.3).
+    /// How long an EC receiver waits after the injection, as a share of a round trip (paper section
+    /// 4.2.3).
     pub beta: f64,
-    /// Which formulas.
+    /// The variant of the formulas.
     pub variant: Variant,
     /// Speed of coding, for [`Variant::Serial`].
     pub compute: Compute,
@@ -97,17 +98,17 @@ impl Setting {
     ///
     /// # Errors
     ///
-    /// An argument is out of its range, which the error says; or the combination is too large for
-    /// the exact evaluation under Markov loss.
+    /// An argument is out of range, or the combination is too large for the exact evaluation under
+    /// Markov loss.
     pub fn completion_time(&self) -> Result<CompletionTime, ModelError> {
         CompletionTime::new(&Checked::new(self)?)
     }
 }
 
-/// Most chunks of a message.
+/// Highest number of chunks in a message.
 const MAX_CHUNKS: f64 = (1u64 << 40) as f64;
 
-/// A setting whose arguments are in range, in slots: the time to inject one chunk.
+/// A setting with valid arguments, in units of slots. A slot is the time to inject one chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pub(crate) scheme: Scheme,
@@ -155,7 +156,7 @@ impl Checked {
         )?;
         let slot_s = chunk_bytes * 8.0 / bandwidth_bps;
         let rtt = rtt_s / slot_s;
-        // Beyond, a message's slots are lost in the rounding of the round trip.
+        // Beyond this range, the slots of a message are below the rounding error of the round trip.
         let sane = "1e-12 to 1e12 times the time to inject a chunk";
         within("rtt_s", "s", rtt_s, slot_s * 1e-12, slot_s * 1e12, sane)?;
         let mut period = 1.0 + rto_rtts * rtt;

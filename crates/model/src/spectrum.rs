@@ -1,4 +1,5 @@
-//! Counts along a two-state chain, from their generating functions by Fourier inversion.
+//! Distributions of counts along a two-state chain, by Fourier inversion of their generating
+//! functions.
 
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
@@ -11,15 +12,16 @@ use crate::loss::{Chain, States, add, multiply};
 type Number = Complex<f64>;
 type Matrix = [[Number; 2]; 2];
 
-/// Error of each weight by rounding, about; smaller weights are left out.
+/// Approximate rounding error of each weight. Smaller weights are neglected.
 const NOISE: f64 = 1e-16;
-/// Mass at the edges of a window that says that the window is too narrow.
+/// If the mass at the edges of a window exceeds this, the window is too narrow.
 const EDGE: f64 = 1e-12;
-/// Most counts of a window.
+/// Highest number of counts in a window.
 const MAX_WINDOW: usize = 1 << 20;
 
-/// How many of `repeats` steps count, where a step goes from state to state by `idle` or, counted,
-/// by `counted`; then the path must end in `ending`.
+/// The distribution of the number of counted steps among `repeats` steps. A step is either not
+/// counted, with the transition `idle`, or counted, with the transition `counted`. The walk must
+/// end in `ending`.
 ///
 /// The weights sum to the probability of that ending.
 pub(crate) fn count_steps(
@@ -38,8 +40,9 @@ pub(crate) fn count_steps(
     invert(function, repeats, max_blocks)
 }
 
-/// How many transmissions are lost before `successes` are delivered, where the chain walks by
-/// `pause` between a loss and the next transmission, and then must end in `ending`.
+/// The distribution of the number of lost transmissions before `successes` are delivered. Between a
+/// loss and the next transmission, the chain makes the transition `pause`. The walk must end in
+/// `ending`.
 pub(crate) fn count_losses(
     chain: &Chain,
     pause: &States,
@@ -51,7 +54,7 @@ pub(crate) fn count_losses(
     let settled = inverse(&subtract(&IDENTITY, &lift(&lost)));
     let whole = real(&product(&settled, &lift(&chain.delivered)));
     let function = |turn: Number| {
-        // (I - z lost)^-1 delivered, less the same at z = 1.
+        // (I - z lost)^-1 delivered, minus its value at z = 1.
         let now = inverse(&subtract(&IDENTITY, &scale(&lost, turn + 1.0)));
         let part = product(&product(&now, &scale(&lost, turn)), &lift(&whole));
         total(
@@ -62,8 +65,8 @@ pub(crate) fn count_losses(
     invert(function, 1e3 * successes, max_blocks)
 }
 
-/// Weights from a generating function, given as a function of `z - 1`. Counts above `most` have
-/// probability zero, or next to it.
+/// Weights from a generating function, given as a function of `z - 1`. Counts above `most` have a
+/// probability of zero or almost zero.
 fn invert(
     function: impl Fn(Number) -> Number,
     most: f64,
@@ -76,7 +79,7 @@ fn invert(
     };
     let small = 1e-3 / most.max(1.0);
     let mean = (at(small) / mass).arg() / small;
-    // The spread, from where the function has begun to fall.
+    // Estimate the spread from the angle at which the function starts to fall.
     let mut angle = 1.0;
     while (at(angle) / mass).norm() < 0.9 && angle > small {
         angle /= 2.0;
@@ -89,7 +92,7 @@ fn invert(
         let margin = window / 16;
         let below: f64 = weights[..margin].iter().sum();
         let above: f64 = weights[window - margin..].iter().sum();
-        // With the first count at zero there is nothing below to be missed.
+        // If the first count is zero, no mass is missing below.
         if above.abs() < EDGE && (first == 0.0 || below.abs() < EDGE) {
             return Ok(from_weights(first, &weights, NOISE, max_blocks));
         }
@@ -102,7 +105,7 @@ fn invert(
     })
 }
 
-/// Weights of the counts `first .. first + window`, counts elsewhere folded in.
+/// Weights of the counts `first .. first + window`. Other counts alias into the window.
 fn weights(at: &impl Fn(f64) -> Number, first: f64, window: usize) -> Vec<f64> {
     let unit = core::f64::consts::TAU / float(window);
     let mut values = vec![Number::ZERO; window];
@@ -121,8 +124,8 @@ fn weights(at: &impl Fn(f64) -> Number, first: f64, window: usize) -> Vec<f64> {
         .collect()
 }
 
-/// `(whole + part)^exponent`, where the rows of `whole` sum to one. `part` may be tiny beside it, and
-/// the exponent large: the eigenvalue near one is computed as its distance from one.
+/// `(whole + part)^exponent`, where the rows of `whole` sum to one. `part` may be tiny and the
+/// exponent large, so the eigenvalue near one is represented by its distance from one.
 fn power(whole: &States, part: &Matrix, exponent: f64) -> Matrix {
     let (out, back) = (whole[0][1], whole[1][0]);
     let trace = part[0][0] + part[1][1] - (out + back);

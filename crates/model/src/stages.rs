@@ -7,30 +7,32 @@ use crate::completion::CompletionTime;
 use crate::error::{ModelError, within};
 use crate::excess::float;
 
-/// Points of the grid, and of a first one that finds out how far it must reach.
+/// Number of points of the grid, and of a first grid that finds the necessary range.
 const POINTS: usize = 1 << 17;
 const SCOUTS: usize = 1 << 13;
-/// Probability that a single stage lies beyond the first grid, and the sum beyond the second.
+/// Probability that a single stage exceeds the first grid, and that the sum exceeds the second.
 const BEYOND: f64 = 1e-12;
 const BEYOND_SUM: f64 = 1e-10;
 
-/// The sum of the times of stages that follow each other, each the longest of several transfers.
+/// The sum of the times of consecutive stages. Each stage is as long as the longest of several
+/// transfers.
 ///
-/// Times are rounded up to a grid, so the sum is late by less than a grid step for each stage
+/// Times are rounded up to a grid, so the sum is too high by less than a grid step per stage
 /// (`docs/model.md` section 7).
 #[derive(Clone, Debug)]
 pub struct StageSum {
-    /// Seconds of the sum were each stage as short as can be.
+    /// The lowest possible sum in seconds.
     least_s: f64,
     step_s: f64,
     stages: f64,
-    /// Probability that the rounded sum is at most so many steps.
+    /// Probability that the rounded sum is at most this number of steps.
     cdf: Vec<f64>,
     mean_s: f64,
 }
 
 impl StageSum {
-    /// Stages of `transfer`: how many transfers at once, how many such stages.
+    /// A sum of stages of `transfer`. Each entry has a number of parallel transfers, and the number
+    /// of such stages.
     pub(crate) fn new(
         transfer: &CompletionTime,
         sizes: &[(usize, usize)],
@@ -55,11 +57,12 @@ impl StageSum {
         let step_s = scout_s * float(reach.min(SCOUTS)) / float(POINTS);
         let weights = convolved(transfer, sizes, least_s, step_s, POINTS)?;
         let cdf = cumulated(&weights);
-        // One transfer at a time: no need of the grid for the mean.
+        // With single transfers, the mean does not need the grid.
         let mean_s = if widest == 1 {
             transfer.mean() * float(stages)
         } else {
-            // A stage is late by half a step, about, unless it is as short as can be.
+            // On average, a stage is rounded up by half a step, unless it has the lowest possible
+            // time.
             let steps: f64 = weights.iter().enumerate().map(|(n, w)| w * float(n)).sum();
             let moved = float(stages) * (1.0 - cdf[0].powf(1.0 / float(stages)));
             least_s * float(stages) + (steps - moved / 2.0) * step_s
@@ -89,7 +92,7 @@ impl StageSum {
         Ok(low + (high - low) / 2.0)
     }
 
-    /// Two numbers of seconds between which the quantile lies.
+    /// Bounds of the quantile in seconds.
     ///
     /// # Errors
     ///
@@ -102,7 +105,7 @@ impl StageSum {
         Ok((low, high))
     }
 
-    /// By how much, in seconds, rounding to the grid may have moved an answer.
+    /// Highest error in seconds from rounding to the grid.
     pub fn resolution_s(&self) -> f64 {
         self.step_s * self.stages
     }
@@ -159,7 +162,7 @@ fn longest(survival: &[f64], size: usize, weights: &mut [Complex<f64>]) {
         value.re = now - before;
         before = now;
     }
-    // What lies beyond counts at the end.
+    // Times beyond the grid count at its end.
     weights[survival.len() - 1].re += 1.0 - before;
 }
 

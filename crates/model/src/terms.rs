@@ -1,17 +1,17 @@
-//! Which terms make up the distribution of each scheme.
+//! The terms of the distribution of each scheme.
 
 use crate::completion::{Place, Term, UPRIGHT};
 use crate::error::ModelError;
 use crate::group;
-use crate::lattice::{Block, Lattice, binomial, negative_binomial};
+use crate::lattice::{CountRange, Lattice, binomial, negative_binomial};
 use crate::loss::{IDENTITY, Loss, States, add};
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Checked, Variant};
 use crate::spectrum::{count_losses, count_steps};
 
-/// Most terms, about; where there would be more neighbours are merged.
+/// Approximate limit of the number of terms. Beyond it, neighbours are merged.
 const MAX_TERMS: f64 = 4096.0;
-/// Most counts of failed groups, and of lost transmissions for each, where both vary.
+/// Limit of the counts of failed groups, and of lost transmissions for each of them, if both vary.
 const MAX_PRODUCT: f64 = 192.0;
 
 /// The terms of a setting, in ascending order of chunks.
@@ -38,8 +38,8 @@ fn exactly(weight: f64, place: Place) -> Term {
 }
 
 /// A term for each block of counts, each count placed by `place`.
-fn placed(blocks: &[Block], weight: f64, place: impl Fn(f64) -> Place) -> Vec<Term> {
-    let term = |block: &Block| Term {
+fn placed(blocks: &[CountRange], weight: f64, place: impl Fn(f64) -> Place) -> Vec<Term> {
+    let term = |block: &CountRange| Term {
         weight: weight * block.weight,
         low: place(block.low),
         middle: place(block.mean),
@@ -54,8 +54,8 @@ fn selective_repeat(setting: &Checked) -> Result<Vec<Term>, ModelError> {
     if setting.variant == Variant::Paper || chunks <= period {
         return Ok(vec![exactly(1.0, at(chunks + rtt, chunks))]);
     }
-    // The last new chunk leaves after all losses but those of the period before it have been
-    // repaired, each in a slot of its own (docs/model.md section 5.1).
+    // Before the last new chunk is sent, all losses are repaired, each in a slot of its own, except
+    // for the losses of the period before it (docs/model.md section 5.1).
     let mut terms = Vec::new();
     for (lost, lean) in losses(setting, chunks - period, MAX_TERMS)? {
         let mut leaning = placed(&lost, 1.0, |lost| at(chunks + lost + rtt, period));
@@ -78,8 +78,8 @@ fn go_back_n(setting: &Checked) -> Result<Vec<Term>, ModelError> {
     Ok(placed(&lost, 1.0, place))
 }
 
-/// How many transmissions are lost in full slots before `successes` are not, by the state after the
-/// last of these, which is told as [`Term::lean`].
+/// The distribution of the number of transmissions lost in full slots before `successes` are
+/// delivered, for each state after the last success. The state becomes [`Term::lean`].
 fn losses(
     setting: &Checked,
     successes: f64,
@@ -97,10 +97,10 @@ fn losses(
     ])
 }
 
-/// One way in which the last group of a message may end, and the other groups' failures then.
+/// A possible outcome of the last group of a message, with the failures of the other groups.
 struct Ending {
     weight: f64,
-    /// Data chunks of the last group to be sent again.
+    /// Data chunks of the last group that must be repeated.
     chunks: f64,
     /// Slots of decoding after the last arrival.
     decode: f64,
@@ -123,7 +123,7 @@ fn erasure(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Term>, M
     let mut terms = Vec::new();
     for ending in &endings {
         let place = |failures: f64| {
-            // Merged blocks have means between whole numbers; chunks come whole.
+            // The mean of a merged block may be fractional, but the number of chunks is whole.
             let again = (failures * data).round() + ending.chunks;
             if again > 0.0 {
                 let late = (1.0 + setting.beta) * setting.rtt;
@@ -144,7 +144,7 @@ fn erasure(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Term>, M
     Ok(terms)
 }
 
-/// All groups alike.
+/// All groups are equal.
 fn paper_ending(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Ending>, ModelError> {
     let groups = (setting.chunks / f64::from(k)).ceil();
     let failures = match setting.loss.chain()? {
@@ -174,7 +174,7 @@ fn paper_ending(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<End
     }])
 }
 
-/// Slots to inject data and parity, each group's parity once it is computed.
+/// Slots to inject data and parity. The parity of a group can be sent after it is computed.
 pub(crate) fn serial_injection(setting: &Checked, groups: f64, data: f64, parity: f64) -> f64 {
     let (chunks, encode) = (setting.chunks, setting.encode);
     let first = encode * data.min(chunks) + groups * parity;
@@ -182,7 +182,7 @@ pub(crate) fn serial_injection(setting: &Checked, groups: f64, data: f64, parity
     (chunks + groups * parity).max(first).max(last)
 }
 
-/// The ways in which the last group, which may be short, may end.
+/// The possible outcomes of the last group, which may be short.
 fn serial_endings(
     setting: &Checked,
     code: Code,
@@ -227,10 +227,10 @@ fn serial_endings(
     ])
 }
 
-/// Slots of decoding after the last arrival, where the last group lost no data and where it did.
+/// Slots of decoding after the last arrival, if the last group lost no data, and if it did.
 ///
-/// A decoder that keeps up has at most the last group left to do. One that does not has at most
-/// what all groups would leave it, and at most all the work of the groups that may be damaged.
+/// A decoder that is fast enough has at most the last group left. A slower decoder has at most the
+/// backlog of all groups left, and at most the work of all groups that may be damaged.
 pub(crate) fn decoding(
     setting: &Checked,
     full: f64,
@@ -250,7 +250,7 @@ pub(crate) fn decoding(
         Loss::Iid { loss_chunk } => {
             let damaged = -(data * (-loss_chunk).ln_1p()).exp_m1();
             let mean = (full + 1.0) * damaged;
-            // Exceeded with probability 1e-8 at most.
+            // This is exceeded with a probability of at most 1e-8.
             let most = mean + 8.0 * mean.sqrt() + 12.0;
             if loss_chunk > 0.0 {
                 all.min(most * group)
@@ -262,7 +262,7 @@ pub(crate) fn decoding(
     (late, late.max(last))
 }
 
-/// Replaces terms whose fallback is longer than the period by those of section 5.1.
+/// Replaces terms whose fallback is longer than the period by the terms of section 5.1.
 fn queued(setting: &Checked, terms: Vec<Term>) -> Result<Vec<Term>, ModelError> {
     let period = setting.period;
     let (long, mut rest): (Vec<Term>, Vec<Term>) = terms
@@ -286,14 +286,15 @@ fn queued(setting: &Checked, terms: Vec<Term>) -> Result<Vec<Term>, ModelError> 
             }
         }
     }
-    // By lean, of which there are two under Markov loss.
+    // Separate by lean, which has two values under Markov loss.
     let (good, bad) = spread.into_iter().partition(|term| term.lean[0] > 0.0);
     rest.append(&mut merged(good));
     rest.append(&mut merged(bad));
     Ok(rest)
 }
 
-/// What the transmissions lost before `successes` are not exceed with probability 1e-12 at most.
+/// A bound that the number of lost transmissions before `successes` deliveries exceeds with a
+/// probability of at most 1e-12.
 fn most_lost(successes: f64, loss: f64) -> f64 {
     if successes <= 0.0 {
         return 0.0;
@@ -303,8 +304,7 @@ fn most_lost(successes: f64, loss: f64) -> f64 {
     mean + 10.0 * deviation - 28.0 / loss.ln()
 }
 
-/// The same terms, neighbours taken together where there are too many. All have the same
-/// lean.
+/// Merges neighbouring terms if there are too many. All terms must have the same lean.
 fn merged(mut terms: Vec<Term>) -> Vec<Term> {
     terms.sort_by(|x, y| x.middle.start.total_cmp(&y.middle.start));
     let (Some(first), Some(last)) = (terms.first(), terms.last()) else {

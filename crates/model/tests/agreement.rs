@@ -1,9 +1,9 @@
-//! The exact distribution against the sampler, which acts the protocol out and shares no formula
-//! of loss with it.
+//! Compares the exact distribution with the sampler, which simulates the protocol and shares no
+//! loss formula with it.
 //!
-//! `make model-check` draws a million times for each setting; `cargo test` the same settings less
-//! often. Of some 360 settings about one lies beyond three standard errors by chance alone: such a
-//! one is drawn again from another seed, and must not be there twice.
+//! `make model-check` draws a million times for each setting; `cargo test` draws less often. Of
+//! about 360 settings, one is beyond three standard errors by chance. Such a setting is drawn again
+//! with another seed, and must not be beyond the limit twice.
 
 use farwrite_model::{Compute, Loss, Setting, Variant};
 
@@ -20,7 +20,7 @@ fn setting(scheme: &str, chunks: f64, rtt_slots: f64, loss: Loss, variant: Varia
     setting
 }
 
-/// Few chunks and short round trips, so that a timeout is less than, about, or more than a message.
+/// Few chunks and short round trips: timeouts shorter than, similar to, and longer than a message.
 fn small() -> Vec<Setting> {
     let mut grid = Vec::new();
     for variant in [Variant::Paper, Variant::Serial] {
@@ -43,7 +43,7 @@ fn small() -> Vec<Setting> {
     grid
 }
 
-/// The cells of the paper's Fig. 9 that lose 0.01 to 100 chunks of a message.
+/// The cells of the paper's Fig. 9 in which a message loses 0.01 to 100 chunks.
 fn long_haul() -> Vec<Setting> {
     let mut grid = Vec::new();
     for scheme in ["sr-rto", "sr-nack", "ec-mds:32,8", "ec-xor:32,8"] {
@@ -67,7 +67,7 @@ fn long_haul() -> Vec<Setting> {
     grid
 }
 
-/// Losses in bursts, over round trips that are long beside a burst.
+/// Losses in bursts, with round trips much longer than a burst.
 fn bursts() -> Vec<Setting> {
     let chain =
         |p_good_to_bad, p_bad_to_good, loss_good, loss_bad, packets_per_chunk| Loss::Markov {
@@ -86,7 +86,8 @@ fn bursts() -> Vec<Setting> {
     for variant in [Variant::Paper, Variant::Serial] {
         for scheme in ["sr-nack", "gbn", "ec-mds:16,4", "ec-xor:16,4"] {
             for chunks in [3.0, 60.0, 250.0] {
-                // Here the model's rounds overlap in time, which it neglects (docs/model.md 6.3).
+                // Here the model's rounds overlap in time, which the model neglects (docs/model.md
+                // 6.3).
                 if variant == Variant::Paper && scheme == "sr-nack" && chunks > 80.0 {
                     continue;
                 }
@@ -99,7 +100,7 @@ fn bursts() -> Vec<Setting> {
     grid
 }
 
-/// Codes that take time, at an encoder slower than the path and one that is faster.
+/// Codes that take time, with an encoder slower than the path and one faster.
 fn coding() -> Vec<Setting> {
     let mut grid = Vec::new();
     for scheme in ["ec-mds:16,4", "ec-xor:8,4"] {
@@ -120,8 +121,8 @@ fn coding() -> Vec<Setting> {
     grid
 }
 
-/// How far the exact answers lie from a sample's, in standard errors: the mean, and at worst of
-/// several points the cdf.
+/// Deviations of the exact values from a sample, in standard errors: of the mean, and of the cdf at
+/// the worst of several points.
 fn deviations(setting: &Setting, draws: usize, seed: u64) -> (f64, f64) {
     let exact = setting.completion_time().unwrap();
     let mut sample = exact.sample(draws, seed);
@@ -129,7 +130,7 @@ fn deviations(setting: &Setting, draws: usize, seed: u64) -> (f64, f64) {
     let n = draws as f64;
     let mean = sample.iter().sum::<f64>() / n;
     let variance = sample.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    // A handful of late draws says nothing about the spread; the cdf counts them.
+    // A few late draws are not enough to estimate the spread; the cdf accounts for them.
     let late = draws - sample.partition_point(|&t| t <= sample[0]);
     let of_mean = if late < 30 {
         0.0
@@ -141,7 +142,7 @@ fn deviations(setting: &Setting, draws: usize, seed: u64) -> (f64, f64) {
         let t = exact.quantile(q).unwrap();
         let want = exact.cdf(t).unwrap();
         assert!(want >= q, "{q}: {want}");
-        // Events that are expected less than ten times are not normal.
+        // Counts with an expected value below ten are not normally distributed.
         if n * (1.0 - want) >= 10.0 {
             let got = sample.partition_point(|&s| s <= t * (1.0 + 1e-12)) as f64 / n;
             of_cdf = of_cdf.max((got - want).abs() / (want * (1.0 - want) / n).sqrt());
@@ -176,7 +177,7 @@ fn check(grid: &[Setting], draws: usize) {
         root mean square of the means' deviations {root:.3} standard errors",
         grid.len()
     );
-    // Four standard deviations of a root mean square of so many.
+    // Four standard deviations of a root mean square of this number of draws.
     let slack = 4.0 / f64::sqrt(2.0 * f64::from(counted));
     assert!((root - 1.0).abs() < slack, "{root}");
     assert!(beyond <= 4, "{beyond}");

@@ -1,4 +1,4 @@
-//! The planner's answers.
+//! Tests of the planner.
 
 use farwrite_model::plan::{Input, Objective, Question};
 use farwrite_model::{Loss, ModelError, Scheme};
@@ -9,7 +9,8 @@ fn parsed(scheme: &str) -> Scheme {
 
 #[test]
 fn answers_are_those_of_the_paper() {
-    // Fig. 9 at 400 Gbit/s and 25 ms: erasure coding between, selective repeat elsewhere.
+    // Fig. 9 at 400 Gbit/s and 25 ms: erasure coding wins in the middle, selective repeat
+    // elsewhere.
     for (message_bytes, loss_chunk, coded) in [
         (134_217_728.0, 1e-4, true),
         (134_217_728.0, 1e-2, true),
@@ -72,7 +73,7 @@ fn few_cores_rule_out_what_they_cannot_compute() {
         plan.relative_cost(parsed("ec-mds:32,8")).unwrap()
             / plan.relative_cost(parsed("ec-xor:32,8")).unwrap()
     };
-    // The cores of Fig. 11: 8 keep up with either, 4 with XOR alone.
+    // The cores of Fig. 11: 8 are enough for both codes, 4 only for XOR.
     assert!(cost(&question) < 1.01);
     question.coding.cores = 4.0;
     assert!(cost(&question) > 1.5);
@@ -135,7 +136,7 @@ fn bursts_are_planned_for_too() {
         .map(parsed)
         .to_vec();
     let plan = question.plan().unwrap();
-    // The set of an XOR code's sub-groups is too large to follow under Markov loss.
+    // The number of sets of XOR sub-groups is too large under Markov loss.
     assert!(matches!(
         plan.left_out(),
         [(_, ModelError::Unsupported { .. })]

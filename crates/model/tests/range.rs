@@ -1,4 +1,5 @@
-//! The whole range of arguments: no overflow, no NaN, sane orders; and what lies outside of it.
+//! The whole range of arguments: no overflow, no NaN, correct order of results; and errors outside
+//! the range.
 
 use std::time::Instant;
 
@@ -127,7 +128,7 @@ proptest! {
         check(&setting);
     }
 
-    /// Chunks that are sent again only delay others; going back delays more than that.
+    /// Repeated chunks only delay other chunks, and Go-Back-N delays them more.
     #[test]
     fn schemes_and_variants_are_in_order(
         chunks in 1.0..1e6f64,
@@ -148,8 +149,8 @@ proptest! {
             prop_assert!(less.mean() <= more.mean() * (1.0 + 1e-9));
             prop_assert!(less.quantile(q).unwrap() <= more.quantile(q).unwrap() * (1.0 + 1e-6));
         }
-        // Where all is sent before the first timeout, the paper's formula is the truth, but that we
-        // round the timeout up to a whole slot.
+        // If all chunks are sent before the first timeout, the paper's formula is exact, except
+        // that we round the timeout up to a whole slot.
         if chunks.floor() <= rtt_slots {
             prop_assert!((paper.mean() / serial.mean() - 1.0).abs() < 1e-6 + 1.0 / rtt_slots);
         }
@@ -157,10 +158,10 @@ proptest! {
 }
 
 proptest! {
-    // Slower: matrices instead of formulas.
+    // Fewer cases, because matrices are slower than formulas.
     #![proptest_config(ProptestConfig::with_cases(20))]
 
-    /// The same, or a refusal that says what would do.
+    /// Under Markov loss: the same properties, or an error with advice.
     #[test]
     fn bursts_have_sane_answers_too(
         scheme in prop::sample::select(&SCHEMES[..]),

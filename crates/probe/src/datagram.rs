@@ -1,18 +1,19 @@
 //! Probe datagrams (P9.2): a sealed header and padding.
 //!
-//! The tag covers the header and the length of the datagram, not the padding: the UDP checksum
-//! guards that, and hashing it would take the time that the measurement needs.
+//! The tag covers the header and the length of the datagram, but not the padding. The UDP checksum
+//! protects the padding; hashing it would take the time that the measurement needs.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
 use constant_time_eq::constant_time_eq_16;
 
-/// Bytes of the key of a probe session.
+/// Length of the key of a probe session in bytes.
 pub const KEY_BYTES: usize = 32;
-/// Fewest bytes of a datagram. An answer has as many, so no answer is longer than its question.
+/// Smallest length of a datagram in bytes. An answer has this length, so no answer is longer than
+/// its question.
 pub const MIN_BYTES: usize = 72;
-/// Most bytes of a datagram: the payload of the largest IPv4 datagram.
+/// Largest length of a datagram: the payload of the largest IPv4 datagram.
 pub const MAX_BYTES: usize = 65_507;
 
 const KIND: usize = 0;
@@ -26,67 +27,68 @@ const TAG: Range<usize> = 24..40;
 const HOLD: Range<usize> = 40..48;
 const SEEN_IP: Range<usize> = 48..64;
 const SEEN_PORT: Range<usize> = 64..66;
-/// What the tag covers beside the length.
+/// The ranges that the tag covers, besides the length.
 const COVERED: [Range<usize>; 2] = [0..TAG.start, TAG.end..MIN_BYTES];
 
 /// A datagram of a probe session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// What it is.
-    pub kind: Kind,
-    /// Which socket of the prober it belongs to.
+    /// The kind of the datagram.
+    pub kind: DatagramKind,
+    /// Index of the prober's socket to which it belongs.
     pub flow: u8,
-    /// Number of the trial that it belongs to.
+    /// Number of the trial to which it belongs.
     pub trial: u32,
-    /// Its place in the trial, from 0.
+    /// Index of the packet in the trial, from 0.
     pub sequence: u32,
-    /// When the question left, in nanoseconds of the prober's clock; only the prober reads it.
+    /// Send time of the question, in nanoseconds of the prober's clock. Only the prober uses it.
     pub timestamp_ns: u64,
 }
 
-/// What a datagram is.
+/// The kind of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// From the prober: to be counted.
+pub enum DatagramKind {
+    /// From the prober: the responder counts it.
     Data,
-    /// From the prober: to be counted and answered.
+    /// From the prober: the responder counts and answers it.
     Question,
-    /// From the responder.
+    /// From the responder: the answer to a question.
     Answer(Answer),
 }
 
-/// What the responder says of a question.
+/// The responder's report about a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Bytes of the question, as UDP payload.
+    /// Length of the question, in bytes of UDP payload.
     pub question_bytes: u32,
     /// The two ECN bits that the question arrived with.
     pub ecn_bits: u8,
-    /// Time between the question's arrival and this answer's departure.
+    /// Time from the arrival of the question to the departure of this answer.
     pub hold_ns: u64,
-    /// Where the question came from, as the responder sees it.
+    /// Source address of the question, as the responder sees it.
     pub seen: SocketAddr,
 }
 
-/// Why a datagram was refused.
+/// Why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
-    /// There is no whole header.
-    #[error("{have_bytes} bytes came, a probe datagram has at least {MIN_BYTES}")]
+    /// The datagram is shorter than a header.
+    #[error("a datagram of {have_bytes} bytes arrived; a probe datagram has at least {MIN_BYTES}")]
     TooShort {
-        /// Bytes that came.
+        /// Length of the datagram.
         have_bytes: usize,
     },
-    /// The tag is not that of these bytes under this key.
+    /// The tag does not match these bytes under this key.
     #[error("the tag of a probe datagram is wrong")]
     Tag,
-    /// A kind that P9.2 does not have.
-    #[error("kind {0:#04x} of a probe datagram came, want 0xf0, 0xf1 or 0xf2")]
-    Kind(u8),
+    /// P9.2 does not define the kind.
+    #[error("a probe datagram has the unknown kind {0:#04x}; expected 0xf0, 0xf1 or 0xf2")]
+    DatagramKind(u8),
 }
 
-impl Kind {
-    /// The first byte. Version 2 of the protocol has no RoCE packet that begins with one of these.
+impl DatagramKind {
+    /// The first byte. No RoCE packet of version 2 of the protocol begins with one of these values.
     fn code(self) -> u8 {
         match self {
             Self::Data => 0xf0,
@@ -97,8 +99,8 @@ impl Kind {
 }
 
 impl Datagram {
-    /// The first bytes of a datagram of `datagram_bytes` (UDP payload), sealed. What follows them is
-    /// padding, of any content.
+    /// Seals the header of a datagram of `datagram_bytes` (UDP payload) and returns it. The rest of
+    /// the datagram is padding with any content.
     #[must_use]
     pub fn seal(&self, key: &[u8; KEY_BYTES], datagram_bytes: usize) -> [u8; MIN_BYTES] {
         let mut bytes = [0; MIN_BYTES];
@@ -107,7 +109,7 @@ impl Datagram {
         bytes[TRIAL].copy_from_slice(&self.trial.to_be_bytes());
         bytes[SEQUENCE].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[TIMESTAMP].copy_from_slice(&self.timestamp_ns.to_be_bytes());
-        if let Kind::Answer(answer) = self.kind {
+        if let DatagramKind::Answer(answer) = self.kind {
             bytes[ECN] = answer.ecn_bits & 3;
             bytes[BYTES].copy_from_slice(&answer.question_bytes.to_be_bytes());
             bytes[HOLD].copy_from_slice(&answer.hold_ns.to_be_bytes());
@@ -123,7 +125,7 @@ impl Datagram {
         bytes
     }
 
-    /// Checks a datagram and reads its header.
+    /// Checks a datagram and parses its header.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -137,19 +139,19 @@ impl Datagram {
         }
         let number = |range| u32::from_be_bytes(field(header, range));
         let kind = match header[KIND] {
-            0xf0 => Kind::Data,
-            0xf1 => Kind::Question,
+            0xf0 => DatagramKind::Data,
+            0xf1 => DatagramKind::Question,
             0xf2 => {
                 let ip = Ipv6Addr::from(field(header, SEEN_IP)).to_canonical();
                 let port = u16::from_be_bytes(field(header, SEEN_PORT));
-                Kind::Answer(Answer {
+                DatagramKind::Answer(Answer {
                     question_bytes: number(BYTES),
                     ecn_bits: header[ECN] & 3,
                     hold_ns: u64::from_be_bytes(field(header, HOLD)),
                     seen: SocketAddr::new(ip, port),
                 })
             }
-            code => return Err(OpenError::Kind(code)),
+            code => return Err(OpenError::DatagramKind(code)),
         };
         Ok(Self {
             kind,
@@ -161,7 +163,8 @@ impl Datagram {
     }
 }
 
-/// Puts the right tag into bytes that are long enough for one. For tests of what lies behind the tag.
+/// Writes a valid tag into a datagram of at least [`MIN_BYTES`]. For tests of the checks after the
+/// tag.
 #[doc(hidden)]
 pub fn retag(key: &[u8; KEY_BYTES], bytes: &mut [u8]) {
     let datagram_bytes = bytes.len();
@@ -171,7 +174,7 @@ pub fn retag(key: &[u8; KEY_BYTES], bytes: &mut [u8]) {
     }
 }
 
-/// The tag of a datagram of this header and length.
+/// The tag of a datagram with this header and length.
 fn tag(key: &[u8; KEY_BYTES], header: &[u8; MIN_BYTES], datagram_bytes: usize) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_keyed(key);
     for covered in COVERED {

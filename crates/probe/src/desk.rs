@@ -1,10 +1,10 @@
-//! The responder's side of the trials, without a socket or a clock.
+//! The responder's open trials, without a socket or a clock.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::datagram::{Answer, Datagram, KEY_BYTES, Kind};
-use crate::message::{Counts, MAX_FLOWS, MAX_PACKETS, MAX_TRIAL_FLOWS, MAX_TRIALS, Trial};
+use crate::datagram::{Answer, Datagram, DatagramKind, KEY_BYTES};
+use crate::message::{MAX_FLOWS, MAX_PACKETS, MAX_TRIAL_FLOWS, MAX_TRIALS, Trial, TrialCounts};
 use crate::tally::{Arrival, Tally};
 
 /// The trials that are open at a responder.
@@ -12,55 +12,56 @@ use crate::tally::{Arrival, Tally};
 pub struct Desk {
     key: [u8; KEY_BYTES],
     tallies: BTreeMap<u32, Tally>,
-    /// Datagrams without a right tag, or of no trial.
+    /// Datagrams without a valid tag, or without an open trial.
     strangers: u64,
-    /// Trial of the latest packet that was no question.
+    /// Trial of the latest packet that was not a question.
     latest: Option<u32>,
 }
 
-/// A datagram as it came from a socket.
+/// A datagram received by a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
     /// Its UDP payload.
     pub bytes: &'a [u8],
-    /// Where it came from.
+    /// Its source address.
     pub from: SocketAddr,
-    /// When, in nanoseconds of the responder's clock.
+    /// Arrival time, in nanoseconds of the responder's clock.
     pub at_ns: u64,
     /// Its two ECN bits.
     pub ecn_bits: u8,
 }
 
-/// Why trials are refused.
+/// Why trials were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TrialError {
-    /// Not 1 to [`MAX_FLOWS`] flows.
-    #[error("trial {id} has {flows} flows, want 1 to {MAX_FLOWS}")]
+    /// The number of flows is not within 1 to [`MAX_FLOWS`].
+    #[error("trial {id} has {flows} flows; expected 1 to {MAX_FLOWS}")]
     Flows {
-        /// Its number.
+        /// Number of the trial.
         id: u32,
-        /// Its flows.
+        /// Number of flows.
         flows: u16,
     },
-    /// Two trials with one number.
-    #[error("there is a trial {id} already")]
+    /// The number of the trial is in use.
+    #[error("trial {id} is open already")]
     Twice {
-        /// The number.
+        /// Number of the trial.
         id: u32,
     },
-    /// A trial that is not open.
-    #[error("there is no trial {id}")]
+    /// The trial is not open.
+    #[error("trial {id} is not open")]
     Unknown {
-        /// The number that was asked for.
+        /// The number that was requested.
         id: u32,
     },
-    /// More than a session may have open.
+    /// The session would have more open trials than it may have.
     #[error(
         "{trials} trials with {packets} packets and {flows} flows would be open, at most \
          {MAX_TRIALS}, {MAX_PACKETS} and {MAX_TRIAL_FLOWS} may be"
     )]
     TooMuch {
-        /// Trials.
+        /// Number of trials.
         trials: usize,
         /// Their packets.
         packets: u64,
@@ -70,7 +71,7 @@ pub enum TrialError {
 }
 
 impl Desk {
-    /// Of a session with this key, without trials.
+    /// The trials of a session with this key; none are open.
     #[must_use]
     pub fn new(key: [u8; KEY_BYTES]) -> Self {
         Self {
@@ -84,7 +85,7 @@ impl Desk {
     /// Opens trials.
     ///
     /// # Errors
-    /// [`TrialError`], and then none of them is open.
+    /// [`TrialError`]; in that case, none of the trials is opened.
     pub fn open(&mut self, trials: &[Trial]) -> Result<(), TrialError> {
         let open = self.tallies.values().map(Tally::trial);
         let all = || open.clone().chain(trials.iter().copied());
@@ -113,17 +114,17 @@ impl Desk {
         Ok(())
     }
 
-    /// Closes a trial and counts it.
+    /// Closes a trial and returns its counts.
     ///
     /// # Errors
     /// [`TrialError::Unknown`].
-    pub fn close(&mut self, id: u32) -> Result<Counts, TrialError> {
+    pub fn close(&mut self, id: u32) -> Result<TrialCounts, TrialError> {
         let tally = self.tallies.remove(&id);
         Ok(tally.ok_or(TrialError::Unknown { id })?.counts())
     }
 
-    /// Takes a datagram; the answer, if it is a question that did not come before. A question that
-    /// comes again is not answered, so that a recorded one makes this end send nothing.
+    /// Processes a datagram. Returns the answer to a question that did not arrive before. A
+    /// repeated question gets no answer, so that a recorded one cannot make this end send.
     pub fn take(&mut self, incoming: Incoming<'_>) -> Option<Datagram> {
         let Ok(datagram) = Datagram::open(&self.key, incoming.bytes) else {
             self.strangers += 1;
@@ -138,14 +139,14 @@ impl Desk {
             at_ns: incoming.at_ns,
             ecn_bits: incoming.ecn_bits,
         });
-        if datagram.kind == Kind::Data {
+        if datagram.kind == DatagramKind::Data {
             self.latest = Some(datagram.trial);
         }
-        if !is_new || datagram.kind != Kind::Question {
+        if !is_new || datagram.kind != DatagramKind::Question {
             return None;
         }
         Some(Datagram {
-            kind: Kind::Answer(Answer {
+            kind: DatagramKind::Answer(Answer {
                 question_bytes: u32::try_from(incoming.bytes.len()).unwrap_or(u32::MAX),
                 ecn_bits: incoming.ecn_bits,
                 hold_ns: 0,
@@ -155,8 +156,8 @@ impl Desk {
         })
     }
 
-    /// Notes datagrams that the socket had no room for. They count as packets of the trial that
-    /// was under way.
+    /// Records datagrams that the system dropped because the socket buffer was full. They count for
+    /// the trial in progress.
     pub fn note_drops(&mut self, drops: u64) {
         let under_way = self.latest.and_then(|id| self.tallies.get_mut(&id));
         if let Some(tally) = under_way {
@@ -164,7 +165,7 @@ impl Desk {
         }
     }
 
-    /// Datagrams that were not this session's.
+    /// Datagrams that did not belong to this session.
     #[must_use]
     pub fn strangers(&self) -> u64 {
         self.strangers
@@ -182,7 +183,7 @@ mod tests {
         Trial { id, packets, flows }
     }
 
-    fn arrive(desk: &mut Desk, kind: Kind, trial: u32, sequence: u32) -> Option<Datagram> {
+    fn arrive(desk: &mut Desk, kind: DatagramKind, trial: u32, sequence: u32) -> Option<Datagram> {
         let datagram = Datagram {
             kind,
             flow: 0,
@@ -202,16 +203,16 @@ mod tests {
     fn a_question_is_answered_once() {
         let mut desk = Desk::new(KEY);
         desk.open(&[trial(3, 10, 1)]).expect("room");
-        let answer = arrive(&mut desk, Kind::Question, 3, 4).expect("an answer");
+        let answer = arrive(&mut desk, DatagramKind::Question, 3, 4).expect("an answer");
         assert_eq!(
             (answer.trial, answer.sequence, answer.timestamp_ns),
             (3, 4, 77)
         );
-        assert_eq!(arrive(&mut desk, Kind::Question, 3, 4), None);
-        assert_eq!(arrive(&mut desk, Kind::Data, 3, 5), None);
-        // No such packet, no such trial.
-        assert_eq!(arrive(&mut desk, Kind::Question, 3, 10), None);
-        assert_eq!(arrive(&mut desk, Kind::Question, 4, 0), None);
+        assert_eq!(arrive(&mut desk, DatagramKind::Question, 3, 4), None);
+        assert_eq!(arrive(&mut desk, DatagramKind::Data, 3, 5), None);
+        // A packet index that the trial does not have, and a trial that does not exist.
+        assert_eq!(arrive(&mut desk, DatagramKind::Question, 3, 10), None);
+        assert_eq!(arrive(&mut desk, DatagramKind::Question, 4, 0), None);
         assert_eq!(desk.close(3).map(|counts| counts.received), Ok(2));
         assert_eq!(desk.close(3), Err(TrialError::Unknown { id: 3 }));
     }
@@ -222,8 +223,8 @@ mod tests {
         desk.open(&[trial(1, 10, 1), trial(2, 10, 1)])
             .expect("room");
         desk.note_drops(9);
-        arrive(&mut desk, Kind::Data, 2, 0);
-        arrive(&mut desk, Kind::Question, 1, 0);
+        arrive(&mut desk, DatagramKind::Data, 2, 0);
+        arrive(&mut desk, DatagramKind::Question, 1, 0);
         desk.note_drops(4);
         assert_eq!(desk.close(1).map(|counts| counts.socket_drops), Ok(0));
         assert_eq!(desk.close(2).map(|counts| counts.socket_drops), Ok(4));
@@ -249,7 +250,7 @@ mod tests {
         ] {
             assert!(matches!(desk.open(&twice), Err(TrialError::Twice { .. })));
         }
-        // Nothing of what was refused is open, and what is closed makes room.
+        // None of the refused trials is open, and closing trials makes room.
         desk.open(&[trial(5, 10, 1)]).expect("room");
         desk.close(0).expect("open");
         desk.open(&[trial(1, most - 10, 1)]).expect("room");

@@ -1,4 +1,4 @@
-//! Why a path could not be measured.
+//! Errors of a probe.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,95 +11,96 @@ use crate::desk::TrialError;
 
 /// Why a path could not be measured.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The channel failed.
     #[error(transparent)]
     Channel(#[from] SessionError),
-    /// The peer gave up.
+    /// The peer aborted the session.
     #[error("the peer gave up: {reason}")]
     Aborted {
-        /// What kind of trouble it had.
+        /// The category of the reason.
         cause: Cause,
-        /// Its words.
+        /// The reason in the peer's words.
         reason: Text,
     },
-    /// The peer is an older Farwrite.
+    /// The peer runs an older version of Farwrite.
     #[error("the peer ({software}) does not answer probes: update it")]
     NotAnswered {
-        /// What it calls itself.
+        /// The name and version of the peer's software.
         software: Text,
     },
-    /// The peer is not one that measures a path.
+    /// The peer wants something other than a probe.
     #[error(
         "this end only answers probes, and {} wants to send files: start farwrite recv for it",
         shown(.from)
     )]
     NotAProbe {
-        /// The peer.
+        /// Address of the peer.
         from: SocketAddr,
     },
-    /// A message that has no place at this point (P9.1).
-    #[error("the peer's probe message is {came}, want {want}")]
+    /// A message that is not valid at this point of the session (P9.1).
+    #[error("the peer sent an unexpected probe message: {came}; expected {want}")]
     Unexpected {
-        /// What came.
+        /// The message received.
         came: &'static str,
-        /// What should have come.
+        /// The message expected.
         want: &'static str,
     },
-    /// The peer asks for what this end does not concede.
+    /// The peer requests trials that this end does not allow.
     #[error(transparent)]
     Trials(#[from] TrialError),
     /// A socket failed.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The operating system has no randomness.
-    #[error("making the key of the probe: {0}")]
+    /// The operating system has no random numbers.
+    #[error("generating the key of the probe: {0}")]
     Randomness(#[from] getrandom::Error),
-    /// No answer to any datagram.
+    /// No datagram was answered.
     #[error(
         "the peer answers on TCP, but no UDP datagram came back from {} within {after:?}: open UDP \
          of this port between the two ends",
         shown(.to)
     )]
     NoUdp {
-        /// Where the datagrams went.
+        /// Destination of the datagrams.
         to: SocketAddr,
         /// How long this end tried.
         after: Duration,
     },
-    /// A size that the path does not carry.
+    /// The requested size does not fit the path.
     #[error(
         "payloads of {payload_bytes} bytes do not fit into the path's MTU of {mtu}, whose largest \
          payload is {largest_bytes}: leave the size out"
     )]
     Size {
-        /// The size that was asked for.
+        /// The requested size.
         payload_bytes: u32,
         /// Largest IP packet that the path carries.
         mtu: u32,
-        /// Its payload.
+        /// Its payload size.
         largest_bytes: u32,
     },
-    /// A rate above what may be used.
+    /// The requested rate exceeds the allowed rate.
     #[error(
         "{} is more than the {} that are {:.0} % of the path: lower the rate or raise the share",
         Rate(real(*.rate_bps)), Rate(real(*.allowed_bps)), .share * 100.0
     )]
     Rate {
-        /// The rate that was asked for.
+        /// The requested rate.
         rate_bps: u64,
-        /// The rate that may be used.
+        /// The allowed rate.
         allowed_bps: u64,
-        /// The share that makes it.
+        /// The allowed share of the path's rate.
         share: f64,
     },
-    /// The user ended it before anything was measured.
+    /// The user ended the probe before anything was measured.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// What to say to the peer as the reason of an abort.
+    /// The reason to send to the peer with an abort message.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {

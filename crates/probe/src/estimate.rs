@@ -1,32 +1,32 @@
-//! From counts to numbers.
+//! Statistics: from counts to numbers.
 
 use std::time::Duration;
 
 use farwrite_units::show::real;
 
-/// Round trips, of which some are known.
+/// Measured round trips.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoundTrips {
-    /// In ascending order.
+    /// Sorted in ascending order.
     sorted: Vec<Duration>,
 }
 
 impl RoundTrips {
-    /// Of samples in any order.
+    /// From samples in any order.
     #[must_use]
     pub fn new(mut samples: Vec<Duration>) -> Self {
         samples.sort_unstable();
         Self { sorted: samples }
     }
 
-    /// How many there are.
+    /// Number of samples.
     #[must_use]
     pub fn samples(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The shortest that at least this many hundredths do not exceed (nearest rank): 0 is the
-    /// shortest of all, 100 the longest. `None` without samples.
+    /// A percentile by the nearest rank: the smallest sample that at least this many hundredths of
+    /// the samples do not exceed. 0 gives the smallest, 100 the largest. `None` without samples.
     #[must_use]
     pub fn percentile(&self, hundredths: usize) -> Option<Duration> {
         let rank = (self.sorted.len() * hundredths.min(100)).div_ceil(100);
@@ -34,22 +34,31 @@ impl RoundTrips {
     }
 }
 
-/// A share that was counted, and how sure it is.
+/// A measured share with its confidence interval.
+///
+/// ```
+/// use farwrite_probe::estimate::Share;
+///
+/// let loss = Share::of(5, 1_000).expect("packets were sent");
+/// assert_eq!(loss.share, 0.005);
+/// assert!(loss.low > 0.002 && loss.high < 0.012);
+/// assert_eq!(Share::of(0, 0), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// What was counted over all.
+    /// The counted share.
     pub share: f64,
-    /// Lower end of the 95 % interval.
+    /// Lower end of the 95% interval.
     pub low: f64,
-    /// Upper end of it.
+    /// Upper end of the 95% interval.
     pub high: f64,
 }
 
 impl Share {
-    /// `part` of `all` (Wilson's interval, 1927); `None` of nothing.
+    /// The share `part / all`, with Wilson's interval (1927); `None` if `all` is 0.
     #[must_use]
     pub fn of(part: u64, all: u64) -> Option<Self> {
-        /// 95 % of a normal distribution lie within as many standard deviations.
+        /// 95% of a normal distribution lie within this number of standard deviations.
         const Z: f64 = 1.96;
         if all == 0 {
             return None;
@@ -70,21 +79,21 @@ impl Share {
     }
 }
 
-/// Losses as runs, with the chain of two states (Gilbert) that has them.
+/// Bursts of losses, and the two-state chain (Gilbert) that fits them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bursts {
-    /// Packets of a run, in the mean.
+    /// Mean length of a burst in packets.
     pub mean_packets: f64,
-    /// Packets of the longest run.
+    /// Length of the longest burst in packets.
     pub longest_packets: u64,
-    /// After a packet that arrived, the probability of a loss.
+    /// Probability of a loss after an arrival.
     pub p_good_to_bad: f64,
-    /// After a loss, the probability of an arrival.
+    /// Probability of an arrival after a loss.
     pub p_bad_to_good: f64,
 }
 
 impl Bursts {
-    /// Of `packets` packets, of which `lost` were lost in `bursts` runs; `None` without losses.
+    /// From `packets` packets, of which `lost` were lost in `bursts` bursts; `None` without losses.
     #[must_use]
     pub fn of(packets: u64, lost: u64, bursts: u64, longest_packets: u64) -> Option<Self> {
         if lost == 0 || bursts == 0 {
@@ -100,20 +109,21 @@ impl Bursts {
     }
 }
 
-/// What a train of packets shows of the rate of a path.
+/// Rates of a packet train at the sender and at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Rate at which the train left, in bits a second.
+    /// Rate at which the train was sent, in bits per second.
     pub offered_bps: f64,
-    /// Rate at which it arrived, were no packet lost.
+    /// Rate at which the train arrived, in bits per second, corrected for lost packets.
     pub arrived_bps: f64,
-    /// Share of its packets that arrived.
+    /// Share of the packets that arrived.
     pub received: f64,
 }
 
-/// Fewer packets of a train than this share: its losses are those of a full queue, not of the path.
+/// If a smaller share of a train arrives, its losses come from a full queue, not from the path.
 const FEW: f64 = 0.875;
-/// A train that arrives at this share of its rate was carried; the rest is jitter.
+/// If a train arrives at this share of its rate, the path carries the rate; the difference is
+/// jitter.
 const CARRIED: f64 = 0.9;
 
 impl Spread {
@@ -123,7 +133,7 @@ impl Spread {
         self.received >= FEW && self.arrived_bps >= CARRIED * self.offered_bps
     }
 
-    /// The rate that the path carries, at most that of the train.
+    /// The rate that the path carries, in bits per second; at most the rate of the train.
     #[must_use]
     pub fn carried_bps(&self) -> f64 {
         let arrived_bps = match self.received < FEW {
@@ -134,7 +144,7 @@ impl Spread {
     }
 }
 
-/// Bits a second; 0 in no time.
+/// Bits per second; 0 if the time is zero.
 #[must_use]
 pub fn rate_bps(bytes: u64, time: Duration) -> f64 {
     if time.is_zero() {

@@ -1,100 +1,100 @@
-//! What a probe found.
+//! The results of a probe.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::estimate::{Bursts, RoundTrips, Share};
-use crate::message::{Counts, HostDrops};
+use crate::message::{HostDrops, TrialCounts};
 
-/// What a probe found. What it did not get to is `None`, or missing in a list.
+/// The results of a probe. Measurements that were not reached are `None`, or missing in a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// Where the responder takes datagrams.
+    /// Address at which the responder receives datagrams.
     pub peer: Option<SocketAddr>,
-    /// Round trips.
+    /// Round-trip times.
     pub round_trip: Option<RoundTrip>,
-    /// What each direction does to addresses.
+    /// Address translation in each direction.
     pub nat: Option<Nat>,
     /// The rate that the path carries.
     pub rate: Option<Rate>,
     /// The largest packet that the path carries.
     pub mtu: Option<Mtu>,
-    /// Trials that were counted, in the order in which they were sent.
-    pub trials: Vec<Trial>,
+    /// Completed trials, in the order of sending.
+    pub trials: Vec<TrialFindings>,
     /// Drops in the kernels of the two hosts.
-    pub host: Host,
-    /// Whether the user ended it early.
+    pub host: HostFindings,
+    /// Whether the user ended the probe early.
     pub interrupted: bool,
 }
 
-/// Round trips of small packets on the path at rest.
+/// Round-trip times of small packets on the idle path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundTrip {
-    /// Questions that were sent.
+    /// Questions sent.
     pub sent: u32,
-    /// The round trips of those that were answered.
+    /// Round-trip times of the answered questions.
     pub times: RoundTrips,
-    /// Questions that arrived, by the two ECN bits. They leave as ECT(0).
+    /// Questions that arrived, by their two ECN bits. The prober sends them as ECT(0).
     pub ecn: [u32; 4],
 }
 
-/// What the path does to addresses.
+/// Address translation on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nat {
-    /// The address of the first flow.
+    /// Local address of the first flow.
     pub ours: SocketAddr,
-    /// That address, as the peer sees it.
+    /// The same address as the peer sees it.
     pub ours_seen: SocketAddr,
     /// The address that the peer bound.
     pub theirs: SocketAddr,
-    /// That address, as this end reaches it.
+    /// The same address as this end reaches it.
     pub theirs_seen: SocketAddr,
 }
 
 impl Nat {
-    /// Whether something rewrites this end's address.
+    /// Whether the path rewrites this end's address.
     #[must_use]
     pub fn is_ours_changed(&self) -> bool {
         self.ours != self.ours_seen
     }
 
-    /// Whether something rewrites the peer's address.
+    /// Whether the path rewrites the peer's address.
     #[must_use]
     pub fn is_theirs_changed(&self) -> bool {
         self.theirs != self.theirs_seen
     }
 }
 
-/// What limited the rate that was found.
+/// The limit of the measured rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimit {
     /// The path: it carries no more.
     Path,
-    /// The highest rate that was allowed; the path may carry more.
+    /// The highest allowed rate. The path may carry more.
     Asked,
-    /// This machine could not send faster; the path may carry more.
+    /// The speed of this machine. The path may carry more.
     Sender,
 }
 
 /// The rate that the path carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Bits of IP packets a second.
+    /// Bits of IP packets per second.
     pub bps: f64,
-    /// What limited it.
+    /// The limit of the rate.
     pub limit: RateLimit,
-    /// Trains that were sent to find it.
+    /// Number of trains that were sent to find it.
     pub trains: u32,
 }
 
-/// What limited the MTU that was found.
+/// The limit of the measured MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MtuLimit {
     /// Larger packets do not arrive.
     Path,
-    /// The interface of this machine, or what a router on the way said to it.
+    /// The interface of this machine, or a report of a router on the path.
     Local,
-    /// Nothing larger was tried.
+    /// The largest size that was tried.
     Tried,
 }
 
@@ -105,108 +105,108 @@ pub struct Mtu {
     pub ip_bytes: u32,
     /// Bytes of its UDP payload.
     pub payload_bytes: u32,
-    /// What limited it.
+    /// The limit of the MTU.
     pub limit: MtuLimit,
 }
 
-/// What became of the packets of one trial.
+/// The results of one trial.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trial {
-    /// UDP payload bytes of a packet.
+pub struct TrialFindings {
+    /// UDP payload of each packet in bytes.
     pub payload_bytes: u32,
-    /// Bits of IP packets a second that were asked for.
+    /// Requested rate, in bits of IP packets per second.
     pub rate_bps: u64,
-    /// How often this size and rate were sent before.
+    /// Number of earlier trials with this size and rate.
     pub round: u32,
-    /// Packets that were sent.
+    /// Packets sent.
     pub packets: u32,
-    /// Those of them that this end's host did not put on the network.
+    /// Packets that this end's host did not put on the network.
     pub unsent: u64,
-    /// How often this end's socket was full, and the packet waited.
+    /// Number of times that this end's socket was full and a packet had to wait.
     pub waits: u64,
-    /// How long sending took.
+    /// Duration of sending.
     pub elapsed: Duration,
-    /// What arrived.
-    pub counts: Counts,
+    /// Counts of the responder.
+    pub counts: TrialCounts,
 }
 
-impl Trial {
+impl TrialFindings {
     /// Packets that did not arrive.
     #[must_use]
     pub fn lost(&self) -> u64 {
         u64::from(self.packets.saturating_sub(self.counts.received))
     }
 
-    /// Those that the hosts at the two ends dropped.
+    /// Packets that the hosts at the two ends dropped.
     #[must_use]
     pub fn lost_in_hosts(&self) -> u64 {
         self.lost().min(self.unsent + self.counts.socket_drops)
     }
 
-    /// Those that the path dropped.
+    /// Packets that the path dropped.
     #[must_use]
     pub fn lost_on_path(&self) -> u64 {
         self.lost() - self.lost_in_hosts()
     }
 
-    /// Whether a host dropped packets: the SDR-RDMA paper leaves such trials out of Fig. 2.
+    /// Whether a host dropped packets. The SDR-RDMA paper leaves such trials out of Fig. 2.
     #[must_use]
     pub fn is_of_hosts(&self) -> bool {
         self.lost_in_hosts() > 0
     }
 }
 
-/// Drops in the kernels of the two hosts, of all their programs, while the probe ran.
+/// Datagrams that the kernels of the two hosts dropped during the probe, over all programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Host {
-    /// This end's.
+pub struct HostFindings {
+    /// Drops at this end.
     pub ours: HostDrops,
-    /// The peer's.
+    /// Drops at the peer.
     pub theirs: HostDrops,
-    /// Receive buffer of the responder's socket.
+    /// Receive buffer of the responder's socket in bytes.
     pub recv_buffer_bytes: u64,
 }
 
-/// All trials together: what one direction of the path does.
+/// Results of all trials together: one direction of the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Direction {
-    /// Packets that were sent.
+pub struct DirectionFindings {
+    /// Packets sent.
     pub packets: u64,
-    /// Those that the path dropped.
+    /// Packets that the path dropped.
     pub lost: u64,
-    /// Their share; trials with drops in hosts are left out.
+    /// Loss rate, without trials in which hosts dropped packets.
     pub loss: Option<Share>,
-    /// Their runs.
+    /// Bursts of losses.
     pub bursts: Option<Bursts>,
-    /// Packets that arrived behind a later one of their flow.
+    /// Packets that arrived after a later packet of their flow.
     pub reordered: u64,
-    /// Largest extent of that, in packets.
+    /// Largest reordering extent, in packets.
     pub extent_packets: u32,
-    /// Largest extent of that, in time.
+    /// Largest reordering extent, in time.
     pub extent: Duration,
     /// Packets that arrived twice.
     pub duplicates: u64,
-    /// What became of the ECN bits, over these packets and the questions.
-    pub ecn: Ecn,
+    /// Treatment of the ECN bits, over these packets and the questions.
+    pub ecn: EcnFindings,
 }
 
-/// What the path does to the ECN bits of packets that leave as ECT(0).
+/// How the path treats the ECN bits of packets sent as ECT(0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ecn {
+pub enum EcnFindings {
     /// Nothing is known.
     Unknown,
-    /// They arrive as they are.
+    /// The bits arrive unchanged.
     Kept,
-    /// They arrive as they are, or with a mark of congestion.
+    /// The bits arrive unchanged or with a congestion mark.
     Marked,
-    /// They arrive without.
+    /// The bits arrive cleared.
     Bleached,
-    /// They arrive changed, and not always alike.
+    /// The bits arrive changed, and not always in the same way.
     Changed,
 }
 
-impl Ecn {
-    /// From arrivals by the two bits.
+impl EcnFindings {
+    /// From the numbers of arrivals by the two bits.
     #[must_use]
     pub fn of([not_ect, ect1, ect0, ce]: [u64; 4]) -> Self {
         match (not_ect, ect1, ect0, ce) {
@@ -220,23 +220,23 @@ impl Ecn {
 }
 
 impl Findings {
-    /// All trials together.
+    /// Sums up all trials.
     #[must_use]
-    pub fn direction(&self) -> Direction {
+    pub fn direction(&self) -> DirectionFindings {
         let good = || self.trials.iter().filter(|trial| !trial.is_of_hosts());
-        let sum = |of: &dyn Fn(&Trial) -> u64| good().map(of).sum::<u64>();
+        let sum = |of: &dyn Fn(&TrialFindings) -> u64| good().map(of).sum::<u64>();
         let packets = sum(&|trial| trial.packets.into());
-        let lost = sum(&Trial::lost_on_path);
+        let lost = sum(&TrialFindings::lost_on_path);
         let bursts = sum(&|trial| trial.counts.bursts.into());
         let longest = good().map(|trial| trial.counts.longest_burst).max();
         let all = || self.trials.iter().map(|trial| &trial.counts);
-        Direction {
+        DirectionFindings {
             packets: self
                 .trials
                 .iter()
                 .map(|trial| u64::from(trial.packets))
                 .sum(),
-            lost: self.trials.iter().map(Trial::lost_on_path).sum(),
+            lost: self.trials.iter().map(TrialFindings::lost_on_path).sum(),
             loss: Share::of(lost, packets),
             bursts: Bursts::of(packets, lost, bursts, longest.unwrap_or(0).into()),
             reordered: all().map(|counts| u64::from(counts.reordered)).sum(),
@@ -247,7 +247,7 @@ impl Findings {
         }
     }
 
-    fn ecn(&self) -> Ecn {
+    fn ecn(&self) -> EcnFindings {
         let asked = self.round_trip.iter().map(|trip| trip.ecn);
         let sent = self.trials.iter().map(|trial| trial.counts.ecn);
         let mut total = [0; 4];
@@ -256,7 +256,7 @@ impl Findings {
                 *total += u64::from(count);
             }
         }
-        Ecn::of(total)
+        EcnFindings::of(total)
     }
 }
 
@@ -264,8 +264,8 @@ impl Findings {
 mod tests {
     use super::*;
 
-    fn trial(packets: u32, received: u32, socket_drops: u64, unsent: u64) -> Trial {
-        Trial {
+    fn trial(packets: u32, received: u32, socket_drops: u64, unsent: u64) -> TrialFindings {
+        TrialFindings {
             payload_bytes: 1024,
             rate_bps: 1,
             round: 0,
@@ -273,12 +273,12 @@ mod tests {
             unsent,
             waits: 0,
             elapsed: Duration::ZERO,
-            counts: Counts {
+            counts: TrialCounts {
                 received,
                 socket_drops,
                 bursts: u32::from(packets > received),
                 longest_burst: packets - received,
-                ..Counts::default()
+                ..TrialCounts::default()
             },
         }
     }
@@ -287,7 +287,7 @@ mod tests {
     fn what_hosts_drop_is_not_the_paths_loss() {
         let by_host = trial(100, 90, 6, 1);
         assert_eq!((by_host.lost_in_hosts(), by_host.lost_on_path()), (7, 3));
-        // A stranger's datagrams may have been dropped too.
+        // Datagrams of a stranger may have been dropped too.
         let flooded = trial(100, 90, 1000, 0);
         assert_eq!((flooded.lost_in_hosts(), flooded.lost_on_path()), (10, 0));
         let findings = Findings {
@@ -296,7 +296,7 @@ mod tests {
         };
         let all = findings.direction();
         assert_eq!((all.packets, all.lost), (1200, 8));
-        // As the paper does, the share leaves out trials with drops in hosts.
+        // The share leaves out trials with drops in hosts, as in the paper.
         assert_eq!(all.loss.expect("packets").share, 0.005);
         assert_eq!(all.bursts.expect("losses").mean_packets, 5.0);
     }
@@ -304,14 +304,14 @@ mod tests {
     #[test]
     fn arrivals_show_what_happens_to_ecn() {
         for (counts, want) in [
-            ([0; 4], Ecn::Unknown),
-            ([0, 0, 9, 0], Ecn::Kept),
-            ([0, 0, 9, 1], Ecn::Marked),
-            ([9, 0, 0, 0], Ecn::Bleached),
-            ([1, 0, 9, 0], Ecn::Changed),
-            ([0, 9, 0, 0], Ecn::Changed),
+            ([0; 4], EcnFindings::Unknown),
+            ([0, 0, 9, 0], EcnFindings::Kept),
+            ([0, 0, 9, 1], EcnFindings::Marked),
+            ([9, 0, 0, 0], EcnFindings::Bleached),
+            ([1, 0, 9, 0], EcnFindings::Changed),
+            ([0, 9, 0, 0], EcnFindings::Changed),
         ] {
-            assert_eq!(Ecn::of(counts), want, "{counts:?}");
+            assert_eq!(EcnFindings::of(counts), want, "{counts:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What the kernel counts as dropped on this host.
+//! Drop counters of this host's kernel.
 
 use std::fs;
 
 use crate::message::HostDrops;
 
-/// The counts since the host started, of all programs (proc(5), `net/snmp` and `net/snmp6`).
+/// Counts since the start of the host, over all programs (proc(5), `net/snmp` and `net/snmp6`).
 fn total() -> HostDrops {
     let v4 = fs::read_to_string("/proc/net/snmp").unwrap_or_default();
     let v6 = fs::read_to_string("/proc/net/snmp6").unwrap_or_default();
@@ -15,7 +15,8 @@ fn total() -> HostDrops {
     }
 }
 
-/// A column of the lines `Udp:`, of which the first has the names and the second the values.
+/// A column of the two lines that begin with `Udp:`: the first line has the names, the second the
+/// values.
 fn of_table(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -23,7 +24,7 @@ fn of_table(text: &str, name: &str) -> Option<u64> {
     columns.find(|column| column.0 == name)?.1.parse().ok()
 }
 
-/// The value of the line that begins with a name.
+/// The value of the line that begins with `name`.
 fn of_list(text: &str, name: &str) -> Option<u64> {
     let mut words = text.lines().map(str::split_whitespace);
     let mut line = words.find(|words| words.clone().next() == Some(name))?;
@@ -37,7 +38,7 @@ fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Counts from a moment on.
+/// Counts drops from a given time on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostCounter {
     before: HostDrops,
@@ -48,7 +49,7 @@ impl HostCounter {
         Self { before: total() }
     }
 
-    /// What was dropped since the start.
+    /// Drops since this counter was created.
     pub(crate) fn drops(&self) -> HostDrops {
         let now = total();
         let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));

@@ -1,13 +1,14 @@
-//! Measures the path between two machines: what it loses and in what bursts, its round trip, rate,
-//! order, congestion marks, address translation and MTU (P9).
+//! Measures the path between two machines: loss and loss bursts, round-trip time, rate, reordering,
+//! ECN marks, address translation and MTU (P9).
 //!
-//! A *prober* asks, a *responder* counts and answers. They meet over a session's channel, which has
-//! proven that both hold the key, and agree on a UDP port and on a key for the datagrams of this
-//! probe: nothing is answered for strangers. Datagrams belong to *trials*. The responder notes what
-//! arrives of a trial and gives its counts when the prober closes it.
+//! A *prober* asks, and a *responder* counts and answers. They connect over a session's channel,
+//! which proves that both have the key. Over it, they agree on a UDP port and on a key for the
+//! datagrams of this probe, so the responder never answers strangers. Datagrams belong to *trials*.
+//! The responder records the arrivals of a trial, and sends its counts when the prober closes the
+//! trial.
 //!
-//! Without sockets and clock: the datagrams ([`datagram`]), what a responder notes ([`desk`],
-//! [`tally`]) and what follows from the counts ([`estimate`]). With them: [`answer`] and [`probe`].
+//! Modules without sockets and clock: the datagrams ([`datagram`]), the responder's records
+//! ([`desk`], [`tally`]) and the statistics ([`estimate`]). With them: [`answer`] and [`probe`].
 
 pub mod datagram;
 pub mod desk;
@@ -25,14 +26,14 @@ use farwrite_session::Text;
 
 pub use error::Error;
 pub use findings::{
-    Direction, Ecn, Findings, Host as HostFindings, Mtu, MtuLimit, Nat, Rate, RateLimit, RoundTrip,
-    Trial,
+    DirectionFindings, EcnFindings, Findings, HostFindings, Mtu, MtuLimit, Nat, Rate, RateLimit,
+    RoundTrip, TrialFindings,
 };
-pub use prober::{Event, Host, probe};
-pub use responder::{Answered, answer};
+pub use prober::{ProbeHooks, ProbeStage, probe};
+pub use responder::{ResponderSummary, answer};
 pub use settings::Settings;
 
-/// What this end calls itself.
+/// The name and version of this software.
 fn software() -> Text {
     Text::new(concat!("farwrite ", env!("CARGO_PKG_VERSION")))
 }

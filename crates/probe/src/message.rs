@@ -1,4 +1,4 @@
-//! What the two ends of a probe session say over the channel (P9.1).
+//! Messages of a probe session's channel (P9.1).
 
 use std::fmt;
 
@@ -8,54 +8,54 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::datagram::KEY_BYTES;
 
-/// Most flows of a session.
+/// Largest number of flows of a session.
 pub const MAX_FLOWS: u16 = 64;
-/// Most trials that are open at a time.
+/// Largest number of trials that are open at the same time.
 pub const MAX_TRIALS: usize = 1024;
-/// Most packets of the trials that are open at a time.
+/// Largest number of packets in the open trials.
 pub const MAX_PACKETS: u64 = 1 << 24;
-/// Most flows of the trials that are open at a time, added up.
+/// Largest number of flows in the open trials, added up.
 pub const MAX_TRIAL_FLOWS: usize = 1 << 14;
 
-/// What the ends of a probe session say to each other after the hellos. The order of the variants
-/// is their number on the wire.
+/// The messages of a probe session after the hellos. The order of the variants determines their
+/// number on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbeMessage {
     /// From the prober, first: the key of the session's datagrams.
     Start(ProbeKey),
-    /// From the responder: where it takes datagrams.
+    /// From the responder: the address at which it receives datagrams.
     Ready {
-        /// UDP port, at the address of the channel.
+        /// UDP port, at the IP address of the channel.
         port: u16,
-        /// The address that it bound, as IPv6 or as IPv4 mapped into IPv6.
+        /// The IP address that it bound, as IPv6 or as IPv4 mapped into IPv6.
         ip: [u8; 16],
-        /// Receive buffer of its socket.
+        /// Receive buffer of its socket in bytes.
         recv_buffer_bytes: u64,
     },
-    /// From the prober: trials that it is about to send.
+    /// From the prober: trials that it is about to start.
     Trials(Vec<Trial>),
     /// From the responder: the trials are open.
     Open,
-    /// From the prober: these trials are over, and their counts are wanted.
+    /// From the prober: closes these trials and requests their counts.
     Close(Vec<u32>),
-    /// From the responder: the counts, in the order of the question.
-    Counts(Vec<Counts>),
-    /// From the prober: how many datagrams this end's host dropped so far is wanted; from the
-    /// responder: the answer.
+    /// From the responder: the counts, in the order of the request.
+    Counts(Vec<TrialCounts>),
+    /// From the prober: requests the number of datagrams that the responder's host has dropped so
+    /// far. From the responder: the answer.
     Host(HostDrops),
     /// From the prober: the session is over.
     Done,
-    /// From the responder: it gives up. Nothing follows.
+    /// From the responder: it aborts the session. Nothing follows.
     Abort {
-        /// What kind of trouble, for programs.
+        /// Category of the reason, for programs.
         cause: Cause,
-        /// Why, for people.
+        /// The reason, for people.
         reason: Text,
     },
 }
 
 impl ProbeMessage {
-    /// The error for a message that came where `want` was due.
+    /// The error for this message when `want` was expected.
     pub(crate) fn unexpected(self, want: &'static str) -> Error {
         let came = match self {
             Self::Abort { cause, reason } => return Error::Aborted { cause, reason },
@@ -77,7 +77,7 @@ impl ChannelMessage for ProbeMessage {
     const MAX_BYTES: usize = 256 << 10;
 }
 
-/// The key of a session's datagrams.
+/// The key for a session's datagrams.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeKey(pub [u8; KEY_BYTES]);
 
@@ -87,56 +87,57 @@ impl fmt::Debug for ProbeKey {
     }
 }
 
-/// A trial: packets that are sent in a row.
+/// A trial: a sequence of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Its number, which no other trial of the session has.
+    /// Number of the trial, unique in the session.
     pub id: u32,
-    /// Packets, which are numbered from 0.
+    /// Number of packets. They are numbered from 0.
     pub packets: u32,
-    /// Flows, 1 to [`MAX_FLOWS`], that the packets are spread over: packet n belongs to flow n
-    /// modulo this.
+    /// Number of flows, 1 to [`MAX_FLOWS`]. Packet n belongs to flow n modulo this number.
     pub flows: u16,
 }
 
-/// What arrived of a trial.
+/// Counts of a trial at the responder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct TrialCounts {
     /// Number of the trial.
     pub id: u32,
-    /// Packets that arrived, each counted once.
+    /// Packets that arrived. Duplicates do not count.
     pub received: u32,
-    /// Packets that arrived again.
+    /// Duplicates that arrived.
     pub duplicates: u32,
-    /// Runs of packets that did not arrive, in the order of sending.
+    /// Bursts: runs of consecutive packets, in sending order, that did not arrive.
     pub bursts: u32,
-    /// Packets of the longest run.
+    /// Length of the longest burst in packets.
     pub longest_burst: u32,
-    /// Packets that arrived behind a later one of their flow (RFC 4737, section 3).
+    /// Packets that arrived after a later packet of their flow (RFC 4737, section 3).
     pub reordered: u32,
-    /// Largest extent of reordering, in packets of the flow (RFC 4737, section 4.2.1).
+    /// Largest reordering extent, in packets of the flow (RFC 4737, section 4.2.1).
     pub extent_packets: u32,
-    /// Longest time between the first arrival of a later packet of the flow and the packet itself.
+    /// Longest time from the first arrival of a later packet of the flow to the arrival of the
+    /// packet.
     pub extent_ns: u64,
     /// Arrivals by the two ECN bits: not ECT, ECT(1), ECT(0), CE.
     pub ecn: [u32; 4],
-    /// Datagrams that the socket had no room for meanwhile.
+    /// Datagrams that the system dropped during the trial because the socket buffer was full.
     pub socket_drops: u64,
-    /// Sequence number and arrival, in nanoseconds of the responder's clock, of the first packet
-    /// that arrived.
+    /// Sequence number and arrival time, in nanoseconds of the responder's clock, of the first
+    /// packet that arrived.
     pub first: (u32, u64),
-    /// The same of the packet with the highest number. (The last to arrive may be one that the path
-    /// held back.)
+    /// The same for the arrived packet with the highest number. (The last arrival may be a packet
+    /// that the path delayed.)
     pub last: (u32, u64),
-    /// Packets that arrived of each flow.
+    /// Arrived packets of each flow.
     pub flows: Vec<u32>,
 }
 
-/// Datagrams that the host of an end dropped, of all its programs, since the session began.
+/// Datagrams that a host has dropped since the session began, over all programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostDrops {
-    /// UDP datagrams that found no room in a socket, where the host counts them.
+    /// UDP datagrams that did not fit into a socket's receive buffer; `None` if the host does not
+    /// count them.
     pub recv_buffer: Option<u64>,
-    /// UDP datagrams that could not be sent for want of room, where the host counts them.
+    /// UDP datagrams that did not fit into a send buffer; `None` if the host does not count them.
     pub send_buffer: Option<u64>,
 }

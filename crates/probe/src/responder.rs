@@ -1,49 +1,53 @@
-//! The end that answers.
+//! The responder: the end that answers.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::udp::{Outgoing, SocketConfig, UdpSocket, wait};
+use farwrite_fabric::udp::{OutgoingBatch, SocketConfig, UdpSocket, wait};
 use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
 
-use crate::datagram::{Datagram, KEY_BYTES, Kind, MIN_BYTES};
+use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
 use crate::desk::{Desk, Incoming};
 use crate::host_drops::HostCounter;
 use crate::message::ProbeMessage;
 use crate::{Error, software};
 
-/// For the prober's next word or datagram.
+/// Timeout for the prober's next message or datagram.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Between two looks at the channel.
+/// Interval between checks of the channel.
 const LOOK: Duration = Duration::from_millis(1);
-/// Longest wait for datagrams, so that words on the channel and Ctrl-C are noticed.
+/// Longest wait for datagrams, so that messages on the channel and Ctrl-C are noticed.
 const WAIT: Duration = Duration::from_millis(5);
-/// For the last message to a peer that may have stopped reading.
+/// Timeout for the last message, to a peer that may have stopped reading.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
-/// What a responder did.
+/// Summary of a responder's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
-    /// Trials that it counted.
+pub struct ResponderSummary {
+    /// Trials counted.
     pub trials: u32,
-    /// Packets of these that arrived.
+    /// Packets of these trials that arrived.
     pub packets: u64,
-    /// Datagrams at its port that were not of this probe. None of them was answered.
+    /// Datagrams at the responder's port that did not belong to this probe. None of them was
+    /// answered.
     pub strangers: u64,
 }
 
-/// Answers a prober whose hello has come, until it is done.
+/// Answers a prober whose hello has arrived, until the prober is done.
 ///
 /// # Errors
 /// [`Error::Channel`], [`Error::Unexpected`], [`Error::Trials`], [`Error::Socket`], and
-/// [`Error::Interrupted`] once `cancelled` says true. The peer learns of it.
-pub fn answer(mut channel: Channel, cancelled: &dyn Fn() -> bool) -> Result<Answered, Error> {
+/// [`Error::Interrupted`] once `cancelled` returns true. The peer is informed.
+pub fn answer(
+    mut channel: Channel,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<ResponderSummary, Error> {
     let result = serve(&mut channel, cancelled);
     if let Err(error) = &result {
         let (_, writer) = channel.halves();
         writer.set_timeout(Some(LAST_MESSAGE));
-        // The prober notices the end of the channel in any case.
+        // If this message is lost, the prober notices the end of the channel.
         let _ = writer.send(&ProbeMessage::Abort {
             cause: error.cause(),
             reason: Text::new(error),
@@ -52,7 +56,7 @@ pub fn answer(mut channel: Channel, cancelled: &dyn Fn() -> bool) -> Result<Answ
     result
 }
 
-fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<Answered, Error> {
+fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<ResponderSummary, Error> {
     channel.send(&Message::Hello(Hello {
         software: software(),
         capabilities: Hello::PROBES,
@@ -62,7 +66,7 @@ fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<Answered
         ProbeMessage::Start(key) => key.0,
         other => return Err(other.unexpected("the start of a probe")),
     };
-    // The port of the channel: one hole in a firewall's list serves both.
+    // Use the port number of the channel, so that one firewall rule allows both.
     let socket = UdpSocket::bind(&SocketConfig::new(channel.local_addr()))?;
     channel.send(&ProbeMessage::Ready {
         port: socket.local_addr().port(),
@@ -75,7 +79,7 @@ fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<Answered
         key,
         start: Instant::now(),
         host: HostCounter::start(),
-        answered: Answered::default(),
+        answered: ResponderSummary::default(),
         drops: 0,
     };
     responder.run(channel, cancelled)
@@ -87,8 +91,8 @@ struct Responder {
     key: [u8; KEY_BYTES],
     start: Instant,
     host: HostCounter,
-    answered: Answered,
-    /// Drops of the socket that the desk knows of.
+    answered: ResponderSummary,
+    /// Drops of the socket that were passed to the desk.
     drops: u64,
 }
 
@@ -97,7 +101,7 @@ impl Responder {
         mut self,
         channel: &mut Channel,
         cancelled: &dyn Fn() -> bool,
-    ) -> Result<Answered, Error> {
+    ) -> Result<ResponderSummary, Error> {
         channel.set_read_timeout(Some(Duration::ZERO));
         let mut heard_at = Instant::now();
         let mut looked_at = heard_at;
@@ -130,7 +134,7 @@ impl Responder {
         }
     }
 
-    /// Takes in what has come; whether more may be waiting.
+    /// Receives datagrams. Returns whether more may be waiting.
     fn receive(&mut self) -> Result<bool, Error> {
         let start = self.start;
         let now_ns = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -152,12 +156,12 @@ impl Responder {
         self.desk.note_drops(drops - self.drops);
         self.drops = drops;
         for (to, mut answer, at_ns) in answers {
-            if let Kind::Answer(answer) = &mut answer.kind {
+            if let DatagramKind::Answer(answer) = &mut answer.kind {
                 answer.hold_ns = now_ns() - at_ns;
             }
             let bytes = answer.seal(&self.key, MIN_BYTES);
-            // An answer that cannot leave now is one that was lost.
-            let _ = self.socket.send(&[Outgoing {
+            // An answer that does not fit into the socket counts as lost.
+            let _ = self.socket.send(&[OutgoingBatch {
                 src: None,
                 dst: to,
                 segment_bytes: MIN_BYTES,
@@ -189,7 +193,7 @@ impl Responder {
     }
 }
 
-/// An address as it travels.
+/// The wire format of an address.
 fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),

@@ -1,32 +1,31 @@
-//! What a prober is asked to do.
+//! Settings of a prober.
 
 use std::time::Duration;
 
-/// Payload sizes that are tried unless others are asked for, as far as they fit into the path's MTU:
-/// those of the SDR-RDMA paper, Fig. 2.
+/// Default payload sizes, as far as they fit the path's MTU: those of the SDR-RDMA paper, Fig. 2.
 pub(crate) const SIZES: [u32; 4] = [1024, 2048, 4096, 8192];
-/// Parts of the allowed rate that are tried unless rates are asked for.
+/// Default shares of the allowed rate at which losses are counted.
 pub(crate) const RATE_PARTS: [f64; 2] = [0.5, 1.0];
 
-/// What a prober is asked to do.
+/// Settings of a prober.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Sockets of the prober, each with a port of its own: 1 to
+    /// Number of sockets of the prober, each with its own port: 1 to
     /// [`MAX_FLOWS`](crate::message::MAX_FLOWS).
     pub flows: u16,
-    /// UDP payload bytes of the packets whose losses are counted; `None`: 1, 2, 4
-    /// and 8 KiB as far as they fit into the path's MTU.
+    /// UDP payload sizes, in bytes, for which losses are counted; `None`: 1, 2, 4 and 8 KiB as far
+    /// as they fit the path's MTU.
     pub sizes: Option<Vec<u32>>,
-    /// Rates at which losses are counted, in bits of IP packets a second; `None`: half of what the
-    /// share allows, and all of it.
+    /// Rates at which losses are counted, in bits of IP packets per second; `None`: half of the
+    /// allowed rate, and all of it.
     pub rates_bps: Option<Vec<u64>>,
-    /// How often each size is sent at each rate.
+    /// Number of trials with each size at each rate.
     pub trials: u32,
-    /// Most of the path's rate that is used to count losses: above 0, to 1.
+    /// Largest share of the path's rate that is used to count losses: above 0, at most 1.
     pub share: f64,
-    /// Rate that is never exceeded, in bits a second.
+    /// Rate that is never exceeded, in bits per second.
     pub max_rate_bps: u64,
-    /// How long all of it may take.
+    /// Duration of the whole probe.
     pub time: Duration,
 }
 

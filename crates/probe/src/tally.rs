@@ -1,61 +1,61 @@
-//! What the responder notes of a trial, and counts from that.
+//! The responder's records of a trial, and the counts from them.
 
 use std::collections::VecDeque;
 
-use crate::message::{Counts, Trial};
+use crate::message::{Trial, TrialCounts};
 
-/// Records that are kept of each flow to judge late packets by. A packet that is later than these
-/// reach has at least their extent.
+/// The tally keeps this number of records for each flow. It computes the extent of late packets
+/// from them. If a packet is later than all of these records, its extent is a lower bound.
 const RECORDS: usize = 64;
 
-/// The packets of one trial, as they arrive.
+/// Arrivals of one trial.
 #[derive(Clone, Debug)]
 pub struct Tally {
     trial: Trial,
-    /// One bit a packet: it arrived.
+    /// One bit per packet: whether it arrived.
     arrived: Vec<u64>,
     flows: Vec<Flow>,
-    counts: Counts,
+    counts: TrialCounts,
 }
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Its place in the trial.
+    /// Index of the packet in the trial.
     pub sequence: u32,
-    /// When, in nanoseconds of the responder's clock.
+    /// Arrival time, in nanoseconds of the responder's clock.
     pub at_ns: u64,
     /// Its two ECN bits.
     pub ecn_bits: u8,
 }
 
-/// The order of one flow.
+/// Order of the packets of one flow.
 #[derive(Clone, Debug, Default)]
 struct Flow {
     received: u32,
-    /// Packets that had the highest number so far when they arrived.
+    /// Packets that had the highest number of the flow so far when they arrived.
     records: VecDeque<Record>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
     sequence: u32,
-    /// Packets of the flow that had arrived before.
+    /// Number of packets of the flow that had arrived before.
     place: u32,
     at_ns: u64,
 }
 
 impl Tally {
-    /// Of a trial of which nothing arrived yet.
+    /// Records of a trial without arrivals.
     #[must_use]
     pub fn new(trial: Trial) -> Self {
         let words = trial.packets.div_ceil(64) as usize;
         Self {
             arrived: vec![0; words],
             flows: vec![Flow::default(); usize::from(trial.flows.max(1))],
-            counts: Counts {
+            counts: TrialCounts {
                 id: trial.id,
-                ..Counts::default()
+                ..TrialCounts::default()
             },
             trial,
         }
@@ -67,7 +67,7 @@ impl Tally {
         self.trial
     }
 
-    /// Notes an arrival; false for one that arrived before, and for one that the trial does not
+    /// Records an arrival. Returns false for a duplicate, and for an index that the trial does not
     /// have.
     pub fn note(&mut self, arrival: Arrival) -> bool {
         let sequence = arrival.sequence;
@@ -97,14 +97,14 @@ impl Tally {
         true
     }
 
-    /// Notes packets that the socket had no room for.
+    /// Records datagrams that the system dropped because the socket buffer was full.
     pub fn note_drops(&mut self, drops: u64) {
         self.counts.socket_drops += drops;
     }
 
-    /// What arrived.
+    /// The counts so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> TrialCounts {
         let mut counts = self.counts.clone();
         let mut run = 0;
         for sequence in 0..self.trial.packets {
@@ -123,8 +123,8 @@ impl Tally {
 }
 
 impl Flow {
-    /// Notes an arrival; the extent of its reordering in packets and in nanoseconds, if it came
-    /// behind a later one.
+    /// Records an arrival. If the packet came after a later one, returns its reordering extent in
+    /// packets and in nanoseconds.
     fn note(&mut self, sequence: u32, at_ns: u64) -> Option<(u32, u64)> {
         let place = self.received;
         self.received += 1;
@@ -143,7 +143,7 @@ impl Flow {
             });
             return None;
         }
-        // The earliest arrival with a higher number was a record.
+        // The earliest arrival with a higher number is always a record.
         let first = self
             .records
             .partition_point(|record| record.sequence < sequence);

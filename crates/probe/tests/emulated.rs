@@ -1,19 +1,21 @@
-//! A probe of an emulated path finds what the path is like.
+//! A probe finds the properties of an emulated path.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use farwrite_fabric::emulator::{Channel as Ports, EmulatorConfig, LinkEmulator, Side};
+use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite_link::{LinkConfig, Loss, Reorder};
-use farwrite_probe::{Answered, Ecn, Error, Findings, Host, MtuLimit, Settings, answer, probe};
+use farwrite_probe::{
+    EcnFindings, Error, Findings, MtuLimit, ProbeHooks, ResponderSummary, Settings, answer, probe,
+};
 use farwrite_session::{Channel, Hello, Message, Psk, Text};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The prober's end of a channel, and the thread that will have the responder's once the prober has
-/// said hello.
+/// The prober's end of a channel, and a thread that returns the responder's end after the prober's
+/// hello.
 fn channels() -> (Channel, JoinHandle<Channel>) {
     let psk = Psk::generate().expect("key");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
@@ -33,24 +35,24 @@ fn channels() -> (Channel, JoinHandle<Channel>) {
     (prober, responder)
 }
 
-/// A responder that answers one prober.
-fn answering(channel: JoinHandle<Channel>) -> JoinHandle<Result<Answered, Error>> {
+/// Runs a responder for one prober.
+fn answering(channel: JoinHandle<Channel>) -> JoinHandle<Result<ResponderSummary, Error>> {
     thread::spawn(move || answer(channel.join().expect("no panic"), &|| false))
 }
 
-/// Probes across an emulated path, one channel of the emulator a flow.
+/// Runs a probe over an emulated path, with one channel of the emulator for each flow.
 fn probe_across(
     forward: LinkConfig,
     backward: LinkConfig,
     settings: &Settings,
-) -> (Findings, Answered) {
+) -> (Findings, ResponderSummary) {
     let (prober, responder) = channels();
     let responder = answering(responder);
     let emulator = OnceLock::new();
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let route = |flow: usize, to: SocketAddr| {
         let start = || {
-            let ports = Ports {
+            let ports = PortPair {
                 a: Side::learning(loopback),
                 b: Side::facing(to),
             };
@@ -66,7 +68,7 @@ fn probe_across(
         let emulator: &LinkEmulator = emulator.get_or_init(start);
         emulator.addresses()[flow][0]
     };
-    let host = Host {
+    let host = ProbeHooks {
         route: &route,
         cancelled: &|| false,
         observe: &|_| {},
@@ -77,7 +79,7 @@ fn probe_across(
     (findings, answered)
 }
 
-/// A path with this rate in bits a second, and half of the round trip.
+/// A path with this rate in bits per second and this one-way delay.
 fn path(rate_bps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(delay_ms),
@@ -119,9 +121,9 @@ fn the_numbers_are_those_of_the_path() {
     let bursts = all.bursts.expect("losses");
     assert!((1.0..1.4).contains(&bursts.mean_packets), "{bursts:?}");
     assert_eq!(all.reordered, 0);
-    // The emulator's sockets send ECT(0) as the prober's do.
-    assert_eq!(all.ecn, Ecn::Kept);
-    // The emulator stands between the two like a translator of addresses.
+    // The emulator's sockets send ECT(0), as the prober's do.
+    assert_eq!(all.ecn, EcnFindings::Kept);
+    // The emulator rewrites addresses, like a NAT.
     let nat = findings.nat.expect("addresses");
     assert!(nat.is_ours_changed() && !nat.is_theirs_changed(), "{nat:?}");
 }
@@ -164,8 +166,8 @@ fn bursts_and_order_are_found() {
     assert!((4..30).contains(&extent), "{all:?}");
 }
 
-/// Forwards datagrams of up to `payload_bytes` between a prober of one flow and a responder, by
-/// sockets that do not send ECT(0).
+/// Forwards datagrams of up to `payload_bytes` between a prober with one flow and a responder,
+/// through sockets that do not send ECT(0).
 fn narrow(to: SocketAddr, payload_bytes: usize) -> SocketAddr {
     let [near, far] = [0, 1].map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port"));
     let addr = near.local_addr().expect("address");
@@ -180,7 +182,7 @@ fn narrow(to: SocketAddr, payload_bytes: usize) -> SocketAddr {
         }
     };
     for socket in [&near, &far] {
-        // The threads end when nothing has come for long.
+        // The threads end after a long silence.
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     }
     let [near_too, far_too] = [&near, &far].map(|socket| socket.try_clone().expect("clone"));
@@ -204,7 +206,7 @@ fn large_packets_that_vanish_show_the_mtu() {
     let probe_narrow = |sizes| {
         let (prober, responder) = channels();
         let responder = answering(responder);
-        let host = Host {
+        let host = ProbeHooks {
             route: &|_, to| narrow(to, 1372),
             cancelled: &|| false,
             observe: &|_| {},
@@ -235,7 +237,7 @@ fn large_packets_that_vanish_show_the_mtu() {
         .collect();
     sizes.dedup();
     assert_eq!(sizes, [1024, 1372]);
-    assert_eq!(findings.direction().ecn, Ecn::Bleached);
+    assert_eq!(findings.direction().ecn, EcnFindings::Bleached);
 
     let (findings, answered) = probe_narrow(Some(vec![1024, 2048]));
     let error = findings.expect_err("too large").to_string();
@@ -251,10 +253,10 @@ fn large_packets_that_vanish_show_the_mtu() {
 fn a_path_without_udp_is_named() {
     let (prober, responder) = channels();
     let responder = answering(responder);
-    // Nobody answers there.
+    // Nobody answers at this address.
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
     let silent = silent.local_addr().expect("address");
-    let host = Host {
+    let host = ProbeHooks {
         route: &|_, _| silent,
         cancelled: &|| false,
         observe: &|_| {},
@@ -279,7 +281,7 @@ fn a_peer_that_does_not_know_probes_is_named() {
         channel.send(&Message::Hello(hello)).expect("sent");
         channel
     });
-    let host = Host {
+    let host = ProbeHooks {
         route: &|_, to| to,
         cancelled: &|| false,
         observe: &|_| {},
@@ -298,11 +300,11 @@ fn ctrl_c_leaves_what_is_known() {
     let (prober, responder) = channels();
     let responder = answering(responder);
     let is_counting = std::cell::Cell::new(false);
-    let host = Host {
+    let host = ProbeHooks {
         route: &|_, to| to,
         cancelled: &|| is_counting.get(),
         observe: &|event| {
-            if let farwrite_probe::Event::Losses { done: 5, .. } = event {
+            if let farwrite_probe::ProbeStage::Losses { done: 5, .. } = event {
                 is_counting.set(true);
             }
         },

@@ -1,11 +1,11 @@
-//! A bounded run of the fuzz targets: the same functions, over random and nearly valid inputs.
+//! A bounded run of the fuzz targets, with random and nearly valid inputs.
 
 #[allow(unreachable_pub)]
 #[path = "../../../fuzz/src/probe.rs"]
 mod targets;
 
-use farwrite_probe::datagram::{Answer, Datagram, KEY_BYTES, Kind};
-use farwrite_probe::message::{Counts, ProbeKey, ProbeMessage, Trial};
+use farwrite_probe::datagram::{Answer, Datagram, DatagramKind, KEY_BYTES};
+use farwrite_probe::message::{ProbeKey, ProbeMessage, Trial, TrialCounts};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -13,7 +13,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
 }
 
-/// Inputs of which up to three bytes are then changed, and the end cut off now and then.
+/// Valid inputs with up to three changed bytes, sometimes truncated.
 fn nearly(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<Index>(), any::<u8>()), 0..3);
     (valid, changes, prop::option::weighted(0.2, any::<Index>())).prop_map(
@@ -41,7 +41,7 @@ fn datagram() -> impl Strategy<Value = Datagram> {
         any::<bool>(),
     )
         .prop_map(|(question_bytes, ecn_bits, hold_ns, port, v6)| {
-            Kind::Answer(Answer {
+            DatagramKind::Answer(Answer {
                 question_bytes,
                 ecn_bits,
                 hold_ns,
@@ -51,7 +51,11 @@ fn datagram() -> impl Strategy<Value = Datagram> {
                 },
             })
         });
-    let kind = prop_oneof![Just(Kind::Data), Just(Kind::Question), answer];
+    let kind = prop_oneof![
+        Just(DatagramKind::Data),
+        Just(DatagramKind::Question),
+        answer
+    ];
     (kind, any::<u8>(), any::<[u32; 2]>(), any::<u64>()).prop_map(
         |(kind, flow, [trial, sequence], timestamp_ns)| Datagram {
             kind,
@@ -66,13 +70,13 @@ fn datagram() -> impl Strategy<Value = Datagram> {
 fn messages() -> impl Strategy<Value = Vec<u8>> {
     let trial =
         || any::<(u32, u32, u16)>().prop_map(|(id, packets, flows)| Trial { id, packets, flows });
-    let counts = any::<[u32; 4]>().prop_map(|[id, received, bursts, reordered]| Counts {
+    let counts = any::<[u32; 4]>().prop_map(|[id, received, bursts, reordered]| TrialCounts {
         id,
         received,
         bursts,
         reordered,
         flows: vec![received; 3],
-        ..Counts::default()
+        ..TrialCounts::default()
     });
     let message = prop_oneof![
         any::<[u8; KEY_BYTES]>().prop_map(|key| ProbeMessage::Start(ProbeKey(key))),
@@ -102,7 +106,7 @@ proptest! {
     fn a_datagram_is_read_as_it_was_written(datagram in datagram(), bytes in 72usize..400) {
         let sealed = targets::sealed(&datagram, bytes);
         prop_assert_eq!(targets::open(&sealed), Some(datagram));
-        // Its length is sealed too.
+        // The tag also covers the length.
         prop_assert_eq!(targets::open(&[&sealed[..], &[0]].concat()), None);
     }
 

@@ -1,17 +1,17 @@
-//! What a responder counts is what the path did, on paths in virtual time whose faults are known.
+//! On paths in virtual time with known faults, a responder counts exactly these faults.
 
 use farwrite_link::{Datagram, Link, LinkConfig, Loss, Reorder};
 use farwrite_probe::estimate::{Bursts, RoundTrips, Share, Spread};
-use farwrite_probe::message::{Counts, Trial};
+use farwrite_probe::message::{Trial, TrialCounts};
 use farwrite_probe::tally::{Arrival, Tally};
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// Between two packets.
+/// Interval between packets.
 const GAP_NS: u64 = 10_000;
 
-/// What is counted of a trial that crosses a path.
-fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> Counts {
+/// The counts of a trial that crosses a path.
+fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> TrialCounts {
     let mut link = Link::new(config, seed).expect("a link that can be");
     let mut tally = Tally::new(Trial {
         id: 1,
@@ -48,7 +48,7 @@ fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> Counts {
     tally.counts()
 }
 
-fn bursts(counts: &Counts, packets: u32) -> Bursts {
+fn bursts(counts: &TrialCounts, packets: u32) -> Bursts {
     let lost = u64::from(packets - counts.received);
     let (bursts, longest) = (counts.bursts.into(), counts.longest_burst.into());
     Bursts::of(packets.into(), lost, bursts, longest).expect("losses")
@@ -113,7 +113,7 @@ fn the_extent_of_reordering_is_that_of_the_path() {
         };
         let counts = cross(config, 50_000, flows, 5);
         assert_eq!(counts.received, 50_000);
-        // The packets that a flow sent meanwhile, and the few that were held back earlier.
+        // The packets that a flow sent in the meantime, and the few that were delayed before.
         let overtaking = u32::try_from(extra_us * 1000 / GAP_NS / u64::from(flows)).expect("few");
         assert!(
             (overtaking - 1..=overtaking + 4).contains(&counts.extent_packets),
@@ -134,7 +134,7 @@ proptest! {
     ) {
         let packets = 50;
         let mut tally = Tally::new(Trial { id: 0, packets, flows });
-        // Arrivals of each flow, each packet once.
+        // The arrivals of each flow, without duplicates.
         let mut seen: Vec<(u32, u64)> = Vec::new();
         let (mut duplicates, mut reordered, mut extent) = (0, 0, (0, 0));
         for (&sequence, at_ns) in order.iter().zip(100..) {
@@ -148,7 +148,7 @@ proptest! {
             let flow = sequence % u32::from(flows);
             let of_flow = || seen.iter().filter(|(other, _)| other % u32::from(flows) == flow);
             let place = of_flow().count();
-            // RFC 4737: the earliest arrival with a higher number.
+            // RFC 4737: compare with the earliest arrival that has a higher number.
             if let Some(first) = of_flow().position(|(other, _)| *other > sequence) {
                 let first_ns = of_flow().nth(first).expect("found").1;
                 reordered += 1;
@@ -197,11 +197,11 @@ fn a_train_shows_the_rate_of_the_path() {
         received,
     };
     assert!(spread(95.0, 1.0).is_carried());
-    // Losses of the path do not slow a train.
+    // Losses of the path do not reduce the rate of a train.
     assert!(spread(99.0, 0.9).is_carried());
     let limited = spread(25.0, 1.0);
     assert!(!limited.is_carried() && limited.carried_bps() == 25.0);
-    // A short queue dropped most of it, and the rest came at its pace.
+    // A short queue dropped most packets, and the rest arrived at the rate of the queue.
     let dropped = spread(99.0, 0.25);
     assert!(!dropped.is_carried() && dropped.carried_bps() == 24.75);
 }
@@ -210,7 +210,7 @@ fn a_train_shows_the_rate_of_the_path() {
 fn nothing_lost_has_an_upper_bound() {
     let none = Share::of(0, 3000).expect("packets");
     assert_eq!((none.share, none.low), (0.0, 0.0));
-    // The rule of three, about.
+    // Approximately the rule of three.
     assert!((0.8e-3..1.5e-3).contains(&none.high), "{none:?}");
     assert_eq!(Share::of(0, 0), None);
     assert_eq!(Bursts::of(10, 0, 0, 0), None);

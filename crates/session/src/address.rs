@@ -1,7 +1,7 @@
 //! Addresses as people write them: `HOST:PORT` to connect to, `ADDR:PORT` to listen on.
 //!
-//! An IPv6 address stands in brackets. A link-local one (`fe80::/10`) means something only together
-//! with a network interface, its scope (RFC 4007), which is written by name or number:
+//! An IPv6 address stands in brackets. A link-local address (`fe80::/10`) needs a network
+//! interface, its scope (RFC 4007). The scope is written by name or by number:
 //! `[fe80::1%eth0]:4792`.
 
 use std::fmt;
@@ -18,8 +18,17 @@ const TARGET_FORM: &str = "far.example:4792, 192.0.2.7:4792, [2001:db8::7]:4792 
                            [fe80::7%eth0]:4792";
 const LISTEN_FORM: &str = "192.0.2.7:4792, [2001:db8::7]:4792, [fe80::7%eth0]:4792 or [::]:4792";
 
-/// Where a peer listens: a host and a port that is not 0. A name is looked up, and the interface of
-/// a link-local address is found, by [`HostPort::resolve`], not before.
+/// Where a peer listens: a host and a port that is not 0. Only [`HostPort::resolve`] looks up a
+/// name or finds the interface of a link-local address.
+///
+/// ```
+/// use farwrite_session::{AddressError, HostPort};
+///
+/// let peer: HostPort = "[2001:db8::7]:4792".parse()?;
+/// assert_eq!(peer.to_string(), "[2001:db8::7]:4792");
+/// assert!("far.example".parse::<HostPort>().is_err(), "the port is missing");
+/// # Ok::<(), AddressError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
     host: Host,
@@ -41,8 +50,8 @@ impl HostPort {
         matches!(self.host, Host::Name(_))
     }
 
-    /// The addresses of the host, at least one. A name takes as long as the operating system takes
-    /// to look it up.
+    /// Returns the addresses of the host, at least one. For a name, this takes as long as the
+    /// lookup of the operating system takes.
     ///
     /// # Errors
     /// [`Error::Resolve`].
@@ -111,10 +120,18 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// Reads a numeric address and port to listen on; port 0 takes a free one.
+/// Reads a numeric address and port to listen on. Port 0 selects a free port.
 ///
 /// # Errors
-/// [`AddressError`], also for a name, and for an interface that this machine does not have.
+/// [`AddressError`], also for a name and for an interface that this machine does not have.
+///
+/// ```
+/// use farwrite_session::parse_listen;
+///
+/// assert!(parse_listen("192.0.2.7:0").is_ok(), "a free port");
+/// let error = parse_listen("far.example:4792").expect_err("a name");
+/// assert!(error.to_string().contains("listens on an address of this machine"));
+/// ```
 pub fn parse_listen(text: &str) -> Result<SocketAddr, AddressError> {
     let wrong = AddressError::of(LISTEN_FORM);
     match split(text) {
@@ -131,8 +148,8 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, AddressError> {
     }
 }
 
-/// An address with the name of its interface, if it has one: `[fe80::1%eth0]:4792`. [`HostPort`] and
-/// [`parse_listen`] read this form.
+/// Returns an address with the name of its interface, if it has one: `[fe80::1%eth0]:4792`.
+/// [`HostPort`] and [`parse_listen`] read this form.
 #[must_use]
 pub fn shown(addr: &SocketAddr) -> impl fmt::Display + use<> {
     Shown(*addr)
@@ -147,7 +164,7 @@ impl fmt::Display for Shown {
                 let (ip, scope, port) = (addr.ip(), addr.scope_id(), addr.port());
                 match name_of(scope) {
                     Ok(name) => write!(f, "[{ip}%{name}]:{port}"),
-                    // The interface is gone.
+                    // The interface no longer exists.
                     Err(_) => write!(f, "[{ip}%{scope}]:{port}"),
                 }
             }
@@ -156,7 +173,7 @@ impl fmt::Display for Shown {
     }
 }
 
-/// Why a text is no address, and what one looks like.
+/// Why a text is not an address, and what an address looks like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}; write it like {form}")]
 pub struct AddressError {
@@ -170,15 +187,15 @@ impl AddressError {
     }
 }
 
-/// What stands before the port.
+/// The part before the port.
 enum Part<'a> {
     Name(&'a str),
     V4(Ipv4Addr),
-    /// With its interface, by name or number, where it needs one.
+    /// The address, and its interface by name or number if it needs one.
     V6(Ipv6Addr, Option<&'a str>),
 }
 
-/// Takes an address apart; the error says what is wrong with it.
+/// Splits an address into its parts. The error says what is wrong with the address.
 fn split(text: &str) -> Result<(Part<'_>, u16), String> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -215,7 +232,8 @@ fn name_or_v4(host: &str) -> Result<Part<'_>, String> {
     Ok(host.parse().map_or(Part::Name(host), Part::V4))
 }
 
-/// Whether host names may have it. Other alphabets are left to the operating system.
+/// Returns whether a host name may contain the character. The operating system checks other
+/// alphabets.
 fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '-' | '.' | '_')
 }
@@ -241,14 +259,14 @@ fn v6(host: &str) -> Result<Part<'_>, String> {
     }
 }
 
-/// Whether Linux allows the name: 1 to 15 bytes without blanks, `/` and `:`. A bracket would end the
-/// address.
+/// Returns whether Linux allows the name: 1 to 15 bytes without blanks, `/` and `:`. A bracket
+/// would end the address.
 fn is_interface(name: &str) -> bool {
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || "/:[]%".contains(c);
     (1..=15).contains(&name.len()) && !name.contains(is_odd)
 }
 
-/// Number of the interface that is meant by a name or a number.
+/// Returns the number of an interface that is given by name or number.
 fn index_of(interface: &str) -> io::Result<u32> {
     let socket = any_socket()?;
     if let Ok(index) = netdevice::name_to_index(&socket, interface) {
@@ -266,7 +284,7 @@ fn name_of(index: u32) -> io::Result<String> {
     Ok(netdevice::index_to_name(any_socket()?, index)?)
 }
 
-/// Interfaces are asked for by way of a socket, whichever it is.
+/// Returns a socket for queries about interfaces. Any kind of socket works.
 fn any_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);

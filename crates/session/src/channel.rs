@@ -12,14 +12,15 @@ use crate::dial::dial;
 use crate::handshake::Agreed;
 use crate::limit::{Limit, Patience};
 use crate::pending::Pending;
-use crate::records::{Incoming, Outgoing};
+use crate::records::{RecordOpener, RecordSealer};
 use crate::{Closer, Error, HostPort, Psk, Reader, Writer};
 
-/// Something that goes through a channel as one message.
+/// A type whose values each travel through a channel as one message.
 pub trait ChannelMessage: Serialize + DeserializeOwned {
-    /// What errors call it.
+    /// The name of the type in errors.
     const NAME: &'static str;
-    /// Most bytes of its serialised form. A longer one is refused before it is stored.
+    /// The maximum number of bytes of the serialised form. The reader refuses a longer message
+    /// before it stores it.
     const MAX_BYTES: usize;
 }
 
@@ -36,16 +37,18 @@ pub struct Channel {
 impl Channel {
     /// Connects to a peer that calls [`Channel::accept`] and shakes hands with it.
     ///
-    /// While nobody listens there, while nothing is heard, and when the connection is cut before the
-    /// handshake is finished, it tries again after a pause, until `patience` is over. So either end
-    /// may be started first, and a receiver that is flooded with connections is reached as soon as it
-    /// has a place. `patience` is for everything together. Soon (50 ms) after `cancelled` says true
-    /// the call ends; it is called often, from this thread.
+    /// The call tries again after a pause in three cases: no program listens there, the peer is
+    /// silent, or the connection is cut before the handshake is finished. It stops when `patience`
+    /// has elapsed. So the user may start either end first, and a sender reaches a receiver that is
+    /// flooded with connections as soon as the receiver has a free place. `patience` limits all
+    /// attempts together. This thread calls `cancelled` often. The call ends at most about 50 ms
+    /// after `cancelled` returns true.
     ///
     /// # Errors
-    /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`], [`Error::Status`] as soon as
-    /// the peer answers so; [`Error::Resolve`]; [`Error::Connect`], [`Error::HandshakeCut`],
-    /// [`Error::Timeout`], [`Error::Io`] from the last attempt; [`Error::Cancelled`].
+    /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`], [`Error::Status`] as soon
+    /// as the peer sends such an answer; [`Error::Resolve`]; [`Error::Connect`],
+    /// [`Error::HandshakeCut`], [`Error::Timeout`], [`Error::Io`] from the last attempt;
+    /// [`Error::Cancelled`].
     pub fn connect(
         to: &HostPort,
         psk: &Psk,
@@ -57,7 +60,7 @@ impl Channel {
         Self::new(stream, agreed)
     }
 
-    /// Begins the handshake on a connection; `timeout` is for all of it.
+    /// Begins the handshake on a connection. `timeout` limits the whole handshake.
     ///
     /// # Errors
     /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`] (both ends learn each),
@@ -68,8 +71,8 @@ impl Channel {
         Self::new(stream, agreed)
     }
 
-    /// Answers the handshake on a connection; `timeout` is for all of it. When this returns a
-    /// channel, the peer has proven that it holds the key, now.
+    /// Responds to the handshake on a connection. `timeout` limits the whole handshake. When this
+    /// returns a channel, the peer has proven that it holds the key now.
     ///
     /// # Errors
     /// As [`Channel::initiate`], and [`Error::Forged`] for a recorded handshake.
@@ -79,41 +82,41 @@ impl Channel {
         Self::new(stream, agreed)
     }
 
-    /// A channel on a connection, which does not block, whose handshake is finished.
+    /// Makes a channel on a non-blocking connection whose handshake is finished.
     pub(crate) fn new(stream: TcpStream, agreed: Agreed) -> Result<Self, Error> {
         let io = |source| Error::Io {
             doing: "setting up the channel",
             source,
         };
-        // Messages are short and awaited: none should wait for the next.
+        // Messages are short, and the peer waits for each: send each message at once.
         stream.set_nodelay(true).map_err(io)?;
         let peer = canonical(stream.peer_addr().map_err(io)?);
         let local = canonical(stream.local_addr().map_err(io)?);
         let socket = Arc::new(Socket::new(stream));
         let state = Arc::new(agreed.state);
-        let incoming = Incoming::new(state.clone(), agreed.received);
+        let incoming = RecordOpener::new(state.clone(), agreed.received);
         Ok(Self {
             closer: Closer::new(&socket),
-            writer: Writer::new(socket.clone(), Outgoing::new(state, agreed.sent)),
+            writer: Writer::new(socket.clone(), RecordSealer::new(state, agreed.sent)),
             reader: Reader::new(socket, incoming),
             peer,
             local,
         })
     }
 
-    /// Address of the peer's end; an IPv4 address stays one where the socket is IPv6.
+    /// Returns the address of the peer's end. An IPv4 address stays IPv4 even on an IPv6 socket.
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Address of this end; an IPv4 address stays one where the socket is IPv6.
+    /// Returns the address of this end. An IPv4 address stays IPv4 even on an IPv6 socket.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Sends a message, as [`Writer::send`].
+    /// Sends a message, like [`Writer::send`].
     ///
     /// # Errors
     /// As [`Writer::send`].
@@ -121,7 +124,7 @@ impl Channel {
         self.writer.send(message)
     }
 
-    /// Waits for a message, as [`Reader::recv`].
+    /// Waits for a message, like [`Reader::recv`].
     ///
     /// # Errors
     /// As [`Reader::recv`].
@@ -129,31 +132,31 @@ impl Channel {
         self.reader.recv()
     }
 
-    /// Limits how long [`Channel::recv`] takes, as [`Reader::set_timeout`].
+    /// Limits how long [`Channel::recv`] takes, like [`Reader::set_timeout`].
     pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
         self.reader.set_timeout(timeout);
     }
 
-    /// The two halves, so that one thread can read while another writes. The connection ends when
-    /// both are dropped, or by [`Closer::close`].
+    /// Returns the two halves, so that one thread can read while another writes. The connection
+    /// ends when both halves are dropped, or when [`Closer::close`] is called.
     #[must_use]
     pub fn split(self) -> (Reader, Writer) {
         (self.reader, self.writer)
     }
 
-    /// A handle that ends the channel from any thread, also after [`Channel::split`].
+    /// Returns a handle that ends the channel from any thread, also after [`Channel::split`].
     #[must_use]
     pub fn closer(&self) -> Closer {
         self.closer.clone()
     }
 
-    /// Both halves, borrowed.
+    /// Borrows both halves.
     pub fn halves(&mut self) -> (&mut Reader, &mut Writer) {
         (&mut self.reader, &mut self.writer)
     }
 }
 
-/// With an IPv4 address as such, and not mapped into an IPv6 address.
+/// Converts an IPv4 address that is mapped into IPv6 back to IPv4.
 pub(crate) fn canonical(mut addr: SocketAddr) -> SocketAddr {
     let ip = addr.ip().to_canonical();
     if ip.is_ipv4() {

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The socket of a channel. It does not block: who uses it waits by a [`Limit`](crate::limit::Limit).
+/// The socket of a channel. It does not block: its users wait with a
+/// [`Limit`](crate::limit::Limit).
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
@@ -21,23 +22,23 @@ impl Socket {
         }
     }
 
-    /// Reads what is there; the error kind is `WouldBlock` when nothing is.
+    /// Reads the available bytes. The error kind is `WouldBlock` when there are none.
     pub(crate) fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         (&self.stream).read(bytes)
     }
 
-    /// Writes what fits; the error kind is `WouldBlock` when nothing does.
+    /// Writes what fits. The error kind is `WouldBlock` when nothing fits.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         (&self.stream).write(bytes)
     }
 
-    /// Ends the connection in both directions. Waits for this socket end at once.
+    /// Ends the connection in both directions. Threads that wait for this socket wake up at once.
     pub(crate) fn shut_down(&self) {
-        // It fails only on a connection that has ended already.
+        // This fails only on a connection that has already ended.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Whether a [`Closer`] ended the connection.
+    /// Returns whether a [`Closer`] ended the connection.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -15,14 +15,14 @@ use crate::limit::Patience;
 use crate::pending::Pending;
 use crate::{Error, HostPort, Psk};
 
-/// Pauses between attempts: the first, and the longest; each is twice the one before.
+/// Pauses between attempts: the first and the longest. Each pause is twice the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest attempt: connecting and shaking hands. A new connection gets through sooner than TCP's
-/// late repeats on one whose packets were dropped.
+/// The longest attempt: connecting and the handshake. After packet loss, a new connection succeeds
+/// sooner than TCP's late retransmissions on the old one.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// Connects and shakes hands, as [`Channel::connect`](crate::Channel::connect).
+/// Connects and completes the handshake, like [`Channel::connect`](crate::Channel::connect).
 pub(crate) fn dial(
     to: &HostPort,
     psk: &Psk,
@@ -38,7 +38,7 @@ pub(crate) fn dial(
         let left = patience.limit().left();
         if !may_pass(&failed) || left.is_some_and(|left| left <= pause) {
             return Err(match (failed, patience.limit().total()) {
-                // Not the share of one attempt.
+                // Report the total time, not the share of one attempt.
                 (Error::Timeout { doing, .. }, Some(after)) => Error::Timeout { doing, after },
                 (failed, _) => failed,
             });
@@ -48,8 +48,8 @@ pub(crate) fn dial(
     }
 }
 
-/// Looks a name up in a thread of its own, since the operating system's lookup cannot be cut short.
-/// A lookup that nobody waits for any more ends by itself.
+/// Looks up a name in a separate thread, since the operating system's lookup cannot be interrupted.
+/// If no thread waits for a lookup any more, the lookup thread ends by itself.
 fn find(to: &HostPort, patience: Patience<'_>) -> Result<Vec<SocketAddr>, Error> {
     if !to.is_name() {
         return to.resolve();
@@ -76,7 +76,7 @@ fn find(to: &HostPort, patience: Patience<'_>) -> Result<Vec<SocketAddr>, Error>
     }
 }
 
-/// Tries each address once. The error is one that may pass where there is one.
+/// Tries each address once. If any error is temporary, returns that one.
 fn try_all(
     to: &HostPort,
     addrs: &[SocketAddr],
@@ -129,14 +129,15 @@ fn connect(addr: SocketAddr, patience: Patience<'_>) -> Result<TcpStream, Error>
         Err(error) => return Err(failed(error.into())),
     }
     let stream = TcpStream::from(socket);
-    // A port of this machine that nobody listens on can be given to the caller: it then meets itself.
+    // If no program listens on the port, the operating system can give the caller that same port as
+    // its own. The caller then connects to itself.
     if stream.local_addr().map_err(failed)? == stream.peer_addr().map_err(failed)? {
         return Err(failed(ErrorKind::ConnectionRefused.into()));
     }
     Ok(stream)
 }
 
-/// Whether no other address and no other attempt can change it.
+/// Returns whether no other address and no other attempt can change the error.
 fn is_final(error: &Error) -> bool {
     matches!(
         error,
@@ -149,8 +150,8 @@ fn is_final(error: &Error) -> bool {
     )
 }
 
-/// Whether a later attempt may do better: nobody listens yet, packets were lost, or the connection
-/// was cut.
+/// Returns whether a later attempt may succeed: no program listens yet, packets were lost, or the
+/// connection was cut.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::HandshakeCut | Error::Timeout { .. } => true,

@@ -8,24 +8,25 @@ use crate::address::shown;
 use crate::files::ManifestError;
 use crate::{Cause, Text};
 
-/// What went wrong on a channel. Every variant but [`Error::Timeout`] (when reading) and
-/// [`Error::TooLong`] (when sending) ends the channel: later calls answer [`Error::Over`].
+/// What went wrong on a channel. Every variant except [`Error::Timeout`] (when reading) and
+/// [`Error::TooLong`] (when sending) ends the channel: later calls return [`Error::Over`].
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// A host name that stands for no address, or a network interface that is not there.
+    /// The host name has no address, or the network interface does not exist.
     #[error("cannot find the address of {host}: {source}")]
     Resolve {
-        /// The host and port that were asked for.
+        /// The requested host and port.
         host: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Nobody answers there.
+    /// No program accepts connections at the address.
     #[error("cannot connect to {}: {source}", shown(.addr))]
     Connect {
         /// The address that was tried.
         addr: SocketAddr,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The caller gave up.
@@ -36,21 +37,21 @@ pub enum Error {
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Too many connections at a time whose handshakes are not finished; this was the oldest.
+    /// Too many connections had an unfinished handshake. This one was the oldest.
     #[error(
         "its handshake was not finished after {after:.1?}, and newer connections needed its place"
     )]
     Crowded {
-        /// How long it had its place.
+        /// How long the connection held its place.
         after: Duration,
     },
     /// The peer is some other program (P7.2).
     #[error("the peer is not Farwrite: it began with \"{came}\"")]
     NotFarwrite {
-        /// What it said, escaped.
+        /// What the peer sent, escaped.
         came: String,
     },
     /// The peer speaks another version of the protocol (P7.2).
@@ -77,7 +78,7 @@ pub enum Error {
     /// The connection ended before the handshake did.
     #[error("the peer closed the connection during the handshake")]
     HandshakeCut,
-    /// Time ran out.
+    /// The time limit expired.
     #[error("the peer did not do its part within {after:?} of {doing}")]
     Timeout {
         /// What was being done.
@@ -90,7 +91,7 @@ pub enum Error {
     Io {
         /// What was being done.
         doing: &'static str,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The peer closed the channel between two messages.
@@ -99,7 +100,7 @@ pub enum Error {
     /// The connection ended within a message.
     #[error("the connection ended within a message")]
     Truncated,
-    /// The channel ended by an earlier error or by a [`Closer`](crate::Closer).
+    /// An earlier error or a [`Closer`](crate::Closer) ended the channel.
     #[error("the channel is over: this end closed it, or an earlier error ended it")]
     Over,
     /// A record too short to hold a tag (P7.4).
@@ -107,13 +108,13 @@ pub enum Error {
     RecordLength {
         /// Its length.
         came: usize,
-        /// The least that would do.
+        /// The minimum length.
         min: usize,
     },
-    /// A record that the peer did not write, or not here (P7.4).
+    /// A record that the peer did not write, or wrote at another position (P7.4).
     #[error("a record does not verify: the connection was tampered with")]
     Forged,
-    /// A message over the limit of its type; refused before it is stored.
+    /// A message longer than the limit of its type. The message is refused before it is stored.
     #[error("a {name} of {came} bytes, at most {max} are allowed")]
     TooLong {
         /// The type.
@@ -123,7 +124,7 @@ pub enum Error {
         /// The limit.
         max: usize,
     },
-    /// Bytes that are no message of the type.
+    /// Bytes that are not a message of the type.
     #[error("the peer sent {came_bytes} bytes that are no {name}: {why}")]
     Malformed {
         /// The type.
@@ -133,20 +134,20 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// A message that has no place at this point of the session (P8.1).
+    /// A message that is not allowed at this point of the session (P8.1).
     #[error("the peer sent {came}, want {want}")]
     Unexpected {
-        /// What came.
+        /// The message that arrived.
         came: &'static str,
-        /// What should have come.
+        /// The message that was expected.
         want: &'static str,
     },
-    /// The peer gave up, and said why.
+    /// The peer gave up and sent a reason.
     #[error("the peer gave up: {reason}")]
     Aborted {
-        /// What kind of trouble it had.
+        /// The kind of failure at the peer.
         cause: Cause,
-        /// Its words.
+        /// The text that the peer sent.
         reason: Text,
     },
     /// The peer's manifest breaks a rule (P8.3).

@@ -1,7 +1,7 @@
 //! Preamble and Noise handshake (P7.2, P7.3), without I/O: from the first byte of a connection to
 //! keys that both ends hold.
 //!
-//! All lengths are fixed, so nothing is allocated on the word of a peer.
+//! All lengths are fixed, so a peer's data never determines an allocation.
 
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
@@ -12,7 +12,7 @@ pub const VERSION: u16 = 3;
 
 const MAGIC: &[u8; 8] = b"FARWRITE";
 const PREAMBLE_BYTES: usize = 10;
-/// With psk0 a wrong key shows in the first message already, before any work on it.
+/// With psk0, a wrong key already shows in the first message, before any other work on it.
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Bytes that authenticate a Noise message.
 pub(crate) const TAG_BYTES: usize = 16;
@@ -21,28 +21,28 @@ const MESSAGE_BYTES: usize = 32 + TAG_BYTES;
 const ACCEPTED: u8 = 0;
 const KEYS_DIFFER: u8 = 1;
 
-/// What a handshake leaves: the ciphers, and how many records each way it used.
+/// The result of a handshake: the ciphers, and how many records it used in each direction.
 pub struct Agreed {
     pub(crate) state: StatelessTransportState,
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
 
-/// What bytes of the peer led to.
+/// The result of processing bytes of the peer.
 #[derive(Default)]
 pub struct Progress {
     /// Bytes to send to the peer.
     pub send: Vec<u8>,
-    /// Set when the handshake is finished; `send` still has to go out.
+    /// Set when the handshake is finished. `send` must still be sent.
     pub agreed: Option<Agreed>,
 }
 
-/// The end of a handshake that fails.
+/// The failure of a handshake.
 #[derive(Debug)]
 pub struct Failed {
-    /// Why.
+    /// The cause.
     pub error: Error,
-    /// Bytes that tell the peer so.
+    /// Bytes that report the failure to the peer.
     pub answer: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl From<Error> for Failed {
 /// One end of a handshake.
 pub struct Handshake {
     step: Step,
-    /// Bytes so far of what the step waits for.
+    /// The bytes received so far for the current step.
     came: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ enum Step {
 }
 
 impl Handshake {
-    /// The initiator's end, and the bytes that it begins with.
+    /// Makes the initiator's end, and the bytes that it sends first.
     ///
     /// # Errors
     /// [`Error::Noise`].
@@ -92,7 +92,7 @@ impl Handshake {
         Ok((Self::at(Step::Answer(noise.into())), send))
     }
 
-    /// The responder's end, which waits for the initiator.
+    /// Makes the responder's end, which waits for the initiator.
     #[must_use]
     pub fn respond() -> Self {
         Self::at(Step::Preamble)
@@ -103,8 +103,9 @@ impl Handshake {
         Self { step, came }
     }
 
-    /// How many bytes of the peer the next step lacks; 0 when the handshake is over. A caller that
-    /// reads no more at a time leaves the records that follow the handshake in the socket.
+    /// Returns how many bytes of the peer the next step lacks; 0 when the handshake has ended. A
+    /// caller that reads no more than this leaves the records that follow the handshake in the
+    /// socket.
     #[must_use]
     pub fn wants(&self) -> usize {
         let whole = match self.step {
@@ -117,11 +118,11 @@ impl Handshake {
         whole - self.came.len()
     }
 
-    /// Takes bytes of the peer off the front of `bytes`, up to the end of the handshake.
+    /// Consumes bytes of the peer from the front of `bytes`, up to the end of the handshake.
     ///
     /// # Errors
     /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`], [`Error::Status`],
-    /// [`Error::Forged`], [`Error::Noise`]. The handshake is over then.
+    /// [`Error::Forged`], [`Error::Noise`]. The handshake has then ended.
     pub fn receive(&mut self, psk: &Psk, bytes: &mut &[u8]) -> Result<Progress, Failed> {
         let mut progress = Progress::default();
         while self.wants() > 0 {
@@ -139,7 +140,7 @@ impl Handshake {
         Ok(progress)
     }
 
-    /// Goes on with what the step waited for, which has come.
+    /// Continues with the bytes that the step waited for, which have all arrived.
     fn take_step(&mut self, psk: &Psk, progress: &mut Progress) -> Result<(), Failed> {
         let came = std::mem::take(&mut self.came);
         self.step = match std::mem::replace(&mut self.step, Step::Over) {
@@ -158,7 +159,8 @@ impl Handshake {
                 let state = noise
                     .into_stateless_transport_mode()
                     .map_err(Error::Noise)?;
-                // The first message can be a replay; this one cannot, and the responder waits for it.
+                // The first message can be a replay. This message cannot, so the responder waits
+                // for it.
                 progress.send.resize(TAG_BYTES, 0);
                 state
                     .write_message(0, &[], &mut progress.send)
@@ -196,7 +198,7 @@ impl Handshake {
 
 /// The responder's answer to the first Noise message.
 fn answer(psk: &Psk, first: &[u8], send: &mut Vec<u8>) -> Result<StatelessTransportState, Failed> {
-    // The preamble that came is this end's own, or the version would have been refused.
+    // The received preamble equals this end's own. Otherwise its version would have been refused.
     let ours = preamble();
     let mut noise = noise(psk, &ours)?.build_responder().map_err(Error::Noise)?;
     if noise.read_message(first, &mut []).is_err() {
@@ -223,7 +225,7 @@ fn preamble() -> [u8; PREAMBLE_BYTES] {
     bytes
 }
 
-/// Refuses the beginning of a preamble at the first byte that is not Farwrite's.
+/// Refuses the start of a preamble at the first byte that differs from Farwrite's.
 fn check_magic(came: &[u8]) -> Result<(), Error> {
     let magic = came.len().min(MAGIC.len());
     if came[..magic] == MAGIC[..magic] {
@@ -248,7 +250,8 @@ fn check_version(preamble: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// The preamble goes into the handshake's hash: whoever changes the version on the way breaks it.
+/// The preamble is part of the handshake's hash, so a version that is changed in transit breaks the
+/// handshake.
 fn noise<'a>(psk: &'a Psk, prologue: &'a [u8]) -> Result<Builder<'a>, Error> {
     let params = PATTERN.parse().map_err(Error::Noise)?;
     Builder::new(params)

@@ -1,8 +1,8 @@
-//! The out-of-band half of a Farwrite session: a channel over TCP that both ends authenticate and
-//! encrypt with a pre-shared key ([`Psk`], [`Channel`]; P7), and what travels over it to move files
-//! ([`Message`], [`files`]; P8). The bytes of the files themselves go through queue pairs.
+//! The out-of-band half of a Farwrite session. It is a channel over TCP that both ends authenticate
+//! and encrypt with a pre-shared key ([`Psk`], [`Channel`]; P7), with the messages that transfer
+//! files ([`Message`], [`files`]; P8). The contents of the files go through queue pairs.
 //!
-//! What this protects, and what it does not: `docs/security.md`.
+//! `docs/security.md` lists what this protects, and what it does not.
 
 mod address;
 mod channel;

@@ -1,4 +1,4 @@
-//! Waiting for sockets: one limit for a whole operation, however many waits it takes.
+//! Waits for sockets: one limit covers a whole operation with any number of waits.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use rustix::io::Errno;
 
 use crate::Error;
 
-/// Longest wait without a look at whether the caller has cancelled.
+/// The longest wait before the next check of whether the caller has cancelled.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How long an operation may take in total; it begins when the limit is made.
+/// The total time limit of an operation. It begins when the limit is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     start: Instant,
@@ -19,7 +19,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// A limit that begins now; `None` is for ever.
+    /// A limit that begins now; `None` never expires.
     pub(crate) fn new(total: Option<Duration>) -> Self {
         Self {
             start: Instant::now(),
@@ -35,7 +35,7 @@ impl Limit {
         self.start.elapsed()
     }
 
-    /// Time that is left, `None` without a limit.
+    /// The remaining time; `None` without a limit.
     pub(crate) fn left(&self) -> Option<Duration> {
         let total = self.total?;
         Some(total.saturating_sub(self.start.elapsed()))
@@ -46,7 +46,7 @@ impl Limit {
         Self::new(Some(self.left().map_or(total, |left| left.min(total))))
     }
 
-    /// [`Error::Timeout`] when no time is left; `doing` says in it what took so long.
+    /// [`Error::Timeout`] when no time is left. The error names the operation (`doing`).
     pub(crate) fn check(&self, doing: &'static str) -> Result<(), Error> {
         match self.total {
             Some(after) if self.start.elapsed() >= after => Err(Error::Timeout { doing, after }),
@@ -72,7 +72,7 @@ impl Limit {
     }
 }
 
-/// A limit, and a caller who may cancel earlier.
+/// A limit, with a caller that may cancel earlier.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
     limit: Limit,
@@ -92,12 +92,12 @@ impl<'a> Patience<'a> {
         self.cancelled
     }
 
-    /// A part of it, as [`Limit::part`].
+    /// A part of it, like [`Limit::part`].
     pub(crate) fn part(&self, total: Duration) -> Self {
         Self::new(self.limit.part(total), self.cancelled)
     }
 
-    /// [`Error::Cancelled`], or [`Error::Timeout`] as [`Limit::check`].
+    /// [`Error::Cancelled`], or [`Error::Timeout`] like [`Limit::check`].
     pub(crate) fn check(&self, doing: &'static str) -> Result<(), Error> {
         if (self.cancelled)() {
             return Err(Error::Cancelled);
@@ -110,7 +110,7 @@ impl<'a> Patience<'a> {
         self.limit.left().map_or(SLICE, |left| left.min(SLICE))
     }
 
-    /// As [`Limit::wait`], in slices.
+    /// Like [`Limit::wait`], in slices.
     pub(crate) fn wait(
         &self,
         socket: impl AsFd,
@@ -127,7 +127,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Does nothing for a time, in slices.
+    /// Sleeps for a time, in slices.
     pub(crate) fn pause(&self, time: Duration) -> Result<(), Error> {
         let pause = self.part(time);
         loop {
@@ -140,13 +140,13 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Waits until one of the sockets is ready, at most `time`; says whether one is. A signal may end
-/// the wait early.
+/// Waits until one of the sockets is ready, at most `time`. Returns whether one is ready. A signal
+/// may end the wait early.
 pub(crate) fn poll(
     sockets: &mut [PollFd<'_>],
     time: Option<Duration>,
 ) -> Result<bool, std::io::Error> {
-    // A time too long for the system call is as good as none.
+    // If the time is too long for the system call, wait without a limit.
     let time = time.and_then(|time| Timespec::try_from(time).ok());
     match rustix::event::poll(sockets, time.as_ref()) {
         Ok(ready) => Ok(ready > 0),

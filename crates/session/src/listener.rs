@@ -1,4 +1,4 @@
-//! Waiting for a peer that holds the key.
+//! Waits for a peer that holds the key.
 
 use std::fmt;
 use std::io;
@@ -14,44 +14,44 @@ use crate::pending::Pending;
 use crate::places::Places;
 use crate::{Channel, Error, Psk, shown};
 
-/// Most connections that are taken before the handshakes under way get their turn.
+/// The maximum number of connections that are accepted before the current handshakes continue.
 const ACCEPTS_A_TURN: usize = 16;
-/// How long no connection is taken after the operating system could not hand one over.
+/// How long accepting pauses after the operating system could not provide a connection.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Between two reports of the same failure to take connections.
+/// The time between two reports of the same failure to accept connections.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// A TCP port that hands out channels to peers that hold the key. Handshakes take no thread each.
-/// Their number is bounded, in all and for each source (an IPv4 address, or an IPv6 network of 64
-/// bits): a newer connection takes the place of the oldest.
+/// A TCP port that returns channels to peers that hold the key. All handshakes share one thread.
+/// Their number is limited, in total and for each source (an IPv4 address, or an IPv6 network of 64
+/// bits): a newer connection replaces the oldest.
 pub struct Listener {
     tcp: TcpListener,
     local: SocketAddr,
     places: Places<Guest>,
-    /// No connection is taken before.
+    /// No connection is accepted before this time.
     paused_until: Option<Instant>,
     /// The last failure that was reported, and when.
     reported: Option<(Option<i32>, Instant)>,
 }
 
-/// A peer whose handshake is under way.
+/// A peer whose handshake is in progress.
 struct Guest {
     addr: SocketAddr,
     pending: Pending,
 }
 
-/// What [`Listener::accept`] reports while it goes on waiting.
+/// What [`Listener::accept`] reports while it continues to wait.
 #[derive(Debug)]
 pub enum Refusal {
     /// A connection was closed without becoming a channel.
     Peer {
         /// The peer's address.
         addr: SocketAddr,
-        /// Why.
+        /// The cause.
         error: Error,
     },
-    /// The operating system could not hand over a connection. This passes, or somebody makes it
-    /// pass: too many files are open, or a firewall forbids it.
+    /// The operating system could not provide a connection. This is temporary, or an administrator
+    /// can correct it: too many files are open, or a firewall forbids the connection.
     Accept(io::Error),
 }
 
@@ -67,8 +67,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Listener {
-    /// Listens on an address; port 0 picks a free one. `[::]` takes IPv4 peers as well where the
-    /// operating system allows.
+    /// Listens on an address. Port 0 selects a free port. `[::]` also accepts IPv4 peers if the
+    /// operating system allows that.
     ///
     /// # Errors
     /// [`Error::Listen`].
@@ -93,12 +93,13 @@ impl Listener {
         self.local
     }
 
-    /// Waits for a peer that completes the handshake within `timeout` of connecting. `refused` hears
-    /// of everything else. Waits for `patience`, or forever if `None`. Handshakes that are under way
-    /// when it returns go on with the next call.
+    /// Waits for a peer that completes the handshake within `timeout` of connecting. Every other
+    /// event is passed to `refused`. Waits for `patience`, or forever if `None`. Handshakes that
+    /// are in progress when this returns continue with the next call.
     ///
     /// # Errors
-    /// [`Error::Timeout`] when `patience` is over, [`Error::Io`] when the port fails for good.
+    /// [`Error::Timeout`] when `patience` has elapsed, [`Error::Io`] when the port fails
+    /// permanently.
     pub fn accept(
         &mut self,
         psk: &Psk,
@@ -123,7 +124,7 @@ impl Listener {
         }
     }
 
-    /// Goes on with all handshakes; answers with the first that is finished.
+    /// Continues all handshakes; returns the channel of the first that is finished.
     fn advance(&mut self, psk: &Psk, refused: &mut impl FnMut(&Refusal)) -> Option<Channel> {
         let mut at = 0;
         while let Some(guest) = self.places.get_mut(at) {
@@ -140,7 +141,7 @@ impl Listener {
         None
     }
 
-    /// Waits until a connection or a handshake can go on.
+    /// Waits until a connection or a handshake can continue.
     fn wait(&self, limit: Limit) -> io::Result<()> {
         let now = Instant::now();
         let pause = self
@@ -159,7 +160,7 @@ impl Listener {
         poll(&mut sockets, time).map(drop)
     }
 
-    /// Takes a few of the connections that wait.
+    /// Accepts a few of the waiting connections.
     fn admit(
         &mut self,
         timeout: Duration,
@@ -212,7 +213,7 @@ impl Listener {
         }
     }
 
-    /// Gives the descriptor and the memory of the oldest handshake back, and pauses.
+    /// Releases the descriptor and the memory of the oldest handshake, and pauses.
     fn make_room(&mut self, source: io::Error, refused: &mut impl FnMut(&Refusal)) {
         self.pause(source, refused);
         if let Some(oldest) = self.places.evict() {
@@ -225,7 +226,7 @@ impl Listener {
         self.paused_until = Some(Instant::now() + PAUSE);
     }
 
-    /// Reports a failure to take connections, unless it was reported lately.
+    /// Reports a failure to accept connections, unless it was reported recently.
     fn report(&mut self, source: io::Error, refused: &mut impl FnMut(&Refusal)) {
         let (kind, now) = (source.raw_os_error(), Instant::now());
         let is_known = self
@@ -247,7 +248,7 @@ impl fmt::Debug for Listener {
 }
 
 impl Guest {
-    /// Closes the connection for the sake of a newer one.
+    /// Closes the connection to make room for a newer one.
     fn crowded_out(mut self) -> Refusal {
         let after = self.pending.limit().elapsed();
         Refusal::Peer {
@@ -264,12 +265,12 @@ fn broken(source: io::Error) -> Error {
     }
 }
 
-/// Why `accept` handed no connection over, where that is no reason to give up (see accept(2)).
+/// Why `accept` returned no connection, if the listener can continue (see accept(2)).
 #[derive(Debug, PartialEq, Eq)]
 enum Hitch {
     /// No connection waits.
     Nobody,
-    /// The connection ended, or its network failed, while it waited. The next one may be whole.
+    /// The connection ended, or its network failed, while it waited. The next one may be intact.
     Gone,
     /// This machine lacks descriptors or memory; the connections keep waiting.
     Exhausted,
@@ -278,7 +279,7 @@ enum Hitch {
 }
 
 impl Hitch {
-    /// `None` for what does not pass.
+    /// Returns `None` for a permanent error.
     fn of(error: &io::Error) -> Option<Self> {
         Some(match Errno::from_io_error(error)? {
             Errno::AGAIN | Errno::INTR => Self::Nobody,

@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 use crate::files::Entry;
 use crate::{ChannelMessage, Error, Reader, Text};
 
-/// What the two ends of a session tell each other. The order of the variants is their number on
-/// the wire.
+/// A message between the two ends of a session. The order of the variants determines their numbers
+/// on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Both ways, first of all.
+    /// In both directions, before all others.
     Hello(Hello),
-    /// From the end that sends files: what is about to come.
+    /// From the sender of files: the description of the transfer.
     Plan(TransferPlan),
-    /// Both ways: the bytes that tell the other end how to reach this end's queue pair (P6).
+    /// In both directions: the bytes with which the other end can connect to this end's queue pair
+    /// (P6).
     QpInfo(QpBlob),
     /// From the sender of files: the next entries of the manifest (P8.3).
     Entries(Vec<Entry>),
@@ -27,14 +28,14 @@ pub enum Message {
         /// BLAKE3 of its bytes.
         hash: [u8; 32],
     },
-    /// From the sender of files: a file could not be read as announced. The next file follows its
-    /// last byte in the stream directly.
+    /// From the sender of files: a file could not be read as announced. In the stream, the next
+    /// file directly follows its last byte.
     FileAbandoned {
         /// Number of the file in the manifest.
         index: u32,
         /// How many of its bytes are in the stream.
         sent_bytes: u64,
-        /// Why.
+        /// The cause.
         reason: Text,
     },
     /// From the receiver of files: the hash agrees, and the file has its final name.
@@ -48,51 +49,51 @@ pub enum Message {
         index: u32,
         /// What went wrong, for programs.
         cause: FileCause,
-        /// Why, for people.
+        /// The cause, for people.
         reason: Text,
     },
-    /// Both ways, once a second from the hellos on: the sign of life of an end, and how far it is.
+    /// In both directions, once a second after the hellos: the sign of life of an end, with its
+    /// progress.
     Progress(Progress),
-    /// Either way, at any time: the session is over. Nothing follows it.
+    /// In either direction, at any time: the session has ended. No message follows it.
     Abort {
-        /// What kind of trouble, for programs.
+        /// The kind of failure, for programs.
         cause: Cause,
-        /// Why, for people.
+        /// The cause, for people.
         reason: Text,
     },
-    /// From the sender of files: it has spoken of every file, and the stream is complete.
+    /// From the sender of files: it has reported every file, and the stream is complete.
     StreamEnd {
-        /// Bytes of the stream. Fewer than the plan has where files were abandoned.
+        /// Bytes of the stream. This is less than in the plan if files were abandoned.
         stream_bytes: u64,
     },
     /// From the receiver of files: every file has its verdict, and nothing is left to do.
     Done,
-    /// Both ways, after the hellos: where this end's UDP sockets are, and how to prove to them that
-    /// a path packet is the peer's (P6.2).
+    /// In both directions, after the hellos: the addresses of this end's UDP sockets, and the key
+    /// with which path packets of the peer are authenticated (P6.2).
     Path(PathOffer),
-    /// From the sender of files: the path carries smaller packets than before, and the stream goes
-    /// on over another queue pair (P8.5).
+    /// From the sender of files: the path carries smaller packets than before, and the stream
+    /// continues over another queue pair (P8.5).
     Resume(Resume),
     /// From the receiver of files: the answer to [`Message::Resume`].
     Resumed(Resumed),
 }
 
-/// How far an end is. The sender counts what it reads, the receiver what it writes.
+/// The progress of an end. The sender counts what it reads, and the receiver what it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Bytes of the stream that were read from files, or written to files.
     pub stream_bytes: u64,
-    /// A count that grows with everything that brings the transfer nearer to its end.
+    /// A count that grows with every step toward the end of the transfer.
     pub moved: u64,
-    /// How long the disk operation in progress has taken so far, in milliseconds; 0: none is in
-    /// progress.
+    /// How long the current disk operation has taken so far, in milliseconds; 0 if there is none.
     pub disk_ms: u64,
 }
 
 /// Why a file did not arrive. The order of the variants is their number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileCause {
-    /// The bytes that came are not those that were sent.
+    /// The received bytes differ from the sent bytes.
     Corrupt,
     /// The sender could not read it.
     Unreadable,
@@ -100,18 +101,18 @@ pub enum FileCause {
     Unwritable,
 }
 
-/// What made an end give up. The order of the variants is their number on the wire.
+/// Why an end gave up. The order of the variants determines their numbers on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// None of the others.
+    /// Any other failure.
     Other,
-    /// Its user ended it.
+    /// Its user cancelled.
     Interrupted,
-    /// The two ends do not fit together.
+    /// The two ends are incompatible.
     Mismatch,
     /// Its files or directories could not be read or written.
     Files,
-    /// Packets do not come through.
+    /// Packets do not arrive.
     Network,
     /// The receiver serves another sender.
     Busy,
@@ -124,7 +125,7 @@ pub enum Cause {
 pub struct Hello {
     /// Name and version of the program, for people.
     pub software: Text,
-    /// What it can do beyond version 3 of the protocol, one bit each; unknown bits are ignored.
+    /// Its capabilities beyond version 3 of the protocol, one bit each. Unknown bits are ignored.
     pub capabilities: u64,
 }
 
@@ -152,12 +153,12 @@ impl fmt::Debug for QpBlob {
     }
 }
 
-/// How the stream goes on over another queue pair, from the sender of files (P8.5).
+/// How the stream continues over another queue pair, from the sender of files (P8.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
     /// The first segment, counted from 0, that is not known to have arrived.
     pub first_segment: u64,
-    /// How to reach the sender's new queue pair. Its MTU is the new one.
+    /// How to connect to the sender's new queue pair. Its MTU is the new one.
     pub info: QpBlob,
 }
 
@@ -166,21 +167,21 @@ pub struct Resume {
 pub struct Resumed {
     /// The segments from [`Resume::first_segment`] on that have arrived, ascending.
     pub finished: Vec<u64>,
-    /// How to reach the receiver's new queue pair.
+    /// How to connect to the receiver's new queue pair.
     pub info: QpBlob,
 }
 
-/// Where the UDP sockets of an end are (P6.2).
+/// The addresses of the UDP sockets of an end (P6.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathOffer {
-    /// Key of the tags on path packets toward this end. `None`: an RDMA NIC receives at these
-    /// addresses, which answers no path packets.
+    /// Key of the tags on path packets toward this end. `None`: these addresses belong to an RDMA
+    /// NIC, which does not answer path packets.
     pub key: Option<PathKey>,
-    /// The address of each channel's socket, as this end has it.
+    /// The address of each channel's socket, as this end knows it.
     pub addresses: Vec<PathAddress>,
 }
 
-/// A key of path packets. It does not show itself.
+/// A key of path packets. Its debug output does not contain the key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathKey(pub [u8; 32]);
 
@@ -219,12 +220,12 @@ impl From<PathAddress> for SocketAddr {
     }
 }
 
-/// What a sender of files is about to do.
+/// What a sender of files will do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferPlan {
     /// Name of the scheme (P5) that repairs losses.
     pub scheme: Text,
-    /// Bytes of an SDR message: the stream of files is cut into pieces of this size, the last one
+    /// Bytes of an SDR message: the stream of files is cut into pieces of this size. The last piece
     /// may be shorter.
     pub segment_bytes: u64,
     /// Entries of the manifest.
@@ -239,7 +240,7 @@ impl ChannelMessage for Message {
 }
 
 impl Message {
-    /// What errors call the message.
+    /// The name of the message in errors.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -261,8 +262,8 @@ impl Message {
         }
     }
 
-    /// The error for a message that came where `want` was due: what the peer says if it gave up,
-    /// else that it broke the order (P8.1).
+    /// Returns the error for a message that arrived when `want` was expected: the peer's reason if
+    /// it gave up, otherwise a violation of the order (P8.1).
     #[must_use]
     pub fn unexpected(self, want: &'static str) -> Error {
         match self {
@@ -276,8 +277,8 @@ impl Message {
 }
 
 impl Reader {
-    /// Waits for the one message that is due: `pick` takes it out of a [`Message`], or gives back
-    /// what it does not know. `want` says in errors what is due.
+    /// Waits for the one message that is expected. `pick` extracts it from a [`Message`], or
+    /// returns a message that it does not know. `want` names the expected message in errors.
     ///
     /// # Errors
     /// [`Error::Aborted`], [`Error::Unexpected`], and those of [`Reader::recv`].

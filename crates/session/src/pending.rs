@@ -10,38 +10,38 @@ use crate::handshake::{Agreed, Failed, Handshake};
 use crate::limit::{Limit, Patience};
 use crate::{Error, Psk};
 
-/// What [`Error::Timeout`] and [`Error::Io`] say of it.
+/// The name of the operation in [`Error::Timeout`] and [`Error::Io`].
 const DOING: &str = "shaking hands";
-/// How much, and how long, a refused peer may go on before the connection is closed on it.
+/// How many bytes, and how long, a refused peer may still send before the connection is closed.
 const LINGER_BYTES: usize = 4096;
 const LINGER: Duration = Duration::from_millis(500);
-/// More than any step of a handshake wants.
+/// More than any step of a handshake reads.
 const BUFFER_BYTES: usize = 64;
 
-/// A connection whose handshake is under way. Its socket does not block, so that one thread can
-/// have many.
+/// A connection whose handshake is in progress. Its socket does not block, so one thread can have
+/// many.
 pub(crate) struct Pending {
     stream: TcpStream,
     handshake: Handshake,
-    /// Bytes for the peer that the socket has not taken yet.
+    /// Bytes for the peer that the socket has not accepted yet.
     unsent: Vec<u8>,
-    /// Set when the handshake has only to send `unsent`.
+    /// Set when the handshake only has to send `unsent`.
     agreed: Option<Agreed>,
-    /// Why the peer is refused. It gets time to read the answer: closing with its bytes unread would
-    /// reset the connection and could take the answer along.
+    /// Why the peer is refused. The peer gets time to read the answer: closing the connection with
+    /// unread bytes would reset it, and the answer could be lost.
     refused: Option<Error>,
-    /// Bytes that came after that.
+    /// Bytes that arrived after the refusal.
     drained: usize,
     limit: Limit,
 }
 
 impl Pending {
-    /// Begins as the responder; `timeout` is for all of the handshake.
+    /// Begins as the responder. `timeout` limits the whole handshake.
     pub(crate) fn respond(stream: TcpStream, timeout: Duration) -> Result<Self, Error> {
         Self::new(stream, Handshake::respond(), Vec::new(), timeout)
     }
 
-    /// Begins as the initiator; `timeout` is for all of the handshake.
+    /// Begins as the initiator. `timeout` limits the whole handshake.
     pub(crate) fn initiate(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
         let (handshake, first) = Handshake::initiate(psk)?;
         Self::new(stream, handshake, first, timeout)
@@ -65,7 +65,7 @@ impl Pending {
         })
     }
 
-    /// How long the handshake may go on.
+    /// The time limit of the handshake.
     pub(crate) fn limit(&self) -> Limit {
         self.limit
     }
@@ -74,7 +74,7 @@ impl Pending {
         &self.stream
     }
 
-    /// The event of the socket that [`Pending::advance`] needs to get further.
+    /// The event of the socket that [`Pending::advance`] waits for.
     pub(crate) fn interest(&self) -> PollFlags {
         if self.unsent.is_empty() {
             PollFlags::IN
@@ -83,7 +83,7 @@ impl Pending {
         }
     }
 
-    /// Goes as far as the socket and the time limit let it; `None` when it has to wait.
+    /// Continues as far as the socket and the time limit allow. Returns `None` when it has to wait.
     pub(crate) fn advance(&mut self, psk: &Psk) -> Option<Result<Agreed, Error>> {
         let advanced = match self.try_advance(psk) {
             Ok(None) => self.limit.check(DOING).err().map(Err),
@@ -93,7 +93,7 @@ impl Pending {
         advanced.map(|result| result.map_err(|error| self.reason(error)))
     }
 
-    /// Waits until the handshake is over.
+    /// Waits until the handshake has ended.
     pub(crate) fn finish(
         mut self,
         psk: &Psk,
@@ -115,8 +115,8 @@ impl Pending {
         self.stream
     }
 
-    /// Why the handshake failed when it ends by `error`: a refused peer stays refused for the first
-    /// reason.
+    /// Returns why the handshake failed when it ends with `error`. For a refused peer, this is the
+    /// first reason.
     pub(crate) fn reason(&mut self, error: Error) -> Error {
         self.refused.take().unwrap_or(error)
     }
@@ -153,7 +153,7 @@ impl Pending {
         Ok(None)
     }
 
-    /// Sends what is unsent; says whether all of it is on its way.
+    /// Sends what is unsent. Returns whether everything was sent.
     fn flush(&mut self) -> Result<bool, Error> {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
@@ -164,13 +164,13 @@ impl Pending {
             }
         }
         if self.refused.is_some() {
-            // It fails only on a connection that has ended already.
+            // This fails only on a connection that has already ended.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
         Ok(true)
     }
 
-    /// Reads what the next step lacks; `None` when nothing is there.
+    /// Reads the bytes that the next step lacks. Returns `None` when no bytes are available.
     fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
         let wants = match self.refused {
             Some(_) => buffer.len(),

@@ -1,16 +1,16 @@
-//! Places for connections whose peers have not proven that they hold the key.
+//! Places for connections whose peers have not yet proven that they hold the key.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Places in all. A newcomer takes the place of the oldest when none is free, so an honest peer is
-/// crowded out only by that many newer connections during its few round trips.
+/// The total number of places. When none is free, a new connection replaces the oldest. So an
+/// honest peer loses its place only to that many newer connections during its few round trips.
 const PLACES: usize = 128;
-/// Places for one source.
+/// The number of places for one source.
 const PLACES_OF_SOURCE: usize = 8;
 
-/// Who shares places: one IPv4 address, or one IPv6 network of 64 bits, which is what one customer
-/// has at least.
+/// A source that shares places: one IPv4 address, or one IPv6 network of 64 bits, which is the
+/// minimum for one customer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     V4(Ipv4Addr),
@@ -29,7 +29,7 @@ impl Source {
     }
 }
 
-/// Connections in the order in which they came, oldest first, within both limits.
+/// Connections in the order of arrival, oldest first, within both limits.
 pub(crate) struct Places<T> {
     taken: VecDeque<(Source, T)>,
 }
@@ -42,8 +42,9 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
-    /// Gives a newcomer a place. Answers what had to leave for it: the oldest of the same source
-    /// where that has all its places, else the oldest of all where none is free.
+    /// Gives a new connection a place. Returns the connection that it replaces: the oldest of the
+    /// same source if that source uses all its places, otherwise the oldest of all if no place is
+    /// free.
     pub(crate) fn admit(&mut self, ip: IpAddr, newcomer: T) -> Option<T> {
         let source = Source::of(ip);
         let own = |(other, _): &(Source, T)| *other == source;

@@ -15,15 +15,27 @@ const KEY_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
 /// 36 bytes in base 32 without padding.
 const DIGITS: usize = 58;
-/// A key file is one line; anything longer is another file given by mistake.
+/// A key file is one line. A longer file is a different file, given by mistake.
 const MAX_FILE_BYTES: usize = 1024;
-/// Permission bits of everyone but the owner.
+/// Permission bits for everyone except the owner.
 const OTHERS: u32 = 0o077;
 
-/// A key of 256 random bits that both ends hold, and nobody else.
+/// A key of 256 random bits that only the two ends hold.
 ///
-/// It is erased from memory when dropped, shown by nothing but [`Psk::to_text`], and compared by
-/// nothing but the handshake.
+/// It is erased from memory when dropped. Only [`Psk::to_text`] shows it, and only the handshake
+/// compares it.
+///
+/// ```
+/// use farwrite_session::{Psk, PskError};
+///
+/// let key = Psk::generate()?;
+/// let text = key.to_text();
+/// let again: Psk = text.parse()?;
+/// assert_eq!(*again.to_text(), *text);
+/// // Keys for other purposes do not depend on one another.
+/// assert_ne!(key.derive("one"), key.derive("another"));
+/// # Ok::<(), PskError>(())
+/// ```
 #[derive(Clone)]
 pub struct Psk(Box<Zeroizing<[u8; KEY_BYTES]>>);
 
@@ -44,7 +56,7 @@ impl Psk {
         let mut bytes = Zeroizing::new([0; KEY_BYTES + CHECKSUM_BYTES]);
         bytes[..KEY_BYTES].copy_from_slice(self.bytes());
         bytes[KEY_BYTES..].copy_from_slice(&checksum(self.bytes()));
-        // Room for all of it at once: a string that grows leaves copies behind.
+        // Reserve all the memory at once: a string that grows leaves copies behind.
         let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
         text.push_str(PREFIX);
         BASE32_NOPAD.encode_append(&bytes[..], &mut text);
@@ -52,8 +64,8 @@ impl Psk {
         text
     }
 
-    /// A key for another purpose, which says nothing about this one. `purpose` is a text that
-    /// nothing else uses.
+    /// Derives a key for another purpose. The derived key reveals nothing about this one. `purpose`
+    /// is a text that nothing else uses.
     #[must_use]
     pub fn derive(&self, purpose: &str) -> [u8; KEY_BYTES] {
         blake3::derive_key(purpose, self.bytes())
@@ -62,8 +74,8 @@ impl Psk {
     /// Reads a key file that [`Psk::save`] or a text editor wrote.
     ///
     /// # Errors
-    /// [`PskError::Exposed`] where others than the owner may read or write the file, as ssh does;
-    /// else as its text or the operating system has it.
+    /// [`PskError::Exposed`] if users other than the owner may read or write the file, as in ssh;
+    /// otherwise an error of its text or of the operating system.
     pub fn load(path: &Path) -> Result<Self, PskError> {
         let io = |source| PskError::Io {
             tried: "read",
@@ -92,8 +104,7 @@ impl Psk {
     /// Writes the key to a new file that only its owner may read.
     ///
     /// # Errors
-    /// [`PskError::Exists`]: a key file is never overwritten. [`PskError::Io`], and then no file is
-    /// left behind.
+    /// [`PskError::Exists`]: a key file is never overwritten. [`PskError::Io`]; no file is left.
     pub fn save(&self, path: &Path) -> Result<(), PskError> {
         let io = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::AlreadyExists => PskError::Exists(path.into()),
@@ -115,7 +126,7 @@ impl Psk {
             .write_all(line.as_bytes())
             .and_then(|()| file.sync_all());
         if let Err(error) = written {
-            // Half a key is of no use; if even this fails, the first error still says more.
+            // Half a key is useless. If even this fails, the first error is more informative.
             let _ = std::fs::remove_file(path);
             return Err(io(error));
         }
@@ -130,7 +141,7 @@ impl Psk {
 impl FromStr for Psk {
     type Err = PskError;
 
-    /// Reads the text form; blanks around it and the case of its letters do not matter.
+    /// Reads the text form. Blanks around it and the case of its letters are ignored.
     fn from_str(text: &str) -> Result<Self, PskError> {
         let text = text.trim();
         let digits = text.strip_prefix(PREFIX).ok_or(PskError::Prefix)?;
@@ -147,7 +158,7 @@ impl FromStr for Psk {
                 DecodeKind::Symbol => PskError::Digit {
                     position: PREFIX.len() + partial.error.position + 1,
                 },
-                // The two bits that 58 digits have over are not zero.
+                // The two spare bits of the 58 digits are not zero.
                 _ => PskError::Checksum,
             })?;
         let (key, sum) = bytes.split_at(KEY_BYTES);
@@ -166,8 +177,8 @@ impl fmt::Debug for Psk {
     }
 }
 
-/// The first bytes of a hash over prefix and key. It lets a typo be told from a wrong key; 32 bits
-/// of a hash of 256 random bits give nothing away.
+/// The first bytes of a hash over prefix and key. They distinguish a typo from a wrong key. 32 bits
+/// of a hash of 256 random bits reveal nothing.
 fn checksum(key: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(PREFIX.as_bytes());
@@ -178,35 +189,36 @@ fn checksum(key: &[u8]) -> [u8; CHECKSUM_BYTES] {
     sum
 }
 
-/// Why a key could not be made, read or written. None of these tells anything of the key.
+/// Why a key could not be made, read or written. No variant reveals any part of the key.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PskError {
-    /// The operating system gave no randomness.
+    /// The operating system provided no randomness.
     #[error("no random bytes from the operating system: {0}")]
     Randomness(getrandom::Error),
-    /// The text is of another kind.
+    /// The text has another format.
     #[error(
         "not a pre-shared key: it should begin with `{PREFIX}`, as `farwrite keygen` prints it"
     )]
     Prefix,
-    /// Characters are missing, or there are too many.
+    /// The text has too few or too many characters.
     #[error(
         "the pre-shared key has {came} characters after `{PREFIX}`, want {DIGITS}: was it copied whole?"
     )]
     Length {
-        /// How many there are.
+        /// The number of characters.
         came: usize,
     },
-    /// A character that base 32 does not have.
+    /// A character that is not in base 32.
     #[error("character {position} of the pre-shared key is none of a-z, 2-7")]
     Digit {
-        /// Which, counted from 1.
+        /// Its position, counted from 1.
         position: usize,
     },
-    /// All characters are possible ones, but not together.
+    /// All characters are valid, but the checksum does not match.
     #[error("the pre-shared key's checksum does not match: a character was mistyped or changed")]
     Checksum,
-    /// The file holds no key.
+    /// The file does not contain a key.
     #[error("{path:?}: {error}")]
     InFile {
         /// The file.
@@ -214,7 +226,7 @@ pub enum PskError {
         /// What is wrong with its text.
         error: Box<PskError>,
     },
-    /// Others may read or write the file.
+    /// Other users may read or write the file.
     #[error("{path:?} is open to others (mode {mode:04o}); run: chmod 600 {path:?}")]
     Exposed {
         /// The file.
@@ -222,17 +234,17 @@ pub enum PskError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The file is there already.
+    /// The file already exists.
     #[error("{0:?} exists, and a key file is never overwritten: choose another name or remove it")]
     Exists(PathBuf),
-    /// The operating system said no.
+    /// The operating system returned an error.
     #[error("cannot {tried} {path:?}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         tried: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Its answer.
+        /// The error.
         source: std::io::Error,
     },
 }

@@ -10,28 +10,28 @@ use rustix::event::PollFlags;
 
 use crate::closer::Socket;
 use crate::limit::Limit;
-use crate::records::Incoming;
+use crate::records::RecordOpener;
 use crate::{ChannelMessage, Error};
 
-/// Bytes that one read of the socket takes at most.
+/// The maximum number of bytes of one read of the socket.
 const BUFFER_BYTES: usize = 64 << 10;
-/// What [`Error::Timeout`] and [`Error::Io`] say of it.
+/// The name of the operation in [`Error::Timeout`] and [`Error::Io`].
 const DOING: &str = "receiving";
 
 /// The receiving half of a [`Channel`](crate::Channel).
 pub struct Reader {
     socket: Arc<Socket>,
-    incoming: Incoming,
+    incoming: RecordOpener,
     timeout: Option<Duration>,
-    /// Takes the bytes that one read of the socket brings.
+    /// Holds the bytes of one read of the socket.
     buffer: Box<[u8]>,
-    /// Those of them that were not used yet.
+    /// The part of the buffer that was not used yet.
     unused: Range<usize>,
     over: bool,
 }
 
 impl Reader {
-    pub(crate) fn new(socket: Arc<Socket>, incoming: Incoming) -> Self {
+    pub(crate) fn new(socket: Arc<Socket>, incoming: RecordOpener) -> Self {
         Self {
             socket,
             incoming,
@@ -42,21 +42,21 @@ impl Reader {
         }
     }
 
-    /// Limits how long one call of [`Reader::recv`] takes in total, however its bytes come; `None`
-    /// is forever. With zero, a call takes only what is there already.
+    /// Limits how long one call of [`Reader::recv`] takes in total; `None` is forever. With zero, a
+    /// call reads only the bytes that are already available.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Waits for a message. After [`Error::Timeout`] it may be called again: the bytes of a message
-    /// that have come are kept.
+    /// Waits for a message. After [`Error::Timeout`] it may be called again: the received bytes of
+    /// a message are kept.
     ///
     /// # Errors
     /// [`Error::Closed`] when the peer closed between two messages, [`Error::Truncated`] within
     /// one; [`Error::Timeout`], [`Error::Io`], [`Error::RecordLength`], [`Error::Forged`],
-    /// [`Error::TooLong`], [`Error::Malformed`]; [`Error::Over`] after any but a timeout, and when a
-    /// [`Closer`](crate::Closer) ended the channel. A record that does not verify ends the connection;
-    /// after other errors this end can still send.
+    /// [`Error::TooLong`], [`Error::Malformed`]; [`Error::Over`] after any but a timeout, and when
+    /// a [`Closer`](crate::Closer) ended the channel. A record that does not verify ends the
+    /// connection; after other errors this end can still send.
     pub fn recv<T: ChannelMessage>(&mut self) -> Result<T, Error> {
         if self.over || self.socket.is_closed() {
             return Err(Error::Over);
@@ -64,7 +64,7 @@ impl Reader {
         let received = self.receive();
         self.over = !matches!(received, Ok(_) | Err(Error::Timeout { .. }));
         if let Err(Error::Forged | Error::RecordLength { .. }) = received {
-            // Someone on the path changes bytes: what this end sends may not arrive either.
+            // An attacker on the path changes bytes, so this end's messages may not arrive either.
             self.socket.shut_down();
         }
         if received.is_err() && self.socket.is_closed() {
@@ -92,7 +92,8 @@ impl Reader {
         }
     }
 
-    /// Reads the next bytes into the buffer, all of which was used; says how many there are.
+    /// Reads the next bytes into the buffer, whose contents were all used. Returns how many there
+    /// are.
     fn read(&mut self, limit: Limit) -> Result<usize, Error> {
         loop {
             match self.socket.read(&mut self.buffer) {

@@ -7,23 +7,23 @@ use snow::StatelessTransportState;
 use crate::handshake::TAG_BYTES;
 use crate::{ChannelMessage, Error};
 
-/// Most bytes of a record's ciphertext (Noise specification, section 3).
+/// The maximum number of bytes of a record's ciphertext (Noise specification, section 3).
 const MAX_RECORD_BYTES: usize = 65_535;
-/// Most bytes of a record's plaintext.
+/// The maximum number of bytes of a record's plaintext.
 const MAX_PLAIN_BYTES: usize = MAX_RECORD_BYTES - TAG_BYTES;
 /// Bytes of a record's length, in front of it.
 const LENGTH_BYTES: usize = 2;
 /// Bytes of a message's length, in front of it in its first record.
 const PREFIX_BYTES: usize = 4;
 
-/// Turns messages into records, numbered in order.
-pub struct Outgoing {
+/// Converts messages to records, numbered in order.
+pub struct RecordSealer {
     state: Arc<StatelessTransportState>,
     /// Number of the next record.
     next: u64,
 }
 
-impl Outgoing {
+impl RecordSealer {
     pub(crate) fn new(state: Arc<StatelessTransportState>, next: u64) -> Self {
         Self { state, next }
     }
@@ -31,7 +31,7 @@ impl Outgoing {
     /// The records of a message.
     ///
     /// # Errors
-    /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`]; no record is used up then.
+    /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`]. This uses up no record.
     pub fn seal<T: ChannelMessage>(&mut self, message: &T) -> Result<Vec<u8>, Error> {
         let mut plain = vec![0; PREFIX_BYTES];
         plain = postcard::to_extend(message, plain).map_err(|error| Error::Malformed {
@@ -76,20 +76,20 @@ impl Outgoing {
     }
 }
 
-/// Puts messages together from the bytes of a connection.
-pub struct Incoming {
+/// Assembles messages from the bytes of a connection.
+pub struct RecordOpener {
     state: Arc<StatelessTransportState>,
     /// Number of the next record.
     next: u64,
-    /// The bytes so far of the record that is coming in, its length in front.
+    /// The received bytes of the current record, with its length in front.
     record: Vec<u8>,
-    /// The bytes so far of the message that is coming in.
+    /// The received bytes of the current message.
     message: Vec<u8>,
-    /// How many there will be; `None` before its first record.
+    /// The total length of the message; `None` before its first record.
     length: Option<usize>,
 }
 
-impl Incoming {
+impl RecordOpener {
     pub(crate) fn new(state: Arc<StatelessTransportState>, next: u64) -> Self {
         Self {
             state,
@@ -100,11 +100,12 @@ impl Incoming {
         }
     }
 
-    /// Takes bytes off the front of `bytes` up to the end of a message; `None` when they end first.
+    /// Consumes bytes from the front of `bytes` up to the end of a message. Returns `None` if the
+    /// bytes end first.
     ///
     /// # Errors
-    /// [`Error::RecordLength`], [`Error::Forged`], [`Error::TooLong`], [`Error::Malformed`]. None of
-    /// them can be recovered from.
+    /// [`Error::RecordLength`], [`Error::Forged`], [`Error::TooLong`], [`Error::Malformed`]. The
+    /// channel cannot recover from any of them.
     pub fn receive<T: ChannelMessage>(&mut self, bytes: &mut &[u8]) -> Result<Option<T>, Error> {
         while self.length != Some(self.message.len()) {
             if !self.fill_record(bytes)? {
@@ -118,12 +119,12 @@ impl Incoming {
         Ok(Some(message))
     }
 
-    /// Whether nothing of the next message has come.
+    /// Returns whether no byte of the next message has arrived.
     pub fn is_between_messages(&self) -> bool {
         self.record.is_empty() && self.length.is_none()
     }
 
-    /// Takes bytes of one record; says whether it is whole.
+    /// Consumes bytes of one record. Returns whether the record is complete.
     fn fill_record(&mut self, bytes: &mut &[u8]) -> Result<bool, Error> {
         loop {
             let want = match self.record.first_chunk() {

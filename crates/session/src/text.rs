@@ -1,15 +1,15 @@
-//! Words of a peer, made fit for a terminal.
+//! Text from a peer, made safe for a terminal.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a [`Text`].
+/// The maximum number of bytes of a [`Text`].
 const MAX_BYTES: usize = 512;
 
 /// A short text that is safe to print: at most 512 bytes, without line ends, control characters or
-/// characters that turn the direction of writing. What breaks these rules is replaced or cut, at
-/// both ends, so a peer cannot drive the terminal.
+/// characters that change the direction of writing. Both ends replace or cut what breaks these
+/// rules, so a peer cannot control the terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String")]
 pub struct Text(String);

@@ -9,22 +9,22 @@ use rustix::event::PollFlags;
 
 use crate::closer::Socket;
 use crate::limit::Limit;
-use crate::records::Outgoing;
+use crate::records::RecordSealer;
 use crate::{ChannelMessage, Error};
 
-/// What [`Error::Timeout`] and [`Error::Io`] say of it.
+/// The name of the operation in [`Error::Timeout`] and [`Error::Io`].
 const DOING: &str = "sending";
 
 /// The sending half of a [`Channel`](crate::Channel).
 pub struct Writer {
     socket: Arc<Socket>,
-    outgoing: Outgoing,
+    outgoing: RecordSealer,
     timeout: Option<Duration>,
     over: bool,
 }
 
 impl Writer {
-    pub(crate) fn new(socket: Arc<Socket>, outgoing: Outgoing) -> Self {
+    pub(crate) fn new(socket: Arc<Socket>, outgoing: RecordSealer) -> Self {
         Self {
             socket,
             outgoing,
@@ -33,17 +33,17 @@ impl Writer {
         }
     }
 
-    /// Limits how long one call of [`Writer::send`] takes in total, however slowly the peer takes
-    /// the bytes; `None` is forever.
+    /// Limits how long one call of [`Writer::send`] takes in total, even if the peer reads slowly;
+    /// `None` is forever.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Sends a message; returns when the operating system has it.
+    /// Sends a message. Returns when the operating system has accepted it.
     ///
     /// # Errors
-    /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`], with nothing sent;
-    /// [`Error::Timeout`] and [`Error::Io`], after which only [`Error::Over`] follows;
+    /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`]: nothing is sent.
+    /// [`Error::Timeout`] and [`Error::Io`]: later calls return only [`Error::Over`].
     /// [`Error::Over`] also when a [`Closer`](crate::Closer) ended the channel.
     pub fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), Error> {
         if self.over || self.socket.is_closed() {

@@ -1,4 +1,4 @@
-//! What repairs the losses of a transfer: one scheme, or what the planner chooses.
+//! The choice of what repairs losses: one scheme, or the planner.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,6 +7,16 @@ use farwrite::SchemeName;
 use farwrite::schemes::registry::ParseSchemeError;
 
 /// What repairs losses.
+///
+/// ```
+/// use farwrite_transfer::SchemeChoice;
+///
+/// assert_eq!("auto".parse(), Ok(SchemeChoice::Auto));
+/// let named: SchemeChoice = "ec-mds:32,8".parse().expect("a scheme");
+/// assert_eq!(named.to_string(), "ec-mds:32,8");
+/// // A file must arrive whole.
+/// assert!("best-effort".parse::<SchemeChoice>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemeChoice {
     /// The planner decides, message by message, from a few candidates.
@@ -16,7 +26,7 @@ pub enum SchemeChoice {
 }
 
 impl SchemeChoice {
-    /// What the planner chooses from: few, since a receiver admits few on a queue pair.
+    /// The planner's candidates: only a few, since a receiver admits few on a queue pair.
     const CANDIDATES: [&str; 5] = [
         "sr-nack",
         "ec-xor:32,8",
@@ -25,7 +35,7 @@ impl SchemeChoice {
         "ec-mds:32,8",
     ];
 
-    /// What a message may be sent with.
+    /// The schemes that a message may be sent with.
     pub(crate) fn candidates(self) -> Vec<SchemeName> {
         match self {
             Self::Auto => Self::CANDIDATES
@@ -36,7 +46,8 @@ impl SchemeChoice {
         }
     }
 
-    /// The candidate that sends most parity. Memory for its parity is enough for any of them.
+    /// The candidate that sends the most parity. Memory for its parity is enough for every
+    /// candidate.
     pub(crate) fn most_parity(self) -> SchemeName {
         match self {
             Self::Auto => SchemeName::EXACT[4],

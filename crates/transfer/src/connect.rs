@@ -1,4 +1,4 @@
-//! Reaching a receiver.
+//! Connects to a receiver.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use farwrite_session::{Channel, HostPort, Psk};
 use crate::Error;
 use crate::host::{Cancel, Event, Observer};
 
-/// Connects to the receiver at `to` and shakes hands. Waits up to `patience` for it to
-/// listen, and reports once that it waits.
+/// Connects to the receiver at `to` and completes the handshake. Waits up to `patience` for the
+/// receiver to listen, and reports the wait once.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Unreachable`], [`crate::ErrorKind::Mismatch`] for another key or version, and
-/// [`crate::ErrorKind::Interrupted`].
+/// [`crate::ErrorKind::Unreachable`], [`crate::ErrorKind::Mismatch`] for another key or version,
+/// and [`crate::ErrorKind::Interrupted`].
 pub fn connect(
     to: &HostPort,
     psk: &Psk,
@@ -20,7 +20,7 @@ pub fn connect(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<Channel, Error> {
-    /// Before people are shown that this waits.
+    /// The delay before the user sees that this waits.
     const NOTE_AFTER: Duration = Duration::from_secs(1);
     let (start, noted) = (Instant::now(), std::cell::Cell::new(false));
     let is_cancelled = || {

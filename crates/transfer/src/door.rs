@@ -1,4 +1,4 @@
-//! Letting senders in, one at a time.
+//! Admits senders, one at a time.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,27 +14,27 @@ use crate::host::CANCEL_PERIOD;
 use crate::setup::SETUP;
 use crate::{Cancel, Error, ErrorKind, Event, Observer};
 
-/// How long a sender waits for the one before it, which may be about to finish, before it is turned
-/// away.
+/// How long a sender waits for the previous one, which may be about to finish, before it is
+/// rejected.
 const WAIT: Duration = Duration::from_secs(3);
-/// Senders that wait at a time; each has proven that it holds the key.
+/// The maximum number of waiting senders. Each has proven that it holds the key.
 const WAITING: usize = 16;
-/// Between two lines about connections that came to nothing.
+/// The time between two lines about failed connections.
 const QUIET: Duration = Duration::from_secs(1);
 
 type Admitted = Result<Channel, SessionError>;
 
-/// Takes connections in a thread of its own, which ends with the program.
+/// Accepts connections in its own thread, which ends with the program.
 pub struct Door {
     senders: Receiver<Admitted>,
     place: Arc<Place>,
 }
 
 impl Door {
-    /// Starts to let in senders that hold the key.
+    /// Starts to admit senders that hold the key.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`] where no thread can be started.
+    /// [`ErrorKind::Other`] if no thread can be started.
     pub fn open(
         mut listener: Listener,
         psk: Psk,
@@ -50,11 +50,11 @@ impl Door {
         Ok(Self { senders, place })
     }
 
-    /// Waits for a sender. From then on others wait a moment and are then turned away, until
-    /// [`Door::ready`].
+    /// Waits for a sender. After this returns, other senders wait a short time and are then
+    /// rejected, until [`Door::ready`] is called.
     ///
     /// # Errors
-    /// [`ErrorKind::Interrupted`]; [`ErrorKind::Unreachable`] where the port fails.
+    /// [`ErrorKind::Interrupted`]; [`ErrorKind::Unreachable`] if the port fails.
     pub fn wait(&self, cancel: &Cancel) -> Result<Channel, Error> {
         loop {
             cancel.check()?;
@@ -70,7 +70,7 @@ impl Door {
         }
     }
 
-    /// Lets the next sender in.
+    /// Admits the next sender.
     pub fn ready(&self) {
         self.place.leave();
     }
@@ -100,7 +100,7 @@ impl Place {
         !std::mem::replace(&mut state.is_taken, true)
     }
 
-    /// Announces one more that waits, if there is room for it.
+    /// Registers one more waiting sender, if there is room for it.
     fn try_queue(&self) -> bool {
         let mut state = self.state();
         let has_room = state.waiting < WAITING;
@@ -108,7 +108,7 @@ impl Place {
         has_room
     }
 
-    /// Takes the place, after [`Place::try_queue`], as soon as it is free within `patience`.
+    /// After [`Place::try_queue`], takes the place as soon as it is free, within `patience`.
     fn take(&self, patience: Duration) -> bool {
         let is_taken = |state: &mut PlaceState| state.is_taken;
         let waited = self
@@ -149,10 +149,10 @@ fn serve(
     }
 }
 
-/// Lets a sender in, or has it wait in a thread of its own, so that the door stays open.
+/// Admits a sender, or lets it wait in a separate thread, so that the door stays open.
 fn admit(channel: Channel, place: &Arc<Place>, admitted: &Sender<Admitted>) {
     if place.try_take() {
-        // The program ends where nobody takes it.
+        // If no thread receives this, the program is ending.
         let _ = admitted.send(Ok(channel));
         return;
     }
@@ -170,7 +170,7 @@ fn admit(channel: Channel, place: &Arc<Place>, admitted: &Sender<Admitted>) {
     });
 }
 
-/// Asks a sender to come again.
+/// Asks a sender to try again later.
 fn turn_away(mut channel: Channel) {
     let reason = Text::new("another transfer or probe is under way; try again later");
     // The sender notices the end of the channel in any case.
@@ -180,7 +180,7 @@ fn turn_away(mut channel: Channel) {
     });
 }
 
-/// Lines about connections that came to nothing, few enough to read.
+/// Limits the lines about failed connections, so that a person can read them.
 #[derive(Debug, Default)]
 struct Refusals {
     shown_at: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Why a transfer ended, sorted by what a user can do about it.
+//! Why a transfer ended, sorted by what the user can do about it.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -7,14 +7,14 @@ use std::io;
 use farwrite_session::files::SinkError;
 use farwrite_session::{Cause, Error as SessionError, FileCause};
 
-/// What kind of trouble ended a transfer.
+/// The kind of failure that ended a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// None of the others.
+    /// Any other failure.
     Other,
-    /// The settings of this end cannot work.
+    /// This end cannot work with its settings.
     Settings,
-    /// The two ends do not fit: keys, versions or settings.
+    /// The two ends are incompatible: keys, versions or settings.
     Mismatch,
     /// Data did not verify.
     Corrupt,
@@ -28,12 +28,13 @@ pub enum ErrorKind {
     Full,
     /// The receiver serves another sender.
     Busy,
-    /// The user of this end ended it.
+    /// The user of this end cancelled the transfer.
     Interrupted,
 }
 
 impl ErrorKind {
-    /// What kind of trouble a file that did not arrive is. `at_sender` is this end's side.
+    /// The kind of failure of a file that did not arrive. `at_sender` means that this end is the
+    /// sender.
     #[must_use]
     pub fn of_file(cause: FileCause, at_sender: bool) -> Self {
         match (cause, at_sender) {
@@ -44,7 +45,7 @@ impl ErrorKind {
     }
 }
 
-/// Why a transfer ended: its kind for programs, one line for people.
+/// Why a transfer ended: a kind for programs, and one line for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -52,7 +53,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error whose text is complete. White space in it becomes single spaces.
+    /// An error with a complete text. Each run of white space becomes one space.
     #[must_use]
     pub fn new(kind: ErrorKind, what: impl fmt::Display) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl Error {
         }
     }
 
-    /// An error while doing `what`, with the chain of its causes.
+    /// An error in the operation `what`, with the chain of its causes.
     #[must_use]
     pub fn caused(kind: ErrorKind, what: impl fmt::Display, cause: &dyn StdError) -> Self {
         Self {
@@ -70,13 +71,13 @@ impl Error {
         }
     }
 
-    /// What kind of trouble it is.
+    /// The kind of failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// An error of the channel while doing `what`.
+    /// An error of the channel in the operation `what`.
     #[must_use]
     pub fn of_session(what: impl fmt::Display, error: &SessionError) -> Self {
         let kind = match error {
@@ -93,7 +94,7 @@ impl Error {
             | SessionError::Closed
             | SessionError::Truncated => ErrorKind::Unreachable,
             SessionError::Cancelled => ErrorKind::Interrupted,
-            // What is left is a peer that breaks the protocol.
+            // All other errors mean that the peer breaks the protocol.
             _ => ErrorKind::Other,
         };
         Self::caused(kind, what, error)
@@ -113,7 +114,7 @@ impl Error {
         Self::caused(kind, "moving data", error)
     }
 
-    /// An error of the receiver's directory as a whole.
+    /// An error of the receiver's whole directory.
     pub(crate) fn of_sink(error: &SinkError) -> Self {
         let kind = match error {
             SinkError::Full { .. } => ErrorKind::Full,
@@ -125,7 +126,7 @@ impl Error {
         Self::caused(kind, "receiving files", error)
     }
 
-    /// What to send the peer as the reason of an abort.
+    /// The reason of an abort, for the message to the peer.
     pub(crate) fn cause(&self) -> Cause {
         match self.kind {
             ErrorKind::Interrupted => Cause::Interrupted,
@@ -161,7 +162,7 @@ fn of_cause(cause: Cause) -> ErrorKind {
     }
 }
 
-/// One line: what was done, and every cause of the error once.
+/// One line: the operation, and every cause of the error once.
 #[must_use]
 pub fn chain(what: impl fmt::Display, cause: &dyn StdError) -> String {
     let mut line = what.to_string();
@@ -181,7 +182,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// An error of the operating system while it starts a thread.
+/// An error of the operating system when it starts a thread.
 pub(crate) fn of_thread(error: &io::Error) -> Error {
     Error::caused(ErrorKind::Other, "starting a thread", error)
 }

@@ -1,5 +1,5 @@
-//! What a transfer needs from the program that runs it: a way to cancel, somewhere to report to, and
-//! the route to the peer.
+//! What a transfer needs from the program that runs it: a way to cancel, an observer of reports,
+//! and the route to the peer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use farwrite::{Counters, PathStats, QpStats};
 use crate::error::of_thread;
 use crate::{Error, ErrorKind};
 
-/// Between two looks at whether the user cancelled.
+/// The time between two checks of whether the user cancelled.
 pub(crate) const CANCEL_PERIOD: Duration = Duration::from_millis(50);
 
 /// A flag that the user sets to end a transfer.
@@ -27,7 +27,7 @@ impl Cancel {
         Self(flag)
     }
 
-    /// Whether the user cancelled.
+    /// Returns whether the user cancelled.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -44,11 +44,11 @@ impl Cancel {
         Ok(())
     }
 
-    /// Runs something that may block for long, such as a look at a slow disk, in a thread of its own,
-    /// and waits for it. The thread is left to itself when the user cancels.
+    /// Runs an operation that may block for a long time, such as access to a slow disk, in its own
+    /// thread and waits for it. If the user cancels, the thread continues without a waiter.
     ///
     /// # Errors
-    /// [`ErrorKind::Interrupted`]; [`ErrorKind::Other`] where no thread can be started.
+    /// [`ErrorKind::Interrupted`]; [`ErrorKind::Other`] if no thread can be started.
     ///
     /// # Panics
     /// When `work` panics.
@@ -59,7 +59,7 @@ impl Cancel {
         self.run_watched(work, || Ok(()))
     }
 
-    /// [`Cancel::run`] that calls `watch` several times a second meanwhile, and ends with its error.
+    /// Like [`Cancel::run`], but calls `watch` several times a second, and ends with its error.
     pub(crate) fn run_watched<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -67,7 +67,7 @@ impl Cancel {
     ) -> Result<T, Error> {
         let (result, finished) = channel();
         let thread = thread::Builder::new().spawn(move || {
-            // The receiving half is gone when the user has cancelled.
+            // The receiving half no longer exists if the user has cancelled.
             let _ = result.send(work());
         });
         let thread = thread.map_err(|error| of_thread(&error))?;
@@ -90,26 +90,26 @@ impl Cancel {
 pub enum Event {
     /// A line for people.
     Note(String),
-    /// A line about something that the result alone does not show.
+    /// A line about something that the result does not show.
     Warning(String),
-    /// How far the transfer is; several times a second.
+    /// The progress of the transfer; several times a second.
     Progress {
         /// `sending` or `receiving`.
         label: &'static str,
-        /// Bytes of the stream that are through.
+        /// Bytes of the stream that are transferred.
         done_bytes: u64,
         /// Bytes of the stream.
         total_bytes: u64,
-        /// Rate, time left, repairs, the file at hand.
+        /// Rate, time left, repairs, the current file.
         detail: String,
         /// Whether this is the last one.
         is_last: bool,
     },
-    /// What the endpoint has counted: about every 10 ms, and when all files have arrived.
+    /// The counters of the endpoint: about every 10 ms, and when all files have arrived.
     Counters(Box<EndpointCounters>),
 }
 
-/// What an endpoint has counted since its transfer began.
+/// The counters of an endpoint since its transfer began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndpointCounters {
     /// Of the queue pairs of the transfer.
@@ -120,24 +120,24 @@ pub struct EndpointCounters {
     pub packets: Counters,
 }
 
-/// Takes what a transfer reports.
+/// Receives the reports of a transfer.
 pub trait Observer: Send + Sync {
-    /// Takes an event. The thread that moves the data calls this, so it must not wait: not for a
-    /// terminal, and not for a lock that someone holds while waiting for one.
+    /// Receives an event. The thread that moves the data calls this, so it must not wait: neither
+    /// for a terminal, nor for a lock whose holder waits for one.
     fn observe(&self, event: Event);
 }
 
-/// Where to send the first packets to a peer that is at an address; see [`unchanged`].
+/// Returns where to send the first packets to a peer at an address; see [`unchanged`].
 pub type Route<'a> = &'a dyn Fn(SocketAddr) -> Result<SocketAddr, Error>;
 
-/// The program around a transfer.
+/// The program that runs a transfer.
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
     /// Where to send packets.
     pub route: Route<'a>,
-    /// Whether the user wants to end.
+    /// Whether the user has cancelled.
     pub cancel: &'a Cancel,
-    /// Where to report to.
+    /// Receives the reports.
     pub observer: &'a dyn Observer,
 }
 

@@ -1,23 +1,23 @@
-//! The queue pair of a stream, and the statistics of the queue pairs that it has replaced.
+//! The queue pair of a stream, and the statistics of the queue pairs that it replaced.
 
 use farwrite::{Endpoint, PathStats, QpInfo, QpOptions, QpStats, QueuePair, UdpFabric};
 
 use crate::{EndpointCounters, Error, Event};
 
-/// The queue pair of a stream, which may have replaced others (P8.5).
+/// The queue pair of a stream. It may have replaced others (P8.5).
 #[derive(Debug)]
 pub(crate) struct Lane {
     qp: QueuePair,
     /// Statistics of the replaced queue pairs together.
     past: QpStats,
-    /// The path when the last of them ended; `None` if none was replaced.
+    /// The path when the last replaced queue pair ended; `None` if none was replaced.
     past_path: Option<PathStats>,
     /// Whether the queue pair is connected.
     is_open: bool,
 }
 
 impl Lane {
-    /// Begins with a connected queue pair.
+    /// Starts with a connected queue pair.
     pub(crate) fn new(qp: QueuePair) -> Self {
         Self {
             qp,
@@ -38,14 +38,14 @@ impl Lane {
         info.map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// Statistics of the queue pair and of those that it has replaced, together.
+    /// Sums the statistics of the queue pair and of those that it replaced.
     pub(crate) fn stats(&self, endpoint: &Endpoint<UdpFabric>) -> Result<QpStats, Error> {
         let stats = endpoint.qp_stats(self.qp);
         let stats = stats.map_err(|error| Error::of_endpoint(&error))?;
         Ok(self.past.and(&stats))
     }
 
-    /// What the endpoint has counted.
+    /// Returns the counters of the endpoint.
     ///
     /// # Errors
     /// Those of a queue pair that is broken.
@@ -57,8 +57,8 @@ impl Lane {
         })))
     }
 
-    /// The path of the queue pair, or that of the one before until it is connected. Congestion marks
-    /// are those of all queue pairs together.
+    /// The path of the queue pair. Until the queue pair is connected, this is the path of the
+    /// previous one. Congestion marks are summed over all queue pairs.
     pub(crate) fn path(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PathStats, Error> {
         if let Some(past) = self.past_path.filter(|_| !self.is_open) {
             return Ok(past);
@@ -72,7 +72,7 @@ impl Lane {
         })
     }
 
-    /// Ends the queue pair and makes another with new keys, which must then be connected.
+    /// Ends the queue pair and makes another with new keys. The caller must then connect it.
     pub(crate) fn replace(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
@@ -89,7 +89,7 @@ impl Lane {
         make().map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// The queue pair that [`Lane::replace`] has made. The caller connects it at once.
+    /// Marks the queue pair of [`Lane::replace`] as connected. The caller connects it at once.
     pub(crate) fn reopen(&mut self) -> QueuePair {
         self.is_open = true;
         self.qp

@@ -1,9 +1,9 @@
 //! Moves trees of files between two machines: what `farwrite send` and `farwrite recv` do once they
 //! have a channel to the peer (P7, P8).
 //!
-//! The files are one stream of bytes. It is cut into segments, each of which is a message of one
-//! queue pair. The session's channel stays open beside the queue pair and carries the manifest, the
-//! hashes and the verdicts. Each end has four threads, so that no slow part holds up another:
+//! The files are one stream of bytes. It is cut into segments, and each segment is a message of one
+//! queue pair. The session's channel stays open and carries the manifest, the hashes and the
+//! verdicts. Each end has four threads, so that no slow part delays another:
 //!
 //! ```text
 //!   sender                                              receiver
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The endpoint's thread never waits for a disk, the channel or a terminal. An end that gives up
-//! first makes sure that no file gets its final name any more, then informs the peer, and leaves
-//! threads that are stuck in the operating system to themselves.
+//! first ensures that no more files get their final names. Then it informs the peer. It does not
+//! wait for threads that are stuck in the operating system.
 
 mod choice;
 mod connect;
@@ -52,18 +52,19 @@ pub use host::{Cancel, EndpointCounters, Event, Host, Observer, Route, unchanged
 pub use loss::PathLoss;
 pub use parity::parity_bytes;
 pub use receiver::{ReceiveSettings, receive};
-pub use report::{FailedFile, Report, Role};
+pub use report::{FailedFile, Role, TransferReport};
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
+pub use shape::{MIN_TRANSFER_MTU, payload_bytes};
 pub use visitor::Visitor;
 
-/// Port for TCP and UDP that a receiver listens on unless it is given another: the one after
-/// RoCEv2's own, which Soft-RoCE takes where it is loaded.
+/// The default port of a receiver for TCP and UDP: one above the port of RoCEv2, which Soft-RoCE
+/// uses where it is loaded.
 pub const DEFAULT_PORT: u16 = 4792;
-/// Longest sleep of an endpoint's thread without a look at what the other threads have for it.
+/// The longest sleep of an endpoint's thread before it checks for work from the other threads.
 const MAX_WAIT: Duration = Duration::from_millis(2);
-/// Between two looks at everything that is not urgent.
+/// The time between two checks of everything that is not urgent.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
-/// For the disk's thread to end after a failure, remove what has no final name, and be waited for.
-/// One that takes longer is stuck in the operating system and is left to itself.
+/// After a failure, the time for the disk's thread to end and to remove files without a final name.
+/// A thread that takes longer is stuck in the operating system, and this end stops waiting for it.
 const DISK_END: Duration = Duration::from_secs(2);

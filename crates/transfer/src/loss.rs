@@ -1,4 +1,4 @@
-//! What the path lost in one direction, as both ends measured it (P5.7).
+//! The loss of the path in one direction, as both ends measured it (P5.7).
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use serde::Serialize;
 
 use farwrite_units::show::Percent;
 
-/// For scripts all there is to know, for people a few words. Chunks, not packets: a lost packet
-/// loses its chunk.
+/// Scripts get all counts, and people get a few words. The unit is the chunk, not the packet: a
+/// lost packet loses its chunk.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathLoss {
-    /// Chunks of which it is known whether they arrived at their first sending.
+    /// Chunks for which it is known whether the first transmission arrived.
     judged_chunks: u64,
-    /// Those that did not.
+    /// Judged chunks whose first transmission was lost.
     lost_chunks: u64,
     /// Lost over judged.
     loss_chunk: f64,
     /// Runs of lost chunks that follow one another on the wire.
     bursts: u64,
     longest_burst_chunks: u64,
-    /// Lost over bursts; none without bursts, as the next two.
+    /// Lost over bursts. `None` without bursts, like the next two.
     mean_burst_chunks: Option<f64>,
-    /// After a chunk that arrived, the share of those that were lost.
+    /// The share of lost chunks among those that follow a chunk that arrived.
     p_good_to_bad: Option<f64>,
-    /// After a lost chunk, the share of those that arrived.
+    /// The share of chunks that arrived among those that follow a lost chunk.
     p_bad_to_good: Option<f64>,
 }
 
 impl PathLoss {
-    /// `None` where nothing was judged.
+    /// Returns `None` if no chunk was judged.
     #[must_use]
     pub fn of(loss: &ChunkLoss) -> Option<Self> {
         let markov = loss.markov();
@@ -45,7 +45,7 @@ impl PathLoss {
         })
     }
 
-    /// Of the chunks, those that were lost.
+    /// The share of lost chunks.
     #[must_use]
     pub fn share(&self) -> Percent {
         Percent(self.loss_chunk)
@@ -56,7 +56,7 @@ impl fmt::Display for PathLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.share())?;
         match self.mean_burst_chunks {
-            // Independent losses follow one another now and then.
+            // Independent losses are sometimes adjacent.
             Some(mean) if mean >= 1.2 => write!(f, " in bursts of {mean:.1}"),
             _ => Ok(()),
         }

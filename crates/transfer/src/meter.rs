@@ -1,4 +1,4 @@
-//! Progress for people: rate, time left, repairs, and the file at hand.
+//! Progress for people: rate, time left, repairs, and the current file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use farwrite_session::files::{Kind, Manifest};
 use crate::host::{Event, Observer};
 use farwrite_units::show::{Percent, Rate, Time, real};
 
-/// The rate shown is the mean over this time.
+/// The displayed rate is the mean over this time.
 const SPAN: Duration = Duration::from_secs(4);
 const PERIOD: Duration = Duration::from_millis(200);
-/// Characters of a path that are shown, from its end.
+/// Displayed characters of a path, from its end.
 const SHOWN: usize = 40;
 
-/// Reports how far a transfer is.
+/// Reports the progress of a transfer.
 pub(crate) struct Meter<'a> {
     observer: &'a dyn Observer,
     label: &'static str,
     manifest: Arc<Manifest>,
     total_bytes: u64,
     samples: VecDeque<(Instant, u64)>,
-    /// The file at hand: its entry, and where in the stream it ends.
+    /// The current file: its entry, and where it ends in the stream.
     entry: u32,
     end_bytes: u64,
 }
 
-/// What is shown beside how far a transfer is.
+/// What is displayed besides the progress.
 pub(crate) struct Status<'a> {
-    /// A share, and of what.
+    /// A share, with its base.
     pub(crate) repairs: f64,
     pub(crate) note: &'a str,
-    /// What bounds the rate, where this end knows.
+    /// What limits the rate, if this end knows it.
     pub(crate) limit: Option<&'static str>,
     /// What the transfer waits for.
     pub(crate) slow_disk: Option<(&'static str, Duration)>,
@@ -57,7 +57,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Reports that `done_bytes` of the stream are through, if the last report is old enough.
+    /// Reports that `done_bytes` of the stream are transferred, if the last report is old enough.
     pub(crate) fn show(&mut self, now: Instant, done_bytes: u64, status: &Status<'_>) {
         if self
             .samples
@@ -106,7 +106,7 @@ impl<'a> Meter<'a> {
         });
     }
 
-    /// The end of the path of the file that a byte of the stream belongs to, fit for a terminal.
+    /// The end of the path of the file that contains a byte of the stream, safe for a terminal.
     fn name(&mut self, done_bytes: u64) -> String {
         while let Some(entry) = self.manifest.entry(self.entry) {
             let Kind::File { bytes, .. } = entry.kind else {

@@ -1,15 +1,15 @@
-//! How much parity a scheme sends beside a message.
+//! The amount of parity that a scheme sends for a message.
 
 use farwrite::SchemeName;
 use farwrite::schemes::scheme::{Layout, Message};
 
-/// Bytes of the parity of a message of `bytes`; 0 where the scheme sends none.
+/// Parity bytes of a message of `bytes`; 0 if the scheme sends none.
 #[must_use]
 pub fn parity_bytes(scheme: SchemeName, bytes: u64, chunk_bytes: u64) -> u64 {
     layout(scheme, bytes, chunk_bytes).map_or(0, |layout| layout.parity_bytes() as u64)
 }
 
-/// Data chunks of a group; 1 where the scheme has no groups.
+/// Data chunks of a group; 1 if the scheme has no groups.
 pub(crate) fn group_chunks(scheme: SchemeName) -> u64 {
     layout(scheme, 1, 1).map_or(1, |layout| layout.code().k() as u64)
 }

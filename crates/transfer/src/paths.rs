@@ -1,5 +1,5 @@
-//! The path between the UDP sockets of both ends: found before the first queue pair, kept while
-//! files move (P6.2, P7.6).
+//! The path between the UDP sockets of both ends: it is found before the first queue pair and
+//! maintained during the transfer (P6.2, P7.6).
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use farwrite_session::{Message, PathKey, PathOffer};
 
 use crate::host::Cancel;
 use crate::setup::Setup;
-use crate::shape::{MIN_MTU, candidates, datagram_bytes, payload_bytes};
+use crate::shape::{MIN_TRANSFER_MTU, candidates, datagram_bytes, payload_bytes};
 use crate::speaker::Outbox;
 use crate::{Error, ErrorKind, Host};
 
-/// Longest wait for packets between two looks at the channel.
+/// The longest wait for packets between two checks of the channel.
 pub(crate) const STEP: Duration = Duration::from_millis(1);
-/// Without any step of either end for this long, the size of packets is tested. The signs of life
-/// that say so come once a second.
+/// If neither end makes a step for this long, the packet size is tested. The signs of life that
+/// report steps come once a second.
 const STALLED: Duration = Duration::from_secs(3);
 
-/// Keeps a path, and queue pairs on it.
+/// Maintains a path and the queue pairs on it.
 pub(crate) struct PathKeeper {
     path: Path,
-    /// What the queue pair was last put on.
+    /// The route that the queue pair was last moved to.
     route: Option<Route>,
     sent_packets: u64,
     received_packets: u64,
     size: SizeWatch,
 }
 
-/// Notices when packets of full size do not arrive any more.
+/// Notices when packets of full size no longer arrive.
 struct SizeWatch {
     moved: u64,
     moved_at: Instant,
@@ -42,14 +42,14 @@ struct SizeWatch {
 /// An endpoint, and the path of its one channel to the peer.
 pub(crate) struct Link {
     pub(crate) endpoint: Endpoint<UdpFabric>,
-    /// `None` where an RDMA NIC is the peer: it answers no path packets.
+    /// `None` if the peer is an RDMA NIC, which does not answer path packets.
     pub(crate) keeper: Option<PathKeeper>,
     local: SocketAddr,
-    /// Where the peer is, if nothing changes its address.
+    /// The address of the peer, unless something changes it.
     peer: SocketAddr,
 }
 
-/// A local socket, and what the peer learns of it.
+/// A local socket, and the offer that the peer gets of it.
 pub(crate) struct Offered {
     endpoint: Endpoint<UdpFabric>,
     local: SocketAddr,
@@ -81,7 +81,7 @@ impl Offered {
         })
     }
 
-    /// The link to a peer that has offered `theirs`, and whose channel comes from `peer`.
+    /// Makes the link to a peer that has offered `theirs` and whose channel comes from `peer`.
     pub(crate) fn link(
         self,
         role: Role,
@@ -91,7 +91,7 @@ impl Offered {
         host: &Host<'_>,
     ) -> Result<Link, Error> {
         let named = only_address(theirs)?;
-        // The address as this end knows it has the scope of a link-local address.
+        // The address as this end sees it includes the scope of a link-local address.
         let mut to = peer;
         to.set_port(named.port());
         if role == Role::Initiator && theirs.key.is_some() && peer.port() != named.port() {
@@ -140,7 +140,7 @@ fn only_address(offer: &PathOffer) -> Result<SocketAddr, Error> {
     Ok(address)
 }
 
-/// Address translation at the receiver that changes its port.
+/// Address translation at the receiver changes its port.
 #[derive(Debug)]
 struct PortRewritten {
     named: SocketAddr,
@@ -162,8 +162,8 @@ impl From<PortRewritten> for Error {
     }
 }
 
-/// Address translation before an RDMA NIC, which can neither answer path packets nor seal packets
-/// for other addresses than its own.
+/// Address translation in front of an RDMA NIC. The NIC cannot answer path packets, and cannot seal
+/// packets for addresses other than its own.
 #[derive(Debug)]
 struct NicTranslated {
     named: SocketAddr,
@@ -185,8 +185,8 @@ impl From<NicTranslated> for Error {
     }
 }
 
-/// A path that has begun to drop packets of the size that it carried before (RFC 8899 section
-/// 4.4, a black hole).
+/// A path that has begun to drop packets of a size that it carried before (a black hole, RFC 8899
+/// section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathShrunk {
     pub(crate) peer: SocketAddr,
@@ -197,7 +197,7 @@ pub(crate) struct PathShrunk {
 }
 
 impl PathShrunk {
-    /// What people read at either end when the transfer goes on.
+    /// The text for people at either end when the transfer continues.
     pub(crate) fn warning(&self) -> String {
         let Self { peer, mtu, carries } = self;
         format!(
@@ -220,28 +220,28 @@ impl From<PathShrunk> for Error {
 }
 
 impl Link {
-    /// Polls the endpoint and keeps the path, before there is a queue pair on it.
+    /// Polls the endpoint and maintains the path, before there is a queue pair on it.
     pub(crate) fn step(&mut self) -> Result<(), Error> {
         let polled = self.endpoint.poll_and_wait(STEP);
         polled.map_err(|error| Error::of_endpoint(&error))?;
         self.keep(None)
     }
 
-    /// Where packets to the peer go: the address that the path has validated, if there is one.
+    /// The destination of packets to the peer: the validated address of the path, if there is one.
     pub(crate) fn peer(&self) -> SocketAddr {
         let route = self.keeper.as_ref().and_then(|keeper| keeper.path.route());
         route.map_or(self.peer, |route| route.peer)
     }
 
-    /// Waits until the path is known, and answers with the largest datagram that it carries toward
-    /// the peer, if that was searched for. `fixed` is the payload size that the user has asked for.
+    /// Waits until the path is known. Returns the largest datagram that the path carries toward the
+    /// peer, if a search took place. `fixed` is the payload size that the user requested.
     pub(crate) fn find(
         setup: &mut Setup<'_>,
         patience: Duration,
         fixed: Option<u32>,
     ) -> Result<Option<u32>, Error> {
         let start = Instant::now();
-        let least = datagram_bytes(fixed.unwrap_or(MIN_MTU));
+        let least = datagram_bytes(fixed.unwrap_or(MIN_TRANSFER_MTU));
         setup.until(|link| {
             let Some(keeper) = &link.keeper else {
                 return Ok(Some(None));
@@ -276,7 +276,7 @@ impl Link {
             ),
             None => Error::new(
                 ErrorKind::Unreachable,
-                format!("the path to {peer} does not carry packets of {MIN_MTU} bytes"),
+                format!("the path to {peer} does not carry packets of {MIN_TRANSFER_MTU} bytes"),
             ),
         }
     }
@@ -307,13 +307,13 @@ impl Link {
         let connected = self.endpoint.connect_qp(qp, &theirs);
         connected.map_err(|error| Error::of_endpoint(&error))?;
         if let Some(keeper) = &mut self.keeper {
-            // A queue pair that this one replaces was on the route.
+            // The route belongs to the queue pair that this one replaces.
             keeper.route = None;
         }
         self.keep(Some(qp))
     }
 
-    /// Keeps the path, and this queue pair on it.
+    /// Maintains the path and this queue pair on it.
     pub(crate) fn keep(&mut self, qp: Option<QueuePair>) -> Result<(), Error> {
         match &mut self.keeper {
             Some(keeper) => keeper.keep(&mut self.endpoint, qp),
@@ -322,12 +322,12 @@ impl Link {
     }
 }
 
-/// The address of a NIC, which is the one that it is seen at.
+/// The address of a NIC: the address at which this end sees it.
 fn at_nic(named: SocketAddr, peer: SocketAddr) -> Result<SocketAddr, Error> {
     if named.ip() != peer.ip() {
         return Err(NicTranslated { named, seen: peer }.into());
     }
-    // The address as this end knows it has the scope of a link-local address.
+    // The address as this end sees it includes the scope of a link-local address.
     let mut seen = peer;
     seen.set_port(named.port());
     Ok(seen)
@@ -348,10 +348,11 @@ impl PathKeeper {
         }
     }
 
-    /// Tests the size of data packets where nothing has moved for a time, by a count that grows with
-    /// every step of either end. `is_held_up`: for another reason, such as a disk.
+    /// Tests the size of data packets if nothing has moved for some time. `moved` is a count that
+    /// grows with every step of either end. `is_held_up` means that the transfer waits for another
+    /// reason, such as a disk.
     ///
-    /// Answers where small packets pass and those of `mtu` bytes of payload do not.
+    /// Returns a value if small packets pass and packets with `mtu` bytes of payload do not.
     pub(crate) fn watch_size(
         &mut self,
         now: Instant,
@@ -376,14 +377,14 @@ impl PathKeeper {
             return None;
         }
         let carries = self.path.largest().map(payload_bytes)?;
-        // If the size is not the reason, test it again when nothing moves for as long again.
+        // If the size is not the cause, test again after the same time without movement.
         size.moved_at = now;
         size.is_testing = false;
         (carries < mtu).then_some(PathShrunk { peer, mtu, carries })
     }
 
-    /// Takes in path packets, sends what is due, and puts the queue pair on the path where that has
-    /// changed.
+    /// Processes received path packets, sends due packets, and moves the queue pair when the path
+    /// has changed.
     fn keep(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
@@ -409,7 +410,7 @@ impl PathKeeper {
     fn exchange(&mut self, fabric: &UdpFabric) -> Result<(), FabricError> {
         let now_ns = fabric.now_ns();
         for packet in fabric.take_path_packets() {
-            // What is not the peer's changes nothing.
+            // Packets that are not from the peer change nothing.
             let _ = self
                 .path
                 .receive(now_ns, packet.src, packet.dst, &packet.bytes);

@@ -1,23 +1,23 @@
-//! Signs of life: how far each end is, in numbers that any thread can read at any time.
+//! Signs of life: the progress of each end, in numbers that any thread can read at any time.
 //!
-//! The disk's thread and the endpoint's thread write them, the speaker's thread sends them to the
-//! peer every second. So neither a slow disk nor a blocked terminal silences an end.
+//! The disk's thread and the endpoint's thread write them. The speaker's thread sends them to the
+//! peer every second. So an end with a slow disk or a blocked terminal still sends them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use farwrite_session::Progress;
 
-/// How far this end is. Counts only grow.
+/// The progress of this end. Counts only grow.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     start: Instant,
     stream_bytes: AtomicU64,
     files: AtomicU64,
-    /// What the endpoint's thread counts as a step towards the end.
+    /// Steps toward the end, as counted by the endpoint's thread.
     received: AtomicU64,
-    /// When the disk operation in progress began, in milliseconds after `start`, plus 1; 0: none is
-    /// in progress.
+    /// The start of the current disk operation, in milliseconds after `start`, plus 1; 0 if there
+    /// is none.
     disk_since: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Marks the disk as busy until the answer is dropped.
+    /// Marks the disk as busy until the returned value is dropped.
     pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
         self.disk_since
             .store(self.millis(Instant::now()) + 1, Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Pulse {
         self.stream_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A file was read to its end, or has its verdict.
+    /// Counts a file that was read to its end, or that has its verdict.
     pub(crate) fn add_file(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
@@ -60,14 +60,14 @@ impl Pulse {
         self.received.store(count, Ordering::Relaxed);
     }
 
-    /// Grows with every step that this end makes.
+    /// A count that grows with every step of this end.
     pub(crate) fn moved(&self) -> u64 {
         self.stream_bytes()
             .saturating_add(self.files.load(Ordering::Relaxed))
             .saturating_add(self.received.load(Ordering::Relaxed))
     }
 
-    /// How long the disk operation in progress has taken by `now`; zero where none is in progress.
+    /// How long the current disk operation has taken at `now`; zero if there is none.
     pub(crate) fn disk_busy(&self, now: Instant) -> Duration {
         let since = self.disk_since.load(Ordering::Relaxed);
         let Some(since) = since.checked_sub(1) else {
@@ -76,7 +76,7 @@ impl Pulse {
         Duration::from_millis(self.millis(now).saturating_sub(since))
     }
 
-    /// What to send the peer.
+    /// The progress to send to the peer.
     pub(crate) fn progress(&self, now: Instant) -> Progress {
         let disk_ms = self.disk_busy(now).as_millis();
         Progress {
@@ -92,7 +92,7 @@ impl Pulse {
     }
 }
 
-/// A disk operation in progress.
+/// A disk operation that is in progress.
 pub(crate) struct DiskOperation<'a>(&'a Pulse);
 
 impl Drop for DiskOperation<'_> {
@@ -101,30 +101,30 @@ impl Drop for DiskOperation<'_> {
     }
 }
 
-/// What the peer last said of itself.
+/// The peer's last report on itself.
 #[derive(Debug, Default)]
 pub(crate) struct PeerPulse {
-    /// Messages that came on the channel.
+    /// Messages that arrived on the channel.
     messages: AtomicU64,
-    /// Whether the listener waits for this end's disk, and so does not read the channel.
+    /// Whether the listener waits for this end's disk, and therefore does not read the channel.
     held_up: AtomicU64,
     moved: AtomicU64,
     disk_ms: AtomicU64,
 }
 
 impl PeerPulse {
-    /// A message came on the channel.
+    /// Counts a message that arrived on the channel.
     pub(crate) fn add_message(&self) {
         self.messages.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The peer said how far it is.
+    /// Stores the progress that the peer reported.
     pub(crate) fn set(&self, progress: Progress) {
         self.moved.store(progress.moved, Ordering::Relaxed);
         self.disk_ms.store(progress.disk_ms, Ordering::Relaxed);
     }
 
-    /// Runs something that keeps the listener from reading the channel.
+    /// Runs an operation during which the listener does not read the channel.
     pub(crate) fn while_held_up<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.held_up.store(1, Ordering::Relaxed);
         let result = wait();
@@ -136,7 +136,7 @@ impl PeerPulse {
         self.held_up.load(Ordering::Relaxed) != 0
     }
 
-    /// Messages that came on the channel.
+    /// Messages that arrived on the channel.
     pub(crate) fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
     }
@@ -146,7 +146,7 @@ impl PeerPulse {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// How long the peer's disk operation in progress has taken, as it last said.
+    /// How long the peer's current disk operation has taken, according to its last report.
     pub(crate) fn disk_busy(&self) -> Duration {
         Duration::from_millis(self.disk_ms.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! What came of a transfer, for people and for programs.
+//! The result of a transfer, for people and for programs.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::loss::PathLoss;
 use crate::sender::{Choices, Limit, Limits, Shares};
 use crate::shape::Shape;
 
-/// Failed files that are listed; the others are only counted, so that a peer that fails a million
-/// files does not fill the memory.
+/// The number of failed files that are listed. The others are only counted, so that a peer that
+/// fails a million files does not fill the memory.
 pub(crate) const LISTED_FAILURES: usize = 1000;
 
 /// Which end reports.
@@ -27,10 +27,10 @@ pub enum Role {
     Receiver,
 }
 
-/// A transfer that reached its end, though some files may have failed. As JSON it is the `result` of
+/// A transfer that completed, though some files may have failed. As JSON it is the `result` of
 /// `docs/json.md`.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct TransferReport {
     #[serde(skip)]
     role: Role,
     peer: String,
@@ -69,7 +69,7 @@ impl fmt::Display for Files {
 /// A file that did not arrive.
 #[derive(Debug, Serialize)]
 pub struct FailedFile {
-    /// Where it was to lie below the receiver's directory.
+    /// Its intended path below the receiver's directory.
     pub path: Text,
     /// Why it failed, for people.
     pub reason: Text,
@@ -117,7 +117,7 @@ pub(crate) struct Tally {
     pub(crate) failed: FailedFiles,
 }
 
-/// How fast a sender was, and why not faster.
+/// How fast a sender was, and what limited it.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Sending {
     rate_control: Option<&'static str>,
@@ -158,7 +158,7 @@ impl Sending {
     }
 }
 
-/// What a report is made from.
+/// The facts for a report.
 pub(crate) struct Facts {
     pub(crate) role: Role,
     pub(crate) peer: String,
@@ -166,18 +166,18 @@ pub(crate) struct Facts {
     pub(crate) elapsed: Duration,
     pub(crate) scheme: String,
     pub(crate) choices: Option<Choices>,
-    /// How the sender's rate came about; nothing at the receiver.
+    /// What determined the sender's rate; empty at the receiver.
     pub(crate) sending: Sending,
     /// At the end.
     pub(crate) shape: Shape,
-    /// Payload bytes of a packet in the beginning.
+    /// Payload bytes of a packet at the start.
     pub(crate) first_mtu: u32,
     pub(crate) retransmitted_share: Option<f64>,
     pub(crate) duplicate_share: Option<f64>,
     pub(crate) stats: QpStats,
 }
 
-impl Report {
+impl TransferReport {
     pub(crate) fn new(facts: Facts) -> Self {
         let seconds = facts.elapsed.as_secs_f64().max(1e-6);
         let bytes = facts.tally.verified_bytes;
@@ -206,7 +206,7 @@ impl Report {
         }
     }
 
-    /// Why files failed, if any did: the worst of the reasons. Wrong bytes are worse than none.
+    /// The worst reason why files failed, if any failed. Wrong bytes are worse than missing bytes.
     #[must_use]
     pub fn trouble(&self) -> Option<ErrorKind> {
         let first = self.failed.failures.first()?.cause;
@@ -218,7 +218,7 @@ impl Report {
         Some(ErrorKind::of_file(worst, self.role == Role::Sender))
     }
 
-    /// What a later transfer to the same receiver can start with.
+    /// Measurements that a later transfer to the same receiver can start with.
     #[must_use]
     pub fn learned(&self) -> Option<Start> {
         self.sending.learned

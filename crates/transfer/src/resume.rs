@@ -1,39 +1,39 @@
-//! When a stream may go on over another queue pair, with smaller packets, and what each end checks
-//! in the peer's messages about it (P8.5).
+//! When a stream may continue over another queue pair with smaller packets, and how each end checks
+//! the peer's messages about it (P8.5).
 
 use farwrite::QpConfig;
 use farwrite_session::TransferPlan;
 
-use crate::shape::{MIN_MTU, Shape};
+use crate::shape::{MIN_TRANSFER_MTU, Shape};
 use crate::{Error, ErrorKind, SchemeChoice};
 
 /// How often a stream may change to another queue pair. Common links have ten sizes (`shape.rs`),
-/// and a path seldom meets more than one of them.
+/// and a path rarely meets more than one of them.
 pub(crate) const MAX_RESUMES: u32 = 8;
 
-/// What a receiver checks a resume against.
+/// The state that a receiver checks a resume against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) plan: &'a TransferPlan,
-    /// The shape until now.
+    /// The current shape.
     pub(crate) shape: Shape,
     pub(crate) scheme: SchemeChoice,
-    /// Segments that have arrived, from the first of the stream on without a gap.
+    /// Segments that have arrived without a gap, counted from the start of the stream.
     pub(crate) arrived: u64,
 }
 
 impl Terms<'_> {
-    /// The shape that the sender goes on with.
+    /// Returns the shape with which the sender continues.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] for packets that are not smaller than before, other chunks, more
-    /// segments in flight, or a segment that the sender cannot be at.
+    /// [`ErrorKind::Mismatch`] for packets that are not smaller than before, different chunks, more
+    /// segments in flight, or a first segment that is impossible for the sender.
     pub(crate) fn check(&self, first_segment: u64, config: &QpConfig) -> Result<Shape, Error> {
         let mismatch = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
         let (mtu, slots) = (self.shape.mtu, self.shape.slots);
-        if !(MIN_MTU..mtu).contains(&config.mtu) {
+        if !(MIN_TRANSFER_MTU..mtu).contains(&config.mtu) {
             return mismatch(format!(
-                "the sender resumes with packets of {} bytes; want at least {MIN_MTU} and fewer \
+                "the sender resumes with packets of {} bytes; want at least {MIN_TRANSFER_MTU} and fewer \
                  than {mtu}, as before",
                 config.mtu
             ));
@@ -59,14 +59,14 @@ impl Terms<'_> {
                 self.arrived
             ));
         }
-        // The memory was agreed on. With smaller packets, and as many in a chunk, the parity of a
-        // segment grows by that of one group at most.
+        // The memory was agreed on. With smaller packets and the same number in a chunk, the parity
+        // of a segment grows by at most that of one group.
         Shape::of_peer(self.plan, config, u64::MAX, self.scheme.most_parity())
     }
 }
 
-/// Checks that the segments that a receiver says to have are among the `sent` ones from
-/// `first_segment` on, in ascending order. Returns their places there.
+/// Checks that the segments that a receiver reports are among the `sent` ones from `first_segment`
+/// on, in ascending order. Returns their indices there.
 pub(crate) fn places(
     finished: &[u64],
     first_segment: u64,

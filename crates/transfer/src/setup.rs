@@ -1,4 +1,4 @@
-//! What both ends do before the first byte of a file: hellos, and one message after the other (P8.1).
+//! The set-up before the first byte of a file: hellos, then one message at a time (P8.1).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::speaker::Outbox;
 use crate::watch::{Signs, SlowDisk};
 use crate::{Error, ErrorKind, Host};
 
-/// For connecting with the handshake, and for each message of the set-up as a whole.
+/// The time limit for connecting with the handshake, and for each message of the set-up.
 pub const SETUP: Duration = Duration::from_secs(10);
 
-/// What this end says first.
+/// The first message of this end.
 pub(crate) fn hello() -> Message {
     Message::Hello(Hello {
         software: Text::new(concat!("farwrite ", env!("CARGO_PKG_VERSION"))),
@@ -40,13 +40,13 @@ pub(crate) struct Setup<'a> {
     host: &'a Host<'a>,
     timeout: Duration,
     slow_disk: SlowDisk,
-    /// Kept alive while the set-up waits, once it is there.
+    /// The link, once it exists; it is maintained while the set-up waits.
     pub(crate) link: Option<Link>,
 }
 
 impl<'a> Setup<'a> {
-    /// `timeout` is how long the peer may be silent while this end uses its disk, and how long a
-    /// disk may take for one operation before the user learns of it.
+    /// `timeout` limits how long the peer may be silent while this end uses its disk. It is also
+    /// how long one operation of a disk may take before the user is informed.
     pub(crate) fn new(reader: &'a mut Reader, host: &'a Host<'a>, timeout: Duration) -> Self {
         Self {
             reader,
@@ -57,13 +57,13 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// The link, which is there.
+    /// Returns the link, which must exist.
     pub(crate) fn take_link(&mut self) -> Result<Link, Error> {
         let missing = || Error::new(ErrorKind::Other, "there is no link to the peer");
         self.link.take().ok_or_else(missing)
     }
 
-    /// Keeps the link, and says how long the channel may be waited for without it.
+    /// Maintains the link, and returns how long to wait for the channel before the next step.
     fn step(&mut self) -> Result<Duration, Error> {
         match &mut self.link {
             Some(link) => link.step().map(|()| STEP),
@@ -71,7 +71,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Keeps the link until `done` answers, while no message of the peer is due.
+    /// Maintains the link until `done` returns a value, while no message of the peer is due.
     pub(crate) fn until<T>(
         &mut self,
         mut done: impl FnMut(&mut Link) -> Result<Option<T>, Error>,
@@ -94,10 +94,10 @@ impl<'a> Setup<'a> {
         Ok(result)
     }
 
-    /// Waits up to `patience` for a message to arrive whole. While the peer says that its disk is
-    /// busy, the time does not count.
+    /// Waits up to `patience` for a whole message. Time in which the peer reports a busy disk does
+    /// not count.
     ///
-    /// A peer, or someone between the ends, who delivers a message byte by byte gains no time.
+    /// A peer, or an attacker between the ends, that delivers a message byte by byte gains no time.
     pub(crate) fn message(&mut self, patience: Duration) -> Result<Message, Error> {
         let mut since = Instant::now();
         loop {
@@ -124,8 +124,8 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Runs something that uses this end's disk, while no message of the peer is due, and listens for
-    /// its signs of life meanwhile.
+    /// Runs an operation on this end's disk, while no message of the peer is due. Meanwhile,
+    /// listens for the peer's signs of life.
     pub(crate) fn run<T: Send + 'static>(
         &mut self,
         pulse: &Arc<Pulse>,
@@ -164,7 +164,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Waits for the one message that is due, and takes out of it what `pick` knows.
+    /// Waits for the one message that is due, and extracts what `pick` selects.
     pub(crate) fn expect<T>(
         &mut self,
         patience: Duration,
@@ -182,7 +182,7 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Waits for where the peer's sockets are.
+    /// Waits for the addresses of the peer's sockets.
     pub(crate) fn path_offer(&mut self) -> Result<PathOffer, Error> {
         let want = "the addresses of UDP sockets";
         self.expect(SETUP, want, |message| match message {
@@ -191,7 +191,7 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Waits for how to reach the peer's queue pair.
+    /// Waits for the connection data of the peer's queue pair.
     pub(crate) fn qp_info(&mut self, patience: Duration) -> Result<QpInfo, Error> {
         let want = "queue-pair information";
         let blob = self.expect(patience, want, |message| match message {
@@ -202,13 +202,13 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Reads how to reach the peer's queue pair.
+/// Decodes the connection data of the peer's queue pair.
 pub(crate) fn decode_info(blob: &QpBlob) -> Result<QpInfo, Error> {
     QpInfo::decode(&blob.0)
         .map_err(|error| Error::caused(ErrorKind::Mismatch, "the peer's queue pair", &error))
 }
 
-/// What the peer needs to reach this end's queue pair.
+/// Encodes the connection data of this end's queue pair.
 pub(crate) fn encode_info(info: &QpInfo) -> Result<QpBlob, Error> {
     let bytes = info.encode();
     bytes
@@ -216,7 +216,7 @@ pub(crate) fn encode_info(info: &QpInfo) -> Result<QpBlob, Error> {
         .map_err(|error| Error::caused(ErrorKind::Other, "describing the queue pair", &error))
 }
 
-/// Sends the peer how to reach this end's queue pair.
+/// Sends the peer the connection data of this end's queue pair.
 pub(crate) fn send_qp_info(outbox: &Outbox, info: &QpInfo, cancel: &Cancel) -> Result<(), Error> {
     outbox.send_or_cancel(Message::QpInfo(encode_info(info)?), cancel)
 }

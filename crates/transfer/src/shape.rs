@@ -1,10 +1,12 @@
-//! How a stream of files is cut: into segments, packets and slots for messages in flight.
+//! How to cut a stream of files: into segments, packets and slots for messages in flight.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::fabric::udp::path_mtu;
-use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
+use farwrite::{
+    QpConfig, QpOptions, ROCE_OVERHEAD_BYTES, RateControl, SchemeName, packet_overhead_bytes,
+};
 use farwrite_session::TransferPlan;
 
 use farwrite_units::show::Bytes;
@@ -12,52 +14,50 @@ use farwrite_units::show::Bytes;
 use crate::parity::{group_chunks, parity_bytes};
 use crate::{Error, ErrorKind};
 
-/// BTH, RETH, immediate and ICRC around a payload.
-const ROCE_BYTES: u32 = 12 + 16 + 4 + 4;
-/// Largest IP datagram that is looked for unasked: jumbo frames.
+/// The largest IP datagram in the default search: jumbo frames.
 const JUMBO: u32 = 9000;
-/// Largest IP datagrams of common links: the least that IPv6 allows, mobile networks, several kinds
-/// of tunnels and clouds, Ethernet, and jumbo frames of clouds and of Ethernet.
+/// Largest IP datagrams of common links: the IPv6 minimum, mobile networks, several kinds of
+/// tunnels and clouds, Ethernet, and jumbo frames of clouds and of Ethernet.
 const LINK_MTUS: [u32; 9] = [1280, 1400, 1420, 1450, 1460, 1492, 1500, 8896, JUMBO];
-/// RoCE's own.
+/// The MTU of RoCE.
 const NIC_MTU: u32 = 4096;
-/// Smallest MTU that carries the control packets too.
-pub(crate) const MIN_MTU: u32 = 256;
-/// Segments are as large as this time at the rate holds, within bounds: the end of one must not take
-/// long on a slow path, and a fast path must not have thousands.
+/// The smallest MTU that also carries the control packets.
+pub const MIN_TRANSFER_MTU: u32 = 256;
+/// A segment is the data of this time at the rate, within limits: on a slow path a segment must not
+/// take long, and on a fast path there must not be thousands.
 const SEGMENT_MS: u64 = 100;
 const MIN_SEGMENT_BYTES: u64 = 64 << 10;
 const MAX_SEGMENT_BYTES: u64 = 2 << 20;
-/// A small transfer is cut so that disks and network work at the same time.
+/// The minimum number of segments: a small transfer also uses disks and network at the same time.
 const MIN_SEGMENTS: u64 = 8;
-/// Segments beyond those that two round trips fill: some are being read or written.
+/// Segments beyond those that two round trips fill: these are being read or written.
 const SPARE_SEGMENTS: u64 = 4;
 const MIN_SLOTS: u64 = 8;
 const MAX_SLOTS: u64 = 128;
-/// What a receiver concedes to a sender beside memory.
+/// The maximum number of generations that a receiver admits.
 const MAX_GENERATIONS: u8 = 4;
-/// As much as may leave at once, as time at the rate: the lateness of timers.
+/// The data that may leave at once, as time at the rate: it covers late timers.
 const BURST_US: u64 = 500;
 const MIN_BURST_BYTES: u64 = 64 << 10;
 
-/// How fast a path is, before anything was sent on it.
+/// The speed of a path before any measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Speed {
-    /// What it probably carries, in bits a second.
+    /// The likely rate of the path, in bits per second.
     pub(crate) likely_bps: u64,
-    /// What it may turn out to carry: buffers are for this.
+    /// The highest rate that the path may turn out to have. Buffers are sized for this rate.
     pub(crate) most_bps: u64,
 }
 
 impl Speed {
-    /// Nothing is known. Segments of 1 MiB end within seconds on a slow path, and the buffers fill
-    /// most fast ones; `--rate` or an earlier transfer says more.
+    /// The speed of an unknown path. Segments of 1 MiB end within seconds on a slow path, and the
+    /// buffers fill most fast paths. `--rate` or an earlier transfer gives better values.
     const UNKNOWN: Self = Self {
         likely_bps: 84_000_000,
         most_bps: 10_000_000_000,
     };
 
-    /// What follows from the user's bound, and from what an earlier transfer has measured.
+    /// The speed according to the user's limit and to measurements of an earlier transfer.
     pub(crate) fn of(max_rate_bps: Option<u64>, measured_bps: Option<u64>) -> Self {
         let most_bps = measured_bps.map_or(Self::UNKNOWN.most_bps, |measured| {
             measured.saturating_mul(2).max(Self::UNKNOWN.most_bps)
@@ -88,11 +88,12 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Cuts a stream so that twice what is under way in a round trip is in flight, within
-    /// `memory_bytes`, parity included.
+    /// Cuts a stream so that twice the bandwidth-delay product is in flight, within `memory_bytes`,
+    /// parity included.
     ///
     /// # Errors
-    /// [`ErrorKind::Settings`] where the memory does not hold two chunks with the parity of this scheme.
+    /// [`ErrorKind::Settings`] if the memory does not hold two chunks with the parity of this
+    /// scheme.
     pub(crate) fn choose(
         stream_bytes: u64,
         speed: Speed,
@@ -110,10 +111,10 @@ impl Shape {
         };
         let chunk_bytes = chunk_bytes(&config);
         let longest = longest(scheme, mtu, chunk_bytes, memory_bytes)?;
-        // A group that is not full has as much parity as one that is.
+        // A group that is not full has as much parity as a full one.
         let group_bytes = group_chunks(scheme) * chunk_bytes;
         let least = MIN_SEGMENT_BYTES.max(group_bytes).min(MAX_SEGMENT_BYTES);
-        // Few enough slots.
+        // Keep the number of slots low.
         let segment_bytes = wanted
             .clamp(least, MAX_SEGMENT_BYTES)
             .max(window_bytes / (MAX_SLOTS - SPARE_SEGMENTS))
@@ -140,10 +141,10 @@ impl Shape {
         })
     }
 
-    /// What a sender's plan and queue pair ask of this end.
+    /// The shape that a sender's plan and queue pair require of this end.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where they do not fit together, or exceed what this end concedes.
+    /// [`ErrorKind::Mismatch`] if they do not fit together, or exceed the limits of this end.
     pub(crate) fn of_peer(
         plan: &TransferPlan,
         config: &QpConfig,
@@ -184,8 +185,8 @@ impl Shape {
         })
     }
 
-    /// The same segments in packets of `mtu` bytes, which are smaller than before. `None` where a
-    /// segment, or its parity, has too many of them.
+    /// The same segments in packets of `mtu` bytes, which must be smaller than before. Returns
+    /// `None` if a segment or its parity would have too many packets.
     pub(crate) fn with_mtu(self, mtu: u32, scheme: SchemeName) -> Option<Self> {
         let mut smaller = Self { mtu, ..self };
         let chunk_bytes = smaller.chunk_bytes();
@@ -195,7 +196,7 @@ impl Shape {
         fits.then_some(smaller)
     }
 
-    /// Segments of the stream.
+    /// The number of segments of the stream.
     pub(crate) fn segments(&self) -> u64 {
         self.stream_bytes.div_ceil(self.segment_bytes)
     }
@@ -213,7 +214,7 @@ impl Shape {
         self.segments().min(self.slots.into())
     }
 
-    /// The queue pair of a sender.
+    /// The configuration of a sender's queue pair.
     pub(crate) fn config(&self) -> QpConfig {
         QpConfig {
             mtu: self.mtu,
@@ -234,7 +235,7 @@ impl Shape {
         self.parity_bytes.saturating_mul(self.slots.into())
     }
 
-    /// The rate that the memory in flight allows; more would wait for acknowledgements.
+    /// The rate that the memory in flight allows. A higher rate would wait for acknowledgements.
     pub(crate) fn window_bps(&self, rtt: Duration) -> u64 {
         let bits = u128::from(self.segment_bytes) * u128::from(self.slots) * 8;
         let bps = bits * 1_000_000_000 / (2 * rtt.as_nanos()).max(1);
@@ -242,8 +243,8 @@ impl Shape {
     }
 }
 
-/// The longest segment of which two, with their parity, fit into the memory, and of which neither
-/// data nor parity is longer than offsets in a message can count.
+/// The longest segment for which two segments, with their parity, fit into the memory. Neither data
+/// nor parity exceeds the range of offsets in a message.
 fn longest(
     scheme: SchemeName,
     mtu: u32,
@@ -286,13 +287,13 @@ fn chunk_bytes(config: &QpConfig) -> u64 {
     u64::from(config.mtu) * u64::from(config.packets_per_chunk)
 }
 
-/// Bytes under way when the path is full.
+/// Bytes in flight when the path is full.
 fn bdp_bytes(rate_bps: u64, rtt: Duration) -> u64 {
     let bits = u128::from(rate_bps) * rtt.as_nanos() / 1_000_000_000;
     u64::try_from(bits / 8).unwrap_or(u64::MAX / 4)
 }
 
-/// How a queue pair works with this rate control.
+/// The options of a queue pair with this rate control.
 pub(crate) fn options(sdr: QpConfig, rate_control: RateControl, rtt: Duration) -> QpOptions {
     let options = QpOptions {
         sdr,
@@ -310,32 +311,33 @@ pub(crate) fn options(sdr: QpConfig, rate_control: RateControl, rtt: Duration) -
     }
 }
 
-/// Sizes of datagrams to look for on the path to the peer, in bytes of UDP payload: what links are
-/// known to carry.
+/// Sizes of datagrams to test on the path to the peer, in bytes of UDP payload: the sizes of common
+/// links.
 pub(crate) fn candidates(peer: SocketAddr) -> Vec<u32> {
-    // What is known of the route can be forged, so it is one candidate among others.
+    // The route's MTU can be forged, so it is only one candidate.
     let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
     let payloads = known.chain(LINK_MTUS).map(|mtu| payload_in(mtu, peer));
     let payloads = payloads
-        .filter(|payload| *payload >= MIN_MTU)
+        .filter(|payload| *payload >= MIN_TRANSFER_MTU)
         .chain([NIC_MTU]);
     payloads.map(datagram_bytes).collect()
 }
 
-/// Payload of a data packet that fits into IP datagrams of `mtu` bytes: a multiple of 4 (P3.1).
+/// Payload of a data packet that fits into IP datagrams of `mtu` bytes; it is a multiple of 4
+/// (P3.1).
 fn payload_in(mtu: u32, peer: SocketAddr) -> u32 {
-    let ip_udp_bytes = if peer.is_ipv4() { 28 } else { 48 };
-    mtu.saturating_sub(ip_udp_bytes + ROCE_BYTES) / 4 * 4
+    mtu.saturating_sub(packet_overhead_bytes(peer.is_ipv4())) / 4 * 4
 }
 
 /// Bytes of a datagram with a data packet of full size.
 pub(crate) fn datagram_bytes(mtu: u32) -> u32 {
-    mtu + ROCE_BYTES
+    mtu + ROCE_OVERHEAD_BYTES
 }
 
 /// Payload of a data packet in a datagram of this many bytes.
-pub(crate) fn payload_bytes(datagram_bytes: u32) -> u32 {
-    datagram_bytes.saturating_sub(ROCE_BYTES) / 4 * 4
+#[must_use]
+pub fn payload_bytes(datagram_bytes: u32) -> u32 {
+    datagram_bytes.saturating_sub(ROCE_OVERHEAD_BYTES) / 4 * 4
 }
 
 /// Payload of packets to an RDMA NIC, whose path cannot be probed: what was asked for, or what the
@@ -358,7 +360,7 @@ pub(crate) fn nic_mtu(peer: SocketAddr, asked: Option<u32>) -> Result<u32, Error
             ),
         )),
         Some(asked) => Ok(asked),
-        None => Ok(room.clamp(MIN_MTU, NIC_MTU)),
+        None => Ok(room.clamp(MIN_TRANSFER_MTU, NIC_MTU)),
     }
 }
 

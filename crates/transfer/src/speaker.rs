@@ -1,8 +1,8 @@
 //! The one thread that writes to the channel.
 //!
-//! Other threads queue messages in its [`Outbox`]. The speaker adds a sign of life every second, so
-//! nothing that blocks another thread, such as a disk, keeps the peer waiting for one. When the
-//! session ends early, the last message overtakes the queue.
+//! Other threads queue messages in its [`Outbox`]. The speaker sends a sign of life every second,
+//! so the peer gets one even if a disk or anything else blocks another thread. When the session
+//! ends early, the last message overtakes the queue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -17,11 +17,11 @@ use crate::host::{CANCEL_PERIOD, Cancel};
 use crate::pulse::Pulse;
 use crate::{Error, ErrorKind};
 
-/// Between two signs of life (P7.6).
+/// The time between two signs of life (P7.6).
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// For the last message to a peer that may have stopped reading.
+/// The time limit for the last message to a peer that may have stopped reading.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
-/// Messages that wait for the channel. A thread that queues more waits too.
+/// The maximum number of queued messages. A thread that queues more waits.
 const QUEUED: usize = 64;
 
 /// Owns the writing half of the channel, and ends it.
@@ -42,7 +42,7 @@ pub(crate) struct Outbox {
 struct Shared {
     /// Overtakes the queue and ends the speaker.
     last: Mutex<Option<Message>>,
-    /// Whether the peer took nothing for the time limit.
+    /// Whether the peer accepted no bytes within the time limit.
     is_stuck: AtomicBool,
 }
 
@@ -52,12 +52,12 @@ impl Shared {
     }
 }
 
-/// The channel is over.
+/// The channel has ended.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
 impl Speaker {
-    /// Starts the thread. `timeout` is for a peer that takes nothing.
+    /// Starts the thread. `timeout` applies to a peer that accepts no bytes.
     pub(crate) fn start(
         mut writer: Writer,
         closer: Closer,
@@ -78,14 +78,15 @@ impl Speaker {
         };
         let speaker = Self {
             thread,
-            // While there is an outbox, the thread waits for messages.
+            // As long as an outbox exists, the thread waits for messages.
             outbox: outbox.clone(),
             closer,
         };
         Ok((speaker, outbox))
     }
 
-    /// Ends the channel, and so the thread that reads from it. After a failure the peer first learns why.
+    /// Ends the channel, and with it the thread that reads from it. After a failure, the peer first
+    /// receives the reason.
     pub(crate) fn end<T>(self, result: &Result<T, Error>) {
         if let Err(error) = result {
             *self.outbox.shared.last() = Some(Message::Abort {
@@ -126,7 +127,7 @@ impl Outbox {
         }
     }
 
-    /// Fails where the peer has stopped reading. Other ends of the channel show when it is read.
+    /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.shared.is_stuck.load(Ordering::Relaxed) {
             let what = "the peer does not read what this end says on the channel";
@@ -161,7 +162,7 @@ fn speak_on(
             writer.set_timeout(Some(LAST_MESSAGE));
             return writer.send(&last);
         }
-        // Short enough that a last message does not wait for the heartbeat.
+        // This is short enough that a last message does not wait for the heartbeat.
         let wait = heartbeat_at.saturating_duration_since(Instant::now());
         match queued.recv_timeout(wait.min(CANCEL_PERIOD)) {
             Ok(message) => writer.send(&message)?,

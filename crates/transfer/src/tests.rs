@@ -6,15 +6,15 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::{Channel as Ports, EmulatorConfig, LinkEmulator, Side};
+use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, UdpConfig};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
 
 use crate::{
-    Cancel, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP,
-    SchemeChoice, SendSettings, Visitor, receive, send,
+    Cancel, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, SETUP, SchemeChoice,
+    SendSettings, TransferReport, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ impl Observer for Warnings {
     }
 }
 
-/// A link that comes to be when the receiver hears where the sender is.
+/// A link that starts when the receiver learns the address of the sender.
 struct Link {
     config: LinkConfig,
     receiver: SocketAddr,
@@ -45,7 +45,7 @@ impl Link {
                 forward: self.config,
                 backward: self.config,
                 seed: 7,
-                channels: vec![Ports {
+                channels: vec![PortPair {
                     a: Side::facing(sender),
                     b: Side::facing(self.receiver),
                 }],
@@ -56,14 +56,14 @@ impl Link {
     }
 }
 
-/// Moves bytes across a link; `meddle` is called when they are on their way.
+/// Moves bytes across a link. Calls `meddle` while they are in transit.
 fn cross(
     config: LinkConfig,
     scheme: SchemeChoice,
     rate_bps: u64,
     bytes: &[u8],
     meddle: impl Fn(&LinkEmulator) + Sync,
-) -> [Report; 2] {
+) -> [TransferReport; 2] {
     let settings = SendSettings {
         scheme,
         rate_control: RateControl::Fixed { rate_bps },
@@ -75,13 +75,13 @@ fn cross(
     cross_as(config, settings, bytes, meddle)
 }
 
-/// [`cross`], as a sender is asked to.
+/// Like [`cross`], with the settings of the sender.
 fn cross_as(
     config: LinkConfig,
     settings: SendSettings,
     bytes: &[u8],
     meddle: impl Fn(&LinkEmulator) + Sync,
-) -> [Report; 2] {
+) -> [TransferReport; 2] {
     let (from, to) = (
         tempfile::tempdir().expect("directory"),
         tempfile::tempdir().expect("directory"),
@@ -130,7 +130,7 @@ fn cross_as(
         [sent, received].map(|report| report.unwrap_or_else(|failure| panic!("{failure}")))
     });
     assert!(fs::read(to.path().join("file")).expect("received") == bytes);
-    // Each end names the address that it sends to, and not what the peer takes for its own.
+    // Each end names the address that it sends to, not the address that the peer knows as its own.
     let seen = link.emulator.wait().addresses()[0];
     for warning in observer.0.into_inner().expect("no panic") {
         if warning.contains("packets of") {
@@ -165,7 +165,7 @@ fn files_cross_a_long_lossy_link_with_every_scheme() {
         let [sent, received] = reports.map(|report| serde_json::to_value(report).expect("JSON"));
         let again = sent["retransmitted_share"].as_f64().expect("a share");
         let rebuilt = received["rebuilt_chunks"].as_u64().expect("a count");
-        // About one chunk in a hundred is lost, of 1072.
+        // About one of 100 chunks is lost, of 1072 in total.
         match scheme {
             SchemeName::Ec(_) => assert!(rebuilt > 3, "{received}"),
             _ => assert!(rebuilt == 0 && again > 0.005, "{sent} {received}"),
@@ -176,7 +176,7 @@ fn files_cross_a_long_lossy_link_with_every_scheme() {
             loss["judged_chunks"].as_u64().expect("a count")
         });
         assert!(told <= measured && told > 300, "{told} of {measured}");
-        // The peers' own measure, through the link; TCP took the short way.
+        // The peers' own measurement, through the link; TCP uses the direct way.
         let rtt_ms = sent["rtt_ms"].as_f64().expect("a time");
         assert!((20.0..60.0).contains(&rtt_ms), "{sent}");
         assert_eq!(
@@ -212,7 +212,7 @@ fn a_link_dead_for_five_seconds_is_survived() {
 }
 
 /// Messages by scheme, and the last scheme that was chosen.
-fn choices(sent: &Report) -> (serde_json::Map<String, serde_json::Value>, String) {
+fn choices(sent: &TransferReport) -> (serde_json::Map<String, serde_json::Value>, String) {
     let sent = serde_json::to_value(sent).expect("JSON");
     assert_eq!(sent["scheme"], "auto");
     let auto = &sent["auto"];
@@ -274,8 +274,9 @@ fn auto_repeats_where_nothing_is_lost() {
     );
 }
 
-/// Sends over a path of jumbo frames that shrinks as `steps` say: when the first number of packets
-/// has arrived, it carries the second number of bytes of UDP payload. Answers both results as JSON.
+/// Sends over a path of jumbo frames that shrinks according to `steps`: when the first number of
+/// packets has arrived, the path carries the second number of bytes of UDP payload. Returns both
+/// results as JSON.
 fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serde_json::Value; 2] {
     let config = LinkConfig {
         delay: Duration::from_millis(5),
@@ -340,14 +341,14 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
             );
             assert_eq!(result["slots"], 8, "as many as before");
         }
-        // What was measured before the path shrank is still counted.
+        // Measurements from before the path shrank still count.
         let judged = results[0]["send_loss"]["judged_chunks"].as_u64();
         assert!(judged > Some(2000), "{scheme}: {}", results[0]);
     }
 }
 
-/// A receiver that holds the key and calls itself an RDMA NIC. It agrees to the transfer, and then
-/// says that it goes on over another queue pair. It listens until the sender has ended.
+/// A receiver that holds the key and claims to be an RDMA NIC. It agrees to the transfer, and then
+/// claims to continue over another queue pair. It listens until the sender has ended.
 fn resume_unasked(mut channel: Channel) {
     channel.set_read_timeout(Some(TIMEOUT));
     channel.recv::<Message>().expect("a hello");

@@ -1,4 +1,4 @@
-//! A peer that was let in and has said hello.
+//! An admitted peer that has sent its hello.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,10 +9,11 @@ use crate::host::CANCEL_PERIOD;
 use crate::setup::{SETUP, failed};
 use crate::{Cancel, Error, ErrorKind};
 
-/// For the last message to a peer that may have stopped reading.
+/// The time limit for the last message to a peer that may have stopped reading.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
-/// A peer that was let in and has said hello. What it wants is known then, and nothing was answered.
+/// An admitted peer that has sent its hello. This end knows what the peer wants, and has not
+/// answered yet.
 pub struct Visitor {
     channel: Channel,
     hello: Hello,
@@ -22,8 +23,8 @@ impl Visitor {
     /// Waits for the peer's hello.
     ///
     /// # Errors
-    /// [`ErrorKind::Interrupted`], [`ErrorKind::Unreachable`] where none comes, and
-    /// [`ErrorKind::Other`] for another message. The peer learns of it.
+    /// [`ErrorKind::Interrupted`], [`ErrorKind::Unreachable`] if no hello comes, and
+    /// [`ErrorKind::Other`] for another message. The peer is informed.
     pub fn greet(mut channel: Channel, cancel: &Cancel) -> Result<Self, Error> {
         match hello(&mut channel, cancel) {
             Ok(hello) => Ok(Self { channel, hello }),
@@ -34,25 +35,26 @@ impl Visitor {
         }
     }
 
-    /// Whether it wants to probe the path (P9), and not to send files.
+    /// Returns whether the peer wants to probe the path (P9), and not to send files.
     #[must_use]
     pub fn wants_probe(&self) -> bool {
         self.hello.has(Hello::PROBES)
     }
 
-    /// Where it comes from.
+    /// Returns the address of the peer.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.channel.peer_addr()
     }
 
-    /// The channel, on which this end's hello is due.
+    /// Returns the channel, on which this end's hello is the next message.
     #[must_use]
     pub fn into_channel(self) -> Channel {
         self.channel
     }
 
-    /// Turns it away, for what it wants is not served here; answers with the error that it learns.
+    /// Refuses the visitor, because this end does not support what it wants. Returns the error that
+    /// the visitor receives.
     #[must_use]
     pub fn refuse(self, why: &str) -> Error {
         let error = Error::new(ErrorKind::Mismatch, why);
@@ -68,7 +70,7 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
         cancel.check()?;
         match channel.recv() {
             Ok(Message::Hello(hello)) => return Ok(hello),
-            // Its speaker may have come before its hello.
+            // The peer's speaker may send this before the hello.
             Ok(Message::Progress(_)) => {}
             Ok(other) => return Err(failed(&other.unexpected("a hello"))),
             Err(SessionError::Timeout { .. }) => {}
@@ -86,7 +88,7 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
 fn turn_away(mut channel: Channel, error: &Error) {
     let (_, writer) = channel.halves();
     writer.set_timeout(Some(LAST_MESSAGE));
-    // The peer notices the end of the channel in any case.
+    // The peer notices the end of the channel even if this fails.
     let _ = writer.send(&Message::Abort {
         cause: error.cause(),
         reason: Text::new(error),

@@ -1,7 +1,7 @@
-//! Whether a transfer is alive.
+//! Checks whether a transfer is alive.
 //!
-//! A disk that is slow, at either end, never ends a transfer: an end says so in its signs of life,
-//! and both wait. What ends one is a peer that is silent, or a path on which nothing moves.
+//! A slow disk, at either end, never ends a transfer: the end reports it in its signs of life, and
+//! both wait. A transfer ends if a peer is silent, or if nothing moves on the path.
 
 use std::time::{Duration, Instant};
 
@@ -10,32 +10,32 @@ use crate::{Error, ErrorKind};
 
 /// After the peer's queue pair is known, its first packets must come within this time.
 const FIRST_PACKET: Duration = Duration::from_secs(10);
-/// A disk operation that has taken this long holds the transfer up. Signs of life come once a
-/// second, so shorter ones may be over already.
+/// A disk operation that has taken this long delays the transfer. Signs of life come once a second,
+/// so a shorter operation may have ended already.
 const HELD_UP: Duration = Duration::from_secs(1);
 
-/// Looks that are further apart mean that this process was stopped, or the machine was asleep.
+/// If two checks are further apart than this, the process was stopped or the machine was asleep.
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// What an end has seen so far; each count only grows.
+/// The observations of an end so far. Each count only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signs {
-    /// UDP packets of the peer.
+    /// UDP packets from the peer.
     pub(crate) packets: u64,
-    /// Messages of the peer on the channel.
+    /// Messages from the peer on the channel.
     pub(crate) messages: u64,
-    /// Everything, at both ends, that brings the transfer nearer to its end.
+    /// All steps of both ends toward the end of the transfer.
     pub(crate) moved: u64,
-    /// How long the disk operation in progress at this end has taken.
+    /// How long the current disk operation at this end has taken.
     pub(crate) own_disk: Duration,
-    /// The same at the peer, as it last said.
+    /// The same at the peer, according to its last report.
     pub(crate) peer_disk: Duration,
-    /// Whether this end does not read the channel, because its disk holds it up.
+    /// Whether this end does not read the channel because it waits for its disk.
     pub(crate) is_deaf: bool,
 }
 
 impl Signs {
-    /// Collects what is known by `now`.
+    /// Collects the observations at `now`.
     pub(crate) fn read(now: Instant, packets: u64, own: &Pulse, peer: &PeerPulse) -> Self {
         Self {
             packets,
@@ -47,7 +47,7 @@ impl Signs {
         }
     }
 
-    /// Which disk holds the transfer up, and for how long already.
+    /// Returns which disk delays the transfer, and for how long.
     pub(crate) fn slow_disk(&self) -> Option<(&'static str, Duration)> {
         let own = ("this machine's disk", self.own_disk);
         let peer = ("the peer's disk", self.peer_disk);
@@ -56,7 +56,7 @@ impl Signs {
     }
 }
 
-/// Warns of a disk that holds a transfer up, once each time that it does.
+/// Warns of a disk that delays a transfer, once for each delay.
 #[derive(Debug)]
 pub(crate) struct SlowDisk {
     /// How long one operation may take without a warning.
@@ -72,7 +72,7 @@ impl SlowDisk {
         }
     }
 
-    /// Takes in what [`Signs::slow_disk`] answers now, and returns the warning when it is due.
+    /// Processes the current value of [`Signs::slow_disk`], and returns the warning when it is due.
     pub(crate) fn warning(&mut self, slow: Option<(&'static str, Duration)>) -> Option<String> {
         let Some((disk, busy)) = slow.filter(|(_, busy)| *busy >= self.after) else {
             self.has_warned &= slow.is_some();
@@ -92,9 +92,9 @@ impl SlowDisk {
 #[derive(Debug)]
 pub(crate) struct Watch {
     timeout: Duration,
-    /// For the line that says what may be blocked.
+    /// For the message about what may be blocked.
     ports: String,
-    /// Since when packets are awaited.
+    /// The time from which packets are expected.
     since: Instant,
     seen: Signs,
     heard_at: Instant,
@@ -104,7 +104,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// `ports` says between which UDP ports packets go.
+    /// `ports` names the UDP ports of both ends.
     pub(crate) fn new(timeout: Duration, ports: String, now: Instant) -> Self {
         Self {
             timeout,
@@ -118,12 +118,12 @@ impl Watch {
         }
     }
 
-    /// Takes in what has been seen by `now`. Answers with a warning, once, when a disk has held the
-    /// transfer up for as long as a silent peer may.
+    /// Processes the observations at `now`. Returns a warning, once, when a disk has delayed the
+    /// transfer for as long as a peer may be silent.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] where no packet ever came, where nothing was heard for the timeout,
-    /// or where nothing moved for as long.
+    /// [`ErrorKind::Unreachable`] if no packet ever came, if the peer was silent for the timeout,
+    /// or if nothing moved for as long.
     pub(crate) fn look(&mut self, now: Instant, signs: Signs) -> Result<Option<String>, Error> {
         self.skip_pause(now);
         let heard = (signs.packets, signs.messages) != (self.seen.packets, self.seen.messages);
@@ -142,7 +142,7 @@ impl Watch {
         Ok(self.slow_disk.warning(slow_disk))
     }
 
-    /// Does not hold the peer responsible for a time in which this end did not run.
+    /// Excludes a time in which this process did not run from the peer's silence.
     fn skip_pause(&mut self, now: Instant) {
         let pause = now.saturating_duration_since(self.looked_at);
         self.looked_at = now;
@@ -184,7 +184,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Looks at `at_s`, and every half second on the way there.
+    /// Checks at `at_s`, and every half second until then.
     fn look(watch: &mut Watch, start: Instant, at_s: u64, signs: Signs) -> Option<String> {
         let until = start + Duration::from_secs(at_s);
         let mut now = watch.looked_at;

@@ -1,12 +1,12 @@
 //! Counters of a bridge and of its box, by name: for the table, for JSON and for Prometheus.
 
 use farwrite_boxes::{lowar, netrt};
-use farwrite_bridge::{Report, SideReport};
+use farwrite_bridge::{BridgeReport, SideReport};
 
-use crate::metrics::Counter;
+use farwrite::metrics::Metric;
 
-/// What a bridge has done.
-pub(super) fn of_bridge<C>(report: &Report<C>) -> Vec<Counter> {
+/// The counters of a bridge.
+pub(super) fn of_bridge<C>(report: &BridgeReport<C>) -> Vec<Metric> {
     let SideReport {
         received,
         around,
@@ -17,56 +17,56 @@ pub(super) fn of_bridge<C>(report: &Report<C>) -> Vec<Counter> {
     } = report.near;
     let far = report.far;
     vec![
-        Counter::new("near_received", "frames from the near interface", received),
-        Counter::new(
+        Metric::counter("near_received", "frames from the near interface", received),
+        Metric::counter(
             "near_around",
             "of these, unfinished ones of other traffic",
             around,
         ),
-        Counter::new(
+        Metric::counter(
             "near_local",
             "of these, the ones for this machine or link",
             local,
         ),
-        Counter::new(
+        Metric::counter(
             "near_unread",
             "frames that the near interface lost: not read in time",
             unread,
         ),
-        Counter::new("near_sent", "frames to the near interface", sent),
-        Counter::new(
+        Metric::counter("near_sent", "frames to the near interface", sent),
+        Metric::counter(
             "near_unsent",
             "frames that the near interface refused",
             unsent,
         ),
-        Counter::new(
+        Metric::counter(
             "far_received",
             "frames from the far interface",
             far.received,
         ),
-        Counter::new(
+        Metric::counter(
             "far_around",
             "of these, unfinished ones of other traffic",
             far.around,
         ),
-        Counter::new(
+        Metric::counter(
             "far_local",
             "of these, the ones for this machine or link",
             far.local,
         ),
-        Counter::new(
+        Metric::counter(
             "far_unread",
             "frames that the far interface lost: not read in time",
             far.unread,
         ),
-        Counter::new("far_sent", "frames to the far interface", far.sent),
-        Counter::new(
+        Metric::counter("far_sent", "frames to the far interface", far.sent),
+        Metric::counter(
             "far_unsent",
             "frames that the far interface refused",
             far.unsent,
         ),
-        Counter::new("pauses", "pauses of the near side", report.pauses),
-        Counter::new(
+        Metric::counter("pauses", "pauses of the near side", report.pauses),
+        Metric::counter(
             "marked",
             "packets marked with congestion experienced",
             report.marked,
@@ -74,10 +74,11 @@ pub(super) fn of_bridge<C>(report: &Report<C>) -> Vec<Counter> {
     ]
 }
 
-/// What a LoWAR box has done.
-pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Counter> {
+/// The counters of a LoWAR box.
+pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Metric> {
     let lowar::Counters {
         coded,
+        xored_bytes,
         repairs_sent,
         repairs_too_long,
         questions_sent,
@@ -96,47 +97,48 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Counter> {
         held_full,
     } = *counters;
     vec![
-        Counter::new("coded", "data packets added to a block", coded),
-        Counter::new("repairs_sent", "repair packets sent", repairs_sent),
-        Counter::new(
+        Metric::counter("coded", "data packets added to a block", coded),
+        Metric::counter("xored_bytes", "bytes added to coding units", xored_bytes),
+        Metric::counter("repairs_sent", "repair packets sent", repairs_sent),
+        Metric::counter(
             "repairs_too_long",
             "not sent: longer than the path MTU",
             repairs_too_long,
         ),
-        Counter::new(
+        Metric::counter(
             "questions_sent",
             "probes and announcements sent",
             questions_sent,
         ),
-        Counter::new("reports_sent", "reports sent", reports_sent),
-        Counter::new("reports_received", "reports received", reports_received),
-        Counter::new(
+        Metric::counter("reports_sent", "reports sent", reports_sent),
+        Metric::counter("reports_received", "reports received", reports_received),
+        Metric::counter(
             "repairs_received",
             "repair packets received",
             repairs_received,
         ),
-        Counter::new("recovered", "packets recovered for the NIC", recovered),
-        Counter::new(
+        Metric::counter("recovered", "packets recovered for the NIC", recovered),
+        Metric::counter(
             "not_verified",
             "recovered packets dropped: ICRC wrong",
             not_verified,
         ),
-        Counter::new("given_up", "blocks passed with packets missing", given_up),
-        Counter::new("hold_ended", "of these, the hold time ended", hold_ended),
-        Counter::new("held", "frames held back", held),
-        Counter::gauge("peak_held", "most frames held at a time", peak_held),
-        Counter::new("damaged", "RoCEv2 packets that came damaged", damaged),
-        Counter::new(
+        Metric::counter("given_up", "blocks passed with packets missing", given_up),
+        Metric::counter("hold_ended", "of these, the hold time ended", hold_ended),
+        Metric::counter("held", "frames held back", held),
+        Metric::gauge("peak_held", "most frames held at a time", peak_held),
+        Metric::counter("damaged", "RoCEv2 packets that came damaged", damaged),
+        Metric::counter(
             "streams_full",
             "unprotected packets: all streams in use",
             streams_full,
         ),
-        Counter::new(
+        Metric::counter(
             "units_full",
             "unprotected packets: all coding units in use",
             units_full,
         ),
-        Counter::new(
+        Metric::counter(
             "held_full",
             "blocks passed: reordering buffer full",
             held_full,
@@ -144,39 +146,39 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Counter> {
     ]
 }
 
-/// What a NetRT box has done.
-pub(super) fn of_netrt(counters: &netrt::Counters) -> Vec<Counter> {
+/// The counters of a NetRT box.
+pub(super) fn of_netrt(counters: &netrt::Counters) -> Vec<Metric> {
     let mut all = of_netrt_source(counters);
     all.extend(of_netrt_destination(counters));
     all
 }
 
-fn of_netrt_source(counters: &netrt::Counters) -> Vec<Counter> {
+fn of_netrt_source(counters: &netrt::Counters) -> Vec<Metric> {
     vec![
-        Counter::new(
+        Metric::counter(
             "copied",
             "packets of which a copy was kept",
             counters.copied,
         ),
-        Counter::gauge(
+        Metric::gauge(
             "peak_pool_bytes",
             "most bytes of copies",
             counters.peak_pool_bytes,
         ),
-        Counter::new("starts_sent", "starts of flows sent", counters.starts_sent),
-        Counter::new("marks_sent", "marks sent", counters.marks_sent),
-        Counter::new(
+        Metric::counter("starts_sent", "starts of flows sent", counters.starts_sent),
+        Metric::counter("marks_sent", "marks sent", counters.marks_sent),
+        Metric::counter(
             "requests_received",
             "requests received",
             counters.requests_received,
         ),
-        Counter::new("repeated", "packets repeated", counters.repeated),
-        Counter::new(
+        Metric::counter("repeated", "packets repeated", counters.repeated),
+        Metric::counter(
             "notices_sent",
             "requests that could not be fulfilled",
             counters.notices_sent,
         ),
-        Counter::new(
+        Metric::counter(
             "request_pauses",
             "pauses because much was requested",
             counters.pauses,
@@ -184,56 +186,56 @@ fn of_netrt_source(counters: &netrt::Counters) -> Vec<Counter> {
     ]
 }
 
-fn of_netrt_destination(counters: &netrt::Counters) -> Vec<Counter> {
+fn of_netrt_destination(counters: &netrt::Counters) -> Vec<Metric> {
     vec![
-        Counter::new("requests_sent", "requests sent", counters.requests_sent),
-        Counter::new(
+        Metric::counter("requests_sent", "requests sent", counters.requests_sent),
+        Metric::counter(
             "notices_received",
             "notices received",
             counters.notices_received,
         ),
-        Counter::new(
+        Metric::counter(
             "recovered",
             "missing packets that came as repeats",
             counters.recovered,
         ),
-        Counter::new(
+        Metric::counter(
             "copies_dropped",
             "repeats that were not missing",
             counters.copies_dropped,
         ),
-        Counter::new("held", "frames held back", counters.held),
-        Counter::gauge(
+        Metric::counter("held", "frames held back", counters.held),
+        Metric::gauge(
             "peak_held",
             "most frames held at a time",
             counters.peak_held,
         ),
-        Counter::gauge(
+        Metric::gauge(
             "peak_held_bytes",
             "most bytes held at a time",
             counters.peak_held_bytes,
         ),
-        Counter::new(
+        Metric::counter(
             "given_up",
             "times that a flow went on with a packet missing",
             counters.given_up,
         ),
-        Counter::new(
+        Metric::counter(
             "hold_ended",
             "of these, the hold time ended",
             counters.hold_ended,
         ),
-        Counter::new(
+        Metric::counter(
             "held_full",
             "of these, the reordering buffer was full",
             counters.held_full,
         ),
-        Counter::new(
+        Metric::counter(
             "damaged",
             "RoCEv2 packets that came damaged",
             counters.damaged,
         ),
-        Counter::new(
+        Metric::counter(
             "flows_full",
             "unprotected packets: all flows in use",
             counters.flows_full,

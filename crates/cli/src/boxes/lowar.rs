@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use farwrite_boxes::PathBox as _;
-use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar, Shape};
+use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar};
 use farwrite_bridge::Forward;
 use farwrite_units::parse::parse_rtt;
 
@@ -12,9 +12,9 @@ use super::counters::of_lowar;
 use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
 use crate::console::Console;
 use crate::exit::Failure;
-use crate::metrics::Counter;
+use farwrite::metrics::Metric;
 
-/// What the key of boxes is derived from the pre-shared key for.
+/// The purpose for which the key of boxes is derived from the pre-shared key.
 const KEY_PURPOSE: &str = "farwrite 2026 LoWAR boxes";
 
 const EXAMPLES: &str = "\
@@ -45,7 +45,6 @@ pub(crate) struct LowarArgs {
     key: KeyArgs,
     /// c repair packets for every r data packets, as R,C; or by what the path loses: adaptive
     #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
-    #[arg(value_parser = parse_coding)]
     coding: Coding,
     /// Bytes of the longest IP packet that the path between the boxes takes
     #[arg(long, value_name = "BYTES", default_value = "1500")]
@@ -57,18 +56,6 @@ pub(crate) struct LowarArgs {
     /// Only carry frames: no repair packets, and no recovery
     #[arg(long)]
     forward: bool,
-}
-
-fn parse_coding(text: &str) -> Result<Coding, String> {
-    if text == "adaptive" {
-        return Ok(Coding::Adaptive);
-    }
-    let numbers = text.split_once(',').map(|(r, c)| (r.parse(), c.parse()));
-    let Some((Ok(r), Ok(c))) = numbers else {
-        return Err("write it like 32,1, or adaptive".to_owned());
-    };
-    let shape = Shape::new(r, c).map_err(|error| error.to_string())?;
-    Ok(Coding::Fixed(shape))
 }
 
 /// Runs a box.
@@ -85,7 +72,7 @@ impl LowarArgs {
             key: self.key.derive(KEY_PURPOSE)?,
             coding: self.coding,
             path_mtu_bytes: self.path_mtu.into(),
-            // At most a day.
+            // The value is at most one day.
             hold_ns: u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
             ..Config::default()
         })
@@ -97,7 +84,7 @@ impl Shown for Lowar {
     const COLUMNS: &'static [&'static str] =
         &["repairs_sent", "repairs_received", "recovered", "given_up"];
 
-    fn shown(counters: &Counters) -> Vec<Counter> {
+    fn shown(counters: &Counters) -> Vec<Metric> {
         of_lowar(counters)
     }
 }
@@ -106,6 +93,7 @@ impl Shown for Lowar {
 mod tests {
     use clap::Parser;
     use farwrite_boxes::Backpressure;
+    use farwrite_boxes::lowar::Shape;
 
     use super::*;
     use crate::args::{Cli, Command};

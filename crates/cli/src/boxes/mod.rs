@@ -11,8 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{iter, thread};
 
 use clap::Args;
+use farwrite::metrics::Metric;
 use farwrite_boxes::{Backpressure, PathBox};
-use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, Forward, Report};
+use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, BridgeReport, Forward};
 use farwrite_units::parse::{parse_count, parse_duration};
 use serde_json::Value;
 
@@ -22,13 +23,13 @@ pub(crate) use netrt::{NetRtArgs, run as run_netrt};
 use self::counters::of_bridge;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::metrics::{Counter, Metrics};
+use crate::metrics::Metrics;
 use crate::table::lay_out;
 use crate::{interrupt, key};
 
-/// Between two looks at whether to end.
+/// The time between two checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
-/// Rows between two headings of the live table.
+/// The number of rows between two headings of the live table.
 const ROWS: usize = 20;
 
 /// What all boxes take.
@@ -81,7 +82,7 @@ struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// The key for a purpose; `None` if there is to be none.
+    /// Derives the key for a purpose; `None` if the user selected no key.
     fn derive(&self, purpose: &str) -> Result<Option<[u8; 32]>, Failure> {
         if self.no_key {
             return Ok(None);
@@ -95,7 +96,7 @@ impl KeyArgs {
     }
 }
 
-/// What is higher at each start: nanoseconds since 1970, until the year 2554.
+/// A number that increases with each start: nanoseconds since 1970, until the year 2554.
 fn boot() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(1))
@@ -124,27 +125,27 @@ impl BridgeArgs {
     }
 }
 
-/// What the program has to know of a box.
+/// What the program needs to know about a box.
 trait Shown: PathBox<Counters: Clone + Default + Send> + Send + 'static {
-    /// The name of its metrics.
+    /// The name of the metrics of the box.
     const NAME: &'static str;
-    /// The counters whose rates the live table has.
+    /// The counters whose rates the live table shows.
     const COLUMNS: &'static [&'static str];
 
-    /// Its counters by name.
-    fn shown(counters: &Self::Counters) -> Vec<Counter>;
+    /// The counters of the box by name.
+    fn shown(counters: &Self::Counters) -> Vec<Metric>;
 }
 
 impl Shown for Forward {
     const NAME: &'static str = "forward";
     const COLUMNS: &'static [&'static str] = &[];
 
-    fn shown((): &()) -> Vec<Counter> {
+    fn shown((): &()) -> Vec<Metric> {
         Vec::new()
     }
 }
 
-/// Carries frames until Ctrl-C, until the time is over, or until an interface is gone.
+/// Carries frames until Ctrl-C, until the time has elapsed, or until an interface disappears.
 fn carry<B: Shown>(args: &BridgeArgs, inner: B, console: &Console) -> Result<(), Failure> {
     let cancel = interrupt::catch()?;
     let bridge = Bridge::start(&args.config(), inner).map_err(|error| failure(&error))?;
@@ -167,7 +168,7 @@ fn carry<B: Shown>(args: &BridgeArgs, inner: B, console: &Console) -> Result<(),
     }
     let (report, result) = bridge.stop();
     let counters = counters::<B>(&report);
-    let rows: Vec<_> = counters.iter().map(Counter::row).collect();
+    let rows: Vec<_> = counters.iter().map(row).collect();
     console.say(lay_out(&rows, 2));
     let values = counters.iter().map(|c| (c.name.to_owned(), c.value.into()));
     let seconds = ("seconds".to_owned(), report.elapsed.as_secs_f64().into());
@@ -176,7 +177,15 @@ fn carry<B: Shown>(args: &BridgeArgs, inner: B, console: &Console) -> Result<(),
     result.map_err(|error| failure(&error))
 }
 
-fn counters<B: Shown>(report: &Report<B::Counters>) -> Vec<Counter> {
+/// A row of the final table.
+fn row(counter: &Metric) -> [String; 3] {
+    let Metric {
+        name, help, value, ..
+    } = counter;
+    [(*name).to_owned(), (*help).to_owned(), value.to_string()]
+}
+
+fn counters<B: Shown>(report: &BridgeReport<B::Counters>) -> Vec<Metric> {
     let mut counters = of_bridge(report);
     counters.extend(B::shown(&report.counters));
     counters
@@ -185,12 +194,12 @@ fn counters<B: Shown>(report: &Report<B::Counters>) -> Vec<Counter> {
 fn failure(error: &BridgeError) -> Failure {
     let exit = match error {
         BridgeError::SameInterface(_) | BridgeError::NoInterface(_) => Exit::Usage,
-        BridgeError::Interface { .. } | BridgeError::System { .. } => Exit::Other,
+        _ => Exit::Other,
     };
     Failure::new(exit, error)
 }
 
-/// The live table: a row of rates now and then.
+/// The live table, which periodically prints a row of rates.
 struct Live {
     every: Duration,
     at: Duration,
@@ -208,7 +217,7 @@ impl Live {
         }
     }
 
-    fn show<B: Shown>(&mut self, elapsed: Duration, counters: &[Counter], console: &Console) {
+    fn show<B: Shown>(&mut self, elapsed: Duration, counters: &[Metric], console: &Console) {
         if self.every.is_zero() || elapsed < self.at + self.every {
             return;
         }

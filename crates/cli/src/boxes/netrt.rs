@@ -11,9 +11,9 @@ use super::counters::of_netrt;
 use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
 use crate::console::Console;
 use crate::exit::Failure;
-use crate::metrics::Counter;
+use farwrite::metrics::Metric;
 
-/// What the key of boxes is derived from the pre-shared key for.
+/// The purpose for which the key of boxes is derived from the pre-shared key.
 const KEY_PURPOSE: &str = "farwrite 2026 NetRT boxes";
 
 const EXAMPLES: &str = "\
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &NetRtArgs, console: &Console) -> Result<(), Failure> {
 
 impl NetRtArgs {
     fn config(&self) -> Result<Config, Failure> {
-        // At most 10 s.
+        // The values are at most 10 s.
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut config = Config::new(self.rate, ns(self.rtt));
         config.key = self.key.derive(KEY_PURPOSE)?;
@@ -80,7 +80,7 @@ impl Shown for NetRt {
     const COLUMNS: &'static [&'static str] =
         &["requests_sent", "repeated", "recovered", "given_up"];
 
-    fn shown(counters: &Counters) -> Vec<Counter> {
+    fn shown(counters: &Counters) -> Vec<Metric> {
         of_netrt(counters)
     }
 }

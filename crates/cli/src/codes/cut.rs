@@ -1,4 +1,4 @@
-//! How a file is cut into groups, and how its parity lies in a file of its own.
+//! The division of a file into groups, and the layout of the parity file.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -11,16 +11,17 @@ use crate::exit::{Exit, Failure};
 use farwrite_units::parse::parse_size;
 use farwrite_units::show::Bytes;
 
-/// Data and parity of so many bytes are worked on at a time: enough for every thread, little enough
-/// for every machine.
+/// The number of bytes of data and parity that are processed at a time. It is enough work for all
+/// threads and fits the memory of every machine.
 const BATCH_BYTES: usize = 64 << 20;
-/// A group is worked on as a whole, so that it has to fit into memory.
+/// A group is processed as a whole, so it must fit into memory.
 const MAX_GROUP_BYTES: u64 = 1 << 30;
 
-/// What encoding and decoding have to be told alike.
+/// Options that encoding and decoding share.
 #[derive(Debug, Args)]
 pub(super) struct CutArgs {
-    /// Erasure code, as ec-mds:32,8 or ec-xor:32,8: groups of 32 data chunks, 8 parity chunks for each
+    /// Erasure code, as ec-mds:32,8 or ec-xor:32,8: groups of 32 data chunks, 8 parity chunks for
+    /// each
     #[arg(long, value_name = "CODE", default_value = "ec-mds:32,8")]
     code: Code,
     /// Bytes of a chunk: 1 to what makes groups of 1GiB, parity included
@@ -33,9 +34,9 @@ pub(super) struct CutArgs {
     threads: Option<u16>,
 }
 
-/// A code and the size of its chunks. Group `g` has data chunks `g k` to `(g + 1) k - 1`, and parity
-/// chunks `g m` to `(g + 1) m - 1`: always `m` of them, each of whole length, as if the data went on
-/// with zeros to the end of the group.
+/// A code and its chunk size. Group `g` has data chunks `g k` to `(g + 1) k - 1`, and parity chunks
+/// `g m` to `(g + 1) m - 1`. Every group has `m` parity chunks of full length, as if zeros filled
+/// the data to the end of the group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) code: Code,
@@ -74,46 +75,46 @@ impl CutArgs {
 }
 
 impl Cut {
-    /// Bytes of data of a full group.
+    /// The number of data bytes in a full group.
     pub(super) fn group_bytes(&self) -> usize {
         self.code.k() * self.chunk_bytes
     }
 
-    /// Bytes of parity of every group.
+    /// The number of parity bytes in every group.
     pub(super) fn group_parity_bytes(&self) -> usize {
         self.code.m() * self.chunk_bytes
     }
 
-    /// Groups of a file.
+    /// The number of groups in a file.
     pub(super) fn groups(&self, data_bytes: u64) -> u64 {
         data_bytes.div_ceil(self.group_bytes() as u64)
     }
 
-    /// Data chunks of a file.
+    /// The number of data chunks in a file.
     pub(super) fn chunks(&self, data_bytes: u64) -> u64 {
         data_bytes.div_ceil(self.chunk_bytes as u64)
     }
 
-    /// Parity chunks of a file.
+    /// The number of parity chunks of a file.
     pub(super) fn parity_chunks(&self, data_bytes: u64) -> u64 {
         let m = self.code.m() as u64;
         self.groups(data_bytes).saturating_mul(m)
     }
 
-    /// Bytes of the parity of a file; `None` if none could hold them.
+    /// The number of parity bytes of a file; `None` if the number is too large for any file.
     pub(super) fn parity_bytes(&self, data_bytes: u64) -> Option<u64> {
         self.parity_chunks(data_bytes)
             .checked_mul(self.chunk_bytes as u64)
     }
 
-    /// The data chunks of a group, by their number in a file of so many bytes.
+    /// The data chunks of a group, by their number in a file of `data_bytes` bytes.
     pub(super) fn chunks_of(&self, group: u64, data_bytes: u64) -> Range<u64> {
         let k = self.code.k() as u64;
         let first = group.saturating_mul(k);
         first..first.saturating_add(k).min(self.chunks(data_bytes))
     }
 
-    /// Groups to work on at a time.
+    /// The number of groups to process at a time.
     pub(super) fn batch_groups(&self) -> usize {
         let group = self.group_bytes() + self.group_parity_bytes();
         let held = |bytes: usize| bytes / group;
@@ -121,7 +122,7 @@ impl Cut {
         held(BATCH_BYTES).max(self.threads.get()).min(most).max(1)
     }
 
-    /// Makes the parity of groups that follow one another; the last can be short.
+    /// Computes the parity of consecutive groups. The last group can be short.
     pub(super) fn encode(
         &self,
         codec: &Codec,
@@ -130,7 +131,7 @@ impl Cut {
     ) -> Result<(), CodecError> {
         let layout = Layout::new(self.code, data.len(), self.chunk_bytes)?;
         parity.clear();
-        // Zeros where XOR has parity chunks that cover nothing of a short group.
+        // An XOR code has parity chunks that cover nothing of a short group: these stay zero.
         parity.resize(layout.groups() * self.group_parity_bytes(), 0);
         let covering = &mut parity[..layout.parity_bytes()];
         codec.encode_message(data, self.chunk_bytes, covering, self.threads)

@@ -1,4 +1,4 @@
-//! `farwrite codes decode`: a file with holes made whole by its parity.
+//! `farwrite codes decode`: rebuilds the lost chunks of a file from its parity.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -50,8 +50,8 @@ pub(super) struct DecodeArgs {
     #[arg(long, value_name = "CHUNKS", value_delimiter = ',', value_parser = parse_chunks)]
     #[arg(allow_hyphen_values = true)]
     lost_parity: Vec<RangeInclusive<u64>>,
-    /// Length of the whole file, if its end is missing from --in: the chunks that are not there whole
-    /// count as lost
+    /// Length of the whole file, if its end is missing from --in: the chunks that are not there
+    /// whole count as lost
     #[arg(long, value_name = "N", value_parser = parse_count, allow_hyphen_values = true)]
     bytes: Option<u64>,
     /// File to write; it gets its name when it is whole, and replaces one that has it
@@ -59,35 +59,35 @@ pub(super) struct DecodeArgs {
     out: PathBuf,
 }
 
-/// What was done.
+/// The result of the command.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DecodeReport {
     code: String,
     chunk_bytes: usize,
     data_bytes: u64,
     groups: u64,
-    /// Data chunks that were lost, and have been rebuilt.
+    /// The number of lost data chunks that were rebuilt.
     rebuilt_chunks: u64,
     lost_parity_chunks: u64,
-    /// Groups that had no parity chunk left over, by which the result could be checked.
+    /// The number of groups without a remaining parity chunk to check the result with.
     unchecked_groups: u64,
     kernel: &'static str,
     threads: usize,
-    /// Reading and writing included.
+    /// The time, including reading and writing.
     seconds: f64,
     out: PathBuf,
 }
 
-/// What is lost of which file.
+/// The lost chunks of each file.
 struct Damage {
     cut: Cut,
-    /// Bytes of the whole file.
+    /// The size of the complete file in bytes.
     data_bytes: u64,
     data: Lost,
     parity: Lost,
 }
 
-/// Writes the whole file.
+/// Writes the complete file.
 pub(super) fn run(args: &DecodeArgs, console: &Console) -> Result<(), Failure> {
     let cancel = crate::interrupt::catch()?;
     let cut = args.cut.cut()?;
@@ -116,7 +116,7 @@ pub(super) fn run(args: &DecodeArgs, console: &Console) -> Result<(), Failure> {
     output.finish()?;
     let elapsed = start.elapsed();
     progress.finish(done, ByteRate::of(done, elapsed));
-    let report = Report {
+    let report = DecodeReport {
         code: cut.code.to_string(),
         chunk_bytes: cut.chunk_bytes,
         data_bytes,
@@ -133,7 +133,7 @@ pub(super) fn run(args: &DecodeArgs, console: &Console) -> Result<(), Failure> {
     console.json(&report)
 }
 
-impl Report {
+impl DecodeReport {
     fn tell(&self) -> String {
         let checked = match self.unchecked_groups {
             0 => "all groups agree with the parity that is left over".to_owned(),
@@ -153,7 +153,7 @@ impl Report {
 
 impl Damage {
     /// # Errors
-    /// [`Exit::Usage`] where lengths do not fit, or chunks are lost that there are not.
+    /// [`Exit::Usage`] if lengths do not fit, or if the user names lost chunks that do not exist.
     fn of(
         args: &DecodeArgs,
         cut: Cut,
@@ -179,7 +179,8 @@ impl Damage {
             cut.parity_chunks(data_bytes),
             "--lost-parity",
         )?;
-        // The end of the parity may be missing too, where all of it is said to be lost.
+        // The end of the parity file may be missing too, if the user names all of its chunks as
+        // lost.
         let needed = match parity.ranges().last() {
             Some(last) if last.end == cut.parity_chunks(data_bytes) => {
                 last.start * cut.chunk_bytes as u64
@@ -206,7 +207,7 @@ impl Damage {
         })
     }
 
-    /// What of a group is there.
+    /// The chunks of a group that are present.
     fn present(&self, group: u64) -> Present {
         let chunks = self.cut.chunks_of(group, self.data_bytes);
         let index = |number: u64, first: u64| usize::try_from(number - first).unwrap_or(usize::MAX);
@@ -224,7 +225,7 @@ impl Damage {
     /// Whether every group can be rebuilt.
     ///
     /// # Errors
-    /// [`Exit::Other`], with the first group that cannot.
+    /// [`Exit::Other`], which names the first group that cannot be rebuilt.
     fn check(&self) -> Result<(), Failure> {
         let k = self.cut.code.k() as u64;
         let mut checked = 0;
@@ -251,7 +252,7 @@ impl Damage {
         Ok(())
     }
 
-    /// What the code repairs.
+    /// A description of the losses that the code repairs.
     fn rule(&self) -> String {
         let code = self.cut.code;
         match code.kind() {
@@ -264,11 +265,11 @@ impl Damage {
         }
     }
 
-    /// Rebuilds groups from `first` on, and holds them against what parity is left over. The answer
-    /// is how many groups had none.
+    /// Rebuilds the groups from `first` on, and compares them with the remaining parity. Returns
+    /// the number of groups without remaining parity.
     ///
     /// # Errors
-    /// [`Exit::Corrupt`] where they do not agree.
+    /// [`Exit::Corrupt`] if they do not match.
     fn repair(&self, codec: &Codec, first: u64, buffers: &mut Buffers) -> Result<u64, Failure> {
         let Cut {
             chunk_bytes,
@@ -320,18 +321,18 @@ impl Damage {
     }
 }
 
-/// Groups that follow one another.
+/// Buffers for consecutive groups.
 #[derive(Default)]
 struct Buffers {
     data: Vec<u8>,
-    /// As it was read.
+    /// The parity as it was read.
     parity: Vec<u8>,
-    /// As the data ask for.
+    /// The parity as computed from the data.
     made: Vec<u8>,
 }
 
 impl Buffers {
-    /// Reads the next groups; zeros stand for what is missing at the end of a file.
+    /// Reads the next groups. Zeros replace the bytes that are missing at the end of a file.
     fn fill(
         &mut self,
         cut: &Cut,

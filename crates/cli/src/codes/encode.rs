@@ -1,4 +1,4 @@
-//! `farwrite codes encode`: the parity of a file.
+//! `farwrite codes encode`: computes the parity of a file.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -38,9 +38,9 @@ pub(super) struct EncodeArgs {
     out: PathBuf,
 }
 
-/// What was done.
+/// The result of the command.
 #[derive(Debug, Serialize)]
-struct Report {
+struct EncodeReport {
     code: String,
     chunk_bytes: usize,
     data_bytes: u64,
@@ -48,7 +48,7 @@ struct Report {
     parity_bytes: u64,
     kernel: &'static str,
     threads: usize,
-    /// Reading and writing included.
+    /// The time, including reading and writing.
     seconds: f64,
     out: PathBuf,
 }
@@ -60,7 +60,7 @@ pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
     let mut input = Input::open(&args.input)?;
     let mut output = Output::create(&args.out, &[&input])?;
     let codec = Codec::new(cut.code);
-    // A pipe does not say how much will come.
+    // The length of a pipe is unknown in advance.
     let total = match input.metadata().is_file() {
         true => input.bytes(),
         false => u64::MAX,
@@ -95,7 +95,7 @@ pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
         cut.code,
         cut.chunk_bytes
     ));
-    console.json(&Report {
+    console.json(&EncodeReport {
         code: cut.code.to_string(),
         chunk_bytes: cut.chunk_bytes,
         data_bytes,

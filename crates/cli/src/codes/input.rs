@@ -26,7 +26,7 @@ impl Input {
         })
     }
 
-    /// [`Self::open`] of what has a length.
+    /// [`Self::open`] for a file that has a length.
     pub(super) fn open_file(path: &Path) -> Result<Self, Failure> {
         let input = Self::open(path)?;
         if input.metadata.is_file() {
@@ -44,12 +44,12 @@ impl Input {
         &self.metadata
     }
 
-    /// Its bytes when it was opened; 0 for what has no length, such as a pipe.
+    /// The size of the file when it was opened; 0 if it has no length, such as a pipe.
     pub(super) fn bytes(&self) -> u64 {
         self.metadata.len()
     }
 
-    /// Replaces what is in the buffer by the next bytes: so many, or fewer where the file ends.
+    /// Replaces the content of the buffer by the next `bytes` bytes, or fewer if the file ends.
     pub(super) fn read(&mut self, bytes: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
         buffer.clear();
         let mut next = (&self.file).take(bytes as u64);

@@ -1,10 +1,10 @@
-//! Which chunks of a file are lost.
+//! The lost chunks of a file.
 
 use std::ops::{Range, RangeInclusive};
 
 use crate::exit::{Exit, Failure};
 
-/// Chunks as people name them: `17`, or `40-44`.
+/// Parses chunks as a user names them: `17`, or `40-44`.
 pub(super) fn parse_chunks(text: &str) -> Result<RangeInclusive<u64>, String> {
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let range = match text.split_once('-') {
@@ -25,10 +25,11 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// The chunks that were named, of `chunks` that there are; `option` is where they were named.
+    /// The chunks that the user named, in a file of `chunks` chunks. `option` is the option that
+    /// named them.
     ///
     /// # Errors
-    /// [`Exit::Usage`] for a chunk that there is not.
+    /// [`Exit::Usage`] for a chunk that does not exist.
     pub(super) fn new(
         named: &[RangeInclusive<u64>],
         chunks: u64,
@@ -58,7 +59,7 @@ impl Lost {
         if range.is_empty() {
             return;
         }
-        // What it touches becomes one with it.
+        // Ranges that overlap or touch the new one are merged with it.
         let first = self.ranges.partition_point(|other| other.end < range.start);
         let end = self
             .ranges
@@ -70,7 +71,7 @@ impl Lost {
         self.ranges.splice(first..end, [whole]);
     }
 
-    /// Number of chunks.
+    /// The number of chunks.
     pub(super) fn len(&self) -> u64 {
         self.ranges
             .iter()

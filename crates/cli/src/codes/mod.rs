@@ -1,4 +1,4 @@
-//! `farwrite codes`: erasure codes on files, and how fast they are.
+//! `farwrite codes`: erasure codes for files, and their speed.
 
 mod bench;
 mod cut;

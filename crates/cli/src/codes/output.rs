@@ -1,4 +1,4 @@
-//! A file that gets its name when it is whole.
+//! A file that gets its name when it is complete.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -10,8 +10,8 @@ use tempfile::NamedTempFile;
 use super::input::Input;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// A file under a temporary name beside its own, `.NAME.farwrite-RANDOM.part`, removed unless it is
-/// finished.
+/// A file with a temporary name in the same directory, `.NAME.farwrite-RANDOM.part`. It is removed
+/// unless it is finished.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
@@ -20,8 +20,8 @@ pub(super) struct Output {
 
 impl Output {
     /// # Errors
-    /// [`Exit::Usage`] if it is one of the inputs; [`Exit::Files`] if something has the name that is
-    /// no file, or no file can be made.
+    /// [`Exit::Usage`] if it is one of the inputs; [`Exit::Files`] if the name belongs to something
+    /// that is not a file, or if no file can be created.
     pub(super) fn create(path: &Path, inputs: &[&Input]) -> Result<Self, Failure> {
         let shown = path.display();
         match fs::metadata(path) {
@@ -63,7 +63,7 @@ impl Output {
         let part = tempfile::Builder::new()
             .prefix(&prefix)
             .suffix(".part")
-            // Less the umask, as for any new file.
+            // The umask removes permissions, as for any new file.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(directory)
             .or_exit(Exit::Files, format_args!("making a file for {shown}"))?;
@@ -81,7 +81,7 @@ impl Output {
             .or_exit(Exit::Files, told)
     }
 
-    /// Gives the file its name; one that has it is replaced.
+    /// Gives the file its name, and replaces any file of that name.
     pub(super) fn finish(self) -> Result<(), Failure> {
         let told = format!("giving {} its name", self.path.display());
         let persisted = self.part.persist(&self.path);

@@ -1,4 +1,4 @@
-//! What a person can ask of the demo.
+//! The arguments of the demo.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,12 +13,12 @@ use crate::link_file::{self, Description, Unit};
 use crate::trace::TraceArgs;
 use farwrite_units::parse::{List, parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
 
-/// The link where nothing says another.
+/// The default link.
 const RTT: Duration = Duration::from_millis(25);
 const LOSS: f64 = 1e-3;
 const RATE_BPS: u64 = 2_000_000_000;
 const MTU: u32 = 4096;
-/// The most of a file's path that is emulated.
+/// The longest round trip from a file that the demo emulates.
 const MAX_RTT: Duration = Duration::from_secs(10);
 const MAX_LOSS: f64 = 0.5;
 
@@ -49,8 +49,8 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) size: u64,
-    /// File that describes the link, as `farwrite probe --save` writes it; an option beside it comes
-    /// first
+    /// File that describes the link, as `farwrite probe --save` writes it; an option beside it
+    /// comes first
     #[arg(long, value_name = "FILE")]
     pub(crate) link: Option<PathBuf>,
     /// Round-trip time of the link: 0s to 10s [default: that of --link, else 25ms]
@@ -97,7 +97,7 @@ pub(crate) struct DemoArgs {
     pub(crate) out: PathBuf,
 }
 
-/// A scheme that moves the whole message, which the demo compares.
+/// A scheme that moves the complete message, and that the demo compares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExactScheme(SchemeName);
 
@@ -115,7 +115,7 @@ impl FromStr for ExactScheme {
     }
 }
 
-/// The link that is to be emulated.
+/// The link to emulate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DemoLink {
     pub(crate) rtt: Duration,
@@ -127,11 +127,10 @@ pub(crate) struct DemoLink {
 }
 
 impl DemoArgs {
-    /// What the options say of the link, for the rest what the file does, and for the rest of that
-    /// the defaults.
+    /// The link. Options have priority over the file, and the file has priority over the defaults.
     ///
     /// # Errors
-    /// Those of the file, and [`Exit::Usage`] for a path that the demo cannot emulate.
+    /// The errors of the file, and [`Exit::Usage`] for a path that the demo cannot emulate.
     pub(crate) fn link(&self) -> Result<DemoLink, Failure> {
         let Some(file) = &self.link else {
             return Ok(self.link_of(&Description::default()));
@@ -175,7 +174,7 @@ impl DemoArgs {
     }
 }
 
-/// A mean length of bursts in whole packets; `None` for losses that come one by one.
+/// The mean length of bursts in whole packets; `None` for independent losses.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

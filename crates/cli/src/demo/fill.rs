@@ -1,41 +1,42 @@
-//! How a message filled: the receiver's chunk bitmap over time, coarsened into rows.
+//! How a message fills: the chunk bitmap of the receiver over time, grouped into rows.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use farwrite::{ChunkBitmap, RecvHandle};
 
-/// Rows into which the chunks of a transfer are gathered, at most.
+/// The maximum number of rows for the chunks of a transfer.
 pub(crate) const ROWS: u64 = 90;
 
-/// What had arrived at one moment.
+/// The chunks that had arrived at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    /// Since the first chunk was sent.
+    /// The time since the first chunk was sent.
     pub(crate) at: Duration,
-    /// Chunks that had arrived, of each row.
+    /// By row: the number of chunks that had arrived.
     pub(crate) arrived: Vec<u32>,
 }
 
-/// How a transfer filled.
+/// How a transfer fills over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Fill {
-    /// Chunks of each row, in the order of the message.
+    /// The number of chunks in each row, in the order of the message.
     pub(crate) rows: Vec<u32>,
-    /// In the order of time.
+    /// The samples in the order of time.
     pub(crate) samples: Vec<Sample>,
 }
 
-/// Looks at bitmaps again and again, without a word to the endpoint that fills them.
+/// Reads bitmaps repeatedly, without any call to the endpoint that fills them.
 pub(crate) struct Sampler {
     bitmaps: Vec<ChunkBitmap>,
-    /// Of each row, the runs of chunks in the bitmaps.
+    /// By row: the runs of chunks in the bitmaps.
     rows: Vec<Vec<(usize, Range<u32>)>>,
     taken: Vec<(Instant, Vec<u32>)>,
 }
 
 impl Sampler {
-    /// For messages that arrive by these receives, of this many chunks each.
+    /// A sampler for messages that arrive by these receives. `chunks` holds the number of chunks of
+    /// each message.
     pub(crate) fn new(recvs: &[RecvHandle], chunks: &[u32]) -> Self {
         Self {
             bitmaps: recvs.iter().map(|recv| recv.bitmap().clone()).collect(),
@@ -44,7 +45,7 @@ impl Sampler {
         }
     }
 
-    /// Takes a sample; returns how many chunks have arrived altogether.
+    /// Takes a sample. Returns the total number of chunks that have arrived.
     pub(crate) fn sample(&mut self) -> u64 {
         let count = |row: &Vec<(usize, Range<u32>)>| {
             let runs = row.iter();
@@ -57,7 +58,7 @@ impl Sampler {
         total
     }
 
-    /// The samples, with times counted from `start`.
+    /// The samples, with times relative to `start`.
     pub(crate) fn finish(self, start: Instant) -> Fill {
         let sample = |(at, arrived): (Instant, Vec<u32>)| Sample {
             at: at.saturating_duration_since(start),
@@ -72,7 +73,7 @@ impl Sampler {
     }
 }
 
-/// Cuts messages of so many chunks into at most `rows` rows of nearly the same number of chunks.
+/// Divides messages with these numbers of chunks into at most `rows` rows of nearly equal length.
 fn cut(chunks: &[u32], rows: u64) -> Vec<Vec<(usize, Range<u32>)>> {
     let total: u64 = chunks.iter().copied().map(u64::from).sum();
     let rows = rows.min(total);
@@ -80,7 +81,7 @@ fn cut(chunks: &[u32], rows: u64) -> Vec<Vec<(usize, Range<u32>)>> {
     (0..rows).map(|i| runs(chunks, &row(i))).collect()
 }
 
-/// Of a range of all chunks, the runs within each message.
+/// The runs within each message for a range of all chunks.
 fn runs(chunks: &[u32], range: &Range<u64>) -> Vec<(usize, Range<u32>)> {
     let mut runs = Vec::new();
     let mut first = 0;
@@ -96,7 +97,7 @@ fn runs(chunks: &[u32], range: &Range<u64>) -> Vec<(usize, Range<u32>)> {
     runs
 }
 
-/// Bits set in a run.
+/// The number of bits that are set in a run.
 fn count(bitmap: &ChunkBitmap, run: &Range<u32>) -> u32 {
     let words = run.start / 64..run.end.div_ceil(64);
     let masked = |word: u32| {

@@ -1,4 +1,4 @@
-//! `farwrite demo`: schemes on one emulated link, compared.
+//! `farwrite demo`: compares schemes on one emulated link.
 
 mod args;
 mod fill;
@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 pub(crate) use args::DemoArgs;
-use report::{Report, Row, Strain};
+use report::{DemoReport, Row, Strain};
 use scenario::Scenario;
 use transfer::{Run, Standing, transfer};
 use wired::Memory;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let scenario = Scenario::new(args)?;
     let schemes: Vec<SchemeName> = args.scheme.iter().map(|scheme| scheme.name()).collect();
     check_memory(&scenario, &schemes)?;
-    // Better to fail now than after the work.
+    // Fails now instead of after the work.
     let out = &args.out;
     fs::create_dir_all(out).or_exit(
         Exit::Files,
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
         "\nHow each message filled, as a picture: {}",
         path.display()
     ));
-    console.json(&Report::new(&scenario, &runs, &strain, &path))
+    console.json(&DemoReport::new(&scenario, &runs, &strain, &path))
 }
 
 /// Moves the message with each scheme in turn.
@@ -81,7 +81,7 @@ fn run_schemes(
     Ok(runs)
 }
 
-/// Moves the message with one scheme, showing how far it is.
+/// Moves the message with one scheme, and shows the progress.
 fn run_scheme(
     scenario: &Scenario,
     scheme: SchemeName,
@@ -89,7 +89,8 @@ fn run_scheme(
     console: &Console,
     cancel: &Cancel,
 ) -> Result<(Run, Memory), Failure> {
-    // What an earlier run left must not pass for this one's, and pages that are there cost no time.
+    // Data of an earlier run must not count for this run. Writing also allocates the pages in
+    // advance.
     memory.target.fill(0);
     let chunks = scenario.chunks();
     let progress = console.progress(&scheme.to_string(), chunks);
@@ -106,12 +107,12 @@ fn run_scheme(
     Ok((run, memory))
 }
 
-/// What a progress bar says beside itself while chunks arrive.
+/// The text beside a progress bar while chunks arrive.
 fn tell(scenario: &Scenario, standing: &Standing) -> String {
     let bits = real(standing.arrived_chunks * scenario.chunk_bytes()) * 8.0;
     let sender = standing.sender.sender;
     let retransmitted = real(sender.retransmitted_chunks) / real(sender.sent_chunks.max(1));
-    // The first moments would show a rate of nothing over nothing.
+    // At the very start, the rate would be a division by almost zero.
     let seconds = standing.elapsed.as_secs_f64().max(1e-3);
     figures(bits / seconds, retransmitted, standing.elapsed)
 }
@@ -127,7 +128,7 @@ fn figures(bps: f64, retransmitted_share: f64, elapsed: Duration) -> String {
     )
 }
 
-/// Random bytes to send, and as many to receive them.
+/// Allocates random bytes to send, and the same amount of memory to receive them.
 fn prepare(scenario: &Scenario) -> Memory {
     let bytes = usize::try_from(scenario.size_bytes).expect("64-bit machine");
     let mut source = vec![0; bytes];
@@ -138,11 +139,11 @@ fn prepare(scenario: &Scenario) -> Memory {
     }
 }
 
-/// Refuses what this machine cannot hold.
+/// Refuses a transfer that does not fit the memory of this machine.
 fn check_memory(scenario: &Scenario, schemes: &[SchemeName]) -> Result<(), Failure> {
     let parity = schemes.iter().map(|scheme| scenario.parity_bytes(*scheme));
     let bytes = scenario.size_bytes + parity.max().unwrap_or(0);
-    // Both ends' memory, and what is under way on the link.
+    // The memory of both ends, and the bytes in flight on the link.
     let wanted = 2 * bytes + scenario.bdp_bytes().min(2 * bytes);
     check_available(wanted, "the demo", "take a smaller --size, --rate or --rtt")
 }

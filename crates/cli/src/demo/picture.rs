@@ -1,4 +1,4 @@
-//! How each message filled, as a picture (SVG): time to the right, place in the message upward.
+//! A picture (SVG) of how each message filled: time to the right, position in the message upward.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -15,20 +15,20 @@ use super::transfer::Run;
 use crate::svg::{GREY, LINE, begin};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
-/// Measures of the picture, in pixels.
+/// The measures of the picture, in pixels.
 const WIDTH: u32 = 960;
 const LEFT: u32 = 84;
 const PLOT_WIDTH: u32 = 852;
 const PLOT_HEIGHT: u32 = 132;
 const HEADER: u32 = 126;
-/// From one panel to the next, and below the last.
+/// The distance from one panel to the next, and below the last one.
 const GAP: u32 = 42;
 const FOOTER: u32 = 56;
-/// Widest step in time that is drawn.
+/// The widest time step that is drawn.
 const COLUMN: u32 = 2;
 
-/// How full a row is at a moment, and how that is shown. The colours differ in lightness and in hue
-/// such that none are confused by the colour-blind (Okabe and Ito 2008 for the orange).
+/// How full a row is at a moment, and its colour. The colours differ in lightness and in hue, so
+/// that people with colour blindness can distinguish them (Okabe and Ito 2008 for the orange).
 const LEVELS: [(&str, &str); 4] = [
     ("#c6dbef", "under half"),
     ("#6baed6", "half or more"),
@@ -37,7 +37,7 @@ const LEVELS: [(&str, &str); 4] = [
 ];
 const NOTHING: &str = "#eef0f2";
 
-/// Which of [`LEVELS`] a row is at; `None` while nothing has arrived.
+/// The index of the row's level in [`LEVELS`]; `None` while nothing has arrived.
 fn level(arrived: u32, chunks: u32) -> Option<usize> {
     let (arrived, chunks) = (u64::from(arrived), u64::from(chunks));
     match arrived {
@@ -49,7 +49,7 @@ fn level(arrived: u32, chunks: u32) -> Option<usize> {
     }
 }
 
-/// Draws all runs on a common axis of time.
+/// Draws all runs on a common time axis.
 pub(crate) fn draw(scenario: &Scenario, runs: &[Run]) -> String {
     let mut svg = String::new();
     write_picture(&mut svg, scenario, runs).expect("strings take all");
@@ -133,7 +133,7 @@ fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
     writeln!(svg, "</g>")
 }
 
-/// One scheme: its title, how its message filled, and the two times that matter.
+/// Writes one scheme: its title, how its message filled, and the two important times.
 fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) -> fmt::Result {
     let row = Row::new(scenario, run);
     let parity = match row.parity_share {
@@ -185,7 +185,8 @@ fn long_name(scheme: SchemeName) -> &'static str {
     }
 }
 
-/// The cells. Those of one level are one path, and neighbours in time one rectangle of it.
+/// Writes the cells. The cells of one level form one path, in which neighbours in time are one
+/// rectangle.
 fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) -> fmt::Result {
     let mut paths = LEVELS.map(|_| String::new());
     let columns = columns(axis, fill, completion);
@@ -223,14 +224,14 @@ fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) 
     Ok(())
 }
 
-/// A strip of a panel, and what had arrived by then.
+/// A strip of a panel, and what had arrived at its time.
 struct Column<'a> {
     left: f64,
     right: f64,
     arrived: &'a [u32],
 }
 
-/// The strips of a panel from the start to the completion: each shows its last sample.
+/// The strips of a panel from the start to the completion. Each strip shows its last sample.
 fn columns<'a>(axis: &Axis, fill: &'a Fill, completion: Duration) -> Vec<Column<'a>> {
     let end = axis.x(completion);
     let mut columns: Vec<Column<'a>> = Vec::new();

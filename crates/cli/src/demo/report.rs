@@ -1,4 +1,4 @@
-//! What the demo found: for people a table, for scripts JSON.
+//! The result of the demo: a table for people, JSON for scripts.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::table;
 use farwrite_transfer::PathLoss;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
-/// The demo's result, as JSON.
+/// The result of the demo, as JSON.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct DemoReport {
     size_bytes: u64,
     wire_bytes: u64,
     mtu_bytes: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Report {
     picture: String,
 }
 
-impl Report {
+impl DemoReport {
     pub(crate) fn new(scenario: &Scenario, runs: &[Run], strain: &Strain, picture: &Path) -> Self {
         Self {
             size_bytes: scenario.size_bytes,
@@ -54,38 +54,38 @@ impl Report {
     }
 }
 
-/// How one scheme did.
+/// The result of one scheme.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) scheme: String,
-    /// Every byte was compared; a run that fails this is no result.
+    /// Whether every byte was compared. A run that fails this check is not a result.
     verified: bool,
-    /// From the first chunk to the final ACK, at the sender.
+    /// The time from the first chunk to the final ACK, at the sender.
     pub(crate) completion_s: f64,
-    /// Completion over the ideal.
+    /// The completion time divided by the ideal time.
     pub(crate) ratio: f64,
-    /// Of all chunks sent, those that had been sent before.
+    /// The share of sent chunks that had been sent before.
     pub(crate) retransmitted_share: f64,
-    /// Of all chunks sent, those of parity.
+    /// The share of sent chunks that were parity.
     pub(crate) parity_share: f64,
-    /// Bits of the message a second of the completion time.
+    /// Bits of the message per second of the completion time.
     pub(crate) goodput_bps: f64,
     sent_chunks: u64,
     retransmitted_chunks: u64,
     parity_chunks: u64,
-    /// Chunks that the receiver computed from others and parity.
+    /// The number of chunks that the receiver computed from other chunks and parity.
     rebuilt_chunks: u64,
     timeouts: u64,
-    /// Packets that the link lost on the way forward, as it was told to.
+    /// The number of packets that the link lost on the forward path, as configured.
     lost_packets: u64,
     duplicate_packets: u64,
-    /// What the link lost on the way forward, as the receiver told the sender.
+    /// The loss on the forward path that the receiver reported to the sender.
     send_loss: Option<PathLoss>,
-    /// And as the receiver measured it.
+    /// The loss on the forward path that the receiver measured.
     receive_loss: Option<PathLoss>,
-    /// Share of its pace that the sender kept while it always had something to send.
+    /// The share of its pace that the sender reached while it always had data to send.
     pace_share: f64,
-    /// As the sender measured it in the end.
+    /// The round trip that the sender measured at the end.
     measured_rtt_s: f64,
 }
 
@@ -93,7 +93,7 @@ impl Row {
     pub(crate) fn new(scenario: &Scenario, run: &Run) -> Self {
         let completion_s = run.times.completion.as_secs_f64();
         let sender = run.sender.sender;
-        // What is sent for the first time is data or parity.
+        // A chunk that is sent for the first time is data or parity.
         let fresh_chunks = sender.sent_chunks - sender.retransmitted_chunks;
         let parity_chunks = fresh_chunks.saturating_sub(scenario.chunks());
         Self {
@@ -120,28 +120,29 @@ impl Row {
     }
 }
 
-/// Whether this machine kept up with the emulated link, all runs together.
+/// Whether this machine kept up with the emulated link, for all runs together.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Strain {
-    /// Nothing below is bad enough to have changed the result.
+    /// Whether all values below are good enough not to have changed the result.
     held: bool,
-    /// Smallest share of its pace that a sender kept.
+    /// The smallest share of its pace that a sender reached.
     pace_share: f64,
-    /// Packets that the emulator relayed.
+    /// The number of packets that the emulator relayed.
     packets: u64,
-    /// Those delivered more than 1 ms after they were due.
+    /// The number of packets that were delivered more than 1 ms late.
     late_packets: u64,
     worst_lateness_s: f64,
-    /// Packets that found a socket's buffer full, at either end or at the emulator.
+    /// The number of packets that were lost in a full socket buffer, at either end or at the
+    /// emulator.
     socket_drops: u64,
     /// The smallest receive buffer that the system granted to an end, in bytes.
     recv_buffer_bytes: usize,
-    /// Packets that found the link's queue full.
+    /// The number of packets that were lost in the full queue of the link.
     queue_drops: u64,
 }
 
 impl Strain {
-    /// Shares beyond which the result is not the link's alone.
+    /// The limits for shares, beyond which the machine affects the result.
     const MOST_LATE: f64 = 0.05;
     const LEAST_PACE: f64 = 0.9;
 
@@ -197,7 +198,7 @@ impl Strain {
         ]
     }
 
-    /// What to tell whoever might take the result for the link's.
+    /// A warning if the machine affects the result.
     pub(crate) fn warning(&self, scenario: &Scenario) -> Option<String> {
         if self.held {
             return None;
@@ -217,7 +218,7 @@ impl Strain {
     }
 }
 
-/// Says what is about to be run.
+/// Describes the run that begins.
 pub(crate) fn introduction(scenario: &Scenario) -> String {
     let mut text = String::new();
     let burst = match scenario.burst {
@@ -271,7 +272,7 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
     text
 }
 
-/// Says how the machine and the schemes did.
+/// Describes the results of the machine and the schemes.
 pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> String {
     let [first, second] = strain.lines();
     let mut text = format!("\n  machine   {first}\n            {second}\n\n");

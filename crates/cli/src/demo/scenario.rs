@@ -1,11 +1,12 @@
-//! What follows from the demo's arguments: the link, the queue pairs, and the ideal time.
+//! The values that follow from the arguments of the demo: the link, the queue pairs, and the ideal
+//! time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
 
-use farwrite::fabric::emulator::{Channel, EmulatorConfig, Side};
-use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
+use farwrite::fabric::emulator::{EmulatorConfig, PortPair, Side};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, packet_overhead_bytes};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::args::DemoArgs;
@@ -13,31 +14,29 @@ use crate::exit::{Exit, Failure, OrExit};
 use farwrite_transfer::parity_bytes;
 use farwrite_units::show::{Bytes, real};
 
-/// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload: 20, 8, 12, 16, 4, 4.
-const OVERHEAD_BYTES: u64 = 64;
-/// How much the queue in front of the link holds, as time at the link's rate.
+/// The size of the queue in front of the link, as time at the rate of the link.
 const QUEUE_MS: u64 = 50;
-/// As much as the sender may put on the wire at once, as time at its rate: the lateness of timers.
+/// The size of the largest burst of the sender, as time at its rate. It allows for late timers.
 const BURST_US: u64 = 2000;
 
-/// A transfer to demonstrate.
+/// The transfer that the demo runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) size_bytes: u64,
     pub(crate) rtt: Duration,
     pub(crate) loss_packet: f64,
-    /// Mean length of a burst of losses, in packets; `None`: every packet by itself.
+    /// The mean length of a burst of losses, in packets; `None` for independent losses.
     pub(crate) burst: Option<u32>,
     pub(crate) rate_bps: u64,
     pub(crate) seed: u64,
-    /// Bytes of a message; the last may be shorter.
+    /// The size of a message in bytes. The last message may be shorter.
     message_bytes: u64,
     pub(crate) sdr: QpConfig,
 }
 
 impl Scenario {
     /// # Errors
-    /// [`Exit::Usage`] where one of the schemes has too much parity for this size, and those of
+    /// [`Exit::Usage`] if one of the schemes has too much parity for this size, and the errors of
     /// [`DemoArgs::link`].
     pub(crate) fn new(args: &DemoArgs) -> Result<Self, Failure> {
         let link = args.link()?;
@@ -48,7 +47,7 @@ impl Scenario {
             let parity = schemes.map(|scheme| parity_bytes(scheme.name(), bytes, chunk_bytes));
             parity.max().unwrap_or(0)
         };
-        // The parity of a message is a message too.
+        // The parity of a message is also a message.
         let mut message_bytes = args.size.min(longest);
         while parity(message_bytes) > longest {
             message_bytes = (message_bytes / 2).next_multiple_of(chunk_bytes);
@@ -82,7 +81,8 @@ impl Scenario {
         })
     }
 
-    /// Where the messages begin and end; more than one where the size exceeds a message's.
+    /// The ranges of the messages. There are several if the size exceeds the maximum of one
+    /// message.
     pub(crate) fn messages(&self) -> Vec<Range<u64>> {
         let step = self.message_bytes;
         (0..self.size_bytes.div_ceil(step))
@@ -94,7 +94,7 @@ impl Scenario {
         u64::from(self.sdr.mtu) * u64::from(self.sdr.packets_per_chunk)
     }
 
-    /// What a chunk is, in words.
+    /// A description of the chunk size.
     pub(crate) fn chunk_name(&self) -> String {
         match self.sdr.packets_per_chunk {
             1 => "one packet".to_owned(),
@@ -102,23 +102,23 @@ impl Scenario {
         }
     }
 
-    /// Chunks of each message.
+    /// The number of chunks in each message.
     pub(crate) fn chunks_of_messages(&self) -> Vec<u32> {
         let chunks =
             |message: Range<u64>| (message.end - message.start).div_ceil(self.chunk_bytes());
         let messages = self.messages().into_iter().map(chunks);
-        // A message has no more packets than its offset bits count.
+        // The offset bits limit the number of packets in a message.
         messages
             .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
             .collect()
     }
 
-    /// Chunks of all messages.
+    /// The number of chunks in all messages.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks_of_messages().into_iter().map(u64::from).sum()
     }
 
-    /// Bytes of the parity of all messages.
+    /// The size of the parity of all messages in bytes.
     pub(crate) fn parity_bytes(&self, scheme: SchemeName) -> u64 {
         let messages = self.messages().into_iter();
         let parity =
@@ -126,19 +126,19 @@ impl Scenario {
         parity.sum()
     }
 
-    /// Bytes of IP datagrams when nothing is sent twice, without parity.
+    /// The size of all IP datagrams in bytes, without repeats and parity.
     pub(crate) fn wire_bytes(&self) -> u64 {
         let packets = self.size_bytes.div_ceil(self.sdr.mtu.into());
-        self.size_bytes + packets * OVERHEAD_BYTES
+        self.size_bytes + packets * u64::from(packet_overhead_bytes(true))
     }
 
-    /// Share of its pace that the sender kept, if sending so many chunks took it so long.
+    /// The share of its pace that the sender reached if it sent this number of chunks in this time.
     pub(crate) fn pace_share(&self, chunks: u64, took: Duration) -> f64 {
-        /// So short a time at the pace tells of one hiccup, not of the pace.
+        /// Over a shorter time, the share shows a single delay instead of the pace.
         const SHORT_S: f64 = 20e-3;
         let mean_chunk_bytes = real(self.wire_bytes()) / real(self.chunks());
         let bits = real(chunks) * mean_chunk_bytes * 8.0;
-        // What may leave at once at the start leaves ahead of the pace.
+        // The initial burst leaves ahead of the pace.
         let paced_s = (bits - real(self.burst_bytes()) * 8.0) / real(self.rate_bps);
         if paced_s < SHORT_S && took.as_secs_f64() < 5.0 * SHORT_S {
             1.0
@@ -147,19 +147,19 @@ impl Scenario {
         }
     }
 
-    /// The time when nothing is lost: from the first bit sent to the acknowledgement of the last.
+    /// The time without loss, from the first bit sent to the acknowledgement of the last one.
     pub(crate) fn ideal(&self) -> Duration {
         let sending_s = real(self.wire_bytes()) * 8.0 / real(self.rate_bps);
         Duration::from_secs_f64(sending_s) + self.rtt
     }
 
-    /// Rate of the link. It exceeds the sender's, or the queue that a pause of this machine leaves
-    /// would stand until the end.
+    /// The rate of the link. It exceeds the rate of the sender. Otherwise, the queue after a pause
+    /// of this machine would remain until the end.
     pub(crate) fn link_bps(&self) -> u64 {
         self.rate_bps + self.rate_bps / 20
     }
 
-    /// Bytes under way when the link is full, in one direction and back.
+    /// The number of bytes in flight when the link is full, in one direction and back.
     pub(crate) fn bdp_bytes(&self) -> u64 {
         let bits = u128::from(self.rate_bps) * self.rtt.as_nanos() / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
@@ -176,7 +176,7 @@ impl Scenario {
                 rate_bps: self.rate_bps,
             },
             burst_bytes: self.burst_bytes(),
-            // A session knows it from its handshake.
+            // In a session, the handshake measures this value.
             initial_rtt: self.rtt.max(Duration::from_millis(1)),
             expected_scheme: scheme.tag(),
             max_parity_bytes: self.parity_bytes(scheme),
@@ -184,7 +184,7 @@ impl Scenario {
         }
     }
 
-    /// An emulator between a sender and a receiver at these addresses.
+    /// The configuration of an emulator between a sender and a receiver at these addresses.
     pub(crate) fn emulator(&self, sender: SocketAddr, receiver: SocketAddr) -> EmulatorConfig {
         let queue_bytes = self.link_bps() / 8 * QUEUE_MS / 1000;
         let link = |loss| LinkConfig {
@@ -197,11 +197,11 @@ impl Scenario {
         let loss_packet = self.loss_packet;
         EmulatorConfig {
             forward: link(self.loss()),
-            // Acknowledgements are few: a burst, which is counted in packets, would last for
-            // seconds there.
+            // Acknowledgements are rare. A burst is counted in packets, so it would last for
+            // seconds in this direction.
             backward: link(Loss::Iid { loss_packet }),
             seed: self.seed,
-            channels: vec![Channel {
+            channels: vec![PortPair {
                 a: Side::facing(sender),
                 b: Side::facing(receiver),
             }],

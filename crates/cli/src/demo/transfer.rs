@@ -1,4 +1,4 @@
-//! One transfer: two endpoints and the emulated link between them, each in a thread of its own.
+//! One transfer: two endpoints and the emulated link between them, each in its own thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,53 +14,53 @@ use super::wired::{End, Memory, Wired};
 use crate::exit::{Exit, Failure, OrExit};
 use farwrite_transfer::Cancel;
 
-/// Between two looks at the bitmap.
+/// The time between two samples of the bitmap.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(4);
-/// Without any arrival for so long, and twenty round trips, a transfer is given up.
+/// A transfer fails after this time plus twenty round trips without an arrival.
 const STALL: Duration = Duration::from_secs(10);
 
-/// How a transfer went.
+/// The result of a transfer.
 pub(crate) struct Run {
     pub(crate) scheme: SchemeName,
     pub(crate) times: Times,
     pub(crate) sender: QpStats,
     pub(crate) receiver: QpStats,
-    /// Of the sender's and the receiver's sockets.
+    /// The counters of the sockets of the sender and the receiver.
     pub(crate) sockets: [Counters; 2],
-    /// Receive buffer that the system granted to the receiver.
+    /// The size of the receive buffer that the system granted to the receiver.
     pub(crate) recv_buffer_bytes: usize,
     pub(crate) emulator: EmulatorCounters,
     pub(crate) fill: Fill,
 }
 
-/// When what happened, at the sender.
+/// The times of events at the sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     start: Instant,
-    /// From the first chunk to the final ACK.
+    /// The time from the first chunk to the final ACK.
     pub(crate) completion: Duration,
-    /// From the first chunk until each had been sent once: up to then there is always something to
-    /// send.
+    /// The time from the first chunk until every chunk had been sent once. During this time, there
+    /// is always data to send.
     pub(crate) first_pass: Duration,
-    /// Chunks sent by then, repeats included.
+    /// The number of chunks sent in that time, including repeats.
     pub(crate) first_pass_chunks: u64,
 }
 
-/// Where a transfer stands.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
-    /// Since the first chunk was sent.
+    /// The time since the first chunk was sent.
     pub(crate) elapsed: Duration,
     pub(crate) arrived_chunks: u64,
     pub(crate) sender: QpStats,
 }
 
-/// What the threads of a transfer tell each other.
+/// The state that the threads of a transfer share.
 #[derive(Default)]
 struct Live {
     over: AtomicBool,
     started: OnceLock<Instant>,
-    /// When every chunk had been sent once, and how many chunks had been sent by then.
+    /// When every chunk had been sent once, and the number of chunks sent until then.
     passed: OnceLock<(Instant, u64)>,
     finished: OnceLock<Instant>,
     sender: Mutex<QpStats>,
@@ -75,7 +75,7 @@ impl Live {
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The times of a transfer that went to its end.
+    /// The times of a completed transfer.
     fn times(&self) -> Option<Times> {
         let &start = self.started.get()?;
         let &(passed, first_pass_chunks) = self.passed.get()?;
@@ -88,7 +88,7 @@ impl Live {
     }
 }
 
-/// Ends a transfer for all of its threads when the first of them ends, however it does.
+/// Ends a transfer for all of its threads when the first of them ends, for any reason.
 struct EndAll<'a>(&'a Live);
 
 impl Drop for EndAll<'_> {
@@ -97,8 +97,8 @@ impl Drop for EndAll<'_> {
     }
 }
 
-/// Moves the source to the target with one scheme, tells `watch` now and then how far it is, and
-/// compares every byte. Gives the memory back for the next.
+/// Moves the source to the target with one scheme, regularly reports the progress to `watch`, and
+/// compares every byte. Returns the memory for the next transfer.
 pub(crate) fn transfer(
     scenario: &Scenario,
     scheme: SchemeName,
@@ -139,7 +139,7 @@ pub(crate) fn transfer(
     settle(scheme, wired, times, sampler.finish(times.start))
 }
 
-/// Compares the bytes and takes everything apart.
+/// Compares the bytes and drops both ends.
 fn settle(
     scheme: SchemeName,
     wired: Wired,
@@ -183,7 +183,7 @@ fn verify(scheme: SchemeName, sender: &End, receiver: &End) -> Result<(), Failur
     }
 }
 
-/// In what the received bytes differ from the sent ones.
+/// A description of the difference between the sent and the received bytes.
 fn difference(sent: &[u8], received: &[u8]) -> Option<String> {
     if sent == received {
         return None;
@@ -198,7 +198,7 @@ fn difference(sent: &[u8], received: &[u8]) -> Option<String> {
     ))
 }
 
-/// The sender's thread.
+/// The thread of the sender.
 fn send(
     end: &mut End,
     sends: &[SendHandle],
@@ -224,13 +224,13 @@ fn send(
     })
 }
 
-/// The receiver's thread. It answers until the sender knows all.
+/// The thread of the receiver. It answers until the sender has received all acknowledgements.
 fn receive(end: &mut End, live: &Live) -> Result<(), farwrite::Error> {
     let _end_all = EndAll(live);
     end.endpoint.run_until(|_| live.is_over())
 }
 
-/// Samples the bitmap until the transfer is over.
+/// Samples the bitmap until the transfer has ended.
 fn watch_over(
     scenario: &Scenario,
     live: &Live,

@@ -11,7 +11,7 @@ use farwrite::{
 use super::scenario::{Scenario, loopback};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// The memory of both ends. Endpoints own it while they are there.
+/// The memory of both ends. Endpoints own it while they exist.
 pub(crate) struct Memory {
     pub(crate) source: Region,
     pub(crate) target: Region,
@@ -44,19 +44,19 @@ impl End {
         self.endpoint.qp_info(self.qp)
     }
 
-    /// Connects to a peer that is reached by way of `via`.
+    /// Connects to a peer through the address `via`.
     fn connect(&mut self, mut peer: QpInfo, via: SocketAddr) -> Result<(), farwrite::Error> {
         peer.control = via;
         peer.channels.fill(via);
         self.endpoint.connect_qp(self.qp, &peer)
     }
 
-    /// Its memory, as it is now.
+    /// The current content of the memory of this end.
     pub(crate) fn bytes(&self) -> Result<&[u8], farwrite::Error> {
         self.endpoint.memory(self.region)
     }
 
-    /// Takes it apart, for its memory.
+    /// Drops this end and returns its memory.
     pub(crate) fn into_memory(mut self) -> Result<Region, farwrite::Error> {
         self.endpoint.destroy_qp(self.qp)?;
         self.endpoint.deregister(self.region)

@@ -1,16 +1,16 @@
-//! What a person can ask of a link.
+//! The arguments of a link.
 
 use std::time::Duration;
 
 use clap::Args;
 use farwrite_link::{LinkConfig, Loss, Reorder};
-use farwrite_relay::{End, Namespace, PathConfig, RelayConfig};
+use farwrite_relay::{Namespace, PathConfig, RelayConfig, RelayEnd};
 use farwrite_units::parse::{parse_burst, parse_duration, parse_loss, parse_rate, parse_rtt};
 
 use super::quantities::{Addresses, Back, Marks, Queue, StepAt, parse_back, parse_reorder};
 use crate::exit::{Exit, Failure};
 
-/// The queue where none is given: this, or a round trip if that is longer.
+/// The default queue is a round trip, but at least this time.
 const LEAST_QUEUE: Duration = Duration::from_millis(5);
 
 const EXAMPLES: &str = "\
@@ -38,8 +38,8 @@ At the end, by Ctrl-C or --for, a table shows what was carried and how late. A m
 only if the p99 of the lateness is small against the round trip, and `unread` is 0: otherwise this \
 machine was too slow.";
 
-/// Emulates a long path for any IP traffic, between two network namespaces: rate, delay, queue, loss,
-/// reordering, and changes of them. Needs root.
+/// Emulates a long path for any IP traffic, between two network namespaces: rate, delay, queue,
+/// loss, reordering, and changes of them. Needs root.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LinkArgs {
@@ -63,8 +63,8 @@ pub(crate) struct LinkArgs {
     /// Round-trip time of an empty link, half of it each way: 0s to 10s
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_rtt)]
     rtt: Duration,
-    /// Limit of the queue, such as 1MB, 40ms or 1000p (packets); without it, the round trip, at least
-    /// 5ms
+    /// Limit of the queue, such as 1MB, 40ms or 1000p (packets); without it, the round trip, at
+    /// least 5ms
     #[arg(long, value_name = "LIMIT")]
     queue: Option<Queue>,
     /// Mark packets that find a longer queue, such as 5ms or 100kB; or, by RED's curve, from none
@@ -83,8 +83,8 @@ pub(crate) struct LinkArgs {
     /// The way from B to A, where it differs: rate, queue and loss, as loss=0,rate=100Mbit
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_back)]
     back: Option<Back>,
-    /// Change both directions this long after the start: rate and rtt, as 10s:rate=250Mbit,rtt=80ms;
-    /// can be repeated
+    /// Change both directions this long after the start: rate and rtt, as
+    /// 10s:rate=250Mbit,rtt=80ms; can be repeated
     #[arg(long, value_name = "TIME:KEY=VALUE,...")]
     step: Vec<StepAt>,
     /// Pass single packets only
@@ -103,7 +103,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The relay that was asked for.
+    /// The configuration of the relay.
     pub(super) fn config(&self) -> Result<RelayConfig, Failure> {
         let back = self.back.unwrap_or_default();
         let forward = LinkConfig {
@@ -160,7 +160,7 @@ impl LinkArgs {
         PathConfig { link, steps }
     }
 
-    fn ends(&self) -> Result<[End; 2], Failure> {
+    fn ends(&self) -> Result<[RelayEnd; 2], Failure> {
         let usage = |what: &str| Err(Failure::new(Exit::Usage, what));
         let ([device_a, device_b], [a, b]) = (&self.devices[..], &self.addresses[..]) else {
             return usage("a link has two devices");
@@ -169,7 +169,7 @@ impl LinkArgs {
             if device_a == device_b {
                 return usage("a link joins two devices: name two of them");
             }
-            return Ok([device_a, device_b].map(|device| End::Attach {
+            return Ok([device_a, device_b].map(|device| RelayEnd::Attach {
                 device: device.clone(),
             }));
         };
@@ -179,7 +179,7 @@ impl LinkArgs {
         if name_a == name_b {
             return usage("a link joins two namespaces: packets would not leave a single one");
         }
-        let create = |namespace: &str, device: &String, addresses: &Addresses| End::Create {
+        let create = |namespace: &str, device: &String, addresses: &Addresses| RelayEnd::Create {
             namespace: Namespace::new(namespace),
             device: device.clone(),
             ipv4: addresses.ipv4,

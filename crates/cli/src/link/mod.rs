@@ -1,4 +1,4 @@
-//! `farwrite link`: a long path for any IP traffic, emulated.
+//! `farwrite link`: emulates a long path for any IP traffic.
 
 mod args;
 mod quantities;
@@ -15,10 +15,10 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
 
-/// Between two looks at whether to end.
+/// The time between two checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Carries packets until Ctrl-C, until the time is over, or until a device is gone.
+/// Carries packets until Ctrl-C, until the time has elapsed, or until a device disappears.
 pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<(), Failure> {
     let cancel = interrupt::catch()?;
     let config = args.config()?;

@@ -1,4 +1,4 @@
-//! How queues, marks, changes and addresses are written on the command line.
+//! The command-line syntax of queues, marks, changes and addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use farwrite_link::{Ramp, Reorder, Step};
 use farwrite_units::parse::{parse_count, parse_duration, parse_loss, parse_rate, parse_rtt};
 
-/// How much may wait.
+/// The limit of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Queue {
     Bytes(u64),
@@ -28,7 +28,7 @@ impl FromStr for Queue {
 }
 
 impl Queue {
-    /// The bytes that take so long at a rate; packets count as 1500 bytes.
+    /// The number of bytes that take this time at a rate. Packets count as 1500 bytes.
     fn bytes(self, rate_bps: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -41,7 +41,7 @@ impl Queue {
     }
 }
 
-/// Which packets get a mark.
+/// Which packets are marked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Marks {
     low: Queue,
@@ -50,7 +50,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Times count at the rate at the start, whatever steps come.
+    /// Converts times to bytes at the initial rate. Later steps do not change this.
     pub(super) fn ramp(self, rate_bps: u64) -> Ramp {
         Ramp {
             low_bytes: self.low.bytes(rate_bps),
@@ -84,7 +84,7 @@ impl FromStr for Marks {
     }
 }
 
-/// The way back, where it differs.
+/// The reverse direction, where it differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Back {
     pub(super) rate: Option<u64>,
@@ -140,7 +140,7 @@ impl FromStr for StepAt {
     }
 }
 
-/// Packets held back: how many, and for how long.
+/// Parses the share of packets that are held back, and for how long.
 pub(super) fn parse_reorder(text: &str) -> Result<Reorder, String> {
     let (share, time) = text
         .split_once(':')
@@ -151,7 +151,7 @@ pub(super) fn parse_reorder(text: &str) -> Result<Reorder, String> {
     })
 }
 
-/// Addresses of a device, with the bits of their networks.
+/// The addresses of a device, with the prefix lengths of their networks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Addresses {
     pub(super) ipv4: Option<(Ipv4Addr, u8)>,

@@ -1,18 +1,18 @@
-//! What a link did, for people and for scripts.
+//! The counters of a link, for people and for scripts.
 
 use std::time::Duration;
 
-use farwrite_relay::{DirectionReport, End, RelayConfig, Report};
+use farwrite_relay::{DirectionReport, RelayConfig, RelayEnd, RelayReport};
 use farwrite_units::show::{Bytes, Rate, Time, real};
 use serde_json::{Value, json};
 
 use crate::table::lay_out;
 
-/// The line at the start.
+/// The first line of output.
 pub(super) fn started(config: &RelayConfig) -> String {
     let ends = config.ends.each_ref().map(|end| match end {
-        End::Attach { device } => device.clone(),
-        End::Create {
+        RelayEnd::Attach { device } => device.clone(),
+        RelayEnd::Create {
             device, ipv4, ipv6, ..
         } => {
             let ipv4 = ipv4.map(|(address, _)| format!(" {address}"));
@@ -26,7 +26,7 @@ pub(super) fn started(config: &RelayConfig) -> String {
 }
 
 /// The counters of both directions, side by side.
-pub(super) fn table(report: &Report) -> String {
+pub(super) fn table(report: &RelayReport) -> String {
     let row = |name: &str, value: fn(&DirectionReport) -> String| {
         [
             name.to_owned(),
@@ -83,8 +83,8 @@ fn unread(done: &DirectionReport) -> String {
         .map_or_else(|| "unknown".to_owned(), |count| count.to_string())
 }
 
-/// The same for scripts; `docs/json.md` describes it.
-pub(super) fn json(report: &Report) -> Value {
+/// The same counters as JSON; `docs/json.md` describes it.
+pub(super) fn json(report: &RelayReport) -> Value {
     json!({
         "seconds": report.elapsed.as_secs_f64(),
         "forward": direction(&report.forward),

@@ -1,11 +1,11 @@
-//! `link.toml`: a path, described in a file.
+//! Reads `link.toml`, a file that describes a path.
 
 use std::fmt;
 use std::fs;
 use std::path::Path as FilePath;
 
 use clap::ValueEnum;
-use toml::{Table, Value};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::{Description, Medium, Unit};
 use crate::exit::{Exit, Failure, OrExit};
@@ -14,29 +14,39 @@ use farwrite_units::parse::{
     parse_path_loss, parse_path_rate, parse_path_rtt, parse_rtt,
 };
 
-/// The fields that there are.
-const FIELDS: [&str; 15] = [
-    "rate",
-    "rtt",
-    "distance",
-    "signal",
-    "loss_chunk",
-    "loss_packet",
-    "mean_burst_chunks",
-    "mean_burst_packets",
-    "chunk",
-    "mtu",
-    "reordering_packets",
-    "reordering_time",
-    "measured",
-    "measured_by",
-    "peer",
-];
+/// The fields of a file.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    rate: Option<Quantity>,
+    rtt: Option<Quantity>,
+    distance: Option<Quantity>,
+    signal: Option<Quantity>,
+    loss_chunk: Option<Quantity>,
+    loss_packet: Option<Quantity>,
+    mean_burst_chunks: Option<Quantity>,
+    mean_burst_packets: Option<Quantity>,
+    chunk: Option<Quantity>,
+    mtu: Option<Quantity>,
+    // The other fields only describe the origin of the values, or are not used yet.
+    reordering_packets: Option<Quantity>,
+    reordering_time: Option<Quantity>,
+    measured: Option<Quantity>,
+    measured_by: Option<Quantity>,
+    peer: Option<Quantity>,
+}
 
-/// Reads what a file says of a path.
+/// A value, in the syntax of the option on the command line.
+struct Quantity {
+    text: String,
+    /// The text in the file.
+    shown: String,
+}
+
+/// Reads the description of a path from a file.
 ///
 /// # Errors
-/// [`Exit::Files`] where it cannot be read, [`Exit::Usage`] for what it says.
+/// [`Exit::Files`] if it cannot be read, [`Exit::Usage`] if its content is invalid.
 pub(crate) fn read(file: &FilePath) -> Result<Description, Failure> {
     let text = fs::read_to_string(file)
         .or_exit(Exit::Files, format_args!("reading {}", file.display()))?;
@@ -45,102 +55,142 @@ pub(crate) fn read(file: &FilePath) -> Result<Description, Failure> {
 }
 
 pub(super) fn parse(text: &str) -> Result<Description, String> {
-    let table = text
-        .parse::<Table>()
-        .map_err(|error| syntax(text, &error))?;
-    if let Some(unknown) = table.keys().find(|key| !FIELDS.contains(&key.as_str())) {
-        return Err(format!(
-            "there is no field {unknown:?}; there are {}",
-            FIELDS.join(", ")
-        ));
-    }
-    let fields = Fields(&table);
-    for [one, other] in [["rtt", "distance"], ["loss_chunk", "loss_packet"]] {
-        fields.check_either(one, other)?;
-    }
-    let signal = fields.find("signal", |text| Medium::from_str(text, true))?;
-    let distance_km = fields.find("distance", parse_distance)?;
+    let fields: Fields = toml::from_str(text).map_err(|error| in_line(text, &error))?;
+    check_either(("rtt", &fields.rtt), ("distance", &fields.distance))?;
+    let losses = (
+        ("loss_chunk", &fields.loss_chunk),
+        ("loss_packet", &fields.loss_packet),
+    );
+    let bursts = (
+        ("mean_burst_chunks", &fields.mean_burst_chunks),
+        ("mean_burst_packets", &fields.mean_burst_packets),
+    );
+    let signal = field("signal", &fields.signal, |text| {
+        Medium::from_str(text, true)
+    })?;
+    let distance_km = field("distance", &fields.distance, parse_distance)?;
     if signal.is_some() && distance_km.is_none() {
         return Err("signal says nothing without distance".to_owned());
     }
     let signal = signal.unwrap_or(Medium::Vacuum);
-    let rtt = fields.find("rtt", parse_path_rtt)?;
+    let rtt = field("rtt", &fields.rtt, parse_path_rtt)?;
     let rtt_s = rtt.map(|rtt| rtt.as_secs_f64());
-    let either = |chunks: Option<f64>, packets: Option<f64>| {
-        let chunks = chunks.map(|value| (Unit::Chunks, value));
-        chunks.or(packets.map(|value| (Unit::Packets, value)))
-    };
-    fields.check_either("mean_burst_chunks", "mean_burst_packets")?;
-    fields.check_record()?;
-    Ok(Description {
-        rate_bps: fields.find("rate", parse_path_rate)?,
+    let description = Description {
+        loss: in_unit(losses, parse_path_loss)?,
+        burst: in_unit(bursts, parse_burst)?,
+        rate_bps: field("rate", &fields.rate, parse_path_rate)?,
         rtt_s: rtt_s.or(distance_km.map(|km| signal.rtt_s(km))),
-        loss: either(
-            fields.find("loss_chunk", parse_path_loss)?,
-            fields.find("loss_packet", parse_path_loss)?,
-        ),
-        burst: either(
-            fields.find("mean_burst_chunks", parse_burst)?,
-            fields.find("mean_burst_packets", parse_burst)?,
-        ),
-        chunk_bytes: fields.find("chunk", parse_chunk)?,
-        mtu: fields.find("mtu", parse_mtu)?,
-    })
+        chunk_bytes: field("chunk", &fields.chunk, parse_chunk)?,
+        mtu: field("mtu", &fields.mtu, parse_mtu)?,
+    };
+    let short = |text: &str| match text.len() {
+        0..=200 => Ok(()),
+        _ => Err("want at most 200 bytes"),
+    };
+    field(
+        "reordering_packets",
+        &fields.reordering_packets,
+        parse_extent,
+    )?;
+    field("reordering_time", &fields.reordering_time, parse_rtt)?;
+    field("measured", &fields.measured, parse_moment)?;
+    field("measured_by", &fields.measured_by, short)?;
+    field("peer", &fields.peer, short)?;
+    Ok(description)
 }
 
-/// What is no TOML, with its line.
-fn syntax(text: &str, error: &toml::de::Error) -> String {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
-    format!("line {line}: {}", error.message())
+/// A field and its name.
+type Named<'a> = (&'static str, &'a Option<Quantity>);
+
+/// Parses a field with the parser of the option.
+fn field<T, E: fmt::Display>(
+    name: &str,
+    value: &Option<Quantity>,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Option<T>, String> {
+    let Some(Quantity { text, shown }) = value else {
+        return Ok(None);
+    };
+    let parsed = parse(text).map_err(|why| format!("{name} = {shown}: {why}"))?;
+    Ok(Some(parsed))
 }
 
-/// The fields of a file.
-struct Fields<'a>(&'a Table);
+/// A number that counts chunks or packets, depending on its field.
+fn in_unit(
+    (chunks, packets): (Named<'_>, Named<'_>),
+    parse: impl Fn(&str) -> Result<f64, String>,
+) -> Result<Option<(Unit, f64)>, String> {
+    check_either(chunks, packets)?;
+    let of_chunks = field(chunks.0, chunks.1, &parse)?;
+    let of_packets = field(packets.0, packets.1, &parse)?;
+    let of_chunks = of_chunks.map(|value| (Unit::Chunks, value));
+    Ok(of_chunks.or(of_packets.map(|value| (Unit::Packets, value))))
+}
 
-impl Fields<'_> {
-    /// A field, read as an option of the command line is.
-    fn find<T, E: fmt::Display>(
-        &self,
-        name: &str,
-        parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, String> {
-        let Some(value) = self.0.get(name) else {
-            return Ok(None);
-        };
-        let (text, shown) = match value {
-            Value::String(text) => (text.clone(), format!("{text:?}")),
-            Value::Integer(number) => (number.to_string(), number.to_string()),
-            Value::Float(number) => (number.to_string(), format!("{number:?}")),
-            other => {
-                let kind = other.type_str();
-                return Err(format!("{name} is of type {kind}; want a number, or text"));
-            }
-        };
-        let parsed = parse(&text).map_err(|why| format!("{name} = {shown}: {why}"))?;
-        Ok(Some(parsed))
+/// Checks that at most one of two equivalent fields is present.
+fn check_either(one: Named<'_>, other: Named<'_>) -> Result<(), String> {
+    if one.1.is_some() && other.1.is_some() {
+        let (one, other) = (one.0, other.0);
+        return Err(format!("{one} and {other} say the same twice; leave one"));
+    }
+    Ok(())
+}
+
+/// A description of the error in the file, with its line number.
+fn in_line(text: &str, error: &toml::de::Error) -> String {
+    let start = error.span().map_or(0, |span| span.start);
+    let before = text.get(..start).unwrap_or(text);
+    let number = before.matches('\n').count() + 1;
+    let line = text.lines().nth(number - 1).unwrap_or("").trim();
+    format!("line {number}: {}, in {line:?}", error.message())
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(QuantityVisitor)
+    }
+}
+
+struct QuantityVisitor;
+
+impl<'de> Visitor<'de> for QuantityVisitor {
+    type Value = Quantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or text")
     }
 
-    /// The fields that only say where the others come from, or that nothing uses yet.
-    fn check_record(&self) -> Result<(), String> {
-        self.find("reordering_packets", parse_extent)?;
-        self.find("reordering_time", parse_rtt)?;
-        self.find("measured", parse_moment)?;
-        let any = |text: &str| match text.len() {
-            0..=200 => Ok(()),
-            _ => Err("want at most 200 bytes"),
-        };
-        self.find("measured_by", any)?;
-        self.find("peer", any)?;
-        Ok(())
+    fn visit_str<E>(self, text: &str) -> Result<Quantity, E> {
+        Ok(Quantity {
+            text: text.to_owned(),
+            shown: format!("{text:?}"),
+        })
     }
 
-    /// Of two fields that say the same there may be one.
-    fn check_either(&self, one: &str, other: &str) -> Result<(), String> {
-        if self.0.contains_key(one) && self.0.contains_key(other) {
-            return Err(format!("{one} and {other} say the same twice; leave one"));
-        }
-        Ok(())
+    fn visit_i64<E>(self, number: i64) -> Result<Quantity, E> {
+        Ok(Quantity {
+            text: number.to_string(),
+            shown: number.to_string(),
+        })
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Quantity, E> {
+        Ok(Quantity {
+            text: number.to_string(),
+            shown: number.to_string(),
+        })
+    }
+
+    /// A TOML date arrives as a map.
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Quantity, A::Error> {
+        Err(A::Error::custom("write a moment in quotes"))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Quantity, E> {
+        Ok(Quantity {
+            text: number.to_string(),
+            shown: format!("{number:?}"),
+        })
     }
 }
 
@@ -195,14 +245,17 @@ mod tests {
                 "signal = \"copper\"",
             ),
             ("loss_chunk = 2", "loss_chunk = 2: a loss lies in 0 to 0.99"),
-            ("loss_chunk = true", "loss_chunk is of type boolean"),
-            ("loss_chunk = [1]", "loss_chunk is of type array"),
+            ("loss_chunk = true", "line 1: invalid type: boolean `true`"),
+            (
+                "loss_chunk = [1]",
+                "expected a number, or text, in \"loss_chunk = [1]\"",
+            ),
             ("mean_burst_chunks = 0.5", "mean_burst_chunks = 0.5: "),
             ("chunk = \"0\"", "chunk = \"0\": "),
             ("mtu = 4097", "mtu = 4097: an MTU is a multiple of 4"),
             (
                 "bandwidth = 1",
-                "no field \"bandwidth\"; there are rate, rtt",
+                "unknown field `bandwidth`, expected one of `rate`, `rtt`",
             ),
             (
                 "reordering_packets = -1",
@@ -211,6 +264,14 @@ mod tests {
             (
                 "reordering_time = \"1h\"",
                 "reordering_time = \"1h\": a round trip lies in",
+            ),
+            (
+                "measured = 2026-03-01T12:00:00Z",
+                "line 1: write a moment in quotes, in \"measured",
+            ),
+            (
+                "rate = 10000000000000000000",
+                "rate = 10000000000000000000: a rate lies in 1kbit",
             ),
             ("measured = \"today\"", "measured = \"today\": not a moment"),
             ("rate = \"1Gbit\"\nrate = 2", "line 2: duplicate key"),

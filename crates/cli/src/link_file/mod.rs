@@ -1,4 +1,4 @@
-//! What people, and `farwrite probe`, say of a path, in options and in a `link.toml`.
+//! The description of a path, from options and from a `link.toml`.
 
 mod file;
 mod save;
@@ -9,14 +9,14 @@ use farwrite_transfer::Start;
 pub(crate) use file::read;
 pub(crate) use save::text;
 
-/// What a number of losses counts.
+/// The unit that a number of losses counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Chunks,
     Packets,
 }
 
-/// What somebody says of a path.
+/// A description of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Description {
     pub(crate) rate_bps: Option<f64>,
@@ -31,7 +31,7 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// What this says, and for the rest what `other` does.
+    /// The values of this description. Missing values come from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             rate_bps: self.rate_bps.or(other.rate_bps),
@@ -43,7 +43,7 @@ impl Description {
         }
     }
 
-    /// The rate, as one that a sender can pace to: 1 Mbit/s to 100 Gbit/s.
+    /// The rate, limited to the rates of a sender: 1 Mbit/s to 100 Gbit/s.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -53,7 +53,7 @@ impl Description {
         self.rate_bps.map(|bps| bps.clamp(1e6, 1e11) as u64)
     }
 
-    /// The rate and round trip, where both are known: where a sender can start.
+    /// The rate and the round trip, if both are known. A sender can start with them.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -77,7 +77,7 @@ pub(crate) enum Medium {
 }
 
 impl Medium {
-    /// There and back over a distance in kilometres, in seconds.
+    /// The round-trip time over a distance in kilometres, in seconds.
     pub(crate) fn rtt_s(self, km: f64) -> f64 {
         let km_per_s = match self {
             Self::Vacuum => 300_000.0,

@@ -1,23 +1,19 @@
-//! What a probe found, as a `link.toml`.
+//! Writes the findings of a probe as a `link.toml`.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
+use farwrite::MAX_MTU;
 use farwrite_probe::{Findings, RateLimit};
+use farwrite_transfer::{MIN_TRANSFER_MTU, payload_bytes};
 use farwrite_units::show::Moment;
 
 use crate::exit::{Exit, Failure};
 
-/// What Farwrite puts around the payload of a packet beside IP and UDP: BTH, RETH, immediate, ICRC.
-const ROCE_BYTES: u32 = 12 + 16 + 4 + 4;
-/// Largest and smallest payload of a packet.
-const MAX_MTU: u32 = 65_468;
-const MIN_MTU: u32 = 256;
-
-/// The file.
+/// The text of the file.
 ///
 /// # Errors
-/// [`Exit::Interrupted`] where the probe ended before it had found what a description needs.
+/// [`Exit::Interrupted`] if the probe ended before it had measured the required values.
 pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failure> {
     let all = findings.direction();
     let rtt = findings.round_trip.as_ref();
@@ -56,8 +52,8 @@ pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failu
             bursts.mean_packets.max(1.0)
         ));
     }
-    let payload = mtu.payload_bytes.saturating_sub(ROCE_BYTES) / 4 * 4;
-    if payload >= MIN_MTU {
+    let payload = payload_bytes(mtu.payload_bytes);
+    if payload >= MIN_TRANSFER_MTU {
         line(format!("mtu = {}", payload.min(MAX_MTU)));
     }
     line(format!("reordering_packets = {}", all.extent_packets));
@@ -73,8 +69,8 @@ mod tests {
     use std::time::Duration;
 
     use farwrite_probe::estimate::RoundTrips;
-    use farwrite_probe::message::Counts;
-    use farwrite_probe::{Mtu, MtuLimit, Rate, RoundTrip, Trial};
+    use farwrite_probe::message::TrialCounts;
+    use farwrite_probe::{Mtu, MtuLimit, Rate, RoundTrip, TrialFindings};
 
     use super::super::{Description, Unit, file};
     use super::*;
@@ -97,7 +93,7 @@ mod tests {
                 payload_bytes: 1472,
                 limit: MtuLimit::Path,
             }),
-            trials: vec![Trial {
+            trials: vec![TrialFindings {
                 payload_bytes: 1024,
                 rate_bps: 1_000_000,
                 round: 0,
@@ -105,13 +101,13 @@ mod tests {
                 unsent: 0,
                 waits: 0,
                 elapsed: Duration::from_secs(1),
-                counts: Counts {
+                counts: TrialCounts {
                     received: 990,
                     bursts: 4,
                     longest_burst: 5,
                     extent_packets: 3,
                     extent_ns: 1_500_000,
-                    ..Counts::default()
+                    ..TrialCounts::default()
                 },
             }],
             ..Findings::default()

@@ -6,22 +6,36 @@ use serde::Serialize;
 
 use super::show;
 
-/// All there is to say; what people read is made from it.
+/// The complete answer. The text for people is made from it.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
     pub(super) question: Asked,
-    /// The scheme to take, one of the alternatives.
+    /// The recommended scheme, which is one of the alternatives.
     pub(super) best: Alternative,
-    /// The least objective first.
+    /// The alternatives, in ascending order of the objective.
     pub(super) alternatives: Vec<Alternative>,
     /// Schemes that the model cannot evaluate here.
     pub(super) left_out: Vec<LeftOut>,
-    /// With what the best is compared when a number is another.
+    /// The schemes that the best one is compared with when a number changes.
     pub(super) rivals: Vec<String>,
     pub(super) sensitivity: Vec<Sensitivity>,
+    /// The effect of boxes in the path for NICs with Go-Back-N.
+    pub(super) lowar: Option<Lowar>,
 }
 
-/// What was asked, in the model's units.
+/// NICs with Go-Back-N between LoWAR boxes.
+#[derive(Debug, Serialize)]
+pub(super) struct Lowar {
+    /// The number of data packets for each repair packet.
+    pub(super) class_packets: u32,
+    pub(super) objective_s: f64,
+    pub(super) mean_s: f64,
+    pub(super) p99_s: f64,
+    pub(super) p999_s: f64,
+    pub(super) parity_overhead: f64,
+}
+
+/// The question, in the units of the model.
 #[derive(Debug, Serialize)]
 pub(super) struct Asked {
     pub(super) message_bytes: f64,
@@ -29,19 +43,19 @@ pub(super) struct Asked {
     pub(super) rtt_s: f64,
     pub(super) chunk_bytes: f64,
     pub(super) loss_chunk: f64,
-    /// The chain of losses in bursts; none where each is lost by itself.
+    /// The Markov chain of losses in bursts; `None` if losses are independent.
     pub(super) p_good_to_bad: Option<f64>,
     pub(super) p_bad_to_good: Option<f64>,
-    /// Packets of a chunk that the chain steps over.
+    /// The number of packets in a chunk that the chain steps over.
     pub(super) packets_per_chunk: Option<u32>,
     pub(super) objective: String,
     pub(super) max_parity_overhead: f64,
     pub(super) cores: f64,
-    /// Schemes so near to the least objective count as good.
+    /// Schemes whose objective is this close to the minimum count as good.
     pub(super) close: f64,
 }
 
-/// What a scheme costs.
+/// The costs of a scheme.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Alternative {
     pub(super) scheme: String,
@@ -49,9 +63,9 @@ pub(super) struct Alternative {
     pub(super) mean_s: f64,
     pub(super) p99_s: f64,
     pub(super) p999_s: f64,
-    /// The objective over that of the best.
+    /// The objective divided by that of the best scheme.
     pub(super) relative_cost: f64,
-    /// The objective over what the message takes without loss and parity.
+    /// The objective divided by the time of the message without loss and parity.
     pub(super) slowdown: f64,
     pub(super) parity_overhead: f64,
     pub(super) cores: f64,
@@ -68,7 +82,7 @@ pub(super) struct LeftOut {
 pub(super) struct Sensitivity {
     pub(super) input: &'static str,
     pub(super) value: f64,
-    /// Where the best ceases to be good; none within a factor of 1024.
+    /// Where the best scheme is no longer good; `None` if that is not within a factor of 1024.
     pub(super) below: Option<Border>,
     pub(super) above: Option<Border>,
     pub(super) stakes: Vec<Stake>,
@@ -77,17 +91,17 @@ pub(super) struct Sensitivity {
 #[derive(Debug, Serialize)]
 pub(super) struct Border {
     pub(super) value: f64,
-    /// What is better beyond.
+    /// The scheme that is better beyond the border.
     pub(super) scheme: String,
 }
 
-/// What keeping the best costs where the number is another.
+/// The cost of using the best scheme if the number differs.
 #[derive(Debug, Serialize)]
 pub(super) struct Stake {
     pub(super) factor: f64,
     pub(super) value: f64,
     pub(super) best: String,
-    /// The objective of the answer there, over the least.
+    /// The objective of the best scheme there, divided by the minimum.
     pub(super) cost: f64,
 }
 
@@ -97,6 +111,7 @@ impl Answer {
         plan: &Plan,
         rivals: &[Scheme],
         sensitivity: &[plan::Sensitivity],
+        lowar: Option<plan::Lowar>,
     ) -> Result<Self, ModelError> {
         let best_s = plan.best().objective_s;
         let alternative = |at: &plan::Alternative| Alternative {
@@ -122,12 +137,27 @@ impl Answer {
             left_out: left_out.collect(),
             rivals: rivals.iter().map(ToString::to_string).collect(),
             sensitivity: sensitivity.collect::<Result<_, _>>()?,
+            lowar: lowar.map(Lowar::new),
         })
     }
 
-    /// For people; `all` alternatives, or the most telling.
+    /// The text for people, with all alternatives if `all` is true, otherwise with the most
+    /// relevant ones.
     pub(super) fn text(&self, all: bool) -> String {
         show::text(self, all)
+    }
+}
+
+impl Lowar {
+    fn new(boxes: plan::Lowar) -> Self {
+        Self {
+            class_packets: boxes.class_packets,
+            objective_s: boxes.objective_s,
+            mean_s: boxes.mean_s,
+            p99_s: boxes.p99_s,
+            p999_s: boxes.p999_s,
+            parity_overhead: boxes.parity_overhead,
+        }
     }
 }
 
@@ -196,8 +226,8 @@ impl Sensitivity {
     }
 }
 
-/// The value of an input; of losses in bursts the loss that follows, rather than the one probability
-/// of the chain that was varied.
+/// The value of an input. For losses in bursts, it is the resulting loss, because only one
+/// probability of the chain is varied.
 fn told(question: &Question, input: Input, value: f64) -> Result<f64, ModelError> {
     match (input, question.loss) {
         (

@@ -1,4 +1,4 @@
-//! What a person can ask of the planner.
+//! The arguments of the planner.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) struct PlanArgs {
     /// Bytes of the message: 1 to 4PiB
     #[arg(long, value_name = "SIZE", value_parser = parse_message, allow_hyphen_values = true)]
     pub(crate) size: u64,
-    /// What shall be small: mean, p99, p99.9 or another percentile
+    /// What to make small: mean, p99, p99.9 or another percentile
     #[arg(
         long,
         value_name = "WHAT",
@@ -57,9 +57,9 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "N", default_value = "8", value_parser = parse_cores)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) cores: f64,
-    /// Schemes to choose from: sr-nack, sr-rto, gbn, ec-mds:K,M, ec-xor:K,M; without it, all, with K
-    /// from 4 to 128 and M from 1 to 32; for losses in bursts, which take the model longer, with K of
-    /// 32 and 128, and M to 8 for ec-xor
+    /// Schemes to choose from: sr-nack, sr-rto, gbn, ec-mds:K,M, ec-xor:K,M; without it, all, with
+    /// K from 4 to 128 and M from 1 to 32; for losses in bursts, which take the model longer, with
+    /// K of 32 and 128, and M to 8 for ec-xor
     #[arg(long, value_name = "NAME,...")]
     pub(crate) scheme: Option<List<Scheme>>,
     /// Show every alternative, not only the most telling
@@ -84,8 +84,8 @@ pub(crate) struct PathArgs {
     /// Length of the path instead of the round-trip time: 1m to 10000000km
     #[arg(long, value_name = "LENGTH", value_parser = parse_distance, allow_hyphen_values = true)]
     pub(crate) distance: Option<f64>,
-    /// What the signal runs in: 300 000 km/s in vacuum, as the SDR-RDMA paper counts, 204 000 km/s in
-    /// fibre
+    /// What the signal runs in: 300 000 km/s in vacuum, as the SDR-RDMA paper counts, 204 000 km/s
+    /// in fibre
     #[arg(long, value_name = "MEDIUM", value_enum, default_value = "vacuum")]
     #[arg(requires = "distance")]
     pub(crate) signal: Medium,

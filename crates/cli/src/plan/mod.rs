@@ -13,11 +13,11 @@ use crate::exit::{Exit, Failure};
 use answer::Answer;
 pub(crate) use args::PlanArgs;
 use farwrite_units::show::real;
-use path::Path;
+use path::PlannedPath;
 
-/// Answers the question that the command line puts.
+/// Plans for the path and the message of the command line, and shows the result.
 pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
-    let path = Path::find(&args.path)?;
+    let path = PlannedPath::find(&args.path)?;
     let question = question(args, &path)?;
     let refused = |error: ModelError| Failure::caused(Exit::Usage, "planning", &error);
     let plan = question.plan().map_err(refused)?;
@@ -29,7 +29,9 @@ pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
     // The best of all is the best among its rivals too.
     let sensitivity = among.plan().and_then(|plan| plan.sensitivity());
     let sensitivity = sensitivity.map_err(refused)?;
-    let answer = Answer::new(&question, &plan, &rivals, &sensitivity).map_err(refused)?;
+    // Extreme paths are out of the range of the model with the lower rate that repair packets leave.
+    let lowar = path.of_packets(&question).lowar().ok().flatten();
+    let answer = Answer::new(&question, &plan, &rivals, &sensitivity, lowar).map_err(refused)?;
     console.say(answer.text(args.all));
     console.json(&answer)
 }
@@ -72,7 +74,8 @@ fn is_alike(one: Scheme, other: Scheme) -> bool {
     }
 }
 
-fn question(args: &PlanArgs, path: &Path) -> Result<Question, Failure> {
+/// The question that the command line asks.
+fn question(args: &PlanArgs, path: &PlannedPath) -> Result<Question, Failure> {
     let mut question = Question::new(real(args.size), path.rate_bps, path.rtt_s, 0.0);
     question.loss = path.loss()?;
     question.chunk_bytes = real(path.chunk_bytes);

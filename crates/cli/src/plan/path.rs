@@ -1,15 +1,16 @@
-//! A path, from what a file and the command line say of it.
+//! Combines a file and the command line into a path.
 
 use farwrite_model::Loss;
+use farwrite_model::plan::Question;
 
 use super::args::PathArgs;
 use crate::exit::{Exit, Failure};
 use crate::link_file::{self, Description, Unit};
 
-/// Bytes of a chunk where none are given: one packet of RoCE's largest MTU.
+/// The default chunk size in bytes: one packet of the largest MTU of RoCE.
 const CHUNK_BYTES: u64 = 4096;
 
-/// What the command line says.
+/// The description from the command line.
 fn of_args(args: &PathArgs) -> Description {
     let rtt_s = args.rtt.map(|rtt| rtt.as_secs_f64());
     let by_distance = args.distance.map(|km| args.signal.rtt_s(km));
@@ -19,41 +20,41 @@ fn of_args(args: &PathArgs) -> Description {
         rate_bps: args.rate,
         rtt_s: rtt_s.or(by_distance),
         loss: chunks.or(packets),
-        // Its unit is that of the loss, which may be in a file.
+        // The unit is that of the loss, which may come from a file.
         burst: None,
         chunk_bytes: args.chunk,
         mtu: args.mtu,
     }
 }
 
-/// All that the model wants to know of a path.
+/// The properties of a path that the model needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Path {
+pub(super) struct PlannedPath {
     pub(super) rate_bps: f64,
     pub(super) rtt_s: f64,
     pub(super) chunk_bytes: u64,
-    /// Of what a loss is one.
+    /// The unit of losses.
     unit: Unit,
-    /// Probability of one.
+    /// The probability of a loss.
     loss: f64,
-    /// Mean length of a run of them, where it was given.
+    /// The mean length of a run of losses, if it was given.
     burst: Option<f64>,
-    /// Packets of a chunk.
+    /// The number of packets in a chunk.
     packets: u32,
 }
 
-impl Path {
-    /// Puts together what the command line, and the file that it names, say.
+impl PlannedPath {
+    /// Combines the command line and the file that it names.
     ///
     /// # Errors
-    /// [`Exit::Usage`] where something is missing or does not fit, and those of the file.
+    /// [`Exit::Usage`] if a value is missing or invalid, and the errors of the file.
     pub(super) fn find(args: &PathArgs) -> Result<Self, Failure> {
         let file = args.link.as_deref().map(link_file::read).transpose()?;
         Self::new(of_args(args).or(file.unwrap_or_default()), args.burst)
             .map_err(|what| Failure::new(Exit::Usage, what))
     }
 
-    /// `burst` counts what the loss does.
+    /// `burst` has the same unit as the loss.
     fn new(said: Description, burst: Option<f64>) -> Result<Self, String> {
         let missing = |what, options| {
             format!(
@@ -93,11 +94,11 @@ impl Path {
         })
     }
 
-    /// The model's words for the losses: a chain of Gilbert and Elliott that loses everything in its
-    /// bad state, where bursts are longer than those of independent losses.
+    /// The losses for the model. If bursts are longer than those of independent losses, this is a
+    /// Gilbert-Elliott chain that loses everything in its bad state.
     ///
     /// # Errors
-    /// [`Exit::Usage`] where packets are lost so often that no chunk comes through.
+    /// [`Exit::Usage`] if packets are lost so often that no chunk arrives.
     pub(super) fn loss(&self) -> Result<Loss, Failure> {
         let packets = match self.unit {
             Unit::Chunks => 1,
@@ -118,6 +119,26 @@ impl Path {
         };
         loss.loss_chunk().map_err(refused)?;
         Ok(loss)
+    }
+
+    /// `question` with packets instead of chunks, which is the view of a box in the path.
+    pub(super) fn of_packets(&self, question: &Question) -> Question {
+        let packets = f64::from(self.packets);
+        let loss = match (question.loss, self.unit) {
+            (Loss::Iid { .. }, Unit::Packets) => Loss::Iid {
+                loss_chunk: self.loss,
+            },
+            // A chunk arrives if all of its packets arrive.
+            (Loss::Iid { loss_chunk }, Unit::Chunks) => Loss::Iid {
+                loss_chunk: -((-loss_chunk).ln_1p() / packets).exp_m1(),
+            },
+            (bursts, _) => bursts,
+        };
+        Question {
+            loss,
+            chunk_bytes: question.chunk_bytes / packets,
+            ..question.clone()
+        }
     }
 }
 
@@ -140,7 +161,10 @@ mod tests {
 
     #[test]
     fn losses_of_packets_become_losses_of_chunks() {
-        let loss = Path::new(SAID, None).expect("whole").loss().expect("fine");
+        let loss = PlannedPath::new(SAID, None)
+            .expect("whole")
+            .loss()
+            .expect("fine");
         let Loss::Iid { loss_chunk } = loss else {
             panic!("{loss:?}");
         };
@@ -155,7 +179,7 @@ mod tests {
                 chunk_bytes: Some(4096),
                 ..SAID
             };
-            let loss = Path::new(said, Some(burst)).expect("whole").loss();
+            let loss = PlannedPath::new(said, Some(burst)).expect("whole").loss();
             let loss = loss.expect("fine");
             assert!(
                 (loss.loss_chunk().expect("fine") - 0.01).abs() < 1e-12,
@@ -166,8 +190,8 @@ mod tests {
             };
             assert_eq!(p_bad_to_good, 1.0 / burst);
         }
-        // No longer than those of independent losses.
-        let loss = Path::new(SAID, Some(1.0)).expect("whole").loss();
+        // The runs are no longer than those of independent losses.
+        let loss = PlannedPath::new(SAID, Some(1.0)).expect("whole").loss();
         assert!(matches!(loss, Ok(Loss::Iid { .. })), "{loss:?}");
     }
 
@@ -198,14 +222,14 @@ mod tests {
             ),
         ];
         for (said, named) in without {
-            let error = Path::new(said, None).expect_err(named);
+            let error = PlannedPath::new(said, None).expect_err(named);
             assert!(error.contains(named), "{error}");
         }
         let said = Description {
             loss: Some((Unit::Packets, 0.9)),
             ..SAID
         };
-        let error = Path::new(said, None).expect("whole").loss();
+        let error = PlannedPath::new(said, None).expect("whole").loss();
         let error = error.expect_err("no chunk arrives").to_string();
         assert!(error.contains("loss_chunk = 0.999"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! The planner's answer as a page of text.
+//! Shows the answer of the planner as text.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::answer::{Alternative, Answer, Asked, Border, Sensitivity};
 use crate::table::lay_out;
 use farwrite_units::show::{Bytes, Percent, Rate, Time};
 
-/// Alternatives that are shown unless all are: the first of them, and the first of each kind.
+/// The number of alternatives shown by default: the first ones, and the first of each kind.
 const SHOWN: usize = 8;
 
 pub(super) fn text(answer: &Answer, all: bool) -> String {
@@ -24,6 +24,7 @@ pub(super) fn text(answer: &Answer, all: bool) -> String {
         alternatives(answer, all),
     ];
     parts.push(sensitivity(answer));
+    parts.push(boxes(answer));
     parts.join("\n\n")
 }
 
@@ -116,6 +117,28 @@ fn sensitivity(answer: &Answer) -> String {
     text
 }
 
+/// The recommendation for RDMA NICs that cannot be changed at the ends.
+fn boxes(answer: &Answer) -> String {
+    let found = match &answer.lowar {
+        Some(boxes) => format!(
+            ", between LoWAR({},1) boxes: mean {}, p99 {},\np99.9 {}, {} parity.",
+            boxes.class_packets,
+            seconds(boxes.mean_s),
+            seconds(boxes.p99_s),
+            seconds(boxes.p999_s),
+            Percent(boxes.parity_overhead)
+        ),
+        None if answer.question.p_bad_to_good.is_some() => {
+            ": LoWAR boxes repair bursts of as many packets\nas a block has repair packets."
+                .to_owned()
+        }
+        None => ": the parity budget has no room for LoWAR boxes.".to_owned(),
+    };
+    format!(
+        "RDMA NICs that cannot be changed (gbn){found} Boxes do not help where queues overflow: docs/boxes.md"
+    )
+}
+
 fn dependence(of: &Sensitivity) -> [String; 10] {
     let (name, show): (_, fn(f64) -> String) = match of.input {
         "loss_chunk" => ("loss", small),
@@ -130,7 +153,7 @@ fn dependence(of: &Sensitivity) -> [String; 10] {
     let cost = |factor: f64| {
         let mut stakes = of.stakes.iter();
         let stake = stakes.find(|stake| stake.factor == factor);
-        // Nothing varies what is nothing.
+        // A value of zero cannot be varied by a factor.
         match stake.filter(|_| of.value > 0.0) {
             Some(stake) => format!("{:.2}", stake.cost),
             None => "-".to_owned(),
@@ -159,7 +182,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A probability, which may be very small.
+/// Shows a probability, which may be very small.
 fn small(probability: f64) -> String {
     if probability == 0.0 {
         return "0".to_owned();

@@ -1,4 +1,4 @@
-//! What a person can ask of the probe.
+//! The arguments of the probe.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,13 +28,14 @@ Losses in the two hosts are counted apart from those of the path, by the kernels
 
 Nothing is answered without the key. Ctrl-C ends the probe and shows what is known.";
 
-/// Measures the path to another machine: what it loses and in what bursts, round trip, rate, order, ECN,
-/// address translation, MTU.
+/// Measures the path to another machine: what it loses and in what bursts, round trip, rate, order,
+/// ECN, address translation, MTU.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct ProbeArgs {
-    /// The other end, where `farwrite recv` or `farwrite probe --listen` runs: a name or an address; without a port, 4792
+    /// The other end, where `farwrite recv` or `farwrite probe --listen` runs: a name or an
+    /// address; without a port, 4792
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_target)]
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     pub(crate) to: Option<HostPort>,
@@ -61,8 +62,8 @@ pub(crate) struct ProbeArgs {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     flows: u16,
-    /// UDP payloads whose losses are counted: 72 to 9168 bytes [default: 1KiB,2KiB,4KiB,8KiB, as far as
-    /// they fit into the path's MTU]
+    /// UDP payloads whose losses are counted: 72 to 9168 bytes [default: 1KiB,2KiB,4KiB,8KiB, as
+    /// far as they fit into the path's MTU]
     #[arg(long, value_name = "SIZE,...", value_parser = parse_payload, value_delimiter = ',')]
     #[arg(allow_hyphen_values = true)]
     sizes: Vec<u32>,
@@ -104,7 +105,7 @@ pub(crate) struct ProbeArgs {
 }
 
 impl ProbeArgs {
-    /// What the prober is asked to do.
+    /// The settings of the prober.
     pub(crate) fn settings(&self) -> Settings {
         let some = |list: &Vec<u32>| (!list.is_empty()).then(|| list.clone());
         Settings {
@@ -119,7 +120,7 @@ impl ProbeArgs {
     }
 }
 
-/// A host, with the usual port where none is given.
+/// Parses a host. The default port applies if none is given.
 fn parse_target(text: &str) -> Result<HostPort, String> {
     let whole = text.parse::<HostPort>();
     let port = || format!("{text}:{DEFAULT_PORT}").parse();

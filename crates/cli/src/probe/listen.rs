@@ -1,4 +1,4 @@
-//! Answering probes.
+//! Answers probes.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn serve(
     }
 }
 
-/// Answers one prober, which has said hello.
+/// Answers one prober, whose hello has arrived.
 pub(crate) fn answer(visitor: Visitor, cancel: &Cancel, console: &Console) -> Result<(), Failure> {
     let from = visitor.addr();
     console.say(format_args!("a probe from {from}"));

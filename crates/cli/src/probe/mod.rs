@@ -1,4 +1,4 @@
-//! `farwrite probe`: what a path is like.
+//! `farwrite probe`: measures a path.
 
 mod args;
 mod listen;
@@ -11,19 +11,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
-use farwrite_probe::{self as probe, Event, Findings, Host};
+use farwrite_probe::{self as probe, Findings, ProbeHooks, ProbeStage};
 use farwrite_session::{Error as SessionError, HostPort};
 use farwrite_transfer::{self as transfer, ErrorKind};
 
 pub(crate) use args::ProbeArgs;
 pub(crate) use listen::answer;
-use report::Report;
+use report::ProbeReport;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::{interrupt, key, link_file};
 
-/// Probes, or answers probes; the answer is what the program exits with.
+/// Probes, or answers probes. Returns the exit code.
 pub(crate) fn run(args: &ProbeArgs, console: &Console) -> Result<ExitCode, Failure> {
     match &args.to {
         Some(to) => ask(args, to, console),
@@ -48,7 +48,7 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
     let found = probe::probe(
         channel,
         &settings,
-        &Host {
+        &ProbeHooks {
             route: &|_, to| to,
             cancelled: &|| cancel.is_set(),
             observe: &|event| show_progress(console, event),
@@ -60,12 +60,12 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
     if let Some(failure) = &trouble {
         console.warn(failure);
     }
-    let report = Report::new(args, &findings, start.elapsed());
+    let report = ProbeReport::new(args, &findings, start.elapsed());
     console.json_result(trouble.as_ref(), &report)?;
     Ok(trouble.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
 }
 
-/// Writes the files that were asked for.
+/// Writes the requested files.
 fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), Failure> {
     let write = |file: &Path, text: String| {
         fs::write(file, text).or_exit(Exit::Files, format_args!("writing {}", file.display()))?;
@@ -87,7 +87,7 @@ fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), 
     Ok(())
 }
 
-/// Fails now rather than after the work.
+/// Checks the place of a file before the work begins.
 fn check_place(file: &Path) -> Result<(), Failure> {
     let directory = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -101,16 +101,16 @@ fn check_place(file: &Path) -> Result<(), Failure> {
     }
 }
 
-fn show_progress(console: &Console, event: Event) {
+fn show_progress(console: &Console, event: ProbeStage) {
     let (done, all) = match event {
-        Event::Losses { done, all } => (done, all),
+        ProbeStage::Losses { done, all } => (done, all),
         _ => (0, 1),
     };
     let stage = match event {
-        Event::RoundTrips => "round trips, ECN, addresses",
-        Event::Rate => "rate",
-        Event::Mtu => "MTU",
-        Event::Losses { .. } => "losses",
+        ProbeStage::RoundTrips => "round trips, ECN, addresses",
+        ProbeStage::Rate => "rate",
+        ProbeStage::Mtu => "MTU",
+        ProbeStage::Losses { .. } => "losses",
     };
     console.progress("probing", all).show(done, stage);
 }
@@ -130,9 +130,7 @@ fn failure(doing: &str, error: &probe::Error) -> Failure {
         probe::Error::Socket(_) | probe::Error::NoUdp { .. } => Exit::Unreachable,
         probe::Error::Size { .. } | probe::Error::Rate { .. } => Exit::Usage,
         probe::Error::Interrupted => ErrorKind::Interrupted.into(),
-        probe::Error::Unexpected { .. } | probe::Error::Trials(_) | probe::Error::Randomness(_) => {
-            Exit::Other
-        }
+        _ => Exit::Other,
     };
     Failure::caused(exit, doing, error)
 }

@@ -2,21 +2,22 @@
 
 use std::fmt::{self, Write as _};
 
-use farwrite_probe::{Findings, Trial};
+use farwrite_probe::{Findings, TrialFindings};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::svg::{GREY, LINE, begin};
 
-/// Measures of the picture, in pixels.
+/// The measures of the picture, in pixels.
 const WIDTH: u32 = 760;
 const LEFT: u32 = 84;
 const TOP: u32 = 96;
 const PLOT_WIDTH: u32 = 640;
 const PLOT_HEIGHT: u32 = 320;
 const FOOTER: u32 = 64;
-/// Room below the axis of losses for trials that lost nothing.
+/// The space below the loss axis for trials without loss.
 const ZERO_BAND: u32 = 34;
-/// Colours of the rates, told apart by the colour-blind (Okabe and Ito 2008).
+/// The colours of the rates. People with colour blindness can distinguish them (Okabe and Ito
+/// 2008).
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
@@ -28,17 +29,17 @@ pub(super) fn draw(findings: &Findings) -> String {
     svg
 }
 
-/// What is where.
+/// The positions in the picture.
 struct Axes {
     sizes: Vec<u32>,
     rates: Vec<u64>,
-    /// The axis of losses begins at ten to this power, and ends at 1.
+    /// The loss axis begins at ten to this power, and ends at 1.
     least_power: i32,
     rounds: u32,
 }
 
 impl Axes {
-    fn new(trials: &[Trial]) -> Self {
+    fn new(trials: &[TrialFindings]) -> Self {
         let mut sizes: Vec<_> = trials.iter().map(|trial| trial.payload_bytes).collect();
         let mut rates: Vec<_> = trials.iter().map(|trial| trial.rate_bps).collect();
         sizes.sort_unstable();
@@ -57,14 +58,14 @@ impl Axes {
         }
     }
 
-    /// Of the column of a size, its middle.
+    /// The middle of the column of a size.
     fn middle(&self, size: usize) -> f64 {
         let columns = real(self.sizes.len().max(1) as u64);
         (real(size as u64) + 0.5) / columns * f64::from(PLOT_WIDTH)
     }
 
-    /// Of a trial: its rate and its round move it within the column.
-    fn x(&self, trial: &Trial) -> f64 {
+    /// The position of a trial. Its rate and its round move it within the column.
+    fn x(&self, trial: &TrialFindings) -> f64 {
         let size = self
             .sizes
             .iter()
@@ -76,7 +77,7 @@ impl Axes {
         self.middle(size.unwrap_or(0)) + lane * (rate + round * 0.8)
     }
 
-    fn rate(&self, trial: &Trial) -> usize {
+    fn rate(&self, trial: &TrialFindings) -> usize {
         let place = self.rates.iter().position(|rate| *rate == trial.rate_bps);
         place.unwrap_or(0)
     }
@@ -90,8 +91,8 @@ impl Axes {
     }
 }
 
-/// The share of a trial's packets that the path lost.
-fn share(trial: &Trial) -> f64 {
+/// The share of the packets of a trial that the path lost.
+fn share(trial: &TrialFindings) -> f64 {
     real(trial.lost_on_path()) / f64::from(trial.packets.max(1))
 }
 
@@ -131,7 +132,7 @@ fn write_picture(svg: &mut String, findings: &Findings) -> fmt::Result {
     writeln!(svg, "</g>\n</svg>")
 }
 
-/// Which colour is which rate.
+/// Writes the legend of colours and rates.
 fn write_rates(svg: &mut String, axes: &Axes) -> fmt::Result {
     let mut x = LEFT + 6;
     for (rate, place) in axes.rates.iter().zip(0..) {
@@ -175,7 +176,7 @@ fn write_axes(svg: &mut String, axes: &Axes) -> fmt::Result {
     )
 }
 
-/// A line across the picture, with its loss.
+/// Writes a line across the picture, with its loss.
 fn write_level(svg: &mut String, y: f64, label: &str) -> fmt::Result {
     writeln!(
         svg,

@@ -1,18 +1,20 @@
-//! What a probe found, for scripts; `docs/json.md` describes it.
+//! The findings of a probe as JSON; `docs/json.md` describes it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use farwrite_probe::message::HostDrops;
-use farwrite_probe::{Ecn, Findings, MtuLimit, Nat, Rate, RateLimit, RoundTrip, Trial};
+use farwrite_probe::{
+    EcnFindings, Findings, MtuLimit, Nat, Rate, RateLimit, RoundTrip, TrialFindings,
+};
 use farwrite_units::show::real;
 use serde::Serialize;
 
 use super::ProbeArgs;
 
-/// The whole result.
+/// The complete result.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ProbeReport {
     peer: Option<String>,
     seconds: f64,
     interrupted: bool,
@@ -110,7 +112,7 @@ struct Drops {
     send_buffer: Option<u64>,
 }
 
-impl Report {
+impl ProbeReport {
     pub(super) fn new(args: &ProbeArgs, findings: &Findings, elapsed: Duration) -> Self {
         Self {
             peer: findings.peer.map(|peer| peer.to_string()),
@@ -128,11 +130,11 @@ impl Report {
                 },
             }),
             ecn: match findings.direction().ecn {
-                Ecn::Unknown => "unknown",
-                Ecn::Kept => "kept",
-                Ecn::Marked => "marked",
-                Ecn::Bleached => "bleached",
-                Ecn::Changed => "changed",
+                EcnFindings::Unknown => "unknown",
+                EcnFindings::Kept => "kept",
+                EcnFindings::Marked => "marked",
+                EcnFindings::Bleached => "bleached",
+                EcnFindings::Changed => "changed",
             },
             addresses: findings.nat.map(addresses),
             loss: loss(findings),
@@ -205,7 +207,7 @@ fn loss(findings: &Findings) -> Option<LossRow> {
     })
 }
 
-fn trial(trial: &Trial) -> TrialRow {
+fn trial(trial: &TrialFindings) -> TrialRow {
     let counts = &trial.counts;
     TrialRow {
         payload_bytes: trial.payload_bytes,

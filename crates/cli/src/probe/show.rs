@@ -1,9 +1,11 @@
-//! What a probe found, as a page of text.
+//! Shows the findings of a probe as text.
 
 use std::collections::BTreeMap;
 
 use farwrite_probe::estimate::Share;
-use farwrite_probe::{Direction, Ecn, Findings, MtuLimit, RateLimit, Trial};
+use farwrite_probe::{
+    DirectionFindings, EcnFindings, Findings, MtuLimit, RateLimit, TrialFindings,
+};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 use crate::table::lay_out;
@@ -77,7 +79,7 @@ fn mtu(findings: &Findings) -> String {
     }
 }
 
-fn loss(all: &Direction) -> String {
+fn loss(all: &DirectionFindings) -> String {
     let Some(loss) = all.loss else {
         return UNKNOWN.to_owned();
     };
@@ -91,7 +93,7 @@ fn loss(all: &Direction) -> String {
     text
 }
 
-/// A share with its interval.
+/// Shows a share with its interval.
 fn chance(loss: &Share) -> String {
     if loss.share == 0.0 {
         return format!("none, below {}", small(loss.high));
@@ -100,7 +102,7 @@ fn chance(loss: &Share) -> String {
     format!("{}, {low} to {high} at 95 %,", small(loss.share))
 }
 
-/// A share, which may be very small.
+/// Shows a share, which may be very small.
 fn small(share: f64) -> String {
     match share {
         0.0 => "0".to_owned(),
@@ -109,7 +111,7 @@ fn small(share: f64) -> String {
     }
 }
 
-fn reordering(all: &Direction) -> String {
+fn reordering(all: &DirectionFindings) -> String {
     match (all.packets, all.reordered) {
         (0, _) => UNKNOWN.to_owned(),
         (_, 0) => "none".to_owned(),
@@ -121,13 +123,13 @@ fn reordering(all: &Direction) -> String {
     }
 }
 
-fn ecn(ecn: Ecn) -> &'static str {
+fn ecn(ecn: EcnFindings) -> &'static str {
     match ecn {
-        Ecn::Unknown => UNKNOWN,
-        Ecn::Kept => "ECT(0) arrives as it is",
-        Ecn::Marked => "ECT(0) arrives as it is, or marked with congestion",
-        Ecn::Bleached => "bleached: ECT(0) arrives as not ECT",
-        Ecn::Changed => "changed, and not always alike",
+        EcnFindings::Unknown => UNKNOWN,
+        EcnFindings::Kept => "ECT(0) arrives as it is",
+        EcnFindings::Marked => "ECT(0) arrives as it is, or marked with congestion",
+        EcnFindings::Bleached => "bleached: ECT(0) arrives as not ECT",
+        EcnFindings::Changed => "changed, and not always alike",
     }
 }
 
@@ -150,7 +152,7 @@ fn addresses(findings: &Findings) -> String {
 
 fn hosts(findings: &Findings) -> String {
     let trials = findings.trials.iter();
-    let lost: u64 = trials.clone().map(Trial::lost_in_hosts).sum();
+    let lost: u64 = trials.clone().map(TrialFindings::lost_in_hosts).sum();
     let waits: u64 = trials.map(|trial| trial.waits).sum();
     if lost + waits == 0 {
         return "dropped nothing of this probe".to_owned();
@@ -163,12 +165,12 @@ fn hosts(findings: &Findings) -> String {
 }
 
 /// One line for each size and rate.
-fn table(trials: &[Trial]) -> String {
+fn table(trials: &[TrialFindings]) -> String {
     let head = [
         "payload", "rate", "trials", "packets", "lost", "loss", "least", "most", "in hosts",
     ];
     let mut rows = vec![head.map(str::to_owned)];
-    let mut cells: BTreeMap<(u32, u64), Vec<&Trial>> = BTreeMap::new();
+    let mut cells: BTreeMap<(u32, u64), Vec<&TrialFindings>> = BTreeMap::new();
     for trial in trials {
         let cell = cells.entry((trial.payload_bytes, trial.rate_bps));
         cell.or_default().push(trial);
@@ -177,7 +179,7 @@ fn table(trials: &[Trial]) -> String {
         let good = || trials.iter().filter(|trial| !trial.is_of_hosts());
         let packets: u64 = good().map(|trial| u64::from(trial.packets)).sum();
         let lost: u64 = good().map(|trial| trial.lost()).sum();
-        let share = |trial: &Trial| real(trial.lost()) / f64::from(trial.packets.max(1));
+        let share = |trial: &TrialFindings| real(trial.lost()) / f64::from(trial.packets.max(1));
         let shares = || good().map(|trial| share(trial));
         let shown = |share: Option<f64>| share.map_or("-".to_owned(), small);
         rows.push([
@@ -197,7 +199,7 @@ fn table(trials: &[Trial]) -> String {
         ]);
     }
     let mut text = lay_out(&rows, 0);
-    if trials.iter().any(Trial::is_of_hosts) {
+    if trials.iter().any(TrialFindings::is_of_hosts) {
         text += "\n  (packets, lost and loss leave out the trials in which a host dropped packets)";
     }
     text

@@ -1,10 +1,10 @@
-//! What a person can ask of the simulator.
+//! The arguments of the simulator.
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-/// A plan for a first run.
+/// An example plan for a first run.
 pub(crate) const FIRST_PLAN: &str = r#"[topology.rack]
 shape = "star"
 hosts = 16

@@ -1,4 +1,4 @@
-//! `farwrite sim`: flows in networks in virtual time.
+//! `farwrite sim`: simulates flows in networks in virtual time.
 
 mod args;
 mod picture;
@@ -18,7 +18,7 @@ use crate::memory::check_available;
 pub(crate) use args::SimArgs;
 use report::Report;
 
-/// Runs a plan, or one that the options amount to.
+/// Runs a plan, or the plan that the options describe.
 pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     let (text, directory) = plan_text(args)?;
     let read_file = |name: &str| {
@@ -98,8 +98,8 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
     Ok((text, PathBuf::new()))
 }
 
-/// The names of a list with commas. Those of codes have a comma too, such as
-/// `farwrite-ec-mds:32,8`; no name begins with a digit.
+/// The names of a list with commas. The name of a code also contains a comma, for example
+/// `farwrite-ec-mds:32,8`. No name begins with a digit.
 fn whole_names(parts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in parts {
@@ -114,7 +114,7 @@ fn whole_names(parts: &[String]) -> Vec<String> {
     names
 }
 
-/// An entry of a plan that is a file, under the name of the file.
+/// An entry of a plan for a file.
 fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
     let path = path.map(|path| std::path::absolute(path).unwrap_or(path.clone()));
     let path = path.unwrap_or_default();
@@ -123,7 +123,7 @@ fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
     format!("[{kind}.{stem}]\nfile = {path}\n")
 }
 
-/// Text as TOML has it, which in quotes is as JSON has it.
+/// A quoted string for TOML, which has the syntax of a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! One run over time, as a picture (SVG): flows above, the deepest queues below.
+//! Draws one run over time as a picture (SVG): flows above, the deepest queues below.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use farwrite_units::show::{Bytes, Time, real};
 use crate::axis::Axis;
 use crate::svg::{GREY, LINE, begin, escaped};
 
-/// Measures of the picture, in pixels.
+/// The measures of the picture, in pixels.
 const WIDTH: u32 = 960;
 const LEFT: u32 = 84;
 const PLOT_WIDTH: u32 = 852;
@@ -20,12 +20,13 @@ const FLOWS_HEIGHT: u32 = 320;
 const QUEUE_HEIGHT: u32 = 54;
 const GAP: u32 = 30;
 const FOOTER: u32 = 56;
-/// Flows that are drawn one by one; of more, the number under way is drawn.
+/// The maximum number of flows that are drawn one by one. For more flows, the picture shows how
+/// many are in progress.
 const MAX_BARS: usize = 160;
-/// Queues that are drawn.
+/// The number of queues that are drawn.
 const QUEUES: usize = 6;
 
-/// How flows are shown, by their slowdown up to a limit. The colours differ in lightness.
+/// The colours of flows, each for slowdowns up to a limit. The colours differ in lightness.
 const LEVELS: [(f64, &str, &str); 4] = [
     (1.5, "#c6dbef", "up to 1.5"),
     (3.0, "#6baed6", "up to 3"),
@@ -33,11 +34,11 @@ const LEVELS: [(f64, &str, &str); 4] = [
     (f64::INFINITY, "#08306b", "above 10"),
 ];
 const TIME: &str = "time since the first flow started";
-/// Flows that did not end.
+/// The colour of flows that did not end.
 const UNDONE: &str = "#e69f00";
 const EMPTY: &str = "#f6f8fa";
 
-/// Draws the run of a case whose ports were kept.
+/// Draws the run of a case for which the port data was kept.
 pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Result<String, fmt::Error> {
     let mut svg = String::new();
     let parts = plan.parts(&case.case);
@@ -176,7 +177,7 @@ fn write_flows(svg: &mut String, flows: &[Flow], outcome: &Outcome, axis: &Axis)
     Ok(())
 }
 
-/// The number of flows under way, as an area.
+/// Writes the number of flows in progress, as an area.
 fn write_under_way(
     svg: &mut String,
     started: &[(&Flow, &FlowOutcome)],
@@ -241,7 +242,7 @@ fn write_queue(
     )
 }
 
-/// An area of equal steps from the left, up to `most` at its full height.
+/// Writes an area of equal steps from the left. The value `most` has the full height.
 fn write_area(svg: &mut String, values: &[u64], most: u64, height: u32, step: f64) -> fmt::Result {
     let mut path = format!("M0 {height}");
     let mut x = 0.0;
@@ -253,7 +254,7 @@ fn write_area(svg: &mut String, values: &[u64], most: u64, height: u32, step: f6
     writeln!(svg, r##"<path fill="#6baed6" d="{path}V{height}z"/>"##)
 }
 
-/// When a flow began and ended, in nanoseconds since the first one began.
+/// The start and end of a flow, in nanoseconds since the start of the first flow.
 fn times(flow: &FlowOutcome, outcome: &Outcome) -> (u64, u64) {
     let start_ns = flow.start_ns.unwrap_or(0);
     let end_ns = flow.time_ns().map_or(outcome.end_ns, |ns| start_ns + ns);
@@ -273,14 +274,14 @@ fn colour(flow: &FlowOutcome) -> &'static str {
     level.map_or(UNDONE, |(_, colour, _)| colour)
 }
 
-/// The places of the ports with the deepest queues, the deepest first.
+/// The indices of the ports with the deepest queues, in descending order of depth.
 fn deepest(depths: &Depths) -> Vec<usize> {
     let most = |at: &usize| depths.ports[*at].bytes.iter().max().copied().unwrap_or(0);
     let peak = (0..depths.ports.len())
         .map(|at| most(&at))
         .max()
         .unwrap_or(0);
-    // Less than a hundredth of the deepest would not be seen.
+    // Less than a hundredth of the deepest queue would not be visible.
     let seen = |at: &usize| most(at) > peak / 100;
     let mut ports: Vec<_> = (0..depths.ports.len()).filter(seen).collect();
     ports.sort_by_key(|at| std::cmp::Reverse(most(at)));

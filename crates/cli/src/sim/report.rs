@@ -1,28 +1,28 @@
-//! Results by run, and by setting and size.
+//! Results by run, and by setting and size class.
 
 use farwrite_experiment::plan::{Case, CaseOutcome, Plan};
 use farwrite_experiment::stats::{self, Summary};
 use farwrite_experiment::{FlowOutcome, Outcome};
-use farwrite_net::DropReason;
+use farwrite_net::FrameDrop;
 use serde::Serialize;
 
 use farwrite_units::show::real;
 
-/// All results but those of single flows.
+/// All results except those of single flows.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) runs: Vec<Run>,
     pub(super) settings: Vec<Setting>,
 }
 
-/// What a run or a setting is made of.
+/// The properties that identify a run or a setting.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Key {
     pub(super) topology: String,
     pub(super) workload: String,
     pub(super) switch: String,
     pub(super) transport: String,
-    /// `None`: what the topology says.
+    /// `None` selects the loss of the topology.
     pub(super) loss: Option<f64>,
 }
 
@@ -42,7 +42,8 @@ pub(super) struct Run {
     pub(super) packets: u64,
     pub(super) repeated: u64,
     pub(super) timeouts: u64,
-    /// By cause, in the order of [`DropReason::ALL`].
+    pub(super) missing_bytes: u64,
+    /// By cause, in the order of [`FrameDrop::ALL`].
     pub(super) dropped_buffer: u64,
     pub(super) dropped_headroom: u64,
     pub(super) dropped_cable: u64,
@@ -51,9 +52,13 @@ pub(super) struct Run {
     pub(super) marked: u64,
     pub(super) trimmed: u64,
     pub(super) pfc_frames: u64,
-    /// Summed over all ports.
+    /// The sum over all ports.
     pub(super) pfc_stopped_us: f64,
     pub(super) path_changes: u64,
+    pub(super) box_repairs: u64,
+    pub(super) box_recovered: u64,
+    pub(super) box_given_up: u64,
+    pub(super) box_peak_held: u64,
     pub(super) queue_peak_bytes: u64,
     pub(super) queue_mean_bytes: f64,
     pub(super) packet_hops: u64,
@@ -61,7 +66,7 @@ pub(super) struct Run {
     pub(super) trace: String,
 }
 
-/// Values of one run.
+/// The values of one run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Spread {
     pub(super) mean: f64,
@@ -70,22 +75,22 @@ pub(super) struct Spread {
     pub(super) max: f64,
 }
 
-/// Runs that differ in their seeds alone.
+/// The runs that differ only in their seeds.
 #[derive(Debug, Serialize)]
 pub(super) struct Setting {
     #[serde(flatten)]
     pub(super) key: Key,
     pub(super) seeds: usize,
-    /// By size; the last entry is of all sizes.
+    /// By size class. The last entry is for all sizes.
     pub(super) sizes: Vec<SizeClass>,
 }
 
-/// Flows up to a size, and above that of the entry before.
+/// Flows up to a size, and above the size of the previous entry.
 #[derive(Debug, Serialize)]
 pub(super) struct SizeClass {
-    /// `None`: any size.
+    /// `None` for any size.
     pub(super) up_to_bytes: Option<u64>,
-    /// Flows that are done, of all seeds.
+    /// The number of completed flows, for all seeds.
     pub(super) flows: usize,
     pub(super) fct_mean_us: Estimate,
     pub(super) fct_p99_us: Estimate,
@@ -97,11 +102,11 @@ pub(super) struct SizeClass {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Estimate {
     pub(super) mean: f64,
-    /// `None` with one seed.
+    /// `None` for one seed.
     pub(super) ci95: Option<f64>,
 }
 
-/// Upper ends of size classes.
+/// The upper bounds of size classes.
 const CLASSES: [u64; 7] = [
     1_000,
     10_000,
@@ -113,7 +118,7 @@ const CLASSES: [u64; 7] = [
 ];
 
 impl Report {
-    /// `outcomes` has all cases of the plan, in order, none of which failed to run.
+    /// `outcomes` holds all cases of the plan, in order. None of them failed to run.
     pub(super) fn new(plan: &Plan, outcomes: &[CaseOutcome]) -> Self {
         let run = |at: &CaseOutcome| Some(Run::new(plan, &at.case, at.outcome.as_ref().ok()?));
         let settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
@@ -159,16 +164,21 @@ impl Run {
             packets: outcome.packets(),
             repeated: outcome.repeated(),
             timeouts: outcome.timeouts(),
-            dropped_buffer: totals.dropped_for(DropReason::Buffer),
-            dropped_headroom: totals.dropped_for(DropReason::Headroom),
-            dropped_cable: totals.dropped_for(DropReason::Cable),
-            dropped_cable_down: totals.dropped_for(DropReason::CableDown),
-            dropped_no_route: totals.dropped_for(DropReason::NoRoute),
+            missing_bytes: outcome.missing_bytes(),
+            dropped_buffer: totals.dropped_for(FrameDrop::Buffer),
+            dropped_headroom: totals.dropped_for(FrameDrop::Headroom),
+            dropped_cable: totals.dropped_for(FrameDrop::Cable),
+            dropped_cable_down: totals.dropped_for(FrameDrop::CableDown),
+            dropped_no_route: totals.dropped_for(FrameDrop::NoRoute),
             marked: totals.marked,
             trimmed: totals.trimmed,
             pfc_frames: totals.pauses_sent,
             pfc_stopped_us: real(totals.stopped_ns) / 1e3,
             path_changes: totals.path_changes,
+            box_repairs: outcome.boxes.repairs,
+            box_recovered: outcome.boxes.recovered,
+            box_given_up: outcome.boxes.given_up,
+            box_peak_held: outcome.boxes.peak_held,
             queue_peak_bytes: totals.peak_queued_bytes,
             queue_mean_bytes: outcome.depths.mean_deepest(),
             packet_hops: totals.transmitted,
@@ -212,7 +222,7 @@ impl Setting {
 
 impl SizeClass {
     /// The flows of more than `above` bytes, up to `up_to`, in cases that differ in their seeds;
-    /// `None` if none is done.
+    /// `None` if no flow is completed.
     fn new(cases: &[CaseOutcome], above: u64, up_to: u64) -> Option<Self> {
         let mut flows = 0;
         let mut of_seeds: Vec<[Summary; 2]> = Vec::new();

@@ -1,4 +1,4 @@
-//! Results as CSV. Names are the only text, and are quoted.
+//! Results as CSV. Only names are text, and they are quoted.
 
 use std::io::{self, Write};
 
@@ -9,13 +9,14 @@ use super::report::{Estimate, Key, Report, Run, Setting, SizeClass, Spread};
 
 const KEY: &str = "topology,workload,switch,transport,loss";
 
-/// A row a run.
+/// One row per run.
 pub(super) fn runs(report: &Report) -> String {
     let mut text = format!(
         "run,{KEY},seed,flows,done,failed,fct_mean_us,fct_p50_us,fct_p99_us,fct_max_us,\
          slowdown_mean,slowdown_p50,slowdown_p99,slowdown_max,last_done_us,packets,repeated,timeouts,\
-         dropped_buffer,dropped_headroom,dropped_cable,dropped_cable_down,dropped_no_route,marked,\
-         trimmed,pfc_frames,pfc_stopped_us,path_changes,queue_peak_bytes,queue_mean_bytes,packet_hops,events,trace\n"
+         missing_bytes,dropped_buffer,dropped_headroom,dropped_cable,dropped_cable_down,dropped_no_route,marked,\
+         trimmed,pfc_frames,pfc_stopped_us,path_changes,box_repairs,box_recovered,box_given_up,\
+         box_peak_held,queue_peak_bytes,queue_mean_bytes,packet_hops,events,trace\n"
     );
     for run in &report.runs {
         text += &row(run);
@@ -32,6 +33,7 @@ fn row(run: &Run) -> String {
         run.packets,
         run.repeated,
         run.timeouts,
+        run.missing_bytes,
         run.dropped_buffer,
         run.dropped_headroom,
         run.dropped_cable,
@@ -45,6 +47,10 @@ fn row(run: &Run) -> String {
     let tail = [
         format!("{:.3}", run.pfc_stopped_us),
         run.path_changes.to_string(),
+        run.box_repairs.to_string(),
+        run.box_recovered.to_string(),
+        run.box_given_up.to_string(),
+        run.box_peak_held.to_string(),
         run.queue_peak_bytes.to_string(),
         format!("{:.0}", run.queue_mean_bytes),
         run.packet_hops.to_string(),
@@ -55,7 +61,7 @@ fn row(run: &Run) -> String {
     cells.join(",") + "\n"
 }
 
-/// A row a setting and size.
+/// One row per setting and size class.
 pub(super) fn sizes(report: &Report) -> String {
     let mut text = format!(
         "{KEY},seeds,up_to_bytes,flows,fct_mean_us,fct_mean_us_ci95,fct_p99_us,fct_p99_us_ci95,\
@@ -89,11 +95,12 @@ fn sized_row(setting: &Setting, sized: &SizeClass) -> String {
     cells.join(",") + "\n"
 }
 
-/// A row a flow, of all runs.
+/// One row per flow, for all runs.
 pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io::Result<()> {
     writeln!(
         file,
-        "run,flow,src,dst,bytes,start_ns,fct_ns,ideal_ns,slowdown,packets,repeated,timeouts,end"
+        "run,flow,src,dst,bytes,start_ns,fct_ns,ideal_ns,slowdown,packets,repeated,timeouts,missing_bytes,\
+         end"
     )?;
     for case in outcomes {
         let Ok(outcome) = &case.outcome else {
@@ -123,6 +130,7 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {
         outcome.packets.to_string(),
         outcome.repeated.to_string(),
         outcome.timeouts.to_string(),
+        outcome.missing_bytes.to_string(),
         outcome.end.name().to_owned(),
     ]
     .join(",")

@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::table::lay_out;
 use read::{Kind, Run, Side};
 
-/// What names of events begin with.
+/// The prefix of event names.
 const NAMESPACE: &str = "farwrite:";
 /// The event that begins a transfer.
 const RUN: &str = "run";
@@ -48,7 +48,7 @@ pub(crate) struct DrawArgs {
     out: Option<PathBuf>,
 }
 
-/// A transfer of a trace, as JSON has it.
+/// A transfer of a trace, for JSON.
 #[derive(Serialize)]
 struct RunReport {
     title: Option<String>,
@@ -65,9 +65,9 @@ struct RunReport {
     dropped_packets: u64,
 }
 
-/// The result, as JSON has it.
+/// The result, for JSON.
 #[derive(Serialize)]
-struct Report {
+struct TraceReport {
     picture: PathBuf,
     runs: Vec<RunReport>,
 }
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
         ));
     }
     console.say(format_args!("picture: {}", picture.display()));
-    console.json(&Report {
+    console.json(&TraceReport {
         picture,
         runs: reports,
     })
@@ -128,7 +128,7 @@ impl RunReport {
     }
 }
 
-/// A transfer in words.
+/// Describes a transfer in words.
 fn described(run: &Run, report: &RunReport) -> String {
     let mut text = String::new();
     if let Some(title) = &run.title {

@@ -1,4 +1,4 @@
-//! Time against chunks, as a picture (SVG): a panel for each transfer.
+//! Draws time against chunks as a picture (SVG), with a panel for each transfer.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -10,10 +10,10 @@ use super::waits::shown;
 use crate::axis::Axis;
 use crate::svg::{GREY, LINE, begin, escaped};
 
-/// Panels of one picture.
+/// The maximum number of panels in a picture.
 pub(super) const MOST_PANELS: usize = 8;
 
-/// Measures of the picture, in pixels.
+/// The measures of the picture, in pixels.
 const WIDTH: u32 = 960;
 const LEFT: u32 = 84;
 const PLOT_WIDTH: u32 = 852;
@@ -21,14 +21,14 @@ const PLOT_HEIGHT: u32 = 260;
 const TOP: u32 = 56;
 const TITLE: u32 = 44;
 const FOOTER: u32 = 56;
-/// Rows of a panel: half a pixel each.
+/// The rows of a panel: each is half a pixel high.
 const ROWS: usize = PLOT_HEIGHT as usize * 2;
 
-/// How each kind is drawn, in this order. The colours differ in lightness too.
+/// How each kind is drawn, in this order. The colours also differ in lightness.
 const KINDS: [Style; 5] = [
     Style::new(Kind::New, "sent", "#6baed6", 1),
     Style::new(Kind::Parity, "parity", "#41ab5d", 1),
-    // A repeat often leaves as soon as its NACK has come: the NACK remains visible around it.
+    // A repeat often leaves as soon as its NACK has arrived. The NACK remains visible around it.
     Style::new(Kind::Nack, "reported as missing", "#8b1a1a", 5),
     Style::new(Kind::Repeat, "sent again", "#fd8d3c", 3),
     Style::new(Kind::Arrived, "arrived (a line)", "#1f2328", 1),
@@ -39,7 +39,7 @@ struct Style {
     kind: Kind,
     label: &'static str,
     colour: &'static str,
-    /// Least width and height, in pixels.
+    /// The minimum width and height, in pixels.
     pixels: u32,
 }
 
@@ -89,11 +89,11 @@ fn write_legend(svg: &mut String) -> fmt::Result {
     Ok(())
 }
 
-/// One transfer, as one end saw it.
+/// One transfer, from the view of one end.
 struct Panel<'a> {
     run: &'a Run,
     side: Side,
-    /// The chunk at which each message begins, with the chunks of its parity.
+    /// The first chunk of each message, and the number of its parity chunks.
     places: BTreeMap<Number, Place>,
     chunks: f64,
     axis: Axis,
@@ -162,8 +162,8 @@ impl<'a> Panel<'a> {
         )
     }
 
-    /// Marks of one kind, joined where they meet in a column of pixels: a trace has far more marks
-    /// than a picture has pixels.
+    /// Writes the marks of one kind. Marks that meet in a column of pixels are joined, because a
+    /// trace has far more marks than a picture has pixels.
     fn write_marks(&self, svg: &mut String, style: &Style) -> fmt::Result {
         let mut columns: BTreeMap<u32, [bool; ROWS]> = BTreeMap::new();
         for mark in self.run.marks(style.kind) {
@@ -197,7 +197,7 @@ impl<'a> Panel<'a> {
         )
     }
 
-    /// How many chunks have arrived, as a line.
+    /// Writes the number of chunks that have arrived, as a line.
     fn write_arrived(&self, svg: &mut String, colour: &str) -> fmt::Result {
         let mut arrived: BTreeMap<Number, u32> = BTreeMap::new();
         let mut sum = 0.0;
@@ -225,8 +225,8 @@ impl<'a> Panel<'a> {
         pixel(share * f64::from(PLOT_WIDTH), PLOT_WIDTH - 1)
     }
 
-    /// The rows of a mark, from the top; at least one. Parity is spread over the data that it
-    /// belongs to.
+    /// The rows of a mark, from the top; at least one. Parity is spread over the data of its
+    /// message.
     fn rows(&self, mark: &Mark) -> Option<std::ops::Range<usize>> {
         let place = self.places.get(&mark.of)?;
         let scale = match mark.kind {
@@ -244,7 +244,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// The pixel at a place, at most the last.
+/// The pixel at a position, at most the last one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

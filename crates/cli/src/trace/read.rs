@@ -12,24 +12,24 @@ use serde_json::Value;
 use super::{NAMESPACE, RUN};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// The latest time of an event, in milliseconds: 300 years.
+/// The latest valid time of an event, in milliseconds: 300 years.
 const MOST_MS: f64 = 1e13;
 
 /// One transfer of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     pub(super) title: Option<String>,
-    /// Times of its first and its last event, in milliseconds.
+    /// The times of the first and the last event, in milliseconds.
     pub(super) start_ms: f64,
     pub(super) end_ms: f64,
     pub(super) messages: BTreeMap<Number, Message>,
     pub(super) marks: Vec<Mark>,
-    /// What the path reported, in the order of time.
+    /// The reports of the path, in the order of time.
     pub(super) paths: Vec<PathReport>,
     pub(super) counts: Counts,
 }
 
-/// A message: its direction, its queue pair, and its number there.
+/// Identifies a message by its direction, its queue pair, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number {
     pub(super) side: Side,
@@ -37,30 +37,30 @@ pub(super) struct Number {
     pub(super) message: u64,
 }
 
-/// Which end saw it.
+/// The end that saw the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     Sender,
     Receiver,
 }
 
-/// Sizes of a message, and the times of its events in milliseconds.
+/// The sizes of a message, and the times of its events in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message {
-    /// Chunks of data and of parity that were seen.
+    /// The number of data and parity chunks that were seen.
     pub(super) chunks: u32,
     pub(super) parity_chunks: u32,
     pub(super) scheme: Option<String>,
     pub(super) offered_ms: Option<f64>,
     pub(super) cleared_ms: Option<f64>,
     pub(super) first_ms: Option<f64>,
-    /// The last chunk that left for the first time.
+    /// When the last chunk left for the first time.
     pub(super) last_new_ms: Option<f64>,
     pub(super) ended_ms: Option<f64>,
     pub(super) outcome: Option<String>,
 }
 
-/// Something to draw.
+/// A mark in the picture.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) ms: f64,
@@ -69,7 +69,7 @@ pub(super) struct Mark {
     pub(super) chunks: Range<u32>,
 }
 
-/// What a mark shows.
+/// The meaning of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Chunks sent for the first time.
@@ -80,14 +80,14 @@ pub(super) enum Kind {
     Parity,
     /// Chunks that the receiver reports as missing.
     Nack,
-    /// Chunks `0..end` have arrived, as the sender knows or as the receiver counts.
+    /// Chunks `0..end` have arrived, as the sender knows from reports or as the receiver counts.
     Arrived,
     /// Parity has arrived. It is not drawn.
     ArrivedParity,
 }
 
 impl Kind {
-    /// Whether packets left, at the sender, or came, at the receiver.
+    /// Whether the mark shows packets that left the sender, or that arrived at the receiver.
     pub(super) fn is_traffic(self, side: Side) -> bool {
         match side {
             Side::Sender => matches!(self, Self::New | Self::Repeat | Self::Parity),
@@ -96,7 +96,7 @@ impl Kind {
     }
 }
 
-/// What the sender knew about its path.
+/// What the sender knew about its path at one time.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PathReport {
     #[serde(skip)]
@@ -106,7 +106,7 @@ pub(super) struct PathReport {
     pub(super) limit: String,
 }
 
-/// Numbers of events.
+/// Counters of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) events: u64,
@@ -124,7 +124,7 @@ struct Line {
     data: Value,
 }
 
-/// The fields of events of messages. Each event has some of them.
+/// The fields of events of messages. Each event has some of these fields.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Fields {
@@ -145,7 +145,7 @@ struct Fields {
 
 /// Reads a file that `--trace` wrote.
 ///
-/// A last line that is cut off, as a killed program leaves it, is left out.
+/// An incomplete last line, which a killed program leaves, is ignored.
 pub(super) fn read(path: &Path) -> Result<Vec<Run>, Failure> {
     let name = path.display();
     let file = File::open(path).or_exit(Exit::Files, format_args!("opening {name}"))?;
@@ -176,7 +176,7 @@ fn not_a_trace(path: &Path, line: usize) -> Failure {
     Failure::new(Exit::Files, what)
 }
 
-/// Takes a line in; fails if it is no event.
+/// Processes a line; fails if the line is not an event.
 fn take(runs: &mut Vec<Run>, line: Line) -> Result<(), ()> {
     let name = line.name.strip_prefix(NAMESPACE).ok_or(())?;
     if !(0.0..=MOST_MS).contains(&line.time) {
@@ -206,7 +206,7 @@ fn take(runs: &mut Vec<Run>, line: Line) -> Result<(), ()> {
     Ok(())
 }
 
-/// The run of an event at this time.
+/// The run that an event at this time belongs to.
 fn run_at(runs: &mut Vec<Run>, ms: f64) -> &mut Run {
     if runs.is_empty() {
         runs.push(Run::default());
@@ -263,7 +263,7 @@ impl Run {
             "recv_late" => self.counts.late += 1,
             "recv_duplicate" => self.counts.duplicates += 1,
             "packets_dropped" => self.counts.dropped += fields.count,
-            // An event of a later version, or one that no picture shows.
+            // An event of a later version, or an event that the picture does not show.
             _ => {}
         }
     }
@@ -309,7 +309,7 @@ impl Run {
         marks.filter(move |mark| mark.kind == kind && mark.of.side == side)
     }
 
-    /// Chunks of the marks of a kind.
+    /// The number of chunks in the marks of a kind.
     pub(super) fn chunks(&self, kind: Kind) -> u64 {
         self.marks(kind)
             .map(|mark| u64::from(mark.chunks.end.saturating_sub(mark.chunks.start)))

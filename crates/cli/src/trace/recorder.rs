@@ -1,4 +1,4 @@
-//! Writes the events of endpoints into a file, one JSON object a line.
+//! Writes the events of endpoints to a file, one JSON object per line.
 
 use std::fmt;
 use std::fs::File;
@@ -28,7 +28,7 @@ pub(crate) struct TraceArgs {
 }
 
 impl TraceArgs {
-    /// Starts the trace that a user asked for. Call it once in a process.
+    /// Starts the trace if the user requested one. Call it once in a process.
     pub(crate) fn start(&self) -> Result<Tracing, Failure> {
         let Some(path) = &self.trace else {
             return Ok(Tracing(None));
@@ -50,19 +50,19 @@ impl TraceArgs {
     }
 }
 
-/// A trace under way, or none.
+/// An active trace, or none.
 pub(crate) struct Tracing(Option<Arc<Recorder>>);
 
 impl Tracing {
-    /// A transfer begins: `farwrite trace` draws each in a panel of its own.
+    /// Notes the start of a transfer. `farwrite trace` draws each transfer in its own panel.
     pub(crate) fn begin_run(&self, title: &str) {
         if let Some(recorder) = &self.0 {
             recorder.lines().push(RUN, None, &json!({ "title": title }));
         }
     }
 
-    /// Writes what is left. A trace that could not be written is a warning: the transfer itself is
-    /// not affected.
+    /// Writes the remaining events. A trace that could not be written causes only a warning: the
+    /// transfer itself is not affected.
     pub(crate) fn finish(self, console: &Console) {
         let Some(recorder) = self.0 else { return };
         let mut lines = recorder.lines();
@@ -77,7 +77,7 @@ impl Tracing {
     }
 }
 
-/// Takes the events.
+/// Receives the events.
 struct Recorder {
     path: PathBuf,
     lines: Mutex<Lines>,
@@ -86,7 +86,7 @@ struct Recorder {
 /// A line of the file.
 #[derive(Serialize)]
 struct Line<'a> {
-    /// In milliseconds.
+    /// The time in milliseconds.
     time: f64,
     name: &'a str,
     data: &'a Value,
@@ -94,15 +94,15 @@ struct Line<'a> {
 
 struct Lines {
     file: BufWriter<File>,
-    /// Times count from the first event.
+    /// The time of the first event. All times are relative to it.
     first_ns: Option<u64>,
     newest_ns: u64,
-    /// Why writing failed. Nothing more is written then.
+    /// Why writing failed. After a failure, nothing more is written.
     failure: Option<io::Error>,
 }
 
 impl Lines {
-    /// Writes an event. One without a time gets that of the last.
+    /// Writes an event. An event without a time gets the time of the previous event.
     fn push(&mut self, name: &str, at_ns: Option<u64>, data: &Value) {
         if self.failure.is_some() {
             return;
@@ -142,7 +142,7 @@ impl Subscriber for Recorder {
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
-        // There are no spans: `enabled` refuses them.
+        // There are no spans, because `enabled` rejects them.
         Id::from_u64(1)
     }
 
@@ -197,7 +197,7 @@ impl Visit for Fields {
     }
 }
 
-/// Where the picture of a trace goes if nothing else is asked for.
+/// The default file for the picture of a trace.
 pub(super) fn picture_of(trace: &Path) -> PathBuf {
     trace.with_extension("svg")
 }

@@ -1,21 +1,21 @@
-//! What messages waited for.
+//! Finds what messages waited for.
 
 use super::read::{Message, Number, Run, Side};
 use farwrite_units::show::{Rate, Time, real};
 use std::time::Duration;
 
-/// A phase of messages: what it is, and how long it took.
+/// A phase of messages: its description and its durations.
 pub(super) struct Phase {
     pub(super) name: &'static str,
-    /// Of each message that has it, ascending, in milliseconds.
+    /// The duration for each message that has this phase, ascending, in milliseconds.
     times_ms: Vec<f64>,
-    /// The message that took longest.
+    /// The message with the longest duration.
     slowest: Option<Number>,
 }
 
 type Span = fn(&Message) -> Option<(f64, f64)>;
 
-/// Phases at the sender, in their order.
+/// The phases at the sender, in order.
 const SENDER: [(&str, Span); 4] = [
     ("for the receiver's buffer", |message| {
         Some((message.offered_ms?, message.cleared_ms?))
@@ -31,12 +31,12 @@ const SENDER: [(&str, Span); 4] = [
     }),
 ];
 
-/// Phases at the receiver.
+/// The phases at the receiver.
 const RECEIVER: [(&str, Span); 1] = [("from the first packet to the end", |message| {
     Some((message.first_ms?, message.ended_ms?))
 })];
 
-/// The phases of the messages of a run, as one end saw them.
+/// The phases of the messages of a run, from the view of one end.
 pub(super) fn phases(run: &Run) -> Vec<Phase> {
     let side = run.side();
     let spans: &[(&'static str, Span)] = match side {
@@ -46,7 +46,7 @@ pub(super) fn phases(run: &Run) -> Vec<Phase> {
     let messages = || run.messages.iter().filter(|(of, _)| of.side == side);
     let phase = |&(name, span): &(&'static str, Span)| {
         let times = messages().filter_map(|(of, message)| Some((*of, span(message)?)));
-        // A message whose first packets left before its clearance was seen waited for nothing.
+        // A message did not wait if its first packets left before its clearance was seen.
         let times = times.map(|(of, (from, to))| (of, (to - from).max(0.0)));
         let mut times: Vec<(Number, f64)> = times.collect();
         times.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -60,7 +60,8 @@ pub(super) fn phases(run: &Run) -> Vec<Phase> {
 }
 
 impl Phase {
-    /// A row of the table: name, messages, median, longest, and which message that was.
+    /// A row of the table: name, number of messages, median, maximum, and the message with the
+    /// maximum.
     pub(super) fn row(&self) -> Option<[String; 5]> {
         let longest = self.times_ms.last()?;
         let median = self.times_ms[self.times_ms.len() / 2];
@@ -75,8 +76,8 @@ impl Phase {
     }
 }
 
-/// The longest time in which no packet left although a message was under way, and what limited the
-/// rate at its end; the receiver sees the longest time without arrivals.
+/// The longest time in which no packet left although a message was in flight, and what limited the
+/// rate at the end of that time. For the receiver, it is the longest time without arrivals.
 pub(super) fn longest_pause(run: &Run) -> Option<String> {
     let side = run.side();
     let times: Vec<f64> = run
@@ -111,7 +112,7 @@ pub(super) fn longest_pause(run: &Run) -> Option<String> {
     Some(text)
 }
 
-/// Whether a message was under way at a time.
+/// Whether a message was in flight at a time.
 fn is_busy(run: &Run, side: Side, at_ms: f64) -> bool {
     run.messages.iter().any(|(of, message)| {
         let from_ms = message.offered_ms.or(message.first_ms);

@@ -1,4 +1,4 @@
-//! Many senders, one after the other, and many that never say anything.
+//! Many senders, one after the other, and many connections that never send anything.
 
 use std::net::TcpStream;
 

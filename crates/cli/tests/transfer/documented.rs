@@ -1,4 +1,4 @@
-//! `docs/json.md` says what the program prints.
+//! Checks that `docs/json.md` describes what the program prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::rig::{Rig, Running, farwrite, free_port};
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
-/// The rows of the tables, cell by cell, without the two lines at the head of each.
+/// The rows of the tables, cell by cell, without the two header lines of each table.
 fn tables() -> Vec<Vec<Vec<String>>> {
     let mut tables = vec![Vec::new()];
     for line in PAGE.lines() {
@@ -27,14 +27,14 @@ fn tables() -> Vec<Vec<Vec<String>>> {
         table.push(cells.collect());
     }
     tables.retain(|table| !table.is_empty());
-    // The line of dashes begins with another text than `| `, and so splits head from rows.
+    // The line of dashes does not begin with `| `, so it separates the header from the rows.
     let is_head =
         |table: &Vec<Vec<String>>| table.len() == 1 && table[0].contains(&"meaning".into());
     tables.retain(|table| !is_head(table));
     tables
 }
 
-/// Paths of fields to their types, as documented.
+/// The documented types of fields, by path.
 fn documented() -> BTreeMap<String, String> {
     let tables = tables();
     let [envelope, _, result, loss, ..] = &tables[..] else {
@@ -112,7 +112,7 @@ fn fields_are_those_that_are_printed() {
     let (documented, mut found) = (documented(), BTreeSet::new());
     let rig = Rig::new();
     let file = rig.file("file", 4_000_000);
-    // A transfer in which all goes well, one with a file that fails, and one that fails.
+    // One transfer succeeds, one has a file that fails, and one fails.
     let mut objects = Vec::from(printed(&rig, &[&file]));
     objects.extend(printed(&rig, &[&file, Path::new("/proc/meminfo")]));
     let unreachable = rig
@@ -130,14 +130,14 @@ fn fields_are_those_that_are_printed() {
     );
 }
 
-/// Tables that this test does not compare: `link` and `lowar` need root, and the table of `sim`
+/// The tables that this test does not compare: `link` and `lowar` need root, and the table of `sim`
 /// refers to the columns of a file.
 const NOT_COMPARED: [usize; 3] = [5, 8, 9];
 
-/// How the test probes: shortly.
+/// The arguments of a short probe.
 const PROBE: [&str; 6] = ["--time", "2s", "--max-rate", "50Mbit", "--trials", "1"];
 
-/// The fields that a command prints, all of which are documented.
+/// The fields that a command prints. All of them must be documented.
 fn printed_by(
     command: &[&str],
     arguments: &[&str],
@@ -188,7 +188,7 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
     ]);
     let listener = Running::spawn(listener);
     let probe = [&["--psk-file", key_file][..], &PROBE].concat();
-    // The number of its table, the command, its arguments; in the order of the page.
+    // The number of the table, the command, and its arguments, in the order of the page.
     let commands: [(usize, &[&str], Vec<&str>); 11] = [
         (4, &["plan"], plan.to_vec()),
         (6, &["probe"], [&[there.as_str()], &probe[..]].concat()),

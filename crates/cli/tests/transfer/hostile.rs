@@ -1,4 +1,5 @@
-//! Peers that break the rules: nothing gets outside the directory, and nothing wrong gets a final name.
+//! Peers that violate the protocol: no file is written outside the directory, and no wrong file
+//! gets a final name.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ fn hash(bytes: &[u8]) -> [u8; 32] {
     blake3::hash(bytes).into()
 }
 
-/// A receiver for one transfer, and a liar whose offer of these files it has taken.
+/// A receiver for one transfer, and a liar whose offer of these files the receiver has accepted.
 fn accepted(rig: &Rig, args: &[&str], files: &[Entry]) -> (Receiver, Liar) {
     let receiver = rig.recv(V4, &[&["--once"], args].concat());
     let mut liar = Liar::meet(rig, receiver.addr, config());
@@ -29,7 +30,7 @@ fn accepted(rig: &Rig, args: &[&str], files: &[Entry]) -> (Receiver, Liar) {
     (receiver, liar)
 }
 
-/// The receiver's end, after which there must be nothing in its directory.
+/// Waits for the end of the receiver. Its directory must be empty then.
 #[track_caller]
 fn nothing_left(rig: &Rig, receiver: Receiver) -> Ended {
     let ended = receiver.end();
@@ -90,7 +91,7 @@ fn a_link_in_the_directory_is_not_followed() {
     assert_eq!(list(&elsewhere), [""; 0]);
 }
 
-/// Makes an honest offer absurd.
+/// Changes an honest offer to an invalid one.
 type Lie = fn(&mut TransferPlan, &mut QpConfig, &mut Vec<Entry>);
 
 #[test]
@@ -325,8 +326,8 @@ fn address_translation_is_found_before_anything_is_sent() {
     nothing_left(&rig, receiver).assert(3, "10.0.0.5");
 }
 
-/// Sends well-made and badly made packets to a receiver's UDP port until told to stop; returns how
-/// many.
+/// Sends valid and invalid packets to the UDP port of a receiver until `stop` is set. Returns the
+/// number of packets.
 fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
     let fabric = UdpFabric::bind(&UdpConfig::new(([127, 0, 0, 1], 0).into())).expect("socket");
     let mut fabric = Adapter::new(fabric).expect("all its queues");
@@ -337,7 +338,8 @@ fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
     let (mut sent, mut random) = (0, 0x9e37_79b9_u32);
     while !stop.load(Ordering::Acquire) {
         random = random.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
-        // Fabrics give queue pairs random numbers: this hits none, or some stranger's.
+        // Fabrics give queue pairs random numbers: this number belongs to no queue pair, or to one
+        // of another connection.
         let qpn = fabric
             .create_qp(QpAttr {
                 mtu: 4096,
@@ -368,7 +370,7 @@ fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
         fabric.destroy_qp(qpn).expect("gone");
         let garbage = random.to_be_bytes().repeat(30);
         for length in [0, 1, 16, 44, 120] {
-            // A receiver that has ended answers with ICMP, which is an error here.
+            // A receiver that has ended answers with ICMP, which causes an error here.
             let _ = socket.send_to(&garbage[..length], to);
         }
         sent += 14;

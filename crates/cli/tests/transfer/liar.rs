@@ -1,4 +1,4 @@
-//! A sender that holds the key, and says and sends whatever a test wants.
+//! A sender that has the key, and sends whatever a test requires.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(crate) struct Liar {
     pub(crate) qp: QueuePair,
 }
 
-/// What an honest sender of these entries would offer.
+/// The plan that an honest sender of these entries would offer.
 pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
     let bytes = entries.iter().map(|entry| match entry.kind {
         Kind::File { bytes, .. } => bytes,
@@ -58,14 +58,14 @@ pub(crate) fn file(name: impl AsRef<[u8]>, bytes: u64) -> Entry {
 }
 
 impl Liar {
-    /// Shakes hands and says hello. Its queue pair has this shape.
+    /// Completes the handshake and sends hello. Its queue pair has this shape.
     pub(crate) fn meet(rig: &Rig, addr: SocketAddr, sdr: QpConfig) -> Self {
         let mut channel =
             Channel::connect(&addr.into(), &rig.psk, PATIENCE, || false).expect("the key fits");
         channel.set_read_timeout(Some(PATIENCE));
         let hello = Hello {
             software: Text::new("liar"),
-            // All that later versions may have, but no wish to probe.
+            // All capabilities of later versions, except probes.
             capabilities: !Hello::PROBES,
         };
         channel.send(&Message::Hello(hello)).expect("sent");
@@ -87,7 +87,8 @@ impl Liar {
         liar
     }
 
-    /// Poses as an end whose queue pairs are an RDMA NIC's, and takes the receiver's offer in.
+    /// Claims to be an end with the queue pairs of an RDMA NIC, and processes the offer of the
+    /// receiver.
     fn offer_path(&mut self) {
         let offer = PathOffer {
             key: None,
@@ -98,17 +99,18 @@ impl Liar {
         assert!(matches!(theirs, Ok(Message::Path(_))), "{theirs:?}");
     }
 
-    /// What it would tell the receiver of its queue pair, if it were honest.
+    /// The information about its queue pair that it would send if it were honest.
     pub(crate) fn info(&self) -> QpInfo {
         self.endpoint.qp_info(self.qp).expect("queue pair")
     }
 
     pub(crate) fn say(&mut self, message: &Message) {
-        // A receiver that has heard enough has closed the channel.
+        // The channel may be closed, because the receiver has already failed.
         let _ = self.channel.send(message);
     }
 
-    /// Tells plan, manifest and queue pair, and connects to the receiver's, if it agrees.
+    /// Sends the plan, the manifest and the queue pair. Connects to the queue pair of the receiver
+    /// if the receiver accepts.
     pub(crate) fn offer(&mut self, plan: TransferPlan, entries: Vec<Entry>) -> Result<(), Error> {
         let info = self.info();
         self.offer_info(plan, entries, &info)
@@ -135,7 +137,7 @@ impl Liar {
         }
     }
 
-    /// Begins to send a message.
+    /// Starts to send a message.
     pub(crate) fn post(&mut self, bytes: Vec<u8>) -> SendHandle {
         let region = self.endpoint.register(bytes).expect("memory");
         let options = SendOptions {
@@ -147,7 +149,7 @@ impl Liar {
         posted.expect("a slot")
     }
 
-    /// Polls until a message is over, or for so long.
+    /// Polls until a message has ended, or until this time has passed.
     pub(crate) fn drive(&mut self, send: &SendHandle, at_most: Duration) -> Option<Outcome> {
         let start = Instant::now();
         let done = |_: &mut Endpoint<_>| send.outcome().is_some() || start.elapsed() > at_most;
@@ -155,7 +157,7 @@ impl Liar {
         send.outcome()
     }
 
-    /// What the receiver says next, its reports of progress aside.
+    /// The next message of the receiver, except progress reports.
     pub(crate) fn hear(&mut self) -> Result<Message, Error> {
         loop {
             match self.channel.recv()? {
@@ -165,7 +167,7 @@ impl Liar {
         }
     }
 
-    /// Why the receiver gave up.
+    /// The reason why the receiver gave up.
     pub(crate) fn hear_why(&mut self) -> String {
         loop {
             match self.hear() {

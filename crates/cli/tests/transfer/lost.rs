@@ -1,4 +1,4 @@
-//! Transfers that end before their end.
+//! Transfers that are interrupted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::rig::{Receiver, Rig, Running, V4, pattern};
 
-/// At this rate a transfer lasts long enough to be disturbed.
+/// At this rate, a transfer is long enough to be interrupted.
 const SLOW: [&str; 2] = ["--rate", "20Mbit"];
 const BYTES: usize = 8_000_000;
 
-/// A transfer that is under way: the receiver has a file under a temporary name.
+/// Starts a transfer and waits until the receiver has a file with a temporary name.
 fn under_way(rig: &Rig) -> (Receiver, Running, PathBuf) {
     let file = rig.file("file", BYTES);
     let receiver = rig.recv(V4, &["--once", "--timeout", "5s"]);

@@ -1,4 +1,4 @@
-//! `farwrite send` and `farwrite recv`, run as users run them, over real sockets on loopback.
+//! Runs `farwrite send` and `farwrite recv` as users do, over real sockets on loopback.
 
 mod crowds;
 mod documented;

@@ -1,4 +1,4 @@
-//! `--memory` bounds what both ends take.
+//! Tests that `--memory` limits the memory of both ends.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,7 @@ use crate::rig::{Rig, V4};
 
 const MEMORY_BYTES: u64 = 32 << 20;
 
-/// The most memory that a process has had so far, in bytes (`VmHWM` in proc(5)); `None` if it has
-/// ended.
+/// The peak memory of a process, in bytes (`VmHWM` in proc(5)); `None` if it has ended.
 fn peak_bytes(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status
@@ -20,10 +19,10 @@ fn peak_bytes(process: u32) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The most memory that sender and receiver take for a file, in bytes.
+/// The peak memory of the sender and the receiver for a file, in bytes.
 fn peaks(rig: &Rig, file: &Path) -> [u64; 2] {
     let memory = ["--memory", "32MiB"];
-    // Serves on after the transfer, so that its peak can be read.
+    // The receiver continues after the transfer, so that its peak can be read.
     let receiver = rig.recv(V4, &memory);
     let args = [&memory[..], &["--rate", "2Gbit"]].concat();
     let mut sender = rig.send(receiver.addr, &args, &[file]);
@@ -51,7 +50,7 @@ fn memory_of_both_ends_is_bounded() {
         .zip(peaks(&rig, &large).into_iter().zip(fixed))
     {
         println!("{end}: {} KiB, {} KiB for a byte", peak >> 10, fixed >> 10);
-        // Packets under way and page tables take a little beside the buffers.
+        // Packets in flight and page tables need some memory in addition to the buffers.
         let most = fixed + MEMORY_BYTES + MEMORY_BYTES / 4;
         assert!(
             peak <= most,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::rig::{Receiver, Rig, Running, V4, V6, free_port, list, pattern, tree};
 
-/// Sends paths to a fresh receiver; both must say that all is well.
+/// Sends paths to a new receiver. Both ends must report success.
 #[track_caller]
 fn move_files(rig: &Rig, listen: &str, args: &[&str], paths: &[&Path]) {
     let receiver = rig.recv(listen, &["--once"]);
@@ -206,7 +206,7 @@ fn one_receiver_serves_many_senders_and_replaces_files() {
     for bytes in [1000, 2000, 10] {
         let file = rig.file("file", bytes);
         rig.send(receiver.addr, &[], &[&file]).end().assert(0, "");
-        // The sender is told when the file has its name.
+        // The sender learns this when the file has its final name.
         assert!(fs::read(rig.inbox().join("file")).expect("received") == pattern(bytes));
     }
     receiver.running.signal("INT");
@@ -305,7 +305,8 @@ fn results_for_scripts_are_one_object() {
     assert!(shares.sum::<f64>() <= 1.000_001, "{sent}");
     assert!(sent["receive_loss"].is_null() && received["send_loss"].is_null());
     for loss in [&sent["send_loss"], &received["receive_loss"]] {
-        // 489 chunks, the last of which nothing passes, nor those before a pause.
+        // There are 489 chunks. The last chunk is not judged, because no later chunk passes it.
+        // Chunks before a pause are not judged either.
         let judged = loss["judged_chunks"].as_u64().expect("a count");
         assert!((100..489).contains(&judged), "{loss}");
         assert!(loss["loss_chunk"].is_f64(), "{loss}");
@@ -331,7 +332,7 @@ fn links_are_refused_or_left_out() {
 #[test]
 fn a_sender_remembers_the_path() {
     let rig = Rig::new();
-    // Long enough that what limits the rate is seen, which is looked at every 10 ms.
+    // The transfer must be long enough to see what limits the rate, which is checked every 10 ms.
     let file = rig.file("data", 64_000_000);
     let cache = rig.path("cache/farwrite/paths.toml");
     let send = |args: &[&str]| {
@@ -349,7 +350,7 @@ fn a_sender_remembers_the_path() {
     assert!(said.contains("limited by "), "{said}");
     let known = fs::read_to_string(&cache).expect("a cache");
     assert!(known.contains("127.0.0.1 127.0.0.1"), "{known}");
-    // What is no cache is replaced.
+    // An invalid cache is replaced.
     fs::write(&cache, "damaged").expect("write");
     send(&[]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Transfers that do not begin, and files that cannot be read or written.
+//! Transfers that do not start, and files that cannot be read or written.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -39,7 +39,7 @@ fn strangers_do_no_harm() {
         stream
             .set_read_timeout(Some(Duration::from_secs(15)))
             .expect("timeout");
-        // Both may fail: a stranger is cut off as soon as it shows itself.
+        // Both calls may fail: the receiver disconnects an unknown peer as soon as it detects one.
         let _ = stream.write_all(words);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -82,7 +82,7 @@ fn nobody_there_is_unreachable_after_the_timeout() {
 #[test]
 fn a_second_sender_is_turned_away() {
     let rig = Rig::new();
-    // It takes longer than the second one waits.
+    // The transfer takes longer than the second sender waits.
     let file = rig.file("file", 15_000_000);
     let receiver = rig.recv(V4, &["--once"]);
     let mut first = rig.send(receiver.addr, &["--rate", "20Mbit"], &[&file]);
@@ -104,7 +104,7 @@ fn a_directory_that_cannot_be_written_is_said_so() {
         let args = ["recv", "--listen", V4, "--dir", &dir, "--psk-file", key];
         Running::start(&args, &[]).end().assert(6, &dir);
     }
-    // Nobody can make files there, not even root.
+    // No user can create files there, not even root.
     let receiver = rig.recv_into(V4, "/proc", &["--once"]);
     let sent = rig.send(receiver.addr, &[], &[&file]).end();
     sent.assert(9, "file: the receiver could not create it");

@@ -1,4 +1,4 @@
-//! Senders that go on over another queue pair, and what a receiver takes of that.
+//! Senders that continue over another queue pair, and what a receiver accepts in that case.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SEGMENTS: usize = 4;
 const BYTES: usize = SEGMENTS * SEGMENT;
 const SOON: Duration = Duration::from_secs(10);
 
-/// A receiver that has the first segment, and the sender of it.
+/// A receiver that has the first segment, and its sender.
 fn begun(rig: &Rig) -> (Receiver, Liar) {
     let receiver = rig.recv(V4, &["--once"]);
     let mut liar = Liar::meet(rig, receiver.addr, config());
@@ -24,14 +24,14 @@ fn begun(rig: &Rig) -> (Receiver, Liar) {
     (receiver, liar)
 }
 
-/// Sends a segment, which arrives.
+/// Sends a segment and waits until it arrives.
 fn send(liar: &mut Liar, segment: usize) {
     let bytes = pattern(BYTES)[segment * SEGMENT..][..SEGMENT].to_vec();
     let send = liar.post(bytes);
     assert_eq!(liar.drive(&send, SOON), Some(Outcome::Whole));
 }
 
-/// Ends the queue pair, makes one of this shape, and says that it begins with a segment.
+/// Ends the queue pair, creates one of this shape, and resumes with the segment `first_segment`.
 fn resume(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
     liar.endpoint.destroy_qp(liar.qp).expect("it was there");
     let options = QpOptions {
@@ -46,7 +46,7 @@ fn resume(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
     }));
 }
 
-/// What the receiver answers to that, after its queue pair is connected.
+/// The answer of the receiver, after its queue pair is connected.
 fn resumed(liar: &mut Liar) -> Resumed {
     let heard = liar.hear();
     let Ok(Message::Resumed(resumed)) = heard else {
@@ -70,7 +70,7 @@ fn what_has_arrived_is_not_sent_again() {
     let rig = Rig::new();
     let (receiver, mut liar) = begun(&rig);
     let old = liar.info();
-    // Segment 1 is cut; 0 is there, whether the sender knows it or not.
+    // Segment 1 is incomplete. Segment 0 has arrived, whether or not the sender knows it.
     resume(&mut liar, 0, smaller(1000));
     let answer = resumed(&mut liar);
     assert_eq!(answer.finished, [0]);

@@ -1,4 +1,4 @@
-//! Running both ends.
+//! Runs both ends.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use farwrite_session::Psk;
 use serde_json::Value;
 
-/// No end may take longer than this.
+/// The maximum time for each end.
 const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const V4: &str = "127.0.0.1:0";
 pub(crate) const V6: &str = "[::1]:0";
 
-/// Directories and a key of a test's own.
+/// The directories and the key of one test.
 pub(crate) struct Rig {
     root: tempfile::TempDir,
     pub(crate) psk: Psk,
@@ -39,7 +39,7 @@ impl Rig {
         self.root.path().join(name)
     }
 
-    /// Where the receiver writes.
+    /// The directory that the receiver writes to.
     pub(crate) fn inbox(&self) -> PathBuf {
         self.path("in")
     }
@@ -48,14 +48,14 @@ impl Rig {
         self.path("key")
     }
 
-    /// A file of bytes that depend on their place.
+    /// A file whose bytes depend on their position.
     pub(crate) fn file(&self, name: &str, bytes: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, pattern(bytes)).expect("write");
         path
     }
 
-    /// Starts a receiver with the rig's key, and waits until it listens.
+    /// Starts a receiver with the key of the rig, and waits until it listens.
     pub(crate) fn recv(&self, listen: &str, args: &[&str]) -> Receiver {
         let inbox = self.inbox();
         let inbox = inbox.to_str().expect("plain").to_owned();
@@ -67,7 +67,7 @@ impl Rig {
         Receiver::start(Running::spawn(command))
     }
 
-    /// The command of a receiver with the rig's key.
+    /// The command of a receiver with the key of the rig.
     pub(crate) fn recv_command(&self, listen: &str, dir: &Path, args: &[&str]) -> Command {
         let mut command = farwrite();
         command.args(["recv", "--listen", listen, "--dir"]).arg(dir);
@@ -75,12 +75,12 @@ impl Rig {
         command
     }
 
-    /// Starts a sender with the rig's key.
+    /// Starts a sender with the key of the rig.
     pub(crate) fn send(&self, to: SocketAddr, args: &[&str], paths: &[&Path]) -> Running {
         Running::spawn(self.send_command(to, args, paths))
     }
 
-    /// The command of a sender with the rig's key.
+    /// The command of a sender with the key of the rig.
     pub(crate) fn send_command(&self, to: SocketAddr, args: &[&str], paths: &[&Path]) -> Command {
         let mut command = farwrite();
         command.args(["send", "--to", &to.to_string()]);
@@ -90,7 +90,7 @@ impl Rig {
         command
     }
 
-    /// What there is in the inbox.
+    /// The files in the inbox.
     pub(crate) fn received(&self) -> Vec<String> {
         list(&self.inbox())
     }
@@ -105,13 +105,13 @@ pub(crate) fn farwrite() -> Command {
     command
 }
 
-/// Bytes that depend on their place.
+/// Bytes that depend on their position.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     let byte = |i: usize| (i % 251).to_le_bytes()[0] ^ (i >> 12).to_le_bytes()[0];
     (0..bytes).map(byte).collect()
 }
 
-/// Names in a directory, hidden ones too.
+/// The names in a directory, including hidden ones.
 pub(crate) fn list(directory: &Path) -> Vec<String> {
     let items = fs::read_dir(directory).expect("directory");
     let mut names: Vec<_> = items
@@ -145,7 +145,7 @@ pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, i64, Option<Vec<u8>>)
     found
 }
 
-/// How an end ended.
+/// The result of an end.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -159,7 +159,7 @@ impl Ended {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The result in it.
+    /// The `result` field of this object.
     pub(crate) fn result(&self) -> Value {
         self.json()["result"].take()
     }
@@ -171,7 +171,7 @@ impl Ended {
     }
 }
 
-/// A running end; it is killed when the test fails before its end.
+/// A running end. It is killed if the test fails before it ends.
 pub(crate) struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -189,7 +189,7 @@ impl Running {
         Self::spawn_with_stderr(command, Stdio::piped())
     }
 
-    /// With another standard error than a pipe of its own, that is not in [`Ended`].
+    /// Starts an end with this standard error instead of a pipe. It does not appear in [`Ended`].
     pub(crate) fn spawn_with_stderr(mut command: Command, stderr: impl Into<Stdio>) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -216,7 +216,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether it has not ended.
+    /// Whether the end is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("status").is_none()
     }
@@ -240,7 +240,7 @@ impl Running {
         assert!(sent.expect("kill").success());
     }
 
-    /// Waits for its end.
+    /// Waits until the end has finished.
     pub(crate) fn end(mut self) -> Ended {
         let start = Instant::now();
         let status = loop {
@@ -270,7 +270,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails where it has ended, as it should have.
+        // This fails if the process has ended, which is the normal case.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -285,8 +285,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Waits until it listens. With `--json` what people read is not on standard output: such a
-    /// receiver is given its port.
+    /// Waits until the receiver listens. With `--json`, the text for people is not on standard
+    /// output: such a receiver gets its port as an argument.
     pub(crate) fn start(mut running: Running) -> Self {
         let line = running.line("listening on");
         let addr = line.split_whitespace().nth(2).expect("address");
@@ -303,7 +303,7 @@ impl Receiver {
     }
 }
 
-/// A port that was free a moment ago.
+/// A port that was free just before the call.
 pub(crate) fn free_port() -> SocketAddr {
     let listener = std::net::TcpListener::bind(V4).expect("loopback");
     listener.local_addr().expect("address")

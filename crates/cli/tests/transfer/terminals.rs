@@ -1,4 +1,4 @@
-//! Terminals that go away or stand still, signals, and peers that stand still.
+//! Terminals that disappear or block, signals, and peers that block.
 
 use std::fs::{self, File};
 use std::io::{PipeReader, Write, pipe};
@@ -11,11 +11,12 @@ use farwrite_session::{Hello, Listener, Message, Text};
 
 use crate::rig::{Receiver, Rig, Running, V4, free_port};
 
-/// Several seconds at [`RATE`].
+/// The transfer takes several seconds at [`RATE`].
 const BYTES: usize = 5_000_000;
 const RATE: &str = "20Mbit";
 
-/// A command, started with hang-ups ignored (as `nohup` does) or not, whatever the tests have.
+/// A command that starts with hang-ups ignored (as with `nohup`) or not, independently of the
+/// setting of the tests.
 fn with_hang_ups(setting: &str, command: &Command) -> Command {
     let mut env = Command::new("env");
     env.arg(format!("--{setting}-signal=HUP"));
@@ -52,13 +53,13 @@ fn hang_up_ends_the_program() {
     assert_eq!(rig.received(), [""; 0]);
 }
 
-/// Starts a program whose standard error is full: each of its writes waits until the reader, which
-/// is returned, is dropped.
+/// Starts a program whose standard error is full. Each of its writes waits until the returned
+/// reader is dropped.
 fn with_full_stderr(command: Command) -> (Running, PipeReader) {
     let (reader, writer) = pipe().expect("pipe");
     let mut filling = writer.try_clone().expect("descriptor");
     thread::spawn(move || while filling.write_all(&[b'.'; 4096]).is_ok() {});
-    // Whatever room is left is taken before the program has much to say.
+    // The remaining room is filled before the program prints much.
     thread::sleep(Duration::from_millis(100));
     (Running::spawn_with_stderr(command, writer), reader)
 }
@@ -104,7 +105,7 @@ fn sender_is_interrupted_while_its_manifest_is_not_read() {
     let rig = Rig::new();
     let tree = rig.path("tree");
     fs::create_dir(&tree).expect("directory");
-    // Names of 8 MB: more than sockets hold.
+    // The names have 8 MB in total, which exceeds the buffers of sockets.
     for number in 0..32_000 {
         File::create(tree.join(format!("{number:0>250}"))).expect("file");
     }

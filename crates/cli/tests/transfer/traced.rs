@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::rig::{Rig, Running, farwrite, free_port};
 
-/// What `farwrite trace` says of a trace.
+/// The output of `farwrite trace` for a trace.
 fn drawn(trace: &Path) -> Value {
     let output = farwrite().args(["--json", "trace"]).arg(trace).output();
     let output = output.expect("the program starts");

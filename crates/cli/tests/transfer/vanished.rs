@@ -1,4 +1,4 @@
-//! Files that are not what the scan found: gone, or longer than they said.
+//! Files that changed after the scan: they are gone, or longer than reported.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,7 +12,7 @@ fn file_that_holds_more_than_its_size_fails_by_name() {
     let rig = Rig::new();
     let file = rig.file("file", 1000);
     let receiver = rig.recv(V4, &["--once"]);
-    // Files in /proc say that they have no bytes.
+    // Files in /proc report a size of 0 bytes.
     let paths = [Path::new("/proc/meminfo"), &file];
     let sent = rig.send(receiver.addr, &[], &paths).end();
     sent.assert(6, "meminfo: ");
@@ -25,7 +25,7 @@ fn vanished_file_takes_no_time() {
     let rig = Rig::new();
     let first = rig.file("first", 2_000_000);
     let second = rig.path("second");
-    // Minutes at this rate.
+    // The transfer takes minutes at this rate.
     let sparse = File::create(&second).and_then(|file| file.set_len(1 << 30));
     sparse.expect("a file without content");
     let addr = free_port();
@@ -33,7 +33,7 @@ fn vanished_file_takes_no_time() {
     let sender = rig.send(addr, &args, &[&first, &second]);
     let command = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once", "--json"]);
     let receiver = Running::spawn(command);
-    // The first one takes most of a second, and the second one is opened after it.
+    // The first file takes most of a second, and the second file is opened after it.
     while !rig.received().iter().any(|name| name.ends_with(".part")) {
         thread::sleep(Duration::from_millis(5));
     }
@@ -64,7 +64,7 @@ fn thousands_of_vanished_files_are_few_lines() {
     let kept = tree.join("0");
     let addr = free_port();
     let mut sender = rig.send(addr, &[], &[&tree]);
-    // From here on the files are listed.
+    // The list of files is complete at this point.
     sender.line("waiting for");
     for item in fs::read_dir(&tree).expect("directory") {
         let path = item.expect("item").path();

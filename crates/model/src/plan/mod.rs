@@ -1,20 +1,23 @@
-//! The planner: which scheme for this message on this path, at what cost, and how sure.
+//! The planner: chooses a scheme for a message on a path, with its cost and its sensitivity to the
+//! inputs.
 
+mod lowar;
 mod question;
 mod sensitivity;
 
 use crate::error::ModelError;
 use crate::scheme::Scheme;
 
+pub use lowar::Lowar;
 pub use question::{Coding, Objective, Question};
 pub use sensitivity::{Border, Input, Sensitivity, Stake};
 
-/// What one scheme would cost.
+/// The cost of a scheme.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
     /// The scheme.
     pub scheme: Scheme,
-    /// What was asked to be small, in seconds.
+    /// The objective, in seconds.
     pub objective_s: f64,
     /// Mean completion time in seconds.
     pub mean_s: f64,
@@ -22,11 +25,11 @@ pub struct Alternative {
     pub p99_s: f64,
     /// Time within which 999 of 1000 messages complete, in seconds.
     pub p999_s: f64,
-    /// The objective over what the message takes without any loss or parity.
+    /// The objective divided by the completion time without loss and parity.
     pub slowdown: f64,
-    /// Parity chunks for each data chunk.
+    /// Parity chunks per data chunk.
     pub parity_overhead: f64,
-    /// Cores that keep up with the path at either end.
+    /// Number of cores at each end that code at the rate of the path.
     pub cores: f64,
 }
 
@@ -75,25 +78,25 @@ impl Plan {
         })
     }
 
-    /// The cheapest scheme, by parity and then by cores, of those whose objective is next to the
-    /// least.
+    /// The cheapest scheme, by parity and then by cores, among those whose objective is close to
+    /// the lowest.
     pub fn best(&self) -> &Alternative {
         &self.alternatives[self.chosen]
     }
 
-    /// All schemes that can be afforded, the least objective first.
+    /// All schemes within the budgets, in ascending order of the objective.
     pub fn alternatives(&self) -> &[Alternative] {
         &self.alternatives
     }
 
-    /// Schemes that can be afforded but not evaluated, and why.
+    /// Schemes within the budgets that cannot be evaluated, with the reason.
     pub fn left_out(&self) -> &[(Scheme, ModelError)] {
         &self.left_out
     }
 
-    /// The objective of `scheme` over that of [`Self::best`], if it is among the alternatives. One
-    /// who is using `scheme` and does not want to change back and forth stays with it while this is
-    /// below 1 plus some margin.
+    /// The objective of `scheme` divided by that of [`Self::best`], if `scheme` is among the
+    /// alternatives. To avoid frequent changes, a user of `scheme` can keep it while this is below
+    /// 1 plus a margin.
     pub fn relative_cost(&self, scheme: Scheme) -> Option<f64> {
         let found = self.alternatives.iter().find(|at| at.scheme == scheme);
         found.map(|at| at.objective_s / self.best().objective_s)
@@ -103,7 +106,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// None that [`Question::plan`] would not have had.
+    /// The errors of [`Question::plan`].
     pub fn sensitivity(&self) -> Result<Vec<Sensitivity>, ModelError> {
         sensitivity::of(&self.question, self.best().scheme)
     }

@@ -1,4 +1,4 @@
-//! What a planner is asked.
+//! The inputs of the planner.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,7 +10,7 @@ use crate::loss::Loss;
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Compute, Setting, Variant};
 
-/// What is to be small.
+/// The quantity to minimise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
     /// The mean completion time.
@@ -23,7 +23,7 @@ impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mean => f.write_str("mean"),
-            // Decimal digits as they were typed: 99.9, not 99.90000000000001.
+            // Round to the digits that a user types: 99.9, not 99.90000000000001.
             Self::Quantile(q) => write!(f, "p{}", (q * 1e11).round() / 1e9),
         }
     }
@@ -51,21 +51,21 @@ impl FromStr for Objective {
     }
 }
 
-/// What coding may cost, at each end.
+/// The budget for coding at each end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coding {
-    /// Cores for it; with none there is no erasure coding.
+    /// Cores for coding. With 0, there is no erasure coding.
     pub cores: f64,
-    /// Bits of data a second that a core passes through an XOR code.
+    /// Rate at which a core encodes data with an XOR code, in bits a second.
     pub xor_bps: f64,
-    /// Bits of data a second that a core passes through an MDS code, times parity chunks of a group:
-    /// each of them costs a pass over the data.
+    /// Rate at which a core encodes data with an MDS code, in bits a second, multiplied by the
+    /// parity chunks of a group: each parity chunk costs a pass over the data.
     pub mds_bps: f64,
 }
 
 impl Default for Coding {
-    /// Eight cores at the speeds of the paper's Fig. 11: 400 Gbit/s take 4 of them for XOR(32, 8), and
-    /// 8 for MDS(32, 8).
+    /// Eight cores with the speeds of the paper's Fig. 11: 400 Gbit/s need 4 cores for XOR(32, 8),
+    /// and 8 for MDS(32, 8).
     fn default() -> Self {
         Self {
             cores: 8.0,
@@ -75,7 +75,7 @@ impl Default for Coding {
     }
 }
 
-/// What the planner is asked.
+/// A question to the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// Length of the message in bytes.
@@ -84,26 +84,27 @@ pub struct Question {
     pub bandwidth_bps: f64,
     /// Round-trip time in seconds.
     pub rtt_s: f64,
-    /// How chunks are lost.
+    /// The loss model of the chunks.
     pub loss: Loss,
     /// Bytes of a chunk.
     pub chunk_bytes: f64,
-    /// What is to be small.
+    /// The quantity to minimise.
     pub objective: Objective,
-    /// Most parity chunks for each data chunk.
+    /// Highest number of parity chunks per data chunk.
     pub max_parity_overhead: f64,
-    /// What coding may cost.
+    /// The budget for coding.
     pub coding: Coding,
     /// Schemes to choose from.
     pub candidates: Vec<Scheme>,
-    /// By how much a scheme's objective may exceed the least and still count as good: of those the
-    /// cheapest is chosen.
+    /// Relative margin: a scheme is good if its objective exceeds the lowest by at most this share.
+    /// The planner chooses the cheapest good scheme.
     pub close: f64,
 }
 
 impl Question {
-    /// With i.i.d. loss, chunks of 4096 bytes, the mean as the objective, a quarter of parity at most, coding as
-    /// by default, all of [`Self::usual_candidates`], and 1 percent as close.
+    /// A question with i.i.d. loss, chunks of 4096 bytes, the mean as objective, at most a quarter
+    /// of parity, the default coding budget, all of [`Self::usual_candidates`], and a margin of 1
+    /// percent.
     pub fn new(message_bytes: f64, bandwidth_bps: f64, rtt_s: f64, loss_chunk: f64) -> Self {
         Self {
             message_bytes,
@@ -119,8 +120,8 @@ impl Question {
         }
     }
 
-    /// Selective repeat, Go-back-N, and both codes with 4 to 128 data chunks and 1 to 32 parity
-    /// chunks, at most half as many as data.
+    /// Selective repeat, Go-Back-N, and both codes with 4 to 128 data chunks and 1 to 32 parity
+    /// chunks, at most half the number of data chunks.
     pub fn usual_candidates() -> Vec<Scheme> {
         let mut candidates = vec![Scheme::SrNack, Scheme::SrRto, Scheme::GoBackN];
         for code in [Code::Xor, Code::Mds] {
@@ -135,7 +136,7 @@ impl Question {
         candidates
     }
 
-    /// The answer.
+    /// Evaluates the candidates and chooses a scheme.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl Question {
         Plan::new(self)
     }
 
-    /// Candidates within the budgets.
+    /// The candidates within the budgets.
     pub(super) fn affordable(&self) -> Result<Vec<Scheme>, ModelError> {
         let most = f64::MAX;
         within(
@@ -173,7 +174,7 @@ impl Question {
         Ok(self.candidates.iter().filter(affordable).copied().collect())
     }
 
-    /// What a scheme would cost.
+    /// The cost of a scheme.
     pub(super) fn cost(&self, scheme: Scheme) -> Result<Alternative, ModelError> {
         let time = self.completion_time(scheme)?;
         let objective_s = self.measure(&time)?;
@@ -201,7 +202,7 @@ impl Question {
         self.measure(&self.completion_time(scheme)?)
     }
 
-    fn measure(&self, time: &CompletionTime) -> Result<f64, ModelError> {
+    pub(super) fn measure(&self, time: &CompletionTime) -> Result<f64, ModelError> {
         match self.objective {
             Objective::Mean => Ok(time.mean()),
             Objective::Quantile(q) => time.quantile(q),
@@ -229,7 +230,7 @@ impl Question {
         setting.completion_time()
     }
 
-    /// Bits of data a second that a core codes.
+    /// Rate at which a core codes data, in bits a second.
     fn core_bps(&self, scheme: Scheme) -> f64 {
         match scheme {
             Scheme::Ec {

@@ -1,14 +1,14 @@
-//! How a plan's answer depends on its inputs.
+//! The sensitivity of a plan to its inputs.
 
 use super::Question;
 use crate::error::ModelError;
 use crate::loss::Loss;
 use crate::scheme::Scheme;
 
-/// A number that was given, and may be wrong.
+/// An input that may be inaccurate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// Loss: of i.i.d. loss `loss_chunk`, of Markov loss `p_good_to_bad`.
+    /// Loss: `loss_chunk` of i.i.d. loss, `p_good_to_bad` of Markov loss.
     Loss,
     /// `rtt_s`.
     Rtt,
@@ -41,7 +41,7 @@ impl Input {
         }
     }
 
-    /// The question with this input so many times as large.
+    /// The question with this input multiplied by the factor.
     fn scaled(self, question: &Question, factor: f64) -> Question {
         let mut other = question.clone();
         match self {
@@ -57,29 +57,29 @@ impl Input {
     }
 }
 
-/// Where the answer ceases to be good.
+/// The point at which the answer is no longer good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Border {
-    /// The input there, to a few percent.
+    /// The value of the input there, within a few percent.
     pub value: f64,
-    /// What has the least objective beyond.
+    /// The scheme with the lowest objective beyond this point.
     pub scheme: Scheme,
 }
 
-/// What the answer costs where the input is another.
+/// The cost of the answer if the input has another value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stake {
-    /// How many times the input it is: 0.1, 0.5, 2 or 10.
+    /// The factor by which the input is multiplied: 0.1, 0.5, 2 or 10.
     pub factor: f64,
-    /// The input there.
+    /// The value of the input.
     pub value: f64,
-    /// What has the least objective there.
+    /// The scheme with the lowest objective for this value.
     pub best: Scheme,
-    /// The objective of the answer there, over the least.
+    /// The objective of the answer for this value, divided by the lowest.
     pub cost: f64,
 }
 
-/// How the answer depends on one input, all others being as given.
+/// The sensitivity to one input, with all other inputs unchanged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sensitivity {
     /// Which input.
@@ -88,21 +88,22 @@ pub struct Sensitivity {
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// Where the answer ceases to be good below; none within a factor of 1024.
+    /// The border below the value; `None` if there is none within a factor of 1024.
     pub below: Option<Border>,
-    /// Where it does above.
+    /// The border above the value.
     pub above: Option<Border>,
-    /// What being wrong costs, at a tenth, half, twice and ten times the input; those that are out
-    /// of range left out.
+    /// The cost of a wrong input, at a tenth, half, twice and ten times its value. Values out of
+    /// range are omitted.
     pub stakes: Vec<Stake>,
 }
 
 /// Factors of the stakes.
 const FACTORS: [f64; 4] = [0.1, 0.5, 2.0, 10.0];
-/// Halvings of the last factor when a border is found: a factor of 4 to the 1/64 is 2 percent.
+/// Number of bisections of the last factor of 4 to locate a border: 4 to the power of 1/64 is 2
+/// percent.
 const HALVINGS: u32 = 6;
 
-/// For the answer `chosen`.
+/// The sensitivities of the answer `chosen`.
 pub(super) fn of(question: &Question, chosen: Scheme) -> Result<Vec<Sensitivity>, ModelError> {
     let inputs = [Input::Loss, Input::Rtt, Input::Bandwidth, Input::Message];
     let mut found = Vec::new();
@@ -123,7 +124,7 @@ pub(super) fn of(question: &Question, chosen: Scheme) -> Result<Vec<Sensitivity>
     Ok(found)
 }
 
-/// The stake with the input scaled; none where that is out of range.
+/// The stake for a scaled input; `None` if the value is out of range.
 fn stake(question: &Question, chosen: Scheme, input: Input, factor: f64) -> Option<Stake> {
     let other = input.scaled(question, factor);
     let answer_s = other.objective_s(chosen).ok()?;
@@ -134,7 +135,7 @@ fn stake(question: &Question, chosen: Scheme, input: Input, factor: f64) -> Opti
         cost: 1.0,
     };
     for scheme in other.affordable().ok()? {
-        // One that cannot be evaluated is no alternative.
+        // A scheme that cannot be evaluated is not an alternative.
         if let Ok(objective_s) = other.objective_s(scheme) {
             let cost = answer_s / objective_s;
             if cost > best.cost {
@@ -146,7 +147,7 @@ fn stake(question: &Question, chosen: Scheme, input: Input, factor: f64) -> Opti
     Some(best)
 }
 
-/// Where the answer ceases to be good, going by `stride`.
+/// Searches the border in steps of the factor `stride`.
 fn border(question: &Question, chosen: Scheme, input: Input, stride: f64) -> Option<Border> {
     let good = 1.0 + question.close;
     let mut held = 1.0;

@@ -6,49 +6,50 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{
-    MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket, wait,
+    MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, SocketConfig, SocketError, UdpSocket, wait,
 };
 
-use super::Host;
+use super::ProbeHooks;
 use crate::Error;
-use crate::datagram::{Answer, Datagram, KEY_BYTES, Kind, MAX_BYTES, MIN_BYTES};
+use crate::datagram::{Answer, Datagram, DatagramKind, KEY_BYTES, MAX_BYTES, MIN_BYTES};
 use crate::message::Trial;
 
-/// Receive buffer of a flow: only answers come.
+/// Receive buffer of a flow, which receives only answers.
 const RECV_BUFFER_BYTES: usize = 256 << 10;
-/// A sender that is later than this does not catch up: a burst would fill a queue on the path.
+/// A sender that is later than this does not catch up, because a burst would fill a queue on the
+/// path.
 const MAX_CATCH_UP: Duration = Duration::from_millis(2);
-/// Packets that are sent between two looks at the clock.
+/// Number of packets between two clock reads.
 const BATCH: u32 = 64;
-/// Shortest sleep, and the wait for a socket that is full.
+/// Shortest sleep, also while a socket is full.
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// The prober's sockets, and where they send to.
+/// The prober's sockets, and their destinations.
 pub(super) struct Flows {
     sockets: Vec<UdpSocket>,
     to: Vec<SocketAddr>,
     key: [u8; KEY_BYTES],
     start: Instant,
-    /// What packets carry behind their headers: bytes that do not compress.
+    /// Content of packets after the header: bytes that do not compress.
     padding: Vec<u8>,
 }
 
-/// How a trial left.
+/// How a trial was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// Packets that left; fewer than the trial has where the user ended it.
+    /// Packets sent. Fewer than the trial has if the user ended it.
     pub(super) packets: u32,
-    /// Those of them that the host did not put on the network.
+    /// Packets that the host did not put on the network.
     pub(super) unsent: u64,
-    /// How often a socket was full.
+    /// Number of times that a socket was full.
     pub(super) waits: u64,
-    /// From the first packet to the last.
+    /// Time from the first packet to the last.
     pub(super) elapsed: Duration,
 }
 
-/// An answer, and the question that it belongs to.
+/// An answer and its question.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
+pub(super) struct AnsweredQuestion {
     pub(super) sequence: u32,
     pub(super) answer: Answer,
     pub(super) round_trip: Duration,
@@ -87,7 +88,7 @@ impl Flows {
         u16::try_from(self.sockets.len()).unwrap_or(u16::MAX)
     }
 
-    /// The address of the first socket.
+    /// Local address of the first socket.
     pub(super) fn local_addr(&self) -> SocketAddr {
         self.sockets[0].local_addr()
     }
@@ -96,19 +97,19 @@ impl Flows {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Sends a trial at a pace, in bits of IP packets a second.
+    /// Sends a trial at a pace in bits of IP packets per second.
     pub(super) fn send_trial(
         &mut self,
         trial: Trial,
         (payload_bytes, ip_bytes): (u32, u32),
         rate_bps: u64,
-        host: &Host<'_>,
+        host: &ProbeHooks<'_>,
     ) -> Result<Sent, Error> {
         let gap_ns = u64::from(ip_bytes) * 8 * 1_000_000_000 / rate_bps.max(1);
         let gap = Duration::from_nanos(gap_ns);
         let unsent_before: u64 = self.sockets.iter().map(UdpSocket::unsent).sum();
         let start = Instant::now();
-        // When the next packet leaves.
+        // Send time of the next packet.
         let mut next = start;
         let (mut sent, mut waits) = (0, 0);
         while sent < trial.packets && !(host.cancelled)() {
@@ -139,7 +140,7 @@ impl Flows {
         })
     }
 
-    /// Sends up to `count` packets of a trial; how many the sockets took.
+    /// Sends up to `count` packets of a trial. Returns the number that the sockets accepted.
     fn send_packets(
         &mut self,
         trial: Trial,
@@ -152,12 +153,12 @@ impl Flows {
         while taken < count {
             let sequence = first + taken;
             let flow = sequence % u32::from(trial.flows);
-            // One flow's packets leave in one call.
+            // All packets of a single flow can leave in one call.
             let run = if trial.flows == 1 { count - taken } else { 1 };
             let headers: Vec<_> = (sequence..sequence + run)
                 .map(|sequence| {
                     let datagram = Datagram {
-                        kind: Kind::Data,
+                        kind: DatagramKind::Data,
                         flow: u8::try_from(flow).unwrap_or(u8::MAX),
                         trial: trial.id,
                         sequence,
@@ -175,7 +176,7 @@ impl Flows {
         Ok(taken)
     }
 
-    /// Sends datagrams of these headers; how many the socket took.
+    /// Sends datagrams with these headers. Returns the number that the socket accepted.
     fn send(
         &mut self,
         flow: usize,
@@ -190,7 +191,7 @@ impl Flows {
         let batch = (MAX_BATCH_BYTES / payload_bytes).clamp(1, MAX_SEGMENTS);
         let messages: Vec<_> = parts
             .chunks(2 * batch)
-            .map(|parts| Outgoing {
+            .map(|parts| OutgoingBatch {
                 src: None,
                 dst: self.to[flow],
                 segment_bytes: payload_bytes,
@@ -201,8 +202,8 @@ impl Flows {
         Ok(u32::try_from(sent).unwrap_or(u32::MAX))
     }
 
-    /// Asks a question of this size, by the flow of its number; false where this host cannot send
-    /// a packet of this size.
+    /// Sends a question of this size. Its number selects the flow. Returns false if this host
+    /// cannot send a packet of this size.
     pub(super) fn ask(
         &mut self,
         trial: Trial,
@@ -211,7 +212,7 @@ impl Flows {
     ) -> Result<bool, Error> {
         let flow = sequence % u32::from(trial.flows);
         let datagram = Datagram {
-            kind: Kind::Question,
+            kind: DatagramKind::Question,
             flow: u8::try_from(flow).unwrap_or(u8::MAX),
             trial: trial.id,
             sequence,
@@ -220,19 +221,19 @@ impl Flows {
         let header = datagram.seal(&self.key, payload_bytes);
         match self.send(flow as usize, &[header], payload_bytes) {
             Err(Error::Socket(SocketError::TooLarge { .. })) => Ok(false),
-            // A question that finds no room is one that was lost.
+            // A question that does not fit into the socket counts as lost.
             sent => sent.map(|_| true),
         }
     }
 
-    /// Waits up to `patience` for answers to the questions of a trial, and hands them to `take`.
+    /// Waits up to `patience` for answers to the questions of a trial, and passes them to `take`.
     pub(super) fn answers(
         &mut self,
         trial: Trial,
         patience: Duration,
-        mut take: impl FnMut(Answered),
+        mut take: impl FnMut(AnsweredQuestion),
     ) -> Result<(), Error> {
-        // A signal ends the wait early, as it should.
+        // A signal ends the wait early, so that Ctrl-C is noticed.
         let sockets = self.sockets.iter().map(|socket| (socket, false));
         let _ = wait(sockets, Some(patience));
         let (start, key) = (self.start, self.key);
@@ -244,7 +245,7 @@ impl Flows {
                 segments.collect::<Vec<_>>()
             });
             for datagram in datagrams.flatten() {
-                let Kind::Answer(answer) = datagram.kind else {
+                let DatagramKind::Answer(answer) = datagram.kind else {
                     continue;
                 };
                 if datagram.trial != trial.id {
@@ -253,7 +254,7 @@ impl Flows {
                 let round_trip_ns = now_ns
                     .saturating_sub(datagram.timestamp_ns)
                     .saturating_sub(answer.hold_ns);
-                take(Answered {
+                take(AnsweredQuestion {
                     sequence: datagram.sequence,
                     answer,
                     round_trip: Duration::from_nanos(round_trip_ns),

@@ -1,26 +1,26 @@
-//! What the path loses, by size and rate: the measurement of the SDR-RDMA paper's Fig. 2.
+//! Loss by packet size and rate: the measurement of the SDR-RDMA paper's Fig. 2.
 
 use std::time::Duration;
 
 use farwrite_units::show::real;
 
 use super::rate::whole;
-use super::{Event, Session};
+use super::{ProbeStage, Session};
 use crate::datagram::MIN_BYTES;
 use crate::message::{self, MAX_PACKETS, MAX_TRIAL_FLOWS, MAX_TRIALS};
 use crate::settings::{RATE_PARTS, SIZES};
 use crate::{Error, findings};
 
-/// Shortest trial.
+/// Shortest duration of a trial.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// Fewest packets of a trial.
+/// Smallest number of packets of a trial.
 const MIN_PACKETS: u64 = 10;
-/// For the last packets and the counts.
+/// Time reserved for the last packets and the counts.
 const END: Duration = Duration::from_millis(50);
-/// Questions behind the last trial: they bring the responder its socket's count of drops.
+/// Number of questions after the last trial. With them, the responder's socket reports its drops.
 const LAST_QUESTIONS: u32 = 3;
 
-/// A trial that is to be sent.
+/// A trial before it is sent.
 struct Planned {
     trial: message::Trial,
     payload_bytes: u32,
@@ -29,14 +29,14 @@ struct Planned {
 }
 
 impl Session<'_> {
-    /// Sends all trials, then has them counted.
+    /// Sends all trials, then requests their counts.
     pub(super) fn count_losses(&mut self) -> Result<(), Error> {
         let plan = self.plan()?;
         self.open(plan.iter().map(|planned| planned.trial).collect())?;
         let all = plan.len() as u64;
         let mut sent = Vec::new();
         for (planned, done) in plan.iter().zip(0..) {
-            (self.host.observe)(Event::Losses { done, all });
+            (self.host.observe)(ProbeStage::Losses { done, all });
             let size = (planned.payload_bytes, self.ip_bytes(planned.payload_bytes));
             let how = self
                 .flows
@@ -56,7 +56,7 @@ impl Session<'_> {
         let counts = self.close(&ids)?;
         let trials = sent.into_iter().zip(counts);
         self.findings.trials = trials
-            .map(|((planned, how), counts)| findings::Trial {
+            .map(|((planned, how), counts)| findings::TrialFindings {
                 payload_bytes: planned.payload_bytes,
                 rate_bps: planned.rate_bps,
                 round: planned.round,
@@ -70,8 +70,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The trials, of equal length, that fill the time that is left. Sizes and rates take turns, so
-    /// that a change of the path meets all of them.
+    /// Plans trials of equal duration that fill the remaining time. Sizes and rates alternate, so
+    /// that a change of the path affects all of them.
     fn plan(&mut self) -> Result<Vec<Planned>, Error> {
         let (sizes, rates) = (self.sizes()?, self.rates()?);
         let flows = self.flows.count();
@@ -110,7 +110,7 @@ impl Session<'_> {
         Ok(plan)
     }
 
-    /// The sizes that fit.
+    /// The sizes that fit the path's MTU.
     fn sizes(&self) -> Result<Vec<u32>, Error> {
         let Some(mtu) = self.findings.mtu else {
             return Ok(vec![SIZES[0]]);
@@ -119,7 +119,7 @@ impl Session<'_> {
         let Some(asked) = &self.settings.sizes else {
             let mut sizes: Vec<_> = SIZES.into_iter().filter(fits).collect();
             if sizes.len() < SIZES.len() && !sizes.contains(&mtu.payload_bytes) {
-                // Fig. 2 compares sizes: the largest that there is joins those that fit.
+                // Fig. 2 compares sizes, so the largest size that the path carries is added.
                 sizes.push(mtu.payload_bytes);
             }
             return Ok(sizes);
@@ -134,7 +134,7 @@ impl Session<'_> {
         }
     }
 
-    /// The rates that are allowed.
+    /// The allowed rates.
     fn rates(&self) -> Result<Vec<u64>, Error> {
         let share = self.settings.share;
         let path_bps = self.findings.rate.map_or(0.0, |rate| rate.bps);

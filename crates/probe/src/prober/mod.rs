@@ -1,4 +1,4 @@
-//! The end that asks.
+//! The prober: the end that asks.
 
 mod flows;
 mod losses;
@@ -13,43 +13,43 @@ use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
 
 use crate::datagram::KEY_BYTES;
 use crate::host_drops::HostCounter;
-use crate::message::{Counts, HostDrops, ProbeKey, ProbeMessage, Trial};
+use crate::message::{HostDrops, ProbeKey, ProbeMessage, Trial, TrialCounts};
 use crate::{Error, Findings, Settings, findings, software};
 use flows::Flows;
 
-/// For each word of the responder.
+/// Timeout for each message of the responder.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Questions that a session may ask.
+/// Largest number of questions of a session.
 const QUESTIONS: u32 = 1 << 14;
-/// Trials whose counts are asked for at once.
+/// Number of trials whose counts are requested with one message.
 const COUNTS: usize = 64;
-/// IP and UDP headers around a payload.
+/// Bytes of the IP and UDP headers of a packet.
 const OVERHEAD_V4_BYTES: u32 = 20 + 8;
 const OVERHEAD_V6_BYTES: u32 = 40 + 8;
 
-/// The program around a probe.
-pub struct Host<'a> {
-    /// Where the datagrams of a flow go, from where the responder takes them: there, unless
-    /// something stands between.
+/// The functions that a probe needs from its program.
+pub struct ProbeHooks<'a> {
+    /// Destination of the datagrams of a flow, given the responder's address. Usually this is the
+    /// responder's address itself; an emulator may stand between.
     pub route: &'a dyn Fn(usize, SocketAddr) -> SocketAddr,
-    /// Whether the user wants to end.
+    /// Whether the user wants to end the probe.
     pub cancelled: &'a dyn Fn() -> bool,
-    /// Takes what people like to know meanwhile.
-    pub observe: &'a dyn Fn(Event),
+    /// Receives the progress of the probe, for people.
+    pub observe: &'a dyn Fn(ProbeStage),
 }
 
-/// What is being done.
+/// A stage of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Questions are asked and answered.
+pub enum ProbeStage {
+    /// Round trips are measured by questions and answers.
     RoundTrips,
-    /// Trains look for the rate.
+    /// Packet trains measure the rate.
     Rate,
-    /// Packets of many sizes look for the MTU.
+    /// Packets of many sizes measure the MTU.
     Mtu,
-    /// Losses are counted: how many trials are over, and of how many.
+    /// Trials measure the loss.
     Losses {
-        /// Trials that are over.
+        /// Completed trials.
         done: u64,
         /// All trials.
         all: u64,
@@ -61,11 +61,11 @@ struct Session<'a> {
     channel: &'a mut Channel,
     flows: Flows,
     settings: &'a Settings,
-    host: &'a Host<'a>,
+    host: &'a ProbeHooks<'a>,
     started: Instant,
-    /// The trial that questions belong to.
+    /// The trial for all questions.
     questions: Trial,
-    /// Questions that were asked.
+    /// Number of questions sent.
     asked: u32,
     /// Number of the next trial.
     next_trial: u32,
@@ -74,21 +74,21 @@ struct Session<'a> {
     findings: Findings,
 }
 
-/// Measures the path to the responder at the other end of a channel. When the user ends it early,
-/// the answer holds what is known by then.
+/// Measures the path to the responder at the other end of a channel. If the user ends the probe
+/// early, the result contains what is known by then.
 ///
 /// # Errors
-/// [`Error`]; the peer learns of it.
+/// [`Error`]. The peer is informed.
 pub fn probe(
     mut channel: Channel,
     settings: &Settings,
-    host: &Host<'_>,
+    host: &ProbeHooks<'_>,
 ) -> Result<Findings, Error> {
     let result = measure(&mut channel, settings, host);
     if let Err(error) = &result {
         let (_, writer) = channel.halves();
         writer.set_timeout(Some(Duration::from_secs(1)));
-        // The responder notices the end of the channel in any case.
+        // If this message is lost, the responder notices the end of the channel.
         let _ = writer.send(&ProbeMessage::Abort {
             cause: error.cause(),
             reason: Text::new(error),
@@ -97,7 +97,11 @@ pub fn probe(
     result
 }
 
-fn measure(channel: &mut Channel, settings: &Settings, host: &Host<'_>) -> Result<Findings, Error> {
+fn measure(
+    channel: &mut Channel,
+    settings: &Settings,
+    host: &ProbeHooks<'_>,
+) -> Result<Findings, Error> {
     let started = Instant::now();
     let mut session = Session::start(channel, settings, host, started)?;
     session.run()?;
@@ -105,11 +109,11 @@ fn measure(channel: &mut Channel, settings: &Settings, host: &Host<'_>) -> Resul
 }
 
 impl<'a> Session<'a> {
-    /// Agrees with the responder (P9.1).
+    /// Agrees on port and key with the responder (P9.1).
     fn start(
         channel: &'a mut Channel,
         settings: &'a Settings,
-        host: &'a Host<'a>,
+        host: &'a ProbeHooks<'a>,
         started: Instant,
     ) -> Result<Self, Error> {
         channel.set_read_timeout(Some(PATIENCE));
@@ -164,7 +168,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// All measurements, one after the other.
+    /// Runs all measurements, one after the other.
     fn run(&mut self) -> Result<(), Error> {
         for stage in [
             Self::find_trips,
@@ -199,7 +203,7 @@ impl<'a> Session<'a> {
         (self.host.cancelled)()
     }
 
-    /// A trial of the next number.
+    /// Makes a trial with the next number.
     fn trial(&mut self, packets: u32, flows: u16) -> Trial {
         let id = self.next_trial;
         self.next_trial += 1;
@@ -213,8 +217,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Closes trials; what arrived of them, in their order.
-    fn close(&mut self, ids: &[u32]) -> Result<Vec<Counts>, Error> {
+    /// Closes trials and returns their counts in the same order.
+    fn close(&mut self, ids: &[u32]) -> Result<Vec<TrialCounts>, Error> {
         let mut all = Vec::new();
         for ids in ids.chunks(COUNTS) {
             match self.call(&ProbeMessage::Close(ids.to_vec()))? {
@@ -236,20 +240,20 @@ impl<'a> Session<'a> {
         call(self.channel, message)
     }
 
-    /// The longest round trip that was seen.
+    /// The longest measured round trip.
     fn longest_trip(&self) -> Duration {
         let trips = self.findings.round_trip.as_ref();
         let longest = trips.and_then(|trip| trip.times.percentile(100));
         longest.unwrap_or(Duration::from_millis(100))
     }
 
-    /// IP bytes of a packet with this payload.
+    /// Bytes of the IP packet with this payload.
     fn ip_bytes(&self, payload_bytes: u32) -> u32 {
         payload_bytes + self.overhead_bytes
     }
 }
 
-/// Says hello, and checks that the peer answers probes.
+/// Exchanges hellos, and checks that the peer answers probes.
 fn meet(channel: &mut Channel) -> Result<(), Error> {
     channel.send(&Message::Hello(Hello {
         software: software(),

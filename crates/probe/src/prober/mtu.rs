@@ -1,5 +1,5 @@
-//! The largest packet that the path carries: questions of many sizes, none of which may be
-//! fragmented. The search is that of transfers (P6.2), carried on to the byte.
+//! Finds the largest packet that the path carries, by questions of many sizes that must not be
+//! fragmented. The search is the one for transfers (P6.2), continued until the exact byte is known.
 
 use std::time::{Duration, Instant};
 
@@ -7,28 +7,28 @@ use farwrite_fabric::udp::path_mtu;
 use farwrite_path::Search;
 
 use super::rate::whole;
-use super::{Event, Session};
+use super::{ProbeStage, Session};
 use crate::Error;
 use crate::datagram::MIN_BYTES;
 use crate::findings::{Mtu, MtuLimit};
 
-/// Largest IP packet that is tried: the jumbo frames that switches have in common.
+/// Largest IP packet that is tried: the jumbo frame size that most switches support.
 const MOST_BYTES: u32 = 9216;
-/// Slowest pace, in bits a second.
+/// Slowest pace in bits per second.
 const LEAST_BPS: u64 = 1_000_000;
-/// For an answer, beside a round trip and a half.
+/// Time for an answer, besides one and a half round trips.
 const WAIT: Duration = Duration::from_millis(20);
 
 impl Session<'_> {
     /// Finds the MTU.
     pub(super) fn find_mtu(&mut self) -> Result<(), Error> {
-        (self.host.observe)(Event::Mtu);
+        (self.host.observe)(ProbeStage::Mtu);
         let local = self.findings.peer.and_then(|peer| path_mtu(peer).ok());
         let least = u32::try_from(MIN_BYTES).unwrap_or(u32::MAX);
         let most = local.map_or(MOST_BYTES, |local| local.min(MOST_BYTES));
         let most = most.saturating_sub(self.overhead_bytes).max(least);
         let mut search = Search::up_to(most);
-        // Questions of this size were answered before.
+        // Questions of this size have been answered already.
         search.pass(least);
         while search.outcome().is_none() && !self.is_cancelled() {
             self.ask_sizes(&mut search, most)?;
@@ -49,7 +49,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Asks questions of the sizes that are due, and waits until more are.
+    /// Sends questions of the sizes that are due, and waits until more are due.
     fn ask_sizes(&mut self, search: &mut Search, most: u32) -> Result<(), Error> {
         let share = self.findings.rate.map_or(0.0, |rate| rate.bps) * self.settings.share;
         let bps = whole(share).max(LEAST_BPS).min(self.settings.max_rate_bps);
@@ -74,7 +74,7 @@ impl Session<'_> {
         self.hear_sizes(Duration::from_nanos(wait_ns), search, most)
     }
 
-    /// Takes in answers for a time, or until the search is over.
+    /// Receives answers for a time, or until the search is complete.
     fn hear_sizes(
         &mut self,
         patience: Duration,
@@ -88,7 +88,7 @@ impl Session<'_> {
                 break;
             }
             self.flows.answers(self.questions, left, |answer| {
-                // No larger size was asked, whatever the responder says.
+                // Limit the reported size: no larger one was asked.
                 let bytes = answer.answer.question_bytes;
                 if bytes <= most {
                     search.pass(bytes);

@@ -1,41 +1,41 @@
-//! The rate that the path carries: trains of packets, each four times as fast as the one before,
-//! until one arrives more slowly than it left. Longer trains at the rate at which it arrived confirm
-//! that rate.
+//! Finds the rate that the path carries. Packet trains, each four times as fast as the one before,
+//! look for the limit until one of them arrives more slowly than it was sent. Longer trains at the
+//! rate of that arrival confirm it.
 
 use std::time::Duration;
 
 use farwrite_units::show::real;
 
-use super::{Event, Session};
+use super::{ProbeStage, Session};
 use crate::Error;
 use crate::estimate::{Spread, rate_bps};
 use crate::findings::{Rate, RateLimit};
-use crate::message::{Counts, Trial};
+use crate::message::{Trial, TrialCounts};
 use crate::prober::flows::Sent;
 
-/// Payload of a train's packets: any path that carries IPv6 carries them.
+/// Payload of a train's packets. Every path that carries IPv6 carries this size.
 const PAYLOAD_BYTES: u32 = 1200;
-/// Rate of the first train, in bits a second, and of each over the one before.
+/// Rate of the first train in bits per second, and the factor from each train to the next.
 const FIRST_BPS: u64 = 4_000_000;
 const STEP: u64 = 4;
-/// How long a train lasts that looks for the rate, and one that confirms it.
+/// Duration of a train that looks for the rate, and of one that confirms it.
 const LOOK: Duration = Duration::from_millis(20);
 const CONFIRM: Duration = Duration::from_millis(100);
-/// Fewest packets of a train, and most.
+/// Smallest and largest number of packets of a train.
 const MIN_PACKETS: u64 = 16;
 const MAX_PACKETS: u64 = 1 << 18;
-/// Rates that are to be confirmed, each lower than the one before, until one is carried.
+/// Number of rates to confirm, each lower than the one before, until one is carried.
 const CONFIRMATIONS: u32 = 3;
-/// Trains of one rate, until one is carried: the path may lose much of a short train by chance, or
-/// hold its last packet back, and this machine may have something else to do.
+/// Number of trains at one rate, until one is carried. The path may lose much of a short train by
+/// chance or delay its last packet, and this machine may be busy.
 const ATTEMPTS: u32 = 3;
-/// A train that left at less than this share of its rate shows the limit of this machine.
+/// If a train was sent at less than this share of its rate, this machine was the limit.
 const KEPT: f64 = 0.75;
 
 impl Session<'_> {
     /// Finds the rate.
     pub(super) fn find_rate(&mut self) -> Result<(), Error> {
-        (self.host.observe)(Event::Rate);
+        (self.host.observe)(ProbeStage::Rate);
         let most_bps = self.settings.max_rate_bps;
         let mut bps = FIRST_BPS.min(most_bps);
         let mut trains = 0;
@@ -72,8 +72,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sends trains of one rate until one leaves in time and is carried. Returns the one that arrived
-    /// best, and `None` when the user ends it.
+    /// Sends trains at one rate until one is sent on time and is carried. Returns the train with
+    /// the best arrival rate; `None` if the user ends the probe.
     fn trains(
         &mut self,
         bps: u64,
@@ -97,38 +97,38 @@ impl Session<'_> {
         Ok(best)
     }
 
-    /// Sends a train, and says how it arrived.
+    /// Sends a train, and returns its rates at both ends.
     fn train(&mut self, bps: u64, time: Duration) -> Result<Spread, Error> {
         let ip_bytes = self.ip_bytes(PAYLOAD_BYTES);
         let packets = u128::from(bps) * time.as_nanos() / 8_000_000_000 / u128::from(ip_bytes);
         let packets = u64::try_from(packets).unwrap_or(MAX_PACKETS);
         let packets = u32::try_from(packets.clamp(MIN_PACKETS, MAX_PACKETS)).unwrap_or(u32::MAX);
-        // One flow, as a transfer has: paths with many links send a flow over one of them.
+        // One flow, as in a transfer. Paths with several links carry each flow on one of them.
         let trial = self.trial(packets, 1);
         self.open(vec![trial])?;
         let size = (PAYLOAD_BYTES, ip_bytes);
         let sent = self.flows.send_trial(trial, size, bps, self.host)?;
-        // A path at a quarter of the rate takes four times as long.
+        // At a quarter of the rate, the train takes four times as long to arrive.
         std::thread::sleep(self.longest_trip() + sent.elapsed * 3 + Duration::from_millis(10));
         let counts = self.close(&[trial.id])?;
         Ok(spread(trial, ip_bytes, bps, &sent, &counts[0]))
     }
 }
 
-/// Whether a train left about as fast as it was to.
+/// Whether a train was sent at about its planned rate.
 fn left_in_time(spread: &Spread, bps: u64) -> bool {
     spread.offered_bps >= KEPT * real(bps)
 }
 
-fn spread(trial: Trial, ip_bytes: u32, bps: u64, sent: &Sent, counts: &Counts) -> Spread {
+fn spread(trial: Trial, ip_bytes: u32, bps: u64, sent: &Sent, counts: &TrialCounts) -> Spread {
     let bytes = |packets: u32| u64::from(packets) * u64::from(ip_bytes);
-    // The first packet takes no part of the time.
+    // The first packet does not take part of the measured time.
     let left_bps = rate_bps(bytes(sent.packets.saturating_sub(1)), sent.elapsed);
     let between = counts.last.0.saturating_sub(counts.first.0);
     let time = Duration::from_nanos(counts.last.1.saturating_sub(counts.first.1));
     Spread {
         offered_bps: left_bps.min(real(bps)),
-        // All came at once: the train was too short for this clock.
+        // All packets arrived at one clock value: the train was too short for this clock.
         arrived_bps: match time.is_zero() && counts.received > 1 {
             true => real(bps),
             false => rate_bps(bytes(between), time),
@@ -137,7 +137,7 @@ fn spread(trial: Trial, ip_bytes: u32, bps: u64, sent: &Sent, counts: &Counts) -
     }
 }
 
-/// Whole bits a second, at least one.
+/// Converts to whole bits per second, at least 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

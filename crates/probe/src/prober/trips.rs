@@ -1,28 +1,28 @@
-//! Round trips, ECN and NAT: small questions on a path at rest.
+//! Round-trip times, ECN and NAT, measured with small questions on an idle path.
 
 use std::time::{Duration, Instant};
 
-use super::{Event, Session};
+use super::{ProbeStage, Session};
 use crate::datagram::MIN_BYTES;
 use crate::estimate::RoundTrips;
 use crate::findings::RoundTrip;
 use crate::{Error, findings};
 
-/// Share of the time of a probe that round trips get.
+/// Share of a probe's duration for round trips.
 const PART: f64 = 0.1;
-/// Questions, once the path answers.
+/// Number of questions after the first answer.
 const SAMPLES: u32 = 200;
-/// For the first answer, and between two questions until it comes.
+/// Timeout for the first answer, and interval between the questions until it arrives.
 const FIRST: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(100);
-/// For the answers to the last questions, at least and at most.
+/// Shortest and longest wait for the answers to the last questions.
 const LEAST_WAIT: Duration = Duration::from_millis(50);
 const MOST_WAIT: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
-    /// Finds round trips, what happens to ECN, and what happens to addresses.
+    /// Measures round trips, the treatment of ECN bits, and address translation.
     pub(super) fn find_trips(&mut self) -> Result<(), Error> {
-        (self.host.observe)(Event::RoundTrips);
+        (self.host.observe)(ProbeStage::RoundTrips);
         self.reach()?;
         if self.is_cancelled() {
             return Ok(());
@@ -64,7 +64,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Asks until an answer comes: then UDP passes, in both directions.
+    /// Sends questions until an answer arrives. The answer shows that UDP passes in both
+    /// directions.
     fn reach(&mut self) -> Result<(), Error> {
         let start = Instant::now();
         let mut has_answer = false;
@@ -84,7 +85,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Asks the next question.
+    /// Sends the next question.
     pub(super) fn ask(&mut self, payload_bytes: usize) -> Result<bool, Error> {
         let sequence = self.asked;
         self.asked += 1;
@@ -106,19 +107,19 @@ impl Session<'_> {
     }
 }
 
-/// What the answers say.
+/// Results from the answers.
 #[derive(Default)]
 struct Found {
-    /// Number of the first question that counts.
+    /// Number of the first question that is evaluated.
     first: u32,
     times: Vec<Duration>,
     ecn: [u32; 4],
-    /// Where the first flow's questions come from, as the peer sees it.
+    /// Source address of the first flow's questions, as the peer sees it.
     seen: Option<std::net::SocketAddr>,
 }
 
 impl findings::RoundTrip {
-    /// Questions that were not answered: lost in one direction or the other.
+    /// Questions without answer: lost in one of the two directions.
     #[must_use]
     pub fn lost(&self) -> u32 {
         let answered = u32::try_from(self.times.samples()).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Permissions and times of what was received.
+//! Permissions and times of received files and directories.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,23 +11,23 @@ use rustix::io::Errno;
 
 use super::Time;
 
-/// Permissions that travel.
+/// Permission bits that are transferred.
 const PERMISSIONS: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 
-/// Something that the file system refuses and that a transfer can do without.
+/// An attribute that the file system refuses. The transfer can continue without it.
 #[derive(Debug)]
 pub struct Warning {
-    /// What could not be set.
+    /// The attribute that could not be set.
     pub attribute: Attribute,
-    /// Of what kind of thing.
+    /// The kind of thing that has the attribute.
     pub of: Thing,
-    /// The first one that it could not be set of.
+    /// The first path where setting it failed.
     pub path: PathBuf,
-    /// The answer of the operating system.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
-/// What a file or directory has beside its contents and its name.
+/// What a file or directory has besides its contents and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// Its permissions.
@@ -68,7 +68,7 @@ impl fmt::Display for Warning {
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     given: Vec<(Attribute, Thing)>,
-    /// Those that `poll` has not returned yet.
+    /// Warnings that `poll` has not returned yet.
     pending: VecDeque<Warning>,
 }
 
@@ -77,7 +77,7 @@ impl Warnings {
         self.pending.pop_front()
     }
 
-    /// Adds a warning unless there was one of its sort.
+    /// Adds a warning, unless there is already one of the same sort.
     pub(super) fn add(
         &mut self,
         attribute: Attribute,
@@ -97,11 +97,11 @@ impl Warnings {
         });
     }
 
-    /// Sets both attributes of an open file or directory. A file system that does not have them or
-    /// does not let this user set them causes a warning.
+    /// Sets both attributes of an open file or directory. Causes a warning if the file system does
+    /// not have them or does not let this user set them.
     ///
     /// # Errors
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     pub(super) fn set(
         &mut self,
         fd: impl AsFd,
@@ -123,7 +123,7 @@ impl Warnings {
     }
 }
 
-/// Sets permissions. Set-group-id and sticky, which a directory may have had before, stay.
+/// Sets permissions. A directory keeps its set-group-id and sticky bits.
 pub(super) fn set_mode(fd: impl AsFd, mode: u16) -> Result<(), Errno> {
     let kept = Mode::from_raw_mode(fstat(&fd)?.st_mode).difference(PERMISSIONS);
     fchmod(&fd, kept | Mode::from_bits_truncate(mode.into()))
@@ -143,8 +143,8 @@ fn set_time(fd: impl AsFd, modified: Time) -> Result<(), Errno> {
     futimens(&fd, &times)
 }
 
-/// Whether the file system has no such attribute, or does not let this user set it: FAT, exFAT, SMB
-/// and FUSE answer in one of these ways.
+/// Returns whether the error means that the file system has no such attribute, or does not let this
+/// user set it. FAT, exFAT, SMB and FUSE return one of these errors.
 fn is_refusal(errno: Errno) -> bool {
     matches!(
         errno,
@@ -166,7 +166,7 @@ mod tests {
         },
     );
 
-    /// The files of a process in `/proc` refuse another mode, as files on FAT do.
+    /// The files of a process in `/proc` refuse a change of mode, as files on FAT do.
     #[test]
     fn refused_permissions_are_one_warning_for_each_kind_of_thing() {
         let mut warnings = Warnings::default();

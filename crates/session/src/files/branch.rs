@@ -1,21 +1,21 @@
-//! Directories of a manifest, each opened from the one around it.
+//! Directories of a manifest, each opened from its parent.
 
 use std::io;
 
 use super::Manifest;
 use super::directory::Directory;
 
-/// An open directory, and a path of open directories down from it.
+/// An open directory, and a path of open directories below it.
 ///
-/// Both ends walk their trees with it. A name is looked up in the open directory around it and
-/// never by a path, so a symbolic link that takes the place of a directory is an error.
+/// Both ends use it to walk their trees. A name is looked up in its open parent directory and never
+/// by a path, so a symbolic link that replaces a directory causes an error.
 #[derive(Debug)]
 pub(super) struct Branch {
     root: Directory,
-    /// The entry that `root` is; `None` if it is the directory around the entries without parent.
+    /// The entry that `root` is; `None` if `root` contains the entries without parent.
     top: Option<u32>,
-    /// Directories that are open, by number of their entry, each in the one before. A manifest
-    /// bounds the depth, and so the open files.
+    /// Open directories with the numbers of their entries, each inside the previous one. A manifest
+    /// limits the depth, and so the number of open files.
     open: Vec<(u32, Directory)>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Branch {
 pub(super) struct EnterError {
     /// Number of the directory.
     pub(super) index: u32,
-    /// The answer of the operating system.
+    /// The error of the operating system.
     pub(super) source: io::Error,
 }
 
@@ -43,7 +43,7 @@ impl Branch {
         }
     }
 
-    /// The directory of a number; `None` is the one around the entries without parent.
+    /// Opens the directory with this number. `None` is the parent of the entries without parent.
     pub(super) fn enter(
         &mut self,
         manifest: &Manifest,

@@ -1,4 +1,4 @@
-//! Closing a file with a look at the answer, which the standard library drops.
+//! Closes a file and checks the result, which the standard library ignores.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -7,16 +7,17 @@ use std::os::fd::IntoRawFd;
 
 use rustix::io::{Errno, try_close};
 
-/// Has the file system store what was written to a file, as `close` does, and returns its answer. A
-/// network file system can report only now that it has no room for the bytes, or lost them.
+/// Makes the file system store what was written to a file, as `close` does, and returns the result.
+/// A network file system may report only now that it has no room for the bytes or lost them.
 ///
-/// The file stays open, and keeps its lock: what is closed is a second descriptor of it.
+/// The file stays open and keeps its lock, because this closes a second descriptor of it.
 pub(super) fn store(file: &File) -> io::Result<()> {
     let second = file.try_clone()?.into_raw_fd();
-    // SAFETY: `into_raw_fd` gave up the descriptor, which is open, so nothing else uses or closes it.
+    // SAFETY: `into_raw_fd` gave up the descriptor, which is open, so nothing else uses or closes
+    // it.
     let closed = unsafe { try_close(second) };
     match closed {
-        // Linux has closed it also after a signal.
+        // Linux has closed the descriptor even when a signal interrupts the call.
         Ok(()) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

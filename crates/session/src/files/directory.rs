@@ -1,7 +1,7 @@
-//! A directory held open, so that what happens to the paths around it does not matter.
+//! A directory that is held open, so that changes to the paths around it have no effect.
 //!
-//! Every call takes a single name, never a path, and follows no symbolic link: a link in the way
-//! leads to an error, not to a file somewhere else.
+//! Every call takes a single name, never a path, and follows no symbolic link. A link causes an
+//! error and does not lead to a file elsewhere.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +19,8 @@ use super::status::Status;
 const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
-/// For a file that may have become something else: a link is not followed, a pipe is not waited
-/// for.
+/// For a file that another type of file may have replaced: the call does not follow a link and does
+/// not wait for a pipe.
 const FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC);
@@ -31,7 +31,7 @@ const OWNER: Mode = Mode::RWXU;
 pub(super) struct Directory(OwnedFd);
 
 impl Directory {
-    /// Opens the directory that a user named; links in that path are the user's own.
+    /// Opens the directory that a user named. Links in that path are trusted.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, path, OPEN, Mode::empty())?))
     }
@@ -42,8 +42,8 @@ impl Directory {
         Ok(Self(openat(&self.0, name, flags, Mode::empty())?))
     }
 
-    /// The names in this directory that are wanted, in the order of their bytes; `None` if there
-    /// are more than `limit`.
+    /// Returns the wanted names in this directory, sorted by their bytes; `None` if there are more
+    /// than `limit`.
     pub(super) fn names(
         &self,
         limit: usize,
@@ -65,12 +65,12 @@ impl Directory {
         Ok(Some(names))
     }
 
-    /// What this directory is.
+    /// Returns the status of this directory.
     pub(super) fn status(&self) -> io::Result<Status> {
         Ok(fstat(&self.0)?.into())
     }
 
-    /// What a name stands for, if anything.
+    /// Returns the status of the file with this name, if it exists.
     pub(super) fn look(&self, name: &[u8]) -> io::Result<Option<Status>> {
         match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat.into())),
@@ -79,7 +79,8 @@ impl Directory {
         }
     }
 
-    /// Makes a directory in this one, for its owner alone. Returns whether it was not there before.
+    /// Makes a directory in this one with permissions for its owner only. Returns whether it is
+    /// new.
     pub(super) fn make(&self, name: &[u8]) -> io::Result<bool> {
         match mkdirat(&self.0, name, OWNER) {
             Ok(()) => Ok(true),
@@ -88,18 +89,18 @@ impl Directory {
         }
     }
 
-    /// Lets the owner put files into this directory, and returns the mode that it had; `None` if
-    /// nothing was changed. A tree that was received with read-only directories needs this.
+    /// Lets the owner put files into this directory, and returns its previous mode; `None` if
+    /// nothing was changed. A received tree with read-only directories needs this.
     pub(super) fn open_up(&self) -> io::Result<Option<u16>> {
         let mode = Mode::from_raw_mode(fstat(&self.0)?.st_mode);
-        // Where the change is refused, the first file says whether it was needed.
+        // If the change is refused, creating the first file shows whether it was needed.
         if mode.contains(OWNER) || fchmod(&self.0, mode | OWNER).is_err() {
             return Ok(None);
         }
         Ok(Some(u16::try_from(mode.bits()).unwrap_or_default()))
     }
 
-    /// Makes a file that was not there, readable by its owner alone.
+    /// Makes a new file that only its owner can read.
     pub(super) fn create_new(&self, name: &[u8]) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -116,7 +117,7 @@ impl Directory {
         Ok(openat(&self.0, name, FILE | OFlags::WRONLY, Mode::empty())?.into())
     }
 
-    /// Renames a file within this directory; a file or link of the new name is replaced.
+    /// Renames a file within this directory. This replaces a file or link that has the new name.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)
     }

@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 /// Most bytes of one name, as on all common file systems.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Permission bits that travel. Set-user-id, set-group-id and sticky stay at home.
+/// Permission bits that are transferred. Set-user-id, set-group-id and sticky are not.
 pub(super) const MODE_BITS: u16 = 0o777;
 pub(super) const NANOS: u32 = 1_000_000_000;
 
-/// A file or directory as it travels. Its path is its name below that of its parent.
+/// A file or directory in transfer. Its path is its name below the path of its parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Number of the directory that it lies in, which came earlier; `None`: where the receiver
-    /// puts everything.
+    /// Number of the parent directory, which is an earlier entry; `None`: the directory of the
+    /// receiver.
     pub parent: Option<u32>,
-    /// Its name, as bytes: file systems promise no encoding.
+    /// Its name, as bytes, because file systems guarantee no encoding.
     pub name: Vec<u8>,
     /// What it is.
     pub kind: Kind,
@@ -31,9 +31,9 @@ pub enum Kind {
     Directory,
     /// A file.
     File {
-        /// Its length, and its share of the stream.
+        /// Its length in bytes, which is also its length in the stream.
         bytes: u64,
-        /// Whether it has holes. The receiver then writes no block that consists of zeros.
+        /// Whether it has holes. The receiver then does not write blocks that consist of zeros.
         sparse: bool,
     },
 }
@@ -54,7 +54,7 @@ pub struct EntryRef<'a> {
 }
 
 impl EntryRef<'_> {
-    /// A copy that owns its name.
+    /// Returns a copy that owns its name.
     #[must_use]
     pub fn to_entry(&self) -> Entry {
         Entry {
@@ -70,7 +70,7 @@ impl EntryRef<'_> {
 /// An instant of the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Time {
-    /// Seconds since 1970 began (UTC, without leap seconds); negative before.
+    /// Seconds since the start of 1970 (UTC, without leap seconds); negative before 1970.
     pub seconds: i64,
     /// Nanoseconds after that, below 1,000,000,000.
     pub nanos: u32,
@@ -78,6 +78,7 @@ pub struct Time {
 
 /// Why a name cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NameError {
     /// It has no bytes.
     #[error("it is empty")]
@@ -91,12 +92,12 @@ pub enum NameError {
         /// Its length.
         came: usize,
     },
-    /// It has a `/`, so it would be a path, or a zero byte.
+    /// It has a zero byte, or a `/` and so would be a path.
     #[error("it contains the byte {0:#04x}")]
     Byte(u8),
 }
 
-/// Whether a name is a single component of a path that stays where it is put.
+/// Checks that a name is a single component of a path and stays below its parent.
 ///
 /// # Errors
 /// A [`NameError`] otherwise.
@@ -146,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// The standard library's own reading of paths is the judge.
+        /// Compares with how the standard library parses paths.
         #[test]
         fn an_allowed_name_is_one_normal_component(
             name in prop::collection::vec(prop_oneof![Just(b'.'), Just(b'/'), Just(0), any::<u8>()], 0..8)

@@ -1,12 +1,12 @@
-//! The manifest on its way through the channel (P8.3).
+//! The transfer of the manifest over the channel (P8.3).
 
 use super::{Entry, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
 use crate::{ChannelMessage, Error, Message, TransferPlan};
 
-/// Bytes of entries in one message; well below the limit of a message, since the last entry may
-/// pass it.
+/// Bytes of entries in one message. This is well below the limit of a message, since the last entry
+/// may exceed it.
 const BATCH_BYTES: usize = Message::MAX_BYTES / 4;
-/// At least what an entry takes beside its name.
+/// The minimum size of an entry without its name.
 const ENTRY_BYTES: usize = 48;
 
 /// The messages that carry a manifest, each with many entries.
@@ -25,13 +25,13 @@ pub fn manifest_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
     })
 }
 
-/// Receives the manifest that a plan announced, and checks every entry as it comes. `next` waits
-/// for the next message; it is called once for each message of the manifest, so the caller decides
-/// how long a message may take and what interrupts the wait.
+/// Receives the manifest that a plan announced, and checks every entry when it arrives. `next`
+/// waits for the next message. It is called once for each message of the manifest, so the caller
+/// decides how long a message may take and what interrupts the wait.
 ///
 /// # Errors
-/// [`Error::Manifest`], [`Error::Aborted`], [`Error::Unexpected`], each as `E`, and whatever `next`
-/// answers.
+/// [`Error::Manifest`], [`Error::Aborted`], [`Error::Unexpected`], each as `E`, and any error that
+/// `next` returns.
 pub fn recv_manifest<E: From<Error>>(
     plan: &TransferPlan,
     mut next: impl FnMut() -> Result<Message, E>,

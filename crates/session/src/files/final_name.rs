@@ -1,4 +1,4 @@
-//! Giving files their final names.
+//! Gives files their final names.
 
 use std::collections::HashSet;
 use std::io;
@@ -10,14 +10,14 @@ use super::status::Id;
 
 /// The files that got their final names in this transfer.
 ///
-/// A file replaces what had its name before the transfer, but not another file of the same
-/// transfer: on a file system that ignores case, `A` and `a` are one name.
+/// A file replaces a file that had its name before the transfer, but not another file of the same
+/// transfer. On a file system that ignores case, `A` and `a` are one name.
 #[derive(Debug, Default)]
 pub(super) struct Named(HashSet<Id>);
 
 impl Named {
-    /// Renames the file `id` within a directory; `false` if a file of this transfer has the new
-    /// name.
+    /// Renames the file `id` within a directory. Returns `false` if a file of this transfer has the
+    /// new name.
     pub(super) fn rename(
         &mut self,
         directory: &Directory,
@@ -27,7 +27,7 @@ impl Named {
     ) -> io::Result<bool> {
         match directory.rename_to_free(from, to) {
             Ok(()) => {}
-            // The name is taken, or the file system cannot check this by itself.
+            // The name is taken, or the file system cannot check this itself.
             Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 let owner = directory.look(to)?;
                 if owner.is_some_and(|owner| self.0.contains(&owner.id)) {
@@ -65,7 +65,7 @@ mod tests {
             renamed.expect("rename"),
             "what was there before is replaced"
         );
-        // As a file system that ignores case would show it: the name `a` leads to `A`.
+        // A file system that ignores case looks like this: the name `a` leads to `A`.
         fs::hard_link(place.path().join("A"), place.path().join("a")).expect("link");
         let second = write("2", "second");
         let renamed = named.rename(&directory, b"2", b"a", second);

@@ -1,12 +1,12 @@
-//! The gate in front of final names.
+//! The gate that controls final names.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Decides whether files may still get their final names. Clones are one gate.
+/// Decides whether files may still get their final names. All clones share one gate.
 ///
 /// A [`Sink`](super::Sink) passes the gate for each final name that it gives. Another thread closes
-/// the gate to end a transfer, and knows afterwards that the directory stays as it is.
+/// the gate to end a transfer. After that, the directory does not change.
 #[derive(Clone, Debug, Default)]
 pub struct CommitGate(Arc<Shared>);
 
@@ -20,14 +20,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    /// Final names that are being given now.
+    /// The number of final names that are being given now.
     passing: usize,
 }
 
 impl CommitGate {
-    /// Closes the gate for ever, and waits up to `patience` for a final name that is being given at
-    /// this moment. Returns whether that wait succeeded: after `true` no file gets its final name
-    /// any more; after `false` the file that was waited for still may, and no other.
+    /// Closes the gate permanently, and waits up to `patience` for a final name that is being given
+    /// at this moment. Returns whether that wait succeeded. After `true`, no more files get their
+    /// final names. After `false`, only the file that was waited for may still get it.
     #[must_use]
     pub fn close(&self, patience: Duration) -> bool {
         let mut state = self.lock();
@@ -40,13 +40,13 @@ impl CommitGate {
         state.passing == 0
     }
 
-    /// Whether the gate is closed.
+    /// Returns whether the gate is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// Keeps the gate open until the pass is dropped; `None` if it is closed already.
+    /// Keeps the gate open until the pass is dropped. Returns `None` if the gate is already closed.
     pub(super) fn pass(&self) -> Option<Pass<'_>> {
         let mut state = self.lock();
         if state.closed {
@@ -56,7 +56,7 @@ impl CommitGate {
         Some(Pass(self))
     }
 
-    /// A thread that panics leaves the state consistent, so a poisoned lock is as good as any.
+    /// A thread that panics leaves the state consistent, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, State> {
         let state = self.0.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
@@ -103,7 +103,7 @@ mod tests {
             scope.spawn(|| {
                 let pass = gate.pass().expect("open");
                 entered.send(()).expect("heard");
-                // Until the gate is closed, so that `close` has something to wait for.
+                // Pass until the gate is closed, so that `close` has something to wait for.
                 while gate.pass().is_some() {
                     thread::yield_now();
                 }
@@ -126,7 +126,7 @@ mod tests {
         assert!(gate.close(Duration::ZERO));
     }
 
-    /// No interleaving lets a thread pass after `close` has returned `true`.
+    /// In no interleaving does a thread pass after `close` has returned `true`.
     #[test]
     fn nothing_passes_after_close_returned() {
         for _ in 0..200 {

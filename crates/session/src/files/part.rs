@@ -1,7 +1,7 @@
-//! A file on its way in, under a temporary name.
+//! A file that is being received, under a temporary name.
 //!
-//! The name is `.farwrite-RANDOM.part`. Its receiver holds an advisory lock on the file, so that
-//! another receiver can distinguish it from one that a killed receiver left behind.
+//! The name is `.farwrite-RANDOM.part`. The receiver holds an advisory lock on the file, so that
+//! another receiver can distinguish it from a file that a killed receiver left behind.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,8 @@ use super::directory::Directory;
 use super::sparse::stretches;
 use super::status::{Id, Status};
 
-/// Attempts at a name. Another receiver may take a file for a leftover before it is locked.
+/// Attempts to find a name. Before the file is locked, another receiver may mistake it for a
+/// leftover.
 const ATTEMPTS: usize = 8;
 const PREFIX: &[u8] = b".farwrite-";
 const SUFFIX: &[u8] = b".part";
@@ -33,13 +34,13 @@ pub(super) struct OpenPart {
     sparse: bool,
 }
 
-/// A file of which all bytes have come; its hash is that of these bytes.
+/// A file whose bytes have all arrived, with the hash of these bytes.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) name: PartName,
     pub(super) id: Id,
     pub(super) hash: blake3::Hash,
-    /// The open file, and with it the lock.
+    /// The open file, which holds the lock.
     pub(super) file: Option<File>,
 }
 
@@ -59,8 +60,8 @@ impl PartName {
 }
 
 impl OpenPart {
-    /// Makes a file in a directory, and locks it. With the length `hole` it starts as one hole of
-    /// that length, and keeps its blocks of zeros as holes.
+    /// Makes a file in a directory, and locks it. If `hole` is given, the file starts as one hole
+    /// of that length, and blocks of zeros stay holes.
     pub(super) fn create(directory: &Directory, hole: Option<u64>) -> io::Result<Self> {
         for _ in 0..ATTEMPTS {
             let name = PartName::random()?;
@@ -106,7 +107,7 @@ impl OpenPart {
         Ok(())
     }
 
-    /// Ends the writing.
+    /// Finishes the writing.
     pub(super) fn end(self) -> io::Result<Part> {
         store(&self.file)?;
         Ok(Part {
@@ -118,12 +119,12 @@ impl OpenPart {
     }
 }
 
-/// Locks a new file; `None` if another receiver has taken it for a leftover in the moment before.
-/// On a file system without locks no receiver can take it.
+/// Locks a new file. Returns `None` if another receiver has just treated it as a leftover. On a
+/// file system without locks, no receiver can do that.
 fn claim(directory: &Directory, name: PartName, file: &File) -> io::Result<Option<Id>> {
     let name = name.bytes();
     if flock(file, LOCK) == Err(Errno::WOULDBLOCK) {
-        // Either of the two removes it.
+        // Either of the two receivers removes the file.
         let _ = directory.remove(&name);
         return Ok(None);
     }
@@ -132,8 +133,8 @@ fn claim(directory: &Directory, name: PartName, file: &File) -> io::Result<Optio
     Ok(named.is_some_and(|named| named.id == id).then_some(id))
 }
 
-/// Removes from a directory what killed receivers left. A file that cannot be removed stays:
-/// it is in nobody's way.
+/// Removes the files of killed receivers from a directory. A file that cannot be removed stays: it
+/// does no harm.
 pub(super) fn remove_leftovers(directory: &Directory) {
     for name in directory
         .names(usize::MAX, is_part_name)
@@ -156,8 +157,8 @@ fn is_part_name(name: &[u8]) -> bool {
     })
 }
 
-/// Removes a file unless somebody holds its lock. The lock is taken before, so that a receiver that
-/// has just made the file finds out.
+/// Removes a file unless another process holds its lock. This locks the file first, so that a
+/// receiver that has just made the file notices.
 fn remove_leftover(directory: &Directory, name: &[u8]) -> io::Result<()> {
     let is_file = |status: Option<Status>| status.filter(|it| it.kind == FileType::RegularFile);
     if is_file(directory.look(name)?).is_none() {
@@ -201,21 +202,22 @@ mod tests {
         let place = tempfile::tempdir().expect("directory");
         let directory = Directory::open(place.path()).expect("open");
         let name = PartName(7);
-        // The other one removed it before the lock.
+        // The other receiver removed the file before this one locked it.
         let file = directory.create_new(&name.bytes()).expect("create");
         remove_leftovers(&directory);
         assert_eq!(claim(&directory, name, &file).expect("no error"), None);
-        // The other one has it open, and is about to remove it.
+        // The other receiver has the file open and is about to remove it.
         let file = directory.create_new(&name.bytes()).expect("create");
         let other = directory.open_to_write(&name.bytes()).expect("open");
         flock(&other, LOCK).expect("free");
         assert_eq!(claim(&directory, name, &file).expect("no error"), None);
-        // Nobody has it.
+        // No other receiver has the file.
         let file = directory.create_new(&name.bytes()).expect("create");
         assert!(claim(&directory, name, &file).expect("no error").is_some());
     }
 
-    /// Whatever the order of their steps, no receiver loses a file to another that tidies up.
+    /// In any order of their steps, no receiver loses a file to another receiver that removes
+    /// leftovers.
     #[test]
     fn parts_in_use_survive_other_receivers() {
         let place = tempfile::tempdir().expect("directory");
@@ -230,7 +232,7 @@ mod tests {
             let directory = Directory::open(place.path()).expect("open");
             for _ in 0..500 {
                 let Ok(part) = OpenPart::create(&directory, None) else {
-                    // Unlucky with all names: an error, and no loss.
+                    // All names failed: an error, but no data loss.
                     continue;
                 };
                 thread::yield_now();

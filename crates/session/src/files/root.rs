@@ -1,4 +1,4 @@
-//! The paths that a user named, and the entries that come from each.
+//! The paths that a user named, and the entries of each.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,23 +12,23 @@ use super::Manifest;
 use super::branch::Branch;
 use super::directory::Directory;
 
-/// A path that a user named. Links in it are the user's own and are followed.
+/// A path that a user named. Links in it are trusted and followed.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// Number of the first entry that comes from it. The entries of a path are consecutive.
+    /// Number of its first entry. The entries of a path are consecutive.
     first: u32,
     path: PathBuf,
-    /// Whether the path itself is the first entry; else its entries lie in it.
+    /// Whether the path itself is the first entry. Otherwise its entries lie in it.
     is_entry: bool,
 }
 
 impl Root {
-    /// Whether an entry is what the path leads to.
+    /// Returns whether an entry is the target of the path.
     pub(super) fn is(&self, index: u32) -> bool {
         self.is_entry && self.first == index
     }
 
-    /// Opens the path as a file for reading; a pipe in its place is not waited for.
+    /// Opens the path as a file for reading. This does not wait if the path is a pipe.
     pub(super) fn open_file(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(openat(CWD, &self.path, flags, Mode::empty())?.into())
@@ -59,15 +59,16 @@ impl Roots {
         });
     }
 
-    /// The path that an entry comes from, and its place among the paths.
+    /// Returns the path of an entry, and the index of that path.
     pub(super) fn of(&self, index: u32) -> Option<(usize, &Root)> {
-        // A path without entries shares its number with the next; the last of them has the entry.
+        // A path without entries has the same number as the next path. The last of them has the
+        // entry.
         let after = self.0.partition_point(|root| root.first <= index);
         let at = after.checked_sub(1)?;
         Some((at, self.0.get(at)?))
     }
 
-    /// Where an entry lies; empty for a number that no entry has.
+    /// Returns the location of an entry; empty for a number that no entry has.
     pub(super) fn path(&self, manifest: &Manifest, index: u32) -> PathBuf {
         let mut lineage = manifest.lineage(Some(index));
         let (Some((_, root)), false) = (self.of(index), lineage.is_empty()) else {

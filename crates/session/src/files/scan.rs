@@ -1,4 +1,4 @@
-//! What the sender has to send: from paths to a manifest.
+//! Builds a manifest from the paths that the sender sends.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,11 +13,11 @@ use super::root::Roots;
 use super::status::{Id, Status};
 use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
 
-/// What to do with what is neither file nor directory: symbolic links, pipes, sockets, devices.
-/// None of these is ever sent.
+/// What to do with anything that is neither a file nor a directory: symbolic links, pipes, sockets,
+/// devices. None of these is ever sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// Fail at the first.
+    /// Fail at the first one.
     Refuse,
     /// Leave them out, and list them.
     Skip,
@@ -28,7 +28,7 @@ pub enum Special {
 pub(super) struct Scan {
     pub(super) manifest: Manifest,
     pub(super) roots: Roots,
-    /// What each entry was when it was listed.
+    /// The identity of each entry when it was listed.
     pub(super) ids: Vec<Id>,
     pub(super) skipped: Vec<PathBuf>,
 }
@@ -66,8 +66,8 @@ pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanErro
     })
 }
 
-/// The name that a path is sent under; `None` for one that ends in `.` or `..` or is `/`, which
-/// stands for what the directory contains. A slash at the end changes nothing.
+/// Returns the name under which a path is sent; `None` for `/` and for a path that ends in `.` or
+/// `..`, which stands for the contents of the directory. A slash at the end changes nothing.
 fn own_name(path: &Path) -> Option<&[u8]> {
     let mut parts = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/');
     let last = parts.find(|part| !part.is_empty())?;
@@ -83,12 +83,12 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Adds what a path leads to, under a name. A link that the user named is followed.
+    /// Adds the target of a path under a name. Follows a link that the user named.
     fn add_named(&mut self, name: &[u8], path: &Path) -> Result<(), ScanError> {
         let first = self.builder.entries();
         self.roots.push(first, path, true);
         let failed = |source| ScanError::io(path, source);
-        // Opened before it is looked at: what is listed is what was looked at.
+        // Open the directory before reading its status, so that both refer to the same directory.
         let (status, directory) = match Directory::open(path) {
             Ok(directory) => (directory.status().map_err(failed)?, Some(directory)),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
@@ -114,7 +114,7 @@ impl Scanner {
         self.add_below(Branch::new(directory, None), None)
     }
 
-    /// Adds what lies in a directory of a branch, and in all directories there.
+    /// Adds the contents of a directory of a branch, and of all directories below it.
     fn add_below(&mut self, mut branch: Branch, top: Option<u32>) -> Result<(), ScanError> {
         let limit = usize::try_from(MAX_ENTRIES).unwrap_or(usize::MAX);
         let mut pending = vec![top];
@@ -135,14 +135,14 @@ impl Scanner {
                     pending.push(added);
                 }
             }
-            // Last in, first out: turned round, directories too are sent in the order of their
-            // names.
+            // The list is last in, first out. Reverse it, so that directories too are sent in the
+            // order of their names.
             pending[first..].reverse();
         }
         Ok(())
     }
 
-    /// Adds an entry; `None`: it is one that is left out.
+    /// Adds an entry. Returns `None` if it is left out.
     fn add(
         &mut self,
         parent: Option<u32>,
@@ -201,13 +201,14 @@ impl Scanner {
 
 /// Why paths cannot be sent.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScanError {
-    /// The operating system said no.
+    /// The operating system returned an error.
     #[error("cannot read {path:?}: {source}")]
     Io {
-        /// About what.
+        /// The path.
         path: PathBuf,
-        /// Its answer.
+        /// The error.
         source: io::Error,
     },
     /// Something that is never sent.
@@ -218,7 +219,7 @@ pub enum ScanError {
         /// What it is.
         what: &'static str,
     },
-    /// Two paths that would arrive as one.
+    /// Two paths that would have the same name at the receiver.
     #[error(
         "{first:?} and {second:?} would arrive under the same name; send them one after the other"
     )]

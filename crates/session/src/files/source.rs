@@ -1,4 +1,4 @@
-//! The sender's end: files in, the stream and its hashes out (P8.2).
+//! The sender's end: converts files to the stream and its hashes (P8.2).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,12 +17,12 @@ use crate::{Message, Text};
 
 /// Reads the files of a manifest as one stream, and hashes each.
 ///
-/// A file that cannot be read any more, or that changes, is abandoned: [`Source::poll_file`] says
-/// how many of its bytes are in the stream, and the next file follows directly. So the stream may
-/// have fewer bytes than the manifest says.
+/// The source abandons a file that changes or that it can no longer read: [`Source::poll_file`]
+/// returns how many of its bytes are in the stream, and the next file follows directly. So the
+/// stream may have fewer bytes than the manifest says.
 ///
-/// Directories are opened one from the other, and a file must be the one that was listed (device
-/// and inode): whatever takes its place meanwhile is not sent.
+/// Each directory is opened from its parent, and a file must be the one that was listed (same
+/// device and inode). A file that replaces it later is not sent.
 #[derive(Debug)]
 pub struct Source {
     manifest: Arc<Manifest>,
@@ -30,7 +30,7 @@ pub struct Source {
     /// Of each entry.
     ids: Vec<Id>,
     skipped: Vec<PathBuf>,
-    /// The place of a root, and its open directories.
+    /// The index of a root, and its open directories.
     branch: Option<(usize, Branch)>,
     current: Option<Reading>,
     ended: VecDeque<FileRead>,
@@ -53,7 +53,7 @@ pub struct FileRead {
     pub index: u32,
     /// How many of its bytes are in the stream: all, or fewer if it was abandoned.
     pub sent_bytes: u64,
-    /// BLAKE3 of its bytes, or why they are of no use.
+    /// BLAKE3 of its bytes, or why they are useless.
     pub result: Result<[u8; 32], ReadError>,
 }
 
@@ -74,9 +74,9 @@ impl FileRead {
 }
 
 impl Source {
-    /// Lists files and directory trees, each under the last name of its path, as `cp -r` and
-    /// `scp -r` do: `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. A path that is a
-    /// symbolic link stands for what it leads to; links within trees are [`Special`].
+    /// Lists files and directory trees, each under the last name of its path, as `cp -r` and `scp
+    /// -r` do: `a/b` and `a/b/` arrive as `b`, and `a/b/.` as the contents of `b`. A path that is a
+    /// symbolic link stands for its target. Links within trees are [`Special`].
     ///
     /// # Errors
     /// A [`ScanError`] that names the path.
@@ -100,13 +100,13 @@ impl Source {
         Ok(source)
     }
 
-    /// What there is to send.
+    /// Returns the manifest to send.
     #[must_use]
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// What was left out by [`Special::Skip`].
+    /// Returns the paths that [`Special::Skip`] left out.
     #[must_use]
     pub fn skipped(&self) -> &[PathBuf] {
         &self.skipped
@@ -118,8 +118,9 @@ impl Source {
         self.roots.path(&self.manifest, index)
     }
 
-    /// Fills `out` with the next bytes of the stream; fewer than fit only at its end. Returns how
-    /// many. [`Source::poll_file`] then answers for every file that ended on the way.
+    /// Fills `out` with the next bytes of the stream, and returns how many. Fewer bytes than fit
+    /// mean the end of the stream. [`Source::poll_file`] then returns every file that ended in this
+    /// call.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < out.len()
@@ -143,12 +144,13 @@ impl Source {
         filled
     }
 
-    /// How the reading of the next file ended, if one did. Files come in the order of the manifest.
+    /// Returns how the reading of the next file ended, if a file has ended. Files come in the order
+    /// of the manifest.
     pub fn poll_file(&mut self) -> Option<FileRead> {
         self.ended.pop_front()
     }
 
-    /// Opens the first file from a number on that has bytes, and ends all before it.
+    /// Opens the first non-empty file from a number on, and ends all files before it.
     fn open_from(&mut self, mut index: u32) {
         let manifest = Arc::clone(&self.manifest);
         while let Some(file) = manifest.next_file(index) {
@@ -182,7 +184,7 @@ impl Source {
         }
     }
 
-    /// Opens a file from the directory around it.
+    /// Opens a file from its parent directory.
     fn open(&mut self, index: u32) -> Result<File, ReadError> {
         let (Some((at, root)), Some(entry)) = (self.roots.of(index), self.manifest.entry(index))
         else {
@@ -211,7 +213,7 @@ impl Source {
         opened
     }
 
-    /// Ends a file of which all bytes were read, and opens the next.
+    /// Ends a file whose bytes were all read, and opens the next.
     fn end(&mut self, reading: Reading) {
         let result = self.check_end(reading.index, &reading.file);
         self.ended.push_back(FileRead {
@@ -222,7 +224,7 @@ impl Source {
         self.open_from(reading.index + 1);
     }
 
-    /// Ends a file that cannot be read on, and opens the next.
+    /// Ends a file that can no longer be read, and opens the next.
     fn abandon(&mut self, reading: &Reading, error: ReadError) {
         self.ended.push_back(FileRead {
             index: reading.index,
@@ -232,8 +234,8 @@ impl Source {
         self.open_from(reading.index + 1);
     }
 
-    /// A file is over when it is unchanged and has no byte more than it said. The files of `/proc`
-    /// say 0.
+    /// Checks that a file is unchanged and has no more bytes than its listed length. The files of
+    /// `/proc` have a listed length of 0.
     fn check_end(&self, index: u32, file: &File) -> Result<(), ReadError> {
         self.check_unchanged(index, file)?;
         match read_some(file, &mut [0]) {
@@ -246,7 +248,8 @@ impl Source {
         }
     }
 
-    /// Why a file ended before its length: it has changed, or it never had the length that it said.
+    /// Returns why a file ended before its length: it has changed, or its listed length was never
+    /// right.
     fn cut_short(&self, reading: &Reading) -> ReadError {
         let changed = self.check_unchanged(reading.index, &reading.file);
         changed.err().unwrap_or_else(|| ReadError::Changed {
@@ -258,7 +261,8 @@ impl Source {
         })
     }
 
-    /// A file that was written to since it was listed may be neither its old nor its new self.
+    /// Checks that a file is unchanged. A file that was written to after it was listed may match
+    /// neither its old nor its new contents.
     fn check_unchanged(&self, index: u32, file: &File) -> Result<(), ReadError> {
         let status = Status::of_file(file).map_err(|source| self.failed(index, source))?;
         match self.change(index, &status) {
@@ -270,7 +274,7 @@ impl Source {
         }
     }
 
-    /// How a file differs from what was listed, if it does.
+    /// Returns how a file differs from its listed state, if it does.
     fn change(&self, index: u32, status: &Status) -> Option<String> {
         let entry = self.manifest.entry(index)?;
         let id = usize::try_from(index).ok().and_then(|at| self.ids.get(at));
@@ -324,18 +328,19 @@ fn read_some(mut file: &File, out: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Why a file's bytes are of no use.
+/// Why the bytes of a file are useless.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
-    /// The operating system said no.
+    /// The operating system returned an error.
     #[error("cannot read {path:?}: {source}")]
     Io {
         /// The file, or a directory around it.
         path: PathBuf,
-        /// Its answer.
+        /// The error.
         source: io::Error,
     },
-    /// It is not as it was when it was listed.
+    /// It has changed since it was listed.
     #[error("{path:?} changed while it was being sent: {what}")]
     Changed {
         /// The file.
@@ -351,7 +356,7 @@ pub enum ReadError {
     Longer {
         /// The file.
         path: PathBuf,
-        /// The length that it has by its metadata.
+        /// The length in its metadata.
         bytes: u64,
     },
 }

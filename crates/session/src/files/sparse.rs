@@ -1,11 +1,11 @@
 //! Files with holes.
 
-/// The block that file systems allocate, or a multiple of theirs.
+/// The block size that file systems allocate, or a multiple of it.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The stretches of `bytes` that must be written so that a new file has them at `offset`, each with
-/// its place in the file. What is left out lies in one block of the file and consists of zeros,
-/// which a new file has anyway.
+/// Returns the stretches of `bytes` that must be written so that a new file has these bytes at
+/// `offset`, each with its position in the file. Omitted bytes are zeros within one block of the
+/// file, and a new file contains zeros there anyway.
 pub(super) fn stretches(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -21,7 +21,7 @@ pub(super) fn stretches(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64,
     })
 }
 
-/// What follows `at`, up to the end of the block of the file that it lies in.
+/// Returns the bytes from `at` to the end of the block of the file that contains it.
 fn block(offset: u64, bytes: &[u8], at: usize) -> &[u8] {
     let rest = &bytes[at..];
     let place = offset + u64::try_from(at).unwrap_or(u64::MAX);
@@ -30,7 +30,7 @@ fn block(offset: u64, bytes: &[u8], at: usize) -> &[u8] {
     &rest[..room]
 }
 
-/// Looks at every byte, which compilers make faster than stopping early.
+/// Reads every byte: compilers make this faster than an early exit.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |all, byte| all | byte) == 0
 }
@@ -54,7 +54,7 @@ mod tests {
         bytes[4096] = 1;
         bytes[3 * 4096 - 1] = 1;
         assert_eq!(places(0, &bytes), [(4096, 8192)]);
-        // The same bytes one byte later in the file lie in other blocks.
+        // One byte later in the file, the same bytes belong to other blocks.
         assert_eq!(places(1, &bytes), [(4096, 4096), (12288, 4096)]);
     }
 

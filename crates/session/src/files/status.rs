@@ -1,4 +1,4 @@
-//! What a file system says about a file or a directory.
+//! The status of a file or directory.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Stat, fstat, stat};
 use super::Time;
 use super::entry::{MODE_BITS, NANOS};
 
-/// Bytes of the blocks that `st_blocks` counts, on every file system.
+/// Bytes of a block as `st_blocks` counts it, on every file system.
 const BLOCK_BYTES: u64 = 512;
 
 /// Device and inode number. They identify a file under all of its names.
@@ -25,19 +25,20 @@ pub(super) struct Status {
     /// Permission bits, without set-user-id, set-group-id and sticky.
     pub(super) mode: u16,
     pub(super) bytes: u64,
-    /// Bytes that the file system has reserved for the contents. Fewer than `bytes`: it has holes.
+    /// Bytes that the file system has allocated for the contents. Fewer than `bytes` means that the
+    /// file has holes.
     pub(super) allocated_bytes: u64,
     pub(super) modified: Time,
     pub(super) id: Id,
 }
 
 impl Status {
-    /// What a path of the user leads to, through links.
+    /// Returns the status of the target of a user's path, through links.
     pub(super) fn of_path(path: &Path) -> io::Result<Self> {
         Ok(stat(path)?.into())
     }
 
-    /// What an open file is.
+    /// Returns the status of an open file.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         Ok(fstat(file)?.into())
     }

@@ -15,23 +15,24 @@ use super::sink::is_full;
 use super::status::Id;
 use super::{EntryRef, Kind, Manifest, SinkError};
 
-/// The directory that everything goes into, and the directories of a manifest in it.
+/// The directory that receives everything, and the directories of a manifest in it.
 ///
-/// While files come in, each of them is open to its owner. If the tree is dropped before
-/// [`Tree::dress`], those that were there before get back the mode that they had, and new ones the
+/// During the transfer, each directory is open to its owner. If the tree is dropped before
+/// [`Tree::dress`], existing directories get back their previous mode, and new directories get the
 /// mode of the manifest.
 #[derive(Debug)]
 pub(super) struct Tree {
     manifest: Arc<Manifest>,
     branch: Branch,
     root_path: PathBuf,
-    /// The modes that directories get if the transfer fails, by number of their entry, ascending.
+    /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
 }
 
 impl Tree {
-    /// Makes all directories of a manifest in one that is there, and checks that no directory has
-    /// the name of a file. Removes what killed receivers left in the directories that were there.
+    /// Makes all directories of a manifest in an existing one, and checks that no directory has the
+    /// name of a file. Removes the leftovers of killed receivers from directories that existed
+    /// before.
     pub(super) fn prepare(root: &Path, manifest: Arc<Manifest>) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Io {
             tried: "open",
@@ -55,19 +56,20 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Path of an entry, for people.
+    /// Returns the path of an entry, for display.
     pub(super) fn path(&self, index: u32) -> PathBuf {
         self.root_path.join(self.manifest.path(index))
     }
 
-    /// The directory that an entry lies in.
+    /// Returns the parent directory of an entry.
     pub(super) fn around(&mut self, index: u32) -> Result<&Directory, EnterError> {
         let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
         self.branch.enter(&self.manifest, parent)
     }
 
-    /// Gives all directories their permissions and times, innermost first: putting something into a
-    /// directory changes its time. What cannot be set is a warning, since the files have arrived.
+    /// Gives all directories their permissions and times, innermost first, because adding a file to
+    /// a directory changes its time. An attribute that cannot be set causes a warning, since the
+    /// files have arrived.
     pub(super) fn dress(&mut self, warnings: &mut Warnings) {
         let manifest = Arc::clone(&self.manifest);
         let path = |index| self.root_path.join(manifest.path(index));
@@ -156,7 +158,7 @@ impl Tree {
 impl Drop for Tree {
     /// Errors are ignored: no caller is left to handle them.
     fn drop(&mut self) {
-        // Innermost first: a directory may become one that cannot be entered.
+        // Innermost first: after its mode changes, a directory may refuse access.
         for (index, mode) in self.modes_after_failure.drain(..).rev() {
             if let Ok(directory) = self.branch.enter(&self.manifest, Some(index)) {
                 let _ = set_mode(directory, mode);
@@ -165,12 +167,12 @@ impl Drop for Tree {
     }
 }
 
-/// Finds two entries that are one directory, as `A` and `a` are where case is ignored.
+/// Finds two entries that are the same directory, such as `A` and `a` where case is ignored.
 #[derive(Debug, Default)]
 struct Identities(HashMap<Id, u32>);
 
 impl Identities {
-    /// Adds the directory of an entry; the error is the entry that it belongs to already.
+    /// Adds the directory of an entry. The error is the entry that already has this directory.
     fn add(&mut self, id: Id, index: u32) -> Result<(), u32> {
         match self.0.insert(id, index) {
             None => Ok(()),

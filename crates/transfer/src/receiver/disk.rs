@@ -1,4 +1,4 @@
-//! From segments to files, in a thread of its own.
+//! Writes segments to files, in its own thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::report::Tally;
 use crate::speaker::{Closed, Outbox};
 use crate::{Error, ErrorKind};
 
-/// Bytes that are written at a time, so that a slow disk still shows how far it is.
+/// Bytes of one write. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;
 
-/// Work for the disk, in the order of its arrival.
+/// Work for the disk, in order of arrival.
 pub(super) enum Job {
     /// The next bytes of the stream.
     Segment(Segment),
@@ -29,7 +29,7 @@ pub(super) enum Job {
         sent_bytes: u64,
         reason: Text,
     },
-    /// The sender has spoken of every file, and the stream has this length.
+    /// The sender has reported every file, and the stream has this length.
     StreamEnd { stream_bytes: u64 },
 }
 
@@ -37,15 +37,15 @@ pub(super) enum Job {
 pub(super) struct Segment {
     pub(super) buffer: Region,
     pub(super) bytes: usize,
-    /// Files that the sender abandoned up to the end of the segment. Until the disk's thread knows
-    /// of all of them, it cannot say which file each byte belongs to.
+    /// Files that the sender abandoned up to the end of the segment. The disk's thread must know
+    /// all of them before it can assign each byte to a file.
     pub(super) abandoned: u32,
 }
 
-/// Why the disk's thread stops before its work is done.
+/// Why the disk's thread stops early.
 enum Stop {
     Failed(Error),
-    /// The transfer is over for a reason that another thread reports.
+    /// The transfer has ended for a reason that another thread reports.
     Quiet,
 }
 
@@ -76,22 +76,22 @@ pub(super) struct Disk {
     pub(super) events: Sender<Event>,
 }
 
-/// What has been done so far.
+/// The work that is done so far.
 #[derive(Default)]
 struct Progress {
-    /// Segments that wait for the sender's word on abandoned files.
+    /// Segments that wait for the sender's reports on abandoned files.
     waiting: VecDeque<Segment>,
-    /// Files of which the sender said that it abandoned them.
+    /// Files that the sender reported as abandoned.
     abandoned: u32,
     written_bytes: u64,
-    /// The length of the stream, once the sender has said it.
+    /// The length of the stream, once the sender has reported it.
     stream_bytes: Option<u64>,
     tally: Tally,
 }
 
 impl Disk {
-    /// Works until all bytes and hashes have come, or the transfer is over. Dropping the sink then
-    /// removes what has no final name.
+    /// Works until all bytes and hashes have arrived, or the transfer has ended. Dropping the sink
+    /// then removes files without a final name.
     pub(super) fn run(mut self) {
         let mut progress = Progress::default();
         match self
@@ -100,8 +100,8 @@ impl Disk {
         {
             Ok(tally) => {
                 let _ = self.events.send(Event::Disk(Ok(tally)));
-                // Only now: the sender answers by closing the channel, and that must not look like a
-                // failure here. The transfer is complete even if the sender does not learn it.
+                // Send this last: the sender answers by closing the channel, and that must not look
+                // like a failure here. The transfer is complete even if this message is lost.
                 let _ = self.outbox.send(Message::Done);
             }
             Err(Stop::Failed(error)) => {
@@ -151,7 +151,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes the segments of which every byte's file is known.
+    /// Writes the segments for which the file of every byte is known.
     fn write_ready(&mut self, progress: &mut Progress) -> Result<(), Stop> {
         while let Some(segment) = progress.waiting.front()
             && segment.abandoned <= progress.abandoned
@@ -170,7 +170,7 @@ impl Disk {
                 self.pulse.add_stream_bytes(slice_bytes);
                 progress.written_bytes += slice_bytes;
             }
-            // Nobody takes the buffers of the last segments.
+            // The sender of the buffers does not take back the last ones.
             let _ = self.empties.send(segment.buffer);
             self.send_verdicts(progress)?;
         }

@@ -1,4 +1,4 @@
-//! What the sender says on the channel.
+//! Reads what the sender sends on the channel.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
@@ -13,7 +13,7 @@ use crate::pulse::PeerPulse;
 use crate::resume::MAX_RESUMES;
 use crate::{Error, ErrorKind};
 
-/// Reads the channel in a thread of its own, until it ends.
+/// Reads the channel in its own thread, until the channel ends.
 pub(super) fn start(
     reader: Reader,
     jobs: SyncSender<Job>,
@@ -22,7 +22,7 @@ pub(super) fn start(
 ) -> Result<(), Error> {
     let work = move || {
         if let Err(error) = listen(reader, &jobs, &events, &peer) {
-            // The other half is gone when the transfer is over.
+            // The other half no longer exists after the transfer has ended.
             let _ = events.send(Event::Ended(error));
         }
     };
@@ -33,7 +33,7 @@ pub(super) fn start(
         .map_err(|error| of_thread(&error))
 }
 
-/// Passes messages about files to the disk's thread, and resumes to the endpoint's thread. Ends
+/// Passes messages about files to the disk's thread, and resumes to the endpoint's thread. Returns
 /// without an error when the disk's thread has ended.
 fn listen(
     mut reader: Reader,
@@ -67,7 +67,7 @@ fn listen(
                 is_over = true;
                 Job::StreamEnd { stream_bytes }
             }
-            // The queue of events has no bound, so the number of resumes needs one.
+            // The queue of events is unbounded, so the number of resumes needs a limit.
             Message::Resume(_) if resumes >= MAX_RESUMES => {
                 let what = format!(
                     "the sender resumes more than {MAX_RESUMES} times; send again with a smaller \

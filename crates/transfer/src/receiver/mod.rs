@@ -21,7 +21,7 @@ use farwrite_units::show::Bytes;
 use crate::error::of_thread;
 use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Report, Role, Sending, Tally};
+use crate::report::{Facts, Files, Role, Sending, Tally, TransferReport};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
@@ -29,20 +29,20 @@ use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor};
 use disk::Disk;
 use stream::{Agreed, Received, Stream};
 
-/// Words of the sender that may wait for the disk, beside the segments. While more come, the channel
-/// is not read.
+/// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
+/// full, the listener does not read the channel.
 const WAITING_WORDS: usize = 1 << 14;
 
-/// What a receiver concedes.
+/// The limits of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveSettings {
-    /// Most memory for messages in flight and their parity.
+    /// The maximum memory for messages in flight and their parity.
     pub memory_bytes: u64,
-    /// How long the peer may be silent, and how long nothing may move.
+    /// How long the peer may be silent, and how long the transfer may make no progress.
     pub timeout: Duration,
 }
 
-/// Everything that a transfer needs once both ends know each other.
+/// Everything that a transfer needs after the set-up.
 struct Joined {
     link: Link,
     qp: QueuePair,
@@ -51,19 +51,19 @@ struct Joined {
     manifest: Arc<Manifest>,
     plan: TransferPlan,
     peer: SocketAddr,
-    /// Between which UDP ports packets go, for people.
+    /// The UDP ports of both ends, for people.
     ports: String,
 }
 
-/// What the endpoint's thread learns from the others.
+/// Events from the other threads for the endpoint's thread.
 enum Event {
     /// All bytes and hashes have come, or the disk failed.
     Disk(Result<Tally, Error>),
-    /// The sender goes on over another queue pair.
+    /// The sender continues over another queue pair.
     Resume(Resume),
-    /// The channel is over.
+    /// The channel has ended.
     Ended(Error),
-    /// Something about the files that the result does not show.
+    /// A warning about the files that the result does not show.
     Warning(String),
 }
 
@@ -76,19 +76,19 @@ struct Reception<'a> {
     host: &'a Host<'a>,
 }
 
-/// Receives what a sender, which has said hello, sends into a directory.
+/// Receives the files of a sender, which has already sent its hello, into a directory.
 ///
-/// When this answers with an error, no further file gets its final name.
+/// When this returns an error, no further file gets its final name.
 ///
 /// # Errors
-/// What ends the transfer as a whole; the peer learns it too. Files that fail by themselves are in
-/// the report.
+/// Errors that end the whole transfer; the peer is informed too. Files that fail alone are in the
+/// report.
 pub fn receive(
     sender: Visitor,
     directory: &Path,
     settings: &ReceiveSettings,
     host: &Host<'_>,
-) -> Result<Report, Error> {
+) -> Result<TransferReport, Error> {
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
     let closer = channel.closer();
@@ -119,7 +119,7 @@ pub fn receive(
     result
 }
 
-/// Gives the disk's thread time to remove what has no final name.
+/// Gives the disk's thread time to remove files without a final name.
 fn wait_for(disk: &JoinHandle<()>) {
     let start = Instant::now();
     while !disk.is_finished() && start.elapsed() < DISK_END {
@@ -128,8 +128,8 @@ fn wait_for(disk: &JoinHandle<()>) {
 }
 
 impl Reception<'_> {
-    /// Agrees with the sender on the transfer, and makes all that it needs (P8.1). The sender learns
-    /// of the queue pair when its receives are posted.
+    /// Agrees with the sender on the transfer, and makes everything that it needs (P8.1). The
+    /// sender learns about the queue pair after its receives are posted.
     fn join(
         &self,
         reader: &mut Reader,
@@ -142,7 +142,7 @@ impl Reception<'_> {
         let start = Instant::now();
         let theirs = setup.path_offer()?;
         let rtt = start.elapsed();
-        // The port of the channel: one hole in a firewall's list serves both.
+        // The port of the channel: one firewall rule covers both.
         let offered = Offered::make(local, &self.outbox, cancel)?;
         setup.link = Some(offered.link(PathRole::Responder, &theirs, peer, None, self.host)?);
         let plan = setup.expect(SETUP, "a transfer plan", |message| match message {
@@ -178,7 +178,7 @@ impl Reception<'_> {
         })
     }
 
-    /// Makes the directories of the manifest. That can take long on a slow disk.
+    /// Makes the directories of the manifest. This can take long on a slow disk.
     fn make_sink(
         &self,
         setup: &mut Setup<'_>,
@@ -192,13 +192,13 @@ impl Reception<'_> {
         sink.map_err(|error| Error::of_sink(&error))
     }
 
-    /// Takes the files in. `disk` gets the handle of the disk's thread.
+    /// Receives the files. `disk` gets the handle of the disk's thread.
     fn run(
         &self,
         joined: Joined,
         reader: Reader,
         disk: &mut Option<JoinHandle<()>>,
-    ) -> Result<Report, Error> {
+    ) -> Result<TransferReport, Error> {
         let (shape, plan, manifest) = (joined.shape, joined.plan, joined.manifest);
         let scheme = plan.scheme.to_string();
         self.host.note(format!(
@@ -234,7 +234,7 @@ impl Reception<'_> {
             plan,
         };
         let stream = Stream::new((joined.link, joined.qp), shape, agreed, jobs, empties);
-        let watched = stream::Watched {
+        let watched = stream::Surroundings {
             outbox: &self.outbox,
             pulse: &self.pulse,
             peer: &peer,
@@ -247,7 +247,7 @@ impl Reception<'_> {
             stats,
             shape: last,
         } = stream.run(watched, &manifest, self.host)?;
-        Ok(Report::new(Facts {
+        Ok(TransferReport::new(Facts {
             role: Role::Receiver,
             peer: joined.peer.to_string(),
             tally,
@@ -264,10 +264,10 @@ impl Reception<'_> {
     }
 }
 
-/// How a queue pair of a receiver works.
+/// The options of a receiver's queue pair.
 fn receiving(config: QpConfig, shape: &Shape, scheme: SchemeName, rtt: Duration) -> QpOptions {
     QpOptions {
-        // Room for parity is there from the first message on.
+        // Room for parity exists from the first message on.
         expected_scheme: scheme.tag(),
         max_parity_bytes: shape.max_parity_bytes(),
         ..options(config, RateControl::default(), rtt)
@@ -280,7 +280,7 @@ fn scheme_of(plan: &TransferPlan) -> Result<SchemeChoice, Error> {
 }
 
 fn read_manifest(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<Manifest, Error> {
-    // Each message is bounded in time, and the plan bounds how many there are.
+    // Each message has a time limit, and the plan limits their number.
     recv_manifest(plan, || setup.message(SETUP))
 }
 

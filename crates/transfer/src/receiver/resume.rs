@@ -1,4 +1,4 @@
-//! The receiver's part in going on over another queue pair (P8.5).
+//! The receiver's part in continuing over another queue pair (P8.5).
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::speaker::Outbox;
 use crate::{Error, Host};
 
 impl Stream {
-    /// Ends the queue pair, makes another, posts the unfinished segments to it, and answers the sender.
+    /// Ends the queue pair, makes another, posts the unfinished segments to it, and answers the
+    /// sender.
     pub(super) fn resume(
         &mut self,
         resume: &Resume,

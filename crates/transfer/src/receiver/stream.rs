@@ -1,4 +1,4 @@
-//! From messages to segments: the thread that polls the receiver's endpoint.
+//! Receives messages as segments: the thread that polls the receiver's endpoint.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::speaker::Outbox;
 use crate::watch::{Signs, Watch};
 use crate::{Cancel, Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
 
-/// When all is done: for the sender to learn it and to close the channel.
+/// At the end, the time for the sender to learn of it and close the channel.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// What the endpoint's thread looks at beside its endpoint.
-pub(super) struct Watched<'a> {
+/// What the endpoint's thread checks besides its endpoint.
+pub(super) struct Surroundings<'a> {
     pub(super) outbox: &'a Outbox,
     pub(super) pulse: &'a Pulse,
     pub(super) peer: &'a PeerPulse,
     pub(super) events: &'a Receiver<Event>,
     pub(super) timeout: Duration,
-    /// Between which UDP ports packets go, for people.
+    /// The UDP ports of both ends, for people.
     pub(super) ports: String,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Agreed {
     pub(super) scheme: SchemeChoice,
 }
 
-/// What came of the receiving.
+/// The result of the receiving.
 pub(super) struct Received {
     pub(super) tally: Tally,
     pub(super) stats: QpStats,
@@ -73,13 +73,13 @@ pub(super) struct Stream {
     pub(super) agreed: Agreed,
     /// Receives under way, in the order of the stream.
     pub(super) posted: VecDeque<Posted>,
-    /// Segments handed to the disk, or about to be: those before the ones in `posted`.
+    /// Segments handed to the disk, or about to be: those before the segments in `posted`.
     pub(super) taken_segments: u64,
     /// Buffers made so far.
     made: u64,
-    /// Memory that the endpoint had no slot for yet.
+    /// Memory for which the endpoint had no slot yet.
     ready: Option<MemoryRegion>,
-    /// A segment that the disk had no room for yet.
+    /// A segment for which the disk had no room yet.
     waiting: Option<Job>,
     jobs: SyncSender<Job>,
     empties: Receiver<Region>,
@@ -108,38 +108,38 @@ impl Stream {
         }
     }
 
-    /// Receives until the disk has done with every file.
+    /// Receives until the disk has finished every file.
     pub(super) fn run(
         mut self,
-        watched: Watched<'_>,
+        around: Surroundings<'_>,
         manifest: &Arc<Manifest>,
         host: &Host<'_>,
     ) -> Result<Received, Error> {
-        // The sender may be quick, so the receives are posted before it learns where to send to.
+        // Post the receives before the sender learns where to send, since it may send at once.
         self.post()?;
         let info = self.lane.info(&self.link.endpoint)?;
-        send_qp_info(watched.outbox, &info, host.cancel)?;
+        send_qp_info(around.outbox, &info, host.cancel)?;
         let mut meter = Meter::new(host.observer, "receiving", Arc::clone(manifest));
         let mut kept = Instant::now();
-        let mut watch = Watch::new(watched.timeout, watched.ports.clone(), kept);
+        let mut watch = Watch::new(around.timeout, around.ports.clone(), kept);
         loop {
             self.poll()?;
             self.take()?;
             self.post()?;
-            match watched.events.try_recv() {
+            match around.events.try_recv() {
                 Ok(Event::Disk(tally)) => {
                     let tally = tally?;
                     meter.finish(tally.verified_bytes);
                     let counters = self.lane.counters(&self.link.endpoint)?;
                     host.observer.observe(counters);
-                    self.linger(watched.events, host.cancel)?;
+                    self.linger(around.events, host.cancel)?;
                     return Ok(Received {
                         tally,
                         stats: self.stats()?,
                         shape: self.shape,
                     });
                 }
-                Ok(Event::Resume(resume)) => self.resume(&resume, watched.outbox, host)?,
+                Ok(Event::Resume(resume)) => self.resume(&resume, around.outbox, host)?,
                 Ok(Event::Ended(error)) => return Err(error),
                 Ok(Event::Warning(warning)) => host.warn(warning),
                 Err(_) => {}
@@ -147,16 +147,16 @@ impl Stream {
             let now = Instant::now();
             if now - kept >= HOUSEKEEPING {
                 kept = now;
-                self.keep_house(now, &watched, &mut watch, &mut meter, host)?;
+                self.keep_house(now, &around, &mut watch, &mut meter, host)?;
             }
         }
     }
 
-    /// What is not urgent: cancellation, liveness, progress.
+    /// Does what is not urgent: cancellation, liveness, progress.
     fn keep_house(
         &mut self,
         now: Instant,
-        watched: &Watched<'_>,
+        around: &Surroundings<'_>,
         watch: &mut Watch,
         meter: &mut Meter<'_>,
         host: &Host<'_>,
@@ -164,16 +164,16 @@ impl Stream {
         host.cancel.check()?;
         host.observer
             .observe(self.lane.counters(&self.link.endpoint)?);
-        watched.outbox.check()?;
+        around.outbox.check()?;
         self.link.keep(self.lane.open())?;
         let stats = self.stats()?;
         let useless = stats.duplicate_packets + stats.late_packets + stats.invalid_packets;
         let useful = stats.received_packets.saturating_sub(useless);
-        watched.pulse.set_received(useful);
+        around.pulse.set_received(useful);
         // A transfer of no bytes needs no packets.
         let packets = self.link.endpoint.counters().received_packets
             + u64::from(self.shape.stream_bytes == 0);
-        let signs = Signs::read(now, packets, watched.pulse, watched.peer);
+        let signs = Signs::read(now, packets, around.pulse, around.peer);
         if let Some(warning) = watch.look(now, signs)? {
             host.warn(warning);
         }
@@ -183,7 +183,7 @@ impl Stream {
             limit: None,
             slow_disk: signs.slow_disk(),
         };
-        meter.show(now, watched.pulse.stream_bytes(), &status);
+        meter.show(now, around.pulse.stream_bytes(), &status);
         Ok(())
     }
 
@@ -192,7 +192,8 @@ impl Stream {
         polled.map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// Answers until the sender has closed the channel: the last acknowledgement may have been lost.
+    /// Keeps answering until the sender has closed the channel, since the last acknowledgement may
+    /// have been lost.
     fn linger(&mut self, events: &Receiver<Event>, cancel: &Cancel) -> Result<(), Error> {
         let start = Instant::now();
         while start.elapsed() < LINGER && events.try_recv().is_err() && !cancel.is_set() {
@@ -201,8 +202,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Hands whole messages to the disk, in the order of the stream. A full queue leaves them where
-    /// they are, and so no new receives are posted: a slow disk slows the sender down.
+    /// Hands whole messages to the disk, in the order of the stream. While the disk's queue is
+    /// full, messages stay where they are and no new receives are posted, so a slow disk slows the
+    /// sender down.
     fn take(&mut self) -> Result<(), Error> {
         loop {
             if let Some(job) = self.waiting.take() {
@@ -212,7 +214,7 @@ impl Stream {
                         self.waiting = Some(job);
                         return Ok(());
                     }
-                    // The disk's thread has ended, and an event says why.
+                    // The disk's thread has ended, and an event reports the reason.
                     Err(TrySendError::Disconnected(_)) => return Ok(()),
                 }
             }
@@ -224,13 +226,13 @@ impl Stream {
                 return Ok(());
             };
             let segment = self.taken_segments;
-            // Shorter segments come where the sender abandoned files. The disk's thread checks the
+            // If the sender abandoned files, segments can be shorter. The disk's thread checks the
             // length of the whole stream.
             let want = self.shape.bytes_of(segment);
             let bytes = handle.length().filter(|bytes| *bytes <= want);
             let abandoned = handle.immediate().unwrap_or(0);
             let Some(bytes) = bytes.filter(|_| outcome == Outcome::Whole) else {
-                // A queue pair that is broken says why.
+                // If the queue pair is broken, this returns the reason.
                 self.stats()?;
                 let what = format!(
                     "segment {segment} ended as {outcome:?} with {:?} bytes, want at most {want}",
@@ -251,8 +253,8 @@ impl Stream {
         }
     }
 
-    /// Posts receives for segments that an ended queue pair has not finished, and for the next ones,
-    /// as far as there are slots and buffers.
+    /// Posts receives for segments that an ended queue pair did not finish, and for the next
+    /// segments, as long as there are slots and buffers.
     pub(super) fn post(&mut self) -> Result<(), Error> {
         while let Some(place) = self.posted.iter().position(|one| one.handle.is_none()) {
             let handle = self.post_one(place, self.posted[place].region)?;
@@ -276,8 +278,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Posts the receive for a segment, by its place behind those taken; `None` while there is no
-    /// slot.
+    /// Posts the receive for a segment, given by its index after those taken. Returns `None` while
+    /// there is no slot.
     fn post_one(
         &mut self,
         place: usize,
@@ -286,7 +288,7 @@ impl Stream {
         let Some(qp) = self.lane.open() else {
             return Ok(None);
         };
-        // A segment that is longer than planned does not fit, and is refused.
+        // A segment that is longer than planned does not fit and is refused.
         let bytes = self.shape.bytes_of(self.taken_segments + place as u64);
         match self.link.endpoint.post_recv(qp, region.slice(0..bytes)) {
             Ok(handle) => Ok(Some(handle)),
@@ -295,7 +297,7 @@ impl Stream {
         }
     }
 
-    /// Registered memory for one more segment, if there is any.
+    /// Returns registered memory for one more segment, if there is any.
     fn memory(&mut self) -> Result<Option<MemoryRegion>, Error> {
         if let Some(region) = self.ready.take() {
             return Ok(Some(region));
@@ -318,7 +320,7 @@ impl Stream {
     }
 }
 
-/// The share of packets that brought nothing new.
+/// The share of packets that were duplicates.
 pub(super) fn duplicate_share(stats: &QpStats) -> f64 {
     let useless = stats.duplicate_packets + stats.late_packets;
     real(useless) / real(stats.received_packets.max(1))

@@ -1,4 +1,4 @@
-//! From files to buffers, in a thread of its own.
+//! Reads files into buffers, in its own thread.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
@@ -10,15 +10,15 @@ use farwrite_session::files::Source;
 use crate::pulse::Pulse;
 use crate::speaker::{Closed, Outbox};
 
-/// Bytes that are read at a time, so that a slow disk still shows how far it is.
+/// Bytes of one read. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;
 
 /// A buffer with the next bytes of the stream.
 pub(super) struct Filled {
     pub(super) buffer: Region,
     pub(super) bytes: u64,
-    /// Files abandoned up to the end of this buffer. The receiver must know of all of them before it
-    /// can say which file each byte belongs to.
+    /// Files abandoned up to the end of this buffer. The receiver must know all of them before it
+    /// can assign each byte to a file.
     pub(super) abandoned: u32,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Feeder {
     pub(super) segment_bytes: usize,
     /// Buffers that may still be made.
     pub(super) budget: u64,
-    /// Buffers whose message is over.
+    /// Buffers whose message has ended.
     pub(super) empties: Receiver<Region>,
     pub(super) filled: SyncSender<Filled>,
 }
@@ -45,7 +45,7 @@ impl Feeder {
                 return;
             };
             if bytes == 0 {
-                // The peer learns of a closed channel by itself.
+                // The peer notices a closed channel itself.
                 let _ = self.outbox.send(Message::StreamEnd { stream_bytes });
                 return;
             }
@@ -88,7 +88,8 @@ impl Feeder {
         Ok(filled)
     }
 
-    /// A used buffer, or a new one while there may be more; `None` when the transfer is over.
+    /// Returns a used buffer, or a new one if the budget allows; `None` when the transfer has
+    /// ended.
     fn buffer(&mut self) -> Option<Region> {
         match self.empties.try_recv() {
             Ok(buffer) => Some(buffer),

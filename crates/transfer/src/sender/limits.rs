@@ -1,44 +1,44 @@
-//! What keeps a transfer from being faster.
+//! What limits the speed of a transfer.
 
 use farwrite::{PathLimit, PathStats};
 use serde::Serialize;
 
 use crate::shape::Shape;
 
-/// Something that bounds the rate of a transfer.
+/// Something that limits the rate of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// The path carries no more.
+    /// The path has no more capacity.
     Path,
-    /// The user's bound.
+    /// The user's limit.
     Rate,
-    /// The receiver's processor or sockets take no more in.
+    /// The receiver's processor or sockets cannot process more.
     Receiver,
     /// The receiver has no free buffers, since its disk is slower than the path.
     ReceiverDisk,
-    /// Nothing has been read that could be sent.
+    /// No data has been read that could be sent.
     SenderDisk,
-    /// The buffers that `--memory` allows are all under way.
+    /// All buffers that `--memory` allows are in use.
     Memory,
 }
 
-/// What the stream looks like at one instant.
+/// The state of the stream at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Messages under way, and how many may be.
+    /// Messages in flight, and their maximum number.
     pub(super) in_flight: usize,
     pub(super) window: usize,
     /// All bytes have been read.
     pub(super) is_read: bool,
 }
 
-/// How often each limit was seen, at instants that are equally far apart.
+/// How often each limit was seen, at regular intervals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     seen: [u64; Limit::ALL.len()],
 }
 
-/// Shares of the time of a transfer, by what bounded its rate then.
+/// Shares of the time of a transfer, by the limit of its rate at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Shares {
     path: f64,
@@ -59,7 +59,7 @@ impl Limit {
         Self::Memory,
     ];
 
-    /// For people.
+    /// The name for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Path => "the path",
@@ -71,7 +71,7 @@ impl Limit {
         }
     }
 
-    /// What bounds the rate now; `None` at the end, when everything has been sent.
+    /// Returns what limits the rate now; `None` at the end, when everything has been sent.
     pub(super) fn of(path: &PathStats, shape: &Shape, standing: Standing) -> Option<Self> {
         match path.limit {
             PathLimit::Path => return Some(Self::Path),
@@ -79,11 +79,11 @@ impl Limit {
             PathLimit::Configured => return Some(Self::Rate),
             PathLimit::Nothing => {}
         }
-        // The endpoint has sent all that it was given and may send.
+        // The endpoint has sent everything that it has and may send.
         if standing.in_flight < standing.window {
             return (!standing.is_read).then_some(Self::SenderDisk);
         }
-        // Either these messages are on their way, or they wait for buffers at the receiver.
+        // These messages are either on their way, or they wait for buffers at the receiver.
         let under_way = u64::from(shape.slots) * shape.segment_bytes / 2;
         Some(if path.in_flight_bytes >= under_way {
             Self::Memory
@@ -101,14 +101,14 @@ impl Limits {
         }
     }
 
-    /// What was seen most; `None` if nothing was.
+    /// The limit that was seen most; `None` if none was seen.
     pub(crate) fn main(&self) -> Option<Limit> {
         let seen = Limit::ALL.into_iter().zip(self.seen);
         let most = seen.max_by_key(|(_, seen)| *seen)?;
         (most.1 > 0).then_some(most.0)
     }
 
-    /// The share of each limit; all 0 if nothing was seen.
+    /// The share of each limit; all 0 if none was seen.
     pub(crate) fn shares(&self) -> Shares {
         let all: u64 = self.seen.iter().sum();
         let share = |limit: Limit| {

@@ -1,4 +1,4 @@
-//! What the receiver says on the channel.
+//! Reads what the receiver sends on the channel.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::{Error, ErrorKind};
 
-/// What the receiver said of the files.
+/// The receiver's reports on the files.
 #[derive(Debug)]
 pub(super) struct Verdicts {
     manifest: Arc<Manifest>,
@@ -30,8 +30,8 @@ impl Verdicts {
         }
     }
 
-    /// Takes a verdict. Files come in their order, each once, which bounds what a peer can make
-    /// this end keep.
+    /// Processes a verdict. Verdicts come in the order of the files, one for each, which limits
+    /// what a peer can make this end store.
     fn take(&mut self, index: u32, failure: Option<(FileCause, Text)>) -> Result<(), Error> {
         let due = self.due();
         if due.is_none_or(|(due, _)| due != index) {
@@ -62,7 +62,7 @@ impl Verdicts {
         })
     }
 
-    /// What came of all files.
+    /// The result of all files.
     fn finish(self) -> Result<Tally, Error> {
         match self.due() {
             None => Ok(self.tally),
@@ -74,27 +74,27 @@ impl Verdicts {
     }
 }
 
-/// What the endpoint's thread learns of the receiver.
+/// Events of the receiver for the endpoint's thread.
 pub(super) enum Heard {
-    /// It goes on over another queue pair.
+    /// The receiver continues over another queue pair.
     Resumed(Resumed),
-    /// Every file's verdict, or why there is none. Nothing follows.
+    /// Every file's verdict, or why there is none. No other event follows.
     Over(Result<Tally, Error>),
 }
 
-/// Reads the channel, in a thread of its own, until it ends or the receiver is done.
+/// Reads the channel, in its own thread, until the channel ends or the receiver has finished.
 pub(super) fn start(
     reader: Reader,
     verdicts: Verdicts,
     pulse: Arc<Pulse>,
     peer: Arc<PeerPulse>,
 ) -> Result<Receiver<Heard>, Error> {
-    // With room for one event, a receiver that sends answers unasked makes this thread wait, and
-    // not keep them all.
+    // The queue holds one event. If a receiver sends answers that nobody requested, this thread
+    // waits and does not store them all.
     let (tell, heard) = sync_channel(1);
     let work = move || {
         let over = listen(reader, verdicts, &tell, &pulse, &peer);
-        // The other half is gone when the transfer has failed.
+        // The other half no longer exists when the transfer has failed.
         let _ = tell.send(Heard::Over(over));
     };
     thread::Builder::new()

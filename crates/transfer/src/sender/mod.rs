@@ -21,7 +21,7 @@ use farwrite_units::show::{Bytes, Rate, real};
 use crate::error::of_thread;
 use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Report, Role, Sending};
+use crate::report::{Facts, Files, Role, Sending, TransferReport};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{Shape, Speed, candidates, datagram_bytes, nic_mtu, options, payload_bytes};
 use crate::speaker::{Outbox, Speaker};
@@ -31,25 +31,26 @@ pub(crate) use limits::{Limit, Limits, Shares};
 use listen::Verdicts;
 use stream::{Sent, Stream};
 
-/// What the user of a sender asks for.
+/// The settings of a sender's user.
 #[derive(Clone, Copy, Debug)]
 pub struct SendSettings {
     /// What repairs losses.
     pub scheme: SchemeChoice,
-    /// How fast packets are sent.
+    /// The control of the sending rate.
     pub rate_control: RateControl,
-    /// Share of packets or chunks that the path is expected to lose, until that is measured.
+    /// The expected share of lost packets or chunks, until it is measured.
     pub expected_loss: Option<f64>,
-    /// Payload bytes of a packet, a multiple of 4; `None` takes what the path carries.
+    /// Payload bytes of a packet, a multiple of 4; `None`: as many as the path carries.
     pub mtu: Option<u32>,
-    /// Most memory for the stream at each end: what is read ahead, in flight, and its parity.
+    /// The maximum memory for the stream at each end: data read ahead, data in flight, and its
+    /// parity.
     pub memory_bytes: u64,
-    /// How long the peer may be silent, and how long nothing may move.
+    /// How long the peer may be silent, and how long the transfer may make no progress.
     pub timeout: Duration,
 }
 
 impl SendSettings {
-    /// Most bits a second on the wire; `None`: as many as the path carries.
+    /// The maximum bits per second on the wire; `None`: as many as the path carries.
     fn max_rate_bps(&self) -> Option<u64> {
         match self.rate_control {
             RateControl::Adaptive { max_bps, .. } => max_bps,
@@ -57,7 +58,7 @@ impl SendSettings {
         }
     }
 
-    /// What is known of the path before the transfer.
+    /// What is known about the path before the transfer.
     fn speed(&self) -> Speed {
         let measured = match self.rate_control {
             RateControl::Adaptive { start, .. } => start,
@@ -67,32 +68,32 @@ impl SendSettings {
     }
 }
 
-/// Everything that a transfer needs once both ends know each other.
+/// Everything that a transfer needs after the set-up.
 struct Joined {
     link: Link,
     qp: QueuePair,
     scheme: SchemeChoice,
     shape: Shape,
-    /// The time that the exchange of hellos took.
+    /// The duration of the exchange of hellos.
     rtt: Duration,
     peer: SocketAddr,
-    /// Between which UDP ports packets go, for people.
+    /// The UDP ports of both ends, for people.
     ports: String,
-    /// Whether the receiver can go on over another queue pair.
+    /// Whether the receiver can continue over another queue pair.
     can_resume: bool,
 }
 
-/// Sends what there is in `source` through a channel to a receiver.
+/// Sends the files of `source` through a channel to a receiver.
 ///
 /// # Errors
-/// What ends the transfer as a whole; the peer learns it too. Files that fail by themselves are in
-/// the report.
+/// Errors that end the whole transfer; the peer is informed too. Files that fail alone are in the
+/// report.
 pub fn send(
     channel: Channel,
     source: Source,
     settings: &SendSettings,
     host: &Host<'_>,
-) -> Result<Report, Error> {
+) -> Result<TransferReport, Error> {
     let ends = (channel.local_addr(), channel.peer_addr());
     let closer = channel.closer();
     let (mut reader, writer) = channel.split();
@@ -156,7 +157,7 @@ fn join(
         outbox.send_or_cancel(message, cancel)?;
     }
     send_qp_info(outbox, &ours, cancel)?;
-    // The receiver makes its directories meanwhile.
+    // Meanwhile the receiver makes its directories.
     let theirs = setup.qp_info(settings.timeout)?;
     let mut link = setup.take_link()?;
     let ports = format!("{} and {}", ours.control, theirs.control);
@@ -173,7 +174,7 @@ fn join(
     })
 }
 
-/// How the stream is cut, and by which scheme it goes.
+/// Chooses how to cut the stream, and the scheme.
 fn choose(
     stream_bytes: u64,
     rtt: Duration,
@@ -184,7 +185,7 @@ fn choose(
     let cut =
         |scheme: SchemeName| Shape::choose(stream_bytes, speed, rtt, mtu, memory_bytes, scheme);
     match cut(settings.scheme.most_parity()) {
-        // Memory that is too little for parity leaves one candidate.
+        // If the memory is too small for parity, one candidate remains.
         Err(_) if settings.scheme == SchemeChoice::Auto => {
             let scheme = SchemeName::SrNack;
             Ok((SchemeChoice::Named(scheme), cut(scheme)?))
@@ -202,7 +203,7 @@ fn run(
     source: Source,
     settings: &SendSettings,
     host: &Host<'_>,
-) -> Result<Report, Error> {
+) -> Result<TransferReport, Error> {
     let manifest = Arc::clone(source.manifest());
     let (peer, scheme) = (joined.peer, joined.scheme);
     let first_mtu = joined.shape.mtu;
@@ -212,7 +213,7 @@ fn run(
     let verdicts = Verdicts::new(Arc::clone(&manifest));
     let heard = listen::start(reader, verdicts, Arc::clone(pulse), Arc::clone(&peer_pulse))?;
     let (stream, feeder) = Stream::new(joined, settings, outbox, Arc::clone(pulse), peer_pulse);
-    // It ends with the stream, unless a disk holds it up: then nobody waits for it.
+    // The thread ends with the stream. If a disk blocks it, nothing waits for it.
     thread::Builder::new()
         .name("feeder".into())
         .spawn(move || feeder.run(source))
@@ -225,7 +226,7 @@ fn run(
         shape,
         choices,
     } = stream.run(&heard, &manifest, host)?;
-    Ok(Report::new(Facts {
+    Ok(TransferReport::new(Facts {
         role: Role::Sender,
         peer: peer.to_string(),
         tally,
@@ -241,7 +242,7 @@ fn run(
     }))
 }
 
-/// Shows people what is about to be sent, and how.
+/// Shows people what will be sent, and how.
 fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_>) {
     let shape = &joined.shape;
     let rate = match settings.rate_control {

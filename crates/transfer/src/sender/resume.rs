@@ -1,4 +1,4 @@
-//! The sender's part in going on over another queue pair (P8.5).
+//! The sender's part in continuing over another queue pair (P8.5).
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Host, SchemeChoice};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct Resuming {
-    /// Whether the receiver can.
+    /// Whether the receiver supports it.
     is_possible: bool,
     scheme: SchemeChoice,
     rate_control: RateControl,
@@ -32,7 +32,7 @@ impl Resuming {
         }
     }
 
-    /// The shape to go on with, if that is possible.
+    /// The shape to continue with, if that is possible.
     fn next_shape(&self, shape: Shape, carries: u32) -> Option<Shape> {
         if !self.is_possible || self.times >= MAX_RESUMES {
             return None;
@@ -42,8 +42,8 @@ impl Resuming {
 }
 
 impl Stream {
-    /// Asks the receiver to go on over another queue pair if the path does not carry packets of this
-    /// size any more.
+    /// Asks the receiver to continue over another queue pair if the path no longer carries packets
+    /// of this size.
     pub(super) fn watch_size(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Stream {
         }
     }
 
-    /// Ends the queue pair, and asks the receiver to go on with smaller packets.
+    /// Ends the queue pair, and asks the receiver to continue with smaller packets.
     fn cut_over(&mut self, shrunk: PathShrunk, host: &Host<'_>) -> Result<(), Error> {
         let Some(shape) = self.resuming.next_shape(self.shape, shrunk.carries) else {
             return Err(shrunk.into());
@@ -94,7 +94,7 @@ impl Stream {
         self.outbox.send_or_cancel(resume, host.cancel)
     }
 
-    /// The receiver has answered.
+    /// Handles the receiver's answer.
     pub(super) fn resume(&mut self, resumed: &Resumed) -> Result<(), Error> {
         if self.lane.open().is_some() {
             let what = "the receiver goes on over another queue pair, and was not asked to";

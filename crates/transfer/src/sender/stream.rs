@@ -1,4 +1,4 @@
-//! From buffers to messages: the thread that polls the sender's endpoint.
+//! Sends buffers as messages: the thread that polls the sender's endpoint.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,15 +36,15 @@ pub(super) struct InFlight {
     ready: Ready,
 }
 
-/// How far a segment is.
+/// The state of a segment.
 pub(super) enum State {
-    /// Its queue pair has ended, and it is to be posted again.
+    /// Its queue pair has ended, and the segment must be posted again.
     Cut,
     Posted(SendHandle),
     Arrived,
 }
 
-/// What came of the sending.
+/// The result of the sending.
 pub(super) struct Sent {
     pub(super) tally: Tally,
     pub(super) stats: QpStats,
@@ -52,11 +52,11 @@ pub(super) struct Sent {
     pub(super) limits: Limits,
     /// The shape at the end.
     pub(super) shape: Shape,
-    /// Where the planner chose.
+    /// The choices of the planner, if it chose.
     pub(super) choices: Option<Choices>,
 }
 
-/// By which scheme messages go.
+/// How the scheme of a message is picked.
 pub(super) enum Picker {
     Named(SchemeName),
     Auto(Box<Auto>),
@@ -79,13 +79,13 @@ pub(super) struct Stream {
     pub(super) picker: Picker,
     pub(super) resuming: Resuming,
     watch: Watch,
-    /// In the order of the stream.
+    /// Segments in flight, in the order of the stream.
     pub(super) in_flight: VecDeque<InFlight>,
     /// Segments before those in flight.
     pub(super) settled_segments: u64,
-    /// Read, but not taken by the endpoint yet.
+    /// Memory that was read but that the endpoint has not accepted yet.
     ready: Option<Ready>,
-    /// The feeder has handed over all there is.
+    /// Whether the feeder has handed over everything.
     is_read: bool,
     limits: Limits,
     arrived_bytes: u64,
@@ -97,7 +97,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The sending end of the stream, and what reads the files for it.
+    /// Makes the sending end of the stream, and the feeder that reads the files for it.
     pub(super) fn new(
         joined: Joined,
         settings: &SendSettings,
@@ -112,7 +112,8 @@ impl Stream {
             outbox: outbox.clone(),
             pulse: Arc::clone(&pulse),
             segment_bytes: usize::try_from(shape.segment_bytes).expect("chosen within memory"),
-            // What is read ahead takes the memory of a message in flight: `--memory` covers all.
+            // Data read ahead takes the memory of a message in flight, so `--memory` covers
+            // everything.
             budget: u64::from(shape.slots),
             empties: used,
             filled: fill,
@@ -194,7 +195,7 @@ impl Stream {
         })
     }
 
-    /// What is not urgent: cancellation, liveness, progress.
+    /// Does what is not urgent: cancellation, liveness, progress.
     fn keep_house(
         &mut self,
         now: Instant,
@@ -228,7 +229,7 @@ impl Stream {
         Ok(())
     }
 
-    /// What keeps the stream from being faster now.
+    /// Returns what limits the speed of the stream now.
     fn limit(&self) -> Result<Option<Limit>, Error> {
         let standing = Standing {
             in_flight: self.in_flight.len(),
@@ -238,7 +239,7 @@ impl Stream {
         Ok(Limit::of(&self.path()?, &self.shape, standing))
     }
 
-    /// Takes back the memory of what has arrived.
+    /// Reclaims the memory of segments that have arrived.
     fn settle(&mut self) -> Result<(), Error> {
         while let Some(first) = self.in_flight.front() {
             let outcome = match &first.state {
@@ -250,7 +251,7 @@ impl Stream {
                 None => return Ok(()),
                 Some(Outcome::Whole) => {}
                 Some(outcome) => {
-                    // A queue pair that is broken says why.
+                    // If the queue pair is broken, this returns the reason.
                     self.stats()?;
                     let segment = self.settled_segments;
                     let what = format!("the receiver closed segment {segment} as {outcome:?}");
@@ -261,7 +262,7 @@ impl Stream {
             let buffer = self.link.endpoint.deregister(first.ready.region);
             self.in_flight.pop_front();
             self.settled_segments += 1;
-            // The feeder is gone when everything is read.
+            // The feeder no longer exists when everything has been read.
             let _ = self
                 .empties
                 .send(buffer.map_err(|error| Error::of_endpoint(&error))?);
@@ -269,7 +270,7 @@ impl Stream {
         Ok(())
     }
 
-    /// What the share of repairs is of, and the scheme that makes them.
+    /// The base of the share of repairs, and the scheme that makes them.
     fn repair_note(&self) -> String {
         match &self.picker {
             Picker::Auto(auto) => match auto.current() {
@@ -300,8 +301,8 @@ impl Stream {
         })
     }
 
-    /// Hands the endpoint what an ended queue pair has left and what has been read, as far as there
-    /// are slots.
+    /// Hands the endpoint segments that an ended queue pair did not finish, and then new data, as
+    /// long as there are slots.
     fn post(&mut self) -> Result<(), Error> {
         if self.lane.open().is_none() {
             return Ok(());
@@ -334,7 +335,7 @@ impl Stream {
         };
         let options = SendOptions {
             scheme: self.pick()?.tag(),
-            // Without abandoned files, nothing has to be said about them.
+            // Without abandoned files, no immediate is necessary.
             immediate: Some(ready.abandoned).filter(|abandoned| *abandoned > 0),
             deadline_ns: None,
         };

@@ -1,4 +1,4 @@
-//! `farwrite codes bench`: how fast this machine codes, beside how fast it reads.
+//! `farwrite codes bench`: how fast this machine encodes and decodes, compared with reading memory.
 
 mod report;
 mod work;
@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::memory::check_available;
 use farwrite_transfer::Cancel;
 use farwrite_units::parse::{List, parse_size};
-use report::{Report, Row};
+use report::{BenchReport, Row};
 use work::{Task, Work};
 
 const EXAMPLES: &str = "\
@@ -29,7 +29,8 @@ rebuilds the first chunks of every group; ec-xor does not need all others for th
 data up and keeps nothing. Every round does everything once, in turn, so that all meet the same
 weather. What every kernel rebuilds is compared with the data.";
 
-/// Losses of a group that are measured unasked, as far as the code repairs them.
+/// The numbers of lost chunks in a group that are measured by default, as far as the code repairs
+/// them.
 const LOSSES: [usize; 3] = [1, 4, 8];
 
 /// Measures encoding and decoding with each kernel of this machine, and reading the same data.
@@ -47,8 +48,8 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = parse_size)]
     #[arg(allow_hyphen_values = true)]
     bytes: u64,
-    /// Lost data chunks of each group to rebuild; without it, 1, 4 and 8, as far as the code repairs
-    /// them
+    /// Lost data chunks of each group to rebuild; without it, 1, 4 and 8, as far as the code
+    /// repairs them
     #[arg(
         long,
         value_name = "N,...",
@@ -69,7 +70,7 @@ pub(super) struct BenchArgs {
     rounds: u16,
 }
 
-/// A kernel of this machine.
+/// Parses a kernel that this machine supports.
 fn parse_kernel(text: &str) -> Result<Kernel, String> {
     let found = Kernel::available().find(|kernel| kernel.as_str() == text);
     found.ok_or_else(|| {
@@ -81,7 +82,7 @@ fn parse_kernel(text: &str) -> Result<Kernel, String> {
     })
 }
 
-/// Measures.
+/// Runs the measurements.
 pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
     let cancel = crate::interrupt::catch()?;
     let kernels = match &args.kernel {
@@ -99,7 +100,7 @@ pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
             "take smaller --bytes or --chunk-bytes",
         )?;
     }
-    let mut report = Report::new(args, cpu());
+    let mut report = BenchReport::new(args, cpu());
     console.say(report.introduction());
     for (code, tasks) in plans {
         let groups = (args.bytes / (code.k() as u64 * args.chunk_bytes)).max(1);
@@ -115,7 +116,7 @@ pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
     console.json(&report)
 }
 
-/// What is measured of a code: reading, then encoding and decoding with each kernel.
+/// The tasks for a code: reading, then encoding and decoding with each kernel.
 fn tasks(code: Code, lost: Option<&[usize]>, kernels: &[Kernel]) -> Result<Vec<Task>, Failure> {
     let most = code.m().min(code.k());
     let losses = match lost {
@@ -137,14 +138,14 @@ fn tasks(code: Code, lost: Option<&[usize]>, kernels: &[Kernel]) -> Result<Vec<T
     Ok(tasks)
 }
 
-/// Bytes of data and parity, and of a copy of the data.
+/// The memory for data, parity, and a copy of the data, in bytes.
 fn wanted(code: Code, args: &BenchArgs) -> u64 {
     let group = (2 * code.k() + code.m()) as u64 * args.chunk_bytes;
     let groups = (args.bytes / (code.k() as u64 * args.chunk_bytes)).max(1);
     group.saturating_mul(groups)
 }
 
-/// All rounds; the median of each task.
+/// Runs all rounds and returns the median of each task.
 fn measure(
     work: &mut Work,
     tasks: &[Task],
@@ -169,7 +170,7 @@ fn measure(
     Ok(Row::all(tasks, medians, work.data_bytes(), work.threads()))
 }
 
-/// What the machine says it is; nothing where it says nothing (proc(5)).
+/// The processor model that the machine reports; `None` if it reports none (proc(5)).
 fn cpu() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text

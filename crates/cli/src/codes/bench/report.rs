@@ -1,4 +1,4 @@
-//! What the benchmark found: for people a table, for scripts JSON.
+//! The result of the benchmark: a table for people, JSON for scripts.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -15,9 +15,9 @@ use farwrite_units::show::{Bytes, real};
 /// 400 Gbit/s, the rate of the links of SDR-RDMA's evaluation (section 5.2).
 const LINE_BPS: f64 = 400e9;
 
-/// The benchmark's result, as JSON.
+/// The result of the benchmark, as JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     cpu: Option<String>,
     chunk_bytes: u64,
     threads: u16,
@@ -25,7 +25,7 @@ pub(super) struct Report {
     codes: Vec<CodeReport>,
 }
 
-/// How one code did.
+/// The result of one code.
 #[derive(Debug, Serialize)]
 struct CodeReport {
     code: String,
@@ -33,25 +33,25 @@ struct CodeReport {
     rows: Vec<Row>,
 }
 
-/// How fast one thing was.
+/// The speed of one task.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     /// `read`, `encode` or `decode`.
     work: &'static str,
-    /// Chunks of every group that were lost.
+    /// The number of lost chunks in every group.
     lost: Option<usize>,
     kernel: Option<&'static str>,
-    /// The median.
+    /// The median time.
     seconds: f64,
     data_bytes_per_s: f64,
-    /// Speed over that of reading.
+    /// The speed relative to that of reading.
     of_reading: f64,
-    /// Cores that data at 400 Gbit/s keep busy, at this speed of each thread.
+    /// The number of cores that data at 400 Gbit/s keep busy, at this speed of each thread.
     cores_for_400_gbit: f64,
 }
 
 impl Row {
-    /// The tasks with the time of each; the first is reading.
+    /// Creates the report from the tasks and their times. The first task is reading.
     pub(super) fn all(
         tasks: &[Task],
         times: impl Iterator<Item = Duration>,
@@ -97,7 +97,7 @@ impl Row {
     }
 }
 
-impl Report {
+impl BenchReport {
     pub(super) fn new(args: &BenchArgs, cpu: Option<String>) -> Self {
         Self {
             cpu,
@@ -116,7 +116,7 @@ impl Report {
         });
     }
 
-    /// Says under which conditions it runs.
+    /// Describes the conditions of the benchmark.
     pub(super) fn introduction(&self) -> String {
         let mut text = String::new();
         if let Some(cpu) = &self.cpu {
@@ -136,7 +136,7 @@ impl Report {
         text
     }
 
-    /// Says what came out.
+    /// Shows the results.
     pub(super) fn table(&self) -> String {
         let head = [
             "code",

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The tasks that are measured.
 
 use std::fmt;
 use std::hint::black_box;
@@ -12,14 +12,14 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// One thing to measure.
+/// One task to measure.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
-    /// Reading the data.
+    /// Reads the data.
     Read,
-    /// Making the parity.
+    /// Computes the parity.
     Encode(Codec),
-    /// Rebuilding so many chunks of every group.
+    /// Rebuilds this number of chunks in every group.
     Decode(Codec, usize),
 }
 
@@ -33,18 +33,18 @@ impl fmt::Display for Task {
     }
 }
 
-/// Data and parity to work on.
+/// The data and parity of the tasks.
 pub(super) struct Work {
     layout: Layout,
     threads: NonZeroUsize,
     data: Vec<u8>,
     parity: Vec<u8>,
-    /// The data as they were.
+    /// A copy of the original data.
     copy: Vec<u8>,
 }
 
 impl Work {
-    /// Random data, of `groups` groups.
+    /// Random data for `groups` groups.
     pub(super) fn new(
         code: Code,
         chunk_bytes: usize,
@@ -60,7 +60,7 @@ impl Work {
             threads,
             copy: data.clone(),
             data,
-            // Written to once, so that the pages are there.
+            // Written once, so that the pages are allocated.
             parity: vec![0xff; layout.parity_bytes()],
         }
     }
@@ -73,10 +73,10 @@ impl Work {
         self.threads
     }
 
-    /// How long a task takes.
+    /// Measures the time of a task.
     ///
     /// # Errors
-    /// [`Exit::Corrupt`] if what is rebuilt is not what was there.
+    /// [`Exit::Corrupt`] if the rebuilt data differ from the original.
     pub(super) fn run(&mut self, task: &Task) -> Result<Duration, Failure> {
         let told = format_args!("{task}");
         match task {
@@ -120,7 +120,7 @@ impl Work {
         Ok(start.elapsed())
     }
 
-    /// The parity is that of the data: encoding goes before.
+    /// Decodes. The parity must already match the data: an encoding task runs first.
     fn decode(&mut self, codec: &Codec, lost: usize) -> Result<Duration, MessageError> {
         let (chunk_bytes, k) = (self.layout.chunk_bytes(), self.layout.code().k());
         for group in self.data.chunks_mut(k * chunk_bytes) {
@@ -141,7 +141,7 @@ impl Work {
     }
 }
 
-/// Adds bytes up, as words in eight columns: no slower than memory is.
+/// Adds up bytes, as words in eight columns. This is as fast as the memory.
 fn sum(bytes: &[u8]) -> u64 {
     let mut sums = [0_u64; 8];
     let (lines, rest) = bytes.as_chunks::<64>();

@@ -1,4 +1,4 @@
-//! From entries, one by one, to a manifest.
+//! Builds a manifest from single entries.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::files::entry::{MODE_BITS, NANOS, check_name};
 use crate::files::{Entry, Kind};
 
-/// Puts a [`Manifest`] together, entry by entry, and refuses the first that breaks a rule.
+/// Builds a [`Manifest`] entry by entry, and refuses the first entry that breaks a rule.
 #[derive(Debug, Default)]
 pub struct ManifestBuilder {
     manifest: Manifest,
@@ -17,7 +17,7 @@ pub struct ManifestBuilder {
     depths: Vec<Depth>,
 }
 
-/// Where the path of an entry stands against the bounds of paths.
+/// The depth and the length of an entry's path, for the checks against the limits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Depth {
     /// Names in its path.
@@ -27,7 +27,7 @@ struct Depth {
 }
 
 impl ManifestBuilder {
-    /// Adds an entry; its number is how many were added before.
+    /// Adds an entry. Its number is the count of earlier entries.
     ///
     /// # Errors
     /// A [`ManifestError`] that names the entry.
@@ -50,7 +50,7 @@ impl ManifestBuilder {
         Ok(index)
     }
 
-    /// How many entries there are so far.
+    /// Returns the number of entries so far.
     #[must_use]
     pub fn entries(&self) -> u32 {
         self.manifest.len()
@@ -82,7 +82,7 @@ impl ManifestBuilder {
         Ok(self.manifest)
     }
 
-    /// The entries so far; names may still be there twice.
+    /// Returns the entries so far. Names may still be duplicated.
     pub(in crate::files) fn so_far(&self) -> &Manifest {
         &self.manifest
     }
@@ -134,7 +134,7 @@ impl ManifestBuilder {
         depth.copied().ok_or(EntryError::Parent { came: index })
     }
 
-    /// The path of a refused entry: what would make it another path is replaced.
+    /// Returns the path of a refused entry. Replaces characters that would make it another path.
     fn shown_path(&self, entry: &Entry) -> PathBuf {
         let name = String::from_utf8_lossy(&entry.name).replace(['/', '\0'], "\u{fffd}");
         let parent = entry.parent.map(|parent| self.manifest.path(parent));

@@ -8,6 +8,7 @@ use crate::files::entry::NANOS;
 
 /// Why a manifest is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ManifestError {
     /// An entry breaks a rule.
     #[error("manifest entry {index} ({path:?}): {why}")]
@@ -49,8 +50,9 @@ pub enum ManifestError {
 
 /// Why an entry is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EntryError {
-    /// Its name is no name.
+    /// Its name is not a valid name.
     #[error("its name cannot be used: {0}")]
     Name(NameError),
     /// Its parent is not a directory that came earlier.
@@ -59,7 +61,7 @@ pub enum EntryError {
         /// The parent that it names.
         came: u32,
     },
-    /// It lies too deep.
+    /// It is nested too deeply.
     #[error("it lies more than {MAX_DEPTH} directories deep")]
     Deep,
     /// Its path is too long.
@@ -68,16 +70,16 @@ pub enum EntryError {
         /// The length.
         came: u32,
     },
-    /// Its mode has bits that do not travel.
+    /// Its mode has bits that are not transferred.
     #[error("its mode is {came:#o}, at most 0o777 is allowed")]
     Mode {
         /// The mode.
         came: u16,
     },
-    /// Its time is no time.
+    /// Its time is invalid.
     #[error("its time has {came} nanoseconds, want fewer than {NANOS}")]
     Nanos {
-        /// What came.
+        /// The nanoseconds of the time.
         came: u32,
     },
     /// The lengths overflow.

@@ -1,4 +1,4 @@
-//! What a transfer consists of, checked (P8.3).
+//! The checked contents of a transfer (P8.3).
 
 mod builder;
 mod error;
@@ -22,10 +22,10 @@ pub const MAX_NAMES_BYTES: u64 = 64 << 20;
 /// File offsets are signed in all operating systems.
 const MAX_STREAM_BYTES: u64 = i64::MAX as u64;
 
-/// Files and directories, every one checked: names are single components, parents are directories
-/// that come earlier, no two entries share a path, all bounds are kept.
+/// Checked files and directories: names are single components, parents are earlier directories, no
+/// two entries share a path, and all limits hold.
 ///
-/// An entry takes 32 bytes of memory beside its name.
+/// An entry takes 32 bytes of memory in addition to its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     rows: Vec<Row>,
@@ -57,7 +57,7 @@ enum RowShape {
     SparseFile,
 }
 
-/// More than the number of any entry.
+/// A value that is larger than the number of any entry.
 const NO_PARENT: u32 = u32::MAX;
 
 impl Manifest {
@@ -188,7 +188,7 @@ pub(super) struct FileEntry {
     pub(super) sparse: bool,
 }
 
-/// A number of 32 bits as a place in memory.
+/// Converts a 32-bit number to an index in memory.
 fn position(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

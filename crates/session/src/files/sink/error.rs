@@ -1,10 +1,10 @@
-//! Why a transfer into files ends as a whole.
+//! Why a whole transfer into files ends.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Whether an answer of the operating system is that the file system, or the user's share of it, is
-/// full. That ends the whole transfer; other errors concern one file.
+/// Returns whether an error means that the file system, or the user's quota on it, is full. That
+/// ends the whole transfer. Other errors concern one file.
 pub(in crate::files) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -12,25 +12,26 @@ pub(in crate::files) fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Why files could not be received. After any of these the sink is of no use.
+/// Why files could not be received. After any of these errors the sink cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SinkError {
-    /// The operating system does not let the directories be prepared.
+    /// The operating system refuses an operation that prepares the directories.
     #[error("cannot {tried} {path:?}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         tried: &'static str,
-        /// On what.
+        /// The path of the operation.
         path: PathBuf,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file system or the user's share of it is full.
+    /// The file system or the user's quota on it is full.
     #[error("no room for {path:?} (make room, or receive into another directory): {source}")]
     Full {
         /// The file or directory that does not fit.
         path: PathBuf,
-        /// The answer of the operating system.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A directory has the name of a file.
@@ -41,7 +42,7 @@ pub enum SinkError {
         /// The name.
         path: PathBuf,
     },
-    /// Two directories of the transfer are one on this file system.
+    /// Two directories of the transfer are the same directory on this file system.
     #[error(
         "{first:?} and {second:?} are one directory on this file system; \
          receive into one that distinguishes upper and lower case"
@@ -55,13 +56,14 @@ pub enum SinkError {
     /// The [`CommitGate`](super::CommitGate) was closed.
     #[error("the transfer was stopped")]
     Stopped,
-    /// Bytes came after the end of the last file.
+    /// Bytes arrived after the end of the last file.
     #[error("the sender sent more than the {taken_bytes} bytes of its files")]
     Excess {
         /// Bytes that belong to files.
         taken_bytes: u64,
     },
-    /// The sender spoke of a file before its turn, twice, or of one that is none.
+    /// The sender reported a file before its turn, or twice, or reported an entry that is not a
+    /// file.
     #[error(
         "the sender spoke of file {came}, but {} is due",
         due.map_or("none".into(), |due| due.to_string())
@@ -69,7 +71,7 @@ pub enum SinkError {
     OutOfTurn {
         /// The number that came.
         came: u32,
-        /// The number that was due.
+        /// The number that was expected.
         due: Option<u32>,
     },
     /// The sender abandoned a file after more bytes than the file has.
@@ -82,7 +84,7 @@ pub enum SinkError {
         /// Its length.
         bytes: u64,
     },
-    /// Bytes of the next file were taken for those of an abandoned one.
+    /// Bytes of the next file were mistaken for bytes of an abandoned file.
     #[error(
         "the sender abandoned file {index} after {sent_bytes} bytes, but said so after \
          {taken_bytes} were taken"
@@ -92,7 +94,7 @@ pub enum SinkError {
         index: u32,
         /// How many of its bytes the sender says are in the stream.
         sent_bytes: u64,
-        /// How many bytes of the stream were taken for the file.
+        /// How many bytes of the stream were counted as bytes of the file.
         taken_bytes: u64,
     },
     /// Files are missing.

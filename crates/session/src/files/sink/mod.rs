@@ -1,4 +1,4 @@
-//! The receiver's end: bytes of the stream in, verified files out (P8.4).
+//! The receiver's end: converts bytes of the stream to verified files (P8.4).
 
 mod error;
 mod verdict;
@@ -18,21 +18,21 @@ pub(super) use error::is_full;
 pub use verdict::{FileFailure, Summary, Verdict};
 use work::{Current, Written};
 
-/// Files that may wait for the sender's word and keep the lock of their temporary name; each of
-/// them is an open file. A sender says its words before the bytes arrive, so few files ever wait.
+/// Files that may wait for the sender's report and keep the lock of their temporary name. Each of
+/// them is an open file. A sender reports before the bytes arrive, so few files ever wait.
 const LOCKED_FILES: usize = 256;
 
-/// Writes the files of a manifest into a directory, and gives each its final name once its hash is
-/// that of the sender.
+/// Writes the files of a manifest into a directory, and gives each file its final name once its
+/// hash equals the hash of the sender.
 ///
-/// Nothing is written outside the directory, and no symbolic link in it is followed. A file that
-/// has the final name already is replaced then, and not before. What is not verified when the sink
-/// is dropped is removed.
+/// The sink writes nothing outside the directory and follows no symbolic link in it. It replaces an
+/// existing file of the final name only at that moment. When the sink is dropped, it removes all
+/// files that are not verified.
 ///
-/// Bytes come by [`Sink::write`], in the order of the stream; the sender's word about each file by
-/// [`Sink::handle_hash`] or [`Sink::handle_abandoned`], in the order of the files, before or after
-/// the bytes. That a file is abandoned must be known before bytes of the next file come. Verdicts
-/// go out by [`Sink::poll_verdict`], warnings by [`Sink::poll_warning`].
+/// [`Sink::write`] takes bytes in the order of the stream. [`Sink::handle_hash`] and
+/// [`Sink::handle_abandoned`] take the sender's reports in the order of the files, before or after
+/// the bytes. The report that a file is abandoned must arrive before bytes of the next file.
+/// [`Sink::poll_verdict`] returns verdicts, and [`Sink::poll_warning`] returns warnings.
 #[derive(Debug)]
 pub struct Sink {
     manifest: Arc<Manifest>,
@@ -42,19 +42,19 @@ pub struct Sink {
     warnings: Warnings,
     /// The file whose bytes come next.
     current: Option<Current>,
-    /// Files before the current one of which the sender has said nothing yet.
+    /// Files before the current one that the sender has not reported yet.
     written: VecDeque<(u32, Written)>,
-    /// What the sender said of the current file and of later ones. Empty unless `written` is.
+    /// The sender's reports on the current file and on later ones. Empty unless `written` is empty.
     claims: VecDeque<(u32, Claim)>,
-    /// The next file that the sender may speak of is the first from this number on.
+    /// The next report must be for the first file from this number on.
     next_claim: u32,
-    /// Bytes of the stream that came.
+    /// Bytes of the stream that have arrived.
     taken_bytes: u64,
     verdicts: VecDeque<Verdict>,
     summary: Summary,
 }
 
-/// What the sender says of a file.
+/// The sender's report on a file.
 #[derive(Debug)]
 enum Claim {
     Hash(blake3::Hash),
@@ -62,9 +62,9 @@ enum Claim {
 }
 
 impl Sink {
-    /// Makes the manifest's directories in `directory`, which must be there, and removes the
-    /// temporary files of killed receivers from those that were there before. Files get final names
-    /// until `gate` is closed.
+    /// Makes the manifest's directories in `directory`, which must exist. Removes the temporary
+    /// files of killed receivers from directories that existed before. Files get final names until
+    /// `gate` is closed.
     ///
     /// # Errors
     /// [`SinkError::Io`], also where a symbolic link or a file has the name of a directory;
@@ -92,7 +92,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Takes the next bytes of the stream. A file that cannot be written fails by itself.
+    /// Processes the next bytes of the stream. If a file cannot be written, only that file fails.
     ///
     /// # Errors
     /// [`SinkError::Excess`], [`SinkError::Full`], [`SinkError::Stopped`].
@@ -117,7 +117,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Takes the hash that the sender made of a file.
+    /// Processes the hash that the sender computed for a file.
     ///
     /// # Errors
     /// [`SinkError::OutOfTurn`], [`SinkError::Full`], [`SinkError::Stopped`].
@@ -126,12 +126,12 @@ impl Sink {
         self.handle_claim(index, Claim::Hash(hash.into()))
     }
 
-    /// Takes the sender's word that the stream has only the first `sent_bytes` of a file and that
-    /// these are of no use. The file is cut there.
+    /// Processes the report that the stream has only the first `sent_bytes` of a file, and that
+    /// these bytes are useless. The file ends there.
     ///
     /// # Errors
     /// As [`Sink::handle_hash`]; [`SinkError::AbandonedBeyondEnd`]; [`SinkError::AbandonedLate`] if
-    /// more bytes than that were taken for the file.
+    /// more than `sent_bytes` bytes were already counted for the file.
     pub fn handle_abandoned(
         &mut self,
         index: u32,
@@ -163,19 +163,19 @@ impl Sink {
         self.handle_claim(index, Claim::Abandoned { sent_bytes, reason })
     }
 
-    /// How the next file ended, if one did.
+    /// Returns how the next file ended, if a file has ended.
     pub fn poll_verdict(&mut self) -> Option<Verdict> {
         self.verdicts.pop_front()
     }
 
-    /// What the file system refuses and the transfer can do without: at most one warning for each
-    /// attribute of each kind of thing.
+    /// Returns an attribute that the file system refuses and that the transfer does not need: at
+    /// most one warning for each attribute of each kind of thing.
     pub fn poll_warning(&mut self) -> Option<Warning> {
         self.warnings.poll()
     }
 
-    /// Ends a transfer of which all files have ended: gives the directories their permissions and
-    /// times. More warnings may come of that.
+    /// Finishes a transfer after all files have ended: gives the directories their permissions and
+    /// times. This may produce more warnings.
     ///
     /// # Errors
     /// [`SinkError::Unfinished`].
@@ -205,7 +205,7 @@ impl Sink {
         self.settle()
     }
 
-    /// Ends all files of which both the bytes and the sender's word have come.
+    /// Ends all files for which both the bytes and the sender's report have arrived.
     fn settle(&mut self) -> Result<(), SinkError> {
         while !self.claims.is_empty() {
             let (index, written) = match self.written.pop_front() {
@@ -215,7 +215,7 @@ impl Sink {
                     None => break,
                 },
             };
-            // Files and the sender's words about them come in one order, so they belong together.
+            // Files and the sender's reports arrive in one order, so they match.
             if let Some((_, claim)) = self.claims.pop_front() {
                 self.end_file(index, written, claim)?;
             }
@@ -223,7 +223,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Leaves the files of which all bytes have come and the sender's word has not.
+    /// Stores the files whose bytes have all arrived but whose report has not.
     fn leave_whole(&mut self) -> Result<(), SinkError> {
         while let Some((index, mut written)) = self.take_whole()? {
             if self.written.len() >= LOCKED_FILES {
@@ -234,7 +234,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Takes the current file if all its bytes have come, and goes to the next.
+    /// Takes the current file if all its bytes have arrived, and moves to the next file.
     fn take_whole(&mut self) -> Result<Option<(u32, Written)>, SinkError> {
         let whole = match &self.current {
             Some(current) if self.missing_bytes(current) == 0 => self.current.take(),
@@ -248,12 +248,12 @@ impl Sink {
         Ok(Some((index, self.end_writing(whole)?)))
     }
 
-    /// Goes to the first file from a number on.
+    /// Moves to the first file from a number on.
     fn go_to(&mut self, index: u32) {
         self.current = self.manifest.next_file(index).map(Current::new);
     }
 
-    /// Bytes of the stream that are still to come for the current file.
+    /// Returns how many bytes of the current file have not arrived yet.
     fn missing_bytes(&self, current: &Current) -> u64 {
         let end = match self.claims.front() {
             Some((index, Claim::Abandoned { sent_bytes, .. })) if *index == current.index => {

@@ -7,7 +7,7 @@ use crate::{FileCause, Message, Text};
 pub struct Verdict {
     /// Number of the file in the manifest.
     pub index: u32,
-    /// Why it was thrown away; `None`: it has its final name.
+    /// Why it was discarded; `None`: it has its final name.
     pub failure: Option<FileFailure>,
 }
 
@@ -26,13 +26,14 @@ impl Verdict {
     }
 }
 
-/// Why a file was thrown away. The others go on.
+/// Why a file was discarded. The transfer of the other files continues.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FileFailure {
-    /// The bytes that came are not those that were sent.
+    /// The received bytes differ from the sent bytes.
     #[error("its hash is {came}, but that of the sender is {want}")]
     Hash {
-        /// Hash of what came.
+        /// Hash of the received bytes.
         came: blake3::Hash,
         /// The sender's hash.
         want: blake3::Hash,
@@ -40,18 +41,18 @@ pub enum FileFailure {
     /// The sender could not read it.
     #[error("the sender could not read it: {reason}")]
     Abandoned {
-        /// The sender's words.
+        /// The sender's text.
         reason: Text,
     },
     /// The receiver could not write it.
     #[error("the receiver could not {tried}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         tried: &'static str,
-        /// The answer of the operating system.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Its name is that of another file, as `A` and `a` are where case is ignored.
+    /// Another file has its name, as with `A` and `a` where case is ignored.
     #[error("another file of this transfer has this name on this file system")]
     SameName,
 }
@@ -68,13 +69,13 @@ impl FileFailure {
     }
 }
 
-/// What came of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Files that have their final names.
     pub verified_files: u32,
     /// Bytes of these files.
     pub verified_bytes: u64,
-    /// Files that were thrown away.
+    /// Files that were discarded.
     pub failed_files: u32,
 }

@@ -1,4 +1,4 @@
-//! What a sink does with a single file.
+//! Operations of a sink on a single file.
 
 use std::io;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ pub(super) struct Current {
     state: State,
 }
 
-/// What there is of the current file.
+/// The state of the current file.
 #[derive(Debug)]
 enum State {
-    /// No byte has come, and nothing is on the disk.
+    /// No byte has arrived, and nothing is on the disk.
     New,
     Open(Box<OpenPart>),
-    /// Further bytes are thrown away.
+    /// Further bytes are discarded.
     Failed(FileFailure),
 }
 
-/// What there is of a file of which all bytes have come.
+/// The state of a file whose bytes have all arrived.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// It has no bytes, and is made when its hash comes: a million empty files that wait for their
-    /// hashes take no room on the disk.
+    /// It has no bytes. The sink makes it when its hash arrives, so a million empty files that wait
+    /// for their hashes take no room on the disk.
     Empty,
     Part(Box<Part>),
     Failed(Box<FileFailure>),
 }
 
-/// What came of giving a file its final name.
+/// The result of giving a file its final name.
 enum Naming {
     Given,
     /// Another file of the transfer has the name.
@@ -68,7 +68,7 @@ impl Current {
 }
 
 impl Written {
-    /// Closes the temporary file, which gives up its lock.
+    /// Closes the temporary file, which releases its lock.
     pub(super) fn unlock(&mut self) {
         if let Self::Part(part) = self {
             part.file = None;
@@ -85,7 +85,7 @@ impl Written {
 }
 
 impl Sink {
-    /// Takes bytes of the current file.
+    /// Processes bytes of the current file.
     pub(super) fn take(&mut self, current: &mut Current, bytes: &[u8]) -> Result<(), SinkError> {
         current.taken_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if let State::New = current.state {
@@ -105,7 +105,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Ends the writing of a file of which all bytes have come.
+    /// Finishes the writing of a file whose bytes have all arrived.
     pub(super) fn end_writing(&mut self, whole: Current) -> Result<Written, SinkError> {
         Ok(match whole.state {
             State::New => Written::Empty,
@@ -132,7 +132,7 @@ impl Sink {
         }
     }
 
-    /// Ends a file of which both the bytes and the sender's word have come.
+    /// Ends a file for which both the bytes and the sender's report have arrived.
     pub(super) fn end_file(
         &mut self,
         index: u32,
@@ -167,7 +167,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Removes the temporary file of an entry. One that cannot be removed is unlocked soon, and the
+    /// Removes the temporary file of an entry. If this fails, the file is unlocked soon and the
     /// next receiver removes it.
     pub(super) fn remove(&mut self, index: u32, name: PartName) {
         if let Ok(directory) = self.tree.around(index) {
@@ -175,12 +175,12 @@ impl Sink {
         }
     }
 
-    /// Makes a temporary file; with holes if it gets the length `hole`.
+    /// Makes a temporary file. If `hole` is given, it starts as a hole of that length.
     fn create(&mut self, index: u32, hole: Option<u64>) -> io::Result<OpenPart> {
         OpenPart::create(self.tree.around(index)?, hole)
     }
 
-    /// Gives a file its final name if it has the right hash; else removes it.
+    /// Gives a file its final name if it has the right hash. Otherwise removes it.
     fn verify(
         &mut self,
         index: u32,
@@ -229,7 +229,7 @@ impl Sink {
         })
     }
 
-    /// Sorts an error of the operating system.
+    /// Classifies an error of the operating system.
     fn failure(
         &self,
         index: u32,
@@ -245,7 +245,7 @@ impl Sink {
 }
 
 impl Drop for Sink {
-    /// Removes what has no final name. The directories get their modes back after this.
+    /// Removes files without a final name. The directories get their modes back after this.
     fn drop(&mut self) {
         let current = self.current.take();
         let current = current.and_then(|it| Some((it.index, it.part_name()?)));

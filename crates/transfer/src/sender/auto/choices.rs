@@ -1,11 +1,11 @@
-//! What was chosen in a transfer, and why.
+//! The choices in a transfer, and their reasons.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use farwrite::SchemeName;
 use serde::Serialize;
 
-/// Changes that a report lists, the last ones.
+/// The number of changes that a report lists: the last ones.
 const LISTED: usize = 32;
 
 /// A change of the scheme.
@@ -17,21 +17,21 @@ struct Change {
     reason: String,
 }
 
-/// What was chosen in a transfer.
+/// The choices in a transfer.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Choices {
     /// Messages by scheme.
     messages: BTreeMap<String, u64>,
     /// How often another scheme was chosen.
     changes: u64,
-    /// Why the last choice is what it is, as of the last time that something had moved.
+    /// The reason of the last choice, from the last time that a measurement had moved.
     reason: String,
-    /// The last of these, the first choice being one too.
+    /// The last changes; the first choice counts as one.
     last_changes: VecDeque<Change>,
 }
 
 impl Choices {
-    /// From message `message` on this scheme was chosen, for the reason that was given last.
+    /// Records that this scheme was chosen from message `message` on, for the last reason given.
     pub(super) fn note(&mut self, message: u64, chosen: SchemeName, instead_of_another: bool) {
         self.changes += u64::from(instead_of_another);
         if self.last_changes.len() == LISTED {
@@ -44,17 +44,17 @@ impl Choices {
         });
     }
 
-    /// Why the choice is what it is.
+    /// Sets the reason of the current choice.
     pub(super) fn explain(&mut self, reason: String) {
         self.reason = reason;
     }
 
-    /// A message was sent.
+    /// Counts a sent message.
     pub(super) fn handle_sent(&mut self, scheme: SchemeName) {
         *self.messages.entry(scheme.to_string()).or_default() += 1;
     }
 
-    /// What was chosen, and why at last, in a few words.
+    /// The choices and the last reason, in a few words.
     pub fn line(&self) -> String {
         let parts = self.messages.iter();
         let parts: Vec<_> = parts

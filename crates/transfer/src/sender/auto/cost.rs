@@ -1,37 +1,37 @@
-//! What a candidate costs, and which to go on with.
+//! The cost of a candidate, and which candidate to use next.
 
 use farwrite::SchemeName;
 
 use farwrite_units::show::real;
 
-/// A scheme is left for one that saves more than this share of what is left to wait.
+/// The scheme changes only if that saves more than this share of the remaining time.
 const HYSTERESIS: f64 = 0.10;
-/// Of schemes this close together the one with less parity is taken.
+/// Among schemes this close together, the one with less parity wins.
 const CLOSE: f64 = 0.01;
 
 /// What a candidate costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cost {
     pub(super) scheme: SchemeName,
-    /// Until a message is complete, in the mean.
+    /// The mean time until a message is complete.
     pub(super) message_s: f64,
-    /// Until 99 of 100 are.
+    /// The time until 99 of 100 messages are complete.
     pub(super) p99_s: f64,
-    /// Until the next one may leave.
+    /// The time until the next message may leave.
     pub(super) injection_s: f64,
     pub(super) parity_overhead: f64,
     pub(super) cores: f64,
 }
 
 impl Cost {
-    /// The time until this number of messages is complete, of which `slots` can be under way.
+    /// The time until this number of messages is complete, if `slots` of them can be in flight.
     pub(super) fn rest_s(&self, messages: u64, slots: u32) -> f64 {
         let period_s = self.injection_s.max(self.message_s / f64::from(slots));
         real(messages.saturating_sub(1)) * period_s + self.message_s
     }
 }
 
-/// The candidate to go on with: the one in use, unless another saves enough.
+/// The candidate to use next: the current one, unless another saves enough.
 pub(super) fn settle(
     costs: &[Cost],
     current: Option<SchemeName>,
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_scheme_is_left_only_for_one_that_saves_enough() {
         let [repeat, coded] = [SchemeName::SrNack, SchemeName::EXACT[4]];
-        // Times of one message by either, what is in use, what follows.
+        // Times of one message with each, the current one, the expected one.
         for (times_s, current, want) in [
             ([1.0, 1.0], None, repeat),
             ([1.005, 1.0], None, repeat),
@@ -99,7 +99,7 @@ mod tests {
         let chosen = |left, slots| settle(&costs, None, left, slots).map(|cost| cost.scheme);
         assert_eq!(chosen(1, 8), Some(coded));
         assert_eq!(chosen(1000, 8), Some(repeat));
-        // Where the slots hold the messages up, the quicker ones win again.
+        // If the slots delay the messages, the quicker scheme wins again.
         assert_eq!(chosen(1000, 2), Some(coded));
     }
 }

@@ -1,29 +1,29 @@
-//! What a queue pair knows of its path.
+//! Measurements of the path by a queue pair.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use farwrite_units::show::real;
 
-/// Loss of chunks that is assumed until enough were judged, unless the user expects another.
+/// The assumed loss of chunks until enough were judged, unless the user expects another.
 pub(super) const PRIOR_LOSS: f64 = 1e-5;
-/// Chunks that are enough.
+/// The number of judged chunks that is enough.
 const ENOUGH_CHUNKS: u64 = 256;
-/// The loss is that of about so many chunks that were judged last.
+/// The loss is measured over about this many of the last judged chunks.
 const RECENT_CHUNKS: u64 = 16_384;
-/// The planner is asked again when something that was measured has moved by this factor.
+/// The planner runs again when a measurement has moved by this factor.
 const MOVED: f64 = 1.25;
-/// More loss than this is none that a plan helps against; the model takes up to 0.99.
+/// No plan helps against more loss than this. The model accepts up to 0.99.
 const MAX_LOSS: f64 = 0.9;
-/// Shorter round trips than this are measured too badly to plan with, in seconds.
+/// Round trips shorter than this, in seconds, are not measured precisely enough to plan with.
 const MIN_RTT_S: f64 = 1e-6;
 
 /// What is known of the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
-    /// Share of the chunks that were lost; none while too few were judged.
+    /// Share of the chunks that were lost; `None` while too few were judged.
     pub(super) loss_chunk: Option<f64>,
-    /// What is assumed until then.
+    /// The loss that is assumed until then.
     pub(super) prior_loss: f64,
     pub(super) rtt_s: f64,
     /// Bits a second on the wire.
@@ -45,12 +45,12 @@ impl Measured {
         }
     }
 
-    /// The loss to plan with.
+    /// The loss for the plan.
     pub(super) fn loss(&self) -> f64 {
         self.loss_chunk.unwrap_or(self.prior_loss).min(MAX_LOSS)
     }
 
-    /// Whether a plan for `other` will not do.
+    /// Returns whether a plan for `other` is outdated.
     pub(super) fn moved_from(&self, other: &Self) -> bool {
         let moved = |one: f64, other: f64| one > other * MOVED || other > one * MOVED;
         moved(self.loss(), other.loss())
@@ -62,18 +62,18 @@ impl Measured {
 /// The recent loss, from counts since the beginning.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// Judged and lost chunks at earlier looks, the oldest first.
+    /// Judged and lost chunks at earlier samples, the oldest first.
     marks: VecDeque<[u64; 2]>,
 }
 
 impl Recent {
-    /// The share of chunks lost, of those judged last.
+    /// The share of lost chunks among those judged last.
     pub(super) fn loss_chunk(&mut self, judged: u64, lost: u64) -> Option<f64> {
         let last = self.marks.back().map_or(0, |mark| mark[0]);
         if judged >= last + ENOUGH_CHUNKS {
             self.marks.push_back([judged, lost]);
         }
-        // The oldest is of use while the next is too young.
+        // The oldest sample is useful while the next is too recent.
         while self
             .marks
             .get(1)
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(recent.loss_chunk(0, 0), None);
         assert_eq!(recent.loss_chunk(255, 255), None);
         assert_eq!(recent.loss_chunk(1000, 100), Some(0.1));
-        // Nothing is lost any more.
+        // From here on nothing is lost.
         let mut last = 1.0;
         for judged in (2000..60_000).step_by(1000) {
             let loss = recent.loss_chunk(judged, 100).expect("enough");
@@ -110,7 +110,7 @@ mod tests {
         }
         assert_eq!(last, 0.0);
         assert!(recent.marks.len() < 100);
-        // A peer that takes its counts back is no reason to panic.
+        // A peer that decreases its counts must not cause a panic.
         assert_eq!(recent.loss_chunk(10, 5), None);
     }
 }

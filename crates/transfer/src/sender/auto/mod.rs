@@ -1,10 +1,10 @@
-//! `--scheme auto`: which scheme the next message goes by.
+//! `--scheme auto`: chooses the scheme of the next message.
 //!
-//! The planner says how long a message takes by each candidate. What the user waits for is the rest of
-//! the transfer: messages follow one another, each as soon as the one before has left and there is a
-//! slot, and the last one counts in full. So parity, which every message pays for, is worth it where
-//! little is left, where round trips are long, or where repairs would hold the slots up; and the same
-//! scheme is not the best throughout.
+//! The planner estimates how long a message takes with each candidate. But the user waits for the
+//! rest of the transfer. Each message starts as soon as the previous one has left and a slot is
+//! free, so only the last message costs its full time, while every message pays for its parity. So
+//! parity is worth its cost when little is left, when round trips are long, or when repairs would
+//! keep slots occupied. The best scheme changes during a transfer.
 
 mod choices;
 mod cost;
@@ -12,7 +12,7 @@ mod measured;
 
 use std::time::Duration;
 
-use farwrite::{PathStats, QpStats, SchemeName};
+use farwrite::{PathStats, QpStats, SchemeName, packet_overhead_bytes};
 use farwrite_model::Scheme;
 use farwrite_model::plan::{Coding, Question};
 
@@ -24,12 +24,10 @@ use cost::{Cost, settle};
 use farwrite_units::show::{Percent, Rate, Time, real};
 use measured::{Measured, PRIOR_LOSS, Recent};
 
-/// Messages in flight beyond those that fill the path: one is being taken up, one is over.
+/// Messages in flight beyond those that fill the path: one is starting, one has ended.
 const SPARE: usize = 2;
-/// Headers beside the payload of a packet, about.
-const HEADER_BYTES: f64 = 64.0;
 
-/// Decides.
+/// Chooses the schemes.
 #[derive(Debug)]
 pub(super) struct Auto {
     candidates: Vec<(SchemeName, Scheme)>,
@@ -46,7 +44,8 @@ pub(super) struct Auto {
 }
 
 impl Auto {
-    /// Before anything is measured the round trip is taken from the channel, and the rate as wished.
+    /// Before any measurement, the round trip comes from the channel, and the rate from the
+    /// settings.
     pub(super) fn new(
         shape: Shape,
         rtt: Duration,
@@ -71,13 +70,13 @@ impl Auto {
         }
     }
 
-    /// Takes in what the queue pair and its path have measured.
+    /// Processes the measurements of the queue pair and its path.
     pub(super) fn look(&mut self, stats: &QpStats, path: &PathStats) {
         let loss = &stats.send_loss;
         let (judged, lost) = (loss.judged_chunks(), loss.lost_chunks());
         let loss_chunk = self.recent.loss_chunk(judged, lost);
         let rtt = Duration::from_nanos(path.rtt_ns);
-        // The pace of an adaptive controller changes all the time, what it has learned does not.
+        // The pace of an adaptive controller changes all the time, but its learned rate does not.
         let rate_bps = path
             .learned
             .map_or(path.pace_bps, |learned| learned.rate_bps);
@@ -97,7 +96,7 @@ impl Auto {
         let left = self.shape.segments().saturating_sub(self.sent).max(1);
         let chosen = match settle(&self.costs, self.current, left, self.shape.slots) {
             Some(chosen) => chosen.scheme,
-            // The planner has no answer: what repairs everything.
+            // The planner has no answer: use the scheme that repairs everything.
             None => self.current.unwrap_or(SchemeName::SrNack),
         };
         if moved || self.current != Some(chosen) {
@@ -118,8 +117,8 @@ impl Auto {
         }
     }
 
-    /// The stream goes on in smaller packets. `again` messages that were sent have not arrived, and
-    /// are sent again.
+    /// Records that the stream continues in smaller packets. `again` sent messages have not arrived
+    /// and are sent again.
     pub(super) fn handle_resume(&mut self, shape: Shape, again: u64) {
         self.shape = shape;
         self.sent = self.sent.saturating_sub(again);
@@ -135,7 +134,8 @@ impl Auto {
         &self.choices
     }
 
-    /// Messages that are worth having in flight: the others are decided later, by what is known then.
+    /// Returns how many messages should be in flight. The schemes of the others are decided later,
+    /// with newer measurements.
     ///
     /// At least those that fill the window of the path twice, so that it can grow.
     pub(super) fn in_flight(&self, window_bytes: Option<u64>) -> usize {
@@ -145,7 +145,7 @@ impl Auto {
         self.by_cost(slots).max(fill).min(slots)
     }
 
-    /// Messages that fill the path by what they cost.
+    /// The number of messages that fill the path according to their cost.
     fn by_cost(&self, slots: usize) -> usize {
         let Some(cost) = self
             .costs
@@ -154,7 +154,7 @@ impl Auto {
         else {
             return slots.min(1 + SPARE);
         };
-        // Enough that nothing waits for the slowest of a hundred.
+        // Enough that no message waits for the slowest of a hundred.
         let enough = |under_way: &usize| real(*under_way as u64) * cost.injection_s >= cost.p99_s;
         (1..slots)
             .find(enough)
@@ -165,18 +165,20 @@ impl Auto {
 
     fn plan(&self, measured: &Measured) -> Vec<Cost> {
         let shape = &self.shape;
-        let payload = f64::from(shape.mtu) / (f64::from(shape.mtu) + HEADER_BYTES);
+        // For IPv4; with IPv6 the share of the payload is slightly smaller.
+        let packet_bytes = shape.mtu + packet_overhead_bytes(true);
+        let payload = f64::from(shape.mtu) / f64::from(packet_bytes);
         let bandwidth_bps = measured.pace_bps * payload;
         let bytes = shape.bytes_of(0).max(1);
         let mut question = Question::new(
             real(bytes),
             bandwidth_bps,
             measured.rtt_s,
-            // Codes are interleaved, so bursts meet them like single losses.
+            // Codes are interleaved, so a burst affects them like single losses.
             measured.loss(),
         );
         question.chunk_bytes = real(shape.chunk_bytes());
-        // Messages are coded by the thread that sends them.
+        // The thread that sends messages also codes them.
         question.coding = Coding {
             cores: 1.0,
             ..Coding::default()
@@ -190,7 +192,7 @@ impl Auto {
                 .candidates
                 .iter()
                 .find(|(_, scheme)| *scheme == at.scheme)?;
-            // A group that is not full has as much parity as one that is.
+            // A group that is not full has as much parity as a full one.
             let parity_bytes = real(parity_bytes(*name, bytes, shape.chunk_bytes()));
             Some(Cost {
                 scheme: *name,
@@ -215,7 +217,8 @@ impl Auto {
             .iter()
             .map(|cost| (cost.scheme, cost.rest_s(left, self.shape.slots)))
             .collect();
-        // The one that was chosen, the one that it replaces, and selective repeat tell enough.
+        // The chosen scheme, the one that it replaces, and selective repeat are enough for a
+        // reason.
         rests.retain(|(scheme, _)| {
             *scheme == chosen || Some(*scheme) == self.current || *scheme == SchemeName::SrNack
         });
@@ -255,7 +258,7 @@ mod tests {
         Auto::new(shape, rtt, 100_000_000, None)
     }
 
-    /// Sends the rest, with this loss; the scheme of each message.
+    /// Sends the rest with this loss. Returns the scheme of each message.
     fn send(auto: &mut Auto, loss: f64, messages: u64) -> Vec<String> {
         auto.measured.loss_chunk = Some(loss);
         let mut schemes = Vec::new();
@@ -333,7 +336,7 @@ mod tests {
         auto.measured.rtt_s *= 1.2;
         auto.choose();
         assert_eq!(auto.planned, Some(auto.measured));
-        // Losses after none are news, and no more losses are too.
+        // A first loss after none is news; the end of losses is news too.
         for loss in [0.0, 1e-6, 0.0] {
             auto.measured.loss_chunk = Some(loss);
             auto.choose();
