@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,9 +46,10 @@ unit: ## unit, property, scenario and loopback tests
 	$(CARGO) test --workspace --doc
 
 isal: ## parity bytes beside those of ISA-L (installs nasm and autotools on Debian)
+	@# Of the whole workspace, so that `check` and `unit` have built the rest.
 	@if crates/bench/prepare-isal; then set -x; \
-		$(CARGO) clippy --package farwrite-bench --features isal --all-targets --quiet -- -D warnings && \
-		$(CARGO) test --package farwrite-bench --features isal --bin codes; \
+		$(CARGO) clippy --workspace --features farwrite-bench/isal --all-targets --quiet -- -D warnings && \
+		$(CARGO) test --workspace --features farwrite-bench/isal --bin codes; \
 	else test "$$CI" != true; fi
 
 arm: ## the codes, and the fabric's copies, on an emulated 64-bit Arm (installs qemu and a linker on Debian)
@@ -60,8 +61,10 @@ tsan: ## endpoints with threads under ThreadSanitizer (needs a nightly toolchain
 		--target $(TSAN) --package farwrite --test threads
 
 loom: ## every interleaving of receive workers on the slot table, and of their notices
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite-sdr --lib
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite --lib announcement
+	@# Compiling the dependencies takes longer than the tests: optimise them less.
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) \
+		--config 'profile.dev.package."*".opt-level=1' test --package farwrite-sdr --package farwrite \
+		--lib -- interleavings announcement
 
 system: ## tests in network namespaces, judged by tshark and ISA-L (root; installs both on Debian)
 	tests/system/run
@@ -73,7 +76,10 @@ python: ## the Python package: format, lints, types, tests
 	python/run $(TOOLS) python/check
 
 torch: ## farwrite.torch, in an environment of its own with PyTorch (4.3 GB, downloaded once): types, tests
-	python/run $(TOOLS) --torch python/check-torch
+	@# All programs, as `make system` builds them: alone, other features would compile all again.
+	$(CARGO) build --quiet --workspace --bins
+	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
+		python/run $(TOOLS) --torch python/check-torch
 
 wheel: ## the Python package as a wheel, in target/wheels
 	@python/run $(TOOLS) sh -c 'ls "$$PYTHONPATH"/../wheels/*.whl'
@@ -123,7 +129,20 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 	-$(PROTOCOL) --size-kib 8388608 --loss 1e-6 --rtt-ms 25,66.66666666666667 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib.csv
 	-$(AGREEMENT) --rate-gbps 3250 --size-kib 8388608 --loss 1e-6 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib-wide.csv
 
-figures: ## make the paper's figures again in figures/, and compare them with its numbers in out/figures.html
+# With the settings of docs/boxes.md.
+BOXES := $(CARGO) run --release --quiet --package farwrite-boxes --example
+BOXES_OUT := figures/boxes
+LOSSES := --loss 0,1e-5,1e-4,1e-3
+figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` (half an hour on one core)
+	@mkdir -p $(BOXES_OUT)
+	$(BOXES) lowar -- goodput --rtt-us 40000 $(LOSSES) --seconds 1 --csv $(BOXES_OUT)/goodput-40ms.csv
+	$(BOXES) lowar -- goodput --rtt-us 80000 $(LOSSES) --seconds 1.5 --csv $(BOXES_OUT)/goodput-80ms.csv
+	$(BOXES) lowar -- connections --seconds 1 --csv $(BOXES_OUT)/connections.csv
+	$(BOXES) lowar -- times bursts small latency --seconds 1 --csv $(BOXES_OUT)/lowar.csv
+	$(BOXES) netrt -- --csv $(BOXES_OUT)/netrt.csv
+	$(BOXES) websearch -- --csv $(BOXES_OUT)/websearch.csv
+
+figures: ## make the papers' figures again in figures/, and compare them with their numbers in out/figures.html
 	@mkdir -p out
 	$(CARGO) run --release --package farwrite-cli -- codes bench --json > out/codes.json
 	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python -m farwrite.figures figures --page out/figures.html
@@ -136,6 +155,12 @@ bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sam
 
 bench-torch: ## measure: all-reduces through PyTorch beside gloo, over loopback
 	python/run $(TOOLS) --torch python -P python/benches/allreduce.py
+
+# `make bench-train TRAIN="--task digits --seeds 5"`; --help lists the options.
+bench-train: ## measure: training over a path that loses packets, beside gloo over TCP BBR (root; long)
+	$(CARGO) build --release --package farwrite-cli
+	python/run $(TOOLS) --torch python -P python/benches/training.py \
+		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(TRAIN)
 
 model-check: ## the exact completion-time model against a million draws a setting (minutes)
 	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture

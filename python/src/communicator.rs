@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use farwrite::deadline::Policy;
+use farwrite::deadline::{Policy, Verdict};
 use farwrite_collectives as collectives;
 use farwrite_collectives::{
     Buffer, Buffers, CommunicatorOptions, Delivery, ElementType, Operation, OperationOptions,
@@ -26,6 +26,10 @@ pyo3::create_exception!(
 
 /// Longest wait without a look at signals, such as that of Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
+
+/// The scheme of bounded operations, the loss target in millionths, and of the Hadamard transform the
+/// block and the stride.
+type Bounded<'a> = (&'a str, u32, Option<(u32, u32)>);
 
 /// One rank of a group, over UDP.
 #[pyclass(frozen, module = "farwrite._native")]
@@ -62,14 +66,16 @@ impl Communicator {
         timeout_s: f64,
         key: Option<[u8; 32]>,
         scheme: &str,
-        bounded: Option<(&str, u32)>,
+        bounded: Option<Bounded<'_>>,
     ) -> PyResult<Self> {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
         options.key = key;
         options.group.timeout = seconds("timeout_s", timeout_s)?;
         options.group.scheme = scheme.parse().map_err(value_error)?;
-        if let Some((scheme, loss_target_ppm)) = bounded {
+        if let Some((scheme, loss_target_ppm, hadamard)) = bounded {
             options.group.bounded.scheme = scheme.parse().map_err(value_error)?;
+            options.group.bounded.hadamard =
+                hadamard.map(|(block, stride)| collectives::Hadamard { block, stride });
             if let Policy::LossTarget { target_ppm, .. } = &mut options.group.bounded.policy {
                 *target_ppm = loss_target_ppm;
             }
@@ -212,6 +218,9 @@ impl Drop for Communicator {
     }
 }
 
+/// What [`Ticket::wait`] gives.
+type Ended = (u64, u64, f64, f64, Option<String>, Option<f64>);
+
 /// An operation that was started.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Ticket(Arc<Lent>);
@@ -225,8 +234,9 @@ impl Ticket {
 
     /// Waits for the end without the interpreter's lock, and releases the memory of the operation.
     /// Gives the bytes of the result and those that are missing, the seconds that it took and those
-    /// that it waited at most.
-    fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<(u64, u64, f64, f64)> {
+    /// that it waited at most, and of a bounded operation the scheme that carried it and, where the
+    /// loss target cannot be met, the least share that would be missing.
+    fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Ended> {
         let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
         loop {
@@ -244,11 +254,17 @@ impl Ticket {
             }
             let report = waited.map_err(exception)?;
             let limit = report.limit.unwrap_or(report.timeout);
+            let least_missing = match report.repair {
+                Some((_, Verdict::CannotBeMet { least_ppm })) => Some(f64::from(least_ppm) / 1e6),
+                _ => None,
+            };
             return Ok((
                 report.bytes,
                 report.missing_bytes,
                 report.elapsed.as_secs_f64(),
                 limit.as_secs_f64(),
+                report.repair.map(|(scheme, _)| scheme.to_string()),
+                least_missing,
             ));
         }
     }

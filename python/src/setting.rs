@@ -107,7 +107,7 @@ impl Settings {
         Ok(CompletionTimes::new(times))
     }
 
-    /// Each point as the transfers of a collective among so many sites.
+    /// Each point as the transfers of a collective among this number of sites.
     fn collective_times(
         &self,
         py: Python<'_>,

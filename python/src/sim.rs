@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
-use farwrite_net::DropReason;
+use farwrite_net::FrameDrop;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 /// Names of topology, workload, switch and transport; loss; seed.
 type Key = (String, String, String, String, Option<f64>, u64);
 /// Source, destination, bytes; start and completion time in nanoseconds; ideal time in nanoseconds and
-/// slowdown; packets, repeated, timeouts; how it ended.
+/// slowdown; packets, repeated, timeouts, bytes that are missing; how it ended.
 type Row = (
     usize,
     usize,
     u64,
     [Option<u64>; 2],
     [Option<f64>; 2],
-    [u64; 3],
+    [u64; 4],
     &'static str,
 );
 /// What waits at switch ports over time: when the first flow starts and the time from one sample to the
@@ -123,19 +123,24 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
         ("packets", outcome.packets()),
         ("repeated", outcome.repeated()),
         ("timeouts", outcome.timeouts()),
-        ("dropped_buffer", totals.dropped_for(DropReason::Buffer)),
-        ("dropped_headroom", totals.dropped_for(DropReason::Headroom)),
-        ("dropped_cable", totals.dropped_for(DropReason::Cable)),
+        ("missing_bytes", outcome.missing_bytes()),
+        ("dropped_buffer", totals.dropped_for(FrameDrop::Buffer)),
+        ("dropped_headroom", totals.dropped_for(FrameDrop::Headroom)),
+        ("dropped_cable", totals.dropped_for(FrameDrop::Cable)),
         (
             "dropped_cable_down",
-            totals.dropped_for(DropReason::CableDown),
+            totals.dropped_for(FrameDrop::CableDown),
         ),
-        ("dropped_no_route", totals.dropped_for(DropReason::NoRoute)),
+        ("dropped_no_route", totals.dropped_for(FrameDrop::NoRoute)),
         ("marked", totals.marked),
         ("trimmed", totals.trimmed),
         ("pfc_frames", totals.pauses_sent),
         ("pfc_stopped_ns", totals.stopped_ns),
         ("path_changes", totals.path_changes),
+        ("box_repairs", outcome.boxes.repairs),
+        ("box_recovered", outcome.boxes.recovered),
+        ("box_given_up", outcome.boxes.given_up),
+        ("box_peak_held", outcome.boxes.peak_held),
         ("queue_peak_bytes", totals.peak_queued_bytes),
         ("packet_hops", totals.transmitted),
         ("events", outcome.events),
@@ -149,7 +154,7 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
             flow.bytes,
             [of.start_ns, of.time_ns()],
             [of.ideal_ns, of.slowdown()],
-            [of.packets, of.repeated, of.timeouts],
+            [of.packets, of.repeated, of.timeouts, of.missing_bytes],
             of.end.name(),
         )
     });

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from farwrite.figures import boxes
 from farwrite.figures.__main__ import main
 from farwrite.figures.claim import Claim, ShippedMaker, load_all
 from farwrite.figures.shipped import FOLDER
@@ -16,7 +17,9 @@ from farwrite.figures.shipped import load as load_times
 
 FIGURES = Path(__file__).parents[2] / "figures"
 CLAIMS = load_all(FIGURES)
-MODELLED = [claim for claim in CLAIMS if not claim.measured]
+SIMULATED = [claim for claim in CLAIMS if claim.simulated]
+#: Numbers of these are the same on each machine.
+STEADY = [claim for claim in CLAIMS if not claim.measured]
 
 
 def bench(xor_cores: float) -> str:
@@ -30,11 +33,15 @@ def bench(xor_cores: float) -> str:
     return json.dumps({"command": "codes bench", "exit_code": 0, "error": None, "result": result})
 
 
-def test_all_claims_of_the_model_are_there() -> None:
-    assert [claim.name for claim in CLAIMS] == ["S3", "S9", "S10", "S11", "S12", "S13", "S15"]
+def test_all_claims_are_there() -> None:
+    lowar = ["L9", "L10", "L11", "L12", "L13"]
+    netrt = ["N6", "N7", "N8", "N9", "N10"]
+    sdr = ["S3", "S9", "S10", "S11", "S12", "S13", "S15"]
+    assert [claim.name for claim in CLAIMS] == lowar + netrt + sdr
+    assert [claim.name for claim in SIMULATED] == lowar + netrt
 
 
-@pytest.mark.parametrize("claim", MODELLED, ids=lambda claim: claim.name)
+@pytest.mark.parametrize("claim", STEADY, ids=lambda claim: claim.name)
 def test_numbers(claim: Claim) -> None:
     ours = claim.maker.numbers(claim.settings)
     kept = json.loads((claim.folder / "results.json").read_text())["numbers"]
@@ -55,7 +62,8 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in CLAIMS:
         (folder / claim.name).mkdir(parents=True)
         shutil.copy(claim.folder / "claim.toml", folder / claim.name)
-    shutil.copytree(FIGURES / FOLDER, folder / FOLDER)
+    for results in [FOLDER, "boxes"]:
+        shutil.copytree(FIGURES / results, folder / results)
     (tmp_path / "codes.json").write_text(bench(4.0))
     monkeypatch.setenv("FARWRITE_CODES_BENCH", str(tmp_path / "codes.json"))
     monkeypatch.setattr(sys, "argv", ["figures", str(folder), "--page", str(tmp_path / "out/page.html")])
@@ -66,6 +74,8 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_shipped = [claim for claim in CLAIMS if isinstance(claim.maker, ShippedMaker)]
     assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12"]
     assert page.count("shipped protocols in virtual time, ") == 4
+    assert page.count("<th>shipped protocol</th>") == 4
+    assert page.count("Measured: NICs and boxes in virtual time; ") == len(SIMULATED)
     ids = re.findall(r'\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
     for claim in CLAIMS:
@@ -92,7 +102,46 @@ def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
     assert load_times(tmp_path / "none").cells == ()
 
 
-def test_what_is_out_of_bounds_is_told(
+BOXES_HEAD = "figure,panel,series,x,measure,value,conditions\n"
+BOXES_ROW = 'L9,"40 ms","Go-Back-N",{},goodput_gbps,{},"a run of {} s"\n'
+
+
+def test_rows_of_boxes_are_found_by_their_place(tmp_path: Path) -> None:
+    other = 'N8,"2 MiB","IRN",15,mean_us,1,"5 seeds"\n'
+    (tmp_path / "a.csv").write_text(BOXES_HEAD + BOXES_ROW.format(0.001, 2.5, 1) + other)
+    (tmp_path / "b.csv").write_text(BOXES_HEAD + BOXES_ROW.format(0, 9.5, 2))
+    rows = boxes.load(tmp_path, "L9")
+    x, goodput = rows.line("40 ms", "Go-Back-N", "goodput_gbps")
+    assert (x.tolist(), goodput.tolist()) == ([0.0, 0.001], [9.5, 2.5])
+    assert rows.value("40 ms", "Go-Back-N", "goodput_gbps", 1e-3) == 2.5
+    assert rows.series("40 ms") == ["Go-Back-N"]
+    assert rows.conditions == "a run of 1 s; a run of 2 s"
+    with pytest.raises(KeyError, match="L9: no row has panel, series and measure .*IRN"):
+        rows.line("40 ms", "IRN", "goodput_gbps")
+    with pytest.raises(KeyError, match="L9: 0 rows of 40 ms, Go-Back-N, goodput_gbps have x = 0.01"):
+        rows.value("40 ms", "Go-Back-N", "goodput_gbps", 0.01)
+    with pytest.raises(ValueError, match="has no rows of L10: make figures-boxes writes them"):
+        boxes.load(tmp_path, "L10")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOXES_HEAD.replace(",measure", "") + "L9,40 ms,IRN,0,1,none\n", "a.csv has no column measure"),
+        (BOXES_HEAD + BOXES_ROW.format("", 1, 1), "a.csv:2: nothing in column x"),
+        (BOXES_HEAD + BOXES_ROW.format(0, "fast", 1), "a.csv:2: fast in column value is no finite number"),
+        (BOXES_HEAD + BOXES_ROW.format(0, "NaN", 1), "a.csv:2: NaN in column value is no finite number"),
+        (BOXES_HEAD + "L9,40 ms\n", "a.csv:2: nothing in column series"),
+        ("", "a.csv has no column figure"),
+    ],
+)
+def test_broken_rows_of_boxes_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        boxes.load(tmp_path, "L9")
+
+
+def test_what_is_out_of_bounds_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "figures/S11").mkdir(parents=True)

@@ -83,7 +83,7 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_rank_of_farwrite() -> None:
     for value in (b"\xff\x00", b"[]", b'{"farwrite": 1}', b"x" * 1000):
         store = HashStore()
-        store.set("farwrite/0/1", value)  # type: ignore[arg-type] # bytes will do
+        store.set("farwrite/0/1", value)
         with pytest.raises(RendezvousError, match="what rank 1 put into the store is not of this version"):
             rendezvous.meet(Place("g", store, 0, 2), b"", "10.0.0.1", OPTIONS, LONG)
 

@@ -185,6 +185,9 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     ({"loss_target": float("nan")}, r"loss_target = nan: must be a share"),
     ({"operations": ("broadcast",)}, r"operations has 'broadcast': must be of all-reduce"),
     ({"min_bytes": -1}, r"min_bytes = -1: must be a number of bytes"),
+    ({"hadamard_block": 1000}, r"hadamard_block = 1000: must be a power of two"),
+    ({"hadamard_block": 64, "hadamard_stride": 0}, r"hadamard_stride = 0: must be a power of two"),
+    ({"hadamard_stride": 8}, r"hadamard_stride = 8: needs a hadamard_block"),
 ])  # fmt: skip
 def test_bounded(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

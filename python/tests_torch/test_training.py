@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -78,11 +79,15 @@ def _ddp() -> tuple[list[float], list[float]]:
     return losses[0], losses[1]
 
 
-def test_a_hook_between_sites_trains_like_one_process(four: Ranks) -> None:
-    answers = four.run(_sites)
-    losses, _ = alone(four.size)
-    for rank, ours in enumerate(answers):
+def check_losses(job: Ranks, run: Callable[[], list[float]]) -> None:
+    """Check that training on all ranks has the losses of training in one process."""
+    losses, _ = alone(job.size)
+    for rank, ours in enumerate(job.run(run)):
         torch.testing.assert_close(torch.tensor(ours), torch.tensor(losses[rank]), msg=f"rank {rank}")
+
+
+def test_a_hook_between_sites_trains_like_one_process(four: Ranks) -> None:
+    check_losses(four, _sites)
 
 
 def _sites() -> list[float]:
@@ -101,10 +106,7 @@ def _sites() -> list[float]:
 
 
 def test_fsdp1_trains_like_one_process(job: Ranks) -> None:
-    answers = job.run(_fsdp1)
-    losses, _ = alone(job.size)
-    for rank, ours in enumerate(answers):
-        torch.testing.assert_close(torch.tensor(ours), torch.tensor(losses[rank]), msg=f"rank {rank}")
+    check_losses(job, _fsdp1)
 
 
 def _fsdp1() -> list[float]:
@@ -134,10 +136,7 @@ def _fsdp2() -> tuple[list[float], dict[str, torch.Tensor]]:
 
 
 def test_fsdp2_over_replicas_uses_two_groups(four: Ranks) -> None:
-    answers = four.run(_hybrid)
-    losses, _ = alone(four.size)
-    for rank, ours in enumerate(answers):
-        torch.testing.assert_close(torch.tensor(ours), torch.tensor(losses[rank]), msg=f"rank {rank}")
+    check_losses(four, _hybrid)
 
 
 def _hybrid() -> list[float]:

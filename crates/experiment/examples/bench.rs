@@ -1,13 +1,15 @@
-//! How fast runs are, and what memory they take, on one core.
+//! Measures the speed and the memory of runs, on one core.
 //!
 //! `make bench-sim`
 //!
 //! A packet-hop is one packet, data or acknowledgement, that crosses one cable. Rates are per
-//! second of processor time. Memory is what the process grows by at its peak.
+//! second of processor time. Memory is the growth of the process at its peak.
 
 use std::time::Duration;
 
-use farwrite_experiment::{Flow, Pattern, Place, Scene, Transport, Workload, memory_bytes, run};
+use farwrite_experiment::{
+    Flow, Pattern, PatternNetwork, Protocol, Scene, Transport, Workload, memory_bytes, run,
+};
 use farwrite_net::{CableConfig, LeafSpine, Options, Pfc, Shape, SwitchConfig, Topology};
 
 fn main() {
@@ -22,23 +24,40 @@ fn main() {
     if wants("memory") {
         memory();
     }
-    let mut transport = Transport::new("roce-nocc");
+    let nics = Transport::new("roce-nocc");
     if wants("pair") {
-        let flow = Workload::of(vec![Flow::new(0, 1, 2_000_000_000, 0)]);
-        speed("2 hosts, one switch, 2 GB", &star(2), &flow, &transport);
+        pair("2 hosts, one switch, 2 GB", 2_000_000_000, &nics);
     }
     if wants("clos") {
         for mtu in [4096, 1024] {
-            transport.mtu = mtu;
+            let nics = Transport {
+                mtu,
+                ..nics.clone()
+            };
             let name = format!("128 hosts, permutation of 25 MB, MTU {mtu}");
-            speed(&name, &clos(), &permutation(128, 25_000_000), &transport);
+            speed(&name, &clos(), &permutation(128, 25_000_000), &nics);
         }
-        transport.mtu = 4096;
     }
     if wants("tree") {
         let name = "432 hosts, three tiers, permutation of 2 MB";
-        speed(name, &tree(), &permutation(432, 2_000_000), &transport);
+        speed(name, &tree(), &permutation(432, 2_000_000), &nics);
     }
+    if wants("endpoints") {
+        for scheme in ["sr-nack", "ec-mds:32,8"] {
+            let endpoints = Transport::new(&format!("farwrite-{scheme}"));
+            let name = |of: &str| format!("{scheme}, {of}");
+            pair(&name("2 hosts, 200 MB"), 200_000_000, &endpoints);
+            let flows = permutation(128, 2_500_000);
+            speed(&name("128 hosts, 2.5 MB"), &clos(), &flows, &endpoints);
+            let flows = permutation(432, 200_000);
+            speed(&name("432 hosts, 200 kB"), &tree(), &flows, &endpoints);
+        }
+    }
+}
+
+fn pair(name: &str, bytes: u64, transport: &Transport) {
+    let flow = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
+    speed(name, &star(2), &flow, transport);
 }
 
 fn cable() -> CableConfig {
@@ -72,24 +91,29 @@ fn tree() -> Topology {
 }
 
 fn permutation(hosts: usize, size: u64) -> Workload {
-    let place = Place {
+    let network = PatternNetwork {
         hosts,
         rate_bps: 100_000_000_000,
     };
     let pattern = Pattern::Permutation { size };
-    let workload = pattern.build(place, 1, &std::collections::BTreeMap::new());
+    let workload = pattern.build(network, 1, &std::collections::BTreeMap::new());
     workload.expect("a valid pattern")
 }
 
-fn options() -> Options {
+/// Switches for the transport: lossless ones for NICs, and ones that drop for endpoints.
+fn options(transport: &Transport) -> Options {
     Options::with_switches(SwitchConfig {
-        pfc: Some(Pfc::new(&[3])),
+        pfc: (!is_endpoint(transport)).then(|| Pfc::new(&[3])),
         ..SwitchConfig::default()
     })
 }
 
+fn is_endpoint(transport: &Transport) -> bool {
+    matches!(transport.protocol(), Ok(Protocol::Endpoint(_)))
+}
+
 fn speed(name: &str, topology: &Topology, workload: &Workload, transport: &Transport) {
-    let options = options();
+    let options = options(transport);
     let scene = scene(topology, &options, workload, transport);
     let begun = processor_time();
     let outcome = run(&scene).expect("a valid scene");
@@ -111,10 +135,12 @@ fn speed(name: &str, topology: &Topology, workload: &Workload, transport: &Trans
     );
 }
 
-/// The growth from many to very many of a kind, over their number.
+/// Prints the memory of one more host, flow and packet: growth from a large number to a larger one,
+/// divided by the difference.
 fn memory() {
     growth("roce-nocc", "host", [2_000, 30_000]);
     growth("roce-nocc", "flow", [10_000, 200_000]);
+    growth("farwrite-sr-nack", "host", [1_000, 10_000]);
     for scheme in ["sr-rto", "sr-nack", "gbn", "ec-xor:32,8", "ec-mds:32,8"] {
         let transport = format!("farwrite-{scheme}");
         growth(&transport, "flow", [100, 1_000]);
@@ -122,8 +148,8 @@ fn memory() {
     }
 }
 
-/// Prints how much memory one more of a kind takes, and the estimate for the larger number. Each
-/// number is run in a process of its own, since memory that is freed stays with its process.
+/// Prints how much memory one more item of a kind takes, and the estimate for the larger number.
+/// Each number runs in its own process, because a process keeps the memory that it frees.
 fn growth(transport: &str, kind: &str, counts: [usize; 2]) {
     let program = std::env::current_exe().expect("the name of this program");
     let [few, many] = counts.map(|count| {
@@ -147,11 +173,11 @@ fn growth(transport: &str, kind: &str, counts: [usize; 2]) {
     );
 }
 
-/// Prints what a run takes, and the estimate: of this number of hosts, or of flows of 10 kB from 15
-/// hosts to one, or of packets in one message.
+/// Prints the memory of a run and its estimate: for `count` hosts, or `count` flows of 10 kB from
+/// 15 hosts to one, or `count` packets in one message.
 fn print_grown(transport: &str, kind: &str, count: usize) {
     let mut transport = Transport::new(transport);
-    if transport.protocol.starts_with("farwrite-") {
+    if is_endpoint(&transport) {
         transport.rate = Some(match kind {
             "packet" => 90_000_000_000,
             _ => 5_000_000_000,
@@ -172,11 +198,11 @@ fn print_grown(transport: &str, kind: &str, count: usize) {
     println!("{taken} {estimated}");
 }
 
-/// What a run adds to this process's memory at its peak, and the estimate.
+/// Growth of this process's memory at the peak of a run, and the estimate.
 fn grown(topology: &Topology, workload: &Workload, transport: &Transport) -> (i64, u64) {
     let options = Options::with_switches(SwitchConfig {
         buffer_bytes: 4 << 30,
-        ..options().switch
+        ..options(transport).switch
     });
     let scene = scene(topology, &options, workload, transport);
     std::fs::write("/proc/self/clear_refs", "5").expect("Linux resets the peak");
@@ -204,6 +230,7 @@ fn scene<'a>(
         options,
         workload,
         transport,
+        boxes: &[],
         seed: 1,
         until_ns: None,
         keeps_ports: false,

@@ -1,50 +1,50 @@
-//! Flows, and what starts them.
+//! Flows, and the triggers that start them.
 
-/// One message from a host to another.
+/// One message from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// The sender, by its place among the hosts of the topology.
+    /// Index of the sender among the hosts of the topology.
     pub src: usize,
-    /// The receiver, likewise.
+    /// Index of the receiver among the hosts of the topology.
     pub dst: usize,
-    /// Bytes of the message; at least 1.
+    /// Bytes of the message, at least 1.
     pub bytes: u64,
-    /// Traffic class, 0 to 7; `None` for that of the transport.
+    /// Traffic class, 0 to 7; `None`: the class of the transport.
     pub priority: Option<u8>,
-    /// What starts it.
+    /// The condition that starts the flow.
     pub start: Start,
-    /// The trigger that is activated when the sender knows that the message has arrived.
+    /// The trigger that is activated when the sender has the acknowledgement of the whole message.
     pub when_sent: Option<usize>,
-    /// The trigger that is activated when the message has arrived.
+    /// The trigger that is activated when the receiver has the whole message.
     pub when_received: Option<usize>,
 }
 
-/// What starts a flow.
+/// The condition that starts a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// A time, in nanoseconds since the run began.
     At(u64),
-    /// A trigger, by its place in [`Workload::triggers`].
+    /// The activation of a trigger, by its index in [`Workload::triggers`].
     On(usize),
 }
 
-/// Starts the flows that wait for it, in the order in which the workload has them.
+/// A trigger starts the flows that wait for it, in their order in the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// How often it has to be activated.
+    /// Which activations start flows.
     pub kind: TriggerKind,
-    /// How long after the activation flows start, in nanoseconds.
+    /// Delay from the activation to the start of the flows, in nanoseconds.
     pub delay_ns: u64,
 }
 
-/// What an activation of a trigger does.
+/// Which activations of a trigger start flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerKind {
-    /// The first one starts all flows. The others do nothing.
+    /// The first activation starts all waiting flows. Later activations do nothing.
     OneShot,
-    /// Each one starts one flow.
+    /// Each activation starts one waiting flow.
     MultiShot,
-    /// This one, counted from 1, starts all flows.
+    /// The activation with this number, counted from 1, starts all waiting flows.
     Barrier(u64),
 }
 
@@ -59,50 +59,51 @@ pub struct Workload {
 
 /// Why a workload does not fit a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkloadError {
-    /// There is nothing to do.
+    /// The workload has no flows.
     #[error("the workload has no flows")]
     Empty,
-    /// A flow has an end that does not exist.
+    /// The sender or the receiver of a flow does not exist.
     #[error("flow {flow} is between host {src} and host {dst}; the topology has hosts 0 to {}", hosts - 1)]
     NoHost {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// Its sender.
+        /// Index of the sender.
         src: usize,
-        /// Its receiver.
+        /// Index of the receiver.
         dst: usize,
-        /// How many hosts there are.
+        /// Number of hosts of the topology.
         hosts: usize,
     },
-    /// A flow leads from a host to itself.
+    /// Sender and receiver of a flow are the same host.
     #[error("flow {flow} leads from host {host} to itself; choose two hosts")]
     Loop {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// The host.
+        /// Index of the host.
         host: usize,
     },
     /// A flow has no bytes.
     #[error("flow {flow} has 0 bytes; a message has at least 1")]
     NoBytes {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
     },
     /// A flow names a trigger that does not exist.
     #[error("flow {flow} names trigger {trigger}; the workload has {triggers}")]
     NoTrigger {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// Which trigger, from 0.
+        /// Index of the trigger.
         trigger: usize,
-        /// How many there are.
+        /// Number of triggers.
         triggers: usize,
     },
 }
 
 impl Flow {
-    /// A flow that starts at a time and activates nothing.
+    /// A flow that starts at a given time and activates no trigger.
     #[must_use]
     pub fn new(src: usize, dst: usize, bytes: u64, start_ns: u64) -> Self {
         Self {
@@ -127,13 +128,13 @@ impl Workload {
         }
     }
 
-    /// Adds a trigger without delay and returns its place.
+    /// Adds a trigger without delay and returns its index.
     pub fn add_trigger(&mut self, kind: TriggerKind) -> usize {
         self.triggers.push(Trigger { kind, delay_ns: 0 });
         self.triggers.len() - 1
     }
 
-    /// Adds another workload that runs at the same time.
+    /// Adds the flows and triggers of another workload, which runs at the same time.
     pub fn append(&mut self, other: Self) {
         let before = self.triggers.len();
         let shift = |trigger: Option<usize>| trigger.map(|trigger| trigger + before);

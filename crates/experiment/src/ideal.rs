@@ -1,36 +1,36 @@
-//! How long a flow takes on an empty network.
+//! Ideal completion times: how long a flow takes on an empty network.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use farwrite_net::{NodeId, Options, Role, Topology};
-use farwrite_rc::Path;
+use farwrite_rc::PathProfile;
 use farwrite_units::show::real;
 
-/// Bytes of IPv4 and UDP headers, BTH and ICRC.
+/// Bytes of IPv4 header, UDP header, BTH and ICRC.
 const PACKET_HEADERS: u64 = 20 + 8 + 12 + 4;
 /// Bytes of the RETH in the first packet of a WRITE, and of the AETH in an acknowledgement.
 const RETH: u64 = 16;
 const AETH: u64 = 4;
 
-/// Completion times on an empty network: from the start to the acknowledgement of the last packet,
-/// over store-and-forward switches along the shortest path, at the rate of each cable. No window
-/// holds the sender back.
+/// Ideal completion times on an empty network: from the start to the acknowledgement of the last
+/// packet, over store-and-forward switches on the shortest path, at the rate of each cable. The
+/// window does not limit the sender.
 #[derive(Debug)]
 pub struct Ideal {
-    wire: Wire,
+    wire: PacketFormat,
     hosts: Vec<NodeId>,
-    /// Cables at each node.
+    /// The cables at each node.
     cables: Vec<Vec<Hop>>,
     latency_ns: Vec<f64>,
     is_host: Vec<bool>,
-    /// The paths from the source asked for last.
-    from: Option<(usize, Vec<Reached>)>,
+    /// The paths from the source of the last query.
+    from: Option<(usize, Vec<ShortestPath>)>,
 }
 
-/// What packets take on a cable.
+/// Payload and overhead of packets on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
+pub struct PacketFormat {
     /// Bytes of payload in a packet.
     pub mtu: u32,
     /// Bytes of a frame beyond its IP datagram.
@@ -45,18 +45,18 @@ struct Hop {
     delay_ns: f64,
 }
 
-/// How a node is reached: cables, nanoseconds of a full packet, and the last step.
+/// The path to a node: number of cables, time of a full packet in nanoseconds, and the last hop.
 #[derive(Clone, Copy, Debug)]
-struct Reached {
+struct ShortestPath {
     hops: u32,
     ns: u64,
     by: Option<(usize, Hop)>,
 }
 
 impl Ideal {
-    /// For the flows of a network.
+    /// Prepares the computation for a network.
     #[must_use]
-    pub fn new(topology: &Topology, options: &Options, wire: Wire) -> Self {
+    pub fn new(topology: &Topology, options: &Options, wire: PacketFormat) -> Self {
         let nodes = topology.nodes();
         let mut cables = vec![Vec::new(); nodes.len()];
         for cable in topology.cables() {
@@ -88,8 +88,8 @@ impl Ideal {
         }
     }
 
-    /// Nanoseconds that a message takes; `None` if no path leads there. Asking for all flows of a
-    /// source one after the other is fast.
+    /// Completion time of a message in nanoseconds; `None` if no path leads to the receiver. The
+    /// calculator caches the paths of one source, so query all flows of a source in a row.
     pub fn time_ns(&mut self, src: usize, dst: usize, bytes: u64) -> Option<f64> {
         let path = self.cables_to(src, dst)?;
         let ack = PACKET_HEADERS + AETH + u64::from(self.wire.framing);
@@ -100,15 +100,15 @@ impl Ideal {
         Some(self.message_ns(&path, bytes) + back)
     }
 
-    /// What a flow's path is like to the NIC of its sender.
-    pub(crate) fn path(&mut self, src: usize, dst: usize) -> Option<Path> {
+    /// Properties of a flow's path, for the NIC of its sender.
+    pub(crate) fn path(&mut self, src: usize, dst: usize) -> Option<PathProfile> {
         let rtt_ns = self.time_ns(src, dst, u64::from(self.wire.mtu))?;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "it is positive; the cast saturates"
         )]
-        Some(Path {
+        Some(PathProfile {
             rate_bps: self.nic_rate_bps(src),
             rtt_ns: rtt_ns as u64,
             mtu_bytes: self.wire.mtu,
@@ -116,13 +116,13 @@ impl Ideal {
         })
     }
 
-    /// Bits a second of a host's first cable; 1 if it has none.
+    /// Rate of a host's first cable in bits per second; 1 if it has none.
     pub(crate) fn nic_rate_bps(&self, host: usize) -> u64 {
         let cables = &self.cables[self.hosts[host].0 as usize];
         cables.first().map_or(1, |hop| hop.rate_bps)
     }
 
-    /// The cables of a path, each with the latency behind it.
+    /// The cables of a path, each with the latency of the node after it.
     fn cables_to(&mut self, src: usize, dst: usize) -> Option<Vec<(Hop, f64)>> {
         if self.from.as_ref().is_none_or(|(host, _)| *host != src) {
             let start = self.hosts[src].0 as usize;
@@ -142,9 +142,12 @@ impl Ideal {
         Some(path)
     }
 
-    /// The time until the last bit of a message has arrived. Packets of one length keep their
-    /// order, so the last of a run leaves a cable after a path through packets and cables: some
-    /// cables by the first of the run, one cable by all of it, the others by the last.
+    /// Time until the last bit of a message has arrived.
+    ///
+    /// Packets of one length keep their order, so the last packet of a run leaves a cable after the
+    /// slowest route through the grid of packets and cables: the first packet of the run crosses
+    /// some cables, the whole run crosses one cable back to back, and the last packet crosses the
+    /// rest.
     fn message_ns(&self, path: &[(Hop, f64)], bytes: u64) -> f64 {
         let mtu = u64::from(self.wire.mtu);
         let framed = |payload: u64| {
@@ -153,7 +156,7 @@ impl Ideal {
         };
         let packets = bytes.div_ceil(mtu).max(1);
         let last_payload = bytes - (packets - 1) * mtu;
-        // Runs of equal packets: the first, the full ones behind it, the last.
+        // Runs of equal packets: the first packet, the full ones after it, the last one.
         let runs = match packets {
             1 => vec![(1, framed(bytes) + real(RETH))],
             _ => vec![
@@ -162,7 +165,8 @@ impl Ideal {
                 (1, framed(last_payload)),
             ],
         };
-        // When the last packet so far has left each cable, without delays, which all share.
+        // Time at which the last packet so far has left each cable. Delays are added at the end:
+        // all packets share them.
         let mut left = vec![0.0; path.len()];
         for (count, length) in runs.into_iter().filter(|(count, _)| *count > 0) {
             left = (0..path.len())
@@ -185,9 +189,9 @@ impl Ideal {
         left.last().copied().unwrap_or(0.0) + delays
     }
 
-    /// The paths from a node with the fewest cables, and of those the fastest for one packet.
-    fn reach(&self, start: usize) -> Vec<Reached> {
-        let nobody = Reached {
+    /// The paths from a node with the fewest cables, and among those the fastest for one packet.
+    fn reach(&self, start: usize) -> Vec<ShortestPath> {
+        let nobody = ShortestPath {
             hops: u32::MAX,
             ns: u64::MAX,
             by: None,
@@ -212,7 +216,7 @@ impl Ideal {
                 let next = &mut reached[hop.to];
                 if (hops + 1, ns) < (next.hops, next.ns) {
                     let by = Some((at, hop));
-                    *next = Reached {
+                    *next = ShortestPath {
                         hops: hops + 1,
                         ns,
                         by,

@@ -1,46 +1,46 @@
-//! Queues over time.
+//! Queue lengths over time.
 
 use farwrite_net::{Device, Network, NodeId, Role, Topology};
 
-/// Samples are thinned out when there are this many.
+/// Adjacent samples are merged when this number is reached.
 const MAX_SAMPLES: usize = 2048;
 const FIRST_INTERVAL_NS: u64 = 100;
 
-/// What waits in the network at a moment, in bytes.
+/// Bytes in the queues of a network at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// At the switch port where most waits.
+    /// At the switch port with the longest queues.
     pub deepest: u64,
-    /// At all switch ports.
+    /// The sum over all switch ports.
     pub total: u64,
 }
 
-/// What waits at the ports of switches, in samples at equal intervals. A sample that stands for
-/// several earlier ones has the most of each.
+/// Queue lengths at the ports of switches, sampled at equal intervals. A sample that was merged
+/// from several has the largest value of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Depths {
-    /// When the first flow starts, in nanoseconds.
+    /// Start of the first flow, in nanoseconds.
     pub start_ns: u64,
-    /// Nanoseconds from one sample to the next; the first is one interval after the start.
+    /// Nanoseconds from one sample to the next. The first sample is one interval after the start.
     pub interval_ns: u64,
     /// The samples.
     pub samples: Vec<Depth>,
-    /// Each port of a switch and its samples, if asked for.
+    /// Samples of each switch port, if the run keeps them.
     pub ports: Vec<PortDepths>,
 }
 
-/// What waits at one port.
+/// Queue lengths of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortDepths {
     /// The switch.
     pub node: NodeId,
-    /// The number of the port.
+    /// Index of the port at the switch.
     pub port: usize,
-    /// Bytes, sample by sample; empty if ports were not asked for.
+    /// Bytes, sample by sample; empty if the run does not keep ports.
     pub bytes: Vec<u64>,
 }
 
-/// Takes samples.
+/// Takes the samples of a run.
 #[derive(Debug)]
 pub(crate) struct Meter {
     depths: Depths,
@@ -75,7 +75,7 @@ impl Meter {
         }
     }
 
-    /// When to take the next sample.
+    /// Time of the next sample.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
     }
@@ -108,7 +108,7 @@ impl Meter {
 }
 
 impl Depths {
-    /// Mean of the deepest queue over time, in bytes.
+    /// Mean over time of the deepest queue, in bytes.
     #[must_use]
     pub fn mean_deepest(&self) -> f64 {
         let sum: u64 = self.samples.iter().map(|depth| depth.deepest).sum();
@@ -116,7 +116,7 @@ impl Depths {
         farwrite_units::show::real(sum) / farwrite_units::show::real(count)
     }
 
-    /// Puts each two samples together.
+    /// Merges each two adjacent samples.
     fn halve(&mut self) {
         self.interval_ns *= 2;
         let pairs = self.samples.chunks(2).map(|pair| Depth {

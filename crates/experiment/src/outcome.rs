@@ -1,32 +1,35 @@
-//! What a run says.
+//! The outcome of a run.
 
 use farwrite_net::PortCounters;
 
-use crate::Depths;
+use crate::{BoxTotals, Depths};
 
-/// What became of a flow.
+/// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEnd {
-    /// The sender knows that the message has arrived.
+    /// The sender has the acknowledgement of the whole message. With a transport that has a
+    /// deadline: the receive is complete.
     Done {
-        /// When it learned so, in nanoseconds.
+        /// Time of completion, in nanoseconds.
         at_ns: u64,
     },
-    /// It was given up.
+    /// The flow failed.
     Failed(FlowError),
-    /// The run ended before.
+    /// The run ended before the flow did.
     Unfinished,
-    /// The trigger that it waits for was not activated.
+    /// The flow's trigger was not activated.
     NotStarted,
 }
 
-/// Why a flow was given up.
+/// Why a flow failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FlowError {
     /// The queue pair of a NIC broke.
     #[error(transparent)]
     Nic(farwrite_rc::RequestError),
-    /// An endpoint tried for a minute, or for 1000 times the ideal time if that is longer.
+    /// An endpoint was not done within a minute, or within 1000 times the ideal time if that is
+    /// longer.
     #[error(
         "not done after a minute, or after 1000 times the ideal time if that is longer; see whether \
          a path is there"
@@ -34,43 +37,47 @@ pub enum FlowError {
     Late,
 }
 
-/// A flow of a run.
+/// The outcome of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowOutcome {
-    /// When it started, in nanoseconds; `None` if it did not.
+    /// Start time in nanoseconds; `None` if the flow did not start.
     pub start_ns: Option<u64>,
-    /// What became of it.
+    /// How the flow ended.
     pub end: FlowEnd,
-    /// Nanoseconds that it takes on an empty network; see [`Ideal`](crate::Ideal). `None` if no
-    /// path leads to its receiver.
+    /// Completion time on an empty network, in nanoseconds; see [`Ideal`](crate::Ideal). `None` if
+    /// no path leads to the receiver.
     pub ideal_ns: Option<f64>,
-    /// Packets with payload that were sent.
+    /// Bytes that had not arrived when the flow ended at its deadline; 0 for whole messages.
+    pub missing_bytes: u64,
+    /// Packets with payload that the sender sent.
     pub packets: u64,
-    /// Of these, those sent again.
+    /// Retransmissions among them.
     pub repeated: u64,
-    /// Times that the sender waited in vain.
+    /// Timeouts of the sender.
     pub timeouts: u64,
 }
 
-/// A run, in the order of its workload's flows.
+/// The outcome of a run. Flows are in the order of the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Each flow.
+    /// The outcome of each flow.
     pub flows: Vec<FlowOutcome>,
     /// The sum of the counters of all ports.
     pub totals: PortCounters,
-    /// Queues over time.
+    /// The sum of the counters of all boxes.
+    pub boxes: BoxTotals,
+    /// Queue lengths over time.
     pub depths: Depths,
-    /// When the run ended, in nanoseconds: with the last flow, if all are done.
+    /// End of the run in nanoseconds. If all flows are done, this is when the last one ended.
     pub end_ns: u64,
-    /// Events of the simulation.
+    /// Events that the simulator handled.
     pub events: u64,
-    /// A hash of everything that happened: equal in two runs if they are the same.
+    /// A hash of everything that happened. Equal runs have equal hashes.
     pub trace_hash: u64,
 }
 
 impl FlowEnd {
-    /// As results have it: `done`, `failed`, `unfinished` or `not started`.
+    /// The name in result files: `done`, `failed`, `unfinished` or `not started`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -83,8 +90,8 @@ impl FlowEnd {
 }
 
 impl FlowOutcome {
-    /// Nanoseconds from the start to the acknowledgement of the last packet; `None` if that did not
-    /// come.
+    /// Nanoseconds from the start to the acknowledgement of the last packet; `None` if the flow did
+    /// not complete.
     #[must_use]
     pub fn time_ns(&self) -> Option<u64> {
         match (self.end, self.start_ns) {
@@ -93,7 +100,7 @@ impl FlowOutcome {
         }
     }
 
-    /// The time over that on an empty network.
+    /// The completion time divided by the ideal time.
     #[must_use]
     pub fn slowdown(&self) -> Option<f64> {
         let time_ns = farwrite_units::show::real(self.time_ns()?);
@@ -109,7 +116,7 @@ impl Outcome {
         times.count()
     }
 
-    /// When the last flow was done, in nanoseconds; 0 if none was.
+    /// Time at which the last flow was done, in nanoseconds; 0 if none was.
     #[must_use]
     pub fn last_done_ns(&self) -> u64 {
         let ends = self.flows.iter().filter_map(|flow| match flow.end {
@@ -119,26 +126,32 @@ impl Outcome {
         ends.max().unwrap_or(0)
     }
 
-    /// Flows that were given up.
+    /// Flows that failed.
     #[must_use]
     pub fn failed(&self) -> usize {
         let failed = |flow: &&FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
         self.flows.iter().filter(failed).count()
     }
 
-    /// Packets with payload that were sent, of all flows.
+    /// Packets with payload that were sent, over all flows.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.flows.iter().map(|flow| flow.packets).sum()
     }
 
-    /// Packets sent again, of all flows.
+    /// Retransmitted packets, over all flows.
     #[must_use]
     pub fn repeated(&self) -> u64 {
         self.flows.iter().map(|flow| flow.repeated).sum()
     }
 
-    /// Times that a sender waited in vain, of all flows.
+    /// Bytes that had not arrived at the deadlines of flows, over all flows.
+    #[must_use]
+    pub fn missing_bytes(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.missing_bytes).sum()
+    }
+
+    /// Timeouts of senders, over all flows.
     #[must_use]
     pub fn timeouts(&self) -> u64 {
         self.flows.iter().map(|flow| flow.timeouts).sum()

@@ -1,4 +1,4 @@
-//! Workloads by name and parameters.
+//! Workload patterns, by name and parameters.
 
 mod collective;
 mod random;
@@ -12,16 +12,16 @@ use crate::sizes::Sizes;
 use crate::units::nanoseconds;
 use crate::{Flow, Workload};
 
-/// Most flows of a workload.
+/// Largest number of flows of a workload.
 const MAX_FLOWS: usize = 1 << 24;
 
-/// A workload by name and parameters.
+/// A workload pattern: a name and parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "pattern", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pattern {
-    /// The first `senders` hosts that are not the receiver send it a message each.
+    /// Each of the first `senders` hosts, without the receiver, sends one message to the receiver.
     Incast {
-        /// How many send.
+        /// Number of senders.
         senders: usize,
         /// The receiver; `None`: the last host.
         receiver: Option<usize>,
@@ -32,48 +32,52 @@ pub enum Pattern {
         #[serde(default, deserialize_with = "crate::units::time")]
         spacing: Duration,
     },
-    /// Each host sends one message, and receives one from another host; drawn from the seed.
+    /// Each host sends one message to another host, and receives one. The pairs are drawn from the
+    /// seed.
     Permutation {
         /// Bytes of each message.
         #[serde(deserialize_with = "crate::units::size")]
         size: u64,
     },
-    /// Each host sends to each other one. With `parallel`, a host has as many messages under way;
-    /// each one that is done starts the next.
+    /// Each host sends a message to each other host. With `parallel`, a host has at most this
+    /// number of messages in progress, and each completed one starts the next.
     AllToAll {
         /// Bytes of each message.
         #[serde(deserialize_with = "crate::units::size")]
         size: u64,
-        /// Messages that a host has under way; `None`: all.
+        /// Messages that a host has in progress at a time; `None`: all.
         parallel: Option<usize>,
     },
     /// Messages between random hosts at random times (a Poisson process).
     Poisson {
-        /// Share of the hosts' cables that the messages take in the mean, without headers; above 0.
+        /// Mean share of the rate of the hosts' cables that the messages use, headers excluded;
+        /// above 0.
         load: f64,
-        /// `"websearch"`, `"hadoop"`, a size such as `"64kB"`, or the name of a file of points.
+        /// `"websearch"`, `"hadoop"`, a size such as `"64kB"`, or the name of a file with points of
+        /// a distribution.
         sizes: String,
-        /// How many messages.
+        /// Number of messages.
         flows: usize,
     },
-    /// Hosts that are silent and send in turn, each to a random other host at a time.
+    /// On-off sources: hosts that alternate between silence and a burst to a random other host.
     OnOff {
-        /// How many hosts do so: the last ones.
+        /// Number of sending hosts: the last ones of the topology.
         senders: usize,
         /// Mean bytes of a burst (exponential).
         #[serde(deserialize_with = "crate::units::size")]
         burst: u64,
-        /// Mean silence after a burst would be sent at the rate of the cable (exponential).
+        /// Mean silence (exponential). It begins when the burst would be over at the rate of the
+        /// cable.
         #[serde(deserialize_with = "crate::units::time")]
         silence: Duration,
-        /// When the last burst begins.
+        /// Time after which no burst begins.
         #[serde(deserialize_with = "crate::units::time")]
         until: Duration,
     },
-    /// All-reduce on a ring: `2 (n - 1)` steps, in each of which each host sends the next one an
-    /// `n`-th of the data, once it has received the part of the step before.
+    /// All-reduce on a ring of n hosts: `2 (n - 1)` steps. In each step, each host sends one `n`-th
+    /// of the data to the next host, once it has received the part of the previous step.
     RingAllReduce {
-        /// How many hosts: the first ones; `None`: all.
+        /// Number of hosts: the first ones; `None`: all.
         hosts: Option<usize>,
         /// Bytes that each host has.
         #[serde(deserialize_with = "crate::units::size")]
@@ -81,25 +85,25 @@ pub enum Pattern {
     },
     /// All-reduce on a binary tree: sums go up to host 0, then the result goes down.
     TreeAllReduce {
-        /// How many hosts: the first ones; `None`: all.
+        /// Number of hosts: the first ones; `None`: all.
         hosts: Option<usize>,
         /// Bytes that each host has.
         #[serde(deserialize_with = "crate::units::size")]
         size: u64,
     },
-    /// The flows of a list.
+    /// An explicit list of flows.
     Flows {
-        /// They.
+        /// The flows.
         flows: Vec<ListedFlow>,
     },
-    /// Several workloads at the same time.
+    /// Several patterns at the same time.
     Mix {
-        /// They.
+        /// The patterns.
         parts: Vec<Pattern>,
     },
 }
 
-/// A flow as a plan has it.
+/// A flow in the list of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListedFlow {
@@ -112,26 +116,27 @@ pub struct ListedFlow {
     priority: Option<u8>,
 }
 
-/// Where a pattern takes place.
+/// The network for which a pattern makes a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Hosts of the topology.
+pub struct PatternNetwork {
+    /// Number of hosts of the topology.
     pub hosts: usize,
-    /// Bits a second of a host's cable.
+    /// Rate of a host's cable in bits per second.
     pub rate_bps: u64,
 }
 
-/// Why a pattern makes no workload.
+/// Why a pattern cannot make a workload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PatternError {
-    /// A parameter is out of its range.
+    /// A parameter is out of range.
     #[error("{key} = {value}: {want}")]
     Range {
-        /// Which.
+        /// The name of the parameter.
         key: &'static str,
-        /// What came.
+        /// The value given.
         value: String,
-        /// What is possible.
+        /// The accepted range.
         want: String,
     },
     /// A distribution of sizes is unknown.
@@ -142,7 +147,7 @@ pub enum PatternError {
 }
 
 impl Pattern {
-    /// The files of size distributions that it names.
+    /// The files of size distributions that the pattern names.
     #[must_use]
     pub fn size_files(&self) -> Vec<String> {
         match self {
@@ -159,18 +164,18 @@ impl Pattern {
         }
     }
 
-    /// Makes the workload. The same place and seed give the same one. `files` has
-    /// the size distributions of files, by name.
+    /// Makes the workload. The same network and seed give the same workload. `files` has the size
+    /// distributions of the named files.
     ///
     /// # Errors
     /// [`PatternError`].
     pub fn build(
         &self,
-        place: Place,
+        network: PatternNetwork,
         seed: u64,
         files: &BTreeMap<String, Sizes>,
     ) -> Result<Workload, PatternError> {
-        let hosts = place.hosts;
+        let hosts = network.hosts;
         check("hosts", hosts, 2, hosts.max(2))?;
         match *self {
             Self::Incast {
@@ -191,7 +196,7 @@ impl Pattern {
                     return Err(range("load", load, "above 0, at most 10; 0.5 is half"));
                 }
                 let sizes = sizes_of(sizes, files)?;
-                Ok(random::poisson(place, load, &sizes, flows, seed))
+                Ok(random::poisson(network, load, &sizes, flows, seed))
             }
             Self::OnOff {
                 senders,
@@ -200,7 +205,7 @@ impl Pattern {
                 until,
             } => {
                 check("senders", senders, 1, hosts)?;
-                random::on_off(place, senders, burst, [silence, until], seed)
+                random::on_off(network, senders, burst, [silence, until], seed)
             }
             Self::RingAllReduce { hosts: some, size } => {
                 let some = some.unwrap_or(hosts);
@@ -218,7 +223,7 @@ impl Pattern {
                 let mut all = Workload::default();
                 for (part, number) in parts.iter().zip(0..) {
                     let seed = seed.wrapping_add(number << 32);
-                    all.append(part.build(place, seed, files)?);
+                    all.append(part.build(network, seed, files)?);
                 }
                 Ok(all)
             }
@@ -291,7 +296,7 @@ mod tests {
     use super::*;
     use crate::Start;
 
-    const PLACE: Place = Place {
+    const PLACE: PatternNetwork = PatternNetwork {
         hosts: 8,
         rate_bps: 100_000_000_000,
     };
@@ -334,7 +339,7 @@ mod tests {
         let Start::At(end_ns) = flows.last().unwrap().start else {
             panic!("flows start by time");
         };
-        // 8 hosts of 100 Gbit/s: half of 100 bytes a nanosecond.
+        // 8 hosts of 100 Gbit/s: half of 100 bytes per nanosecond.
         let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
         let load = farwrite_units::show::real(bytes) / farwrite_units::show::real(end_ns) / 100.0;
         assert!((load - 0.5).abs() < 0.02, "{load}");

@@ -1,4 +1,4 @@
-//! Plans: many runs, as a TOML file has them.
+//! Plans: TOML files that describe many runs.
 
 mod entries;
 mod read;
@@ -12,19 +12,21 @@ use std::time::Duration;
 use farwrite_net::{Network, Options, SwitchConfig, Topology};
 use farwrite_rc::Nic;
 
+use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
-use crate::{Place, Scene, Transport, Workload, memory_bytes};
-use entries::{Flows, Layout, with_loss};
+use crate::{PatternNetwork, PlacedBox, Scene, Transport, Workload, memory_bytes};
+use entries::{PlannedTopology, WorkloadSource, with_loss};
 
-/// Topologies, switches, workloads, transports, losses and seeds: each combination is a run.
+/// A plan: topologies, switches, workloads, transports, losses and seeds. Each combination is a
+/// run.
 #[derive(Debug)]
 pub struct Plan {
-    topologies: Vec<(String, Layout)>,
-    workloads: Vec<(String, Flows)>,
-    /// Empty: those of the topology, or else those that the transport wants.
+    topologies: Vec<(String, PlannedTopology)>,
+    workloads: Vec<(String, WorkloadSource)>,
+    /// If empty: the switches of the topology, or else those that the transport needs.
     switches: Vec<(String, SwitchConfig)>,
     transports: Vec<(String, Transport)>,
-    /// Loss of each cable; `None`: what the topology says.
+    /// Loss of each cable; `None`: the loss of the topology.
     losses: Vec<Option<f64>>,
     seeds: Vec<u64>,
     framing_bytes: Option<u32>,
@@ -32,18 +34,18 @@ pub struct Plan {
     notes: Vec<String>,
 }
 
-/// One run of a plan, by the places of its parts.
+/// One run of a plan, by the indices of its parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
-    /// Its place among all cases.
+    /// Index among all cases.
     pub number: usize,
-    /// The same for cases that differ in their seeds alone, from 0.
+    /// Index of the setting, from 0. Cases that differ only in the seed have the same setting.
     pub setting: usize,
     topology: usize,
     workload: usize,
     switch: Option<usize>,
     transport: usize,
-    /// Loss of each cable; `None`: what the topology says.
+    /// Loss of each cable; `None`: the loss of the topology.
     pub loss: Option<f64>,
     /// The seed.
     pub seed: u64,
@@ -51,38 +53,40 @@ pub struct Case {
 
 /// The names of a case's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Names<'a> {
-    /// Of the topology.
+pub struct CaseNames<'a> {
+    /// Name of the topology.
     pub topology: &'a str,
-    /// Of the workload.
+    /// Name of the workload.
     pub workload: &'a str,
-    /// Of the switches; `default` if the plan has none.
+    /// Name of the switches; `default` if the plan has none.
     pub switch: &'a str,
-    /// Of the transport.
+    /// Name of the transport.
     pub transport: &'a str,
 }
 
-/// What a case needs to run.
+/// The values that a case needs to run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parts {
+pub struct CaseParts {
     /// Nodes and cables.
     pub topology: Topology,
-    /// Switches and the rest.
+    /// The boxes of the topology.
+    pub boxes: Vec<PlacedBox>,
+    /// Switches and other options of the network.
     pub options: Options,
     /// Flows and triggers.
     pub workload: Workload,
-    /// The NICs.
+    /// The transport of the hosts.
     pub transport: Transport,
     seed: u64,
     until_ns: Option<u64>,
 }
 
 impl Plan {
-    /// Reads a plan and checks all combinations of its parts. `read_file` reads the files that it
-    /// names.
+    /// Reads a plan and checks all combinations of its parts. `read_file` reads the files that the
+    /// plan names.
     ///
     /// # Errors
-    /// [`PlanError`] names the key, the value and what would do.
+    /// [`PlanError`] names the key, the value and what is accepted.
     pub fn read(text: &str, read_file: ReadFile<'_>) -> Result<Self, PlanError> {
         let mut plan = read::read(text, read_file)?;
         let notes = plan.check()?;
@@ -90,19 +94,19 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Leaves out the workloads that `keep` refuses, by name.
+    /// Removes the workloads for whose names `keep` returns false.
     pub fn keep_workloads(&mut self, keep: impl Fn(&str) -> bool) {
         self.workloads.retain(|(name, _)| keep(name));
     }
 
-    /// What was left out of input files, and transports that do not work as meant with the switches
-    /// of the plan, a line each.
+    /// Notes, one line each: parts of input files that were ignored, and transports that do not
+    /// work as intended with the switches of the plan.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// All runs. Those of one setting, with their seeds, stand together.
+    /// All runs. The runs of one setting, with their seeds, are adjacent.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
@@ -119,7 +123,7 @@ impl Plan {
         cases
     }
 
-    /// A case of each setting.
+    /// One case of each setting.
     fn settings(&self) -> Vec<Case> {
         let switches: Vec<_> = match self.switches.len() {
             0 => vec![None],
@@ -149,9 +153,9 @@ impl Plan {
 
     /// The names of a case's parts.
     #[must_use]
-    pub fn names(&self, case: &Case) -> Names<'_> {
+    pub fn names(&self, case: &Case) -> CaseNames<'_> {
         let switch = case.switch.map(|at| self.switches[at].0.as_str());
-        Names {
+        CaseNames {
             topology: &self.topologies[case.topology].0,
             workload: &self.workloads[case.workload].0,
             switch: switch.unwrap_or("default"),
@@ -163,20 +167,20 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError`] where the parts do not fit together.
-    pub fn parts(&self, case: &Case) -> Result<Parts, PlanError> {
-        let (name, layout) = &self.topologies[case.topology];
+    pub fn parts(&self, case: &Case) -> Result<CaseParts, PlanError> {
+        let (name, site) = &self.topologies[case.topology];
         let (workload_name, flows) = &self.workloads[case.workload];
         let (transport_name, transport) = &self.transports[case.transport];
         let place_error = |why: String| PlanError::at(&format!("topology.{name}"), why);
         let flow_error = |why: String| PlanError::at(&format!("workload.{workload_name}"), why);
-        let laid = layout.build(flows.failures()).map_err(place_error)?;
+        let laid = site.layout.build(flows.failures()).map_err(place_error)?;
         let hosts = laid.topology.hosts().count();
-        let place = Place {
+        let network = PatternNetwork {
             hosts,
             rate_bps: host_rate(&laid.topology),
         };
         let workload = flows
-            .build(place, case.seed, &laid.host_of)
+            .build(network, case.seed, &laid.host_of)
             .map_err(flow_error)?;
         workload
             .validate(hosts)
@@ -195,12 +199,14 @@ impl Plan {
         };
         entries::adopt(&mut options, &laid.switches);
         options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
-        let topology = match case.loss {
+        let mut topology = match case.loss {
             Some(loss) => with_loss(&laid.topology, loss),
             None => laid.topology,
         };
-        Ok(Parts {
+        let boxes = site.place_boxes(&mut topology).map_err(place_error)?;
+        Ok(CaseParts {
             topology,
+            boxes,
             options,
             workload,
             transport: transport.clone(),
@@ -209,10 +215,10 @@ impl Plan {
         })
     }
 
-    /// About the most memory that `threads` runs at a time take, in bytes.
+    /// Estimated upper bound of the memory of `threads` simultaneous runs, in bytes.
     ///
     /// # Errors
-    /// [`PlanError`], as [`parts`](Self::parts).
+    /// [`PlanError`], as in [`parts`](Self::parts).
     pub fn memory_bytes(&self, threads: usize) -> Result<u64, PlanError> {
         let mut most = 0;
         for case in self.settings() {
@@ -222,7 +228,7 @@ impl Plan {
         Ok(most.saturating_mul(runs as u64))
     }
 
-    /// Builds each setting once, up to a network that could run. Returns notes.
+    /// Builds each setting once, up to a network that could run. Returns the notes.
     fn check(&self) -> Result<Vec<String>, PlanError> {
         let mut checked = Vec::new();
         let mut notes = Vec::new();
@@ -238,6 +244,13 @@ impl Plan {
                 let at = format!("transport.{} with switch.{}", names.transport, names.switch);
                 notes.push(format!("{at}: {lack}"));
             }
+            if let Some(note) = problem_of_boxes(&parts.scene(false)) {
+                let at = format!(
+                    "topology.{} with transport.{}",
+                    names.topology, names.transport
+                );
+                notes.push(format!("{at}: {note}"));
+            }
             let nic = |node, _: &farwrite_net::Node| Nic::new(node);
             Network::new(&parts.topology, &parts.options, 0, nic).map_err(|why| {
                 let at = format!("topology.{} with switch.{}", names.topology, names.switch);
@@ -250,8 +263,8 @@ impl Plan {
     }
 }
 
-impl Parts {
-    /// The scene to run. `keeps_ports` is that of [`Scene`].
+impl CaseParts {
+    /// The scene to run. `keeps_ports` is the field of [`Scene`].
     #[must_use]
     pub fn scene(&self, keeps_ports: bool) -> Scene<'_> {
         Scene {
@@ -259,6 +272,7 @@ impl Parts {
             options: &self.options,
             workload: &self.workload,
             transport: &self.transport,
+            boxes: &self.boxes,
             seed: self.seed,
             until_ns: self.until_ns,
             keeps_ports,
@@ -266,7 +280,7 @@ impl Parts {
     }
 }
 
-/// Bits a second of the first cable of a host.
+/// Rate of a host's first cable, in bits per second.
 fn host_rate(topology: &Topology) -> u64 {
     let hosts: Vec<_> = topology.hosts().collect();
     let cables = topology.cables().iter();

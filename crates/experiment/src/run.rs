@@ -7,37 +7,43 @@ use std::rc::Rc;
 
 use farwrite_link::Dice;
 use farwrite_net::{Network, NetworkError, NodeId, Options, Role, Topology};
-use farwrite_rc::Path;
+use farwrite_rc::PathProfile;
 
+use crate::boxes::{BoxPath, BoxTotals, HEADER_BYTES, PlacedBox};
 use crate::flow::{Start, TriggerKind};
-use crate::host::{self, Board, Done, Host, Starting, What};
-use crate::ideal::{Ideal, Wire};
+use crate::ideal::{Ideal, PacketFormat};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
+use crate::station::{
+    self, FlowProgress, FlowReport, FlowReports, FlowSetup, MAX_WRITE_BYTES, Station,
+};
 use crate::transport::{Protocol, TransportError};
 use crate::{Transport, Workload, WorkloadError};
 
-/// What to run.
+/// The parts of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
     /// Nodes and cables.
     pub topology: &'a Topology,
-    /// Switches and the rest.
+    /// Switches and other options of the network.
     pub options: &'a Options,
-    /// Who sends what to whom.
+    /// Flows and triggers.
     pub workload: &'a Workload,
-    /// How.
+    /// The transport of the hosts.
     pub transport: &'a Transport,
-    /// Determines all draws.
+    /// The boxes of the topology, each one once.
+    pub boxes: &'a [PlacedBox],
+    /// The seed of all random draws.
     pub seed: u64,
-    /// When to end, in nanoseconds; `None`: when nothing is left to do.
+    /// End of the run in nanoseconds; `None`: the run ends when all flows have ended.
     pub until_ns: Option<u64>,
     /// Whether to keep the queue of each port over time.
     pub keeps_ports: bool,
 }
 
-/// Why a run is impossible.
+/// Why a run is not possible.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The network is invalid.
     #[error(transparent)]
@@ -51,17 +57,23 @@ pub enum RunError {
     /// A host cannot be set up.
     #[error("node {node}: {why}")]
     Host {
-        /// Which.
+        /// Number of the node.
         node: u32,
-        /// Why.
+        /// The reason.
         why: String,
+    },
+    /// A node is a box, and the scene has no settings for it.
+    #[error("node {node} is a box without settings; add it to the boxes of the scene")]
+    Box {
+        /// Number of the node.
+        node: u32,
     },
     /// A host could not set up a flow.
     #[error("flow {flow}: {why}")]
     Flow {
-        /// Which, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -79,27 +91,71 @@ pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
     Ok(running.finish())
 }
 
-/// About the most memory that a run takes, in bytes: for hosts and ports, for queue pairs, and for
+/// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
 /// the frames that windows and buffers allow.
 #[must_use]
 pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
-    // `cargo run --release -p farwrite-experiment --example bench -- memory` compares the estimate
-    // with what runs take. Of endpoints, the flow is that of the scheme that takes most,
-    // `ec-xor:32,8`, and the packet that of `sr-rto`, which takes 5 bytes.
-    const NODE: u64 = 2_000;
-    const FLOW: u64 = 2_750;
+    // Measured with `cargo run --release -p farwrite-experiment --example bench -- memory`, which
+    // prints the estimate next to real runs. For endpoints, the flow is that of the scheme with the
+    // largest flows, `ec-xor:32,8`, and the packet that of the scheme with the largest packets,
+    // `sr-rto` (5 bytes).
+    const NODE: u64 = 2_250;
+    const FLOW: u64 = 2_900;
+    // A request that waits in a NIC.
+    const WRITE: u64 = 150;
+    const ENDPOINT_HOST: u64 = 4_000;
     const ENDPOINT_FLOW: u64 = 38_000;
     const ENDPOINT_PACKET: u64 = 6;
     const FRAME: u64 = 250;
     let nodes = scene.topology.nodes().len() as u64;
     let switches = scene.topology.with_role(Role::Switch).count() as u64;
-    let hosts = nodes - switches;
-    let tables = switches * hosts * 4;
+    let hosts = scene.topology.hosts().count() as u64;
     let flows = scene.workload.flows.len() as u64;
     let mtu = u64::from(scene.transport.mtu);
+    let of_flows = match scene.transport.protocol() {
+        Ok(Protocol::Endpoint(_)) => [
+            hosts * ENDPOINT_HOST,
+            flows.saturating_mul(ENDPOINT_FLOW),
+            pieces(scene, mtu).saturating_mul(ENDPOINT_PACKET),
+        ],
+        _ => [
+            0,
+            flows.saturating_mul(FLOW),
+            pieces(scene, MAX_WRITE_BYTES).saturating_mul(WRITE),
+        ],
+    };
+    let parts = [
+        nodes * NODE,
+        scene.topology.cables().len() as u64 * NODE,
+        switches * hosts * 4,
+        memory_of_boxes(scene),
+        most_frames(scene, mtu).saturating_mul(FRAME + carried_bytes(scene)),
+    ];
+    let parts = parts.into_iter().chain(of_flows);
+    parts.fold(0, u64::saturating_add)
+}
+
+/// Heap memory of a frame's payload, in bytes. Boxes convert headers and ghost payloads to real
+/// bytes.
+fn carried_bytes(scene: &Scene<'_>) -> u64 {
+    if scene.boxes.is_empty() {
+        return 0;
+    }
+    u64::from(scene.transport.mtu) + HEADER_BYTES
+}
+
+/// Number of pieces of at most `bytes` bytes in all flows.
+fn pieces(scene: &Scene<'_>, bytes: u64) -> u64 {
+    let flows = scene.workload.flows.iter();
+    let pieces = flows.map(|flow| flow.bytes.div_ceil(bytes));
+    pieces.fold(0, u64::saturating_add)
+}
+
+/// Upper bound of the full packets in flight at a time.
+fn most_frames(scene: &Scene<'_>, mtu: u64) -> u64 {
     let wanted = scene.workload.flows.iter().map(|flow| {
         let packets = flow.bytes.div_ceil(mtu);
-        // Without a window, what cables and buffers hold is the limit.
+        // Without a window, the capacity of cables and buffers is the limit.
         packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
     });
     let buffers = scene.topology.with_role(Role::Switch).map(|node| {
@@ -111,40 +167,23 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
         u64::try_from(bits / 4_000_000_000).unwrap_or(u64::MAX)
     });
     let room = buffers.chain(on_cables).fold(0_u64, u64::saturating_add);
-    let frames = wanted.fold(0_u64, u64::saturating_add).min(room / mtu);
-    let packets = scene.workload.flows.iter();
-    let packets = packets.fold(0_u64, |sum, flow| {
-        sum.saturating_add(flow.bytes.div_ceil(mtu))
-    });
-    let (flow_bytes, packet_bytes) = match scene.transport.protocol() {
-        Ok(Protocol::Endpoint(_)) => (ENDPOINT_FLOW, ENDPOINT_PACKET),
-        _ => (FLOW, 0),
-    };
-    let parts = [
-        nodes * NODE,
-        scene.topology.cables().len() as u64 * NODE,
-        tables,
-        flows.saturating_mul(flow_bytes),
-        packets.saturating_mul(packet_bytes),
-        frames.saturating_mul(FRAME),
-    ];
-    parts.into_iter().fold(0, u64::saturating_add)
+    wanted.fold(0_u64, u64::saturating_add).min(room / mtu)
 }
 
 struct Running<'a> {
     scene: Scene<'a>,
-    network: Network<Host>,
+    network: Network<Station>,
     hosts: Vec<NodeId>,
-    board: Board,
+    board: FlowReports,
     meter: Meter,
-    /// Flows that start by time: when, and which.
+    /// Flows that start at a given time: time and index.
     starts: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Of each trigger: how often it was activated, and the flows that wait for it.
+    /// For each trigger: the number of activations, and the flows that wait for it.
     triggers: Vec<(u64, Vec<usize>)>,
     flows: Vec<FlowOutcome>,
-    /// The empty path of each flow.
-    paths: Vec<Path>,
-    /// Flows that have started and are not done.
+    /// The path of each flow with empty queues.
+    paths: Vec<PathProfile>,
+    /// Flows that have started and have not ended.
     under_way: usize,
     dice: Dice,
 }
@@ -153,16 +192,14 @@ impl<'a> Running<'a> {
     fn new(scene: &Scene<'a>) -> Result<Self, RunError> {
         let scene = *scene;
         let hosts: Vec<_> = scene.topology.hosts().collect();
-        let board: Board = Rc::new(RefCell::new(Vec::new()));
-        let mut made = BTreeMap::new();
-        for &node in &hosts {
-            made.insert(node, Host::new(node, scene.transport, scene.seed, &board)?);
-        }
-        let host = |node, _: &farwrite_net::Node| {
-            let host = made.remove(&node);
-            host.expect("a network asks for each of its hosts once")
+        let board: FlowReports = Rc::new(RefCell::new(Vec::new()));
+        let unstarted = UnstartedFlows::of(&scene);
+        let mut made = stations(&scene, &unstarted, &board)?;
+        let station = |node, _: &farwrite_net::Node| {
+            let station = made.remove(&node);
+            station.expect("a network asks for each of its hosts and boxes once")
         };
-        let mut network = Network::new(scene.topology, scene.options, scene.seed, host)?;
+        let mut network = Network::new(scene.topology, scene.options, scene.seed, station)?;
         let workload = scene.workload;
         let starts = workload.flows.iter().filter_map(|flow| match flow.start {
             Start::At(at_ns) => Some(at_ns),
@@ -170,8 +207,7 @@ impl<'a> Running<'a> {
         });
         let start_ns = starts.min().unwrap_or(0);
         let meter = Meter::new(scene.topology, &network, start_ns, scene.keeps_ports);
-        let empty = Empty::of(&scene);
-        for (&host, path) in &empty.receivers {
+        for (&host, path) in &unstarted.receivers {
             if let Some(host) = network.device_mut(hosts[host]) {
                 host.prepare(scene.transport, path)?;
             }
@@ -183,8 +219,8 @@ impl<'a> Running<'a> {
             meter,
             starts: BinaryHeap::new(),
             triggers: vec![(0, Vec::new()); workload.triggers.len()],
-            flows: empty.outcomes,
-            paths: empty.paths,
+            flows: unstarted.outcomes,
+            paths: unstarted.paths,
             under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
             hosts,
@@ -200,7 +236,7 @@ impl<'a> Running<'a> {
 
     fn run(&mut self) -> Result<(), RunError> {
         let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
-        // What is left when all flows are done is idle timers, and copies of what has arrived.
+        // When all flows are done, only idle timers and duplicates of delivered packets remain.
         while !self.starts.is_empty() || self.under_way > 0 {
             let start_ns = self.starts.peek().map(|Reverse((at_ns, _))| *at_ns);
             let sample_ns = self.meter.next_ns();
@@ -215,7 +251,7 @@ impl<'a> Running<'a> {
                 self.network.run_until(until_ns);
                 return Ok(());
             } else if start_ns.is_none() && self.network.next_ns().is_none() {
-                // The flows that are not done have failed.
+                // All flows that are not done have failed.
                 return Ok(());
             } else {
                 self.network.run_until(sample_ns);
@@ -227,7 +263,7 @@ impl<'a> Running<'a> {
 
     fn start(&mut self, number: usize) -> Result<(), RunError> {
         let flow = self.scene.workload.flows[number];
-        let starting = Starting {
+        let starting = FlowSetup {
             number,
             flow,
             ends: [flow.src, flow.dst].map(|host| self.hosts[host]),
@@ -237,7 +273,7 @@ impl<'a> Running<'a> {
             #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
             src_port: 49_152 + self.dice.below(16_384) as u16,
         };
-        let started = host::start(&mut self.network, self.scene.transport, &starting);
+        let started = station::start(&mut self.network, self.scene.transport, &starting);
         started.map_err(|why| RunError::Flow { flow: number, why })?;
         self.flows[number].start_ns = Some(self.network.now_ns());
         self.flows[number].end = FlowEnd::Unfinished;
@@ -245,23 +281,30 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Takes in what the hosts have reported.
+    /// Processes the reports of the hosts.
     fn take_done(&mut self) {
-        while let Some(Done { flow, at_ns, what }) = self.pop_done() {
+        while let Some(FlowReport { flow, at_ns, what }) = self.pop_done() {
             let triggers = self.scene.workload.flows[flow];
             match what {
-                What::Sent => {
+                FlowProgress::Sent => {
                     self.flows[flow].end = FlowEnd::Done { at_ns };
                     self.under_way -= 1;
                     self.activate(triggers.when_sent, at_ns);
                 }
-                What::Received => self.activate(triggers.when_received, at_ns),
-                What::Failed(error) => self.fail(flow, error),
+                FlowProgress::Received => self.activate(triggers.when_received, at_ns),
+                FlowProgress::Ended { missing_bytes } => {
+                    self.flows[flow].end = FlowEnd::Done { at_ns };
+                    self.flows[flow].missing_bytes = missing_bytes;
+                    self.under_way -= 1;
+                    self.activate(triggers.when_sent, at_ns);
+                    self.activate(triggers.when_received, at_ns);
+                }
+                FlowProgress::Failed(error) => self.fail(flow, error),
             }
         }
     }
 
-    fn pop_done(&self) -> Option<Done> {
+    fn pop_done(&self) -> Option<FlowReport> {
         let mut board = self.board.borrow_mut();
         if board.is_empty() {
             return None;
@@ -269,7 +312,7 @@ impl<'a> Running<'a> {
         Some(board.remove(0))
     }
 
-    /// Notes the first reason.
+    /// Records a failure of a flow; the first reason counts.
     fn fail(&mut self, number: usize, error: FlowError) {
         if self.flows[number].end == FlowEnd::Unfinished {
             self.flows[number].end = FlowEnd::Failed(error);
@@ -312,9 +355,15 @@ impl<'a> Running<'a> {
             flow.timeouts = counted.timeouts;
         }
         self.take_done();
+        let mut boxes = BoxTotals::default();
+        for placed in self.scene.boxes {
+            let station = self.network.device(placed.node);
+            boxes.add(station.map(Station::box_totals).unwrap_or_default());
+        }
         Outcome {
             flows: self.flows,
             totals: self.network.totals(),
+            boxes,
             depths: self.meter.finish(),
             end_ns: self.network.now_ns(),
             events: self.network.events(),
@@ -323,43 +372,103 @@ impl<'a> Running<'a> {
     }
 }
 
-/// What is known of flows before they start.
-struct Empty {
-    /// Outcomes of flows that have not started.
-    outcomes: Vec<FlowOutcome>,
-    /// The empty path of each flow.
-    paths: Vec<Path>,
-    /// Each host that receives: the rate of its cable, and the longest round trip.
-    receivers: BTreeMap<usize, Path>,
+/// Makes the hosts and boxes of a scene.
+fn stations(
+    scene: &Scene<'_>,
+    unstarted: &UnstartedFlows,
+    board: &FlowReports,
+) -> Result<BTreeMap<NodeId, Station>, RunError> {
+    let mut made = BTreeMap::new();
+    for node in scene.topology.hosts() {
+        let host = Station::host(node, scene.transport, scene.seed, board)?;
+        made.insert(node, host);
+    }
+    for placed in scene.boxes {
+        let at = box_path(scene, unstarted, placed.node);
+        made.insert(placed.node, Station::path_box(placed.kind, &at));
+    }
+    let mut boxes = scene.topology.with_role(Role::Box);
+    match boxes.find(|node| !made.contains_key(node)) {
+        Some(NodeId(node)) => Err(RunError::Box { node }),
+        None => Ok(made),
+    }
 }
 
-impl Empty {
+fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxPath {
+    let mut cables = scene.topology.cables().iter();
+    let cable = cables.find(|cable| cable.ends.contains(&node));
+    let longest = unstarted.receivers.values().max_by_key(|path| path.rtt_ns);
+    BoxPath {
+        rate_bps: cable.map_or(1, |cable| cable.config.rate_bps),
+        rtt_ns: longest.map_or(1, |path| path.rtt_ns),
+        mtu: scene.transport.mtu,
+        timeout_ns: longest.map_or(u64::MAX, |path| scene.transport.timeout_ns(path)),
+    }
+}
+
+/// Estimated upper bound of the memory of the boxes of a scene, in bytes.
+fn memory_of_boxes(scene: &Scene<'_>) -> u64 {
+    if scene.boxes.is_empty() {
+        return 0;
+    }
+    let unstarted = UnstartedFlows::of(scene);
+    let of_boxes = scene.boxes.iter().map(|placed| {
+        let at = box_path(scene, &unstarted, placed.node);
+        placed.kind.memory_bytes(&at)
+    });
+    of_boxes.fold(0, u64::saturating_add)
+}
+
+/// The reason why the boxes of a scene do not work as intended, and the remedy; `None` if they do.
+pub(crate) fn problem_of_boxes(scene: &Scene<'_>) -> Option<String> {
+    if scene.boxes.is_empty() {
+        return None;
+    }
+    let unstarted = UnstartedFlows::of(scene);
+    scene.boxes.iter().find_map(|placed| {
+        let at = box_path(scene, &unstarted, placed.node);
+        placed.kind.waits_too_long(&at)
+    })
+}
+
+/// What is known about the flows before they start.
+struct UnstartedFlows {
+    /// Outcomes of flows that have not started.
+    outcomes: Vec<FlowOutcome>,
+    /// The path of each flow with empty queues.
+    paths: Vec<PathProfile>,
+    /// For each receiving host: the rate of its cable, and its longest round trip.
+    receivers: BTreeMap<usize, PathProfile>,
+}
+
+impl UnstartedFlows {
     fn of(scene: &Scene<'_>) -> Self {
-        let wire = Wire {
+        let wire = PacketFormat {
             mtu: scene.transport.mtu,
             framing: scene.options.framing_bytes,
         };
         let mut ideal = Ideal::new(scene.topology, scene.options, wire);
         let flows = &scene.workload.flows;
-        // The paths are found source by source.
+        // Query the ideal times source by source, because they are cached for one source.
         let mut by_source: Vec<_> = (0..flows.len()).collect();
         by_source.sort_by_key(|number| flows[*number].src);
         let blank = FlowOutcome {
             start_ns: None,
             end: FlowEnd::NotStarted,
             ideal_ns: None,
+            missing_bytes: 0,
             packets: 0,
             repeated: 0,
             timeouts: 0,
         };
-        // A flow without a path fails whatever its settings.
-        let nowhere = Path {
+        // A flow without a path fails with any settings.
+        let nowhere = PathProfile {
             rate_bps: 1,
             rtt_ns: 1,
             mtu_bytes: wire.mtu,
             framing_bytes: wire.framing,
         };
-        let mut empty = Self {
+        let mut unstarted = Self {
             outcomes: vec![blank; flows.len()],
             paths: vec![nowhere; flows.len()],
             receivers: BTreeMap::new(),
@@ -367,14 +476,14 @@ impl Empty {
         for number in by_source {
             let flow = flows[number];
             let path = ideal.path(flow.src, flow.dst).unwrap_or(nowhere);
-            empty.paths[number] = path;
-            empty.outcomes[number].ideal_ns = ideal.time_ns(flow.src, flow.dst, flow.bytes);
-            let of_receiver = empty.receivers.entry(flow.dst).or_insert(Path {
+            unstarted.paths[number] = path;
+            unstarted.outcomes[number].ideal_ns = ideal.time_ns(flow.src, flow.dst, flow.bytes);
+            let of_receiver = unstarted.receivers.entry(flow.dst).or_insert(PathProfile {
                 rate_bps: ideal.nic_rate_bps(flow.dst),
                 ..nowhere
             });
             of_receiver.rtt_ns = of_receiver.rtt_ns.max(path.rtt_ns);
         }
-        empty
+        unstarted
     }
 }

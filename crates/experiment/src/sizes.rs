@@ -1,52 +1,54 @@
-//! How large messages are.
+//! Distributions of message sizes.
 
 use farwrite_link::Dice;
 
-/// A distribution of message sizes: a cumulative distribution that is linear between points.
+/// A distribution of message sizes: a cumulative distribution function that is linear between
+/// points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
-    /// Bytes, and the probability that a message has at most as many. Both rise; the first
-    /// probability is 0, the last 1.
+    /// Points: bytes, and the probability that a message has at most this size. Both ascend; the
+    /// first probability is 0, the last 1.
     points: Vec<(f64, f64)>,
 }
 
-/// Why points are no distribution.
+/// Why a list of points is not a distribution.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SizeError {
-    /// There are too few.
+    /// There are too few points.
     #[error("a size distribution has at least two points, not {0}")]
     TooFew(usize),
     /// A number is out of range.
     #[error("point {point}: {value}: bytes and percents are numbers from 0 on")]
     Number {
-        /// Which point, from 1.
+        /// Number of the point, from 1.
         point: usize,
-        /// What it has.
+        /// The value given.
         value: f64,
     },
-    /// A point does not rise.
+    /// A point is not above the previous one.
     #[error(
         "point {point}: {bytes} bytes at {percent} %: both must be above those of the point before"
     )]
     Falling {
-        /// Which point, from 1.
+        /// Number of the point, from 1.
         point: usize,
-        /// Its bytes.
+        /// Bytes of the point.
         bytes: f64,
-        /// Its percents.
+        /// Percents of the point.
         percent: f64,
     },
-    /// The ends are not at 0 and 100.
+    /// The percents do not go from 0 to 100.
     #[error("the points go from {first} % to {last} %; they must go from 0 to 100")]
     Ends {
         /// Percents of the first point.
         first: f64,
-        /// Percents of the last.
+        /// Percents of the last point.
         last: f64,
     },
 }
 
-/// A cluster that answers web searches: DCTCP (SIGCOMM 2010), as HPCC (SIGCOMM 2019) takes it up.
+/// A web search cluster: DCTCP (SIGCOMM 2010), in the version of HPCC (SIGCOMM 2019).
 const WEB_SEARCH: [(f64, f64); 12] = [
     (0.0, 0.0),
     (10_000.0, 15.0),
@@ -62,7 +64,7 @@ const WEB_SEARCH: [(f64, f64); 12] = [
     (30_000_000.0, 100.0),
 ];
 
-/// A Hadoop cluster: Roy et al. (SIGCOMM 2015), as HPCC (SIGCOMM 2019) takes it up.
+/// A Hadoop cluster: Roy et al. (SIGCOMM 2015), in the version of HPCC (SIGCOMM 2019).
 const HADOOP: [(f64, f64); 19] = [
     (0.0, 0.0),
     (100.0, 1.0),
@@ -86,7 +88,7 @@ const HADOOP: [(f64, f64); 19] = [
 ];
 
 impl Sizes {
-    /// Messages of web search.
+    /// Message sizes of web search.
     ///
     /// # Panics
     /// Never: the points are constant, and a test checks them.
@@ -95,7 +97,7 @@ impl Sizes {
         Self::from_percents(&WEB_SEARCH).expect("the points rise from 0 to 100 %")
     }
 
-    /// Messages of Hadoop.
+    /// Message sizes of Hadoop.
     ///
     /// # Panics
     /// Never: the points are constant, and a test checks them.
@@ -104,7 +106,7 @@ impl Sizes {
         Self::from_percents(&HADOOP).expect("the points rise from 0 to 100 %")
     }
 
-    /// Messages of one size.
+    /// A single message size.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^53")]
     pub fn fixed(bytes: u64) -> Self {
@@ -114,7 +116,7 @@ impl Sizes {
         }
     }
 
-    /// A distribution by points of bytes and percents.
+    /// A distribution from points of bytes and percents.
     ///
     /// # Errors
     /// [`SizeError`].
@@ -189,8 +191,8 @@ pub(crate) fn uniform(dice: &mut Dice) -> f64 {
     bits / 9_007_199_254_740_992.0
 }
 
-/// Exponential with mean 1, by comparisons of uniform draws alone (von Neumann, 1951), so that it
-/// is the same on every machine.
+/// Draws from the exponential distribution with mean 1. The algorithm only compares uniform draws
+/// (von Neumann, 1951), so the result is the same on every machine.
 pub(crate) fn exponential(dice: &mut Dice) -> f64 {
     let mut whole = 0.0;
     loop {
@@ -225,7 +227,7 @@ mod tests {
             let off = mean / sizes.mean() - 1.0;
             assert!(off.abs() < 0.03, "{mean} and {}", sizes.mean());
         }
-        // By hand from the points.
+        // Computed by hand from the points.
         assert!((Sizes::web_search().mean() - 1_711_250.0).abs() < 1.0);
     }
 

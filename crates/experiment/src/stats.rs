@@ -2,18 +2,18 @@
 
 use farwrite_units::show::real;
 
-/// What many values have in common.
+/// Summary of many values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many there are.
+    /// Number of values.
     pub count: usize,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// The value that half of them do not exceed.
+    /// Median: half of the values do not exceed it.
     pub p50: f64,
-    /// The value that 99% of them do not exceed.
+    /// 99th percentile: 99% of the values do not exceed it.
     pub p99: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
 }
 
@@ -22,17 +22,17 @@ pub struct Summary {
 pub struct Interval {
     /// The mean.
     pub mean: f64,
-    /// Half of the interval's width; `None` for a single value, which says nothing of the spread.
+    /// Half of the interval's width; `None` for a single value, which does not show the spread.
     pub half_width: Option<f64>,
 }
 
 impl Summary {
-    /// Sums values up; `None` if there are none.
+    /// Summarizes values; `None` if there are none.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let max = *values.last()?;
-        // The nearest rank: the least value with at least this share of values up to it.
+        // Nearest rank: the smallest value that at least this share of the values do not exceed.
         let percentile = |percent: usize| {
             let rank = (values.len() * percent).div_ceil(100);
             values[rank.max(1) - 1]
@@ -47,7 +47,7 @@ impl Summary {
     }
 }
 
-/// The mean of independent values, such as one for each seed, with Student's t; `None` if there are
+/// The mean of independent values, for example one per seed, with Student's t; `None` if there are
 /// none.
 #[must_use]
 pub fn interval(values: &[f64]) -> Option<Interval> {
@@ -67,8 +67,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / real(values.len() as u64)
 }
 
-/// The 97.5% quantile of Student's t distribution. Between entries of the table, that of fewer
-/// degrees of freedom, which is larger.
+/// The 97.5% quantile of Student's t distribution. Between two entries of the table, the entry for
+/// fewer degrees of freedom applies, which is larger.
 fn student_t(freedom: usize) -> f64 {
     const TABLE: [(usize, f64); 18] = [
         (1, 12.706),

@@ -1,17 +1,18 @@
-//! What the hosts of a run do: a protocol and its settings.
+//! Transports of a run: a protocol for the hosts, and its settings.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use farwrite::{QpConfig as SdrConfig, SchemeName};
 use farwrite_net::SwitchConfig;
 use farwrite_rate::DcqcnOptions;
-use farwrite_rc::{Connection, Nic, Path, QpConfig, Recovery};
+use farwrite_rc::{Connection, Nic, PathProfile, QpConfig, RdmaTransport, Recovery};
 use serde::Deserialize;
 
 use crate::Flow;
 use crate::units::nanoseconds;
 
-/// The parameters of DCQCN, and how often a NIC sends congestion notifications.
+/// Parameters of DCQCN, and the interval of congestion notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dcqcn {
@@ -21,17 +22,18 @@ pub enum Dcqcn {
     Ns3,
 }
 
-/// Bits of the immediate that number the packets of an endpoint's message. The paper's split has 18.
+/// Bits of the immediate that hold the packet index of an endpoint's message. The paper's split has
+/// 18.
 pub(crate) const ENDPOINT_OFFSET_BITS: u8 = 21;
-/// What protocols of endpoints begin with; the name of a scheme follows.
+/// Prefix of the names of endpoint protocols. The name of a scheme follows.
 const ENDPOINT: &str = "farwrite-";
 
-/// What runs at the hosts.
+/// The protocol of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// A NIC model with reliable connections.
-    Nic(farwrite_rc::Transport),
-    /// An endpoint as it ships, with a scheme for each flow.
+    Nic(RdmaTransport),
+    /// An endpoint of [`farwrite`], with this scheme for each flow.
     Endpoint(SchemeName),
 }
 
@@ -39,40 +41,49 @@ pub enum Protocol {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {
-    /// The name of a [`farwrite_rc::Transport`], or `farwrite-` and the name of a scheme. The window,
-    /// acknowledgements, the timeout, retries and DCQCN are settings of NICs.
+    /// The name of an [`RdmaTransport`], or `farwrite-` and the name of a scheme.
+    /// Window, acknowledgements, timeout, retries and DCQCN are settings of NICs only.
     pub protocol: String,
-    /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096; with endpoints a multiple of 4
+    /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096. With endpoints, a multiple of 4
     /// from 64 to 65,468.
     #[serde(default = "Transport::default_mtu")]
     pub mtu: u32,
-    /// Packets that may be unacknowledged; `None`: as [`farwrite_rc::Transport::config`].
+    /// Largest number of unacknowledged packets; `None`: the value of
+    /// [`RdmaTransport::config`].
     pub window: Option<u32>,
-    /// Packets from one acknowledgement to the next; `None`: 16 with Go-Back-N, else 1.
+    /// Packets from one acknowledgement to the next; `None`: 16 with Go-Back-N, otherwise 1.
     pub ack_every: Option<u32>,
-    /// How long to wait for progress; `None`: as [`farwrite_rc::Transport::config`].
+    /// Retransmission timeout; `None`: the value of [`RdmaTransport::config`].
     #[serde(default, deserialize_with = "crate::units::maybe_time")]
     pub timeout: Option<Duration>,
-    /// How often in a row to try again without progress; `None`: 7 times.
+    /// Largest number of consecutive retransmissions without progress; `None`: 7.
     pub retries: Option<u8>,
-    /// The traffic class of flows that name none.
+    /// Traffic class of flows that name none.
     #[serde(default = "Transport::default_priority")]
     pub priority: u8,
-    /// Parameters of DCQCN, if the protocol has it; `None`: those of its paper.
+    /// Parameters of DCQCN, if the protocol uses it; `None`: those of the DCQCN paper.
     pub dcqcn: Option<Dcqcn>,
-    /// With endpoints, bits a second that each sends to another; `None`: the adaptive controller
-    /// decides.
+    /// With endpoints: fixed rate from one host to another, in bits per second; `None`: the
+    /// adaptive controller sets the rate.
     #[serde(default, deserialize_with = "crate::units::maybe_rate")]
     pub rate: Option<u64>,
+    /// With endpoints and a best-effort scheme: longest duration of a flow. At the deadline, the
+    /// flow ends with the bytes that have arrived.
+    #[serde(default, deserialize_with = "crate::units::maybe_wait")]
+    pub deadline: Option<Duration>,
+    /// With endpoints: their UDP port. LoWAR boxes protect packets to 4791, the port of RoCEv2.
+    /// `None`: each host draws a port, so that ECMP spreads the flows of different pairs of hosts.
+    pub port: Option<NonZeroU16>,
 }
 
-/// Why a transport is impossible.
+/// Why a transport is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransportError {
     /// The name is unknown.
     #[error("protocol = {name:?}: choose one of {}", names())]
     Unknown {
-        /// What came.
+        /// The name given.
         name: String,
     },
     /// A setting is out of range.
@@ -81,10 +92,10 @@ pub enum TransportError {
     /// A setting of an endpoint is out of range.
     #[error("{0}")]
     Endpoint(String),
-    /// A setting that the protocol does not have.
+    /// The protocol does not have this setting.
     #[error("{key}: {protocol} has no such setting; leave the key out")]
     NoSetting {
-        /// Which.
+        /// The key of the setting.
         key: &'static str,
         /// The protocol.
         protocol: String,
@@ -92,17 +103,17 @@ pub enum TransportError {
     /// The priority is out of range.
     #[error("priority = {0}: 0 to 7")]
     Priority(u8),
-    /// A flow has a priority that its endpoint cannot give it.
+    /// A flow has another priority than its endpoint, which sends all flows with one priority.
     #[error(
         "flow {flow} has priority {priority}; endpoints send all flows with that of the \
          transport, {of_transport}: set the priority of the transport to {priority}"
     )]
     FlowPriority {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// Its priority.
+        /// Priority of the flow.
         priority: u8,
-        /// That of the transport.
+        /// Priority of the transport.
         of_transport: u8,
     },
     /// A flow has more packets than a message of an endpoint can have.
@@ -110,30 +121,30 @@ pub enum TransportError {
         "flow {flow} has {bytes} bytes; a message of an endpoint has at most {most} at this mtu"
     )]
     FlowLength {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// Its bytes.
+        /// Bytes of the flow.
         bytes: u64,
-        /// The most bytes.
+        /// Largest number of bytes.
         most: u64,
     },
 }
 
-/// The names of all transports, with commas between them.
+/// The names of all transports, separated by commas.
 #[must_use]
 pub fn names() -> String {
-    let nics = farwrite_rc::Transport::ALL.map(farwrite_rc::Transport::name);
+    let nics = RdmaTransport::ALL.map(RdmaTransport::name);
     format!(
         "{}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack",
         nics.join(", ")
     )
 }
 
-/// The names of all transports, each with what it is, for people.
+/// The names and descriptions of all transports, for people.
 #[must_use]
 pub fn described() -> String {
-    let line = |entry: farwrite_rc::Transport| format!("{entry} ({})", entry.about());
-    let nics = farwrite_rc::Transport::ALL.map(line);
+    let line = |entry: RdmaTransport| format!("{entry} ({})", entry.about());
+    let nics = RdmaTransport::ALL.map(line);
     let endpoints = "endpoints of farwrite with a scheme, such as";
     format!(
         "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8",
@@ -143,7 +154,7 @@ pub fn described() -> String {
 
 impl Transport {
     /// A protocol with default settings: MTU 4096, 7 retries, priority 3. Window, acknowledgements
-    /// and timeout are those of the protocol.
+    /// and timeout have the defaults of the protocol.
     #[must_use]
     pub fn new(protocol: &str) -> Self {
         Self {
@@ -156,6 +167,8 @@ impl Transport {
             priority: Self::default_priority(),
             dcqcn: None,
             rate: None,
+            deadline: None,
+            port: None,
         }
     }
 
@@ -171,10 +184,13 @@ impl Transport {
         let foreign = match protocol {
             Protocol::Nic(nic) => [
                 ("rate", self.rate.is_some()),
+                ("deadline", self.deadline.is_some()),
+                ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
             ]
             .to_vec(),
-            Protocol::Endpoint(_) => [
+            Protocol::Endpoint(scheme) => [
+                ("deadline", self.deadline.is_some() && scheme.is_exact()),
                 ("window", self.window.is_some()),
                 ("ack_every", self.ack_every.is_some()),
                 ("timeout", self.timeout.is_some()),
@@ -189,7 +205,11 @@ impl Transport {
         }
         match protocol {
             Protocol::Nic(nic) => Ok(self.queue_pair(nic, 2, &self.path(0)).validate()?),
-            Protocol::Endpoint(_) => {
+            Protocol::Endpoint(scheme) => {
+                if !scheme.is_exact() && self.deadline.is_none() {
+                    let why = format!("{}: needs a deadline, such as \"3ms\"", self.protocol);
+                    return Err(TransportError::Endpoint(why));
+                }
                 let config = SdrConfig {
                     mtu: self.mtu,
                     max_message_bytes: 1,
@@ -230,7 +250,7 @@ impl Transport {
         Ok(())
     }
 
-    /// The protocol by its name.
+    /// Parses the name of the protocol.
     ///
     /// # Errors
     /// [`TransportError::Unknown`].
@@ -239,8 +259,8 @@ impl Transport {
             name: self.protocol.clone(),
         };
         match self.protocol.strip_prefix(ENDPOINT) {
-            // A flow is over when all of it has arrived.
-            Some(scheme) => SchemeName::parse_exact(scheme)
+            Some(scheme) => scheme
+                .parse()
                 .map(Protocol::Endpoint)
                 .map_err(|_| unknown()),
             None => self
@@ -251,9 +271,9 @@ impl Transport {
         }
     }
 
-    /// Any path, to ask for what does not depend on it.
-    fn path(&self, framing_bytes: u32) -> Path {
-        Path {
+    /// A path with arbitrary values, for settings that do not depend on the path.
+    fn path(&self, framing_bytes: u32) -> PathProfile {
+        PathProfile {
             rate_bps: 1,
             rtt_ns: 1,
             mtu_bytes: self.mtu,
@@ -261,13 +281,14 @@ impl Transport {
         }
     }
 
-    /// What of `switch` keeps the protocol from working as meant, and what to do.
+    /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`
+    /// if it does.
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
         let Ok(Protocol::Nic(nic)) = self.protocol() else {
             return None;
         };
         match nic {
-            farwrite_rc::Transport::Eqds if switch.trim.is_none() => {
+            RdmaTransport::Eqds if switch.trim.is_none() => {
                 Some("the switches do not trim, so dropped packets wait for timeouts; add trim")
             }
             _ if nic.has_dcqcn() && switch.ecn.is_none() => {
@@ -277,12 +298,12 @@ impl Transport {
         }
     }
 
-    /// Switches as the protocol wants them, for the priorities of its flows. `framing_bytes` is
-    /// that of [`Options`](farwrite_net::Options).
+    /// The switches that the protocol needs, for the priorities of its flows. `framing_bytes` is
+    /// the field of [`Options`](farwrite_net::Options).
     pub(crate) fn switch(&self, priorities: &[u8], framing_bytes: u32) -> SwitchConfig {
         match self.protocol() {
             Ok(Protocol::Nic(nic)) => nic.switch(priorities, &self.path(framing_bytes)),
-            // Endpoints ask nothing of switches.
+            // Endpoints have no requirements on switches.
             Ok(Protocol::Endpoint(_)) | Err(_) => SwitchConfig::default(),
         }
     }
@@ -292,7 +313,7 @@ impl Transport {
     ///
     /// # Errors
     /// [`TransportError::Unknown`].
-    pub(crate) fn prepare(&self, nic: &mut Nic, path: &Path) -> Result<(), TransportError> {
+    pub(crate) fn prepare(&self, nic: &mut Nic, path: &PathProfile) -> Result<(), TransportError> {
         self.nic()?.prepare(nic, path, self.dcqcn(path));
         Ok(())
     }
@@ -306,7 +327,7 @@ impl Transport {
         nic: &mut Nic,
         to: Connection,
         peer_qpn: u32,
-        path: &Path,
+        path: &PathProfile,
     ) -> Result<u32, TransportError> {
         let protocol = self.nic()?;
         let config = self.queue_pair(protocol, peer_qpn, path);
@@ -317,7 +338,7 @@ impl Transport {
         Ok(connected?)
     }
 
-    fn nic(&self) -> Result<farwrite_rc::Transport, TransportError> {
+    fn nic(&self) -> Result<RdmaTransport, TransportError> {
         match self.protocol()? {
             Protocol::Nic(nic) => Ok(nic),
             Protocol::Endpoint(_) => Err(TransportError::Unknown {
@@ -326,7 +347,7 @@ impl Transport {
         }
     }
 
-    fn queue_pair(&self, protocol: farwrite_rc::Transport, peer_qpn: u32, path: &Path) -> QpConfig {
+    fn queue_pair(&self, protocol: RdmaTransport, peer_qpn: u32, path: &PathProfile) -> QpConfig {
         let base = protocol.config(peer_qpn, path);
         let ack_every = match base.recovery {
             Recovery::GoBackN => ACK_EVERY,
@@ -341,7 +362,14 @@ impl Transport {
         }
     }
 
-    fn dcqcn(&self, path: &Path) -> DcqcnOptions {
+    /// Retransmission timeout of a NIC in nanoseconds; the maximum value for endpoints, which have
+    /// none.
+    pub(crate) fn timeout_ns(&self, path: &PathProfile) -> u64 {
+        let nic = self.nic();
+        nic.map_or(u64::MAX, |nic| self.queue_pair(nic, 2, path).ack_timeout_ns)
+    }
+
+    fn dcqcn(&self, path: &PathProfile) -> DcqcnOptions {
         match self.dcqcn {
             None | Some(Dcqcn::Paper) => DcqcnOptions::paper(path.rate_bps),
             Some(Dcqcn::Ns3) => DcqcnOptions::ns3(path.rate_bps),
@@ -357,9 +385,10 @@ impl Transport {
     }
 }
 
-/// How often in a row a NIC tries again without progress.
+/// Largest number of consecutive retransmissions of a NIC without progress.
 const RETRIES: u8 = 7;
-/// Packets from one acknowledgement to the next with Go-Back-N, which needs none to repair losses.
+/// Packets from one acknowledgement to the next with Go-Back-N, which does not need more
+/// acknowledgements to repair losses.
 const ACK_EVERY: u32 = 16;
 
 #[cfg(test)]
@@ -368,13 +397,20 @@ mod tests {
 
     #[test]
     fn every_protocol_has_valid_defaults() {
-        for protocol in farwrite_rc::Transport::ALL {
+        for protocol in RdmaTransport::ALL {
             Transport::new(protocol.name()).validate().unwrap();
         }
         for scheme in SchemeName::EXACT {
             Transport::new(&format!("{ENDPOINT}{scheme}"))
                 .validate()
                 .unwrap();
+        }
+        for scheme in SchemeName::BOUNDED {
+            let mut transport = Transport::new(&format!("{ENDPOINT}{scheme}"));
+            let missing = transport.validate().unwrap_err().to_string();
+            assert!(missing.contains("needs a deadline"), "{missing}");
+            transport.deadline = Some(Duration::from_millis(3));
+            transport.validate().unwrap();
         }
     }
 

@@ -1,5 +1,7 @@
 //! Quantities in plans: `"1us"`, `"500kB"`.
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
 use farwrite_units::parse::{parse_count, parse_path_rate};
@@ -14,6 +16,14 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
 
 pub(crate) fn maybe_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from).map(Some)
+}
+
+/// A time to wait; above 0.
+pub(crate) fn maybe_wait<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    match time(from)? {
+        Duration::ZERO => Err(D::Error::custom("a time above 0")),
+        wait => Ok(Some(wait)),
+    }
 }
 
 pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
@@ -39,7 +49,24 @@ pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     }
 }
 
-/// A time in whole nanoseconds; 584 years at most.
+pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
+    Ok(Some(bytes))
+}
+
+/// A value with a textual form.
+pub(crate) fn parsed<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    let text = String::deserialize(from)?;
+    text.parse()
+        .map_err(|why| D::Error::custom(format!("{text:?}: {why}")))
+}
+
+/// A time in whole nanoseconds; at most 584 years.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Answers of two public simulators, htsim and the RDMA tree of ns-3, from the same settings. The
-//! plans are in `plans/`; docs/sim.md has the comparison.
+//! Compares results with those of two public simulators, htsim and the RDMA tree of ns-3, for the
+//! same settings. The plans are in `plans/`; docs/sim.md has the comparison.
 
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::stats::Summary;
@@ -32,8 +32,8 @@ fn near(ours: f64, theirs: f64, share: f64) {
     assert!((ours / theirs - 1.0).abs() <= share, "{ours} and {theirs}");
 }
 
-/// Of a packet, and of incasts of 15 and 50 senders: mean and 99th percentile. The last flow ends
-/// when the cable has carried all: 1252 and 4175 us without headers.
+/// Checks mean and 99th percentile of a single packet and of incasts of 15 and 50 senders. The last
+/// flow ends when the cable has carried all bytes: 1252 and 4175 us without headers.
 fn check_star(text: &str, theirs: [[f64; 2]; 3], header_share: f64) {
     let all = outcomes(text, &["incast15", "incast50", "packet"]);
     let [incast15, incast50, packet] = &all[..] else {
@@ -77,8 +77,8 @@ fn a_flow_alone_agrees_with_htsim() {
 
 const SEEDS: usize = 10;
 
-/// Means over seeds: of the mean completion time in microseconds, of its 99th percentile, and of
-/// packets sent again.
+/// Means over seeds of three values: the mean completion time in microseconds, its 99th percentile,
+/// and the retransmitted packets.
 fn means(runs: &[Outcome]) -> [f64; 3] {
     assert_eq!(runs.len(), SEEDS);
     let all_done = |run: &Outcome| run.done() == run.flows.len();
@@ -92,8 +92,8 @@ fn means(runs: &[Outcome]) -> [f64; 3] {
     sums.map(|sum| sum / SEEDS as f64)
 }
 
-/// Go-Back-N with PFC and DCQCN, and IRN with DCQCN. The settings of a plan are in the order of its
-/// names: `irn`, `roce`.
+/// Go-Back-N with PFC and DCQCN, and IRN with DCQCN. The settings of a plan are in alphabetical
+/// order: `irn`, `roce`.
 #[test]
 fn incasts_under_dcqcn_agree_with_ns3() {
     let text = include_str!("../plans/ns3-dcqcn.toml");
@@ -122,7 +122,7 @@ fn incasts_under_eqds_agree_with_htsim() {
     assert!(repeated > 0.0 && trimmed > 0);
 }
 
-/// Packets of a flow come in another order over many paths. Go-Back-N repeats thousands of them.
+/// Packets of a flow arrive out of order over many paths. Go-Back-N retransmits thousands of them.
 #[test]
 fn many_paths_agree_with_ns3() {
     let text = include_str!("../plans/ns3-leaves.toml");

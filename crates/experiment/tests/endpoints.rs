@@ -1,4 +1,4 @@
-//! Endpoints as they ship, as the hosts of runs.
+//! Hosts with endpoints.
 
 mod common;
 
@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use common::{cable, clos, scene, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
-    Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, Place, Transport, Workload, run,
+    Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, PatternNetwork, Transport, Workload,
+    run,
 };
 use farwrite_net::{Loss, Options, Shape, Topology};
 
@@ -22,8 +23,9 @@ fn fixed(scheme: &str, gbps: u64) -> Transport {
     }
 }
 
-/// 6104 packets with 64 bytes of headers at 95 Gbit/s, a round trip of 200 us, and half of one
-/// before: the receiver posts its buffer when the flow starts, and the sender waits for word of it.
+/// 6104 packets with 64 bytes of headers at 95 Gbit/s, a round trip of 200 us, and half a round
+/// trip before: the receiver posts its buffer when the flow starts, and the sender waits for the
+/// clear-to-send.
 #[test]
 fn a_flow_alone_waits_for_its_buffer_and_is_sent_at_its_rate() {
     let topology = star(2, 100, 50_000);
@@ -60,7 +62,7 @@ fn every_scheme_repairs_what_a_path_loses() {
     }
 }
 
-/// Its parity is longer than the message.
+/// A message that is shorter than its parity.
 #[test]
 fn a_short_message_has_all_its_parity() {
     for bytes in [1, 20_000] {
@@ -74,18 +76,18 @@ fn a_short_message_has_all_its_parity() {
 fn steps_of_a_collective_wait_for_each_other() {
     let pattern = "pattern = \"ring-all-reduce\"\nsize = \"800kB\"\nhosts = 8";
     let pattern: Pattern = toml::from_str(pattern).unwrap();
-    let place = Place {
+    let network = PatternNetwork {
         hosts: 16,
         rate_bps: 100_000_000_000,
     };
-    let workload = pattern.build(place, 1, &BTreeMap::new()).unwrap();
+    let workload = pattern.build(network, 1, &BTreeMap::new()).unwrap();
     let outcome = run_over(&clos(), &workload, &fixed("sr-nack", 20));
     assert_eq!(outcome.done(), workload.flows.len());
     let starts = outcome.flows.iter().filter_map(|flow| flow.start_ns);
     assert!(starts.clone().max() > starts.min());
 }
 
-/// The adaptive controller shares the last cable of an incast.
+/// The adaptive controller shares the last cable of an incast fairly.
 #[test]
 fn an_incast_ends_without_a_rate_that_anybody_set() {
     let topology = star(8, 10, 1000);
@@ -112,6 +114,31 @@ fn a_flow_that_nothing_of_arrives_fails() {
     assert!(outcome.end_ns >= 60_000_000_000);
 }
 
+/// Three hosts send ten times the bytes that the last cable can carry before the deadline.
+#[test]
+fn a_flow_with_a_deadline_ends_then_with_what_has_arrived() {
+    let topology = star(4, 10, 1000);
+    let deadline = std::time::Duration::from_millis(2);
+    let transport = Transport {
+        deadline: Some(deadline),
+        ..fixed("best-effort", 10)
+    };
+    let mut flows: Vec<_> = (0..3).map(|src| Flow::new(src, 3, 8_000_000, 0)).collect();
+    // This flow has a cable of its own.
+    flows.push(Flow::new(3, 0, 100_000, 0));
+    let outcome = run_over(&topology, &Workload::of(flows), &transport);
+    assert_eq!(outcome.done(), 4);
+    for flow in &outcome.flows[..3] {
+        assert_eq!(flow.time_ns(), Some(2_000_000));
+        assert!(
+            (5_000_000..8_000_000).contains(&flow.missing_bytes),
+            "{flow:?}"
+        );
+    }
+    assert_eq!(outcome.flows[3].missing_bytes, 0);
+    assert!(outcome.flows[3].time_ns() < Some(500_000));
+}
+
 #[test]
 fn a_flow_may_name_the_priority_of_the_transport_and_no_other() {
     let (topology, options) = (star(2, 10, 1000), Options::default());
@@ -131,7 +158,7 @@ fn a_flow_may_name_the_priority_of_the_transport_and_no_other() {
     );
 }
 
-/// Each flow of ns-3 has a priority.
+/// Each flow of an ns-3 file has a priority.
 #[test]
 fn flows_of_ns3_run_over_endpoints_of_their_priority() {
     let files = |name: &str| match name {

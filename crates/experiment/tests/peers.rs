@@ -1,6 +1,6 @@
 //! Input files of other simulators.
 
-use farwrite_experiment::peers::{HtsimTopology, Kind, Tier, connections, kind_of, ns3};
+use farwrite_experiment::peers::{FileKind, HtsimTopology, Tier, connections, kind_of, ns3};
 use farwrite_experiment::{Flow, Start, TriggerKind};
 use farwrite_net::{Loss, Role};
 
@@ -176,7 +176,7 @@ fn failed_cables_are_absent() {
     let whole = read.build(&[], "").unwrap().topology;
     let built = read.build(&failures, "x.cm").unwrap().topology;
     assert_eq!(built.cables().len(), whole.cables().len() - 1);
-    let beyond = [farwrite_experiment::peers::Failure {
+    let beyond = [farwrite_experiment::peers::CableFailure {
         switch: 8,
         ..failures[0]
     }];
@@ -293,14 +293,14 @@ fn errors_of_ns3_files_name_file_line_value_and_remedy() {
 
 #[test]
 fn files_are_told_apart_by_their_first_word() {
-    assert_eq!(kind_of(MATRIX), Kind::Htsim);
-    assert_eq!(kind_of(TREE), Kind::Htsim);
-    assert_eq!(kind_of(NS3), Kind::Ns3);
-    assert_eq!(kind_of("# a\n[topology]\n"), Kind::Toml);
+    assert_eq!(kind_of(MATRIX), FileKind::Htsim);
+    assert_eq!(kind_of(TREE), FileKind::Htsim);
+    assert_eq!(kind_of(NS3), FileKind::Ns3);
+    assert_eq!(kind_of("# a\n[topology]\n"), FileKind::Toml);
 }
 
 proptest::proptest! {
-    /// Whatever a file has, reading ends with a value or an error.
+    /// For any content of a file, the reader returns a value or an error.
     #[test]
     fn no_text_makes_a_reader_panic(
         words in proptest::collection::vec(

@@ -16,7 +16,7 @@ size = "50kB"
 
 const MATRIX: &str = "Nodes 8\nConnections 2\n0->1 start 0 size 20000\n2->1 start 0 size 20000\n";
 
-/// The files that plans of these tests name.
+/// The files that the plans of these tests name.
 fn files(name: &str) -> Result<String, String> {
     match name {
         "two.cm" => Ok(MATRIX.to_owned()),
@@ -36,7 +36,7 @@ fn nine_lines_are_a_plan() {
     assert_eq!(outcomes.len(), 1);
     let outcome = outcomes[0].outcome.as_ref().unwrap();
     assert_eq!((outcome.done(), outcome.totals.all_dropped()), (7, 0));
-    // The queue before the receiver, as the ports of the only switch have it.
+    // The queue before the receiver, which is a port of the only switch.
     let depths = &outcome.depths;
     assert_eq!(depths.ports.len(), 8);
     let deepest = depths.samples.iter().map(|depth| depth.deepest).max();
@@ -82,7 +82,7 @@ fn a_plan_runs_each_combination_of_its_parts() {
         .iter()
         .map(|outcome| outcome.outcome.as_ref().unwrap().done());
     assert_eq!(done.sum::<usize>(), 12 * (7 + 2 + 50));
-    // On another number of threads, all is the same.
+    // The results are the same with another number of threads.
     let again = sweep(&plan, 1, None, |_| true);
     for (one, other) in outcomes.iter().zip(&again) {
         assert_eq!(one.outcome, other.outcome);
@@ -107,7 +107,7 @@ fn a_list_of_transports_runs_them_side_by_side() {
         .map(|outcome| outcome.outcome.as_ref().unwrap())
         .collect();
     assert!(runs.iter().all(|run| run.done() == 7));
-    // Each has the switches that it wants.
+    // Each transport has the switches that it needs.
     let marked = runs.iter().map(|run| run.totals.marked > 0);
     assert!(marked.eq([true, false, true, false]));
     let trimmed = runs.iter().map(|run| run.totals.trimmed > 0);
@@ -134,7 +134,7 @@ fn a_sweep_can_be_stopped() {
     assert!(outcomes.len() < 50);
 }
 
-/// What is replaced in the first plan, by what, and what the error is.
+/// A text of the first plan, its replacement, and the resulting error.
 const WRONG: &[(&str, &str, &str)] = &[
     (
         "hosts = 8",
@@ -170,7 +170,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "50kB",
         "0",
-        "workload.incast: size = \"0\": \"0\": a message has at least 1 byte",
+        "workload.incast: size = \"0\": a message has at least 1 byte",
     ),
     (
         "shape = \"star\"",

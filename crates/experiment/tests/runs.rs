@@ -23,8 +23,8 @@ fn lossless() -> SwitchConfig {
     }
 }
 
-/// 1000 bytes with 60 of headers there (RETH included), 48 back, over two cables of 1 us at 6.25
-/// bytes a nanosecond: 4000 + 2 * (169.6 + 7.68) ns, each rounded up.
+/// 1000 bytes with 60 of headers (RETH included), 48 back, over two cables of 1 us at 6.25 bytes
+/// per nanosecond: 4000 + 2 * (169.6 + 7.68) ns, each rounded up.
 #[test]
 fn a_packet_and_its_acknowledgement_take_what_the_cables_take() {
     let topology = star(64, 50, 1000);
@@ -37,7 +37,7 @@ fn a_packet_and_its_acknowledgement_take_what_the_cables_take() {
     assert!((1.0..1.001).contains(&slowdown), "{slowdown}");
 }
 
-/// The ideal time is that of the flow alone, whatever its length and the rates on its way.
+/// The ideal time equals the time of a single flow, for any length and any rates on its path.
 #[test]
 fn flows_alone_take_the_ideal_time() {
     let mixed = Shape::Dumbbell {
@@ -64,7 +64,7 @@ fn flows_alone_take_the_ideal_time() {
     }
 }
 
-/// 400 Gbit/s over 25 ms hold 1.25 GB, and no acknowledgement comes within 4 ms.
+/// A path of 400 Gbit/s and 25 ms holds 1.25 GB, and no acknowledgement arrives within 4 ms.
 #[test]
 fn window_and_timeout_grow_with_the_path() {
     let topology = Shape::PointToPoint {
@@ -92,7 +92,7 @@ fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!((outcome.done(), outcome.repeated()), (15, 0));
     assert_eq!(outcome.totals.all_dropped(), 0);
-    // 7.5 MB with 44 bytes more for each 1024 at 50 Gbit/s, and a round trip.
+    // 7.5 MB with 44 bytes more for each 1024 at 50 Gbit/s, and one round trip.
     let drained = 7_500_000.0 * 1068.0 / 1024.0 * 8.0 / 50.0;
     let last = outcome.last_done_ns() as f64;
     assert!(
@@ -108,7 +108,7 @@ fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     );
 }
 
-/// Two seeds and the same one again.
+/// Two seeds, and the first one again.
 #[test]
 fn the_seed_determines_a_run() {
     let topology = clos();
@@ -169,10 +169,10 @@ fn triggers_start_what_waits_for_them() {
         FlowEnd::Done { at_ns } => at_ns,
         other => panic!("flow {flow}: {other:?}"),
     };
-    // The receiver has the message before the sender knows.
+    // The receiver has the message before the sender has the acknowledgement.
     assert!(start(1).unwrap() < end(0) && start(1).unwrap() > 2000);
     assert_eq!(start(4), start(1));
-    // One activation starts the first of those that wait.
+    // One activation starts the first of the waiting flows.
     assert_eq!((start(2), start(3)), (Some(end(1)), None));
     assert_eq!(start(5), Some(end(2).max(end(4))));
     assert_eq!(outcome.flows[3].end, FlowEnd::NotStarted);
@@ -225,12 +225,12 @@ fn samples_begin_with_the_first_flow() {
 }
 
 fn every_transport() -> [Transport; 5] {
-    farwrite_rc::Transport::ALL.map(|protocol| Transport::new(protocol.name()))
+    farwrite_rc::RdmaTransport::ALL.map(|protocol| Transport::new(protocol.name()))
 }
 
-/// What the plan of a user without switches has.
+/// The switches of a plan that names none.
 fn switches_for(transport: &Transport) -> Options {
-    let path = farwrite_rc::Path {
+    let path = farwrite_rc::PathProfile {
         rate_bps: 1,
         rtt_ns: 1,
         mtu_bytes: transport.mtu,
@@ -242,7 +242,7 @@ fn switches_for(transport: &Transport) -> Options {
     Options::with_switches(nic.switch(&[transport.priority], &path))
 }
 
-/// Controllers hold a flow alone back by what their first window and their pace take.
+/// Controllers delay a lone flow only by the effect of their first window and their pace.
 #[test]
 fn a_flow_alone_is_near_its_ideal_time_under_every_transport() {
     let topology = clos();
@@ -262,8 +262,8 @@ fn a_flow_alone_is_near_its_ideal_time_under_every_transport() {
     }
 }
 
-/// An incast into a buffer of 200 kB: with PFC nothing is dropped, and without it Go-Back-N repeats
-/// what follows each drop.
+/// An incast into a buffer of 200 kB: with PFC nothing is dropped; without it, Go-Back-N
+/// retransmits everything after each drop.
 #[test]
 fn roce_without_pfc_drops_and_goes_back() {
     let topology = star(9, 50, 1000);
@@ -286,7 +286,7 @@ fn roce_without_pfc_drops_and_goes_back() {
     assert!(lossy.totals.marked > 0);
 }
 
-/// The timers of controllers and of receivers that grant credit do not keep a run alive.
+/// Timers of controllers and of receivers that grant credit do not keep a run going.
 #[test]
 fn a_run_ends_under_every_transport_when_nothing_arrives() {
     let mut dead = cable(100, 1000);
@@ -307,8 +307,8 @@ fn a_run_ends_under_every_transport_when_nothing_arrives() {
     }
 }
 
-/// Data fills the queues of a trimming switch; acknowledgements in the same queues have no payload
-/// that could be cut off.
+/// Data fills the queues of a trimming switch. Acknowledgements in the same queues have no payload
+/// that could be trimmed.
 #[test]
 fn acknowledgements_pass_the_queues_of_switches_that_trim() {
     let topology = clos();
@@ -370,7 +370,24 @@ fn memory_grows_with_flows_and_hosts() {
     assert!(memory(1000, 10) > memory(2, 10) + 1_000_000);
 }
 
-/// Buffers hold few frames here, so the rest is what endpoints keep of their packets.
+/// Without this check, a plan with an absurd size takes all memory before its first packet.
+#[test]
+fn memory_grows_with_the_writes_of_a_long_flow() {
+    let (topology, options) = (star(2, 100, 1000), Options::default());
+    let memory = |bytes| {
+        let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
+        memory_bytes(&scene(
+            &topology,
+            &options,
+            &workload,
+            &Transport::new("roce"),
+        ))
+    };
+    assert!(memory(10_000_000_000_000_000_000) > 1 << 40);
+    assert!(memory(1 << 40) < 1 << 30);
+}
+
+/// Buffers hold few frames here, so most of the memory is what endpoints keep about their packets.
 #[test]
 fn memory_of_endpoints_grows_with_packets() {
     let (topology, options) = (star(2, 100, 1000), Options::default());

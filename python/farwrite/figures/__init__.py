@@ -1,4 +1,7 @@
-"""The figures of SDR-RDMA that rest on the model, made anew and held against the paper's numbers.
+"""Figures of three papers, made again and compared with the papers' numbers.
+
+S is SDR-RDMA: its figures that rest on the model. L is LoWAR and N is NetRT: boxes and NICs in virtual time,
+whose results ``make figures-boxes`` writes as CSV files.
 
 A figure is a folder with a ``claim.toml``: what the paper claims and where, the settings, and the paper's
 numbers, each with the bounds that ours must keep. To ask something else, copy a folder and change its

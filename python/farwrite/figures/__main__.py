@@ -12,7 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from farwrite.figures import s11
-from farwrite.figures.claim import Claim, Numbers, ShippedMaker, load_all
+from farwrite.figures.claim import Claim, ConditionedMaker, Numbers, ShippedMaker, load_all
 from farwrite.figures.page import Part, page
 
 
@@ -20,7 +20,7 @@ def make(claim: Claim) -> Part:
     """Make a figure; its numbers and its plot are also written into the folder."""
     maker, times = claim.maker, claim.times
     ours = maker.numbers(claim.settings)
-    conditions = s11.conditions(claim.settings) if claim.measured else ""
+    conditions = maker.conditions(claim.settings) if isinstance(maker, ConditionedMaker) else ""
     figure = maker.draw(claim.settings)
     shipped: Numbers = {}
     if isinstance(maker, ShippedMaker) and times.cells:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from farwrite.figures.boxes import Rows
+from farwrite.figures.boxes import load as load_rows
 from farwrite.figures.shipped import FOLDER, Times
 from farwrite.figures.shipped import load as load_times
 
@@ -40,6 +43,44 @@ class ShippedMaker(Maker, Protocol):
         """Add the simulated messages to the plot."""
 
 
+@runtime_checkable
+class ConditionedMaker(Maker, Protocol):
+    """A maker that can say where and how its numbers were measured."""
+
+    def conditions(self, settings: Settings) -> str:
+        """Say it in a sentence without a full stop."""
+
+
+class SimulatedMaker(Protocol):
+    """What the module of a claim has whose numbers come from simulated boxes."""
+
+    def numbers(self, settings: Settings, rows: Rows) -> Numbers:
+        """What is compared with the paper."""
+
+    def draw(self, settings: Settings, rows: Rows) -> Figure:
+        """Make a plot like the paper's."""
+
+
+@dataclass(frozen=True)
+class FromRows:
+    """A maker over the rows of simulated boxes."""
+
+    module: SimulatedMaker
+    rows: Rows
+
+    def numbers(self, settings: Settings) -> Numbers:
+        """What is compared with the paper."""
+        return self.module.numbers(settings, self.rows)
+
+    def draw(self, settings: Settings) -> Figure:
+        """Make a plot like the paper's."""
+        return self.module.draw(settings, self.rows)
+
+    def conditions(self, settings: Settings) -> str:
+        """Say how boxes were simulated."""
+        return f"NICs and boxes in virtual time; {self.rows.conditions}"
+
+
 @dataclass(frozen=True)
 class Number:
     """One number of the paper, and the bounds that ours must keep."""
@@ -62,8 +103,8 @@ class Number:
         return self.low <= ours <= self.high
 
     def deviation(self, ours: float) -> float | None:
-        """Ours over the paper's, less one."""
-        return None if self.paper is None else ours / self.paper - 1
+        """Ours over the paper's, less one; None where the paper's is zero."""
+        return ours / self.paper - 1 if self.paper else None
 
 
 @dataclass(frozen=True)
@@ -78,6 +119,9 @@ class Claim:
     expected: tuple[Number, ...]
     #: Whether numbers are speeds of this machine, rather than the model's.
     measured: bool = False
+    #: Name of the folder with results of simulated boxes, beside the folders of the claims. Empty if the
+    #: numbers come from elsewhere.
+    simulated: str = ""
     #: What was assumed, or is not shown.
     note: str = ""
 
@@ -87,9 +131,17 @@ class Claim:
         return self.folder.name
 
     @property
+    def basis(self) -> str:
+        """Return the kind of its numbers, as the page names it."""
+        return "measured" if self.measured else "simulated" if self.simulated else "model"
+
+    @property
     def maker(self) -> Maker:
-        """Return the module that makes it."""
-        return import_module(f"farwrite.figures.{self.name.lower()}")
+        """Return what makes it: the module of its name, with its rows if it is simulated."""
+        module = import_module(f"farwrite.figures.{self.name.lower()}")
+        if not self.simulated:
+            return module
+        return FromRows(module, load_rows(self.folder.parent / self.simulated, self.name))
 
     @property
     def times(self) -> Times:
@@ -106,8 +158,13 @@ def load(folder: Path) -> Claim:
 
 
 def load_all(folder: Path) -> list[Claim]:
-    """Read all claims below a folder, in the order of their numbers."""
+    """Read all claims below a folder, by paper and number."""
     folders = [file.parent for file in folder.glob("*/claim.toml")]
     if not folders:
         raise FileNotFoundError(f"{folder} has no folder with a claim.toml")
-    return [load(folder) for folder in sorted(folders, key=lambda at: (len(at.name), at.name))]
+    return [load(folder) for folder in sorted(folders, key=_place)]
+
+
+def _place(folder: Path) -> list[str | int]:
+    """S9 comes before S10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]

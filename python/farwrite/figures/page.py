@@ -13,7 +13,7 @@ HEAD = """<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Farwrite: the paper's figures</title>
+<title>Farwrite: the papers' figures</title>
 <style>
 body { font: 16px/1.5 sans-serif; color: #111; background: #fff; max-width: 76rem }
 body { margin: 2rem auto; padding: 0 1rem }
@@ -27,10 +27,11 @@ td.number { white-space: nowrap; font-variant-numeric: tabular-nums }
 </style>
 </head>
 <body>
-<h1>The paper's figures, made anew</h1>
-<p>Each section has a claim of SDR-RDMA (SC '25), our figure for it, and the paper's numbers beside two of
-ours. Those of the model are exact values of the paper's formulas unless a row says otherwise; tests hold them
-to the bounds. Those of the shipped protocols are from simulated messages, where there are any.</p>
+<h1>The papers' figures, made again</h1>
+<p>Each section has a claim of a paper, our figure for it, and the paper's numbers beside ours. L is LoWAR, N
+is NetRT, and S is SDR-RDMA (SC '25). Numbers of the model are exact values of the formulas of SDR-RDMA
+unless a row says otherwise. Simulated numbers are those of NICs and boxes in virtual time. Tests hold both to
+the bounds. Numbers of shipped protocols are from simulated messages.</p>
 <nav><ul>
 """
 
@@ -62,7 +63,8 @@ def section(part: Part) -> str:
     """One claim."""
     claim, plot = part.claim, part.plot
     names = [(number, part.ours[number.name]) for number in claim.expected]
-    rows = "".join(row(number, ours, part.shipped.get(number.name)) for number, ours in names)
+    rows = "".join(row(number, ours, part.shipped) for number, ours in names)
+    shipped = "<th>shipped protocol</th>" if part.shipped else ""
     notes = [
         f"Measured: {part.conditions}." if part.conditions else "",
         claim.note,
@@ -74,15 +76,16 @@ def section(part: Part) -> str:
 {prefixed(svg, claim.name)}
 <p>{" ".join(escape(note) for note in notes if note)}</p>
 <div class="scroll"><table>
-<tr><th>number</th><th>paper</th><th>{"measured" if claim.measured else "model"}</th><th>deviation</th>
-<th>bounds</th><th>shipped protocol</th><th>source; why ours differs</th></tr>
+<tr><th>number</th><th>paper</th><th>{claim.basis}</th><th>deviation</th>
+<th>bounds</th>{shipped}<th>source; why ours differs</th></tr>
 {rows}</table></div>
 </section>
 """
 
 
-def row(number: Number, ours: float, shipped: float | None) -> str:
-    """One number."""
+def row(number: Number, ours: float, shipped: Numbers) -> str:
+    """One number; the shipped protocol has a column where it has any numbers."""
+    protocol = text(shipped[number.name]) if number.name in shipped else ""
     deviation = number.deviation(ours)
     within = "" if number.holds(ours) else ' <span class="out">out of bounds</span>'
     cells = [
@@ -91,7 +94,7 @@ def row(number: Number, ours: float, shipped: float | None) -> str:
         f'<td class="number">{text(ours)}{within}</td>',
         f'<td class="number">{"" if deviation is None else f"{deviation:+.1%}"}</td>',
         f'<td class="number">{bounds(number)}</td>',
-        f'<td class="number">{"" if shipped is None else text(shipped)}</td>',
+        f'<td class="number">{protocol}</td>' if shipped else "",
         f"<td>{escape(number.source)}. {escape(number.why)}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>\n"

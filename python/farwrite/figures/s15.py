@@ -11,7 +11,7 @@ from farwrite.model import CompletionTime, chunk_loss, completion_time
 
 
 def time(settings: Settings, scheme: str, packets: object) -> CompletionTime:
-    """Evaluate with so many packets a chunk."""
+    """Evaluate with this number of packets a chunk."""
     number = np.asarray(packets)
     return completion_time(
         scheme,

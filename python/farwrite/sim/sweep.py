@@ -16,7 +16,7 @@ from farwrite.sim.results import Ran, Results
 KEY = ("topology", "workload", "switch", "transport", "loss", "seed")
 FLOW = (
     "src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns", "slowdown", "packets", "repeated", "timeouts",
-    "end",
+    "missing_bytes", "end",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The process group: torch's operations, on those of `farwrite-collectives`."""
 
-# torch's stubs declare overloads of these methods that it calls on its own classes only.
+# ProcessGroup's type hints declare more forms of these methods than torch calls on a subclass.
 # mypy: disable-error-code="override, assignment"
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProcessGroup(dist.ProcessGroup):
             timeout_s=timeout.total_seconds(),
             key=options.key,
             scheme=exact.scheme,
-            bounded=(bounded.scheme, round(bounded.loss_target * 1e6)) if bounded else None,
+            bounded=_native_options(bounded) if bounded else None,
         )
         self._communicator.connect(meet(place, self._communicator.info(), address, options, timeout))
 
@@ -387,6 +387,13 @@ class ProcessGroup(dist.ProcessGroup):
             partial(_each, stores),
             self._tally,
         )
+
+
+def _native_options(bounded: Bounded) -> tuple[str, int, tuple[int, int] | None]:
+    hadamard = None
+    if bounded.hadamard_block is not None:
+        hadamard = bounded.hadamard_block, bounded.hadamard_stride or 0
+    return bounded.scheme, round(bounded.loss_target * 1e6), hadamard
 
 
 def _nothing() -> None:

@@ -19,16 +19,25 @@ class Bounded:
     """Large operations on floats end in time: contributions that are late or lost are left out.
 
     All ranks get the same result of an all-reduce, so replicas of a model stay equal, bit for bit. A sum
-    lacks what was left out; a mean divides by the number of contributions that came. Where nothing is
-    reduced, missing values are 0. All other operations are exact.
+    lacks what was left out; a mean divides by the number of contributions that came. With `hadamard_block`,
+    the values of a block with a lost packet are inexact instead. Where nothing is reduced, missing values
+    are 0. All other operations are exact.
     """
 
     #: How many of the bytes may be missing, as a share from 1e-6 to below 1. The wait is the shortest that
     #: keeps below it, as far as waiting helps.
     loss_target: float = 0.01
-    #: Name of the scheme that carries contributions: `best-effort`, or with repairs that fit the time,
-    #: `best-effort+sr` and `best-effort+ec-mds:32,8`.
+    #: Name of the scheme that carries contributions. With `best-effort`, parity or repeats that fit the time
+    #: are added where the network drops more than `loss_target`. `best-effort+sr` and
+    #: `best-effort+ec-mds:32,8` always have them.
     scheme: str = "best-effort"
+    #: Values of a block of the Hadamard transform, a power of two such as 1024. With it, a lost packet
+    #: becomes a small error of many values, in sums and means of float32, float16 and bfloat16. A value can
+    #: grow by the square root of the block on its way: with blocks of 1024, float16 values above 2047 can
+    #: become infinite, and their whole block NaN. None: no transform.
+    hadamard_block: int | None = None
+    #: Blocks that share a packet, a power of two. None: as many as a packet has values.
+    hadamard_stride: int | None = None
     #: Which operations end in time: of `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`. Leave out
     #: `all-gather` where it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes are
     #: given is exact.
@@ -46,6 +55,13 @@ class Bounded:
             raise ValueError(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}")
         if not isinstance(self.min_bytes, int) or self.min_bytes < 0:
             raise ValueError(f"min_bytes = {self.min_bytes!r}: must be a number of bytes")
+        for name in ("hadamard_block", "hadamard_stride"):
+            value = getattr(self, name)
+            is_power = isinstance(value, int) and value > 0 and value & (value - 1) == 0
+            if value is not None and not (is_power and value <= 2**25):
+                raise ValueError(f"{name} = {value!r}: must be a power of two, at most 2**25, or None")
+        if self.hadamard_stride is not None and self.hadamard_block is None:
+            raise ValueError(f"hadamard_stride = {self.hadamard_stride}: needs a hadamard_block")
 
 
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")

@@ -16,7 +16,7 @@ from torch.distributed import PrefixStore, Store, TCPStore
 from farwrite.torch.options import Options
 
 #: What is left in the place of a rank when all have read it: no key, but the place stays taken.
-_MET = b"met"
+_MET = "met"
 
 
 class RendezvousError(RuntimeError):
@@ -69,7 +69,7 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
     # The last one to read clears the keys of the queue pairs from the store.
     if place.store.add(f"farwrite/{place.before}/read", 1) == place.size:
         for key in keys:
-            place.store.set(key, _MET)  # type: ignore[arg-type] # bytes will do, though the stub says str
+            place.store.set(key, _MET)
     _compare(place, said, heard)
     return [b64decode(str(theirs["info"])) for theirs in heard]
 

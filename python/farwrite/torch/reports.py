@@ -14,13 +14,20 @@ class Report:
     operation: str
     #: Bytes of its result at this rank.
     result_bytes: int
-    #: Bytes of the result that lack the contribution of a rank. Always 0 in an exact group.
+    #: Bytes of the result that lack the contribution of a rank, of the transformed result where there is a
+    #: Hadamard transform. Always 0 in an exact group.
     missing_bytes: int
     #: Seconds from its start to its end.
     elapsed_s: float
     #: Seconds that it waited for contributions at most; of an exact operation those that it was allowed
     #: to take.
     timeout_s: float
+    #: What carried the contributions of this rank to a bounded operation, such as `best-effort+ec-mds:32,4`;
+    #: None of an exact one.
+    scheme: str | None
+    #: Where the network drops more than the loss target, and neither parity nor repeats can help in the
+    #: longest time that is allowed: the least share of bytes that would be missing. Else None.
+    least_missing_share: float | None
     #: How many operations of the group were waited for.
     operations: int
     #: Which share of them ended with bytes missing.
@@ -36,9 +43,9 @@ class Tally:
         self._cut = 0
         self.last: Report | None = None
 
-    def add(self, operation: str, ended: tuple[int, int, float, float]) -> None:
-        """Count one: bytes of the result, missing bytes, elapsed and allowed seconds."""
-        result_bytes, missing_bytes, elapsed_s, timeout_s = ended
+    def add(self, operation: str, ended: tuple[int, int, float, float, str | None, float | None]) -> None:
+        """Count one: what `Ticket.wait` returned."""
+        result_bytes, missing_bytes, elapsed_s, timeout_s, scheme, least_missing_share = ended
         with self._lock:
             self._ended += 1
             self._cut += missing_bytes > 0
@@ -48,6 +55,8 @@ class Tally:
                 missing_bytes,
                 elapsed_s,
                 timeout_s,
+                scheme,
+                least_missing_share,
                 self._ended,
                 self._cut / self._ended,
             )

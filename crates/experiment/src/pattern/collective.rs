@@ -1,4 +1,4 @@
-//! Workloads whose flows wait for others.
+//! Workloads of collective operations: flows that wait for other flows.
 
 use super::{MAX_FLOWS, PatternError, check, range};
 use crate::{Flow, Start, TriggerKind, Workload};
@@ -34,7 +34,8 @@ pub(super) fn ring(hosts: usize, size: u64) -> Workload {
     let part = size.div_ceil(hosts as u64);
     let steps = 2 * (hosts - 1);
     let mut workload = Workload::default();
-    // What a host sends in a step, it received from the host before in the step before.
+    // A host sends in each step the part that it received from the previous host in the step
+    // before.
     let received = |host: usize, step: usize| host + step * hosts;
     for _ in 0..hosts * (steps - 1) {
         workload.add_trigger(TriggerKind::OneShot);
@@ -60,7 +61,8 @@ pub(super) fn tree(hosts: usize, size: u64) -> Workload {
             .into_iter()
             .filter(|at| *at < hosts)
     };
-    // Sums of all children are there, and, for all but the root, the result is there.
+    // A host's sum is ready when the sums of all children have arrived. All hosts but the root
+    // later receive the result.
     let summed: Vec<_> = (0..hosts)
         .map(|host| {
             let children = children(host).count() as u64;
@@ -111,7 +113,7 @@ mod tests {
     fn a_tree_goes_up_and_down_each_edge() {
         let workload = tree(6, 1000);
         assert_eq!(workload.flows.len(), 2 * 5);
-        // Leaves 3, 4 and 5 begin.
+        // The leaves 3, 4 and 5 begin.
         let first = workload
             .flows
             .iter()

@@ -1,17 +1,17 @@
-//! Workloads that are drawn.
+//! Random workloads.
 
 use std::time::Duration;
 
 use farwrite_link::Dice;
 use farwrite_units::show::real;
 
-use super::{MAX_FLOWS, PatternError, Place, range};
+use super::{MAX_FLOWS, PatternError, PatternNetwork, range};
 use crate::sizes::{Sizes, exponential};
 use crate::units::nanoseconds;
 use crate::{Flow, Workload};
 
-/// One cycle through all hosts, with equal chance for each (Sattolo's algorithm), so that no host
-/// sends to itself.
+/// A uniformly random cycle through all hosts (Sattolo's algorithm), so that no host sends to
+/// itself.
 pub(super) fn permutation(hosts: usize, size: u64, seed: u64) -> Workload {
     let mut dice = Dice::new(seed);
     let mut targets: Vec<_> = (0..hosts).collect();
@@ -26,15 +26,21 @@ pub(super) fn permutation(hosts: usize, size: u64, seed: u64) -> Workload {
     )
 }
 
-pub(super) fn poisson(place: Place, load: f64, sizes: &Sizes, flows: usize, seed: u64) -> Workload {
+pub(super) fn poisson(
+    network: PatternNetwork,
+    load: f64,
+    sizes: &Sizes,
+    flows: usize,
+    seed: u64,
+) -> Workload {
     let mut dice = Dice::new(seed);
-    let bytes_per_ns = real(place.rate_bps) * real(place.hosts as u64) / 8e9;
+    let bytes_per_ns = real(network.rate_bps) * real(network.hosts as u64) / 8e9;
     let gap_ns = sizes.mean() / (bytes_per_ns * load);
     let mut at_ns = 0.0;
     let flows = (0..flows).map(|_| {
         at_ns += gap_ns * exponential(&mut dice);
-        let src = dice.below(place.hosts);
-        let dst = other_host(place.hosts, src, &mut dice);
+        let src = dice.below(network.hosts);
+        let dst = other_host(network.hosts, src, &mut dice);
         Flow::new(src, dst, sizes.draw(&mut dice), rounded(at_ns))
     });
     Workload::of(flows.collect())
@@ -42,13 +48,13 @@ pub(super) fn poisson(place: Place, load: f64, sizes: &Sizes, flows: usize, seed
 
 /// `silence` and `until`.
 pub(super) fn on_off(
-    place: Place,
+    network: PatternNetwork,
     senders: usize,
     burst: u64,
     [silence, until]: [Duration; 2],
     seed: u64,
 ) -> Result<Workload, PatternError> {
-    let bytes_per_ns = real(place.rate_bps) / 8e9;
+    let bytes_per_ns = real(network.rate_bps) / 8e9;
     let mean_ns = real(burst) / bytes_per_ns + real(nanoseconds(silence));
     let expected = real(nanoseconds(until)) / mean_ns * real(senders as u64);
     if expected > real(MAX_FLOWS as u64) {
@@ -58,12 +64,12 @@ pub(super) fn on_off(
     }
     let mut dice = Dice::new(seed);
     let mut flows = Vec::new();
-    for src in place.hosts - senders..place.hosts {
+    for src in network.hosts - senders..network.hosts {
         let mut dice = Dice::new(dice.bits());
         let mut at_ns = exponential(&mut dice) * real(nanoseconds(silence));
         while at_ns <= real(nanoseconds(until)) {
             let bytes = rounded(real(burst) * exponential(&mut dice)).max(1);
-            let dst = other_host(place.hosts, src, &mut dice);
+            let dst = other_host(network.hosts, src, &mut dice);
             flows.push(Flow::new(src, dst, bytes, rounded(at_ns)));
             let silence_ns = real(nanoseconds(silence)) * exponential(&mut dice);
             at_ns += real(bytes) / bytes_per_ns + silence_ns;

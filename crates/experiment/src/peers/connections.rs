@@ -1,4 +1,4 @@
-//! htsim's connection matrices.
+//! Connection matrices of htsim.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,40 @@ use super::InputError;
 use super::words::{Line, at_end, lines};
 use crate::{Flow, Start, Trigger, TriggerKind, Workload};
 
-/// What a connection matrix says.
+/// The content of a connection matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connections {
-    /// Hosts that the matrix is for.
+pub struct ConnectionMatrix {
+    /// Number of hosts that the matrix is for.
     pub nodes: usize,
-    /// Flows, in the order of the file, and triggers, in that of their numbers.
+    /// Flows in the order of the file, and triggers in the order of their numbers.
     pub workload: Workload,
-    /// Cables that are absent.
-    pub failures: Vec<Failure>,
-    /// What was left out.
+    /// Cables that are absent from the topology.
+    pub failures: Vec<CableFailure>,
+    /// Warnings about parts of the file that were ignored.
     pub notes: Vec<String>,
 }
 
-/// A cable that is absent: one of the cables up from a switch.
+/// An absent cable: one of the uplinks of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct CableFailure {
     /// The tier of the switch.
     pub tier: Tier,
-    /// The switch in its tier.
+    /// Index of the switch in its tier.
     pub switch: usize,
-    /// Which of its cables up.
+    /// Index of the cable among the uplinks of the switch.
     pub link: usize,
-    /// The line that says so.
+    /// Line of the file.
     pub line: usize,
 }
 
 /// The tier of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Next to hosts (`TOR`).
+    /// Switches next to hosts (`TOR`).
     Leaf,
-    /// Above those (`AGG`).
+    /// Switches above the leaves (`AGG`).
     Spine,
-    /// The third tier (`CORE`).
+    /// Switches of the third tier (`CORE`).
     Core,
 }
 
@@ -50,7 +50,7 @@ const FLOW: &str = "a flow is written SRC->DST id N start PICOSECONDS size BYTES
 ///
 /// # Errors
 /// [`InputError`].
-pub fn connections(file: &str, text: &str) -> Result<Connections, InputError> {
+pub fn connections(file: &str, text: &str) -> Result<ConnectionMatrix, InputError> {
     let mut reader = Reader::default();
     for line in lines(file, text) {
         reader.take(&line)?;
@@ -61,12 +61,12 @@ pub fn connections(file: &str, text: &str) -> Result<Connections, InputError> {
 #[derive(Default)]
 struct Reader {
     nodes: Option<usize>,
-    /// How many connections, triggers and failures the header announces.
+    /// Numbers of connections, triggers and failures that the header announces.
     announced: [Option<usize>; 3],
     flows: Vec<Flow>,
-    /// Each trigger's place, kind, and the first line that names it.
+    /// Index and kind of each trigger, and the first line that names it.
     triggers: BTreeMap<u64, (usize, Option<TriggerKind>, usize)>,
-    failures: Vec<Failure>,
+    failures: Vec<CableFailure>,
     has_priorities: bool,
 }
 
@@ -147,7 +147,7 @@ impl Reader {
                 }
                 "send_done_trigger" => flow.when_sent = Some(self.named(line, at)?),
                 "recv_done_trigger" => flow.when_received = Some(self.named(line, at)?),
-                // htsim reads this word and does nothing more.
+                // htsim reads this word and ignores it.
                 "addon" => at -= 1,
                 _ => return Err(line.error(format!("{key:?} is no part of a flow: {FLOW}"))),
             }
@@ -164,7 +164,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The place of the trigger that the word behind `at` names.
+    /// Index of the trigger that the word after `at` names.
     fn named(&mut self, line: &Line<'_>, at: usize) -> Result<usize, InputError> {
         let id: u64 = line.number(at + 1, line.words[at], "a whole number from 1 on")?;
         if id == 0 {
@@ -180,7 +180,7 @@ impl Reader {
             "a trigger is written trigger id N oneshot, multishot, or barrier count M";
         let id_at = line.words.iter().position(|word| *word == "id");
         let id_at = id_at.ok_or_else(|| line.error(format!("no id: {WANT}")))?;
-        let place = self.named(line, id_at)?;
+        let index = self.named(line, id_at)?;
         let mut kind = None;
         let mut count = None;
         let mut at = 1;
@@ -206,7 +206,7 @@ impl Reader {
             (Some(kind), _) => kind,
             (None, _) => return Err(line.error(format!("no kind: {WANT}"))),
         };
-        for entry in self.triggers.values_mut().filter(|entry| entry.0 == place) {
+        for entry in self.triggers.values_mut().filter(|entry| entry.0 == index) {
             if entry.1.replace(kind).is_some() {
                 let id = line.words[id_at + 1];
                 return Err(line.error(format!("trigger {id} is there twice: keep one line")));
@@ -229,7 +229,7 @@ impl Reader {
             Some(&"CORE") => Tier::Core,
             other => return Err(line.error(format!("switch_type is {other:?}: {WANT}"))),
         };
-        self.failures.push(Failure {
+        self.failures.push(CableFailure {
             tier,
             switch: line.number(after("switch_id")?, "switch_id", WANT)?,
             link: line.number(after("link_id")?, "link_id", WANT)?,
@@ -238,7 +238,7 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self, file: &str, text: &str) -> Result<Connections, InputError> {
+    fn finish(self, file: &str, text: &str) -> Result<ConnectionMatrix, InputError> {
         let Some(nodes) = self.nodes else {
             return Err(at_end(file, text, "the line Nodes N is missing"));
         };
@@ -258,20 +258,20 @@ impl Reader {
             delay_ns: 0,
         };
         let mut triggers = vec![blank; self.triggers.len()];
-        for (id, (place, kind, line)) in self.triggers {
+        for (id, (index, kind, line)) in self.triggers {
             let Some(kind) = kind else {
                 let what =
                     format!("trigger {id} has no line of its own: add trigger id {id} oneshot");
                 let file = file.to_owned();
                 return Err(InputError { file, line, what });
             };
-            triggers[place].kind = kind;
+            triggers[index].kind = kind;
         }
         let mut notes = Vec::new();
         if self.has_priorities {
             notes.push("prio is left out: NICs here serve flows equally".to_owned());
         }
-        Ok(Connections {
+        Ok(ConnectionMatrix {
             nodes,
             workload: Workload {
                 flows: self.flows,

@@ -1,13 +1,13 @@
-//! htsim's topologies.
+//! Topologies of htsim.
 
 use std::time::Duration;
 
 use farwrite_net::{CableConfig, NodeId, Role, Topology};
 
 use super::words::{Line, at_end, lines};
-use super::{Failure, InputError, PeerTopology, Tier};
+use super::{CableFailure, ImportedTopology, InputError, Tier};
 
-/// A topology of two or three tiers, as a `.topo` file has it.
+/// A topology of two or three tiers from a `.topo` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtsimTopology {
     hosts: usize,
@@ -30,7 +30,7 @@ struct Settings {
     queue_up: Option<usize>,
 }
 
-/// Switches of the tiers.
+/// Number of switches in each tier.
 struct Counts {
     leaves: usize,
     leaves_per_pod: usize,
@@ -96,18 +96,23 @@ impl HtsimTopology {
         Ok(topology)
     }
 
-    /// Hosts.
+    /// Number of hosts.
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.hosts
     }
 
-    /// The nodes and cables, without those that have failed. `file` is that of the failures.
+    /// Builds the nodes and cables, without the failed cables. `file` is the name of the file with
+    /// the failures, for errors.
     ///
     /// # Errors
     /// [`InputError`] for a failure of a cable that the topology does not have.
-    pub fn build(&self, failures: &[Failure], file: &str) -> Result<PeerTopology, InputError> {
-        // `read` has checked them.
+    pub fn build(
+        &self,
+        failures: &[CableFailure],
+        file: &str,
+    ) -> Result<ImportedTopology, InputError> {
+        // `read` has already checked the counts.
         let counts = self.counts().unwrap_or(Counts {
             leaves: 0,
             leaves_per_pod: 1,
@@ -138,8 +143,8 @@ impl HtsimTopology {
             }
         }
         for (at, &spine) in spines.iter().enumerate() {
-            let place = at % counts.spines_per_pod;
-            let above = cores.iter().skip(place).step_by(counts.spines_per_pod);
+            let index = at % counts.spines_per_pod;
+            let above = cores.iter().skip(index).step_by(counts.spines_per_pod);
             for (link, &core) in above.enumerate() {
                 wiring.connect(spine, core, (Tier::Spine, at, link));
             }
@@ -154,7 +159,7 @@ impl HtsimTopology {
                 .into_iter()
                 .map(move |node| (node, latency, settings.buffer()))
         });
-        Ok(PeerTopology {
+        Ok(ImportedTopology {
             switches: switches.collect(),
             topology: wiring.topology,
             host_of: (0..self.hosts).map(Some).collect(),
@@ -176,8 +181,8 @@ impl HtsimTopology {
         CableConfig::new(gbps.saturating_mul(1_000_000_000), delay)
     }
 
-    /// How many switches each tier has, from what the file says of ports; or the tier whose keys do
-    /// not fit, and why.
+    /// The number of switches in each tier, computed from the port counts in the file. The error
+    /// has the tier whose keys do not fit, and the reason.
     fn counts(&self) -> Result<Counts, (usize, String)> {
         for (tier, settings) in self.tiers.iter().enumerate() {
             settings
@@ -241,18 +246,18 @@ impl HtsimTopology {
         })
     }
 
-    /// Ports of a switch of a tier, down and up.
+    /// Ports of a switch of a tier: down and up.
     fn ports(&self, tier: usize) -> [usize; 2] {
         let settings = self.tiers[tier];
         [settings.radix_down, settings.radix_up].map(|ports| ports.unwrap_or(0))
     }
 }
 
-/// A topology in the making, and which failures had a cable.
+/// A topology under construction, and the failures that matched a cable.
 struct Wiring<'a> {
     tree: &'a HtsimTopology,
     topology: Topology,
-    failures: Vec<(Failure, bool)>,
+    failures: Vec<(CableFailure, bool)>,
 }
 
 impl Wiring<'_> {
@@ -261,8 +266,8 @@ impl Wiring<'_> {
         names.map(|name| self.topology.add(role, name)).collect()
     }
 
-    /// Connects two switches by a bundle, without its first cable if that has failed. The lower
-    /// switch is named by its tier, its place there, and the place of the bundle.
+    /// Connects two switches by a bundle of cables, without the first cable if that has failed. The
+    /// key names the lower switch by its tier and its index there, and the bundle by its index.
     fn connect(&mut self, lower: NodeId, upper: NodeId, key: (Tier, usize, usize)) {
         let tier = if key.0 == Tier::Leaf { 1 } else { 2 };
         let mut cables = self.tree.tiers[tier].bundle.unwrap_or(1);
@@ -277,7 +282,7 @@ impl Wiring<'_> {
         }
     }
 
-    /// Whether all failures had a cable.
+    /// Checks that all failures matched a cable.
     fn check(&self, file: &str) -> Result<(), InputError> {
         let Some((failure, _)) = self.failures.iter().find(|(_, found)| !found) else {
             return Ok(());
@@ -346,7 +351,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What the queues of all ports hold together.
+    /// The total capacity of the queues of all ports.
     fn buffer(&self) -> Option<u64> {
         let down = self.queue_down? as u64 * self.radix_down.unwrap_or(0) as u64;
         let up = self.queue_up.unwrap_or(0) as u64 * self.radix_up.unwrap_or(0) as u64;

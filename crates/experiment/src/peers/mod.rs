@@ -5,54 +5,54 @@
 //! - The RDMA trees of ns-3, HPCC and `ConWeave`: topologies ([`ns3::topology`]), flows
 //!   ([`ns3::flows`]) and size distributions ([`ns3::sizes`]).
 //!
-//! Each reader takes the text of a file and its name for errors. What a file says that has no
-//! counterpart here is left out and noted.
+//! Each reader takes the text of a file, and its name for errors. Parts of a file without a
+//! counterpart here are ignored, with a note.
 
 mod connections;
 mod htsim;
 pub mod ns3;
 mod words;
 
-pub use connections::{Connections, Failure, Tier, connections};
+pub use connections::{CableFailure, ConnectionMatrix, Tier, connections};
 pub use htsim::HtsimTopology;
 pub use words::InputError;
 
 use farwrite_net::{NodeId, Topology};
 
-/// A topology of a peer's file.
+/// A topology from another simulator's file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PeerTopology {
+pub struct ImportedTopology {
     /// Nodes and cables.
     pub topology: Topology,
-    /// Switches, their latency in nanoseconds, and their buffer in bytes where the file has it.
+    /// Switches, each with its latency in nanoseconds and, if the file has it, its buffer in bytes.
     pub switches: Vec<(NodeId, u64, Option<u64>)>,
-    /// The host behind each number of the peer's: its place among the hosts. `None` for a switch.
+    /// For each node number of the file, the index among the hosts; `None` for a switch.
     pub host_of: Vec<Option<usize>>,
-    /// What was left out.
+    /// Notes about parts of the file that were ignored.
     pub notes: Vec<String>,
 }
 
-/// What a file is, by its first word.
+/// The kind of a file, detected by its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// htsim's, a topology or connections: `Nodes`.
+pub enum FileKind {
+    /// A topology or a connection matrix of htsim. The first word is `Nodes`.
     Htsim,
-    /// Of ns-3: a number.
+    /// A file of ns-3. The first word is a number.
     Ns3,
-    /// TOML, and anything else.
+    /// TOML, and everything else.
     Toml,
 }
 
-/// Looks at the first word of a text.
+/// Detects the kind of a file.
 #[must_use]
-pub fn kind_of(text: &str) -> Kind {
+pub fn kind_of(text: &str) -> FileKind {
     let lines = text.lines().map(str::trim);
     let first = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .find_map(|line| line.split_whitespace().next());
     match first {
-        Some(word) if word.eq_ignore_ascii_case("nodes") => Kind::Htsim,
-        Some(word) if word.bytes().all(|byte| byte.is_ascii_digit()) => Kind::Ns3,
-        _ => Kind::Toml,
+        Some(word) if word.eq_ignore_ascii_case("nodes") => FileKind::Htsim,
+        Some(word) if word.bytes().all(|byte| byte.is_ascii_digit()) => FileKind::Ns3,
+        _ => FileKind::Toml,
     }
 }

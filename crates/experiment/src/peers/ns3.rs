@@ -5,15 +5,15 @@ use std::time::Duration;
 use farwrite_net::{CableConfig, Loss, NodeId, Role, Topology};
 
 use super::words::{Line, at_end, lines};
-use super::{InputError, PeerTopology};
+use super::{ImportedTopology, InputError};
 use crate::{Flow, Sizes, Workload};
 
-/// Reads a topology: `nodes switches cables`, the numbers of the switches, and a line for each
-/// cable: `A B RATE DELAY LOSS`, such as `0 16 100Gbps 1000ns 0`.
+/// Reads a topology: `nodes switches cables`, the numbers of the switches, and one line for each
+/// cable: `A B RATE DELAY LOSS`, for example `0 16 100Gbps 1000ns 0`.
 ///
 /// # Errors
 /// [`InputError`].
-pub fn topology(file: &str, text: &str) -> Result<PeerTopology, InputError> {
+pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> {
     const COUNT: &str = "a whole number from 0 on";
     let lines = lines(file, text);
     let Some((first, rest)) = lines.split_first() else {
@@ -67,7 +67,7 @@ pub fn topology(file: &str, text: &str) -> Result<PeerTopology, InputError> {
         .with_role(Role::Switch)
         .map(|node| (node, 0, None))
         .collect();
-    Ok(PeerTopology {
+    Ok(ImportedTopology {
         topology,
         switches,
         host_of,
@@ -75,7 +75,7 @@ pub fn topology(file: &str, text: &str) -> Result<PeerTopology, InputError> {
     })
 }
 
-/// Nodes under the numbers of the file, and the place of each host.
+/// Makes nodes in the order of the file's numbers. Also returns the host index of each node.
 fn add_nodes(is_switch: &[bool]) -> (Topology, Vec<Option<usize>>) {
     let mut topology = Topology::new();
     let mut host_of = Vec::new();
@@ -93,7 +93,7 @@ fn add_nodes(is_switch: &[bool]) -> (Topology, Vec<Option<usize>>) {
     (topology, host_of)
 }
 
-/// Notes hosts of which only the first cable sends.
+/// Notes about hosts that send only through their first cable.
 fn notes(topology: &Topology) -> Vec<String> {
     let mut ports = vec![0; topology.nodes().len()];
     for end in topology.cables().iter().flat_map(|cable| cable.ends) {
@@ -157,9 +157,9 @@ fn with_unit(text: &str, scales: &[(&str, f64)]) -> Option<f64> {
     Some(number * scale)
 }
 
-/// Reads flows: their number, and a line for each: `SRC DST PRIORITY BYTES START` with the start in
-/// seconds. HPCC's form with a port before the bytes is known by its six numbers. `host_of` is that
-/// of the topology.
+/// Reads flows: their number, and one line for each: `SRC DST PRIORITY BYTES START`, with the start
+/// in seconds. A line with six numbers has HPCC's form, with a port before the bytes. `host_of`
+/// comes from the topology.
 ///
 /// # Errors
 /// [`InputError`].
@@ -222,7 +222,8 @@ pub fn flows(file: &str, text: &str, host_of: &[Option<usize>]) -> Result<Worklo
     Ok(Workload::of(flows))
 }
 
-/// Reads a size distribution: lines of bytes and percents, linear between them.
+/// Reads a size distribution: lines of bytes and percents. The distribution is linear between
+/// points.
 ///
 /// # Errors
 /// [`InputError`].

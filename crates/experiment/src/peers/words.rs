@@ -1,20 +1,20 @@
-//! Words on lines.
+//! Splitting files into lines and words.
 
 use std::str::FromStr;
 
-/// What is wrong with a file, and where.
+/// An error in an input file, and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {what}")]
 pub struct InputError {
     /// The name of the file.
     pub file: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong, with which value, and what would do.
+    /// The fault, the value, and what is accepted.
     pub what: String,
 }
 
-/// A line that is not empty and no comment.
+/// A line with at least one word that is not a comment.
 #[derive(Clone, Debug)]
 pub(super) struct Line<'a> {
     file: &'a str,
@@ -22,7 +22,7 @@ pub(super) struct Line<'a> {
     pub(super) words: Vec<&'a str>,
 }
 
-/// The lines of a file that have words, without comments (from `#` at the start of a line).
+/// The lines of a file that have words, without comments (a line that begins with `#`).
 pub(super) fn lines<'a>(file: &'a str, text: &'a str) -> Vec<Line<'a>> {
     let lines = (1..).zip(text.lines()).map(|(number, line)| Line {
         file,
@@ -38,7 +38,7 @@ pub(super) fn lines<'a>(file: &'a str, text: &'a str) -> Vec<Line<'a>> {
         .collect()
 }
 
-/// An error where a file ends too early.
+/// An error at the end of a file that is too short.
 pub(super) fn at_end(file: &str, text: &str, what: impl Into<String>) -> InputError {
     InputError {
         file: file.to_owned(),
@@ -56,7 +56,7 @@ impl Line<'_> {
         }
     }
 
-    /// The word at a place as a number; `name` and `want` are for the error.
+    /// Parses the word with this index as a number. `name` and `want` are for the error.
     pub(super) fn number<T: FromStr>(
         &self,
         at: usize,

@@ -1,4 +1,4 @@
-//! Topologies and workloads of a plan, as they are before a seed is known.
+//! Topologies and workloads of a plan, before a seed is known.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,47 +6,69 @@ use std::time::Duration;
 use farwrite_net::{CableConfig, Loss, NodeId, Options, Shape, SwitchConfig, Topology};
 
 use super::read::ReadFile;
-use crate::peers::{self, Connections, Failure, HtsimTopology, Kind, PeerTopology};
-use crate::{Pattern, Place, Sizes, Transport, Workload};
+use crate::boxes::{BoxKind, BoxPosition, PlacedBox};
+use crate::peers::{
+    self, CableFailure, ConnectionMatrix, FileKind, HtsimTopology, ImportedTopology,
+};
+use crate::{Pattern, PatternNetwork, Sizes, Transport, Workload};
 
-/// A topology.
+/// A topology of a plan, and its boxes.
 #[derive(Debug)]
-pub(super) enum Layout {
+pub(super) struct PlannedTopology {
+    pub(super) layout: TopologySource,
+    pub(super) boxes: Vec<(BoxPosition, BoxKind)>,
+}
+
+impl PlannedTopology {
+    /// Inserts the boxes into the topology. Call this after all other changes to the cables.
+    pub(super) fn place_boxes(&self, topology: &mut Topology) -> Result<Vec<PlacedBox>, String> {
+        let mut placed = Vec::new();
+        for (number, (position, kind)) in self.boxes.iter().enumerate() {
+            let boxes = position.place(*kind, topology);
+            placed.extend(boxes.map_err(|why| format!("boxes[{number}]: {why}"))?);
+        }
+        Ok(placed)
+    }
+}
+
+/// The source of a topology's nodes and cables.
+#[derive(Debug)]
+pub(super) enum TopologySource {
     Shape(Shape),
     /// A file of `farwrite-net`, with its switches.
     Net(Topology, Options),
     Htsim(HtsimTopology),
-    Ns3(PeerTopology),
+    Ns3(ImportedTopology),
 }
 
-/// A topology that is built.
-pub(super) struct Laid {
+/// A topology that has been built.
+pub(super) struct BuiltTopology {
     pub(super) topology: Topology,
-    /// Of a file that has them.
+    /// Options, if the file has them.
     pub(super) options: Option<Options>,
-    /// As [`PeerTopology::switches`].
+    /// Same as [`ImportedTopology::switches`].
     pub(super) switches: Vec<(NodeId, u64, Option<u64>)>,
     pub(super) host_of: Vec<Option<usize>>,
 }
 
-/// A workload.
+/// The source of a workload.
 #[derive(Debug)]
-pub(super) enum Flows {
-    /// With the size distributions that it names.
+pub(super) enum WorkloadSource {
+    /// A pattern, with the size distributions that it names.
     Pattern(Pattern, BTreeMap<String, Sizes>),
-    /// htsim's, and the name of its file.
-    Matrix(Connections, String),
-    /// Of ns-3: the name of the file, and its text.
+    /// A connection matrix of htsim, and the name of its file.
+    Matrix(ConnectionMatrix, String),
+    /// Flows of ns-3: the name of the file, and its text.
     Ns3(String, String),
 }
 
-impl Layout {
-    /// Reads the file of a topology, and notes what it leaves out.
+impl TopologySource {
+    /// Reads a topology file. Adds notes about the parts that it ignores.
     pub(super) fn read(file: &str, text: &str, notes: &mut Vec<String>) -> Result<Self, String> {
         let layout = match peers::kind_of(text) {
-            Kind::Htsim => HtsimTopology::read(file, text).map(Self::Htsim),
-            Kind::Ns3 => peers::ns3::topology(file, text).map(Self::Ns3),
-            Kind::Toml => {
+            FileKind::Htsim => HtsimTopology::read(file, text).map(Self::Htsim),
+            FileKind::Ns3 => peers::ns3::topology(file, text).map(Self::Ns3),
+            FileKind::Toml => {
                 let (topology, options) =
                     farwrite_net::read_toml(text).map_err(|why| format!("{file}: {why}"))?;
                 return Ok(Self::Net(topology, options));
@@ -62,7 +84,10 @@ impl Layout {
         Ok(layout)
     }
 
-    pub(super) fn build(&self, failures: Option<(&[Failure], &str)>) -> Result<Laid, String> {
+    pub(super) fn build(
+        &self,
+        failures: Option<(&[CableFailure], &str)>,
+    ) -> Result<BuiltTopology, String> {
         if let (Some((failures @ [_, ..], file)), false) =
             (failures, matches!(self, Self::Htsim(_)))
         {
@@ -77,11 +102,11 @@ impl Layout {
             Self::Htsim(topology) => {
                 let (failures, file) = failures.unwrap_or((&[], ""));
                 let built = topology.build(failures, file);
-                return Ok(Laid::of(built.map_err(|why| why.to_string())?));
+                return Ok(BuiltTopology::of(built.map_err(|why| why.to_string())?));
             }
-            Self::Ns3(topology) => return Ok(Laid::of(topology.clone())),
+            Self::Ns3(topology) => return Ok(BuiltTopology::of(topology.clone())),
         };
-        Ok(Laid {
+        Ok(BuiltTopology {
             host_of: (0..topology.hosts().count()).map(Some).collect(),
             topology,
             options,
@@ -90,8 +115,8 @@ impl Layout {
     }
 }
 
-impl Laid {
-    fn of(peer: PeerTopology) -> Self {
+impl BuiltTopology {
+    fn of(peer: ImportedTopology) -> Self {
         Self {
             topology: peer.topology,
             options: None,
@@ -101,17 +126,17 @@ impl Laid {
     }
 }
 
-impl Flows {
-    /// Reads the file of a workload, and notes what it leaves out.
+impl WorkloadSource {
+    /// Reads a workload file. Adds notes about the parts that it ignores.
     pub(super) fn read(file: &str, text: &str, notes: &mut Vec<String>) -> Result<Self, String> {
         match peers::kind_of(text) {
-            Kind::Htsim => {
+            FileKind::Htsim => {
                 let matrix = peers::connections(file, text).map_err(|why| why.to_string())?;
                 notes.extend(matrix.notes.iter().map(|note| format!("{file}: {note}")));
                 Ok(Self::Matrix(matrix, file.to_owned()))
             }
-            Kind::Ns3 => Ok(Self::Ns3(file.to_owned(), text.to_owned())),
-            Kind::Toml => Err(format!(
+            FileKind::Ns3 => Ok(Self::Ns3(file.to_owned(), text.to_owned())),
+            FileKind::Toml => Err(format!(
                 "{file}:1: neither a connection matrix of htsim, which begins with Nodes, nor flows \
                  of ns-3, which begin with their number"
             )),
@@ -128,7 +153,7 @@ impl Flows {
         Ok(Self::Pattern(pattern, files))
     }
 
-    pub(super) fn failures(&self) -> Option<(&[Failure], &str)> {
+    pub(super) fn failures(&self) -> Option<(&[CableFailure], &str)> {
         match self {
             Self::Matrix(matrix, file) => Some((&matrix.failures, file)),
             Self::Pattern(..) | Self::Ns3(..) => None,
@@ -137,18 +162,18 @@ impl Flows {
 
     pub(super) fn build(
         &self,
-        place: Place,
+        network: PatternNetwork,
         seed: u64,
         host_of: &[Option<usize>],
     ) -> Result<Workload, String> {
         match self {
             Self::Pattern(pattern, files) => {
-                let workload = pattern.build(place, seed, files);
+                let workload = pattern.build(network, seed, files);
                 workload.map_err(|why| why.to_string())
             }
-            Self::Matrix(matrix, file) if matrix.nodes > place.hosts => Err(format!(
+            Self::Matrix(matrix, file) if matrix.nodes > network.hosts => Err(format!(
                 "{file} is for {} hosts, and the topology has {}: choose a larger topology",
-                matrix.nodes, place.hosts
+                matrix.nodes, network.hosts
             )),
             Self::Matrix(matrix, _) => Ok(matrix.workload.clone()),
             Self::Ns3(file, text) => {
@@ -158,7 +183,7 @@ impl Flows {
     }
 }
 
-/// The switches that a transport wants for the flows of a workload.
+/// The switches that a transport needs for the flows of a workload.
 pub(super) fn switch_for(
     transport: &Transport,
     workload: &Workload,
@@ -175,7 +200,7 @@ pub(super) fn switch_for(
     transport.switch(&priorities, framing_bytes)
 }
 
-/// Takes over the latencies, and without PFC the buffers, that a peer's file has for its switches.
+/// Applies the switch latencies of another simulator's file, and without PFC also the buffers.
 pub(super) fn adopt(options: &mut Options, switches: &[(NodeId, u64, Option<u64>)]) {
     for &(node, latency_ns, buffer) in switches {
         let buffer = buffer.filter(|_| options.switch.pfc.is_none());
@@ -191,7 +216,7 @@ pub(super) fn adopt(options: &mut Options, switches: &[(NodeId, u64, Option<u64>
     }
 }
 
-/// The same topology with another loss in all cables.
+/// The same topology with another loss on all cables.
 pub(super) fn with_loss(topology: &Topology, loss: f64) -> Topology {
     let loss = match loss > 0.0 {
         true => Loss::Iid { loss_packet: loss },

@@ -1,4 +1,4 @@
-//! From the text of a plan to its parts.
+//! Parsing the text of a plan.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::Plan;
-use super::entries::{Flows, Layout};
+use super::entries::{PlannedTopology, TopologySource, WorkloadSource};
+use crate::boxes::{BoxKind, BoxPosition};
 use crate::{Pattern, Transport};
 
-/// Most seeds of a plan.
+/// Largest number of seeds of a plan.
 const MAX_SEEDS: u64 = 100_000;
 
-/// Reads the file that a plan names.
+/// Reads a file that the plan names.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// What is wrong with a plan: the key, its value, and what would do.
+/// An error in a plan: the key, its value, and what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlanError(String);
@@ -28,7 +29,7 @@ impl PlanError {
     }
 }
 
-/// The file. Tables of named entries are read entry by entry, so that errors name them.
+/// The file. Tables of named entries are parsed entry by entry, so that errors name the entry.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -88,15 +89,18 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
     let losses = file.losses()?;
     let mut notes = Vec::new();
     let topologies = entries("topology", &file.topology, |table| {
-        match named_file(table)? {
-            Some(name) => Layout::read(&name, &read_file(&name)?, &mut notes),
-            None => typed::<Shape>(table).map(Layout::Shape),
-        }
+        let mut table = table.clone();
+        let boxes = table.remove("boxes").map_or(Ok(Vec::new()), boxes)?;
+        let layout = match named_file(&table)? {
+            Some(name) => TopologySource::read(&name, &read_file(&name)?, &mut notes)?,
+            None => typed::<Shape>(&table).map(TopologySource::Shape)?,
+        };
+        Ok(PlannedTopology { layout, boxes })
     })?;
     let workloads = entries("workload", &file.workload, |table| {
         match named_file(table)? {
-            Some(name) => Flows::read(&name, &read_file(&name)?, &mut notes),
-            None => Flows::of_pattern(typed::<Pattern>(table)?, read_file),
+            Some(name) => WorkloadSource::read(&name, &read_file(&name)?, &mut notes),
+            None => WorkloadSource::of_pattern(typed::<Pattern>(table)?, read_file),
         }
     })?;
     let switches = entries("switch", &file.switch, |table| {
@@ -129,8 +133,41 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
     })
 }
 
-/// Reads `transport`: a list of protocols with default settings, or a table of named entries.
-/// Without any, there is one.
+/// Parses the boxes of a topology.
+fn boxes(value: Value) -> Result<Vec<(BoxPosition, BoxKind)>, String> {
+    let Value::Array(list) = value else {
+        let why = "write [[topology.NAME.boxes]] with the keys kind and at below it";
+        return Err(format!("boxes = {}: {why}", shown(&value)));
+    };
+    let each = list.into_iter().enumerate().map(|(number, value)| {
+        let Value::Table(mut table) = value else {
+            return Err(format!("boxes[{number}] = {}: a table", shown(&value)));
+        };
+        let at = table.remove("at");
+        let read = position(at).and_then(|at| Ok((at, typed(&table)?)));
+        read.map_err(|why| format!("boxes[{number}]: {why}"))
+    });
+    each.collect()
+}
+
+const POSITIONS: &str =
+    "\"hosts\", or the two nodes that a cable joins, such as [\"left\", \"right\"]";
+
+fn position(at: Option<Value>) -> Result<BoxPosition, String> {
+    let at = at.ok_or_else(|| format!("at is missing: {POSITIONS}"))?;
+    let names = match &at {
+        Value::String(text) if text == "hosts" => return Ok(BoxPosition::Hosts),
+        Value::Array(names) => names.iter().map(Value::as_str).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    match names.as_deref() {
+        Some([a, b]) => Ok(BoxPosition::Cable([a, b].map(|name| (*name).to_owned()))),
+        _ => Err(format!("at = {at}: {POSITIONS}")),
+    }
+}
+
+/// Parses `transport`: a list of protocols with default settings, or a table of named entries. If
+/// it is missing, the plan has one default transport.
 fn transports(value: Option<&Value>) -> Result<Vec<(String, Transport)>, PlanError> {
     let read = match value {
         None => Vec::new(),
@@ -181,7 +218,7 @@ fn listed_transport(value: &Value) -> Result<(String, Transport), String> {
     Ok((name.clone(), transport))
 }
 
-/// Reads each entry of a table of tables.
+/// Parses each entry of a table of tables.
 fn entries<T>(
     kind: &str,
     table: &Table,
@@ -202,7 +239,7 @@ fn entries<T>(
     entries.collect()
 }
 
-/// The name of an entry's file.
+/// The file name of an entry.
 fn named_file(table: &Table) -> Result<Option<String>, String> {
     let Some(file) = table.get("file") else {
         return Ok(None);
@@ -219,8 +256,8 @@ fn named_file(table: &Table) -> Result<Option<String>, String> {
     }
 }
 
-/// Reads a table as a type. The error of a table whose kind a tag chooses names no key, so the key
-/// at fault is sought.
+/// Parses a table as a type. For an enum with a tag, the error of the parser names no key, so this
+/// searches for the key at fault.
 fn typed<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
     let read = |table: &Table| {
         table
@@ -235,16 +272,24 @@ fn typed<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
             is_at_fault(key, &text, read(&without).err())
         });
         match fault {
-            Some((key, value)) => format!("{key} = {}: {text}", shown(value)),
+            Some((key, value)) => {
+                let value = shown(value);
+                // The error of a value that is parsed from text begins with the text. Do not show
+                // it twice.
+                let repeated = format!("{value}: ");
+                let text = text.strip_prefix(&repeated).unwrap_or(&text);
+                format!("{key} = {value}: {text}")
+            }
             None => text,
         }
     })
 }
 
-/// Whether a key is at fault for an error, by the error without the key: then there is none, or
-/// only one that the key is missing. Without its tag, a table has that error whatever is wrong.
+/// Whether a key is at fault, given the error text with the key and the error without the key. A
+/// key is at fault if removing it removes the error, or leaves only the error that the key is
+/// missing. The tag itself is a special case: without it, a table always has that error.
 fn is_at_fault(key: &str, text: &str, without: Option<String>) -> bool {
-    const TAGS: [&str; 2] = ["shape", "pattern"];
+    const TAGS: [&str; 3] = ["shape", "pattern", "kind"];
     let Some(without) = without else {
         return true;
     };
@@ -256,7 +301,7 @@ fn is_at_fault(key: &str, text: &str, without: Option<String>) -> bool {
     is_candidate && is_missing(&without) && !is_missing(text) && !text.contains("missing field")
 }
 
-/// A value as it may stand in a plan, or what kind of value it is.
+/// A value as text for an error, or the kind of the value.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),

@@ -1,4 +1,4 @@
-//! All runs of a plan, on all cores.
+//! Running all cases of a plan on all cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -7,21 +7,21 @@ use std::thread;
 use super::{Case, Plan};
 use crate::{Flow, Outcome, run};
 
-/// A case and what came of it.
+/// A case and its outcome.
 #[derive(Clone, Debug)]
 pub struct CaseOutcome {
     /// The case.
     pub case: Case,
-    /// The flows, as its seed has made them.
+    /// The flows, as generated from the seed.
     pub flows: Vec<Flow>,
-    /// What came of it, or why it could not run.
+    /// The outcome, or why the case could not run.
     pub outcome: Result<Outcome, String>,
 }
 
-/// Runs all cases on some threads, one thread a run. The run of the case `watched`, by its number,
-/// keeps the queue of each port over time. `done` is called on the calling thread after
-/// each one, in the order in which they end, and answers whether to go on. The outcomes are in the
-/// order of the cases; those that were not begun are absent.
+/// Runs all cases on `threads` threads, one run per thread at a time. The run of the case with the
+/// number `watched` keeps the queue of each port over time. After each run, the calling thread
+/// calls `done`, in the order in which the runs end; its result says whether to continue. The
+/// outcomes are in the order of the cases, without those that were not started.
 pub fn sweep(
     plan: &Plan,
     threads: usize,
@@ -60,7 +60,7 @@ pub fn sweep(
     outcomes
 }
 
-/// Runs one case on the calling thread. `keeps_ports` is that of [`Scene`](crate::Scene).
+/// Runs one case on the calling thread. `keeps_ports` is the field of [`Scene`](crate::Scene).
 #[must_use]
 pub fn run_case(plan: &Plan, case: Case, keeps_ports: bool) -> CaseOutcome {
     let parts = match plan.parts(&case) {

@@ -37,6 +37,7 @@ pub(crate) fn scene<'a>(
         options,
         workload,
         transport,
+        boxes: &[],
         seed: 1,
         until_ns: None,
         keeps_ports: false,

@@ -1,85 +1,90 @@
-//! An endpoint of the kind that ships, which reports what is done, and when.
+//! A host with an endpoint that reports the completion of its flows.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, Program};
 use farwrite::schemes::scheme::Message;
 use farwrite::{
-    Endpoint, Outcome, QpConfig, QpOptions, QueuePair, RateControl, RecvHandle, Region, SchemeName,
-    SendHandle, SendOptions,
+    Endpoint, Outcome, Partial, QpConfig, QpOptions, QueuePair, RateControl, RecvHandle,
+    RecvOptions, Region, SchemeName, SendHandle, SendOptions,
 };
 use farwrite_link::Dice;
 use farwrite_net::{BytesError, Network, NodeId};
 
-use super::{Board, Counted, Done, Host, Starting, What};
+use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
 use crate::Transport;
 use crate::outcome::FlowError;
 use crate::transport::ENDPOINT_OFFSET_BITS;
+use crate::units::nanoseconds;
 
-/// The least time after which a flow that is not done fails.
+/// Lower bound of the time after which an unfinished flow fails.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// Times its ideal time after which a flow fails, if that is later.
+/// A flow fails after this multiple of its ideal time, if that is later than [`PATIENCE_NS`].
 const PATIENCE: f64 = 1000.0;
-/// Round trips below this are those of a datacenter.
+/// Paths with a shorter round trip get datacenter settings.
 const WIDE_AREA_NS: u64 = 1_000_000;
 
-pub(crate) type EndpointHost = NetHost<Flows>;
+pub(crate) type EndpointHost = NetHost<EndpointFlows>;
 
-/// An endpoint and the flows that it sends and receives.
-pub(crate) struct Flows {
+/// An endpoint, and the flows that it sends and receives.
+pub(crate) struct EndpointFlows {
     endpoint: Endpoint<NetFabric>,
-    board: Board,
-    /// Open messages.
+    board: FlowReports,
+    /// Open sends of messages without a deadline: index of the flow, and handle.
     sends: Vec<(usize, SendHandle)>,
-    /// Open receives whose end activates a trigger.
+    /// Open receives whose completion activates a trigger: index of the flow, and handle.
     receives: Vec<(usize, RecvHandle)>,
-    /// The queue pair of each flow that the host sends.
+    /// Open receives that end at a deadline: index of the flow, handle, and bytes.
+    bounded: Vec<(usize, RecvHandle, u64)>,
+    /// The queue pair of each flow that this host sends.
     queue_pairs: BTreeMap<usize, QueuePair>,
 }
 
-/// A host with an endpoint. All its draws follow from `seed`, also its UDP port, which decides on
-/// the path of its packets where several are equal.
+/// Makes a host with an endpoint. All random draws follow from `seed`, including the UDP port
+/// unless the transport sets it. The port selects among equal paths.
 pub(super) fn host(
     node: NodeId,
-    priority: u8,
+    transport: &Transport,
     seed: u64,
-    board: Board,
+    board: FlowReports,
 ) -> Result<EndpointHost, BytesError> {
     let mut dice = Dice::new(seed ^ u64::from(node.0).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
-    let first_port = 49_152 + dice.below(16_384) as u16;
+    let drawn = 49_152 + dice.below(16_384) as u16;
     let options = HostOptions {
-        first_port,
-        priority,
+        first_port: transport.port.map_or(drawn, NonZeroU16::get),
+        priority: transport.priority,
         ..HostOptions::default()
     };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8..12].copy_from_slice(&node.0.to_le_bytes());
     let (fabric, ports) = farwrite::fabric::net::host(node, options, bytes)?;
-    let flows = Flows {
+    let flows = EndpointFlows {
         endpoint: Endpoint::new(fabric, bytes),
         board,
         sends: Vec::new(),
         receives: Vec::new(),
+        bounded: Vec::new(),
         queue_pairs: BTreeMap::new(),
     };
     Ok(NetHost::new(ports, flows))
 }
 
-impl Program for Flows {
+impl Program for EndpointFlows {
     fn poll(&mut self, now_ns: u64) -> Option<u64> {
         let polled = self.endpoint.poll(now_ns);
         let next_ns = polled.expect("ports of simulated hosts do not break");
         let board = &self.board;
         self.sends.retain(|(flow, send)| {
-            let done = send.outcome().map(|outcome| Done {
+            let done = send.outcome().map(|outcome| FlowReport {
                 flow: *flow,
                 at_ns: now_ns,
                 what: match outcome {
-                    Outcome::Whole => What::Sent,
-                    Outcome::Partial | Outcome::Failed => What::Failed(FlowError::Late),
+                    Outcome::Whole => FlowProgress::Sent,
+                    Outcome::Partial | Outcome::Failed => FlowProgress::Failed(FlowError::Late),
                 },
             });
             board.borrow_mut().extend(done);
@@ -88,24 +93,40 @@ impl Program for Flows {
         self.receives.retain(|(flow, receive)| {
             let outcome = receive.outcome();
             if outcome == Some(Outcome::Whole) {
-                board.borrow_mut().push(Done {
+                board.borrow_mut().push(FlowReport {
                     flow: *flow,
                     at_ns: now_ns,
-                    what: What::Received,
+                    what: FlowProgress::Received,
                 });
             }
             outcome.is_none()
+        });
+        self.bounded.retain(|(flow, receive, bytes)| {
+            let ended = |arrived: u64| FlowProgress::Ended {
+                missing_bytes: bytes.saturating_sub(arrived),
+            };
+            let done = receive.outcome().map(|outcome| FlowReport {
+                flow: *flow,
+                at_ns: now_ns,
+                what: match outcome {
+                    Outcome::Whole => ended(*bytes),
+                    Outcome::Partial => ended(receive.partial().map_or(0, Partial::bytes)),
+                    Outcome::Failed => FlowProgress::Failed(FlowError::Late),
+                },
+            });
+            board.borrow_mut().extend(done);
+            done.is_none()
         });
         next_ns
     }
 }
 
-impl Flows {
-    /// What the queue pair of a flow has counted: chunks, which are packets here.
-    pub(super) fn counted(&self, flow: usize) -> Counted {
+impl EndpointFlows {
+    /// Counters of a flow's queue pair, in chunks. Here, a chunk is one packet.
+    pub(super) fn counted(&self, flow: usize) -> FlowCounters {
         let stats = self.queue_pairs.get(&flow);
         let stats = stats.and_then(|&qp| self.endpoint.qp_stats(qp).ok());
-        stats.map_or_else(Counted::default, |stats| Counted {
+        stats.map_or_else(FlowCounters::default, |stats| FlowCounters {
             packets: stats.sender.sent_chunks,
             repeated: stats.sender.retransmitted_chunks,
             timeouts: stats.sender.timeouts,
@@ -113,12 +134,12 @@ impl Flows {
     }
 }
 
-/// Adds a queue pair at either end, posts the buffer and sends the message.
+/// Adds a queue pair at both ends, posts the receive buffer and sends the message.
 pub(super) fn start(
-    network: &mut Network<Host>,
+    network: &mut Network<Station>,
     transport: &Transport,
     scheme: SchemeName,
-    starting: &Starting,
+    starting: &FlowSetup,
 ) -> Result<(), String> {
     let options = options(transport, scheme, starting);
     let mut ends = Vec::new();
@@ -138,10 +159,28 @@ pub(super) fn start(
     let receiver = program(network, dst)?;
     let memory = Region::ghost(starting.flow.bytes);
     let memory = receiver.endpoint.register_region(memory).map_err(text)?;
-    let receive = receiver.endpoint.post_recv(dst_qp, memory.whole());
+    let deadline_ns = transport
+        .deadline
+        .map(|deadline| now_ns.saturating_add(nanoseconds(deadline)));
+    let terms = match deadline_ns {
+        Some(_) => RecvOptions {
+            scheme: Some(scheme.tag()),
+            exact_length: true,
+            deadline_ns,
+            accept_partial: true,
+            ..RecvOptions::default()
+        },
+        None => RecvOptions::default(),
+    };
+    let endpoint = &mut receiver.endpoint;
+    let receive = endpoint.post_recv_with(dst_qp, memory.whole(), terms);
     let receive = receive.map_err(text)?;
-    // All of these are looked at in each poll.
-    if starting.flow.when_received.is_some() {
+    // Each poll checks all flows in these lists.
+    if deadline_ns.is_some() {
+        receiver
+            .bounded
+            .push((number, receive, starting.flow.bytes));
+    } else if starting.flow.when_received.is_some() {
         receiver.receives.push((number, receive));
     }
     let sender = program(network, src)?;
@@ -150,16 +189,20 @@ pub(super) fn start(
     let options = SendOptions {
         scheme: scheme.tag(),
         immediate: None,
-        deadline_ns: Some(now_ns.saturating_add(patience_ns(starting.ideal_ns))),
+        deadline_ns: deadline_ns
+            .or_else(|| Some(now_ns.saturating_add(patience_ns(starting.ideal_ns)))),
     };
     let send = sender.endpoint.post_send(src_qp, memory.whole(), options);
-    sender.sends.push((number, send.map_err(text)?));
+    let send = send.map_err(text)?;
+    if deadline_ns.is_none() {
+        sender.sends.push((number, send));
+    }
     sender.queue_pairs.insert(number, src_qp);
     Ok(())
 }
 
-/// Queue pairs for one message.
-fn options(transport: &Transport, scheme: SchemeName, starting: &Starting) -> QpOptions {
+/// Queue pair options for one message.
+fn options(transport: &Transport, scheme: SchemeName, starting: &FlowSetup) -> QpOptions {
     let path = starting.path;
     let bytes = starting.flow.bytes;
     let base = match path.rtt_ns {
@@ -179,7 +222,8 @@ fn options(transport: &Transport, scheme: SchemeName, starting: &Starting) -> Qp
         max_message_bytes: bytes.max(parity_bytes(scheme, bytes, transport.mtu)),
         ..QpConfig::default()
     };
-    // The bits that the packets need beyond the paper's split are taken from the message number.
+    // The packet index needs more bits of the immediate than the paper's split gives it. They are
+    // taken from the message number.
     let more_bits = ENDPOINT_OFFSET_BITS - sdr.split.offset_bits;
     sdr.split.offset_bits += more_bits;
     sdr.split.id_bits -= more_bits;
@@ -193,7 +237,8 @@ fn options(transport: &Transport, scheme: SchemeName, starting: &Starting) -> Qp
     }
 }
 
-/// Bytes of parity that a scheme sends with a message; more than the message if that is short.
+/// Bytes of parity that a scheme sends with a message. For a short message, this is more than the
+/// message itself.
 fn parity_bytes(scheme: SchemeName, bytes: u64, mtu: u32) -> u64 {
     let chunk_bytes = u64::from(mtu);
     let message = Message {
@@ -217,9 +262,9 @@ fn patience_ns(ideal_ns: Option<f64>) -> u64 {
         .max(PATIENCE_NS)
 }
 
-fn program(network: &mut Network<Host>, node: NodeId) -> Result<&mut Flows, String> {
+fn program(network: &mut Network<Station>, node: NodeId) -> Result<&mut EndpointFlows, String> {
     match network.device_mut(node) {
-        Some(Host::Endpoint(host)) => Ok(host.program_mut()),
+        Some(Station::Endpoint(host)) => Ok(host.program_mut()),
         _ => Err(format!("node {} has no endpoint", node.0)),
     }
 }

@@ -1,4 +1,4 @@
-//! A NIC that reports what is done, and when.
+//! A host with a NIC that reports the completion of its flows.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use farwrite_net::header::Header;
 use farwrite_net::{Device, Frame, Network, NodeId, Payload};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Remote, Request};
 
-use super::{Board, Counted, Done, Host, Starting, What};
+use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
 use crate::Transport;
 use crate::outcome::FlowError;
 
-/// The key of the memory that each host offers to the others.
+/// The key of the memory that each host registers for its peers.
 const RKEY: u32 = 1;
-/// Messages beyond this go as several WRITEs, one behind the other.
-const MAX_WRITE_BYTES: u64 = 1 << 30;
+/// Longer messages are sent as several WRITEs, one after the other.
+pub(crate) const MAX_WRITE_BYTES: u64 = 1 << 30;
 
-/// A NIC whose completions go to the board.
+/// A NIC whose completions become reports.
 #[derive(Debug)]
 pub(crate) struct NicHost {
     pub(super) nic: Nic,
-    board: Board,
-    /// The flow of each queue pair, which are numbered from [`FIRST_QPN`] on.
+    board: FlowReports,
+    /// Index of the flow of each queue pair, in the order of their numbers from [`FIRST_QPN`] on.
     flows: Vec<usize>,
-    /// Queue pair and open WRITEs of each flow that the host sends.
+    /// For each flow that the host sends: the queue pair, and the number of open WRITEs.
     sent: BTreeMap<usize, (u32, u64)>,
 }
 
 impl NicHost {
-    pub(super) fn new(node: NodeId, board: Board) -> Self {
+    pub(super) fn new(node: NodeId, board: FlowReports) -> Self {
         let mut nic = Nic::new(node);
         let registered = nic.memory.register_ghost(RKEY, 0, u64::MAX >> 1);
         debug_assert!(registered.is_ok(), "the key is new");
@@ -50,14 +50,14 @@ impl NicHost {
         }
     }
 
-    /// Failures by timeouts come without a frame, so nothing has reported them.
-    pub(super) fn finish(&mut self, now_ns: u64, flow: usize) -> Counted {
+    /// A failure by timeout happens without a frame, so it may not have been reported yet.
+    pub(super) fn finish(&mut self, now_ns: u64, flow: usize) -> FlowCounters {
         let Some(&(qpn, _)) = self.sent.get(&flow) else {
-            return Counted::default();
+            return FlowCounters::default();
         };
         self.report(now_ns, qpn);
         let counters = self.nic.qp_counters(qpn).unwrap_or_default();
-        Counted {
+        FlowCounters {
             packets: counters.sent,
             repeated: counters.repeated,
             timeouts: counters.timeouts,
@@ -65,8 +65,8 @@ impl NicHost {
     }
 
     fn report(&mut self, at_ns: u64, qpn: u32) {
-        let place = qpn.checked_sub(FIRST_QPN).map(|place| place as usize);
-        let Some(&flow) = place.and_then(|place| self.flows.get(place)) else {
+        let index = qpn.checked_sub(FIRST_QPN).map(|index| index as usize);
+        let Some(&flow) = index.and_then(|index| self.flows.get(index)) else {
             return;
         };
         while let Some(completion) = self.nic.poll_completion(qpn) {
@@ -77,25 +77,27 @@ impl NicHost {
                         *open -= 1;
                         *open == 0
                     });
-                    is_last.then_some(What::Sent)
+                    is_last.then_some(FlowProgress::Sent)
                 }
-                Completion::Written { .. } => Some(What::Received),
-                Completion::Failed { error, .. } => Some(What::Failed(FlowError::Nic(error))),
+                Completion::Written { .. } => Some(FlowProgress::Received),
+                Completion::Failed { error, .. } => {
+                    Some(FlowProgress::Failed(FlowError::Nic(error)))
+                }
                 Completion::Read { .. }
                 | Completion::Received { .. }
                 | Completion::Unused { .. } => None,
             };
-            let done = what.map(|what| Done { flow, at_ns, what });
+            let done = what.map(|what| FlowReport { flow, at_ns, what });
             self.board.borrow_mut().extend(done);
         }
     }
 }
 
-/// Adds a queue pair at either end, and posts the WRITEs of the flow.
+/// Adds a queue pair at both ends, and posts the WRITEs of the flow.
 pub(super) fn start(
-    network: &mut Network<Host>,
+    network: &mut Network<Station>,
     transport: &Transport,
-    starting: &Starting,
+    starting: &FlowSetup,
 ) -> Result<(), String> {
     let flow = starting.flow;
     let mut qpns = [0; 2];
@@ -142,9 +144,9 @@ pub(super) fn start(
     Ok(())
 }
 
-fn nic(network: &mut Network<Host>, node: NodeId) -> Result<&mut NicHost, String> {
+fn nic(network: &mut Network<Station>, node: NodeId) -> Result<&mut NicHost, String> {
     match network.device_mut(node) {
-        Some(Host::Nic(host)) => Ok(host),
+        Some(Station::Nic(host)) => Ok(host),
         _ => Err(format!("node {} has no NIC", node.0)),
     }
 }

@@ -1,0 +1,172 @@
+//! Hosts and boxes of a run. A host is a NIC or an endpoint, and reports the completion of its
+//! flows.
+
+mod endpoint;
+mod nic;
+mod path_box;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use farwrite_net::{Device, Frame, Network, NodeId, Output, Ports};
+use farwrite_rc::PathProfile;
+
+use crate::boxes::{BoxKind, BoxPath, BoxTotals};
+use crate::outcome::FlowError;
+use crate::transport::{Protocol, TransportError};
+use crate::{Flow, RunError, Transport};
+use endpoint::EndpointHost;
+pub(crate) use nic::MAX_WRITE_BYTES;
+use nic::NicHost;
+use path_box::PathBox;
+
+/// Reports of the hosts that the run has not processed yet.
+pub(crate) type FlowReports = Rc<RefCell<Vec<FlowReport>>>;
+
+/// A report of a host about a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowReport {
+    /// Index of the flow in the workload.
+    pub(crate) flow: usize,
+    /// Time of the event, in nanoseconds.
+    pub(crate) at_ns: u64,
+    pub(crate) what: FlowProgress,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FlowProgress {
+    /// The sender has the acknowledgement of the whole message.
+    Sent,
+    /// The receiver has the whole message.
+    Received,
+    /// The receive ended at its deadline, with this number of bytes missing.
+    Ended {
+        missing_bytes: u64,
+    },
+    Failed(FlowError),
+}
+
+/// Counters of a flow at its sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FlowCounters {
+    pub(crate) packets: u64,
+    pub(crate) repeated: u64,
+    pub(crate) timeouts: u64,
+}
+
+/// A flow that is about to start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowSetup {
+    pub(crate) number: usize,
+    pub(crate) flow: Flow,
+    /// The nodes of the sender and the receiver.
+    pub(crate) ends: [NodeId; 2],
+    /// The path of the flow with empty queues.
+    pub(crate) path: PathProfile,
+    /// Ideal completion time in nanoseconds, if there is a path.
+    pub(crate) ideal_ns: Option<f64>,
+    /// UDP source port of a NIC's packets. It spreads flows over equal paths.
+    pub(crate) src_port: u16,
+}
+
+/// A host or a box of a run.
+pub(crate) enum Station {
+    Nic(Box<NicHost>),
+    Endpoint(Box<EndpointHost>),
+    PathBox(PathBox),
+}
+
+impl Station {
+    /// Makes a host for a transport. All random draws of the host follow from `seed`.
+    pub(crate) fn host(
+        node: NodeId,
+        transport: &Transport,
+        seed: u64,
+        board: &FlowReports,
+    ) -> Result<Self, RunError> {
+        Ok(match transport.protocol()? {
+            Protocol::Nic(_) => Self::Nic(Box::new(NicHost::new(node, Rc::clone(board)))),
+            Protocol::Endpoint(_) => {
+                let host = endpoint::host(node, transport, seed, Rc::clone(board));
+                let host = host.map_err(|why| RunError::Host {
+                    node: node.0,
+                    why: why.to_string(),
+                })?;
+                Self::Endpoint(Box::new(host))
+            }
+        })
+    }
+
+    /// Makes a box.
+    pub(crate) fn path_box(kind: BoxKind, at: &BoxPath) -> Self {
+        Self::PathBox(PathBox::new(kind, at))
+    }
+
+    /// Sets up a host that receives flows. `path` has the rate of the host's cable and the longest
+    /// round trip of the flows.
+    pub(crate) fn prepare(
+        &mut self,
+        transport: &Transport,
+        path: &PathProfile,
+    ) -> Result<(), TransportError> {
+        match self {
+            Self::Nic(host) => transport.prepare(&mut host.nic, path),
+            Self::Endpoint(_) | Self::PathBox(_) => Ok(()),
+        }
+    }
+
+    /// Counters of a box; zero for a host.
+    pub(crate) fn box_totals(&self) -> BoxTotals {
+        match self {
+            Self::PathBox(path_box) => path_box.totals(),
+            Self::Nic(_) | Self::Endpoint(_) => BoxTotals::default(),
+        }
+    }
+
+    /// Counters of a flow that the host sends. Also reports completions that were not reported yet.
+    pub(crate) fn finish(&mut self, now_ns: u64, flow: usize) -> FlowCounters {
+        match self {
+            Self::Nic(host) => host.finish(now_ns, flow),
+            Self::Endpoint(host) => host.program().counted(flow),
+            Self::PathBox(_) => FlowCounters::default(),
+        }
+    }
+}
+
+/// Starts a flow at both ends, or says why it cannot start.
+pub(crate) fn start(
+    network: &mut Network<Station>,
+    transport: &Transport,
+    starting: &FlowSetup,
+) -> Result<(), String> {
+    match transport.protocol().map_err(|why| why.to_string())? {
+        Protocol::Nic(_) => nic::start(network, transport, starting),
+        Protocol::Endpoint(scheme) => endpoint::start(network, transport, scheme, starting),
+    }
+}
+
+impl Device for Station {
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        match self {
+            Self::Nic(host) => host.handle(now_ns, port, frame),
+            Self::Endpoint(host) => host.handle(now_ns, port, frame),
+            Self::PathBox(path_box) => path_box.handle(now_ns, port, frame),
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        match self {
+            Self::Nic(host) => host.nic.poll(now_ns, ports),
+            Self::Endpoint(host) => host.poll(now_ns, ports),
+            Self::PathBox(path_box) => path_box.poll(now_ns, ports),
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        match self {
+            Self::Nic(host) => host.nic.next_ns(),
+            Self::Endpoint(host) => host.next_ns(),
+            Self::PathBox(path_box) => path_box.next_ns(),
+        }
+    }
+}

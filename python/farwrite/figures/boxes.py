@@ -1,0 +1,110 @@
+"""Results of simulated boxes: what ``make figures-boxes`` writes.
+
+Examples of the crate ``farwrite-boxes`` (``docs/boxes.md`` of the repository) run NICs with and without LoWAR
+and NetRT boxes in virtual time. Their CSV files are in a folder beside those of the claims, one row for each
+number.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite, nan
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+COLUMNS = ("figure", "panel", "series", "x", "measure", "value", "conditions")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number."""
+
+    panel: str
+    series: str
+    x: float
+    #: Ends in the unit of the value, unless that is a count.
+    measure: str
+    value: float
+    conditions: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All numbers of a figure."""
+
+    #: The figure, for messages of errors.
+    figure: str
+    rows: tuple[Row, ...]
+
+    def line(self, panel: str, series: str, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the places and values of a series, in the order of the places."""
+        place = (panel, series, measure)
+        points = [(row.x, row.value) for row in self.rows if (row.panel, row.series, row.measure) == place]
+        if not points:
+            raise KeyError(f"{self.figure}: no row has panel, series and measure {place}")
+        x, values = np.array(sorted(points)).T
+        return x, values
+
+    def value(self, panel: str, series: str, measure: str, x: float) -> float:
+        """Return the number of a place."""
+        places, values = self.line(panel, series, measure)
+        at = np.flatnonzero(np.isclose(places, x))
+        if at.size != 1:
+            raise KeyError(f"{self.figure}: {at.size} rows of {panel}, {series}, {measure} have x = {x:g}")
+        return float(values[at[0]])
+
+    def series(self, panel: str) -> list[str]:
+        """Return the names of the series of a panel, in the order of the rows."""
+        return list(dict.fromkeys(row.series for row in self.rows if row.panel == panel))
+
+    @property
+    def conditions(self) -> str:
+        """Say how the numbers came about."""
+        return "; ".join(dict.fromkeys(row.conditions for row in self.rows))
+
+
+def load(folder: Path, figure: str) -> Rows:
+    """Read what all files of a folder have about a figure."""
+    rows = [row for path in sorted(folder.glob("*.csv")) for name, row in _read(path) if name == figure]
+    if not rows:
+        raise ValueError(f"{folder} has no rows of {figure}: make figures-boxes writes them")
+    return Rows(figure, tuple(rows))
+
+
+def _read(path: Path) -> Iterator[tuple[str, Row]]:
+    """Read rows and the names of their figures."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        for column in COLUMNS:
+            if column not in (reader.fieldnames or ()):
+                raise ValueError(f"{path} has no column {column}")
+        for fields in reader:
+            place = f"{path}:{reader.line_num}"
+            for column in COLUMNS:
+                if not fields[column]:
+                    raise ValueError(f"{place}: nothing in column {column}")
+            yield (
+                fields["figure"],
+                Row(
+                    panel=fields["panel"],
+                    series=fields["series"],
+                    x=_number(fields["x"], place, "x"),
+                    measure=fields["measure"],
+                    value=_number(fields["value"], place, "value"),
+                    conditions=fields["conditions"],
+                ),
+            )
+
+
+def _number(text: str, place: str, column: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = nan
+    if not isfinite(number):
+        raise ValueError(f"{place}: {text} in column {column} is no finite number")
+    return number
