@@ -166,7 +166,7 @@ def tcp_flow(path, seconds, cc):
 
 def quinn_flow(programs, path, seconds, cc):
     """Sends by QUIC for some seconds; bits a second from the first byte to the last, and whether
-    the connection lasted so long."""
+    the connection lasted as long."""
     common = [programs.quinn, "--certificate", str(programs.directory / "certificate"), "--cc", cc]
     receiver = path.own(path.b.popen([*common, "take", f"{path.b.v4}:4433"], text=True,
                                      stdout=subprocess.PIPE))

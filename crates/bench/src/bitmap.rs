@@ -1,9 +1,11 @@
-//! Packets into a chunk bitmap: what a receive worker pays for each, without a network.
+//! Measures how many packets per second a receive worker can enter into a chunk bitmap, without a
+//! network.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
 
 use farwrite::{Outcome, QpConfig, Timing};
+use farwrite_dice::SplitMix;
 use farwrite_sdr::{Arrival, ImmediateParts, Place, SdrQp, Terms};
 
 use crate::Failure;
@@ -14,19 +16,19 @@ use crate::table::{self, median};
 const PACKETS_PER_CHUNK: u32 = 64;
 /// Packets of a message.
 const PACKETS: u32 = 1 << 15;
-/// Messages of a run, one after the other.
+/// Messages per run, one after the other.
 const MESSAGES: u32 = 256;
 
 /// The order in which the packets of a message arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// By number.
+    /// In order.
     Sequential,
-    /// At random within each run of 64 packets.
+    /// Shuffled within each group of 64 packets.
     Shuffled,
 }
 
-/// Takes packets in and prints how many a second.
+/// Runs the measurement, and prints packets per second.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     let orders = [
         ("in order", Order::Sequential),
@@ -49,8 +51,8 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Receives messages whose packets all arrive, in the given order. Returns the processor time of
-/// the calls that take packets in.
+/// Receives complete messages in the given order. Returns the processor time of the calls that
+/// process packets.
 fn receive(order: Order) -> Result<Duration, Failure> {
     let config = QpConfig {
         packets_per_chunk: PACKETS_PER_CHUNK,
@@ -94,27 +96,24 @@ fn receive(order: Order) -> Result<Duration, Failure> {
         }
         cpu += meter.read().cpu;
         if chunks != PACKETS / PACKETS_PER_CHUNK || !bitmap.is_complete() {
-            return Err(format!("message {} has {chunks} chunks", place.message).into());
+            return Err(format!("{} has {chunks} chunks", place.message).into());
         }
-        qp.complete_recv(place.message, Outcome::Whole)?;
+        qp.complete_recv(place.message.data(), Outcome::Whole)?;
         // SAFETY: this thread alone takes packets in.
-        unsafe { qp.release_recv(place.message) };
+        unsafe { qp.release_recv(place.message.data()) };
     }
     Ok(cpu)
 }
 
-/// The packets of a message as they arrive.
+/// The packets of a message in the order of arrival.
 fn packets(order: Order) -> Vec<u32> {
     let mut packets: Vec<u32> = (0..PACKETS).collect();
     if order == Order::Shuffled {
-        // A small generator with a fixed seed (xorshift): every run has the same order.
-        let mut state = 0x9e37_79b9_u32;
+        // A constant seed: every run has the same order.
+        let mut dice = SplitMix::new(1);
         for window in packets.chunks_exact_mut(64) {
             for last in (1..window.len()).rev() {
-                state ^= state << 13;
-                state ^= state >> 17;
-                state ^= state << 5;
-                window.swap(last, state as usize % (last + 1));
+                window.swap(last, dice.index(last + 1));
             }
         }
     }

@@ -1,17 +1,17 @@
-//! The raw blast: how fast UDP sockets alone move memory over loopback.
+//! The raw blast: the speed of UDP sockets alone over loopback.
 //!
-//! One thread sends batches cut by the kernel (GSO) out of a large buffer, another receives them
-//! joined (GRO) and puts each payload in its place in another. Packets have the size of Farwrite's,
-//! headers included, but mean nothing: no checksum, no keys, no completions. Both threads sleep in
-//! the kernel while they wait, as the full stack does, so their processor time is that of the work.
-//! What a full stack reaches is held against this.
+//! One thread sends batches from a large buffer, which the kernel splits (GSO). Another thread
+//! receives joined packets (GRO), and copies each payload to its place in another buffer. Packets
+//! have the size of Farwrite's packets, including headers, but no checksum, no keys and no
+//! completions. Both threads sleep in the kernel while they wait, like the full stack, so their
+//! processor time measures only the work. This is the reference for the full stack.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::thread;
 
 use farwrite_fabric::udp::{
-    self, MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket,
+    self, MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, SocketConfig, SocketError, UdpSocket,
 };
 
 use crate::meter::{Meter, Moved};
@@ -21,19 +21,19 @@ use crate::window::{STALL, Window};
 const HEADER_BYTES: usize = 12 + 16 + 4;
 /// ICRC behind it.
 const TRAILER_BYTES: usize = 4;
-/// Batches handed to one system call.
+/// Batches per system call.
 const BATCHES: usize = 4;
 
-/// How to blast.
+/// The settings of a blast.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlastConfig {
     /// Payload bytes of a packet.
     pub(crate) mtu: usize,
-    /// Most payload bytes between sender and receiver, so that speed is measured and not loss.
+    /// Highest number of payload bytes in flight, to avoid losses.
     pub(crate) window_bytes: u64,
 }
 
-/// Sends `source` to `destination`, which is of the same length, over loopback.
+/// Sends `source` to `destination` over loopback. Both must have the same length.
 ///
 /// # Errors
 /// The sockets'.
@@ -88,7 +88,7 @@ fn send(
         }
         let messages: Vec<_> = parts
             .chunks(3 * per_batch)
-            .map(|parts| Outgoing {
+            .map(|parts| OutgoingBatch {
                 src: None,
                 dst,
                 segment_bytes: packet_bytes,
@@ -132,7 +132,7 @@ fn receive(
     Ok(packets)
 }
 
-/// Copies the payload to the offset that the header names; the number of bytes.
+/// Copies the payload to the offset in the header. Returns the number of bytes.
 fn place(packet: &[u8], destination: &mut [u8]) -> Option<usize> {
     let offset = u64::from_be_bytes(*packet.get(12..20)?.first_chunk()?);
     let payload = packet.get(HEADER_BYTES..packet.len().checked_sub(TRAILER_BYTES)?)?;

@@ -3,7 +3,7 @@
 use std::fs::read_to_string;
 use std::thread;
 
-/// Prints what numbers depend on: processor, cores, kernel, and the load that was there before.
+/// Prints the conditions of a measurement: processor, cores, kernel, and the load before it.
 pub(crate) fn print() {
     let read = |path: &str| read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

@@ -1,4 +1,4 @@
-//! Joining two endpoints of one process.
+//! Connects two endpoints of one process.
 
 use farwrite::{Endpoint, Error, Fabric, QpOptions, QueuePair};
 

@@ -1,19 +1,18 @@
-//! An allocator that can count the bytes it has handed out.
+//! An allocator that can count allocated bytes.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-/// The system's allocator. While [`count`] runs it counts; otherwise it only looks whether it should,
-/// so that other measurements are not disturbed.
+/// The system's allocator, which counts bytes while [`count`] runs. Otherwise, it only checks a
+/// flag, so that other measurements are not disturbed.
 pub(crate) struct CountingAllocator;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
-/// Runs `work`, and returns its result with the bytes that were allocated in it and not freed: less
-/// than 0 where more was freed. Memory counts as allocated also where it was never touched. Only
-/// one thread may count at a time.
+/// Runs `work`. Returns its result, and the bytes allocated minus the bytes freed in it, which may
+/// be negative. Untouched memory counts as allocated. Only one thread may count at a time.
 pub(crate) fn count<T>(work: impl FnOnce() -> T) -> (T, isize) {
     BYTES.store(0, Ordering::SeqCst);
     COUNTS.store(true, Ordering::SeqCst);
@@ -47,7 +46,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         unsafe { System.dealloc(ptr, layout) }
     }
 
-    /// Handed on, so that zeroed memory stays untouched until it is used.
+    /// Calls the system's function, so that zeroed memory stays untouched until it is used.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(0, layout.size());
         // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same.
@@ -65,7 +64,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 mod tests {
     use super::*;
 
-    /// Other tests may allocate meanwhile, but nothing of this size.
+    /// Much larger than all allocations of tests that run at the same time.
     const LARGE: usize = 1 << 28;
 
     #[test]

@@ -1,4 +1,4 @@
-//! The UDP fabric alone: writes posted at one end, completions polled at the other, over loopback.
+//! The UDP fabric alone over loopback: one end posts writes, the other polls completions.
 
 use std::thread;
 
@@ -13,15 +13,16 @@ use crate::blast::BlastConfig;
 use crate::meter::{Meter, Moved};
 use crate::window::{STALL, Window};
 
-/// Packets handed over in one post.
+/// Packets per post.
 const POST: usize = 240;
 
 /// Two ends on loopback with a connected queue pair each, a source at one and a destination at the
-/// other. Moving again and again costs no set-up.
+/// other. Repeated runs need no set-up.
 pub(crate) struct FabricPair {
     tx: NicTx<UdpTx>,
     rx: NicRx<UdpRx>,
-    /// The control object of the receiver, which counts. That of the sender has nothing to do.
+    /// The control object of the receiver, for its counters. The sender's control object has no
+    /// work.
     receiver: UdpFabric,
     tx_qp: Qpn,
     source: Lkey,
@@ -31,7 +32,7 @@ pub(crate) struct FabricPair {
 }
 
 impl FabricPair {
-    /// Takes in buffers of equal length and connects the ends.
+    /// Registers two buffers of equal length, and connects the ends.
     ///
     /// # Errors
     /// The fabric's.
@@ -139,7 +140,7 @@ fn send(
 fn receive(rx: &mut NicRx<UdpRx>, bytes: u64, window: &Window) -> Result<(), FabricError> {
     let mut completions = Vec::new();
     let mut got = 0;
-    // The sender was done before a wait, and nothing has come since.
+    // Whether the sender had finished before the last wait.
     let mut is_last_wait = false;
     while got < bytes {
         let more = rx.poll(&mut completions)?;

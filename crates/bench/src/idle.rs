@@ -1,4 +1,4 @@
-//! What queue pairs that do nothing cost those that do something.
+//! Measures the cost of idle queue pairs for active ones.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::meter::Meter;
 use crate::sim::SimEnds;
 use crate::table::{self, median};
 
-/// Queue pairs that send, one message at a time each.
+/// Number of queue pairs that send, each one message at a time.
 const ACTIVE: usize = 10;
-/// Idle queue pairs beside them, case by case. The first case is what the others are held against.
+/// Numbers of idle queue pairs. The first case is the reference of the others.
 const IDLE: [usize; 3] = [0, 1_000, 10_000];
-/// Bytes of a message: one packet, so that nothing hides what a poll costs.
+/// Length of a message: one packet, so that the cost of polls dominates.
 const MESSAGE_BYTES: usize = 4096;
 /// Processor time of one sample.
 const SAMPLE: Duration = Duration::from_millis(200);
-/// Queue pairs that are used for the first time together, and the time between polls then: nothing
-/// that is measured, so as few polls as will do.
+/// Number of queue pairs whose first use happens at the same time. This phase is not measured, so
+/// it polls rarely.
 const GATHERED: usize = 256;
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// Measures each case, turn and turn about, and prints medians.
+/// Measures all cases in alternation, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     let crowds: Result<Vec<_>, _> = IDLE.into_iter().map(Crowd::new).collect();
     let mut crowds = crowds?;
@@ -58,7 +58,8 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Small queue pairs: 10,000 at each of two ends have to fit into the memory of a small machine.
+/// Options of small queue pairs: 10,000 at each of two ends must fit into the memory of a small
+/// machine.
 fn options() -> QpOptions {
     QpOptions {
         sdr: QpConfig {
@@ -109,7 +110,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Sends a message by each of `pairs`, all at the same time.
+    /// Sends one message on each of `pairs`, all at the same time.
     fn use_once(&mut self, pairs: &[[QueuePair; 2]], grain: Duration) -> Result<(), Failure> {
         let mut sends = Vec::with_capacity(pairs.len());
         for &[tx_qp, rx_qp] in pairs {
@@ -127,7 +128,7 @@ impl Crowd {
         })
     }
 
-    /// Processor time of a message, by as many as take a sample's time.
+    /// Processor time of a message, averaged over the messages of one sample.
     fn seconds_a_message(&mut self) -> Result<f64, Failure> {
         let active = self.active.clone();
         let meter = Meter::start();

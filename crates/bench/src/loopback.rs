@@ -1,4 +1,5 @@
-//! Cold memory moved over loopback by ever more of the stack, beside sockets alone.
+//! Moves cold memory over loopback with more and more layers of the stack, compared with sockets
+//! alone.
 
 use clap::Args;
 use farwrite::{RateControl, SchemeName};
@@ -10,7 +11,7 @@ use crate::meter::Moved;
 use crate::stack::StackPair;
 use crate::table::{self, median};
 
-/// What is moved, and how.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of `loopback`")]
 pub(crate) struct LoopbackArgs {
@@ -20,21 +21,21 @@ pub(crate) struct LoopbackArgs {
     /// Payload bytes of a packet.
     #[arg(long, default_value_t = 4096)]
     mtu: usize,
-    /// Most KiB in flight, without the full stack.
+    /// Highest number of KiB in flight, except in the full stack.
     #[arg(long, default_value_t = 2048)]
     window_kib: u64,
     /// Pace of the full stack with a fixed rate, in Gbit/s on the wire.
     #[arg(long, default_value_t = 100)]
     rate_gbps: u64,
-    /// A scheme of the full stack; may be given again for another.
+    /// A scheme of the full stack; can be repeated.
     #[arg(long = "scheme", value_name = "SCHEME", value_parser = SchemeName::parse_exact,
           default_values = ["sr-nack", "ec-mds:32,8"])]
     schemes: Vec<SchemeName>,
 }
 
-/// Moves the memory in each way, turn and turn about, and prints medians.
+/// Moves the memory in all ways in alternation, and prints medians.
 pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
-    // Each page is written once, so that it exists; all are far larger than any cache.
+    // Each page is written once, so that it exists. All buffers are much larger than the caches.
     let cold = |fill| vec![fill; args.size_mib << 20];
     let (source, mut destination) = (cold(0x5a_u8), cold(0xff));
     let config = BlastConfig {
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The medians of one way of moving. The first of each round is the raw blast.
+/// The medians of one way. The first way of each round is the raw blast.
 fn row(name: String, rounds: &[Vec<Moved>], way: usize) -> [String; 7] {
     let of = |what: fn(&Moved) -> f64| median(rounds.iter().map(|round| what(&round[way])));
     let ratio = |what: fn(&Moved) -> f64| {

@@ -1,4 +1,4 @@
-//! Benchmarks of Farwrite, and what they are held against.
+//! Benchmarks of Farwrite and of its references.
 
 mod bitmap;
 mod blast;
@@ -27,30 +27,31 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Measures Farwrite, each number beside another of the same run.
+/// Measures Farwrite, and compares each value with a reference of the same run.
 #[derive(Parser)]
 struct Args {
-    /// What to measure; without one, everything.
+    /// The parts to measure; all if not given.
     #[arg(value_enum)]
     parts: Vec<Part>,
-    /// Runs of each kind, of which medians are printed.
+    /// Runs of each measurement; medians are printed.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
     #[command(flatten)]
     loopback: LoopbackArgs,
 }
 
-/// One measurement, which prints one table.
+/// A measurement, which prints a table.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Part {
-    // First: memory that other parts have used and freed would hide what queue pairs take.
+    // This part runs first: memory that other parts have freed would hide the memory of queue
+    // pairs.
     /// Memory of an idle queue pair.
     Memory,
     /// Goodput and bytes per core-second over loopback, beside UDP sockets alone.
     Loopback,
     /// Bytes per core-second with 0, 1, 2 and 4 receive workers.
     Workers,
-    /// Processor time of a message beside 0, 1,000 and 10,000 idle queue pairs.
+    /// Processor time of a message with 0, 1,000 and 10,000 idle queue pairs.
     Idle,
     /// Messages of 256 KiB a second on 1, 100 and 1,000 queue pairs.
     QueuePairs,

@@ -1,4 +1,4 @@
-//! The memory of a queue pair that has been used and is idle.
+//! Measures the memory of an idle queue pair after use.
 
 use std::fs::read_to_string;
 use std::time::Duration;
@@ -17,14 +17,15 @@ use crate::table;
 const QUEUE_PAIRS: usize = 1_000;
 /// Bytes of a message: one packet.
 const MESSAGE_BYTES: usize = 4096;
-/// Between polls, which cost a poll of every queue pair each time.
+/// Time between polls. Each poll polls every queue pair.
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// Makes queue pairs, uses all slots of each once in both directions, and prints what they keep.
+/// Creates queue pairs, uses all slots of each once in both directions, and prints the memory that
+/// they keep.
 pub(crate) fn run() -> Result<(), Failure> {
     let options = QpOptions::default();
     let mut ends = Ends::new()?;
-    // What both ends keep for any number of queue pairs is there before the others are measured.
+    // Allocate first what the ends need independent of the number of queue pairs.
     ends.use_all_slots(&options)?;
     let resident = resident_bytes()?;
     let (used, allocated) = count(|| -> Result<(), Failure> {
@@ -58,7 +59,7 @@ fn kib(bytes: usize) -> String {
     format!("{:.1}", bytes as f64 / 1024.0)
 }
 
-/// Memory of this process that is in RAM.
+/// Resident memory of this process.
 fn resident_bytes() -> Result<usize, Failure> {
     let statm = read_to_string("/proc/self/statm")?;
     let pages = statm
@@ -68,7 +69,7 @@ fn resident_bytes() -> Result<usize, Failure> {
     Ok(pages.parse::<usize>()? * rustix::param::page_size())
 }
 
-/// Two endpoints, each with memory to send from and to receive into.
+/// Two endpoints, each with memory for sending and receiving.
 struct Ends {
     sim: SimEnds,
     tx_memory: MemoryRegion,
@@ -89,7 +90,7 @@ impl Ends {
         })
     }
 
-    /// Connects a queue pair, and sends as many messages as it has slots in both directions.
+    /// Connects a queue pair, and sends one message per slot in both directions.
     fn use_all_slots(&mut self, options: &QpOptions) -> Result<(), Failure> {
         let [tx_qp, rx_qp] = self.sim.connect(options)?;
         let mut sends = Vec::new();

@@ -1,4 +1,4 @@
-//! Wall and processor time of a piece of work, and what was moved in it.
+//! Measures wall-clock and processor time of work, and the bytes that it moved.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ pub(crate) struct Meter {
     cpu: Duration,
 }
 
-/// What a piece of work took.
+/// The time of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Time on the clock.
+    /// Wall-clock time.
     pub(crate) wall: Duration,
     /// Processor time of the whole process, user and system.
     pub(crate) cpu: Duration,
 }
 
-/// Bytes that were moved from one end to the other.
+/// The result of moving bytes from one end to the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     /// Payload bytes that arrived.
@@ -28,7 +28,7 @@ pub(crate) struct Moved {
     pub(crate) sent: u64,
     /// Packets that arrived.
     pub(crate) received: u64,
-    /// From the first packet sent to the last one placed, at both ends together.
+    /// Time of both ends together, from the first packet sent to the last one placed.
     pub(crate) usage: Usage,
 }
 
@@ -41,7 +41,7 @@ impl Meter {
         }
     }
 
-    /// What has been used since the start.
+    /// The time used since the start.
     pub(crate) fn read(&self) -> Usage {
         Usage {
             wall: self.wall.elapsed(),
@@ -51,7 +51,7 @@ impl Meter {
 }
 
 impl Usage {
-    /// Processors kept busy, on average.
+    /// Average number of busy processors.
     pub(crate) fn cores(&self) -> f64 {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64()
     }

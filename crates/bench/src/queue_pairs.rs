@@ -1,4 +1,4 @@
-//! Messages that take turns on few or many queue pairs of one endpoint, over loopback.
+//! Measures messages that take turns on few or many queue pairs of one endpoint, over loopback.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,21 +15,21 @@ use crate::connect::connect;
 use crate::meter::{Meter, Usage};
 use crate::table::{self, median};
 
-/// Queue pairs, case by case. The first case is what the others are held against.
+/// Numbers of queue pairs. The first case is the reference of the others.
 const QUEUE_PAIRS: [usize; 3] = [1, 100, 1_000];
 const MESSAGE_BYTES: usize = 256 * 1024;
-/// Messages of a run.
+/// Messages per run.
 const MESSAGES: usize = 2_000;
-/// Messages between the ends at a time, on all queue pairs together.
+/// Messages in flight, on all queue pairs together.
 const IN_FLIGHT: usize = 16;
-/// Receives that wait for messages, at least: enough that none waits for a receive.
+/// Lowest number of posted receives, so that no message waits for a receive.
 const RECEIVES: usize = 2 * IN_FLIGHT;
-/// Messages that the memory of an end holds: more than a cache does.
+/// Number of messages in the memory of an end: more than a cache holds.
 const BUFFERS: usize = 256;
-/// Longest sleep of an end without a look at whether the other is done.
+/// Longest sleep of an end before it checks whether the other has finished.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
-/// Measures each case, turn and turn about, and prints medians.
+/// Measures all cases in alternation, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     let crowds: Result<Vec<_>, _> = QUEUE_PAIRS.into_iter().map(Crowd::new).collect();
     let mut crowds = crowds?;
@@ -128,7 +128,7 @@ impl Crowd {
         Ok(Self { sender, receiver })
     }
 
-    /// Moves [`MESSAGES`] messages, and waits until the sender knows.
+    /// Moves [`MESSAGES`] messages, and waits until the sender has all acknowledgements.
     fn run(&mut self) -> Result<Usage, Error> {
         let done = AtomicBool::new(false);
         let meter = Meter::start();
@@ -172,7 +172,7 @@ impl Sender {
                 let options = SendOptions::default();
                 open.push(self.endpoint.post_send(qp, source, options)?);
                 self.messages += 1;
-                // What was posted leaves with the next poll.
+                // The next poll sends the posted messages.
                 wait = Duration::ZERO;
             }
         }
@@ -183,7 +183,7 @@ impl Sender {
 struct Receiver {
     endpoint: Endpoint<UdpFabric>,
     memory: MemoryRegion,
-    /// In the order in which messages come.
+    /// Posted receives in the order of the messages.
     posted: VecDeque<(QueuePair, RecvHandle)>,
     /// Receives posted in all runs.
     messages: usize,
@@ -198,7 +198,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Posts a receive for every message that has come, until `done`.
+    /// Posts a receive for every message that has arrived, until `done`.
     fn run(&mut self, done: &AtomicBool) -> Result<(), Error> {
         let mut wait = Duration::ZERO;
         while !done.load(Ordering::Acquire) {

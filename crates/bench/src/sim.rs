@@ -17,7 +17,7 @@ pub(crate) struct SimEnds {
 }
 
 impl SimEnds {
-    /// Joins two new endpoints by `link` in both directions.
+    /// Connects two new endpoints by `link` in both directions.
     pub(crate) fn new(seed: u64, link: LinkConfig) -> Result<Self, Failure> {
         let network = SimNetwork::new(seed);
         let addrs = [1, 2].map(|host| SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 5000)));
@@ -30,26 +30,26 @@ impl SimEnds {
         })
     }
 
-    /// Makes a queue pair at each end and connects them.
+    /// Creates a queue pair at each end, and connects them.
     pub(crate) fn connect(&mut self, options: &QpOptions) -> Result<[QueuePair; 2], Failure> {
         Ok(connect(&mut self.tx, &mut self.rx, options)?)
     }
 
-    /// Polls both ends whenever one of them or the network asks for it, but at most once in
-    /// `grain`, until `done`.
+    /// Polls both ends whenever one of them or the network is due, but at most once per `grain`,
+    /// until `done`.
     pub(crate) fn run_until(
         &mut self,
         grain: Duration,
         mut done: impl FnMut() -> bool,
     ) -> Result<(), Failure> {
         while !done() {
-            let next_ns = self.poll()?.ok_or("both ends wait for ever")?;
+            let next_ns = self.poll()?.ok_or("both ends wait forever")?;
             self.advance(next_ns, grain)?;
         }
         Ok(())
     }
 
-    /// Lets `time` pass in which nothing is asked of either end. They are polled at most once in
+    /// Advances the time by `time` without requests to the ends. They are polled at most once per
     /// `grain`.
     pub(crate) fn rest(&mut self, grain: Duration, time: Duration) -> Result<(), Failure> {
         let end_ns = self.network.now_ns() + u64::try_from(time.as_nanos())?;
@@ -61,7 +61,7 @@ impl SimEnds {
         Ok(())
     }
 
-    /// Polls both ends; returns when the next one is to be polled.
+    /// Polls both ends. Returns when to poll next.
     fn poll(&mut self) -> Result<Option<u64>, Failure> {
         let now_ns = self.network.now_ns();
         let wanted = [self.tx.poll(now_ns)?, self.rx.poll(now_ns)?];

@@ -12,7 +12,7 @@ use farwrite::{
 use crate::connect::connect;
 use crate::meter::{Meter, Moved};
 
-/// Longest sleep of an end without a look at whether the other is done.
+/// Longest sleep of an end before it checks whether the other has finished.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
 /// Two endpoints on loopback, a source at one and a destination at the other.
@@ -28,8 +28,8 @@ struct Side {
 }
 
 impl StackPair {
-    /// Takes in buffers of equal length and connects the ends. The receiver has `workers` threads
-    /// that receive, each on a port and channel of its own; with 0, its poll receives.
+    /// Registers buffers of equal length, and connects the ends. The receiver has `workers` receive
+    /// threads, each with its own port and channel. With 0, its poll receives.
     ///
     /// # Errors
     /// The endpoints'.
@@ -77,7 +77,8 @@ impl StackPair {
         })
     }
 
-    /// Moves the whole source once by a scheme, and waits until the sender knows.
+    /// Moves the whole source once with a scheme, and waits until the sender has the
+    /// acknowledgement.
     ///
     /// # Errors
     /// The endpoints'.
@@ -112,7 +113,8 @@ impl StackPair {
             sent
         })?;
         let usage = meter.read();
-        // The sender may know first: at the receiver, the workers leave their batches before.
+        // The receiver's outcome may be later than the sender's, because its workers must first
+        // leave their batches.
         rx.run_until(|_| recv.outcome().is_some())?;
         assert_eq!(recv.outcome(), Some(Outcome::Whole), "the message arrived");
         let after = (self.tx.endpoint.counters(), self.rx.endpoint.counters());

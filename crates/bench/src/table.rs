@@ -25,10 +25,10 @@ fn lines<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     all().map(line).collect()
 }
 
-/// The median, the upper one of two.
+/// The median; the upper one if there are two.
 ///
 /// # Panics
-/// Where there are no values.
+/// If there are no values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Whole transfers over the virtual-time fabric, as the scenario tests run them by the thousand.
+//! Measures complete transfers over the virtual-time fabric, as in the scenario tests.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::meter::{Meter, Usage};
 use crate::sim::SimEnds;
 use crate::table::{self, median};
 
-/// Transfers of a run.
+/// Transfers per run.
 const TRANSFERS: u32 = 1000;
 /// Bytes of one transfer.
 const BYTES: usize = 256 * 1024;
-/// Of each direction.
+/// Loss of each direction.
 const LOSS_PACKET: f64 = 0.01;
-/// There and back.
+/// Round trip.
 const RTT: Duration = Duration::from_millis(25);
 const RATE_BPS: u64 = 10_000_000_000;
 
-/// Runs transfers and prints how many a second.
+/// Runs transfers, and prints transfers per second.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     let usages: Vec<_> = (0..runs).map(|_| transfers()).collect::<Result<_, _>>()?;
     let of = |what: &dyn Fn(&Usage) -> f64| format!("{:.0}", median(usages.iter().map(what)));
@@ -38,10 +38,9 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs transfers one after another, each with a seed and a world of its own. All of it is
-/// measured: making network, endpoints and queue pairs, connecting, registering, the transfer until
-/// its sender knows that it is whole, comparing the bytes, and taking it all down. The two buffers
-/// are used again.
+/// Runs transfers one after another, each with its own seed and network. The measurement includes
+/// everything: creating network, endpoints and queue pairs, connecting, registering, the transfer
+/// until its acknowledgement, comparing the bytes, and tear-down. The two buffers are reused.
 fn transfers() -> Result<Usage, Failure> {
     let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(BYTES).collect();
     let mut source = Region::owned(bytes.clone());
@@ -57,7 +56,7 @@ fn transfers() -> Result<Usage, Failure> {
     Ok(meter.read())
 }
 
-/// Sends one buffer into the other, and gives both back.
+/// Sends one buffer to the other, and returns both.
 fn transfer(seed: u64, source: Region, target: Region) -> Result<(Region, Region), Failure> {
     let mut ends = SimEnds::new(
         seed,

@@ -1,25 +1,26 @@
-//! How far a sending thread may be ahead of the receiving one. The sender sleeps while it must wait.
+//! Limits how far a sending thread may be ahead of the receiving one. The sender sleeps while it
+//! waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long packets take at most over loopback.
+/// Longest delay of packets over loopback.
 pub(crate) const STALL: Duration = Duration::from_millis(20);
-/// The sender does not sleep.
+/// Value of `wake_at` while the sender does not sleep.
 const AWAKE: u64 = u64::MAX;
 
-/// The bytes that a sending and a receiving thread have between them.
+/// The bytes in flight between a sending and a receiving thread.
 ///
-/// Neither end spins: a thread that spins while it waits would add to the processor time for no
-/// work, and the other end of a comparison sleeps in the same place.
+/// Neither end spins: a spinning thread would add processor time without work, and the full stack
+/// sleeps at the same point.
 pub(crate) struct Window {
     bytes: u64,
-    /// After so long without an arrival, what is in flight counts as lost.
+    /// After this time without an arrival, the bytes in flight count as lost.
     stall: Duration,
     sender: Thread,
     arrived: AtomicU64,
-    /// Bytes given up: they left and never arrived.
+    /// Bytes that were sent and never arrived.
     lost: AtomicU64,
     /// Bytes that must have arrived before the sender is woken.
     wake_at: AtomicU64,
@@ -27,7 +28,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window of that many bytes. The calling thread is the one that sends.
+    /// A window of this number of bytes. The calling thread is the sender.
     pub(crate) fn new(bytes: u64, stall: Duration) -> Self {
         Self {
             bytes,
@@ -40,8 +41,8 @@ impl Window {
         }
     }
 
-    /// Sender: returns when the bytes from `at` on may leave. A sender that must wait sleeps until
-    /// half the window is free, so that one wake serves several batches.
+    /// Sender: waits until the bytes from `at` on may be sent. It sleeps until half the window is
+    /// free, so that one wake-up serves several batches.
     pub(crate) fn wait(&self, at: u64) {
         let lost = self.lost.load(Ordering::Relaxed);
         if at <= self.arrived.load(Ordering::SeqCst) + lost + self.bytes {
@@ -52,7 +53,8 @@ impl Window {
         let mut since = Instant::now();
         loop {
             self.wake_at.store(wanted, Ordering::SeqCst);
-            // The receiver writes `arrived` and then reads `wake_at`: one of the two sees the other.
+            // The receiver writes `arrived` and then reads `wake_at`, so at least one of the
+            // threads sees the other's write.
             let arrived = self.arrived.load(Ordering::SeqCst);
             if arrived >= wanted {
                 break;
@@ -68,7 +70,7 @@ impl Window {
         self.wake_at.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// Receiver: this many bytes have arrived in all.
+    /// Receiver: sets the total number of bytes that have arrived.
     pub(crate) fn arrive(&self, bytes: u64) {
         self.arrived.store(bytes, Ordering::SeqCst);
         if self.wake_at.load(Ordering::SeqCst) <= bytes {
@@ -82,7 +84,7 @@ impl Window {
         self.arrived.load(Ordering::SeqCst)
     }
 
-    /// Sender: nothing more comes.
+    /// Sender: no more bytes follow.
     pub(crate) fn end(&self) {
         self.sender_done.store(true, Ordering::Release);
     }
@@ -105,7 +107,7 @@ mod tests {
                 for bytes in 1..=200 {
                     window.arrive(bytes);
                 }
-                // What the sender wants last has not arrived when it asks.
+                // The bytes for which the sender waits have not arrived yet.
                 thread::sleep(Duration::from_millis(2));
                 window.arrive(950);
             });
@@ -121,7 +123,7 @@ mod tests {
         window.arrive(50);
         window.wait(500);
         assert_eq!(window.arrived(), 50);
-        // The 450 bytes that were given up leave room for as many.
+        // The 450 lost bytes free the same room in the window.
         window.wait(600);
         assert_eq!(window.lost.load(Ordering::Relaxed), 450);
     }

@@ -1,4 +1,4 @@
-//! The full stack with receive workers, beside the same with one.
+//! Measures the full stack with several receive workers, compared with one.
 
 use farwrite::{RateControl, SchemeName};
 
@@ -7,18 +7,19 @@ use crate::meter::Moved;
 use crate::stack::StackPair;
 use crate::table::{self, median};
 
-/// Bytes moved in a run.
+/// Bytes per run.
 const BYTES: usize = 512 << 20;
 /// Payload bytes of a packet.
 const MTU: u32 = 4096;
-/// Far more than the machine moves.
+/// Far above the speed of the machine.
 const RATE: RateControl = RateControl::Fixed {
     rate_bps: 100_000_000_000,
 };
-/// Receive workers; 0: the receiver's poll receives. The second is what the others are held to.
+/// Numbers of receive workers. With 0, the receiver's poll receives. The second case is the
+/// reference of the others.
 const WORKERS: [u8; 4] = [0, 1, 2, 4];
 
-/// Moves a message with each number of workers, turn and turn about, and prints medians.
+/// Moves a message with each number of workers in alternation, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     let pair = |workers| StackPair::new(MTU, RATE, workers, vec![1; BYTES], vec![2; BYTES]);
     let mut pairs = WORKERS

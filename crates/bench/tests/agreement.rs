@@ -1,5 +1,5 @@
-//! Shipped endpoints in virtual time agree with the completion-time model: a small part of what
-//! `make bench-agreement` measures. Everything follows from the seed, so each run is the same.
+//! Shipped endpoints in virtual time agree with the completion-time model. This is a small part of
+//! `make bench-agreement`. Each run is the same, because everything follows from the seed.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -49,7 +49,7 @@ fn bursts_and_other_round_trips_agree() {
     );
 }
 
-/// A fallback of erasure coding repeats less than the model has it repeat, which shows here.
+/// The fallback of erasure coding repeats less than in the model, so this cell deviates.
 #[test]
 fn a_deviation_beyond_the_goal_is_an_exit_status() {
     let arguments = "--loss 1e-2 --size-kib 128 --samples 10000 --schemes ec-xor:32,8";
@@ -61,7 +61,7 @@ fn a_deviation_beyond_the_goal_is_an_exit_status() {
     );
 }
 
-/// Messages of one packet take a round trip, or one timeout of three more.
+/// Messages of one packet take a round trip, or three more after a timeout.
 #[test]
 fn times_are_shown_by_round_trips_and_written_as_csv() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("times.csv");
@@ -76,14 +76,14 @@ fn times_are_shown_by_round_trips_and_written_as_csv() {
     let counts: Vec<_> = counts.collect();
     assert_eq!(counts.iter().map(|(_, count)| count).sum::<u32>(), 1000);
     let of = |wanted| counts.iter().find(|(time, _)| time == wanted);
-    // 810 of 1000 lose neither the packet nor its acknowledgement.
+    // Of 1000 messages, 810 lose neither the packet nor its acknowledgement.
     let at_once = of("1.000").map_or(0, |(_, count)| *count);
     assert!((760..860).contains(&at_once), "{counts:?}");
     let written = std::fs::read_to_string(&path).expect("the file");
     let (head, row) = written.trim_end().split_once('\n').expect("two lines");
     assert_eq!(head.split(',').count(), row.split(',').count());
     assert!(
-        row.starts_with("\"sr-rto\",4096,400000000000,0.025,0.1,0,4096,1000,1,0.0"),
+        row.starts_with("\"sr-rto\",4096,,400000000000,0.025,0.1,0,4096,1000,1,0.0"),
         "{row}"
     );
 }
@@ -94,10 +94,21 @@ fn what_cannot_be_is_refused() {
         (["--size-kib", "8388609"], "1 to 8388608"),
         (["--rtt-ms", "1"], "at least 10"),
         (["--samples", "0"], "at least 1"),
+        (["--sites", "1"], "2 to 32"),
         (["--loss", "2"], "0 to 0.99"),
     ] {
         let output = agreement(&arguments);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(want), "{text}");
     }
+}
+
+/// Rounds of a ring wait for each other, as in the model.
+#[test]
+fn rings_of_sites_agree() {
+    let schemes = "--schemes sr-rto;ec-mds:32,8";
+    check(
+        &format!("--sites 2,4 --size-kib 1024 --loss 1e-4,1e-3 --samples 200 {schemes}"),
+        2 * 2 * 2,
+    );
 }

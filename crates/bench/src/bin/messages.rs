@@ -1,5 +1,6 @@
-//! One end of a queue pair that takes messages in, or sends them and measures how long each takes.
-//! `tests/bench/messages.py` runs two of them, and gives each the other's information.
+//! One end of a queue pair. It receives messages, or sends them and measures their times.
+//! `tests/bench/messages.py` runs two of these programs, and passes the queue-pair information
+//! between them.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -15,39 +16,39 @@ use farwrite::{
 
 type Failure = Box<dyn Error>;
 
-/// Longest time without a look at the standard input.
+/// Longest interval between two reads of the standard input.
 const MAX_WAIT: Duration = Duration::from_millis(5);
-/// Between two messages: the other end's next buffer is known by then.
+/// Pause between two messages. By then, the next clear-to-send has arrived.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Buffers that are posted ahead.
+/// Number of buffers posted ahead.
 const POSTED: usize = 2;
 
-/// Takes messages in, or sends them.
+/// Receives messages, or sends them.
 #[derive(Parser)]
 struct Args {
     role: Role,
-    /// Own address.
+    /// This end's address.
     #[arg(long)]
     bind: SocketAddr,
-    /// Bytes of a message.
+    /// Length of a message in bytes.
     #[arg(long)]
     bytes: usize,
-    /// How many, one after the other.
+    /// Number of messages, sent one after the other.
     #[arg(long)]
     messages: usize,
     /// Payload bytes of a packet.
     #[arg(long, default_value_t = 8192)]
     mtu: u32,
-    /// How losses are repaired.
+    /// The repair scheme.
     #[arg(long, default_value = "sr-nack", value_parser = SchemeName::parse_exact)]
     scheme: SchemeName,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Role {
-    /// Takes messages in until standard input ends.
+    /// Receives messages until standard input ends.
     Take,
-    /// Sends them, and prints the seconds of each.
+    /// Sends messages, and prints the time of each in seconds.
     Send,
 }
 
@@ -64,7 +65,7 @@ fn main() -> Result<(), Failure> {
         expected_scheme: args.scheme.tag(),
         ..QpOptions::default()
     })?;
-    // Touched now: a message is not to pay for fresh pages.
+    // Write to the memory now, so that page faults do not count for the first messages.
     let memory = endpoint.register(vec![1; args.bytes])?;
     println!("{}", hex(&endpoint.qp_info(qp)?.encode()?));
     let lines = input();
@@ -104,7 +105,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends a message; seconds until it is known to have arrived.
+/// Sends a message. Returns the time in seconds until its acknowledgement.
 fn send(
     endpoint: &mut Endpoint<UdpFabric>,
     qp: QueuePair,
@@ -126,7 +127,7 @@ fn send(
     }
 }
 
-/// The lines of standard input, read aside; the channel ends when it does.
+/// The lines of standard input, read by another thread. The channel closes at the end of the input.
 fn input() -> Receiver<String> {
     let (to, lines) = channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! How well one endpoint fills a path that nobody has described to it, in virtual time.
+//! Measures how well an endpoint fills an unknown path, in virtual time.
 //!
 //! `cargo run --release -p farwrite-bench --bin paths` runs all paths.
 
@@ -12,33 +12,31 @@ use clap::Parser;
 use farwrite::fabric::sim::{LinkConfig, SimFabric, SimNetwork};
 use farwrite::{
     Endpoint, MemoryRegion, QpConfig, QpOptions, QueuePair, RecvHandle, Region, SendHandle,
-    SendOptions,
+    SendOptions, packet_overhead_bytes,
 };
 use farwrite_link::Loss;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload.
-const HEADER_BYTES: u32 = 64;
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
 
 /// Fills simulated paths with the default options of a queue pair.
 #[derive(Parser)]
 struct Args {
-    /// Bits a second of the bottleneck, in Mbit/s.
+    /// Rates of the bottleneck, in Mbit/s.
     #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,100000")]
     rates: Vec<u64>,
     /// Round trips in milliseconds.
     #[arg(long, value_delimiter = ',', default_value = "1,10,40,80")]
     rtts: Vec<u64>,
-    /// Bytes of the queue, as shares of rate times round trip.
+    /// Lengths of the queue, as multiples of the bandwidth-delay product.
     #[arg(long, value_delimiter = ',', default_value = "0.25,1,4")]
     queues: Vec<f64>,
     /// Probability that a packet is lost behind the queue.
     #[arg(long, value_delimiter = ',', default_value = "0,1e-4,1e-3,1e-2")]
     losses: Vec<f64>,
-    /// Seconds that are simulated; the first sixth is not measured.
+    /// Simulated seconds; the first sixth is not measured.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
     /// Threads; each simulates one path at a time.
@@ -51,24 +49,24 @@ struct Args {
 struct Path {
     rate_bps: u64,
     rtt: Duration,
-    /// Share of rate times round trip.
+    /// Length of the queue, as a multiple of the bandwidth-delay product.
     queue: f64,
     loss: f64,
 }
 
-/// What came of it.
+/// The results of a path.
 struct Outcome {
-    /// Payload that arrived over what a perfect sender would move.
+    /// Payload that arrived, divided by the payload of a perfect sender.
     filled: f64,
     /// Median and 99th percentile of the delay in the queue.
     queue_delays: [Duration; 2],
     /// Share of the packets that the queue dropped.
     dropped: f64,
-    /// Share of the chunks that were sent again, beyond those that the path lost.
+    /// Share of the chunks that were repeated without having been lost.
     needless: f64,
 }
 
-/// Bytes without their fraction.
+/// Rounds down to whole bytes.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -79,7 +77,7 @@ fn whole(bytes: f64) -> u64 {
 }
 
 impl Path {
-    /// Long packets on fast paths, so that the simulation ends.
+    /// Uses long packets on fast paths, so that the simulation takes acceptable time.
     fn mtu(&self) -> u32 {
         if self.rate_bps <= 1_000_000_000 {
             1436
@@ -94,9 +92,9 @@ impl Path {
         self.rate_bps as f64 / 8.0 * self.rtt.as_secs_f64()
     }
 
-    /// At least eight packets: less is no queue.
+    /// Length of the queue in bytes, at least eight packets.
     fn queue_bytes(&self) -> u64 {
-        let least = 8 * (self.mtu() + HEADER_BYTES);
+        let least = 8 * (self.mtu() + packet_overhead_bytes(true));
         whole(self.held_bytes() * self.queue).max(least.into())
     }
 
@@ -117,7 +115,7 @@ impl Path {
     }
 }
 
-/// Two endpoints that exchange messages without memory, as many as the path takes.
+/// Two endpoints that exchange messages without memory, as many as the path carries.
 struct Ends {
     network: SimNetwork,
     endpoints: [Endpoint<SimFabric>; 2],
@@ -137,7 +135,7 @@ impl Ends {
         network.connect(addrs[0].ip(), addrs[1].ip(), forward, back)?;
         let [tx, rx] = addrs.map(|addr| network.endpoint(addr, 1));
         let mut endpoints = [Endpoint::new(tx?, [7; 32]), Endpoint::new(rx?, [7; 32])];
-        // Messages that take about a quarter of a round trip.
+        // A message takes about a quarter of a round trip to send.
         let chunk = u64::from(path.mtu());
         let message_bytes = whole(path.held_bytes() / 4.0).clamp(16 * chunk, 64 << 20);
         let message_bytes = message_bytes / chunk * chunk;
@@ -176,7 +174,7 @@ impl Ends {
         })
     }
 
-    /// Keeps all slots busy. Messages share their memory: nobody looks at it.
+    /// Keeps all slots busy. Messages share their memory, because it is not read.
     fn post(&mut self) -> Result<(), Failure> {
         let is_over = |handle: &SendHandle| handle.outcome().is_some();
         while self.sends.front().is_some_and(is_over) {
@@ -213,7 +211,7 @@ impl Ends {
         period_ns: u64,
         mut sample: impl FnMut(&SimNetwork),
     ) -> Result<(), Failure> {
-        // As fine as a queue of a few packets asks for, and coarse enough to end.
+        // Fine enough for a queue of a few packets, but coarse enough for an acceptable run time.
         let grain_ns = (period_ns / 16).clamp(1_000, 50_000);
         let mut sample_ns = self.network.now_ns() + period_ns;
         while self.network.now_ns() < end_ns {
@@ -257,7 +255,7 @@ fn fill(path: &Path, seconds: u64) -> Result<Outcome, Failure> {
     let ideal_bytes = path.rate_bps as f64 / 8.0 * (end_ns - warm_ns) as f64 / 1e9
         * (1.0 - path.loss)
         * f64::from(path.mtu())
-        / f64::from(path.mtu() + HEADER_BYTES);
+        / f64::from(path.mtu() + packet_overhead_bytes(true));
     let sent = (after.sent_chunks - before.sent_chunks).max(1) as f64;
     let again = (after.retransmitted_chunks - before.retransmitted_chunks) as f64;
     let offered = (link_after.offered - link.offered).max(1) as f64;
@@ -286,7 +284,7 @@ fn paths(args: &Args) -> Vec<Path> {
     paths
 }
 
-/// The goal of a path: goodput, median queue delay, needless repeats.
+/// The goals that a path misses: goodput, median queueing delay, needless repeats.
 fn misses(path: &Path, outcome: &Outcome) -> String {
     let queue_s = path.queue_bytes() as f64 * 8.0 / path.rate_bps as f64;
     let most = (0.3 * queue_s).max(0.005);

@@ -1,50 +1,55 @@
-//! A cell of the grid: what it makes of queue pairs, of a cable, and of the model.
+//! A cell of the grid, and its settings of queue pairs, cable and model.
 
 use std::time::Duration;
 
-use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, packet_overhead_bytes};
 use farwrite_model::{Loss as ModelLoss, Scheme, Setting, Variant};
 use farwrite_net::{CableConfig, Loss};
 
 use crate::Failure;
 
-/// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload.
-const OVERHEAD_BYTES: u32 = 64;
 /// Longest message: 2^21 packets of 4096 bytes.
 const MAX_BYTES: u64 = 8 << 30;
-/// Shortest round trip: below, the allowance of the wide-area timing for late operating systems
-/// (10 ms) is longer than the waits that the model has.
+/// Highest number of sites in a ring. A site has slots for the messages of all rounds.
+const MAX_SITES: u32 = 32;
+/// Shortest round trip. Below it, the allowance of the wide-area timing for late operating systems
+/// (10 ms) is longer than the waits of the model.
 const MIN_RTT_S: f64 = 0.010;
-/// Share of a round trip for which a chunk may be late before it counts as lost (P5.0.3).
+/// Reordering window: how late a chunk may be before it counts as lost, as a share of a round trip
+/// (P5.0.3).
 const REORDERING: f64 = 0.125;
 
-/// Messages of one size and scheme over one path.
+/// Messages, or all-reduces, of one size and scheme over one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     pub(crate) scheme: SchemeName,
+    /// Length of a message, or of the buffer of each site.
     pub(crate) bytes: u64,
-    /// Of the sender, on the wire.
+    /// Sites of a ring all-reduce; `None`: single messages.
+    pub(crate) sites: Option<u32>,
+    /// Rate of the sender on the wire.
     pub(crate) rate_bps: f64,
     pub(crate) rtt_s: f64,
     pub(crate) loss_packet: f64,
-    /// Mean packets of a burst of losses; 0: each by itself.
+    /// Mean length of a burst of losses in packets; 0: independent losses.
     pub(crate) burst: u32,
     pub(crate) mtu: u32,
     pub(crate) samples: usize,
     pub(crate) seed: u64,
 }
 
-/// Whose waits a model has.
+/// The waits of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// The paper's: 1 and 3 round trips, and half a round trip for the end of parity (4.2).
+    /// The waits of the paper: 1 and 3 round trips, and half a round trip for the end of parity
+    /// (4.2).
     Paper,
-    /// Those that chapter P5 of `docs/protocol.md` prescribes.
+    /// The waits of chapter P5 of `docs/protocol.md`.
     Protocol,
 }
 
 impl Cell {
-    /// Messages for which a cell takes minutes at most.
+    /// Default number of messages, with which a cell takes at most minutes.
     pub(crate) fn usual_samples(bytes: u64) -> usize {
         match bytes >> 20 {
             0..=8 => 10_000,
@@ -54,7 +59,7 @@ impl Cell {
         }
     }
 
-    /// Whether the cell can be run.
+    /// Checks that the cell can run.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if !(1..=MAX_BYTES).contains(&self.bytes) {
             return Err(
@@ -69,18 +74,41 @@ impl Cell {
         if self.samples == 0 {
             return Err("--samples 0: at least 1".into());
         }
+        if let Some(sites) = self.sites {
+            if !(2..=MAX_SITES).contains(&sites) {
+                return Err(format!("--sites {sites}: 2 to {MAX_SITES}").into());
+            }
+            if self.burst > 0 {
+                return Err("--burst: losses are independent where there are --sites".into());
+            }
+        }
         self.model(Waits::Paper)?.completion_time()?;
         Ok(())
+    }
+
+    /// Length of each message: in a ring, the bytes that a site sends to the next one per round.
+    pub(crate) fn message_bytes(&self) -> u64 {
+        self.bytes.div_ceil(u64::from(self.sites.unwrap_or(1)))
+    }
+
+    /// Messages that a site sends in one all-reduce; 1 for single messages.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.sites.map_or(1, |sites| 2 * sites - 2)
     }
 
     pub(crate) fn rtt(&self) -> Duration {
         Duration::from_secs_f64(self.rtt_s)
     }
 
-    /// The path. Its queue never grows, since it is faster than the sender.
-    pub(crate) fn cable(&self) -> CableConfig {
-        let mut cable = CableConfig::new(to_bps(self.rate_bps * 1.05), self.rtt() / 2);
-        let loss_packet = self.loss_packet;
+    /// The path as `parts` equal cables in a row. They are faster than the sender, so no queue
+    /// grows.
+    pub(crate) fn cable(&self, parts: u32) -> CableConfig {
+        let delay = self.rtt() / 2 / parts;
+        let mut cable = CableConfig::new(to_bps(self.rate_bps * 1.05), delay);
+        let loss_packet = match parts {
+            1 => self.loss_packet,
+            _ => -((-self.loss_packet).ln_1p() / f64::from(parts)).exp_m1(),
+        };
         cable.loss = match self.chain() {
             None => Loss::Iid { loss_packet },
             Some([p_good_to_bad, p_bad_to_good]) => Loss::Markov {
@@ -93,15 +121,15 @@ impl Cell {
         cable
     }
 
-    /// Both ends' queue pairs.
+    /// The options of the queue pairs at both ends.
     pub(crate) fn options(&self) -> QpOptions {
         let mut sdr = QpConfig {
             mtu: self.mtu,
-            slots: 4,
-            max_message_bytes: self.bytes,
+            slots: self.rounds().next_power_of_two().max(4),
+            max_message_bytes: self.message_bytes(),
             ..QpConfig::default()
         };
-        // The split of the paper ends at 2^18 packets.
+        // The immediate split of the paper supports at most 2^18 packets.
         sdr.split.id_bits = 7;
         sdr.split.offset_bits = 21;
         QpOptions {
@@ -116,10 +144,11 @@ impl Cell {
         }
     }
 
-    /// The question to the model. Its rate is that of the payload.
+    /// The model setting of a message, or of a ring with buffers of the cell's bytes. Its rate is
+    /// the payload rate.
     pub(crate) fn model(&self, waits: Waits) -> Result<Setting, Failure> {
         let scheme: Scheme = self.scheme.to_string().parse()?;
-        let payload_share = f64::from(self.mtu) / f64::from(self.mtu + OVERHEAD_BYTES);
+        let payload_share = f64::from(self.mtu) / f64::from(self.mtu + packet_overhead_bytes(true));
         #[expect(clippy::cast_precision_loss, reason = "at most 2^33")]
         let bytes = self.bytes as f64;
         let rate_bps = self.rate_bps * payload_share;
@@ -148,7 +177,7 @@ impl Cell {
         Ok(setting)
     }
 
-    /// The chain of bursts: from good to bad, and back.
+    /// The transition probabilities of the chain of bursts: from good to bad, and back.
     fn chain(&self) -> Option<[f64; 2]> {
         let back = (self.burst > 0).then(|| 1.0 / f64::from(self.burst))?;
         Some([back * self.loss_packet / (1.0 - self.loss_packet), back])

@@ -1,12 +1,14 @@
 //! The times of all cells as CSV, for figures.
 
 use crate::cell::Cell;
-use crate::verdict::{Comparison, sample_quantile};
+use crate::expected::sample_quantile;
+use crate::verdict::Comparison;
 
 const HEAD: &str =
-    "scheme,bytes,rate_bps,rtt_s,loss_packet,burst,mtu,samples,seed,mean_s,p99_s,p999_s";
+    "scheme,bytes,sites,rate_bps,rtt_s,loss_packet,burst,mtu,samples,seed,mean_s,p99_s,p999_s";
 
-/// A row a cell. A quantile needs ten samples beyond it; the cells of the others are empty.
+/// One row per cell. `sites` is empty for single messages. A quantile needs ten samples above it;
+/// otherwise it is empty.
 pub(crate) fn text(cells: &[Cell], comparisons: &[Comparison]) -> String {
     let rows = cells.iter().zip(comparisons);
     let rows: String = rows.map(|(cell, of)| row(cell, of) + "\n").collect();
@@ -20,9 +22,11 @@ fn row(cell: &Cell, comparison: &Comparison) -> String {
         _ => String::new(),
     };
     format!(
-        "\"{}\",{},{},{},{},{},{},{},{},{:.9},{},{}",
+        "\"{}\",{},{},{},{},{},{},{},{},{},{:.9},{},{}",
         cell.scheme,
         cell.bytes,
+        cell.sites
+            .map_or_else(String::new, |sites| sites.to_string()),
         cell.rate_bps,
         cell.rtt_s,
         cell.loss_packet,

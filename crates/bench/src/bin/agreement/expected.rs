@@ -1,67 +1,117 @@
-//! What the model says of a shipped protocol.
+//! The model's prediction for a shipped protocol.
 
 use farwrite::SchemeName;
-use farwrite_model::CompletionTime;
+use farwrite_model::{Collective, CompletionTime};
 
 use crate::Failure;
 use crate::cell::{Cell, Waits};
 
-/// Round trips after which a lost end is repeated (P4.7), and by which a receiver that no packet
-/// reaches any more waits longer for a loss (P5.2.4).
+/// Delay in round trips in two cases: a lost end packet is repeated after this time (P4.7), and a
+/// receiver that gets no further packets detects a loss this much later (P5.2.4).
 const LATE_RTTS: f64 = 0.25;
-/// Relative width to which quantiles are found.
+/// Relative precision of quantiles.
 const RESOLUTION: f64 = 1e-9;
+/// Number of all-reduces drawn from the model.
+const DRAWS: usize = 100_000;
+const DRAWS_SEED: u64 = 1;
 
-/// The model's completion time with the waits of the protocol, and with two things that the model
-/// leaves out. The packet that ends a message may be lost like any other. Under `sr-nack`, no later
-/// packet shows the receiver that the last chunk is lost. Each makes a message late by a quarter of
-/// a round trip. (That both happen, or one happens twice, is neglected.)
+/// The model's completion time.
+///
+/// With the waits of the protocol, two effects are added that the model does not have. First, the
+/// packet that ends a message may be lost. Second, under `sr-nack`, no later packet reveals the
+/// loss of the last chunk. Each effect delays a message by a quarter of a round trip. The case that
+/// both happen, or one happens twice, is neglected. For rings, both effects are neglected.
 pub(crate) struct Expected {
-    time: CompletionTime,
+    time: Time,
     /// Share of messages that are late.
     late: f64,
-    /// By how many seconds.
+    /// Their delay in seconds.
     delay_s: f64,
 }
 
+enum Time {
+    /// The exact distribution of a message.
+    Exact(Box<CompletionTime>),
+    /// Samples of rings, in seconds, ascending.
+    Drawn(Vec<f64>),
+}
+
 impl Expected {
-    pub(crate) fn new(cell: &Cell) -> Result<Self, Failure> {
-        let ways = if cell.scheme == SchemeName::SrNack {
-            2.0
-        } else {
-            1.0
+    pub(crate) fn new(cell: &Cell, waits: Waits) -> Result<Self, Failure> {
+        let setting = cell.model(waits)?;
+        let ways = match (waits, cell.sites, cell.scheme) {
+            (Waits::Paper, ..) | (_, Some(_), _) => 0.0,
+            (.., SchemeName::SrNack) => 2.0,
+            _ => 1.0,
+        };
+        let time = match cell.sites {
+            None => Time::Exact(Box::new(setting.completion_time()?)),
+            Some(sites) => {
+                let ring = Collective::Ring.completion_time(sites, &setting)?;
+                let mut times_s = ring.sample(DRAWS, DRAWS_SEED);
+                times_s.sort_by(f64::total_cmp);
+                Time::Drawn(times_s)
+            }
         };
         Ok(Self {
-            time: cell.model(Waits::Protocol)?.completion_time()?,
+            time,
             late: ways * cell.loss_packet,
             delay_s: LATE_RTTS * cell.rtt_s,
         })
     }
 
     pub(crate) fn mean(&self) -> f64 {
-        self.time.mean() + self.late * self.delay_s
+        let at_once = match &self.time {
+            Time::Exact(time) => time.mean(),
+            Time::Drawn(times_s) => average(times_s),
+        };
+        at_once + self.late * self.delay_s
     }
 
-    fn cdf(&self, time_s: f64) -> Result<f64, Failure> {
-        let at_once = self.time.cdf(time_s)?;
-        let delayed = self.time.cdf((time_s - self.delay_s).max(0.0))?;
-        Ok((1.0 - self.late) * at_once + self.late * delayed)
-    }
-
-    /// The least time by which a share `q` of all messages is over.
+    /// The shortest time within which a share `q` of all messages or rings ends.
     pub(crate) fn quantile(&self, q: f64) -> Result<f64, Failure> {
-        let mut low_s = self.time.quantile(q)?;
-        if self.cdf(low_s)? >= q {
+        match &self.time {
+            Time::Exact(time) if self.late == 0.0 => Ok(time.quantile(q)?),
+            Time::Exact(time) => self.late_quantile(time, q),
+            Time::Drawn(times_s) => Ok(sample_quantile(q, times_s)),
+        }
+    }
+
+    fn late_quantile(&self, time: &CompletionTime, q: f64) -> Result<f64, Failure> {
+        let cdf = |time_s: f64| -> Result<f64, Failure> {
+            let at_once = time.cdf(time_s)?;
+            let delayed = time.cdf((time_s - self.delay_s).max(0.0))?;
+            Ok((1.0 - self.late) * at_once + self.late * delayed)
+        };
+        let mut low_s = time.quantile(q)?;
+        if cdf(low_s)? >= q {
             return Ok(low_s);
         }
         let mut high_s = low_s + self.delay_s;
         while high_s - low_s > RESOLUTION * high_s {
             let middle_s = f64::midpoint(low_s, high_s);
-            match self.cdf(middle_s)? < q {
+            match cdf(middle_s)? < q {
                 true => low_s = middle_s,
                 false => high_s = middle_s,
             }
         }
         Ok(high_s)
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "few samples")]
+pub(crate) fn average(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The smallest of ascending times that a share `q` of them does not exceed.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "few samples"
+)]
+pub(crate) fn sample_quantile(q: f64, times_s: &[f64]) -> f64 {
+    let rank = (q * times_s.len() as f64).ceil() as usize;
+    times_s[rank.clamp(1, times_s.len()) - 1]
 }

@@ -1,12 +1,14 @@
-//! Shipped protocols over virtual time beside the completion-time model (`docs/agreement.md`).
+//! Compares shipped protocols in virtual time with the completion-time model (`docs/agreement.md`).
 //!
 //! Each cell of a grid is a path, a message size and a scheme. Messages are sent one after another
-//! between two endpoints; a time runs from posting the message, its buffer known to the sender, to
-//! the final acknowledgement (paper section 4.2).
+//! between two endpoints. A time is measured from posting the message, when the sender already has
+//! the clear-to-send, to the final acknowledgement (paper section 4.2). With sites, each time is
+//! that of a ring all-reduce among this number of endpoints (section 5.3).
 
 mod cell;
 mod csv;
 mod expected;
+mod ring;
 mod table;
 mod verdict;
 mod world;
@@ -25,32 +27,32 @@ use verdict::Comparison;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Times messages of shipped endpoints in virtual time, beside the model.
+/// Measures messages of shipped endpoints in virtual time, and compares them with the model.
 ///
-/// The exit status is 1 if a deviation is above its goal and chance does not explain it.
+/// The exit status is 1 if a deviation is above its goal and is not explained by chance.
 #[derive(Parser)]
 struct Args {
-    /// Rate of the sender on the wire, in Gbit/s; the cable has 5% more.
+    /// Rate of the sender on the wire, in Gbit/s; the cable is 5% faster.
     #[arg(long, default_value_t = 400.0)]
     rate_gbps: f64,
     /// Round-trip times in ms, at least 10.
     #[arg(long, value_delimiter = ',', default_value = "25")]
     rtt_ms: Vec<f64>,
-    /// Bytes of a message, in KiB, up to 8 GiB.
+    /// Length of a message, or of the buffer of each site, in KiB, up to 8 GiB.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "128,1024,8192,131072,1048576,8388608"
     )]
     size_kib: Vec<u64>,
-    /// Share of packets that the path loses, on the way there and on the way back.
+    /// Share of packets that the path loses in each direction.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "1e-6,1e-5,1e-4,1e-3,1e-2"
     )]
     loss: Vec<f64>,
-    /// Mean length of a burst of losses in packets; 0: each packet by itself.
+    /// Mean length of a burst of losses in packets; 0: independent losses.
     #[arg(long, value_delimiter = ',', default_value = "0")]
     burst: Vec<u32>,
     /// Schemes to compare.
@@ -61,7 +63,10 @@ struct Args {
         default_value = "sr-rto;sr-nack;ec-xor:32,8;ec-mds:32,8"
     )]
     schemes: Vec<SchemeName>,
-    /// Messages of each cell; without it 10,000 up to 8 MiB, 1,000 up to 128 MiB, and fewer above.
+    /// Ring all-reduces between this number of sites, 2 to 32, instead of single messages.
+    #[arg(long, value_delimiter = ',')]
+    sites: Vec<u32>,
+    /// Messages per cell; default: 10,000 up to 8 MiB, 1,000 up to 128 MiB, and fewer above.
     #[arg(long)]
     samples: Option<usize>,
     /// Payload bytes of a packet, and of a chunk.
@@ -70,13 +75,13 @@ struct Args {
     /// Threads; 0: one for each core.
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Decides which packets are lost, given when they are sent.
+    /// Seed of the losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Below each row, print how many messages took which time, in eighths of a round trip.
+    /// Print a histogram of the times below each row, in eighths of a round trip.
     #[arg(long)]
     spectrum: bool,
-    /// Also write the times to this file, a row a cell (CSV).
+    /// Also write the times to this file, one row per cell (CSV).
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
@@ -84,24 +89,29 @@ struct Args {
 impl Args {
     /// The grid, in the order of the table.
     fn cells(&self) -> Vec<Cell> {
+        let sites: Vec<_> = match &self.sites[..] {
+            [] => vec![None],
+            sites => sites.iter().copied().map(Some).collect(),
+        };
         let mut cells = Vec::new();
-        for &rtt_ms in &self.rtt_ms {
-            for &kib in &self.size_kib {
-                for &burst in &self.burst {
-                    for &loss_packet in &self.loss {
-                        for &scheme in &self.schemes {
-                            let bytes = kib << 10;
-                            cells.push(Cell {
+        for sites in sites {
+            for &rtt_ms in &self.rtt_ms {
+                for &kib in &self.size_kib {
+                    for &burst in &self.burst {
+                        for &loss_packet in &self.loss {
+                            let with_scheme = |&scheme| Cell {
                                 scheme,
-                                bytes,
+                                bytes: kib << 10,
+                                sites,
                                 rate_bps: self.rate_gbps * 1e9,
                                 rtt_s: rtt_ms / 1e3,
                                 loss_packet,
                                 burst,
                                 mtu: self.mtu,
-                                samples: self.samples.unwrap_or(Cell::usual_samples(bytes)),
+                                samples: self.samples.unwrap_or(Cell::usual_samples(kib << 10)),
                                 seed: self.seed,
-                            });
+                            };
+                            cells.extend(self.schemes.iter().map(with_scheme));
                         }
                     }
                 }
@@ -143,7 +153,15 @@ fn main() -> Result<ExitCode, Failure> {
     })
 }
 
-/// Runs all cells, one thread a cell, and prints their rows in the order of the cells.
+/// The time of each message or ring of a cell, in seconds.
+fn times_of(cell: &Cell) -> Result<Vec<f64>, Failure> {
+    match cell.sites {
+        None => world::run(cell),
+        Some(sites) => ring::run(cell, sites),
+    }
+}
+
+/// Runs all cells, one thread per cell, and prints their rows in the order of the cells.
 fn compare_all(
     cells: &[Cell],
     threads: usize,
@@ -158,7 +176,7 @@ fn compare_all(
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = cells.get(place) else { return };
-                    let compared = world::run(cell).and_then(|times| Comparison::new(cell, times));
+                    let compared = times_of(cell).and_then(|times| Comparison::new(cell, times));
                     if results.send((place, compared)).is_err() {
                         return;
                     }
@@ -169,7 +187,7 @@ fn compare_all(
         let mut waiting: Vec<Option<Comparison>> = cells.iter().map(|_| None).collect();
         let mut printed = 0;
         for (place, compared) in received {
-            // The threads stop after the cells that they are at.
+            // The threads stop after their current cells.
             waiting[place] =
                 Some(compared.inspect_err(|_| next.store(cells.len(), Ordering::Relaxed))?);
             while let Some(Some(comparison)) = waiting.get(printed) {

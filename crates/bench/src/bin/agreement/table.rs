@@ -1,19 +1,20 @@
-//! The comparison in lines.
+//! Prints the comparison as lines.
 
 use std::io::Write;
 use std::time::Duration;
 
 use crate::cell::Cell;
-use crate::verdict::{Comparison, Pair, Verdict};
+use crate::verdict::{ComparedValue, Comparison, Deviation};
 
 pub(crate) fn print_head() {
     println!(
-        "{:>41} | {:>42} | {:>48}",
+        "{:>47} | {:>42} | {:>48}",
         "", "mean, ms", "p99 or p99.9, ms"
     );
     println!(
-        "{:>7} {:>5} {:>6} {:>5} {:<11} {:>2} | {} | {:>5} {}",
+        "{:>7} {:>5} {:>5} {:>6} {:>5} {:<11} {:>2} | {} | {:>5} {}",
         "KiB",
+        "sites",
         "rtt",
         "loss",
         "burst",
@@ -38,19 +39,21 @@ pub(crate) fn print_row(cell: &Cell, comparison: &Comparison) {
         None => String::new(),
     };
     println!(
-        "{:>7} {:>5} {:>6.0e} {:>5} {:<14} | {} | {tail}",
+        "{:>7} {:>5} {:>5} {:>6.0e} {:>5} {:<14} | {} | {tail}",
         cell.bytes >> 10,
+        cell.sites
+            .map_or_else(String::new, |sites| sites.to_string()),
         cell.rtt_s * 1e3,
         cell.loss_packet,
         cell.burst,
         cell.scheme.to_string(),
         numbers(&comparison.mean),
     );
-    // Rows of a long run are worth reading before its end.
+    // Flush, so that rows of a long run appear at once.
     let _ = std::io::stdout().flush();
 }
 
-/// How many messages took which time, to the nearest eighth of a round trip.
+/// Prints a histogram of the times of messages or rings, in eighths of a round trip.
 pub(crate) fn print_spectrum(cell: &Cell, comparison: &Comparison) {
     #[expect(
         clippy::cast_possible_truncation,
@@ -65,11 +68,11 @@ pub(crate) fn print_spectrum(cell: &Cell, comparison: &Comparison) {
     }
 }
 
-fn numbers(pair: &Pair) -> String {
+fn numbers(pair: &ComparedValue) -> String {
     let mark = match pair.verdict {
-        Verdict::Within => "",
-        Verdict::Chance => "~",
-        Verdict::Beyond => "!!",
+        Deviation::Within => "",
+        Deviation::Chance => "~",
+        Deviation::Beyond => "!!",
     };
     format!(
         "{:>8.2} {:>8.2} {:>+6.1} {:>6.1} {mark:>2} {:>+7.1}",
@@ -88,9 +91,9 @@ pub(crate) fn print_end(comparisons: &[Comparison], took: Duration) {
     };
     println!(
         "{} within the goal, {} (~) beyond it by chance, {} (!!) beyond it; {:.0} s",
-        count(Verdict::Within),
-        count(Verdict::Chance),
-        count(Verdict::Beyond),
+        count(Deviation::Within),
+        count(Deviation::Chance),
+        count(Deviation::Beyond),
         took.as_secs_f64()
     );
 }

@@ -1,4 +1,4 @@
-//! Two endpoints, joined by a cable in virtual time, and messages of bytes that do not exist.
+//! Two endpoints, connected by a cable in virtual time, and messages without memory.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use farwrite_net::{Network, NodeId, Options, Shape};
 use crate::Failure;
 use crate::cell::Cell;
 
-/// Round trips from the end of a message to the next: all repeats of its end have come by then, and
-/// the buffer of the next is known.
+/// Round trips from the end of a message to the next one. By then, all repeats of its end have
+/// arrived, and the next clear-to-send too.
 const REST_RTTS: u32 = 10;
 
-/// What runs at an end.
+/// The application of an end.
 struct End {
     endpoint: Endpoint<NetFabric>,
     qp: QueuePair,
@@ -32,7 +32,7 @@ enum Role {
 struct Sender {
     options: SendOptions,
     rest_ns: u64,
-    /// The message under way, and when it was posted.
+    /// The current message, and when it was posted.
     current: Option<(SendHandle, u64)>,
     /// When to post the next.
     next_ns: u64,
@@ -75,18 +75,15 @@ impl End {
     }
 }
 
-/// Seconds that each message of a cell took.
+/// The time of each message of a cell, in seconds.
 pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
     let shape = Shape::PointToPoint {
-        cable: cell.cable(),
+        cable: cell.cable(1),
     };
     let topology = shape.build()?;
     let hosts: Vec<_> = topology.hosts().collect();
     let mut ends = connect(cell, &hosts)?;
-    let options = Options {
-        framing_bytes: 0,
-        ..Options::default()
-    };
+    let options = network_options();
     let device = |_, _: &_| ends.remove(0);
     let mut network = Network::new(&topology, &options, cell.seed, device)?;
     let times_ns = |network: &Network<NetHost<End>>| {
@@ -107,9 +104,9 @@ pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
     }
 }
 
-/// The sender and the receiver, each knowing the other.
+/// The sender and the receiver, connected to each other.
 fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<NetHost<End>>, Failure> {
-    let rest_ns = nanos(cell.rtt()) * u64::from(REST_RTTS);
+    let rest_ns = rest_ns(cell);
     let sender = Role::Sender(Sender {
         options: SendOptions {
             scheme: cell.scheme.tag(),
@@ -136,15 +133,7 @@ fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<NetHost<End>>, Failure> 
 }
 
 fn end(cell: &Cell, node: NodeId, role: Role) -> Result<(End, NetPorts), Failure> {
-    let options = HostOptions {
-        // Much less than a round trip, and some packets of a fast path.
-        poll_interval: Duration::from_micros(5),
-        recv_buffer_bytes: u64::MAX,
-        ..HostOptions::default()
-    };
-    let seed = [u8::try_from(node.0)?; 32];
-    let (fabric, ports) = host(node, options, seed)?;
-    let mut endpoint = Endpoint::new(fabric, seed);
+    let (mut endpoint, ports) = endpoint(node)?;
     let qp = endpoint.create_qp(cell.options())?;
     let memory = endpoint.register_region(Region::ghost(cell.bytes))?;
     let end = End {
@@ -154,6 +143,32 @@ fn end(cell: &Cell, node: NodeId, role: Role) -> Result<(End, NetPorts), Failure
         role,
     };
     Ok((end, ports))
+}
+
+/// Time from the end of a message, or of a ring, to the next.
+pub(crate) fn rest_ns(cell: &Cell) -> u64 {
+    nanos(cell.rtt()) * u64::from(REST_RTTS)
+}
+
+/// An endpoint at a host, and the ports of the host.
+pub(crate) fn endpoint(node: NodeId) -> Result<(Endpoint<NetFabric>, NetPorts), Failure> {
+    let options = HostOptions {
+        // Much less than a round trip, but several packets of a fast path.
+        poll_interval: Duration::from_micros(5),
+        recv_buffer_bytes: u64::MAX,
+        ..HostOptions::default()
+    };
+    let seed = [u8::try_from(node.0)?; 32];
+    let (fabric, ports) = host(node, options, seed)?;
+    Ok((Endpoint::new(fabric, seed), ports))
+}
+
+/// A network in which frames occupy cables for the length of their IP packets.
+pub(crate) fn network_options() -> Options {
+    Options {
+        framing_bytes: 0,
+        ..Options::default()
+    }
 }
 
 fn nanos(time: Duration) -> u64 {

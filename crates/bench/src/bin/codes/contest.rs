@@ -1,4 +1,4 @@
-//! The memory that all work on, and the work.
+//! The benchmarked operations, and their shared memory.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::time::{Duration, Instant};
 
 use farwrite_codes::{Code, Codec, CodecError, Layout, Present};
+use farwrite_dice::SplitMix;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::isal::Product;
@@ -13,24 +14,25 @@ use crate::reading::Loop;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Work on the whole message.
+/// An operation on the whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Reads all data chunks in order.
     Read(Loop),
-    /// Makes all parity.
+    /// Encodes all parity.
     Encode(Code),
-    /// Makes all parity, on as many threads as there are processors.
+    /// Encodes all parity, with one thread per processor.
     EncodeOnThreads(Code),
-    /// Rebuilds so many chunks of each group, with the MDS code.
+    /// Rebuilds this number of chunks of each group, with the MDS code.
     Recover(usize),
-    /// ISA-L makes all parity, in columns of so many bytes a call.
+    /// ISA-L encodes all parity, in columns of this number of bytes per call.
     IsalEncode(usize),
-    /// ISA-L rebuilds so many chunks of each group, in columns of so many bytes a call.
+    /// ISA-L rebuilds this number of chunks of each group, in columns of this number of bytes per
+    /// call.
     IsalRecover(usize, usize),
 }
 
-/// Ways of calling ISA-L that are tried: bytes of a call's columns, the last for whole chunks.
+/// Ways of calling ISA-L: bytes of a call's columns. The last one means whole chunks.
 pub(crate) const ISAL_TILES: [usize; 7] = [256, 512, 1024, 2048, 4096, 16384, usize::MAX];
 
 /// A message in cold memory with its parity.
@@ -38,13 +40,13 @@ pub(crate) struct Contest {
     pub(crate) layout: Layout,
     data: Memory,
     parity: Memory,
-    /// What the data and the parity of the first group are meant to be.
+    /// The expected data and parity of the first group.
     first_group: [Vec<u8>; 2],
     threads: NonZeroUsize,
 }
 
 impl Contest {
-    /// A message of whole groups, of about so many bytes.
+    /// A message of whole groups, with at least `bytes` bytes.
     pub(crate) fn new(mds: Code, bytes: usize, chunk_bytes: usize) -> Result<Self, CodecError> {
         let group_bytes = mds.k() * chunk_bytes;
         let layout = Layout::new(
@@ -52,13 +54,10 @@ impl Contest {
             bytes.div_ceil(group_bytes.max(1)) * group_bytes,
             chunk_bytes,
         )?;
-        let mut state = 1_u64;
+        let mut dice = SplitMix::new(1);
         let mut data = Memory::new(layout.data_bytes());
         for word in data.as_chunks_mut::<8>().0 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            *word = (state ^ state >> 32).to_le_bytes();
+            *word = dice.next().to_le_bytes();
         }
         let mut parity = Memory::new(layout.parity_bytes());
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -76,18 +75,18 @@ impl Contest {
         })
     }
 
-    /// Processors, and so threads of [`What::EncodeOnThreads`].
+    /// Number of processors, and of threads of [`What::EncodeOnThreads`].
     pub(crate) fn threads(&self) -> usize {
         self.threads.get()
     }
 
-    /// Does the work once; the seconds it took. On one thread these are the processor's, so that what
-    /// else the machine does counts for less.
+    /// Runs the operation once. Returns its time in seconds. For operations on one thread, this is
+    /// processor time, so that other programs affect it less.
     pub(crate) fn run(&mut self, what: What) -> Result<f64, CodecError> {
         let (code, chunk_bytes) = (self.layout.code(), self.layout.chunk_bytes());
         let data = self.data.chunks_mut(code.k() * chunk_bytes);
         let groups = data.zip(self.parity.chunks_mut(code.m() * chunk_bytes));
-        // Spread over the group.
+        // Lost chunks are spread evenly over the group.
         let lost = |lost: usize| (0..lost).map(move |i| i * code.k() / lost);
         let (start, wall) = (thread_time(), Instant::now());
         match what {
@@ -143,10 +142,10 @@ impl Contest {
         Ok((thread_time() - start).as_secs_f64())
     }
 
-    /// Whether the bytes of the first group are right after this work.
+    /// Checks the bytes of the first group after this operation.
     ///
     /// # Errors
-    /// They are not.
+    /// A text that describes the wrong bytes.
     pub(crate) fn check(&self, after: What) -> Result<(), String> {
         let [data, parity] = &self.first_group;
         if self.data[..data.len()] != *data {
@@ -160,7 +159,7 @@ impl Contest {
     }
 }
 
-/// Bytes that begin with a page, as ISA-L is much slower elsewhere.
+/// Page-aligned bytes, because ISA-L is much slower without alignment.
 struct Memory {
     bytes: Vec<u8>,
     range: Range<usize>,
@@ -168,7 +167,7 @@ struct Memory {
 
 impl Memory {
     fn new(bytes: usize) -> Self {
-        // Written to once, so that pages are there.
+        // Write to the memory once, so that all pages exist.
         let memory = vec![0xFF; bytes + PAGE_BYTES];
         let start = memory.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
         Self {

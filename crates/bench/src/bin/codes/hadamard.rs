@@ -1,4 +1,4 @@
-//! The block Hadamard transform beside copying the same memory.
+//! Compares the block Hadamard transform with copying the same memory.
 
 use std::hint::black_box;
 
@@ -8,15 +8,15 @@ use half::{bf16, f16};
 
 use crate::contest::thread_time;
 
-/// Elements of a block, where the stride is looked at.
+/// Elements per block in the measurements of the stride.
 const BLOCK: usize = 1024;
-/// Bytes of a packet's payload.
+/// Payload bytes of a packet.
 const PAYLOAD: usize = 4096;
-/// Blocks that a tensor is split into, as in `OptiNIC`'s Table 3.
+/// Numbers of blocks into which a tensor is split, as in `OptiNIC`'s Table 3.
 const SPLITS: [usize; 4] = [1, 4, 16, 64];
 
 /// Encodes and decodes a tensor of `bytes` bytes in each format, without a stride and with the
-/// largest, in turn with copying it; prints medians of `runs` runs.
+/// largest stride, alternating with copying it. Prints medians of `runs` runs.
 pub(crate) fn print(bytes: usize, runs: usize) -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "hadamard     {} MiB, packets of {PAYLOAD} bytes, in cold memory, on one core with {}; \

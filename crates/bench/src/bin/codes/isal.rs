@@ -1,7 +1,7 @@
-//! ISA-L's erasure code: what ours is held against, byte for byte and in speed.
+//! ISA-L's erasure code, the reference for results and speed.
 #![allow(unsafe_code)]
 
-// Builds the library and links it, but declares none of its erasure code.
+// This crate builds and links the library, but does not declare the functions of its erasure code.
 use isal_sys as _;
 use std::ffi::c_int;
 
@@ -19,7 +19,7 @@ unsafe extern "C" {
     );
 }
 
-/// A matrix with which ISA-L makes outputs from inputs.
+/// A matrix with which ISA-L computes outputs from inputs.
 pub(crate) struct Product {
     inputs: usize,
     outputs: usize,
@@ -27,13 +27,14 @@ pub(crate) struct Product {
 }
 
 impl Product {
-    /// Makes parity chunks: `gf_gen_cauchy1_matrix` without its unit matrix. `k + m` is at most 255.
+    /// Computes parity chunks: `gf_gen_cauchy1_matrix` without its unit matrix. `k + m` must be at
+    /// most 255.
     pub(crate) fn encoding(k: usize, m: usize) -> Self {
         Self::new(k, &generator(k, m)[k * k..])
     }
 
-    /// Makes the data chunks `lost` from the present data chunks and as many of the first parity
-    /// chunks as are lost, in this order.
+    /// Computes the lost data chunks. The inputs are the present data chunks, then the first parity
+    /// chunks, one for each lost chunk.
     pub(crate) fn decoding(k: usize, m: usize, lost: &[usize]) -> Self {
         let generator = generator(k, m);
         let kept = (0..k)
@@ -68,7 +69,7 @@ impl Product {
         }
     }
 
-    /// Works on chunks of one length, in columns of `tile` bytes, each by a call.
+    /// Processes chunks of equal length in columns of `tile` bytes, with one call per column.
     pub(crate) fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], tile: usize) {
         assert_eq!((inputs.len(), outputs.len()), (self.inputs, self.outputs));
         let bytes = outputs[0].len();
@@ -82,8 +83,8 @@ impl Product {
                 .collect();
             let (k, rows, tables) = (int(self.inputs), int(self.outputs), self.tables.as_ptr());
             let tile = int(tile.min(bytes - at));
-            // SAFETY: there are as many pointers as the tables were made for, and so many bytes
-            // behind each.
+            // SAFETY: there are as many pointers as the tables were made for, each with `tile`
+            // bytes behind it.
             unsafe { ec_encode_data(tile, k, rows, tables, data.as_ptr(), coding.as_ptr()) };
         }
     }
@@ -105,6 +106,7 @@ fn int(value: usize) -> c_int {
 mod tests {
     use super::*;
     use farwrite_codes::{Code, Codec, Kernel, Kind, Present};
+    use farwrite_dice::SplitMix;
     use proptest::prelude::*;
 
     fn shape() -> impl Strategy<Value = (usize, usize)> {
@@ -112,14 +114,7 @@ mod tests {
     }
 
     fn bytes(count: usize, seed: u64) -> Vec<u8> {
-        let mut state = seed | 1;
-        let mut next = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            state.to_le_bytes()[6]
-        };
-        (0..count).map(|_| next()).collect()
+        SplitMix::new(seed).bytes(count)
     }
 
     proptest! {

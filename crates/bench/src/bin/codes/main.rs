@@ -1,5 +1,5 @@
-//! How fast codes are, beside reading the same memory and beside ISA-L (paper Fig. 11), and the
-//! Hadamard transform beside copying.
+//! Measures the speed of codes, compared with reading the same memory and with ISA-L (paper Fig.
+//! 11), and of the Hadamard transform, compared with copying.
 
 mod contest;
 mod hadamard;
@@ -12,7 +12,7 @@ use contest::{Contest, ISAL_TILES, What};
 use farwrite_codes::{Code, Kind};
 use reading::Loop;
 
-/// Encodes and recovers a message in cold memory, and reads it, turn and turn about.
+/// Measures encoding and recovering a message in cold memory, alternating with reading it.
 #[derive(Parser)]
 struct Args {
     /// Size of the message, in MiB.
@@ -27,7 +27,7 @@ struct Args {
     /// Parity chunks of a group.
     #[arg(long, default_value_t = 8)]
     m: usize,
-    /// Runs of each kind, of which the median is printed.
+    /// Runs of each operation; the median is printed.
     #[arg(long, default_value_t = 21)]
     runs: usize,
 }
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mds, xor) = (code(Kind::Mds)?, code(Kind::Xor)?);
     let mut contest = Contest::new(mds, args.size_mib << 20, args.chunk_kib << 10)?;
     let mut whats: Vec<What> = Loop::available().map(What::Read).collect();
-    // The parity of the MDS code comes last, for what is recovered after it.
+    // Encode with the MDS code last, because the recovery uses its parity.
     whats.extend([What::Encode(xor), What::Encode(mds)]);
     whats.extend(ISAL_TILES.map(What::IsalEncode));
     for lost in [1, 4, 8]

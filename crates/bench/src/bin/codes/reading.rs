@@ -1,23 +1,24 @@
-//! Reading memory, and nothing else: what no code can beat by much, as it reads the same.
+//! Reads memory without other work. A code reads the same memory, so this is about the upper bound
+//! of its speed.
 #![allow(unsafe_code)]
 
 use std::fmt;
 
-/// A way of reading chunks in order. Which is fastest depends on the machine.
+/// A way of reading chunks in order. The fastest way depends on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loop {
-    /// As the compiler does it for any machine of the kind.
+    /// Portable code of the compiler.
     Plain,
     /// In vectors of 64 bytes.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// The same, asking for bytes that come so many bytes later.
+    /// Vectors of 64 bytes, with a prefetch this number of bytes ahead.
     #[cfg(target_arch = "x86_64")]
     Ahead(usize),
 }
 
 impl Loop {
-    /// Those that this machine can do.
+    /// The ways that this machine supports.
     pub(crate) fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let wide = std::is_x86_feature_detected!("avx512f");
@@ -33,7 +34,7 @@ impl Loop {
         loops.into_iter().flatten()
     }
 
-    /// Reads bytes; the OR of all words, so that none can be left out.
+    /// Reads bytes. Returns the OR of all words, so that the compiler cannot omit a read.
     pub(crate) fn read(self, bytes: &[u8]) -> u64 {
         match self {
             Self::Plain => or_of(bytes),
@@ -74,7 +75,7 @@ fn or_of(bytes: &[u8]) -> u64 {
     sums.into_iter().fold(rest, |sum, word| sum | word)
 }
 
-/// Eight vectors at a time, so that no sum waits for another.
+/// Reads eight vectors at a time into independent accumulators.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn wide<const AHEAD: usize>(bytes: &[u8]) -> u64 {

@@ -1,14 +1,14 @@
-//! What was measured, as a table.
+//! Prints the measurements as a table.
 
 use farwrite_codes::Kernel;
 
 use crate::contest::{Contest, What};
 
-/// What the paper finds necessary to encode beside 400 Gbit/s (Fig. 11).
+/// Cores that the paper needs to encode at 400 Gbit/s (Fig. 11).
 const PAPER_CORES: [(&str, u32); 2] = [("ec-xor:32,8", 4), ("ec-mds:32,8", 8)];
 const PAPER_BYTES_PER_SECOND: f64 = 400e9 / 8.0;
 
-/// Prints medians, each with its share of the best reading and of the best of ISA-L.
+/// Prints medians, each with its ratio to the best reading and to the best of ISA-L.
 pub(crate) fn print(contest: &Contest, whats: &[What], seconds: &[Vec<f64>]) {
     let bytes = contest.layout.data_bytes();
     let speeds = whats.iter().zip(seconds).map(|(&what, seconds)| {
@@ -79,7 +79,7 @@ fn line(name: &str, speed: f64, rest: &str) {
     println!("{name:<22} {:6.2}  {rest}", speed / 1e9);
 }
 
-/// How much faster than ISA-L at its best, and how it was called then.
+/// The ratio to the best of ISA-L, and the way of calling it.
 fn of_isal(speed: f64, isal: Option<(What, f64)>) -> String {
     let Some((What::IsalEncode(tile) | What::IsalRecover(_, tile), isal)) = isal else {
         return String::new();

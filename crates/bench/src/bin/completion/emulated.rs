@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::{Channel, EmulatorConfig, LinkEmulator, Side};
+use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{
     Endpoint, MemoryRegion, Outcome, QueuePair, SchemeName, SendOptions, UdpConfig, UdpFabric,
 };
@@ -22,7 +22,7 @@ struct End {
     memory: MemoryRegion,
 }
 
-/// Seconds that each of `samples` messages took, one after another.
+/// The times of `samples` messages in seconds, sent one after another.
 pub(crate) fn run(
     path: &Path,
     scheme: SchemeName,
@@ -73,7 +73,7 @@ fn connect(path: &Path, sender: &mut End, receiver: &mut End) -> Result<LinkEmul
         forward,
         backward,
         seed: path.seed,
-        channels: vec![Channel {
+        channels: vec![PortPair {
             a: Side::facing(of_sender.control),
             b: Side::facing(of_receiver.control),
         }],
@@ -89,7 +89,7 @@ fn connect(path: &Path, sender: &mut End, receiver: &mut End) -> Result<LinkEmul
     Ok(link)
 }
 
-/// Posts a buffer for each word from `posts`, and answers until it is over.
+/// Posts a buffer for each word from `posts`, and polls until `over`.
 fn receive(end: &mut End, posts: &Receiver<()>, over: &AtomicBool) -> Result<(), farwrite::Error> {
     while !over.load(Ordering::Acquire) {
         while posts.try_recv().is_ok() {
@@ -100,7 +100,7 @@ fn receive(end: &mut End, posts: &Receiver<()>, over: &AtomicBool) -> Result<(),
     Ok(())
 }
 
-/// Sends a message, once its buffer is surely known.
+/// Sends a message after its clear-to-send has certainly arrived.
 fn send_one(path: &Path, scheme: SchemeName, end: &mut End) -> Result<f64, Failure> {
     let ready = Instant::now() + 3 * path.rtt + MAX_WAIT;
     end.endpoint.run_until(|_| Instant::now() >= ready)?;

@@ -1,6 +1,7 @@
-//! How long messages take over a long, lossy path, by scheme: from posting the message, its buffer
-//! known, to the final acknowledgement (paper sections 4.2.1, 5.2; Fig. 9 and 10). Over UDP sockets
-//! and a link emulator, in real time; `agreement` does the same in virtual time.
+//! Measures completion times over a long, lossy path, by scheme: from posting the message, with the
+//! clear-to-send already there, to the final acknowledgement (paper sections 4.2.1, 5.2; Fig. 9 and
+//! 10). Uses UDP sockets and a link emulator in real time; `agreement` does the same in virtual
+//! time.
 
 mod emulated;
 mod path;
@@ -16,26 +17,26 @@ use table::Row;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Times messages over a long, lossy path.
+/// Measures completion times of messages over a long, lossy path.
 #[derive(Parser)]
 struct Args {
-    /// Rate of the sender on the wire, in Gbit/s; the path has 5% more.
+    /// Rate of the sender on the wire, in Gbit/s; the path is 5% faster.
     #[arg(long, default_value_t = 1.0)]
     rate_gbps: f64,
     /// Round-trip time in ms.
     #[arg(long, default_value_t = 25.0)]
     rtt_ms: f64,
-    /// Bytes of a message, in KiB.
+    /// Length of a message, in KiB.
     #[arg(long, value_delimiter = ',', default_value = "8192,131072")]
     size_kib: Vec<u64>,
-    /// Share of packets that the path loses, on the way there and on the way back.
+    /// Share of packets that the path loses in each direction.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "1e-6,1e-5,1e-4,1e-3,1e-2,1e-1"
     )]
     loss: Vec<f64>,
-    /// Mean length of a burst of losses in packets; 0: each packet by itself.
+    /// Mean length of a burst of losses in packets; 0: independent losses.
     #[arg(long, value_delimiter = ',', default_value = "0")]
     burst: Vec<u32>,
     /// Schemes to compare.
@@ -52,7 +53,7 @@ struct Args {
     /// Payload bytes of a packet.
     #[arg(long, default_value_t = 4096)]
     mtu: u32,
-    /// Decides which packets are lost, given when they are sent.
+    /// Seed of the losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -74,7 +75,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One message size at one loss, by all schemes.
+/// Compares all schemes for one message size and one loss.
 fn compare(args: &Args, bytes: u64, loss_packet: f64, burst: u32) -> Result<(), Failure> {
     let path = Path {
         rtt: Duration::from_secs_f64(args.rtt_ms / 1e3),

@@ -1,29 +1,26 @@
-//! The path, and what it makes of links and queue pairs.
+//! The path, and its settings of links and queue pairs.
 
 use std::time::Duration;
 
-use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, packet_overhead_bytes};
 use farwrite_link::{LinkConfig, Loss};
-
-/// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload.
-const OVERHEAD_BYTES: u64 = 64;
 
 /// A long path.
 #[derive(Clone, Copy)]
 pub(crate) struct Path {
     pub(crate) rtt: Duration,
-    /// Of the sender, on the wire.
+    /// Rate of the sender on the wire.
     pub(crate) rate_bps: f64,
     pub(crate) loss_packet: f64,
-    /// Mean packets of a burst of losses; 0: each by itself.
+    /// Mean length of a burst of losses in packets; 0: independent losses.
     pub(crate) burst: u32,
     pub(crate) mtu: u32,
     pub(crate) seed: u64,
 }
 
 impl Path {
-    /// The two directions. Acknowledgements are few, and a burst is counted in packets, so on their
-    /// way back losses come one by one.
+    /// The two directions. A burst is counted in packets, and acknowledgements are few, so losses
+    /// of acknowledgements are independent.
     pub(crate) fn links(&self) -> [LinkConfig; 2] {
         let loss_packet = self.loss_packet;
         let one_by_one = Loss::Iid { loss_packet };
@@ -37,7 +34,7 @@ impl Path {
         let link = |loss| LinkConfig {
             delay: self.rtt / 2,
             rate_bps: Some(to_bps(self.rate_bps * 1.05)),
-            // What a pause of this machine may leave there.
+            // Room for the packets that a pause of this machine may accumulate.
             queue_bytes: Some(64 << 20),
             loss,
             ..LinkConfig::default()
@@ -48,7 +45,7 @@ impl Path {
         ]
     }
 
-    /// Both ends' queue pairs, for messages of one size and scheme.
+    /// The options of the queue pairs at both ends, for messages of one size and scheme.
     pub(crate) fn options(&self, scheme: SchemeName, bytes: u64) -> QpOptions {
         let parity = self.parity_bytes(scheme, bytes);
         QpOptions {
@@ -80,10 +77,10 @@ impl Path {
         layout.map_or(0, |layout| layout.parity_bytes() as u64)
     }
 
-    /// Seconds until a message with its parity is acknowledged where nothing is lost.
+    /// Time in seconds until a message with its parity is acknowledged, without loss.
     pub(crate) fn ideal_s(&self, payload_bytes: u64) -> f64 {
         let packets = payload_bytes.div_ceil(self.mtu.into());
-        let wire_bytes = payload_bytes + packets * OVERHEAD_BYTES;
+        let wire_bytes = payload_bytes + packets * u64::from(packet_overhead_bytes(true));
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let bits = (wire_bytes * 8) as f64;
         bits / self.rate_bps + self.rtt.as_secs_f64()

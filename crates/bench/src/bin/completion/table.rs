@@ -1,4 +1,4 @@
-//! What came out, in lines.
+//! Prints the results as lines.
 
 use farwrite::SchemeName;
 
@@ -10,11 +10,11 @@ pub(crate) struct Row {
     bytes: u64,
     loss_packet: f64,
     burst: u32,
-    /// Seconds, ascending.
+    /// Times in seconds, ascending.
     times_s: Vec<f64>,
-    /// With all that the scheme sends anyway.
+    /// Ideal time, including the parity of the scheme.
     ideal_s: f64,
-    /// Without parity.
+    /// Ideal time without parity.
     bare_s: f64,
 }
 
@@ -38,7 +38,7 @@ impl Row {
         self.times_s.iter().sum::<f64>() / count
     }
 
-    /// The smallest time that 99 of 100 do not exceed.
+    /// The 99th percentile: the smallest time that 99 of 100 messages do not exceed.
     fn p99_s(&self) -> f64 {
         let rank = (self.times_s.len() * 99).div_ceil(100);
         self.times_s[rank.max(1) - 1]
@@ -73,7 +73,7 @@ pub(crate) fn print_head() {
     );
 }
 
-/// Which scheme is best, and by how much the others are worse.
+/// Prints the best scheme, and how much worse the others are.
 pub(crate) fn print_best(rows: &[Row]) {
     let best = rows.iter().min_by(|a, b| a.mean_s().total_cmp(&b.mean_s()));
     let Some(best) = best else { return };
