@@ -21,7 +21,7 @@ pub struct Report {
     /// How long the operation was allowed to take.
     pub timeout: Duration,
     /// For a bounded operation: how long it waited for contributions at most. `None` for the
-    /// warm-up, which has no such limit.
+    /// warm-up, which has no such limit, and where no rank receives contributions.
     pub limit: Option<Duration>,
     /// The bytes of the result that lack contributions, in order; empty for an exact operation. If
     /// contributions are transformed

@@ -1,5 +1,7 @@
 //! Observations of operations, and the cost per byte that a member derives from them.
 
+use crate::verdict::Verdict;
+
 /// One part in a million.
 pub(crate) const PPM: u64 = 1_000_000;
 
@@ -49,17 +51,23 @@ fn saturate(value: u128) -> u64 {
 /// What a member observed of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
+    /// Size of the operation in bytes: the same at all members.
+    pub bytes: u64,
     /// Time from its start to its end, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Bytes that arrived, including rebuilt bytes.
+    /// Bytes that arrived at this member, including rebuilt bytes.
     pub received_bytes: u64,
-    /// Bytes that should have arrived.
+    /// Bytes that should have arrived at this member.
     pub expected_bytes: u64,
     /// Whether its deadline ended it.
     pub timed_out: bool,
     /// Share of packets that the path dropped, in millionths, whether repaired or not. 0 if not
     /// measured.
     pub path_loss_ppm: u32,
+    /// The repair that it ran with. The verdict can have changed since the operation began.
+    pub verdict: Verdict,
+    /// Round trip of the paths to this member, in nanoseconds; `None` if not measured.
+    pub rtt_ns: Option<u64>,
 }
 
 impl Observation {
@@ -67,19 +75,28 @@ impl Observation {
     #[must_use]
     pub fn whole(elapsed_ns: u64, bytes: u64) -> Self {
         Self {
+            bytes,
             elapsed_ns,
             received_bytes: bytes,
             expected_bytes: bytes,
             timed_out: false,
             path_loss_ppm: 0,
+            verdict: Verdict::Wait,
+            rtt_ns: None,
         }
     }
 
-    /// The cost of the bytes that arrived. If less than a quarter arrived, this predicts little
-    /// about the rest, so the complete operation counts as four times as long.
+    /// The cost at the rate at which bytes arrived. If less than a quarter arrived, this predicts
+    /// little about the rest, so the complete operation counts as four times as long.
     pub(crate) fn cost(&self) -> Cost {
-        let least_bytes = self.expected_bytes / MOST_TIMES;
-        Cost::of(self.elapsed_ns, self.received_bytes.max(least_bytes))
+        let least_bytes = self.expected_bytes.div_ceil(MOST_TIMES);
+        let received_bytes = self.received_bytes.max(least_bytes).max(1);
+        self.elapsed_cost()
+            .times(self.expected_bytes, received_bytes)
+    }
+
+    fn elapsed_cost(&self) -> Cost {
+        Cost::of(self.elapsed_ns, self.bytes)
     }
 
     /// The estimated cost if the operation had not been cut. Bytes that the path dropped for good
@@ -91,7 +108,7 @@ impl Observation {
         match self.timed_out && self.received_bytes < arriving {
             // Assume the same rate as before the cut.
             true => self.cost(),
-            false => Cost::of(self.elapsed_ns, self.expected_bytes),
+            false => self.elapsed_cost(),
         }
     }
 }
@@ -104,6 +121,10 @@ pub struct Proposal {
     /// Share of packets that the path to the member dropped, in millionths. Values above 1000000
     /// count as 1000000.
     pub path_loss_ppm: u32,
+    /// The repair that the operation ran with at the member.
+    pub verdict: Verdict,
+    /// Round trip of the paths to the member, in nanoseconds; `None` if not measured.
+    pub rtt_ns: Option<u64>,
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ mod tests {
         for group in [1, 2] {
             let timeout = timeouts.get_mut(TimeoutKey::new(Collective::Gather, 1 << 20, group));
             let proposal = timeout.propose(&Observation::whole(1_000_000, 1 << 20));
-            timeout.agree(1 << 20, &[proposal]);
+            timeout.agree(1 << 20, proposal.as_slice());
             timeout.propose(&Observation::whole(1_000_000, 1 << 20));
         }
         assert_eq!(timeouts.tally().operations, 2);

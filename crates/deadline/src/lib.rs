@@ -21,7 +21,7 @@
 //! let timeout = timeouts.get_mut(key);
 //! assert_eq!(timeout.timeout_ns(bytes), None);
 //! let warm_up = Observation::whole(20_000_000, bytes);
-//! let proposals = [timeout.propose(&warm_up), timeout.propose(&warm_up)];
+//! let proposals: Vec<_> = (0..2).filter_map(|_| timeout.propose(&warm_up)).collect();
 //! timeout.agree(bytes, &proposals);
 //! // 1.25 times the warm-up, and 50 us.
 //! assert_eq!(timeout.timeout_ns(bytes), Some(25_050_000));

@@ -5,7 +5,9 @@
 //! deadline cut the operation. The model assumes that bytes arrive at a constant rate: an operation
 //! with cost X misses 1 - T / X of its bytes at a timeout T < X. The extrapolation uses the same
 //! model, so it reproduces the share that a cut operation really missed. Future operations differ
-//! from past ones, so the timeout aims at four fifths of the target.
+//! from past ones, so the timeout aims at four fifths of the target. Where the slowest known
+//! operation is at most a sixteenth slower than that, the timeout is a little longer than this
+//! operation: a path without variation cuts nothing.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -48,12 +50,28 @@ impl LossTarget {
         }
     }
 
-    /// Adds an operation: its costs at all members in ascending order, and the loss of the path.
-    pub(crate) fn take(&mut self, costs: &[Cost], loss_ppm: u64, target_ppm: u64, limits: Limits) {
+    /// Adds an operation: its cost at each member with the repair that it ran with, and the loss of
+    /// the path. The repair can differ from the current one: operations overlap.
+    pub(crate) fn take(
+        &mut self,
+        operations: &[(Cost, Verdict)],
+        loss_ppm: u64,
+        target_ppm: u64,
+        limits: Limits,
+    ) {
+        let now = self.verdict;
+        let is_current = |&(_, ran): &(Cost, Verdict)| ran.is_same_repair(now);
+        if operations.iter().all(is_current) {
+            self.is_untried = false;
+        }
+        let costs = operations.iter();
+        let costs = costs.map(|&(cost, ran)| cost.with_repair(ran, now, limits.rtt));
+        let mut costs: Vec<Cost> = costs.collect();
+        costs.sort_unstable();
         if self.rounds.len() == ROUNDS {
             self.rounds.pop_front();
         }
-        self.rounds.push_back(chosen(costs));
+        self.rounds.push_back(chosen(&costs));
         let before = self.loss_ppm.unwrap_or(loss_ppm);
         let loss_ppm = (before * 4 + loss_ppm) / 5;
         self.loss_ppm = Some(loss_ppm);
@@ -62,7 +80,13 @@ impl LossTarget {
         // If the target cannot be met, late bytes must not add much to the missing bytes.
         let aim_ppm = target_ppm - target_ppm / 5;
         let late_ppm = aim_ppm.saturating_sub(left_ppm).max(target_ppm / 8);
-        self.cost = self.least(late_ppm.max(1));
+        self.cost = self.least(late_ppm.max(1)).map(|least| {
+            let highest = self.rounds.iter().flatten().copied().max();
+            highest
+                .filter(|highest| *highest <= least.times(17, 16))
+                .map(|highest| Cost(highest.0.saturating_add(limits.slack.0)))
+                .unwrap_or(least)
+        });
     }
 
     /// Starts, changes or stops repair.
@@ -83,15 +107,12 @@ impl LossTarget {
             let typical = self.typical();
             Verdict::choose(loss_ppm, target_ppm / 2, typical, limits)
         };
-        if wanted != self.verdict {
-            // The known operations ran with the old repair: subtract its cost, and add the cost of
-            // the new one.
-            let rtt = limits.rtt;
+        if !wanted.is_same_repair(before) {
             let costs = self.rounds.iter_mut().flatten();
-            costs.for_each(|cost| *cost = wanted.cost(before.cost_without(*cost, rtt), rtt));
-            self.verdict = wanted;
+            costs.for_each(|cost| *cost = cost.with_repair(before, wanted, limits.rtt));
+            self.is_untried = true;
         }
-        self.is_untried = wanted != before;
+        self.verdict = wanted;
     }
 
     fn typical(&self) -> Cost {
@@ -147,6 +168,7 @@ mod tests {
         rtt: Cost(100),
         max: Cost(u64::MAX),
         most_parity: 32,
+        slack: Cost(0),
     };
 
     #[test]
@@ -176,7 +198,8 @@ mod tests {
         let mut cost_after = |loss_ppm, rounds| {
             for _ in 0..rounds {
                 let cost = target.verdict().cost(Cost(1_000), LIMITS.rtt);
-                target.take(&[cost], loss_ppm, 1_000, LIMITS);
+                let verdict = target.verdict();
+                target.take(&[(cost, verdict)], loss_ppm, 1_000, LIMITS);
             }
             target.cost().unwrap().0
         };
@@ -190,11 +213,29 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_with_the_repair_of_before_does_not_try_the_new_one() {
+        let mut target = LossTarget::default();
+        let mut take = |verdict: Verdict, loss_ppm| {
+            let cost = verdict.cost(Cost(1_000), LIMITS.rtt);
+            target.take(&[(cost, verdict); 2], loss_ppm, 1_000, LIMITS);
+            (target.verdict(), target.cost().unwrap())
+        };
+        let (repair, untried) = take(Verdict::Wait, 5_000);
+        assert!(untried >= repair.cost(Cost(1_000), LIMITS.rtt).times(4, 1));
+        // An operation that began before the verdict: it says nothing of the repair.
+        assert_eq!(take(Verdict::Wait, 5_000), (repair, untried));
+        let (again, tried) = take(repair, 5_000);
+        assert_eq!(again, repair);
+        assert_eq!(tried.times(4, 1), untried);
+    }
+
+    #[test]
     fn repair_goes_on_until_the_loss_is_far_below_the_target() {
         let mut target = LossTarget::default();
         let mut take = |loss_ppm| {
             for _ in 0..60 {
-                target.take(&[Cost(1_000)], loss_ppm, 1_000, LIMITS);
+                let operation = (Cost(1_000), target.verdict());
+                target.take(&[operation], loss_ppm, 1_000, LIMITS);
             }
             target.verdict()
         };

@@ -19,7 +19,8 @@ pub enum Policy {
         /// The target, in millionths: 1 to 999999. Values outside this range count as the nearest
         /// end of the range.
         target_ppm: u32,
-        /// The round trip of the path, in nanoseconds: the time of a repeat.
+        /// The round trip of the path, in nanoseconds: the time of a repeat. It counts until a
+        /// member has measured the round trip.
         rtt_ns: u64,
     },
 }
@@ -43,7 +44,7 @@ impl Bounds {
 const SMOOTHED_FIFTHS: u64 = 5;
 /// The first timeout is (1 + gamma) times the warm-up plus delta, with gamma = 1/4.
 const FIRST_QUARTERS: u64 = 5;
-const FIRST_SLACK_NS: u64 = 50_000;
+const SLACK_NS: u64 = 50_000;
 
 /// The timeout of operations that share a [`TimeoutKey`](crate::TimeoutKey).
 #[derive(Clone, Debug)]
@@ -93,15 +94,19 @@ impl Timeout {
     }
 
     /// Adds an operation that has ended at this member; the warm-up is one too. Returns the
-    /// proposal to send to the other members.
-    pub fn propose(&mut self, observation: &Observation) -> Proposal {
+    /// proposal to send to the other members; `None` if this member expected no bytes, because it
+    /// then has seen nothing of the path.
+    pub fn propose(&mut self, observation: &Observation) -> Option<Proposal> {
+        if observation.expected_bytes == 0 {
+            return None;
+        }
         if self.agreed.is_some() {
             self.tally.note(observation);
         }
         let cost = match self.policy {
             Policy::OptiNic => observation.cost(),
             Policy::Celeris => {
-                let new = self.bounded(observation.cost(), observation.expected_bytes);
+                let new = self.bounded(observation.cost(), observation.bytes);
                 let own = self.own.map_or(new, |own| smoothed(own, new));
                 // The warm-up sets the first timeout, but is not part of the average.
                 self.own = self.agreed.map(|_| own);
@@ -109,13 +114,15 @@ impl Timeout {
             }
             Policy::LossTarget { .. } => {
                 let lost_ppm = u64::from(observation.path_loss_ppm).min(PPM);
-                observation.cost_uncut(self.verdict().left_ppm(lost_ppm))
+                observation.cost_uncut(observation.verdict.left_ppm(lost_ppm))
             }
         };
-        Proposal {
+        Some(Proposal {
             cost,
             path_loss_ppm: observation.path_loss_ppm,
-        }
+            verdict: observation.verdict,
+            rtt_ns: observation.rtt_ns,
+        })
     }
 
     /// Adds the proposals of all members after an operation of `bytes` bytes, in any order. Leave
@@ -130,7 +137,7 @@ impl Timeout {
         let Some(agreed) = self.agreed else {
             let first_ns = u128::from(median.time_ns(bytes)) * u128::from(FIRST_QUARTERS) / 4;
             let first_ns = u64::try_from(first_ns).unwrap_or(u64::MAX);
-            let first_ns = first_ns.saturating_add(FIRST_SLACK_NS);
+            let first_ns = first_ns.saturating_add(SLACK_NS);
             self.agreed = Some(self.bounded(Cost::of(first_ns, bytes), bytes));
             return;
         };
@@ -143,12 +150,18 @@ impl Timeout {
                     .map(|p| u64::from(p.path_loss_ppm).min(PPM));
                 let loss_ppm = losses.sum::<u64>() / proposals.len() as u64;
                 let target_ppm = u64::from(target_ppm).clamp(1, PPM - 1);
+                let measured_ns = proposals.iter().filter_map(|p| p.rtt_ns).max();
                 let limits = Limits {
-                    rtt: Cost::of(rtt_ns, bytes),
+                    rtt: Cost::of(measured_ns.unwrap_or(rtt_ns), bytes),
                     max: Cost::of(self.bounds.max_ns, bytes),
                     most_parity: most_parity(self.message_chunks),
+                    slack: Cost::of(SLACK_NS, bytes),
                 };
-                self.loss_target.take(&costs, loss_ppm, target_ppm, limits);
+                let operations = proposals.iter();
+                let operations = operations.map(|p| (self.bounded(p.cost, bytes), p.verdict));
+                let operations: Vec<_> = operations.collect();
+                self.loss_target
+                    .take(&operations, loss_ppm, target_ppm, limits);
                 self.bounded(self.loss_target.cost().unwrap_or(agreed), bytes)
             }
         });
@@ -200,7 +213,7 @@ mod tests {
     fn after_warm_up(policy: Policy, bounds: Bounds) -> Timeout {
         let mut timeout = Timeout::new(policy, bounds);
         let proposal = timeout.propose(&Observation::whole(1_000_000, MIB));
-        timeout.agree(MIB, &[proposal]);
+        timeout.agree(MIB, proposal.as_slice());
         timeout
     }
 
@@ -208,6 +221,8 @@ mod tests {
         let proposal = |&time_ns: &u64| Proposal {
             cost: Cost::of(time_ns, MIB),
             path_loss_ppm: 0,
+            verdict: Verdict::Wait,
+            rtt_ns: None,
         };
         times_ns.iter().map(proposal).collect()
     }
@@ -243,13 +258,13 @@ mod tests {
             timed_out: true,
             ..Observation::whole(1_300_000, MIB)
         };
-        assert_eq!(timeout.propose(&cut).cost, Cost(2_600_000));
+        assert_eq!(timeout.propose(&cut).unwrap().cost, Cost(2_600_000));
         let nothing = Observation {
             received_bytes: 0,
             ..cut
         };
         // No byte arrived, so the time of the whole operation is unknown.
-        assert_eq!(timeout.propose(&nothing).cost, Cost(5_200_000));
+        assert_eq!(timeout.propose(&nothing).unwrap().cost, Cost(5_200_000));
         assert_eq!((timeout.tally().operations, timeout.tally().cut), (2, 2));
         assert!((timeout.tally().share_missing() - 0.75).abs() < 1e-9);
     }
@@ -273,20 +288,41 @@ mod tests {
                         timed_out: received_bytes < MIB,
                         ..Observation::whole(1_000_000, MIB)
                     });
-                    timeout.agree(MIB, &[proposal, proposal]);
+                    timeout.agree(MIB, &[proposal.unwrap(); 2]);
                 }
                 timeout.timeout_ns(MIB).unwrap()
             };
             run(MIB, 5);
             let after_ns = run(0, 1);
-            assert!(after_ns <= 4_000_000, "{policy:?}: {after_ns} ns");
+            assert!(after_ns <= 4_050_000, "{policy:?}: {after_ns} ns");
+        }
+    }
+
+    #[test]
+    fn a_member_that_receives_another_share_proposes_the_same_cost() {
+        // Both members have taken 1 ms for the operation of 1 MiB. One expects a quarter of it.
+        for received in [4, 3] {
+            let cost = |expected_bytes| {
+                let mut timeout = after_warm_up(Policy::OptiNic, WIDE);
+                let observation = Observation {
+                    expected_bytes,
+                    received_bytes: expected_bytes * received / 4,
+                    ..Observation::whole(1_000_000, MIB)
+                };
+                timeout.propose(&observation).map(|proposal| proposal.cost)
+            };
+            assert_eq!(cost(MIB), cost(MIB / 4));
+            assert_eq!(cost(0), None, "it has seen nothing of the path");
         }
     }
 
     #[test]
     fn celeris_smooths_at_each_member_and_takes_the_median_as_it_is() {
         let mut timeout = after_warm_up(Policy::Celeris, WIDE);
-        let own = |timeout: &mut Timeout, ns| timeout.propose(&Observation::whole(ns, MIB)).cost;
+        let own = |timeout: &mut Timeout, ns| {
+            let proposal = timeout.propose(&Observation::whole(ns, MIB));
+            proposal.unwrap().cost
+        };
         assert_eq!(own(&mut timeout, 1_000_000), Cost(1_000_000));
         assert_eq!(own(&mut timeout, 2_000_000), Cost(1_200_000));
         timeout.agree(MIB, &proposals(&[5, 700_000, 9_000_000]));
@@ -312,6 +348,8 @@ mod tests {
                 let proposal = |&(cost, path_loss_ppm): &(u64, u32)| Proposal {
                     cost: Cost(cost),
                     path_loss_ppm,
+                    verdict: Verdict::Wait,
+                    rtt_ns: None,
                 };
                 let mut proposals: Vec<Proposal> = round.iter().map(proposal).collect();
                 timeouts[0].agree(bytes, &proposals);

@@ -44,6 +44,8 @@ pub(crate) struct Limits {
     pub(crate) max: Cost,
     /// Most parity chunks of a group.
     pub(crate) most_parity: u32,
+    /// What a timeout adds to the time of the slowest operation, as for the warm-up.
+    pub(crate) slack: Cost,
 }
 
 /// Most parity chunks of a group where the parity of a message of `chunks` chunks may be as long as the
@@ -53,7 +55,24 @@ pub(crate) fn most_parity(chunks: Option<u32>) -> u32 {
     chunks.map_or(K, |chunks| chunks / groups(chunks))
 }
 
+impl Cost {
+    /// Converts the cost of an operation with one repair to its estimated cost with another one.
+    pub(crate) fn with_repair(self, from: Verdict, to: Verdict, rtt: Cost) -> Self {
+        match from.is_same_repair(to) {
+            true => self,
+            false => to.cost(from.cost_without(self, rtt), rtt),
+        }
+    }
+}
+
 impl Verdict {
+    /// Whether operations run in the same way with both. Without repair, the reason does not
+    /// matter.
+    pub(crate) fn is_same_repair(self, other: Self) -> bool {
+        let is_none = |verdict| matches!(verdict, Self::Wait | Self::CannotBeMet { .. });
+        self == other || is_none(self) && is_none(other)
+    }
+
     /// Chooses the fastest repair within the limits that leaves at most `wanted_ppm` missing on a path
     /// that drops `loss_ppm`. An operation without repair costs `cost`.
     pub(crate) fn choose(loss_ppm: u64, wanted_ppm: u64, cost: Cost, limits: Limits) -> Self {
@@ -151,6 +170,7 @@ mod tests {
             rtt,
             max,
             most_parity,
+            slack: Cost(0),
         }
     }
 

@@ -60,6 +60,7 @@ fn operate(
         received_bytes: (BYTES as f64 * arrived).round() as u64,
         timed_out: needed_ns > limit_ns,
         path_loss_ppm: (loss * 1e6) as u32,
+        verdict,
         ..Observation::whole(0, BYTES)
     }
 }
@@ -82,7 +83,7 @@ fn run(policy: Policy, loss: f64, rounds: usize) -> (Tally, Verdict) {
             let timeout = member.get_mut(key);
             let (timeout_ns, verdict) = (timeout.timeout_ns(BYTES), timeout.verdict());
             let observation = operate(&mut dice, timeout_ns, verdict, loss);
-            proposals.push(timeout.propose(&observation));
+            proposals.extend(timeout.propose(&observation));
         }
         for member in &mut members {
             member.get_mut(key).agree(BYTES, &proposals);

@@ -88,7 +88,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         );
         // Of a larger group, the proposals of all members.
         let proposal = timeout.propose(&observation);
-        timeout.agree(BYTES, &[proposal]);
+        timeout.agree(BYTES, proposal.as_slice());
     }
     let tally = timeout.tally();
     println!(

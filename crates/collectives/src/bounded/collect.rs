@@ -44,7 +44,10 @@ pub(crate) struct Collect {
     incoming: Vec<Incoming>,
     /// The scheme that carries messages to other ranks.
     scheme: SchemeTag,
-    pub(crate) started_ns: u64,
+    started_ns: u64,
+    /// The time at which everything had arrived. Earlier operations can keep a complete exchange
+    /// from ending.
+    completed_ns: Option<u64>,
     /// The time at which the exchange ends at the latest.
     pub(crate) deadline_ns: Option<u64>,
 }
@@ -67,6 +70,8 @@ struct Incoming {
 pub(crate) struct Collected {
     /// By rank and packet: whether the packet has arrived.
     pub(crate) arrived: Vec<Vec<bool>>,
+    /// The time from the start until everything had arrived, or until the deadline.
+    pub(crate) elapsed_ns: u64,
     pub(crate) received_bytes: u64,
     pub(crate) expected_bytes: u64,
     /// The number of bytes that messages lacked when they ended, before any deadline.
@@ -108,6 +113,7 @@ impl Collect {
             exchange,
             scheme: terms.scheme.tag(),
             started_ns,
+            completed_ns: None,
             deadline_ns: terms.timeout_ns.map(|ns| started_ns.saturating_add(ns)),
         }
     }
@@ -123,6 +129,7 @@ impl Collect {
         qps: &mut [Option<BoundedQp>],
         source: &[u8],
         work: &mut [u8],
+        now_ns: u64,
     ) -> Result<bool, Error> {
         let mut moved = false;
         for (peer, qp) in qps.iter_mut().enumerate() {
@@ -135,6 +142,9 @@ impl Collect {
                 moved = true;
             }
             moved |= qp.tend(endpoint)?;
+        }
+        if self.completed_ns.is_none() && self.is_complete() {
+            self.completed_ns = Some(now_ns);
         }
         Ok(moved)
     }
@@ -190,8 +200,10 @@ impl Collect {
         endpoint: &Endpoint<F>,
         qps: &mut [Option<BoundedQp>],
         work: &mut [u8],
+        now_ns: u64,
     ) -> Result<Collected, Error> {
         let timed_out = !self.is_complete();
+        let ended_ns = self.completed_ns.or(self.deadline_ns).unwrap_or(now_ns);
         let dropped_bytes = self.missing_bytes(|incoming| incoming.segments);
         for (peer, qp) in qps.iter_mut().enumerate() {
             let Some(qp) = qp else {
@@ -220,6 +232,7 @@ impl Collect {
                 .into_iter()
                 .map(|incoming| incoming.arrived)
                 .collect(),
+            elapsed_ns: ended_ns.saturating_sub(self.started_ns),
             received_bytes: expected_bytes - missing_bytes,
             expected_bytes,
             dropped_bytes,

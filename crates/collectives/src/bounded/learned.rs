@@ -29,6 +29,13 @@ pub(crate) struct Terms {
     pub(crate) verdict: Verdict,
 }
 
+/// What this rank knows of the paths to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    loss_ppm: u32,
+    rtt_ns: Option<u64>,
+}
+
 impl Learned {
     /// The initial state, without measurements. A packet is one chunk.
     pub(crate) fn new(options: BoundedOptions, packets_per_segment: u32) -> Self {
@@ -72,42 +79,49 @@ impl Learned {
             && self.options.scheme == SchemeName::BestEffort
     }
 
-    /// Processes the end of the first phase of an operation at this rank. Returns the proposal of
-    /// this rank.
-    ///
-    /// # Errors
-    /// Those of the endpoint.
-    pub(crate) fn propose<F: Fabric>(
+    /// The proposal of this rank after the first phase of an operation; `None` if it expected no
+    /// data.
+    pub(crate) fn propose(
         &mut self,
         key: TimeoutKey,
+        bytes: u64,
+        verdict: Verdict,
         collected: &Collected,
-        elapsed_ns: u64,
-        endpoint: &Endpoint<F>,
-        qps: &[Option<BoundedQp>],
-    ) -> Result<Proposal, Error> {
+        measured: Measured,
+    ) -> Option<Proposal> {
         let path_loss_ppm = match self.chooses_scheme() {
-            true => self.measure(endpoint, qps)?,
+            true => measured.loss_ppm,
             // The loss that remains after the repair of a scheme that does not change.
             false => ppm(collected.dropped_bytes, collected.expected_bytes).unwrap_or(0),
         };
-        Ok(self.timeouts.get_mut(key).propose(&Observation {
-            elapsed_ns,
+        self.timeouts.get_mut(key).propose(&Observation {
+            bytes,
+            elapsed_ns: collected.elapsed_ns,
             received_bytes: collected.received_bytes,
             expected_bytes: collected.expected_bytes,
             timed_out: collected.timed_out,
             path_loss_ppm,
-        }))
+            verdict,
+            rtt_ns: measured.rtt_ns,
+        })
     }
 
-    /// The share that the paths dropped since the last call, before any repair.
-    fn measure<F: Fabric>(
+    /// Measures the paths to this rank: what they dropped since the last call, before any repair,
+    /// and the longest round trip.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn measure<F: Fabric>(
         &mut self,
         endpoint: &Endpoint<F>,
         qps: &[Option<BoundedQp>],
-    ) -> Result<u32, Error> {
+    ) -> Result<Measured, Error> {
         let mut losses = ChunkLoss::default();
+        let mut rtt_ns = None;
         for qp in qps.iter().flatten() {
             losses = losses.and(&endpoint.qp_stats(qp.queue_pair())?.receive_loss);
+            let path = endpoint.path_stats(qp.queue_pair())?;
+            rtt_ns = rtt_ns.max(path.base_rtt_ns.map(|_| path.rtt_ns));
         }
         let before = std::mem::replace(&mut self.losses, losses);
         let lost = losses.lost_chunks().saturating_sub(before.lost_chunks());
@@ -115,7 +129,10 @@ impl Learned {
             .judged_chunks()
             .saturating_sub(before.judged_chunks());
         self.loss_ppm = ppm(lost, judged).unwrap_or(self.loss_ppm);
-        Ok(self.loss_ppm)
+        Ok(Measured {
+            loss_ppm: self.loss_ppm,
+            rtt_ns,
+        })
     }
 
     /// Processes the proposals of all ranks after an operation of `bytes` bytes.

@@ -130,16 +130,18 @@ impl Bounded {
             return Ok(false);
         };
         let source = self.plan.encoded.as_deref().unwrap_or(source);
-        let moved = collect.progress(endpoint, qps, source, work)?;
+        let moved = collect.progress(endpoint, qps, source, work, now_ns)?;
         let is_late = collect.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns);
         if !may_end || !collect.is_complete() && !is_late {
             return Ok(moved);
         }
         if let Phase::Collecting(collect) = std::mem::replace(&mut self.phase, Phase::Broken) {
-            let elapsed_ns = now_ns.saturating_sub(collect.started_ns);
-            let collected = collect.finish(endpoint, qps, work)?;
-            let key = self.key();
-            let proposal = learned.propose(key, &collected, elapsed_ns, endpoint, qps)?;
+            let collected = collect.finish(endpoint, qps, work, now_ns)?;
+            let (key, bytes) = (self.key(), self.plan.bytes);
+            let terms = self.terms.as_ref();
+            let verdict = terms.map_or(Verdict::Wait, |terms| terms.verdict);
+            let measured = learned.measure(endpoint, qps)?;
+            let proposal = learned.propose(key, bytes, verdict, &collected, measured);
             let range = self.plan.record(self.plan.exchange.rank);
             let has_arrived = |rank: usize, packet: usize| {
                 let arrived: &Vec<bool> = &collected.arrived[rank];
@@ -157,7 +159,8 @@ impl Bounded {
     pub(crate) fn settle(&self, learned: &mut Learned, work: &[u8]) {
         let layout = self.plan.layout;
         let records = (0..layout.ranks).map(|rank| self.record(work, rank));
-        let proposals: Vec<_> = records.map(|record| layout.proposal(record)).collect();
+        let proposals = records.filter_map(|record| layout.proposal(record));
+        let proposals: Vec<_> = proposals.collect();
         learned.agree(self.key(), self.plan.bytes, &proposals);
     }
 

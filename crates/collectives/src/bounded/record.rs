@@ -3,17 +3,19 @@
 //!
 //! ```text
 //!  0  u64        cost that the rank proposes, in nanoseconds per MiB
-//!  8  u32        what the path to it dropped, in millionths
-//! 12  u32        0
-//! 16  n x bits   of an all-reduce: for each rank, which packets of its contribution to this
+//!  8  u64        round trip of the paths to it, in nanoseconds; 0 if it is not measured
+//! 16  u32        what these paths dropped, in millionths
+//! 20  u8         1 if the rank proposes something, 0 if it expected no data
+//! 21  3 x u8     repair of its contributions: 0, 0, 0 none; 1, k, m parity; 2, rounds, 0 repeats
+//! 24  n x bits   of an all-reduce: for each rank, which packets of its contribution to this
 //!                rank's part have arrived; the first one in the least significant bit
 //! ```
 //!
 //! All numbers are big-endian.
 
-use farwrite::deadline::{Cost, Proposal};
+use farwrite::deadline::{Cost, Proposal, Verdict};
 
-const FIXED_BYTES: usize = 16;
+const FIXED_BYTES: usize = 24;
 
 /// The layout of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +36,10 @@ impl Layout {
     pub(crate) fn write(
         self,
         out: &mut [u8],
-        proposal: Proposal,
+        proposal: Option<Proposal>,
         has_arrived: impl Fn(usize, usize) -> bool,
     ) {
-        out[..8].copy_from_slice(&proposal.cost.0.to_be_bytes());
-        out[8..12].copy_from_slice(&proposal.path_loss_ppm.to_be_bytes());
+        out[..FIXED_BYTES].copy_from_slice(&fixed(proposal));
         let each = self.packets.div_ceil(8);
         for rank in 0..self.ranks {
             let bits = &mut out[FIXED_BYTES + rank * each..][..each];
@@ -48,14 +49,23 @@ impl Layout {
         }
     }
 
-    /// The proposal of the rank.
-    pub(crate) fn proposal(self, record: &[u8]) -> Proposal {
-        let number = |at: usize| record[at..].first_chunk().copied().unwrap_or_default();
-        let loss = record[8..].first_chunk().copied().unwrap_or_default();
-        Proposal {
-            cost: Cost(u64::from_be_bytes(number(0))),
+    /// The proposal of the rank; `None` if it has none.
+    pub(crate) fn proposal(self, record: &[u8]) -> Option<Proposal> {
+        let number = |at: usize| {
+            let bytes = record[at..].first_chunk().copied().unwrap_or_default();
+            u64::from_be_bytes(bytes)
+        };
+        let loss = record[16..].first_chunk().copied().unwrap_or_default();
+        (record[20] == 1).then(|| Proposal {
+            cost: Cost(number(0)),
+            rtt_ns: Some(number(8)).filter(|ns| *ns > 0),
             path_loss_ppm: u32::from_be_bytes(loss),
-        }
+            verdict: match [record[21], record[22], record[23]].map(u32::from) {
+                [1, k, m] => Verdict::Parity { k, m },
+                [2, rounds, _] => Verdict::Repeats { rounds },
+                _ => Verdict::Wait,
+            },
+        })
     }
 
     /// Whether a packet from rank `from` arrived at the rank that wrote the record.
@@ -64,6 +74,27 @@ impl Layout {
         let byte = FIXED_BYTES + from * each + packet / 8;
         record[byte] >> (packet % 8) & 1 == 1
     }
+}
+
+/// The first bytes of a record.
+fn fixed(proposal: Option<Proposal>) -> [u8; FIXED_BYTES] {
+    let mut out = [0; FIXED_BYTES];
+    if let Some(proposal) = proposal {
+        let rtt_ns = proposal.rtt_ns.unwrap_or(0);
+        // Groups have at most 32 packets of each kind, and there are at most 8 rounds.
+        let byte = |number| u8::try_from(number).unwrap_or(u8::MAX);
+        let repair = match proposal.verdict {
+            Verdict::Wait | Verdict::CannotBeMet { .. } => [0, 0, 0],
+            Verdict::Parity { k, m } => [1, byte(k), byte(m)],
+            Verdict::Repeats { rounds } => [2, byte(rounds), 0],
+        };
+        out[..8].copy_from_slice(&proposal.cost.0.to_be_bytes());
+        out[8..16].copy_from_slice(&rtt_ns.to_be_bytes());
+        out[16..20].copy_from_slice(&proposal.path_loss_ppm.to_be_bytes());
+        out[20] = 1;
+        out[21..].copy_from_slice(&repair);
+    }
+    out
 }
 
 #[cfg(test)]
@@ -77,13 +108,22 @@ mod tests {
             packets: 11,
         };
         let mut record = vec![0; layout.bytes()];
-        let proposal = Proposal {
+        let proposal = |rtt_ns, verdict| Proposal {
             cost: Cost(1 << 50),
             path_loss_ppm: 10_000,
+            verdict,
+            rtt_ns,
         };
         let has_arrived = |rank: usize, packet: usize| (rank + packet).is_multiple_of(3);
-        layout.write(&mut record, proposal, has_arrived);
-        assert_eq!(layout.proposal(&record), proposal);
+        for proposal in [
+            None,
+            Some(proposal(None, Verdict::Wait)),
+            Some(proposal(Some(1 << 40), Verdict::Parity { k: 32, m: 24 })),
+            Some(proposal(Some(1), Verdict::Repeats { rounds: 8 })),
+        ] {
+            layout.write(&mut record, proposal, has_arrived);
+            assert_eq!(layout.proposal(&record), proposal);
+        }
         for (rank, packet) in (0..3).flat_map(|rank| (0..11).map(move |packet| (rank, packet))) {
             let arrived = layout.has_arrived(&record, rank, packet);
             assert_eq!(arrived, has_arrived(rank, packet), "{rank}, {packet}");

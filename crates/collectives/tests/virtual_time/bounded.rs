@@ -167,13 +167,39 @@ fn without_losses_nothing_is_missing() {
         for round in 0..4 {
             let report = check_all_reduce(&mut world, Reduction::Sum);
             assert_eq!(report.missing, []);
-            // The first operation measures how long it takes.
+            // The first operation measures how long it takes. A rank alone waits for nothing.
             assert_eq!(
                 report.limit.is_none(),
-                round == 0,
+                round == 0 || ranks == 1,
                 "{ranks} ranks, {report:?}"
             );
         }
+    }
+}
+
+#[test]
+fn the_first_limit_is_a_quarter_longer_than_the_warm_up() {
+    for ranks in [2, 4] {
+        let mut world = World::new(1, ranks, clean(), &options());
+        let mut run = || {
+            let scatter = Operation::ReduceScatter {
+                element: F32,
+                reduction: Reduction::Sum,
+            };
+            for rank in 0..ranks {
+                let source = values(F32, rank, COUNT * ranks);
+                let buffers = Buffers::new(source, vec![0; 4 * COUNT]);
+                world.start(rank, &scatter, BOUNDED, buffers);
+            }
+            world.run_until_over(1);
+            let mut report = |rank| world.take(rank).remove(0).unwrap().0;
+            (0..ranks).map(&mut report).collect::<Vec<_>>()
+        };
+        let longest = run().iter().map(|report| report.elapsed).max();
+        let limit = run()[0].limit.expect("a limit after the warm-up");
+        // The time of the warm-up includes the records of the second phase.
+        let most = longest.expect("ranks") * 5 / 4 + Duration::from_micros(50);
+        assert!(limit <= most, "{ranks} ranks: {limit:?}, at most {most:?}");
     }
 }
 
