@@ -71,7 +71,7 @@ class End:
         except queue.Empty:
             raise TimeoutError(f"no result within {seconds} s; it said {self.errors}") from None
 
-    def end(self, seconds=30):
+    def end(self, seconds=90):
         """Waits for its end. `outcomes` are those that were not asked for before."""
         start = time.monotonic()
         try:
@@ -113,7 +113,7 @@ class Ends:
                           address=address)
         port = address.rsplit(":", 1)[1]
         listing = ["ss", "-tlnH", f"sport = :{port}"]
-        until(lambda: not end.runs() or (host.run(*listing) if host else sh(*listing)), 10,
+        until(lambda: not end.runs() or (host.run(*listing) if host else sh(*listing)), 60,
               "recv listens")
         return end
 
