@@ -16,6 +16,10 @@ from lib.veth import CommandFailed, until
 #: after each timeout, and if it repeats a multiple of fifty, a count drops the same one each time.
 LOSS = "udp dport 4791 numgen random mod 50 == 0 drop"
 BYTES = 4 << 20
+#: What a NIC may repeat with repair, as a share of what it repeats without. Repair leaves far less, but
+#: each timeout of a busy machine adds a window. Without effect of the repair it is 1, give or take a
+#: sixth, as there are about 80 losses in each run.
+REPEATED_SHARE = 0.7
 
 
 def run(report, programs, directory):
@@ -129,7 +133,7 @@ def _repair(report, rig):
             report.check(f"{name}: losses are recovered",
                          None if boxes[1]["recovered"] > 10 else f"{boxes}")
             report.check(f"{name}: so the NIC repeats less",
-                         None if sender["repeated"] < bare["repeated"] / 2
+                         None if sender["repeated"] < REPEATED_SHARE * bare["repeated"]
                          else f"{sender} beside {bare}, {boxes}")
 
 
@@ -148,7 +152,7 @@ def _retransmission(report, rig):
                      None if boxes[0]["repeated"] > 10 and boxes[1]["recovered"] > 10
                      else f"{boxes}")
         report.check("so the NIC repeats less",
-                     None if sender["repeated"] < bare["repeated"] / 2
+                     None if sender["repeated"] < REPEATED_SHARE * bare["repeated"]
                      else f"{sender} beside {bare}, {boxes}")
         lone = rig.box(chain, chain.near_a, *options, kind="netrt")
         other = rig.box(chain, chain.near_b, "--forward")
