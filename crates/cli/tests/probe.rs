@@ -247,8 +247,8 @@ fn a_sender_is_turned_away_where_only_probes_are_answered() {
 #[test]
 fn what_cannot_be_probed_is_named() {
     let rig = Rig::new();
-    // No program listens on this port.
-    let free = TcpListener::bind("127.0.0.1:0").expect("port");
+    // No program listens on this port, and other tests take no ports of this host.
+    let free = TcpListener::bind("127.0.7.1:0").expect("port");
     let addr = free.local_addr().expect("address").to_string();
     drop(free);
     let silent = rig.probe(&addr, &["--timeout", "1s"]);

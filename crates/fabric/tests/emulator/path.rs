@@ -150,7 +150,7 @@ fn losses_are_those_of_the_link_and_its_seed() {
 
 #[test]
 fn a_cut_link_carries_nothing_until_it_is_mended() {
-    // The first packet must still be in flight when the link is cut, however late that is.
+    // The first packet must still be in flight when the link is cut.
     let delay = Duration::from_secs(1);
     let Setup {
         a,
