@@ -64,8 +64,10 @@ def _late() -> bool:
     cut = False
     for step in range(30):
         tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
-        if dist.get_rank() == 1 and step % 6 == 5:
+        if dist.get_rank() == 1 and step == 5:
             be_late(group)
+        elif dist.get_rank() == 1 and step % 6 == 5:
+            time.sleep(0.5)
         dist.all_reduce(tensor, group=group)
         cut = cut or contributors(tensor, 2) > 0
     report = farwrite.torch.last_report(group)
@@ -105,7 +107,7 @@ def _ddp() -> None:
     module = DistributedDataParallel(model(), process_group=group, bucket_cap_mb=0.01)
     train(module, module.parameters(), dist.get_rank())
     if dist.get_rank() == 1:
-        time.sleep(0.5)
+        be_late(group)
     train(module, module.parameters(), dist.get_rank())
     report = farwrite.torch.last_report(group)
     assert report is not None

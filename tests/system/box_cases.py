@@ -16,9 +16,9 @@ from lib.veth import CommandFailed, until
 #: after each timeout, and if it repeats a multiple of fifty, a count drops the same one each time.
 LOSS = "udp dport 4791 numgen random mod 50 == 0 drop"
 BYTES = 4 << 20
-#: What a NIC may repeat with repair, as a share of what it repeats without. Repair leaves far less, but
-#: each timeout of a busy machine adds a window. Without effect of the repair it is 1, give or take a
-#: sixth, as there are about 80 losses in each run.
+#: What a NIC may repeat with repair, as a share of what it repeats without. Repair leaves far less,
+#: but each timeout of a busy machine adds a window. Repair that has no effect leaves 1, give or take
+#: a sixth, as there are about 80 losses in each run.
 REPEATED_SHARE = 0.7
 
 
@@ -73,8 +73,9 @@ class _Rig:
         return json.loads(out)["result"]
 
     def nics(self, chain, a, b, vlan=None, timeout_ms=100, seconds=180, when_ready=lambda: None):
-        """Runs a NIC on both hosts; returns their counters. The NICs repeat what is not acknowledged
-        for `timeout_ms`. `when_ready` is called when both are about to exchange packets."""
+        """Runs a NIC on both hosts; returns their counters. The NICs repeat what has no
+        acknowledgement for `timeout_ms`. `when_ready` is called when both are about to exchange
+        packets."""
         common = ["--timeout-ms", str(timeout_ms)]
         common += [] if vlan is None else ["--vlan", str(vlan)]
         ends = []

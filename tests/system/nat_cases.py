@@ -189,7 +189,7 @@ def _flood(report, program, where):
     # The flood takes a core from both ends, and a busy machine may have none to spare. Where
     # strangers' packets take the room of the peer's, most of these are lost, and the transfer takes
     # many times as long.
-    report.check(f"a stranger's {rate / 1000:.0f}k packets/s cost at most three quarters of the rate",
+    report.check(f"a stranger's {rate / 1000:.0f}k packets/s leave a quarter of the rate",
                  None if took["flooded"] <= 4 * took["quiet"] else
                  f"{took['quiet']:.1f} s without, {took['flooded']:.1f} s with them")
 
