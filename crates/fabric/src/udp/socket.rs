@@ -253,8 +253,14 @@ mod tests {
         assert_eq!(tx.send(&[single, message, message]).unwrap(), 7);
         assert!(!tx.granted().gso);
         let mut sizes = Vec::new();
-        let patience = |missing| Duration::from_millis(if missing { 60_000 } else { 100 });
-        while wait([(&rx, false)], Some(patience(sizes.len() < 7))).unwrap() {
+        let (minute, moment) = (Duration::from_secs(60), Duration::from_millis(100));
+        // More than the seven must not come.
+        while wait(
+            [(&rx, false)],
+            Some(if sizes.len() < 7 { minute } else { moment }),
+        )
+        .unwrap()
+        {
             for batch in rx.recv().unwrap().0 {
                 sizes.extend(batch.segments().map(<[u8]>::len));
             }
