@@ -350,7 +350,7 @@ fn a_sender_remembers_the_path() {
     let said = send(&[]);
     assert!(said.contains("limited by "), "{said}");
     let known = fs::read_to_string(&cache).expect("a cache");
-    assert!(known.contains("127.0.0.1 127.0.0.1"), "{known}");
+    assert!(known.contains("127.0.0.1 127.0.9.1"), "{known}");
     // An invalid cache is replaced.
     fs::write(&cache, "damaged").expect("write");
     send(&[]);
