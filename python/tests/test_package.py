@@ -34,17 +34,21 @@ def test_other_threads_run_during_an_evaluation() -> None:
         while not done.wait(0.001):
             counted += 1
 
+    def counted_during_an_evaluation() -> int:
+        before = counted
+        time = farwrite.model.completion_time("ec-xor:32,8", 2**33, 4e11, 25e-3, losses)
+        time.quantile(0.999)
+        return counted - before
+
     losses = np.geomspace(1e-3, 0.1, 400)
     thread = threading.Thread(target=count)
     thread.start()
-    before = counted
-    time = farwrite.model.completion_time("ec-xor:32,8", 2**33, 4e11, 25e-3, losses)
-    time.quantile(0.999)
-    during = counted - before
+    # With the lock held, the thread counts only between the two calls, in each evaluation. Without, it
+    # counts less where the machine has no core for it, so the most of several evaluations counts.
+    runs = any(counted_during_an_evaluation() > 5 for _ in range(20))
     done.set()
     thread.join()
-    # With the lock held, only between the two calls.
-    assert during > 5
+    assert runs
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ import torch.distributed as dist
 import farwrite.torch
 
 OPTIONS = farwrite.torch.Options(trusted_store=True)
+#: Longer than any function of a test runs, with the imports of torch that the first one waits for.
+PATIENCE_S = 300
 
 
 class Ranks:
@@ -50,7 +52,7 @@ class Ranks:
         assert not self._is_broken, "the job broke in an earlier test"
         for end in self._ends:
             end.send((function, arguments))
-        answers = [_answer(end, monotonic() + 60) for end in self._ends]
+        answers = [_answer(end, monotonic() + PATIENCE_S) for end in self._ends]
         failures = [f"rank {rank}: {what}" for rank, (ok, what) in enumerate(answers) if not ok]
         if failures:
             self._is_broken = True
@@ -109,7 +111,7 @@ def _serve(end: Connection, rank: int, size: int, port: int, backend: str) -> No
 
 def _answer(end: Connection, until: float) -> tuple[bool, Any]:
     if not end.poll(max(0, until - monotonic())):
-        return False, "no answer in 60 s"
+        return False, f"no answer in {PATIENCE_S} s"
     try:
         answer: tuple[bool, Any] = end.recv()
     except EOFError:

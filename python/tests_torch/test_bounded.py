@@ -17,6 +17,13 @@ OPTIONS = Options(trusted_store=True, policy=Bounded(0.02, min_bytes=4096))
 VALUES = 100_000
 
 
+def be_late(group: dist.ProcessGroup) -> None:
+    """Sleep longer than the others wait: how long that is depends on how fast the machine was so far."""
+    report = farwrite.torch.last_report(group)
+    assert report is not None
+    time.sleep(max(0.5, 2 * min(report.timeout_s, 3)))
+
+
 def contributors(tensor: torch.Tensor, ranks: int) -> int:
     """Check a sum to which rank r has contributed 2^r or nothing; return how many values lack some."""
     values = tensor.long()
@@ -37,7 +44,7 @@ def _all_reduces() -> list[bytes]:
     for step in range(10):
         tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
         if dist.get_rank() == 1 and step == 5:
-            time.sleep(0.5)
+            be_late(group)
         dist.all_reduce(tensor, group=group)
         report = farwrite.torch.last_report(group)
         assert report is not None
@@ -57,7 +64,9 @@ def _late() -> bool:
     cut = False
     for step in range(30):
         tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
-        if dist.get_rank() == 1 and step % 6 == 5:
+        if dist.get_rank() == 1 and step == 5:
+            be_late(group)
+        elif dist.get_rank() == 1 and step % 6 == 5:
             time.sleep(0.5)
         dist.all_reduce(tensor, group=group)
         cut = cut or contributors(tensor, 2) > 0
@@ -98,7 +107,7 @@ def _ddp() -> None:
     module = DistributedDataParallel(model(), process_group=group, bucket_cap_mb=0.01)
     train(module, module.parameters(), dist.get_rank())
     if dist.get_rank() == 1:
-        time.sleep(0.5)
+        be_late(group)
     train(module, module.parameters(), dist.get_rank())
     report = farwrite.torch.last_report(group)
     assert report is not None

@@ -24,7 +24,7 @@ def rank() -> Iterator[_native.Communicator]:
 
 
 def ended(ticket: _native.Ticket) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not ticket.is_done():
         assert time.monotonic() < until
         time.sleep(0.001)

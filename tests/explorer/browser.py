@@ -10,6 +10,8 @@ import time
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
          "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe"]
+# Longer than the browser takes for anything, its start included.
+PATIENCE_S = 120
 KEYS = {"Tab": 9, "Enter": 13, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
 
@@ -32,17 +34,27 @@ class Browser:
         self._session = None
         self.complaints = []
         self.requests = []
-        target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        target = self._page()
         self._session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
 
+    def _page(self):
+        """The page, which may open later than the browser answers."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for target in self.call("Target.getTargets")["targetInfos"]:
+                if target["type"] == "page":
+                    return target
+            time.sleep(0.02)
+        raise TimeoutError("the browser opens no page")
+
     def close(self):
         """Ends the browser and removes its profile."""
         try:
             self.call("Browser.close")
-            self._process.wait(10)
+            self._process.wait(60)
         except (OSError, TimeoutError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()
@@ -50,7 +62,7 @@ class Browser:
         os.close(self._write)
         self._profile.cleanup()
 
-    def call(self, method, timeout_s=30, **params):
+    def call(self, method, timeout_s=PATIENCE_S, **params):
         """One command; returns its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
@@ -95,7 +107,7 @@ class Browser:
             raise RuntimeError(json.dumps(result["exceptionDetails"])[:500])
         return result["result"].get("value")
 
-    def wait(self, expression, timeout_s=30):
+    def wait(self, expression, timeout_s=PATIENCE_S):
         """Waits until a JavaScript expression is true."""
         deadline = time.monotonic() + timeout_s
         while not self.evaluate(expression):

@@ -12,10 +12,12 @@ from lib.disk import Disk
 from lib.ends import Ends
 from lib.veth import Veth, sh, until
 
-# How long an end waits for a silent peer here, in seconds.
-TIMEOUT = 2
-# How soon an end hears of what happened to the other, in seconds.
-SOON = 4
+# How long an end waits for a silent peer here, in seconds. The ends speak every second, and a busy
+# machine may hold one of them up.
+TIMEOUT = 3
+# How soon an end hears of what happened to the other, in seconds: the timeout, and room for a busy
+# machine. Disks stay blocked until later, so an end that waits for its disk is not as soon.
+SOON = 20
 PORT = 4792
 
 
@@ -86,10 +88,10 @@ _STALLS = [
     ("the receiver's mkdir blocks", "recv", "mkdir", None),
     ("the receiver's rename blocks", "recv", "rename", None),
     ("the receiver's disk writes a part of a segment in more than the timeout", "recv", "write",
-     100_000),
+     65_000),
     ("the sender's read blocks", "send", "read", None),
     ("the sender's disk reads a part of a segment in more than the timeout", "send", "read",
-     100_000),
+     65_000),
 ]
 
 
@@ -120,7 +122,7 @@ class Stall:
 
     def wait(self):
         """Waits until the disk stalls."""
-        until(lambda: self.disk.waiting(self.operation), 20, f"the disk holds {self.operation} up")
+        until(lambda: self.disk.waiting(self.operation), 60, f"the disk holds {self.operation} up")
 
     def problems(self):
         """What went wrong. The end whose disk it is and its peer each name that disk once."""
@@ -169,11 +171,11 @@ def _sender_stopped(report, place):
             disk.block(operation, "/tree/")
             receiver = ends.recv(disk.path)
             sender = ends.send(receiver, tree)
-            until(lambda disk=disk, operation=operation: disk.waiting(operation), 20,
+            until(lambda disk=disk, operation=operation: disk.waiting(operation), 60,
                   f"{operation} is blocked")
             sender.signal(number)
             start = time.monotonic()
-            outcome = receiver.outcome(10)
+            outcome = receiver.outcome(60)
             took = time.monotonic() - start
             problems = [] if took <= SOON else [f"the receiver noticed after {took:.1f} s"]
             if outcome["exit_code"] != 5:
@@ -190,6 +192,8 @@ def _sender_stopped(report, place):
             disk.heal(operation)
             # Nothing shows when the disk's thread has ended where it has nothing to remove.
             time.sleep(0.5)
+            with contextlib.suppress(TimeoutError):
+                until(lambda disk=disk: not _parts(disk.backing), SOON, "no part is left")
             problems = [f"left: {name}" for name in _parts(disk.backing)]
             if older.read_bytes() != b"older":
                 problems.append("tree/data was changed")
@@ -204,7 +208,7 @@ def _receiver_stopped(report, place):
         disk.block("write")
         receiver = ends.recv(disk.path, "--once")
         sender = ends.send(receiver, place.file("data", 3_000_000))
-        until(lambda: disk.waiting("write"), 20, "a write is blocked")
+        until(lambda: disk.waiting("write"), 60, "a write is blocked")
         receiver.signal(signal.SIGINT)
         sent = sender.end()
         problems = sent.problems("send", 5)
@@ -229,9 +233,9 @@ def _stopped_at_rename(report, place):
         receiver = ends.recv(disk.path)
         new = place.file("data", 100_000)
         sender = ends.send(receiver, new)
-        until(lambda: disk.waiting("rename"), 20, "a rename is blocked")
+        until(lambda: disk.waiting("rename"), 60, "a rename is blocked")
         sender.signal(signal.SIGINT)
-        outcome = receiver.outcome(10)
+        outcome = receiver.outcome(60)
         problems = [] if outcome["exit_code"] == 5 else [f"the receiver reports {outcome}"]
         if not any("may still get it" in line for line in receiver.errors):
             problems.append(f"no warning: {receiver.errors}")
@@ -250,7 +254,7 @@ def _blocked_sender_stopped(report, place):
         disk.block("read")
         receiver = ends.recv(place.inbox(), "--once")
         sender = ends.send(receiver, disk.path / "file")
-        until(lambda: disk.waiting("read"), 20, "a read is blocked")
+        until(lambda: disk.waiting("read"), 60, "a read is blocked")
         sender.signal(signal.SIGINT)
         received, outcome = receiver.end(), sender.outcome(SOON)
         problems = received.problems("recv", 5) + _parts(place.where)
@@ -408,11 +412,12 @@ def _orphans(report, place):
     with place.ends() as ends:
         inbox = place.inbox()
         killed, living = ends.recv(inbox), ends.recv(inbox, "--once")
+        # These take 6 s, longer than what happens meanwhile.
         slow = ("--rate", "10Mbit")
-        ends.send(killed, *slow, place.file("orphan", 5_000_000))
-        sent = place.file("whole", 5_000_000)
+        ends.send(killed, *slow, place.file("orphan", 7_500_000))
+        sent = place.file("whole", 7_500_000)
         sender = ends.send(living, *slow, sent)
-        until(lambda: len(_parts(inbox)) == 2, 20, "two transfers under way")
+        until(lambda: len(_parts(inbox)) == 2, 60, "two transfers under way")
         killed.signal(signal.SIGKILL)
         killed.process.wait()
         problems = [] if len(_parts(inbox)) == 2 else [f"too early: {_parts(inbox)}"]
@@ -436,7 +441,7 @@ def _link_local(report, place):
         veth.a.dev = "other0"
         veth.a.link("up")
         for host in (veth.a, veth.b):
-            until(lambda host=host: _link_local_of(host), 10, "a link-local address")
+            until(lambda host=host: _link_local_of(host), 60, "a link-local address")
         address = _link_local_of(veth.b)
         receiver = ends.recv(inbox, "--once", at=f"[{address}%{veth.b.dev}]:{PORT}", host=veth.b)
         sender = ends.send(f"[{address}%{veth.a.dev}]:{PORT}", sent, host=veth.a)
@@ -459,11 +464,11 @@ def _modes(report, place):
         disk.block("write")
         receiver = ends.recv(disk.path)
         sender = ends.send(receiver, place.file("tree/file", 300_000).parent)
-        until(lambda: disk.waiting("write"), 20, "a write is blocked")
+        until(lambda: disk.waiting("write"), 60, "a write is blocked")
         opened = tree.stat().st_mode & 0o200
         problems = [] if opened else ["the directory was not opened up: this shows nothing"]
         sender.signal(signal.SIGKILL)
-        receiver.outcome(10)
+        receiver.outcome(60)
         disk.heal("write")
         with contextlib.suppress(TimeoutError):
             until(lambda: tree.stat().st_mode & 0o7777 == 0o555, SOON, "read-only")

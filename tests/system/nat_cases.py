@@ -37,7 +37,7 @@ class Transfer:
         self.receiver = self.ends.recv(self.inbox, "--once", at=f"0.0.0.0:{PORT}", host=nat.b)
         self.sender = self.ends.send(to, *more, self.file, host=nat.a)
 
-    def finish(self, seconds=60):
+    def finish(self, seconds=120):
         """Waits for both ends; returns what went wrong, and the sender's result."""
         with self.ends:
             sent = self.sender.end(seconds)
@@ -68,7 +68,7 @@ def _rewritten(report, program, where):
         nat.forward(outer=14792, inner=PORT)
         transfer = Transfer(nat, program, where / "port", f"{FAR}:14792")
         with transfer.ends:
-            ended = transfer.sender.end(30)
+            ended = transfer.sender.end()
     problems = ended.problems("send", 3)
     text = " ".join(ended.errors + [str(ended.outcomes)])
     for word in (f"{B}:{PORT}", f"{FAR}:14792", "must keep ports"):
@@ -83,7 +83,7 @@ def _rebinding(report, program, where):
         nat.forward()
         transfer = Transfer(nat, program, where / "moved", f"{FAR}:{PORT}", "--rate", SLOW,
                             size=LONG, patience=30)
-        until(lambda: nat.b.received_bytes("far") > LONG // 5, 20, "a transfer under way")
+        until(lambda: nat.b.received_bytes("far") > LONG // 5, 60, "a transfer under way")
         before = _ports(nat)
         nat.rebind("30000-30999")
         problems, _ = transfer.finish()
@@ -142,7 +142,7 @@ def _shrinks(program, where, args):
         nat.route_openly()
         _drop_icmp(nat)
         transfer = Transfer(nat, program, where, f"{B}:{PORT}", *args, size=LONG, patience=60)
-        until(lambda: nat.b.received_bytes("far") > LONG // 5, 20, "a transfer under way")
+        until(lambda: nat.b.received_bytes("far") > LONG // 5, 60, "a transfer under way")
         # TCP is not to depend on what is tested.
         nat.near.nft("add table ip hole; add chain ip hole pass "
                      "{ type filter hook forward priority 0; }; "
@@ -186,8 +186,11 @@ def _flood(report, program, where):
             packets = nat.b.received_packets("far") - before
         report.check(f"{name}: the file arrives", problems)
     rate = packets / took["flooded"]
-    report.check(f"a stranger's {rate / 1000:.0f}k packets/s cost at most half the rate",
-                 None if took["flooded"] <= 2 * took["quiet"] else
+    # The flood takes a core from both ends, and a busy machine may have none to spare. Where
+    # strangers' packets take the room of the peer's, most of these are lost, and the transfer takes
+    # many times as long.
+    report.check(f"a stranger's {rate / 1000:.0f}k packets/s leave a quarter of the rate",
+                 None if took["flooded"] <= 4 * took["quiet"] else
                  f"{took['quiet']:.1f} s without, {took['flooded']:.1f} s with them")
 
 
@@ -196,7 +199,7 @@ def _fixed(report, program, where):
         nat.route_openly()
         transfer = Transfer(nat, program, where / "fixed", f"{B}:{PORT}", "--mtu", "4096")
         with transfer.ends:
-            ended = transfer.sender.end(30)
+            ended = transfer.sender.end()
     problems = ended.problems("send", 2)
     if not any("--mtu 4096" in line for line in ended.errors):
         problems.append(f"it says {ended.errors[-2:]}")

@@ -55,7 +55,9 @@ impl Rig {
     /// Starts an end that listens, and waits until it is ready.
     fn listen(&self, args: &[&str]) -> Listening {
         let mut command = farwrite();
-        command.args(args).args(["--listen", "127.0.0.1:0"]);
+        // It binds the number of its TCP port for UDP too. The sockets of probers have numbers of
+        // 127.0.0.1.
+        command.args(args).args(["--listen", "127.0.7.2:0"]);
         command.arg("--psk-file").arg(self.path("key"));
         let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
         let mut rest = BufReader::new(child.stdout.take().expect("piped"));
@@ -241,14 +243,14 @@ fn a_sender_is_turned_away_where_only_probes_are_answered() {
     assert_eq!(there.child.wait().expect("it ends").code(), Some(3));
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut there.rest, &mut rest).expect("text");
-    assert!(rest.contains("farwrite probe 127.0.0.1:"), "{rest}");
+    assert!(rest.contains("farwrite probe 127.0.7.2:"), "{rest}");
 }
 
 #[test]
 fn what_cannot_be_probed_is_named() {
     let rig = Rig::new();
-    // No program listens on this port.
-    let free = TcpListener::bind("127.0.0.1:0").expect("port");
+    // No program listens on this port, and other tests take no ports of this host.
+    let free = TcpListener::bind("127.0.7.1:0").expect("port");
     let addr = free.local_addr().expect("address").to_string();
     drop(free);
     let silent = rig.probe(&addr, &["--timeout", "1s"]);

@@ -15,7 +15,7 @@ use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
 /// Packets are long, so that a worker is likely to be inside one when a window is closed.
 const MTU: usize = 32 * 1024;
 /// Longer than any successful wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of windows that are opened and closed.
 const ROUNDS: usize = 60;
 

@@ -32,7 +32,7 @@ fn messages_cross_loopback_with_every_scheme() {
         };
         let send = a.post_send(qa, source.whole(), options).expect("a slot");
         let start = Instant::now();
-        while send.outcome().is_none() && start.elapsed() < Duration::from_secs(20) {
+        while send.outcome().is_none() && start.elapsed() < Duration::from_secs(60) {
             a.poll_now().expect("works");
             b.poll_now().expect("works");
         }

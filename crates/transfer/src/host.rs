@@ -178,7 +178,7 @@ mod tests {
         });
         let ended = cancel.run(move || held.recv()).expect_err("cancelled");
         assert_eq!(ended.kind(), ErrorKind::Interrupted);
-        assert!(start.elapsed() < Duration::from_secs(5), "it waited");
+        assert!(start.elapsed() < Duration::from_secs(60), "it waited");
         drop(hold);
     }
 }

@@ -11,6 +11,8 @@ _HEADER = struct.Struct("<IHHiIII")
 _RECORD = struct.Struct("<IIII")
 _MAGIC = 0xA1B2C3D4
 _ETHERNET = 1
+#: Seconds without a frame after which no more are awaited.
+_QUIET = 10
 
 
 class Capture:
@@ -21,21 +23,25 @@ class Capture:
         self.process = veth.own(host.popen(
             ["dumpcap", "-i", host.dev, "-P", "-B", "64", "-f", what, "-w", str(path)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        until(lambda: path.exists() and path.stat().st_size > 0, 5, "dumpcap starts")
+        until(lambda: path.exists() and path.stat().st_size > 0, 60, "dumpcap starts")
 
-    def stop(self, expected=None):
-        """Ends the capture once `expected` frames are in the file, or no more come; returns all,
-        and a problem if they are not as many."""
+    def stop(self, expected=None, enough=None):
+        """Ends the capture once `expected` frames are in the file, or `enough` says that it has
+        seen enough of them, or no more come; returns all, and a problem if they are not as many as
+        expected."""
+        if enough is None:
+            def enough(frames):
+                return len(frames) == expected
         # dumpcap takes frames from the kernel in blocks, the last when a timer expires.
         frames, quiet_since = read(self.path), time.monotonic()
-        while len(frames) != expected and time.monotonic() < quiet_since + 1:
+        while not enough(frames) and time.monotonic() < quiet_since + _QUIET:
             time.sleep(0.02)
             before = len(frames)
             frames = read(self.path)
             if len(frames) != before:
                 quiet_since = time.monotonic()
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
         frames = read(self.path)
         if expected in (None, len(frames)):
             return frames, []
@@ -54,6 +60,9 @@ def read(path):
         at += _RECORD.size
         if kept != length:
             raise ValueError(f"{path}: {kept} of {length} bytes of a frame were kept")
+        if at + kept > len(data):
+            # dumpcap is still writing it.
+            break
         frames.append(data[at:at + kept])
         at += kept
     return frames

@@ -89,7 +89,7 @@ class LongChain(Chain):
             stdout=subprocess.DEVNULL))
         routers = ((self.path, "left", self.a, "10.0.0", "10.1.0", "10.77.0.2"),
                    (self.far_path, "right", self.b, "10.1.0", "10.0.0", "10.77.0.1"))
-        until(lambda: all("far0" in router.run("cat", "/proc/net/dev") for router, *_ in routers), 10,
+        until(lambda: all("far0" in router.run("cat", "/proc/net/dev") for router, *_ in routers), 60,
               "the link is up")
         for router, device, host, here, there, other in routers:
             router.run("sysctl", "-qw", "net.ipv4.ip_forward=1")

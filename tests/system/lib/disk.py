@@ -28,12 +28,12 @@ class Disk:
                                         text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         if self.process.stdout.readline() != "ready\n":
-            raise DiskFailed(self.process.communicate(timeout=10)[1].strip())
+            raise DiskFailed(self.process.communicate(timeout=60)[1].strip())
         return self
 
     def __exit__(self, *_):
         # The disk unmounts itself at the end of its input, and also where the tests are killed.
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)
 
     def block(self, operation, path_part=""):
         """Makes an operation wait. Here and below `path_part` limits the fault to paths that

@@ -1,6 +1,7 @@
 """Both ends of a transfer on this machine, ended with the `with` block."""
 
 import dataclasses
+import itertools
 import json
 import queue
 import socket
@@ -9,6 +10,8 @@ import threading
 import time
 
 from .veth import sh, until
+
+_hosts = itertools.count(1)
 
 
 @dataclasses.dataclass
@@ -71,7 +74,7 @@ class End:
         except queue.Empty:
             raise TimeoutError(f"no result within {seconds} s; it said {self.errors}") from None
 
-    def end(self, seconds=30):
+    def end(self, seconds=90):
         """Waits for its end. `outcomes` are those that were not asked for before."""
         start = time.monotonic()
         try:
@@ -108,12 +111,12 @@ class Ends:
 
     def recv(self, directory, *more, at=None, host=None):
         """Starts `farwrite recv` on `at`, or on a free port; its address is `address`."""
-        address = at or f"127.0.0.1:{free_port()}"
+        address = at or free_address()
         end = self._start(host, "recv", "--listen", address, "--dir", str(directory), *more,
                           address=address)
         port = address.rsplit(":", 1)[1]
         listing = ["ss", "-tlnH", f"sport = :{port}"]
-        until(lambda: not end.runs() or (host.run(*listing) if host else sh(*listing)), 10,
+        until(lambda: not end.runs() or (host.run(*listing) if host else sh(*listing)), 60,
               "recv listens")
         return end
 
@@ -130,14 +133,16 @@ class Ends:
         return end
 
 
-def free_port():
-    """A port that nobody uses, TCP and UDP, a moment before it is used."""
+def free_address():
+    """A port that nobody uses, TCP and UDP, on a loopback address of its own: what other processes
+    bind to 127.0.0.1 in the meantime does not take it."""
+    host = f"127.0.8.{next(_hosts)}"
     while True:
         with (socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
               socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp):
-            tcp.bind(("127.0.0.1", 0))
+            tcp.bind((host, 0))
             try:
                 udp.bind(tcp.getsockname())
             except OSError:
                 continue
-            return tcp.getsockname()[1]
+            return f"{host}:{tcp.getsockname()[1]}"

@@ -10,7 +10,7 @@ import itertools
 import os
 import time
 
-from .veth import Network, sh
+from .veth import Network, sh, until
 
 _numbers = itertools.count()
 
@@ -92,8 +92,10 @@ class Nat(Network):
         """`near` forgets its mappings for UDP in a pause of the path, and then chooses others."""
         self.near.run("sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=1",
                       "net.netfilter.nf_conntrack_udp_timeout_stream=1")
-        # A packet sets the timeout of its mapping. Then none passes until it has gone by.
-        time.sleep(0.3)
+        # A packet sets the timeout of its mapping. Then none passes until it has gone by. Of these
+        # packets the first may have been on their way before.
+        seen = self.far.received_packets("near")
+        until(lambda: self.far.received_packets("near") > seen + 50, 60, "packets with the timeout")
         self.near.nft("add table ip pause; add chain ip pause in "
                       "{ type filter hook prerouting priority raw; }; "
                       "add rule ip pause in meta l4proto udp drop")

@@ -43,7 +43,7 @@ class Path:
                        self.b.name, *self.options]
             self.link = subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE)
-            until(lambda: self.link.poll() is not None or self._is_up(), 10, "the link is up")
+            until(lambda: self.link.poll() is not None or self._is_up(), 60, "the link is up")
             self.started = time.monotonic()
             if self.link.poll() is not None:
                 raise RuntimeError(f"farwrite link: {self.link.communicate()[1].strip()}")
@@ -66,14 +66,14 @@ class Path:
                 raise RuntimeError(f"{command[0]}: {line!r}")
         return process
 
-    def result(self, process, seconds=60):
+    def result(self, process, seconds=120):
         """What an end of `traffic.py` found."""
         out, _ = process.communicate(timeout=seconds)
         if process.returncode != 0:
             raise RuntimeError(f"traffic.py ended with {process.returncode}")
         return json.loads(out.splitlines()[-1])
 
-    def exchange(self, receiving, sending, seconds=60):
+    def exchange(self, receiving, sending, seconds=120):
         """Runs a receiving end on `b` and a sending one on `a`; what both found."""
         receiver = self.start(self.b, *receiving)
         sender = self.start(self.a, *sending, "--to", self.b.v4)
@@ -89,7 +89,7 @@ class Path:
         """Ends the link; its report."""
         if self.report is None:
             self.link.send_signal(signal.SIGINT)
-            out, err = self.link.communicate(timeout=10)
+            out, err = self.link.communicate(timeout=60)
             if self.link.returncode != 0:
                 raise RuntimeError(f"farwrite link ended with {self.link.returncode}: {err}")
             self.report = json.loads(out)["result"]

@@ -31,7 +31,7 @@ class Peer:
             self.lines.put(line.split())
         self.lines.put(None)
 
-    def expect(self, word, seconds=20):
+    def expect(self, word, seconds=60):
         """The words after `word` in the next line, which must start with it."""
         try:
             line = self.lines.get(timeout=seconds)
@@ -52,7 +52,7 @@ class Peer:
         """Ends the peer and returns its counters."""
         self.process.stdin.close()
         words = self.expect("counters")
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
         return {name: int(value) for name, value in zip(words[::2], words[1::2])}
 
 
@@ -119,7 +119,7 @@ class Pair:
         self.b.tell(infos[0])
         self.a.tell(infos[1])
 
-    def finish(self, seconds=20):
+    def finish(self, seconds=60):
         """Waits for every message to be whole, compares the bytes, and stops both ends."""
         try:
             return self._finish(seconds)

@@ -139,6 +139,7 @@ def _tcp_ask(args):
 def _udp_echo(args):
     """Sends every datagram back until one is empty."""
     echo = socket.socket(_family(args.at), socket.SOCK_DGRAM)
+    echo.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
     echo.bind((args.at, args.port))
     print("ready", flush=True)
     count = 0
@@ -152,22 +153,28 @@ def _udp_echo(args):
 
 def _udp_ping(args):
     """Sends numbered datagrams at the rate and takes the echoes in: of each, number and round trip
-    in seconds, in the order of their arrival."""
+    in seconds, in the order of their arrival. Ends when all echoes are there, or when none has come
+    for a while."""
     ping = socket.socket(_family(args.to), socket.SOCK_DGRAM)
+    ping.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
     ping.connect((args.to, args.port))
     ping.setblocking(False)
     interval = (args.payload + 28) * 8 / args.rate
     start = time.monotonic()
-    sent, echoes = 0, []
-    while time.monotonic() < start + args.seconds + 1:
+    sent, echoes, looks = 0, [], 0
+    # A count of looks, which take a second and more: time also passes while this machine stalls.
+    while sent * interval < args.seconds or len(echoes) < sent and looks < 5000:
         if time.monotonic() >= start + sent * interval and sent * interval < args.seconds:
             stamp = struct.pack("!Id", sent, time.monotonic())
             ping.send(stamp + bytes(max(0, args.payload - len(stamp))))
             sent += 1
+            looks = 0
         try:
             number, then = struct.unpack("!Id", ping.recv(65536)[:12])
             echoes.append([number, time.monotonic() - then])
+            looks = 0
         except BlockingIOError:
+            looks += 1
             time.sleep(0.0002)
     _finish(ping)
     return {"sent": sent, "echoes": echoes}

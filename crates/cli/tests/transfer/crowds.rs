@@ -24,7 +24,8 @@ fn idle_connections_do_not_lock_a_sender_out() {
     let receiver = rig.recv(V4, &["--once"]);
     let connect = |_| TcpStream::connect(receiver.addr).expect("connect");
     let idle: Vec<_> = (0..40).map(connect).collect();
-    let sender = rig.send(receiver.addr, &["--timeout", "4s"], &[&file]);
+    // The receiver gives idle connections up after 10 s.
+    let sender = rig.send(receiver.addr, &["--timeout", "8s"], &[&file]);
     sender.end().assert(0, "");
     drop(idle);
     receiver.end().assert(0, "");

@@ -12,7 +12,7 @@ use farwrite_session::{Channel, Error, Hello, Message, PathOffer, QpBlob, Text, 
 
 use crate::rig::Rig;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const SEGMENT: usize = 64 << 10;
 pub(crate) const SEGMENT_BYTES: u64 = SEGMENT as u64;
 

@@ -25,7 +25,7 @@ fn under_way(rig: &Rig) -> (Receiver, Running, PathBuf) {
     };
     while !begun() {
         assert!(
-            start.elapsed() < Duration::from_secs(10),
+            start.elapsed() < Duration::from_secs(60),
             "it does not begin"
         );
         thread::sleep(Duration::from_millis(5));

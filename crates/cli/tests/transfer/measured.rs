@@ -35,7 +35,7 @@ fn a_receiver_serves_counters_that_go_on_from_transfer_to_transfer() {
         // The sender may end before the receiver has counted the last packets.
         let least = received[received.len() - 1] + 3_000_000;
         let count = || metric(metrics, "farwrite_recv_received_bytes_total");
-        let counts = (0..1000).map(|_| {
+        let counts = (0..6000).map(|_| {
             thread::sleep(Duration::from_millis(10));
             count()
         });

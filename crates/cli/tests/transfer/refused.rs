@@ -37,7 +37,7 @@ fn strangers_do_no_harm() {
     for words in garbage {
         let mut stream = TcpStream::connect(receiver.addr).expect("connect");
         stream
-            .set_read_timeout(Some(Duration::from_secs(15)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .expect("timeout");
         // Both calls may fail: the receiver disconnects an unknown peer as soon as it detects one.
         let _ = stream.write_all(words);
@@ -75,15 +75,16 @@ fn a_sender_tells_strangers_from_other_versions() {
 fn nobody_there_is_unreachable_after_the_timeout() {
     let rig = Rig::new();
     let file = rig.file("file", 1000);
-    let sender = rig.send(free_port(), &["--timeout", "1s"], &[&file]);
-    sender.end().assert(5, "connecting to 127.0.0.1");
+    let nobody = free_port();
+    let sender = rig.send(nobody, &["--timeout", "1s"], &[&file]);
+    sender.end().assert(5, &format!("connecting to {nobody}"));
 }
 
 #[test]
 fn a_second_sender_is_turned_away() {
     let rig = Rig::new();
-    // The transfer takes longer than the second sender waits.
-    let file = rig.file("file", 15_000_000);
+    // The transfer takes 8 s. The second sender waits for 3 s.
+    let file = rig.file("file", 20_000_000);
     let receiver = rig.recv(V4, &["--once"]);
     let mut first = rig.send(receiver.addr, &["--rate", "20Mbit"], &[&file]);
     first.line("sending");

@@ -12,7 +12,7 @@ use crate::rig::{Receiver, Rig, V4, pattern};
 /// Segments of the file that is sent.
 const SEGMENTS: usize = 4;
 const BYTES: usize = SEGMENTS * SEGMENT;
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 /// A receiver that has the first segment, and its sender.
 fn begun(rig: &Rig) -> (Receiver, Liar) {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,10 @@ use farwrite_session::Psk;
 use serde_json::Value;
 
 /// The maximum time for each end.
-const PATIENCE: Duration = Duration::from_secs(60);
-pub(crate) const V4: &str = "127.0.0.1:0";
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Where receivers listen. A receiver binds the number of its TCP port for UDP too, and the sockets of
+/// senders have numbers of 127.0.0.1.
+pub(crate) const V4: &str = "127.0.9.1:0";
 pub(crate) const V6: &str = "[::1]:0";
 
 /// The directories and the key of one test.
@@ -303,8 +306,11 @@ impl Receiver {
     }
 }
 
-/// A port that was free just before the call.
+/// A free port on a loopback address of its own. Tests that run at the same time use the ports of
+/// 127.0.0.1, so they cannot take this one before the test uses it.
 pub(crate) fn free_port() -> SocketAddr {
-    let listener = std::net::TcpListener::bind(V4).expect("loopback");
+    static HOSTS: AtomicU8 = AtomicU8::new(1);
+    let host = [127, 0, 6, HOSTS.fetch_add(1, Ordering::Relaxed)];
+    let listener = std::net::TcpListener::bind(SocketAddr::from((host, 0))).expect("loopback");
     listener.local_addr().expect("address")
 }

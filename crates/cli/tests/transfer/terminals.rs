@@ -93,7 +93,8 @@ fn sender_is_interrupted_while_its_receiver_stands_still() {
     let start = Instant::now();
     sender.end().assert(130, "interrupted");
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    // One that waits for its peer ends after the timeout, a minute.
+    assert!(took < Duration::from_secs(20), "{took:?}");
     receiver.running.signal("CONT");
     let ended = receiver.end();
     assert_eq!(ended.code, Some(5), "{ended:?}");
@@ -126,5 +127,6 @@ fn sender_is_interrupted_while_its_manifest_is_not_read() {
     let start = Instant::now();
     sender.end().assert(130, "interrupted");
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    // One that waits for its peer ends after the timeout, a minute.
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }

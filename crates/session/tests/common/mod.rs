@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 /// Long enough never to matter.
-pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+pub(crate) const PATIENT: Duration = Duration::from_secs(60);
 pub(crate) const PREAMBLE: [u8; 10] = *b"FARWRITE\x00\x03";
 
 /// A pair of connected sockets: who connected, who accepted.

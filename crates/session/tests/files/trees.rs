@@ -130,7 +130,8 @@ fn many_small_files_are_quick() {
     let took = start.elapsed();
     eprintln!("10,000 files in {took:?}");
     assert_eq!(summary.verified_files, 10_000);
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    // Time that grows with the square of the files would be much longer.
+    assert!(took < Duration::from_secs(60), "{took:?}");
     assert_eq!(to.list(), from.list());
 }
 

@@ -72,7 +72,7 @@ macro_rules! contract_tests {
 pub(crate) use contract_tests;
 
 /// Number of steps after which a packet that has not arrived will never arrive.
-pub(crate) const PATIENCE: u32 = 5_000;
+pub(crate) const PATIENCE: u32 = 200_000;
 /// Number of steps in which any sent packet arrives, unless it is lost.
 const LONG_ENOUGH: u32 = 200;
 /// MTU of the queue pairs of [`Pair::new`].
