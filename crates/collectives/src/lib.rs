@@ -70,6 +70,7 @@ mod send_receive;
 mod sizes;
 mod ticket;
 
+pub use bounded::replay::replay;
 pub use bounded::{BoundedOptions, Hadamard};
 pub use buffer::{Buffer, Buffers};
 pub use communicator::{Communicator, CommunicatorOptions};
