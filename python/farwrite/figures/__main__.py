@@ -46,7 +46,7 @@ def main() -> int:
 
     parts, outside = [], 0
     for claim in tqdm(load_all(chosen.folder), unit=" figures", disable=None):
-        if claim.measured and s11.VARIABLE not in os.environ:
+        if claim.measured and not claim.rows and s11.VARIABLE not in os.environ:
             print(f"{claim.name}: left out, as {s11.VARIABLE} does not name a measurement", file=sys.stderr)
             continue
         part = make(claim)
