@@ -73,9 +73,9 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.findall(r'<section id="(\w+)"', page) == [claim.name for claim in CLAIMS]
     assert "out of bounds" not in page
     with_shipped = [claim for claim in CLAIMS if isinstance(claim.maker, ShippedMaker)]
-    assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12"]
-    assert page.count("shipped protocols in virtual time, ") == 4
-    assert page.count("<th>shipped protocol</th>") == 4
+    assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12", "S13"]
+    assert page.count("shipped protocols in virtual time, ") == 5
+    assert page.count("<th>shipped protocol</th>") == 5
     assert page.count("Measured: NICs and boxes in virtual time; ") == 10
     assert page.count("Measured: ") == len(FROM_ROWS) + len(with_shipped) + 1
     ids = re.findall(r'\bid="([^"]*)"', page)
@@ -102,6 +102,13 @@ def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
     assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3, kind="p99_s") == {}
     assert times.messages == "60 to 1000"
     assert load_times(tmp_path / "none").cells == ()
+    # All-reduces of rings are apart.
+    head = head.replace("bytes,", "bytes,sites,")
+    rings = row.replace("131072,", "131072,4,").format("sr-rto", 20, 0.3, "")
+    (tmp_path / "c.csv").write_text(head + rings + row.replace("131072,", "131072,,").format("sr-nack", 9, 0.1, ""))
+    assert len(load_times(tmp_path).cells) == 3
+    (ring,) = load_times(tmp_path, rings=True).cells
+    assert (ring.sites, ring.messages) == (4, 20)
 
 
 ROWS_HEAD = "figure,panel,series,x,measure,value,conditions\n"

@@ -151,8 +151,8 @@ class Claim:
 
     @property
     def times(self) -> Times:
-        """Return the times of the shipped protocols, which all claims share."""
-        return load_times(self.folder.parent / FOLDER)
+        """Return the times of the shipped protocols: of rings where the claim is about sites."""
+        return load_times(self.folder.parent / FOLDER, rings="sites" in self.settings)
 
 
 def load(folder: Path) -> Claim:

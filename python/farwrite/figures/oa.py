@@ -97,10 +97,10 @@ def shares_of(axes: Axes, settings: Settings, rows: Rows) -> None:
     log_y(axes)
     axes.set_ylim(0.05, 1000)
     axes.axhline(settings["paper_missing_percent"], color="black", linestyle="--", linewidth=0.8, zorder=0)
-    axes.plot([], [], color="black", linestyle="--", linewidth=1, label="the paper: bytes missing are fewer")
+    axes.plot([], [], color="black", linestyle="--", linewidth=1, label="paper: less than this missing")
     axes.legend(fontsize=8, loc="upper right")
     axes.set_ylabel("share, %")
-    axes.set_title("(b) what is lost by it")
+    axes.set_title("(b) cut operations, missing bytes")
     name_places(axes, policies)
 
 
@@ -113,7 +113,7 @@ def tail_of(axes: Axes, settings: Settings, rows: Rows, colours: dict[str, str])
     axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=8)
     axes.margins(y=0.1)
     axes.set_ylabel("p99 of operations, ms")
-    axes.set_title("(c) what is won by it")
+    axes.set_title("(c) time of operations")
     name_places(axes, names)
 
 
