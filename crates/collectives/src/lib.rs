@@ -75,7 +75,7 @@ pub use bounded::{BoundedOptions, Hadamard};
 pub use buffer::{Buffer, Buffers};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use element::{ElementType, Reduction};
-pub use error::CollectiveError;
+pub use error::{CollectiveError, RankState};
 pub use member::{Finished, Member, OperationId};
 pub use operation::{Algorithm, Operation};
 pub use options::{Delivery, GroupOptions, OperationOptions};
