@@ -96,7 +96,8 @@ fn group(policy: Option<Policy>, seed: u64) -> Vec<Operation> {
         let observe = |&needed_ns: &u64| observation(needed_ns, timeout_ns);
         let observations: Vec<_> = needed_ns.iter().map(observe).collect();
         let each = members.iter_mut().zip(&observations);
-        let proposals: Vec<_> = each.map(|(member, seen)| member.propose(seen)).collect();
+        let proposals = each.filter_map(|(member, seen)| member.propose(seen));
+        let proposals: Vec<_> = proposals.collect();
         for member in &mut members {
             member.agree(BYTES, &proposals);
         }
