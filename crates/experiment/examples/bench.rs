@@ -231,6 +231,7 @@ fn scene<'a>(
         workload,
         transport,
         boxes: &[],
+        changes: &[],
         seed: 1,
         until_ns: None,
         keeps_ports: false,

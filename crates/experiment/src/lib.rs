@@ -15,6 +15,7 @@
 //! on all cores. `docs/sim.md` describes plans and results.
 
 mod boxes;
+mod changes;
 mod flow;
 mod ideal;
 mod meter;
@@ -30,6 +31,7 @@ pub mod transport;
 mod units;
 
 pub use boxes::{BoxKind, BoxTotals, LowarBox, NetrtBox, PlacedBox};
+pub use changes::CableChange;
 pub use flow::{Flow, Start, Trigger, TriggerKind, Workload, WorkloadError};
 pub use ideal::{Ideal, PacketFormat};
 pub use meter::{Depth, Depths};

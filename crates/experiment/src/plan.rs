@@ -12,9 +12,10 @@ use std::time::Duration;
 use farwrite_net::{Network, Options, SwitchConfig, Topology};
 use farwrite_rc::Nic;
 
+use crate::changes::{self, PlannedChange};
 use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
-use crate::{PatternNetwork, PlacedBox, Scene, Transport, Workload, memory_bytes};
+use crate::{CableChange, PatternNetwork, PlacedBox, Scene, Transport, Workload, memory_bytes};
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 
 /// A plan: topologies, switches, workloads, transports, losses and seeds. Each combination is a
@@ -30,6 +31,7 @@ pub struct Plan {
     losses: Vec<Option<f64>>,
     seeds: Vec<u64>,
     framing_bytes: Option<u32>,
+    reroute: Option<Duration>,
     until: Option<Duration>,
     notes: Vec<String>,
 }
@@ -71,6 +73,8 @@ pub struct CaseParts {
     pub topology: Topology,
     /// The boxes of the topology.
     pub boxes: Vec<PlacedBox>,
+    /// The changes of its cables.
+    pub changes: Vec<CableChange>,
     /// Switches and other options of the network.
     pub options: Options,
     /// Flows and triggers.
@@ -199,14 +203,17 @@ impl Plan {
         };
         entries::adopt(&mut options, &laid.switches);
         options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
+        options.reroute = self.reroute.or(options.reroute);
         let mut topology = match case.loss {
             Some(loss) => with_loss(&laid.topology, loss),
             None => laid.topology,
         };
         let boxes = site.place_boxes(&mut topology).map_err(place_error)?;
+        let changes = changes::resolve(&site.changes, &topology).map_err(place_error)?;
         Ok(CaseParts {
             topology,
             boxes,
+            changes,
             options,
             workload,
             transport: transport.clone(),
@@ -244,6 +251,15 @@ impl Plan {
                 let at = format!("transport.{} with switch.{}", names.transport, names.switch);
                 notes.push(format!("{at}: {lack}"));
             }
+            let site = &self.topologies[case.topology].1;
+            let moves_routes = site.changes.iter().any(PlannedChange::moves_routes);
+            if moves_routes && parts.options.reroute.is_none() {
+                notes.push(format!(
+                    "topology.{}: cables go down or up, and switches keep their routes; set reroute, \
+                     the time until they have new ones",
+                    names.topology
+                ));
+            }
             if let Some(note) = problem_of_boxes(&parts.scene(false)) {
                 let at = format!(
                     "topology.{} with transport.{}",
@@ -273,6 +289,7 @@ impl CaseParts {
             workload: &self.workload,
             transport: &self.transport,
             boxes: &self.boxes,
+            changes: &self.changes,
             seed: self.seed,
             until_ns: self.until_ns,
             keeps_ports,

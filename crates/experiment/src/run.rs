@@ -10,6 +10,7 @@ use farwrite_net::{Network, NetworkError, NodeId, Options, Role, Topology};
 use farwrite_rc::PathProfile;
 
 use crate::boxes::{BoxPath, BoxTotals, HEADER_BYTES, PlacedBox};
+use crate::changes::CableChange;
 use crate::flow::{Start, TriggerKind};
 use crate::ideal::{Ideal, PacketFormat};
 use crate::meter::Meter;
@@ -33,6 +34,8 @@ pub struct Scene<'a> {
     pub transport: &'a Transport,
     /// The boxes of the topology, each one once.
     pub boxes: &'a [PlacedBox],
+    /// Cables that change during the run.
+    pub changes: &'a [CableChange],
     /// The seed of all random draws.
     pub seed: u64,
     /// End of the run in nanoseconds; `None`: the run ends when all flows have ended.
@@ -67,6 +70,14 @@ pub enum RunError {
     Box {
         /// Number of the node.
         node: u32,
+    },
+    /// A cable cannot change as the scene says.
+    #[error("cable {cable}: {why}")]
+    Change {
+        /// Index of the cable.
+        cable: u32,
+        /// The reason.
+        why: String,
     },
     /// A host could not set up a flow.
     #[error("flow {flow}: {why}")]
@@ -200,6 +211,13 @@ impl<'a> Running<'a> {
             station.expect("a network asks for each of its hosts and boxes once")
         };
         let mut network = Network::new(scene.topology, scene.options, scene.seed, station)?;
+        for change in scene.changes {
+            let planned = network.plan(change.at_ns, change.cable, change.change);
+            planned.map_err(|why| RunError::Change {
+                cable: change.cable.0,
+                why: why.to_string(),
+            })?;
+        }
         let workload = scene.workload;
         let starts = workload.flows.iter().filter_map(|flow| match flow.start {
             Start::At(at_ns) => Some(at_ns),

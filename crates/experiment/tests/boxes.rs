@@ -278,6 +278,7 @@ fn a_box_that_nothing_describes_is_refused() {
         workload: &workload,
         transport: &transport,
         boxes: &[],
+        changes: &[],
         seed: 1,
         until_ns: None,
         keeps_ports: false,

@@ -236,6 +236,7 @@ pub(crate) fn run_endpoints(
         options: &options,
         workload,
         boxes: &[],
+        changes: &[],
         transport: &transport,
         seed,
         until_ns: None,

@@ -7,16 +7,18 @@ use farwrite_net::{CableConfig, Loss, NodeId, Options, Shape, SwitchConfig, Topo
 
 use super::read::ReadFile;
 use crate::boxes::{BoxKind, BoxPosition, PlacedBox};
+use crate::changes::PlannedChange;
 use crate::peers::{
     self, CableFailure, ConnectionMatrix, FileKind, HtsimTopology, ImportedTopology,
 };
 use crate::{Pattern, PatternNetwork, Sizes, Transport, Workload};
 
-/// A topology of a plan, and its boxes.
+/// A topology of a plan, its boxes, and the changes of its cables.
 #[derive(Debug)]
 pub(super) struct PlannedTopology {
     pub(super) layout: TopologySource,
     pub(super) boxes: Vec<(BoxPosition, BoxKind)>,
+    pub(super) changes: Vec<PlannedChange>,
 }
 
 impl PlannedTopology {

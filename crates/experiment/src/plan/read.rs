@@ -10,6 +10,7 @@ use toml::{Table, Value};
 use super::Plan;
 use super::entries::{PlannedTopology, TopologySource, WorkloadSource};
 use crate::boxes::{BoxKind, BoxPosition};
+use crate::changes::PlannedChange;
 use crate::{Pattern, Transport};
 
 /// Largest number of seeds of a plan.
@@ -44,6 +45,8 @@ struct File {
     #[serde(default = "one")]
     first_seed: u64,
     framing_bytes: Option<u32>,
+    #[serde(default, deserialize_with = "crate::units::maybe_time")]
+    reroute: Option<Duration>,
     #[serde(default, deserialize_with = "crate::units::maybe_time")]
     until: Option<Duration>,
 }
@@ -91,11 +94,16 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
     let topologies = entries("topology", &file.topology, |table| {
         let mut table = table.clone();
         let boxes = table.remove("boxes").map_or(Ok(Vec::new()), boxes)?;
+        let changes = table.remove("changes").map_or(Ok(Vec::new()), changes)?;
         let layout = match named_file(&table)? {
             Some(name) => TopologySource::read(&name, &read_file(&name)?, &mut notes)?,
             None => typed::<Shape>(&table).map(TopologySource::Shape)?,
         };
-        Ok(PlannedTopology { layout, boxes })
+        Ok(PlannedTopology {
+            layout,
+            boxes,
+            changes,
+        })
     })?;
     let workloads = entries("workload", &file.workload, |table| {
         match named_file(table)? {
@@ -128,6 +136,7 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
         losses,
         seeds,
         framing_bytes: file.framing_bytes,
+        reroute: file.reroute,
         until: file.until,
         notes,
     })
@@ -146,6 +155,21 @@ fn boxes(value: Value) -> Result<Vec<(BoxPosition, BoxKind)>, String> {
         let at = table.remove("at");
         let read = position(at).and_then(|at| Ok((at, typed(&table)?)));
         read.map_err(|why| format!("boxes[{number}]: {why}"))
+    });
+    each.collect()
+}
+
+/// Parses the changes of a topology's cables.
+fn changes(value: Value) -> Result<Vec<PlannedChange>, String> {
+    let Value::Array(list) = value else {
+        let why = "write [[topology.NAME.changes]] with the keys at and cable below it";
+        return Err(format!("changes = {}: {why}", shown(&value)));
+    };
+    let each = list.into_iter().enumerate().map(|(number, value)| {
+        let Value::Table(table) = value else {
+            return Err(format!("changes[{number}] = {}: a table", shown(&value)));
+        };
+        typed(&table).map_err(|why| format!("changes[{number}]: {why}"))
     });
     each.collect()
 }

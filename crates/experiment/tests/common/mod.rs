@@ -38,6 +38,7 @@ pub(crate) fn scene<'a>(
         workload,
         transport,
         boxes: &[],
+        changes: &[],
         seed: 1,
         until_ns: None,
         keeps_ports: false,

@@ -1,0 +1,132 @@
+//! Cables that fail, come back, or change during a run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use farwrite_net::{CableConfig, CableId, Change, Loss, NodeId, Topology};
+use serde::Deserialize;
+
+use crate::units::nanoseconds;
+
+/// A change of all cables between two nodes, as a plan describes it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlannedChange {
+    /// Time since the start of the run.
+    #[serde(deserialize_with = "crate::units::time")]
+    at: Duration,
+    /// The names of the two nodes.
+    cable: [String; 2],
+    state: Option<CableState>,
+    #[serde(default, deserialize_with = "crate::units::maybe_rate")]
+    rate: Option<u64>,
+    #[serde(default, deserialize_with = "crate::units::maybe_time")]
+    delay: Option<Duration>,
+    /// Probability that a frame is lost.
+    loss: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CableState {
+    Up,
+    Down,
+}
+
+/// A change of one cable during a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CableChange {
+    /// Time since the start of the run, in nanoseconds.
+    pub at_ns: u64,
+    /// The cable.
+    pub cable: CableId,
+    /// What changes.
+    pub change: Change,
+}
+
+impl PlannedChange {
+    /// Whether switches need other routes after this change.
+    pub(crate) fn moves_routes(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// The cables that change, and their configurations at the start of the run.
+    fn cables(&self, topology: &Topology) -> Result<Vec<(CableId, CableConfig)>, String> {
+        let [a, b] = &self.cable;
+        let find = |name: &String| {
+            let node = topology.find(name);
+            node.ok_or_else(|| format!("cable: the topology has no node {name:?}"))
+        };
+        let (a_node, b_node) = (find(a)?, find(b)?);
+        let joins = |ends: [NodeId; 2]| ends == [a_node, b_node] || ends == [b_node, a_node];
+        let cables = (0..).map(CableId).zip(topology.cables());
+        let cables = cables.filter(|(_, cable)| joins(cable.ends));
+        let cables: Vec<_> = cables.map(|(id, cable)| (id, cable.config)).collect();
+        match cables.is_empty() {
+            true => Err(format!(
+                "cable: no cable joins {a:?} and {b:?}, or boxes stand there"
+            )),
+            false => Ok(cables),
+        }
+    }
+
+    /// The configuration after this change; `None` if it stays.
+    fn config(&self, before: CableConfig) -> Result<Option<CableConfig>, String> {
+        if self.rate.is_none() && self.delay.is_none() && self.loss.is_none() {
+            return match self.state {
+                Some(_) => Ok(None),
+                None => Err("nothing changes; set state, rate, delay or loss".to_owned()),
+            };
+        }
+        let config = CableConfig {
+            rate_bps: self.rate.unwrap_or(before.rate_bps),
+            delay: self.delay.unwrap_or(before.delay),
+            loss: match self.loss {
+                None => before.loss,
+                Some(0.0) => Loss::None,
+                Some(loss_packet) => Loss::Iid { loss_packet },
+            },
+        };
+        config.validate().map_err(|why| why.to_string())?;
+        Ok(Some(config))
+    }
+}
+
+/// The changes of a topology in the order of time. What a change does not name stays as the changes
+/// before it left it.
+///
+/// # Errors
+/// Names the change and its key.
+pub(crate) fn resolve(
+    planned: &[PlannedChange],
+    topology: &Topology,
+) -> Result<Vec<CableChange>, String> {
+    let mut in_order: Vec<_> = planned.iter().enumerate().collect();
+    in_order.sort_by_key(|(_, change)| change.at);
+    let mut configs: BTreeMap<CableId, CableConfig> = BTreeMap::new();
+    let mut changes = Vec::new();
+    for (number, planned) in in_order {
+        let at_error = |why: String| format!("changes[{number}]: {why}");
+        let at_ns = nanoseconds(planned.at);
+        for (cable, initial) in planned.cables(topology).map_err(at_error)? {
+            let mut add = |change| {
+                changes.push(CableChange {
+                    at_ns,
+                    cable,
+                    change,
+                });
+            };
+            let config = configs.entry(cable).or_insert(initial);
+            if let Some(changed) = planned.config(*config).map_err(at_error)? {
+                *config = changed;
+                add(Change::Config(changed));
+            }
+            match planned.state {
+                Some(CableState::Down) => add(Change::Down),
+                Some(CableState::Up) => add(Change::Up),
+                None => {}
+            }
+        }
+    }
+    Ok(changes)
+}
