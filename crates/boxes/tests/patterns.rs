@@ -43,7 +43,7 @@ impl Case {
                 }
             }
             if kind == Kind::ReadResponse {
-                // The request after the READ was a SEND.
+                // The ACK is for a SEND that follows the READ.
                 frames.push(ack(link, psn & 0xFF_FFFF));
                 psn += 1;
             }

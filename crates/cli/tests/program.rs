@@ -81,11 +81,11 @@ fn demo_moves_a_message_with_every_scheme() {
             let judged = loss["judged_chunks"].as_u64().expect("a count");
             let lost = loss["lost_chunks"].as_u64().expect("a count");
             let share = loss["loss_chunk"].as_f64().expect("a share");
-            // Chunks before a pause of a busy machine are not judged, and its sockets may lose
-            // some in addition.
+            // Chunks before a pause of a busy machine are not judged. The sockets of a busy machine
+            // may lose additional chunks.
             assert!((100..=1280).contains(&judged), "{run}");
             if judged < 500 {
-                // Too few to lose any for sure.
+                // So few packets may have no loss at all.
                 continue;
             }
             assert!(lost > 0 && (0.001..0.1).contains(&share), "{run}");

@@ -54,7 +54,7 @@ fn join(
     (qa, qb)
 }
 
-/// Polls until this number of completions has arrived, or a minute has passed.
+/// Polls until `count` completions have arrived. Gives up after one minute.
 fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     let end = Instant::now() + Duration::from_secs(60);
     let mut out = Vec::new();

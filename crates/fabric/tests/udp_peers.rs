@@ -45,7 +45,7 @@ fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
     [(a, qa), (b, qb)]
 }
 
-/// Polls until this number of completions has arrived, or a minute has passed.
+/// Polls until `count` completions have arrived. Gives up after one minute.
 fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     completions_within(fabric, count, Duration::from_secs(60))
 }
@@ -55,7 +55,7 @@ fn unexpected(fabric: &mut Adapter<UdpFabric>) -> Vec<Completion> {
     completions_within(fabric, 1, Duration::from_secs(2))
 }
 
-/// Polls until this number of completions has arrived, or this time has passed.
+/// Polls until `count` completions have arrived, or until this time has passed.
 fn completions_within(
     fabric: &mut Adapter<UdpFabric>,
     count: usize,

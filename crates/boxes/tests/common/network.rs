@@ -14,7 +14,7 @@ use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 pub(crate) enum Node<B: PathBox> {
     Nic(Box<Nic>),
     Box(Box<BoxDevice<B>>),
-    /// Forwards all frames; stands in place of a missing box.
+    /// Forwards all frames. It takes the place of a missing box.
     Wire(Vec<Output>),
     Gaps(Gaps),
     Fork(Fork),

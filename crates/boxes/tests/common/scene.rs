@@ -139,7 +139,8 @@ impl Scene {
             Middle::Core => 4,
             Middle::Spines(..) => 6,
         };
-        // The serialisation of a frame of 1106 bytes, and of an acknowledgement of 86 bytes back.
+        // Serialization time of a frame of 1106 bytes, and of an acknowledgement of 86 bytes on the
+        // way back.
         let frames_ns = (1106 + 86) * 8_000_000_000 / self.rate_bps;
         let core_cables = match self.middle {
             Middle::Core => 2,

@@ -1,4 +1,4 @@
-//! A sender that has the key, and sends whatever a test requires.
+//! A sender that has the key and sends arbitrary messages.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -157,7 +157,7 @@ impl Liar {
         send.outcome()
     }
 
-    /// The next message of the receiver, except progress reports.
+    /// Returns the next message of the receiver that is not a progress report.
     pub(crate) fn hear(&mut self) -> Result<Message, Error> {
         loop {
             match self.channel.recv()? {

@@ -1,4 +1,4 @@
-//! Runs both ends.
+//! The directories, keys and processes of a transfer.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -93,7 +93,7 @@ fn sender_is_interrupted_while_its_receiver_stands_still() {
     let start = Instant::now();
     sender.end().assert(130, "interrupted");
     let took = start.elapsed();
-    // One that waits for its peer ends after the timeout, a minute.
+    // A program that waits for its peer would end after the timeout, one minute.
     assert!(took < Duration::from_secs(20), "{took:?}");
     receiver.running.signal("CONT");
     let ended = receiver.end();
@@ -127,6 +127,6 @@ fn sender_is_interrupted_while_its_manifest_is_not_read() {
     let start = Instant::now();
     sender.end().assert(130, "interrupted");
     let took = start.elapsed();
-    // One that waits for its peer ends after the timeout, a minute.
+    // A program that waits for its peer would end after the timeout, one minute.
     assert!(took < Duration::from_secs(20), "{took:?}");
 }

@@ -70,7 +70,8 @@ fn check_all_reduce(world: &mut World, reduction: Reduction) -> Report {
     check_started(world, reduction, COUNT, 1).remove(0)
 }
 
-/// The same for several operations, which the rank `late` starts one second after all others.
+/// Like [`check_all_reduce`] for several operations. The rank `late` starts them one second after
+/// all others.
 fn check_with_late_rank(
     world: &mut World,
     late: usize,

@@ -9,7 +9,7 @@ use farwrite_wire::icrc::{self, Flow, Icrc, IdRange};
 use farwrite_wire::packet::Packet;
 use farwrite_wire::request::{SendOnly, pad_bytes};
 
-/// Longer than any successful wait.
+/// Longer than any successful wait takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct End {
@@ -132,7 +132,7 @@ pub(crate) fn set_up(bind: &str, config: EmulatorConfig) -> Setup {
     }
 }
 
-/// Waits until the emulator's thread has done something.
+/// Waits until `is_so` returns true.
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 use crate::two_ends::TwoEnds;
 
-/// Bytes of every region and slot, and slots of every set. They are small so that random steps
+/// Bytes of each region and of each slot. This and the number of slots per set are small, so that
+/// random steps often collide or miss.
 /// collide and miss.
 const REGION: u64 = 64;
 const SLOT: u64 = 24;

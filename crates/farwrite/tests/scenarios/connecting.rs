@@ -1,4 +1,4 @@
-//! Queue pairs that cannot be connected at first.
+//! Queue pairs whose first connection attempt fails.
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::fabric::sim::SimNetwork;

@@ -9,7 +9,7 @@ use crate::parcel::Order;
 use crate::seeds;
 use crate::world::{MS, RTT, SCHEMES, SECOND, World, long_haul, options, tag};
 
-/// Sends 2 MiB with every scheme over such a path, once for every seed. Returns the longest time.
+/// Sends 2 MiB with every scheme over this path, once for every seed. Returns the longest time.
 fn cross(test: &str, forth: LinkConfig, back: LinkConfig) -> u64 {
     let mut longest_ns = 0;
     for scheme in SCHEMES {
@@ -68,7 +68,7 @@ fn loss_of_data_alone_and_of_control_alone() {
 
 #[test]
 fn bursts_of_loss() {
-    // Bad for 50 packets in the mean, a tenth of the time.
+    // The path is in the bad state a tenth of the time, for 50 packets on average.
     let link = LinkConfig {
         loss: Loss::Markov {
             p_good_to_bad: 0.002,

@@ -13,7 +13,8 @@ pub(crate) fn endpoint(ports: u16) -> Endpoint<UdpFabric> {
     Endpoint::over_udp(&config).expect("free ports")
 }
 
-/// A queue pair that sends by `channels` ports, faster than the sockets take it: packets are lost.
+/// Returns options for a queue pair that sends through `channels` ports, faster than the sockets
+/// take packets, so that packets are lost.
 pub(crate) fn options(channels: u8) -> QpOptions {
     QpOptions {
         sdr: QpConfig {

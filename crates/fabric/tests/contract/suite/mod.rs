@@ -31,7 +31,7 @@ pub(crate) trait World {
     fn stranger(&self) -> SocketAddr;
 }
 
-/// Makes a test of every function of the suite that applies to all fabrics.
+/// Generates a test for every function of the suite that applies to all fabrics.
 macro_rules! contract_tests {
     ($world:expr) => {
         $crate::suite::contract_tests! {
@@ -215,7 +215,7 @@ pub(crate) fn close<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, windo
     assert_eq!(closed(world, end), window);
 }
 
-/// The next closed window.
+/// Returns the next closed window.
 #[track_caller]
 pub(crate) fn closed<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>) -> Window {
     for _ in 0..PATIENCE {
@@ -266,7 +266,7 @@ pub(crate) fn write(local: &[Sge], to: RemotePlace, imm: u32) -> WriteWr<'_> {
     }
 }
 
-/// Posts one write, with as many attempts as necessary.
+/// Posts one write, and repeats the call until the fabric takes it.
 #[track_caller]
 pub(crate) fn post<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, write: &WriteWr<'_>) {
     for _ in 0..PATIENCE {
@@ -277,7 +277,7 @@ pub(crate) fn post<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, write: &WriteWr<'_
     panic!("the carrier stayed full");
 }
 
-/// Posts one SEND, with as many attempts as necessary.
+/// Posts one SEND, and repeats the call until the fabric takes it.
 #[track_caller]
 pub(crate) fn send<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, payload: &[u8]) {
     for _ in 0..PATIENCE {

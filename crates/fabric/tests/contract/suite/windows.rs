@@ -1,4 +1,4 @@
-//! Windows: where peers may write, and how long.
+//! Tests of windows: where peers may write, and until when.
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WindowSet};
 

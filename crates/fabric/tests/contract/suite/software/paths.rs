@@ -76,7 +76,8 @@ pub(crate) fn a_permitted_source_can_change(world: &mut impl SoftwareWorld) {
     arrivals(pair.world, &mut pair.a, 1);
 }
 
-/// Address translation that does not know RoCE: the ICRC covers other addresses.
+/// Address translation without knowledge of RoCE: the ICRC covers the addresses before the
+/// translation.
 pub(crate) fn sealed_for_other_addresses(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
@@ -123,7 +124,7 @@ pub(crate) fn congestion_bits(world: &mut impl SoftwareWorld) {
     }
 }
 
-/// A destination that nobody checks.
+/// Returns a destination that no end checks.
 fn nowhere() -> RemotePlace {
     let (addr, rkey) = (0, Rkey(1));
     RemotePlace { addr, rkey }
