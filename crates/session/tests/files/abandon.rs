@@ -1,4 +1,4 @@
-//! Files that the sender abandons: the stream skips the rest of each.
+//! Files that the sender abandons. The stream skips the rest of each of them.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn shrunk_file_is_cut_where_it_ended() {
     let mut source = scan(&[from.path("t")]);
     let mut segment = vec![0xee; 1500];
     assert_eq!(source.read(&mut segment), 1500);
-    // The same file, not another of its name.
+    // This changes the same file. It does not replace it with another one.
     let b = fs::File::options().write(true).open(from.path("t/b"));
     b.expect("open").set_len(600).expect("cut");
     let mut rest = vec![0xee; 5000];
@@ -29,7 +29,7 @@ fn shrunk_file_is_cut_where_it_ended() {
     assert_eq!(source.read(&mut rest), 0);
 }
 
-/// A stream of `aaa`, the first byte of `bbb`, and `cc`.
+/// A stream with `aaa`, the first byte of `bbb`, and `cc`.
 const STREAM: &[u8] = b"aaabcc";
 
 #[test]
