@@ -58,8 +58,7 @@ class _Rig:
 
     @contextlib.contextmanager
     def boxes(self, chain, *options, kind="lowar"):
-        """Starts a box beside each host. Yields a list that has their results when the block ends.
-        """
+        """Starts a box beside each host. Yields a list that has their results at the end."""
         hosts = (chain.near_a, chain.near_b)
         processes = [self.box(chain, host, *options, kind=kind) for host in hosts]
         results = []
@@ -107,8 +106,7 @@ class _Rig:
             raise RuntimeError(f"a NIC says {line!r} and not {word!r}: {process.stderr.read()}")
 
     def send(self, chain, **options):
-        """SENDs data from `a` to `b`. Returns what is wrong with it, and the counters of both NICs.
-        """
+        """SENDs data from `a` to `b`. Returns what is wrong with it, and both NICs' counters."""
         out = self.directory / "box-out"
         counters = self.nics(chain, ["--send", self.data], ["--recv", f"{out}={BYTES}"], **options)
         same = filecmp.cmp(self.data, out, shallow=False)
@@ -329,7 +327,7 @@ def _restart(report, rig):
 
 
 def _backpressure(report, rig):
-    """Repair packets increase the traffic beyond the rate of the path."""
+    """The NIC and the repair packets exceed the rate of the path, so the box pauses the NIC."""
     with Chain() as chain:
         _narrow(chain, "50mbit")
         with rig.boxes(chain, "--coding", "8,1") as boxes:

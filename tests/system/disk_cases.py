@@ -316,8 +316,7 @@ def _broken_spot(report, place):
 
 
 def _errors_at_close(report, place):
-    """Network file systems store written data when the file is closed, and report errors only then.
-    """
+    """Network file systems store written data when the file is closed, and report errors then."""
     with place.ends() as ends, place.disk("disk") as disk:
         tree = place.file("tree/file", 100_000).parent
         place.file("tree/bad/file", 100_000)

@@ -137,8 +137,7 @@ def _shrinking(report, program, where):
 
 
 def _shrinks(program, where, args):
-    """Sends jumbo frames over a path that silently drops them from the middle of the transfer on.
-    """
+    """Sends jumbo frames over a path that drops them from the middle of the transfer on."""
     with Nat(mtu=9000, edge=9000) as nat:
         nat.route_openly()
         _drop_icmp(nat)

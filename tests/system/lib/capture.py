@@ -16,8 +16,7 @@ _QUIET = 10
 
 
 class Capture:
-    """A capture of the packets of one interface that match a filter, from construction to `stop`.
-    """
+    """Captures the packets of one interface that match a filter, from construction to `stop`."""
 
     def __init__(self, veth, host, path, what="udp"):
         self.path = path

@@ -75,8 +75,7 @@ class End:
             raise TimeoutError(f"no result within {seconds} s; it said {self.errors}") from None
 
     def end(self, seconds=90):
-        """Waits for the end of the program. `outcomes` are those that the test has not read before.
-        """
+        """Waits for the end of the program. `outcomes` are those that the test has not read."""
         start = time.monotonic()
         try:
             code = self.process.wait(timeout=seconds)

@@ -51,8 +51,7 @@ def psns(rows):
 
 
 def controls(rows, transfer):
-    """Returns the packets that are neither writes nor SENDs to one of the two control queue pairs.
-    """
+    """Returns packets that are neither writes nor SENDs to one of the two control queue pairs."""
     problems, seen = [], Counter()
     for at, row in enumerate(rows):
         opcode, qp = number(row["opcode"]), number(row["destination_qp"])

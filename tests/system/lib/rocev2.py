@@ -101,8 +101,8 @@ def icrc(packet):
 
 
 def udp_checksum_is_right(packet):
-    """Returns whether the UDP checksum is right (RFC 768, RFC 8200 section 8.1). IPv4 allows none.
-    """
+    """Returns whether the UDP checksum is right (RFC 768, RFC 8200 section 8.1). IPv4 also allows
+    no checksum."""
     udp = packet.frame[packet.udp_at:]
     if udp[6:8] == b"\0\0":
         return packet.version == 4
