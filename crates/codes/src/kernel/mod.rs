@@ -1,8 +1,8 @@
 //! Kernels that multiply and add bytes in GF(2^8), one for each instruction set.
 //!
 //! [`scalar`] defines what all kernels compute. A vector kernel works on whole cache lines of 64
-//! bytes, and on one line of every input and output at a time: it loads each input line once and
-//! keeps the sums of all outputs in registers. Memory bandwidth limits the speed, not
+//! bytes, and computes a block of outputs at a time. For each line of the outputs it loads the same
+//! line of every input once, and keeps the sums in registers. Memory bandwidth limits the speed, not
 //! multiplication. So the x86 kernels prefetch the inputs, and they write large outputs with
 //! streaming stores, which bypass the caches.
 
