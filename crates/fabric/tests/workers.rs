@@ -212,8 +212,8 @@ fn a_window_closes_while_three_workers_receive() {
     windows_close_under_load(3);
 }
 
-/// Two copies of one packet arrive through two ports, are placed at the same time, and are read
-/// meanwhile.
+/// Two copies of one packet arrive through two ports. They are written at the same time, and
+/// another thread reads the memory meanwhile.
 #[test]
 fn two_workers_place_copies_of_the_same_packets() {
     const PACKETS: usize = 16;

@@ -43,8 +43,8 @@ fn without_loss_a_message_takes_its_injection_and_two_round_trips() {
         let took_ns = world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
         let stats = world.a.stats();
         println!("{scheme}: {} us, {stats:?}", took_ns / 1000);
-        // 8 MiB in packets of 4096 + 64 bytes at 9 Gbit/s. The clear-to-send comes within half a
-        // round trip: it was sent when the receive was posted.
+        // 8 MiB in packets of 4096 + 64 bytes at 9 Gbit/s. The clear-to-send was sent when the
+        // receive was posted, so it arrives within half a round trip.
         let injection_ns = 7_580_000;
         assert!(took_ns <= injection_ns + RTT / 2 + RTT + MS, "{took_ns}");
         assert_eq!(stats.sender.retransmitted_chunks, 0, "{scheme}");

@@ -25,7 +25,7 @@ pub(crate) struct Host {
     pub(crate) got: Vec<(u64, Frame)>,
     /// Whether the node forwards frames through its other port.
     pub(crate) forwards: bool,
-    /// Outputs beside the script.
+    /// Outputs in addition to the script.
     pub(crate) outputs: VecDeque<Output>,
 }
 

@@ -54,9 +54,9 @@ fn directory_that_becomes_a_link_is_not_followed() {
             sink.handle_hash(index, hash(bytes)).expect("in turn");
         }
     };
-    // A file that is begun after the swap fails, and the next one does not. What was begun before
-    // is in a directory that was opened before; when that is opened by its name again, it fails
-    // too.
+    // A file that begins after the swap fails. A file in another directory does not. A file that
+    // began before the swap is in the directory that was opened then. It fails too if that
+    // directory must be opened again by its name.
     let to = Place::new();
     let mut sink = new_sink(&to, &manifest(&items));
     sink.write(b"1").expect("write");
