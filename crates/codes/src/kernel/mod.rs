@@ -2,8 +2,8 @@
 //!
 //! [`scalar`] defines what all kernels compute. A vector kernel works on whole cache lines of 64
 //! bytes, and computes a block of outputs at a time. For each line of the outputs it loads the same
-//! line of every input once, and keeps the sums in registers. Memory bandwidth limits the speed, not
-//! multiplication. So the x86 kernels prefetch the inputs, and they write large outputs with
+//! line of every input once, and keeps the sums in registers. Memory bandwidth limits the speed,
+//! not multiplication. So the x86 kernels prefetch the inputs, and they write large outputs with
 //! streaming stores, which bypass the caches.
 
 #[cfg(target_arch = "x86_64")]
