@@ -20,7 +20,8 @@ fn write(psn: u32, packets: u32) -> Vec<Vec<u8>> {
     message(IPV4, Kind::Write, psn, packets)
 }
 
-/// The frames that the receiver gets if the path loses the packets with these numbers.
+/// Sends frames over a path that loses the packets with these numbers. Returns the frames that the
+/// receiver gets.
 fn send_without(pair: &mut Pair, frames: &[Vec<u8>], lost: &[usize]) -> Vec<Vec<u8>> {
     let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
     let mut got = Vec::new();

@@ -229,7 +229,7 @@ fn every_transport() -> [Transport; 5] {
     farwrite_rc::RdmaTransport::ALL.map(|protocol| Transport::new(protocol.name()))
 }
 
-/// The switches of a plan that names none.
+/// Returns the switches of a plan that names none.
 fn switches_for(transport: &Transport) -> Options {
     let path = farwrite_rc::PathProfile {
         rate_bps: 1,

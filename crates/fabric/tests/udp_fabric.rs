@@ -77,14 +77,14 @@ fn sge(lkey: Lkey, offset: usize, length: usize) -> Sge {
     }
 }
 
-/// A window onto a whole region, in a set of its own.
+/// Returns a window onto a whole region, in a set of its own.
 fn window(fabric: &mut Adapter<UdpFabric>, lkey: Lkey, length: usize) -> RemotePlace {
     let length = length as u64;
     let set = fabric.create_windows(1, length.max(1)).unwrap();
     fabric.open_window(set, 0, lkey, 0, length).unwrap().1
 }
 
-/// All bytes of a region.
+/// Returns all bytes of a region.
 fn bytes(fabric: &Adapter<UdpFabric>, lkey: Lkey, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fabric.copy_out(lkey, 0, &mut bytes).unwrap();

@@ -35,7 +35,7 @@ fn joined(a: &mut UdpFabric, b: &mut UdpFabric, port: u16) -> (Qpn, Qpn) {
     (qa, qb)
 }
 
-/// The duration of a wait.
+/// Returns the duration of a wait.
 fn time(wait: impl FnOnce()) -> Duration {
     let start = Instant::now();
     wait();

@@ -71,7 +71,7 @@ impl Ends {
     }
 }
 
-/// A write of one scatter entry to a remote address.
+/// Returns a write of one scatter entry to a remote address.
 fn write<'a>(local: &'a [Sge; 1], place: RemotePlace, imm: u32) -> WriteWr<'a> {
     WriteWr {
         wr_id: 0,

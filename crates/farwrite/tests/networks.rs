@@ -248,7 +248,7 @@ fn marks_of_a_switch_reach_the_receiver() {
     assert!(network.totals().marked > 0);
 }
 
-/// Two leaves and four spines.
+/// Returns two leaves and four spines.
 fn clos() -> Topology {
     let shape = Shape::LeafSpine(LeafSpine {
         leaves: 2,

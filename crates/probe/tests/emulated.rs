@@ -79,7 +79,7 @@ fn probe_across(
     (findings, answered)
 }
 
-/// A path with this rate in bits per second and this one-way delay.
+/// Returns a path with this rate in bits per second and this one-way delay.
 fn path(rate_bps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(delay_ms),

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Interval between packets.
 const GAP_NS: u64 = 10_000;
 
-/// The counts of a trial that crosses a path.
+/// Returns the counts of a trial that crosses a path.
 fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> TrialCounts {
     let mut link = Link::new(config, seed).expect("a link that can be");
     let mut tally = Tally::new(Trial {

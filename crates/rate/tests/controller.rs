@@ -15,7 +15,7 @@ fn options() -> AdaptiveOptions {
     }
 }
 
-/// A controller on a path known to carry 1 Gbit/s at 25 ms.
+/// Returns a controller on a path known to carry 1 Gbit/s at 25 ms.
 fn known() -> Adaptive {
     Adaptive::new(AdaptiveOptions {
         start: Some(Start {

@@ -22,7 +22,7 @@ fn sealed(flow: &Flow, id: u16, body: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Any bytes from the BTH to the padding.
+/// Generates any bytes from the BTH to the padding.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 12..600)
 }

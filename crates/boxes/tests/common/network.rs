@@ -127,13 +127,13 @@ where
         Self::build(setting, None, [[false; 2]; 2])
     }
 
-    /// A path that loses the packets with these numbers towards host b, counted from 0. Box
+    /// Makes a path that loses the packets with these numbers towards host b, counted from 0. Box
     /// messages do not count.
     pub(crate) fn with_lost(setting: &Setting<B::Config>, lost: BTreeSet<u64>) -> Self {
         Self::build(setting, Some(lost), [[false; 2]; 2])
     }
 
-    /// A path on which some frames bypass the boxes beside a and b.
+    /// Makes a path on which some frames bypass the boxes beside a and b.
     pub(crate) fn with_detours(setting: &Setting<B::Config>, around: [Around; 2]) -> Self {
         Self::build(setting, None, around)
     }

@@ -22,7 +22,7 @@ pub(crate) struct Liar {
     pub(crate) qp: QueuePair,
 }
 
-/// The plan that an honest sender of these entries would offer.
+/// Returns the plan that an honest sender of these entries would offer.
 pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
     let bytes = entries.iter().map(|entry| match entry.kind {
         Kind::File { bytes, .. } => bytes,
@@ -99,7 +99,7 @@ impl Liar {
         assert!(matches!(theirs, Ok(Message::Path(_))), "{theirs:?}");
     }
 
-    /// The information about its queue pair that it would send if it were honest.
+    /// Returns the information about its queue pair that it would send if it were honest.
     pub(crate) fn info(&self) -> QpInfo {
         self.endpoint.qp_info(self.qp).expect("queue pair")
     }
@@ -167,7 +167,7 @@ impl Liar {
         }
     }
 
-    /// The reason why the receiver gave up.
+    /// Returns the reason why the receiver gave up.
     pub(crate) fn hear_why(&mut self) -> String {
         loop {
             match self.hear() {

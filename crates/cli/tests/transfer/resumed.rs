@@ -46,7 +46,7 @@ fn resume(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
     }));
 }
 
-/// The answer of the receiver, after its queue pair is connected.
+/// Returns the answer of the receiver, after its queue pair is connected.
 fn resumed(liar: &mut Liar) -> Resumed {
     let heard = liar.hear();
     let Ok(Message::Resumed(resumed)) = heard else {

@@ -15,8 +15,8 @@ use crate::rig::{Receiver, Rig, Running, V4, free_port};
 const BYTES: usize = 5_000_000;
 const RATE: &str = "20Mbit";
 
-/// A command that starts with hang-ups ignored (as with `nohup`) or not, independently of the
-/// setting of the tests.
+/// Returns a command that starts with hang-ups ignored (as with `nohup`) or not, independently of
+/// the setting of the tests.
 fn with_hang_ups(setting: &str, command: &Command) -> Command {
     let mut env = Command::new("env");
     env.arg(format!("--{setting}-signal=HUP"));

@@ -33,7 +33,7 @@ fn rack_options() -> QpOptions {
     }
 }
 
-/// Two ends that have measured the round trip.
+/// Returns two ends that have measured the round trip.
 fn warm(scheme: &str, options: QpOptions) -> World {
     let options = QpOptions {
         expected_scheme: tag(scheme),

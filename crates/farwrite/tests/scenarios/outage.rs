@@ -9,7 +9,7 @@ use crate::parcel::Order;
 use crate::traffic::Tally;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
-/// A path on which 4 MiB take 34 ms to send.
+/// Returns a path on which 4 MiB take 34 ms to send.
 fn slow_haul() -> LinkConfig {
     LinkConfig {
         rate_bps: Some(1_000_000_000),

@@ -19,7 +19,7 @@ fn shaped(sdr: QpConfig) -> QpOptions {
     QpOptions { sdr, ..options() }
 }
 
-/// A queue pair that needs little memory.
+/// Returns a queue pair that needs little memory.
 fn small(mtu: u32, packets_per_chunk: u32) -> QpConfig {
     QpConfig {
         mtu,

@@ -61,7 +61,7 @@ pub(crate) fn addr(host: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4791))
 }
 
-/// A path of 25 ms there and back at 10 Gbit/s, without faults.
+/// Returns a path of 25 ms there and back at 10 Gbit/s, without faults.
 pub(crate) fn long_haul() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(12_500),

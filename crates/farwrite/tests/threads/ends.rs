@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use farwrite::{Endpoint, QpConfig, QpOptions, RateControl, UdpConfig, UdpFabric};
 
-/// An endpoint with `ports` sockets.
+/// Returns an endpoint with `ports` sockets.
 pub(crate) fn endpoint(ports: u16) -> Endpoint<UdpFabric> {
     let config = UdpConfig {
         ports,
@@ -28,7 +28,7 @@ pub(crate) fn options(channels: u8) -> QpOptions {
     }
 }
 
-/// Bytes that differ from packet to packet.
+/// Returns bytes that differ from packet to packet.
 pub(crate) fn payload(seed: u8, bytes: usize) -> Vec<u8> {
     let pattern = (0..=250_u8).cycle().skip(seed.into());
     pattern.take(bytes).collect()

@@ -103,7 +103,7 @@ pub(crate) fn hosts(topology: &Topology) -> Vec<NodeId> {
     topology.hosts().collect()
 }
 
-/// The sum of the counters of all ports of a node.
+/// Returns the sum of the counters of all ports of a node.
 pub(crate) fn sum(network: &Network<Host>, node: NodeId) -> PortCounters {
     let mut sum = PortCounters::default();
     for port in network.counters(node) {

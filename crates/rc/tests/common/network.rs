@@ -146,7 +146,7 @@ pub(crate) fn connect_under(
     }
 }
 
-/// A connection without rate limit at priority 3.
+/// Returns a connection without rate limit at priority 3.
 pub(crate) fn connection() -> Connection {
     Connection {
         peer: NodeId(0),

@@ -24,7 +24,7 @@ use farwrite_sdr::{
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
-/// A small shape with short packets, so that all numbers wrap soon.
+/// Returns a small shape with short packets, so that all numbers wrap soon.
 pub(crate) fn small() -> QpConfig {
     QpConfig {
         mtu: 64,
@@ -42,7 +42,7 @@ pub(crate) fn small() -> QpConfig {
     }
 }
 
-/// A peer of the given shape.
+/// Returns a peer of the given shape.
 pub(crate) fn info(config: QpConfig) -> QpInfo {
     let channels = usize::from(config.channels);
     let address = "192.0.2.1:4791".parse().unwrap();
@@ -58,7 +58,7 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
     }
 }
 
-/// A queue pair connected to a peer of its own shape.
+/// Returns a queue pair connected to a peer of its own shape.
 pub(crate) fn connected(config: QpConfig) -> SdrQp {
     let mut qp = SdrQp::new(config, Timing::wide_area()).unwrap();
     qp.connect(&info(config)).unwrap();
@@ -121,7 +121,7 @@ pub(crate) fn offer(message: u64, length: u64) -> Offer {
     }
 }
 
-/// The split without user immediates.
+/// Returns the split without user immediates.
 pub(crate) fn without_user_bits() -> ImmediateSplit {
     ImmediateSplit {
         id_bits: 14,

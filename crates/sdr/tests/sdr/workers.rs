@@ -37,7 +37,7 @@ struct Told {
     late: u64,
 }
 
-/// Bytes of a message. Some are a multiple of a packet, some are not.
+/// Returns the length of a message in bytes. Some lengths are a multiple of a packet, some are not.
 fn length(seed: u64, message: u64) -> u64 {
     let mut random = SplitMix::new(seed ^ message << 32);
     let packets = 1 + random.below(MOST_PACKETS);

@@ -47,7 +47,7 @@ pub(crate) fn shake(
     })
 }
 
-/// Two ends of a channel: initiator, responder.
+/// Returns two ends of a channel: initiator, responder.
 pub(crate) fn channels() -> (Channel, Channel) {
     let psk = Psk::generate().expect("key");
     let (initiator, responder) = shake(&psk, &psk, PATIENT);
@@ -137,7 +137,7 @@ impl HandMade {
         sealed
     }
 
-    /// A record: its length, then the encrypted bytes.
+    /// Returns a record: its length, then the encrypted bytes.
     pub(crate) fn record(&mut self, plain: &[u8]) -> Vec<u8> {
         let sealed = self.seal(plain);
         let length = u16::try_from(sealed.len()).expect("short enough");

@@ -67,7 +67,7 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Source {
     Source::scan(paths, Special::Refuse).expect("plain files")
 }
 
-/// A sink whose gate stays open.
+/// Returns a sink whose gate stays open.
 pub(crate) fn try_sink(to: &Place, manifest: &Arc<Manifest>) -> Result<Sink, SinkError> {
     Sink::new(to.0.path(), Arc::clone(manifest), CommitGate::default())
 }

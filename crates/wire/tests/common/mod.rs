@@ -16,18 +16,18 @@ pub fn flow(src: &str, dst: &str) -> Flow {
     Flow::new(addr(src), addr(dst)).expect("a test's addresses are of one family")
 }
 
-/// Any flow, IPv4 or IPv6.
+/// Generates any flow, IPv4 or IPv6.
 pub fn flows() -> impl Strategy<Value = Flow> {
     prop_oneof![flows_v4(), flows_v6()]
 }
 
-/// Any IPv4 flow.
+/// Generates any IPv4 flow.
 pub fn flows_v4() -> impl Strategy<Value = Flow> {
     any::<[([u8; 4], u16); 2]>()
         .prop_map(|[src, dst]| Flow::new(src.into(), dst.into()).expect("both are IPv4"))
 }
 
-/// Any IPv6 flow whose addresses are not IPv4-mapped.
+/// Generates any IPv6 flow whose addresses are not IPv4-mapped.
 pub fn flows_v6() -> impl Strategy<Value = Flow> {
     any::<[([u8; 16], u16); 2]>().prop_map(|ends| {
         let [src, dst] = ends.map(|(mut ip, port)| {
@@ -105,7 +105,7 @@ pub fn datagram(flow: &Flow, ipv4_id: u16, udp_payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Any control message that a peer would accept.
+/// Generates any control message that a peer would accept.
 pub fn control_messages() -> impl Strategy<Value = Control> {
     prop_oneof![
         offers(),

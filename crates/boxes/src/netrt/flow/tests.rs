@@ -59,7 +59,7 @@ impl Rig {
         }
     }
 
-    /// A flow in this state that expects PSN 5.
+    /// Returns a flow in this state that expects PSN 5.
     fn at(state: State) -> Self {
         let mut rig = Self::new(5);
         if state != State::Ordered {

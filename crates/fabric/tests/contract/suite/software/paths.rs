@@ -8,7 +8,7 @@ use farwrite_wire::request::{SendOnly, WriteImm};
 use super::{SoftwareWorld, forged, sealed};
 use crate::suite::{Pair, World, arrivals, completions, send};
 
-/// A SEND of `b"hello"` to the queue pair of `b`, sealed by the stranger.
+/// Returns a SEND of `b"hello"` to the queue pair of `b`, sealed by the stranger.
 fn hello<W: World>(pair: &Pair<'_, W>) -> Vec<u8> {
     let send = SendOnly {
         dest_qp: pair.qb.0,
@@ -20,7 +20,7 @@ fn hello<W: World>(pair: &Pair<'_, W>) -> Vec<u8> {
     sealed(pair.world.stranger(), pair.b.local_addr(0), bytes)
 }
 
-/// The one SEND that arrives at `b`.
+/// Returns the one SEND that arrives at `b`.
 fn one_send<W: World>(pair: &mut Pair<'_, W>) -> SendArrival {
     match &completions(pair.world, &mut pair.b, 1)[..] {
         [Completion::Send(send)] => (**send).clone(),
