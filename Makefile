@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -127,6 +127,8 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 	-$(PROTOCOL) --size-kib 131072 --loss 1e-1 --schemes sr-rto --samples 20 --csv $(PROTOCOL_OUT)/lossy.csv
 	-$(PROTOCOL) --size-kib 1048576 --schemes "sr-rto;ec-mds:32,8" --samples 10 --csv $(PROTOCOL_OUT)/1gib.csv
 	-$(PROTOCOL) --size-kib 8388608 --loss 1e-6 --rtt-ms 25,66.66666666666667 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib.csv
+	-$(PROTOCOL) --sites 4 --size-kib 8192 --loss 1e-5,1e-4,1e-3,1e-2 --schemes "sr-rto;ec-mds:32,8" --samples 150 --csv $(PROTOCOL_OUT)/rings.csv
+	-$(PROTOCOL) --sites 2,6,8 --size-kib 8192 --loss 1e-3 --schemes "sr-rto;ec-mds:32,8" --samples 60 --csv $(PROTOCOL_OUT)/rings-by-sites.csv
 	-$(AGREEMENT) --rate-gbps 3250 --size-kib 8388608 --loss 1e-6 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib-wide.csv
 
 # With the settings of docs/boxes.md.
@@ -141,6 +143,14 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 	$(BOXES) lowar -- times bursts small latency --seconds 1 --csv $(BOXES_OUT)/lowar.csv
 	$(BOXES) netrt -- --csv $(BOXES_OUT)/netrt.csv
 	$(BOXES) websearch -- --csv $(BOXES_OUT)/websearch.csv
+
+OPTINIC := $(CARGO) run --release --quiet --package farwrite-bench --bin optinic --
+OPTINIC_OUT := figures/optinic
+figures-optinic: ## measure: the Hadamard transform and the adaptive timeouts at the settings of OptiNIC, for `make figures` (a minute or two on one core)
+	@mkdir -p $(OPTINIC_OUT)
+	$(OPTINIC) layouts --csv $(OPTINIC_OUT)/layouts.csv
+	$(OPTINIC) splits --csv $(OPTINIC_OUT)/splits.csv
+	$(OPTINIC) timeouts --csv $(OPTINIC_OUT)/timeouts.csv
 
 figures: ## make the papers' figures again in figures/, and compare them with their numbers in out/figures.html
 	@mkdir -p out

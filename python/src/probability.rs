@@ -29,11 +29,7 @@ pub(crate) fn group_failure<'py>(
     let loss = copied(&loss_chunk);
     array(py, loss.len(), |at| match scheme[at].parse()? {
         Scheme::Ec { code, k, m } => farwrite_model::group_failure(code, k, m, loss[at]),
-        _ => Err(ModelError::Word {
-            argument: "scheme",
-            value: scheme[at].clone(),
-            wants: "ec-mds:K,M or ec-xor:K,M, the schemes with groups",
-        }),
+        _ => Err(ModelError::NoGroups(scheme[at].clone())),
     })
 }
 

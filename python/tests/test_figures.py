@@ -9,17 +9,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from farwrite.figures import boxes
 from farwrite.figures.__main__ import main
 from farwrite.figures.claim import Claim, ShippedMaker, load_all
+from farwrite.figures.rows import load as load_rows
 from farwrite.figures.shipped import FOLDER
 from farwrite.figures.shipped import load as load_times
 
 FIGURES = Path(__file__).parents[2] / "figures"
 CLAIMS = load_all(FIGURES)
-SIMULATED = [claim for claim in CLAIMS if claim.simulated]
+FROM_ROWS = [claim for claim in CLAIMS if claim.rows]
 #: Claims whose numbers are the same on every machine.
-STEADY = [claim for claim in CLAIMS if not claim.measured]
+STEADY = [claim for claim in CLAIMS if claim.rows or not claim.measured]
 
 
 def bench(xor_cores: float) -> str:
@@ -36,9 +36,10 @@ def bench(xor_cores: float) -> str:
 def test_all_claims_are_there() -> None:
     lowar = ["L9", "L10", "L11", "L12", "L13"]
     netrt = ["N6", "N7", "N8", "N9", "N10"]
+    optinic = ["O7", "OA", "OT3", "OT4", "OT5"]
     sdr = ["S3", "S9", "S10", "S11", "S12", "S13", "S15"]
-    assert [claim.name for claim in CLAIMS] == lowar + netrt + sdr
-    assert [claim.name for claim in SIMULATED] == lowar + netrt
+    assert [claim.name for claim in CLAIMS] == lowar + netrt + optinic + sdr
+    assert [claim.name for claim in FROM_ROWS] == lowar + netrt + optinic[:3]
 
 
 @pytest.mark.parametrize("claim", STEADY, ids=lambda claim: claim.name)
@@ -62,7 +63,7 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in CLAIMS:
         (folder / claim.name).mkdir(parents=True)
         shutil.copy(claim.folder / "claim.toml", folder / claim.name)
-    for results in [FOLDER, "boxes"]:
+    for results in [FOLDER, "boxes", "optinic"]:
         shutil.copytree(FIGURES / results, folder / results)
     (tmp_path / "codes.json").write_text(bench(4.0))
     monkeypatch.setenv("FARWRITE_CODES_BENCH", str(tmp_path / "codes.json"))
@@ -72,10 +73,11 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.findall(r'<section id="(\w+)"', page) == [claim.name for claim in CLAIMS]
     assert "out of bounds" not in page
     with_shipped = [claim for claim in CLAIMS if isinstance(claim.maker, ShippedMaker)]
-    assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12"]
-    assert page.count("shipped protocols in virtual time, ") == 4
-    assert page.count("<th>shipped protocol</th>") == 4
-    assert page.count("Measured: NICs and boxes in virtual time; ") == len(SIMULATED)
+    assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12", "S13"]
+    assert page.count("shipped protocols in virtual time, ") == 5
+    assert page.count("<th>shipped protocol</th>") == 5
+    assert page.count("Measured: NICs and boxes in virtual time; ") == 10
+    assert page.count("Measured: ") == len(FROM_ROWS) + len(with_shipped) + 1
     ids = re.findall(r'\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
     for claim in CLAIMS:
@@ -100,17 +102,24 @@ def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
     assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3, kind="p99_s") == {}
     assert times.messages == "60 to 1000"
     assert load_times(tmp_path / "none").cells == ()
+    # All-reduces of rings are apart.
+    head = head.replace("bytes,", "bytes,sites,")
+    rings = row.replace("131072,", "131072,4,").format("sr-rto", 20, 0.3, "")
+    (tmp_path / "c.csv").write_text(head + rings + row.replace("131072,", "131072,,").format("sr-nack", 9, 0.1, ""))
+    assert len(load_times(tmp_path).cells) == 3
+    (ring,) = load_times(tmp_path, rings=True).cells
+    assert (ring.sites, ring.messages) == (4, 20)
 
 
-BOXES_HEAD = "figure,panel,series,x,measure,value,conditions\n"
-BOXES_ROW = 'L9,"40 ms","Go-Back-N",{},goodput_gbps,{},"a run of {} s"\n'
+ROWS_HEAD = "figure,panel,series,x,measure,value,conditions\n"
+ROWS_ROW = 'L9,"40 ms","Go-Back-N",{},goodput_gbps,{},"a run of {} s"\n'
 
 
-def test_rows_of_boxes_are_found_by_their_place(tmp_path: Path) -> None:
+def test_rows_are_found_by_their_place(tmp_path: Path) -> None:
     other = 'N8,"2 MiB","IRN",15,mean_us,1,"5 seeds"\n'
-    (tmp_path / "a.csv").write_text(BOXES_HEAD + BOXES_ROW.format(0.001, 2.5, 1) + other)
-    (tmp_path / "b.csv").write_text(BOXES_HEAD + BOXES_ROW.format(0, 9.5, 2))
-    rows = boxes.load(tmp_path, "L9")
+    (tmp_path / "a.csv").write_text(ROWS_HEAD + ROWS_ROW.format(0.001, 2.5, 1) + other)
+    (tmp_path / "b.csv").write_text(ROWS_HEAD + ROWS_ROW.format(0, 9.5, 2))
+    rows = load_rows(tmp_path, "L9")
     x, goodput = rows.line("40 ms", "Go-Back-N", "goodput_gbps")
     assert (x.tolist(), goodput.tolist()) == ([0.0, 0.001], [9.5, 2.5])
     assert rows.value("40 ms", "Go-Back-N", "goodput_gbps", 1e-3) == 2.5
@@ -120,25 +129,25 @@ def test_rows_of_boxes_are_found_by_their_place(tmp_path: Path) -> None:
         rows.line("40 ms", "IRN", "goodput_gbps")
     with pytest.raises(KeyError, match="L9: 0 rows of 40 ms, Go-Back-N, goodput_gbps have x = 0.01"):
         rows.value("40 ms", "Go-Back-N", "goodput_gbps", 0.01)
-    with pytest.raises(ValueError, match="has no rows of L10: make figures-boxes writes them"):
-        boxes.load(tmp_path, "L10")
+    with pytest.raises(ValueError, match=f"has no rows of L10: make figures-{tmp_path.name} writes them"):
+        load_rows(tmp_path, "L10")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (BOXES_HEAD.replace(",measure", "") + "L9,40 ms,IRN,0,1,none\n", "a.csv has no column measure"),
-        (BOXES_HEAD + BOXES_ROW.format("", 1, 1), "a.csv:2: nothing in column x"),
-        (BOXES_HEAD + BOXES_ROW.format(0, "fast", 1), "a.csv:2: fast in column value is no finite number"),
-        (BOXES_HEAD + BOXES_ROW.format(0, "NaN", 1), "a.csv:2: NaN in column value is no finite number"),
-        (BOXES_HEAD + "L9,40 ms\n", "a.csv:2: nothing in column series"),
+        (ROWS_HEAD.replace(",measure", "") + "L9,40 ms,IRN,0,1,none\n", "a.csv has no column measure"),
+        (ROWS_HEAD + ROWS_ROW.format("", 1, 1), "a.csv:2: nothing in column x"),
+        (ROWS_HEAD + ROWS_ROW.format(0, "fast", 1), "a.csv:2: fast in column value is no finite number"),
+        (ROWS_HEAD + ROWS_ROW.format(0, "NaN", 1), "a.csv:2: NaN in column value is no finite number"),
+        (ROWS_HEAD + "L9,40 ms\n", "a.csv:2: nothing in column series"),
         ("", "a.csv has no column figure"),
     ],
 )
-def test_broken_rows_of_boxes_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_broken_rows_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ValueError, match=re.escape(message)):
-        boxes.load(tmp_path, "L9")
+        load_rows(tmp_path, "L9")
 
 
 def test_what_is_out_of_bounds_is_reported(

@@ -3,8 +3,8 @@
 use std::fs::read_to_string;
 use std::thread;
 
-/// Prints the conditions of a measurement: processor, cores, kernel, and the load before it.
-pub(crate) fn print() {
+/// The conditions of a measurement: processor, cores, kernel, and the load before it.
+pub(crate) fn text() -> String {
     let read = |path: &str| read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
     let model = cpuinfo
@@ -14,9 +14,9 @@ pub(crate) fn print() {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let kernel = read("/proc/sys/kernel/osrelease");
     let load = read("/proc/loadavg");
-    println!(
+    format!(
         "{model}, {cores} cores; Linux {}; load average of the last minute {}",
         kernel.trim(),
         load.split(' ').next().unwrap_or("unknown"),
-    );
+    )
 }

@@ -64,7 +64,7 @@ enum Part {
 fn main() -> Result<(), Failure> {
     let args = Args::parse();
     let runs = usize::from(args.runs);
-    conditions::print();
+    println!("{}", conditions::text());
     let parts = if args.parts.is_empty() {
         Part::value_variants()
     } else {

@@ -10,11 +10,11 @@ use farwrite_trains::{VNET_BYTES, mark_congestion};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::BridgeError;
 use crate::interface::{Incoming, Interface, Received};
 use crate::queue::Outgoing;
 use crate::sort::{Sorted, ethernet_bytes, sort};
 use crate::throttle::Throttle;
+use crate::{BridgeError, BridgeTask};
 
 /// If more bytes than this are queued at an interface, the bridge stops reading from the other one.
 const MAX_WAITING_BYTES: u64 = 4 << 20;
@@ -99,7 +99,7 @@ where
         let [near, far] = [&config.near, &config.far].map(|name| Interface::open(name));
         let (near, far) = (near?, far?);
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| system("making an eventfd")(error.into()))?;
+            .map_err(|error| system(BridgeTask::Eventfd)(error.into()))?;
         let stop = Arc::new(stop);
         let shared = Arc::default();
         let (source, mbps) = (near.address(), near.speed_mbps());
@@ -118,7 +118,7 @@ where
         let thread = thread::Builder::new()
             .name("bridge".into())
             .spawn(move || worker.run())
-            .map_err(system("starting a thread"))?;
+            .map_err(system(BridgeTask::Thread))?;
         Ok(Self {
             thread: Some(thread),
             shared,
@@ -286,7 +286,7 @@ where
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(fds[0].revents().contains(PollFlags::IN)),
             Err(error) => Err(BridgeError::System {
-                what: "waiting for frames",
+                what: BridgeTask::Wait,
                 source: error.into(),
             }),
         }

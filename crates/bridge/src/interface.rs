@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use farwrite_trains::VNET_BYTES;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, sockopt};
 
-use crate::BridgeError;
 use crate::queue::Outgoing;
 use crate::sort::{CSUM_START, HEADERS};
 use crate::sys::{self, Batch, Tag};
+use crate::{BridgeError, InterfaceTask};
 
 /// Size of the kernel's receive buffer and send buffer.
 const BUFFER_BYTES: usize = 16 << 20;
@@ -101,7 +101,7 @@ impl Interface {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Without a protocol, the socket receives no frame before it is bound to its interface.
         let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
-            .map_err(|error| failed("opening a packet socket on")(error.into()))?;
+            .map_err(|error| failed(InterfaceTask::Open)(error.into()))?;
         let index = netdevice::name_to_index(&socket, name)
             .map_err(|_| BridgeError::NoInterface(name.to_owned()))?;
         // Interface numbers are positive ints in the kernel.
@@ -113,15 +113,15 @@ impl Interface {
             libc::PACKET_IGNORE_OUTGOING,
         ];
         for option in options {
-            sys::set_option(fd, option, 1).map_err(failed("setting up"))?;
+            sys::set_option(fd, option, 1).map_err(failed(InterfaceTask::SetUp))?;
         }
         // Exceed the system's limit if the process is privileged. Otherwise, use as much as the
         // system allows.
         let more = sockopt::set_socket_recv_buffer_size_force(fd, BUFFER_BYTES);
         let _ = more.or_else(|_| sockopt::set_socket_recv_buffer_size(fd, BUFFER_BYTES));
         let _ = sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES);
-        sys::set_promiscuous(fd, number).map_err(failed("listening to all of"))?;
-        sys::bind(fd, number).map_err(failed("binding to"))?;
+        sys::set_promiscuous(fd, number).map_err(failed(InterfaceTask::Promiscuous))?;
+        sys::bind(fd, number).map_err(failed(InterfaceTask::Bind))?;
         Ok(Self {
             name: name.to_owned(),
             index,
@@ -161,7 +161,10 @@ impl Interface {
     pub(crate) fn check(&self) -> Result<(), BridgeError> {
         match netdevice::name_to_index(&self.socket, &self.name) {
             Ok(index) if index == self.index => Ok(()),
-            _ => Err(self.failed("using", io::Error::from_raw_os_error(libc::ENODEV))),
+            _ => Err(self.failed(
+                InterfaceTask::Use,
+                io::Error::from_raw_os_error(libc::ENODEV),
+            )),
         }
     }
 
@@ -173,7 +176,7 @@ impl Interface {
         match received.batch.receive(self.socket.as_fd()) {
             Ok(count) => Ok(count),
             Err(error) if is_transient(&error) => Ok(0),
-            Err(source) => Err(self.failed("receiving from", source)),
+            Err(source) => Err(self.failed(InterfaceTask::Receive, source)),
         }
     }
 
@@ -187,7 +190,9 @@ impl Interface {
                 Ok(count) => queue.sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_gone(&error) => return Err(self.failed("sending to", error)),
+                Err(error) if is_gone(&error) => {
+                    return Err(self.failed(InterfaceTask::Send, error));
+                }
                 // The interface is down, its queue is full, or the frame is too long for it.
                 Err(_) => queue.refused(),
             }
@@ -203,7 +208,7 @@ impl Interface {
         let frames = std::iter::once([&[0; VNET_BYTES][..], frame]);
         let sent = sys::send_many(self.socket.as_fd(), frames);
         sent.map(drop)
-            .map_err(|source| self.failed("sending to", source))
+            .map_err(|source| self.failed(InterfaceTask::Send, source))
     }
 
     /// Bytes in the kernel's queue of the interface.
@@ -219,7 +224,7 @@ impl Interface {
         self.dropped
     }
 
-    fn failed(&self, what: &'static str, source: io::Error) -> BridgeError {
+    fn failed(&self, what: InterfaceTask, source: io::Error) -> BridgeError {
         BridgeError::Interface {
             what,
             interface: self.name.clone(),

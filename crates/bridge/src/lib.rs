@@ -42,7 +42,7 @@ pub enum BridgeError {
     #[error("{what} interface {interface}: {source}")]
     Interface {
         /// The operation that failed.
-        what: &'static str,
+        what: InterfaceTask,
         /// Its name.
         interface: String,
         /// The kernel's reason.
@@ -55,8 +55,50 @@ pub enum BridgeError {
     #[error("{what}: {source}")]
     System {
         /// The operation that failed.
-        what: &'static str,
+        what: BridgeTask,
         /// The kernel's reason.
         source: std::io::Error,
     },
+}
+
+/// What a bridge does with a network interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterfaceTask {
+    /// It opens a packet socket, which needs the capability `CAP_NET_RAW`.
+    #[error("opening a packet socket on")]
+    Open,
+    /// It sets the options of the socket.
+    #[error("setting up")]
+    SetUp,
+    /// It asks for frames to all addresses.
+    #[error("listening to all of")]
+    Promiscuous,
+    /// It binds the socket.
+    #[error("binding to")]
+    Bind,
+    /// It checks that the interface still exists.
+    #[error("using")]
+    Use,
+    /// It receives frames.
+    #[error("receiving from")]
+    Receive,
+    /// It sends frames.
+    #[error("sending to")]
+    Send,
+}
+
+/// What a bridge asks of the operating system, besides its interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BridgeTask {
+    /// To make the eventfd that stops its thread.
+    #[error("making an eventfd")]
+    Eventfd,
+    /// To start its thread.
+    #[error("starting a thread")]
+    Thread,
+    /// To wait until frames arrive.
+    #[error("waiting for frames")]
+    Wait,
 }

@@ -159,11 +159,11 @@ impl Refused {
     fn line(&self) -> String {
         let text = self.error.to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);
-        let told = text
+        let message = text
             .lines()
             .map(str::trim)
             .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-        let parts: Vec<_> = told.filter(|line| !line.is_empty()).collect();
+        let parts: Vec<_> = message.filter(|line| !line.is_empty()).collect();
         parts.join("; ").replace(":; ", ": ")
     }
 
@@ -202,20 +202,20 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_in_one_line() {
-        let told = line(&["demo", "--loss", "-1"]);
-        assert!(told.contains("'-1' for '--loss <P>'"), "{told}");
-        assert!(told.contains("0 to 0.5"), "{told}");
-        let told = line(&["demo", "--sead", "1"]);
+        let message = line(&["demo", "--loss", "-1"]);
+        assert!(message.contains("'-1' for '--loss <P>'"), "{message}");
+        assert!(message.contains("0 to 0.5"), "{message}");
+        let message = line(&["demo", "--sead", "1"]);
         assert!(
-            told.contains("--sead") && told.contains("'--seed'"),
-            "{told}"
+            message.contains("--sead") && message.contains("'--seed'"),
+            "{message}"
         );
-        let told = line(&["codes", "encode", "--in", "x"]);
-        assert!(told.contains("--out <FILE>"), "{told}");
-        assert!(told.ends_with("see farwrite codes encode"), "{told}");
-        let told = line(&["dance"]);
-        assert!(told.ends_with("see farwrite"), "{told}");
-        assert!(told.contains("dance"), "{told}");
-        assert!(!told.contains('\n'), "{told}");
+        let message = line(&["codes", "encode", "--in", "x"]);
+        assert!(message.contains("--out <FILE>"), "{message}");
+        assert!(message.ends_with("see farwrite codes encode"), "{message}");
+        let message = line(&["dance"]);
+        assert!(message.ends_with("see farwrite"), "{message}");
+        assert!(message.contains("dance"), "{message}");
+        assert!(!message.contains('\n'), "{message}");
     }
 }

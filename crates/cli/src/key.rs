@@ -60,7 +60,10 @@ pub(crate) fn make() -> Result<Psk, Failure> {
 
 fn of_key(what: &str, error: &PskError) -> Failure {
     let exit = match error {
-        PskError::Io { .. } | PskError::Exists(_) | PskError::Exposed { .. } => Exit::Files,
+        PskError::Read { .. }
+        | PskError::Write { .. }
+        | PskError::Exists(_)
+        | PskError::Exposed { .. } => Exit::Files,
         PskError::Randomness(_) => Exit::Other,
         _ => Exit::Usage,
     };

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     let saved = key.save(file);
     saved.map_err(|error| {
         let exit = match error {
-            PskError::Exists(_) | PskError::Io { .. } => Exit::Files,
+            PskError::Exists(_) | PskError::Write { .. } => Exit::Files,
             _ => Exit::Other,
         };
         Failure::caused(exit, "keygen", &error)

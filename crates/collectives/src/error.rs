@@ -56,8 +56,8 @@ pub enum CollectiveError {
         after: Duration,
         /// The rank that it waits for.
         rank: usize,
-        /// What this rank knows about the state of that rank.
-        state: String,
+        /// What this rank knows about that rank.
+        state: RankState,
     },
     /// A queue pair to a rank broke.
     #[error("the connection to rank {rank} is broken: {problem}")]
@@ -85,6 +85,21 @@ pub enum CollectiveError {
     /// The endpoint cannot continue.
     #[error(transparent)]
     Endpoint(Arc<farwrite::Error>),
+}
+
+/// Why an operation waits for another rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RankState {
+    /// The rank does not answer questions.
+    #[error("does not answer")]
+    NoAnswer,
+    /// The rank answers, and has not started the operation.
+    #[error("has not started it")]
+    NotStarted,
+    /// Data to or from the rank is missing.
+    #[error("has not sent or taken all of its data")]
+    DataMissing,
 }
 
 impl CollectiveError {

@@ -70,11 +70,12 @@ mod send_receive;
 mod sizes;
 mod ticket;
 
+pub use bounded::replay::replay;
 pub use bounded::{BoundedOptions, Hadamard};
 pub use buffer::{Buffer, Buffers};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use element::{ElementType, Reduction};
-pub use error::CollectiveError;
+pub use error::{CollectiveError, RankState};
 pub use member::{Finished, Member, OperationId};
 pub use operation::{Algorithm, Operation};
 pub use options::{Delivery, GroupOptions, OperationOptions};

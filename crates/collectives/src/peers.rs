@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use farwrite::{Endpoint, Fabric};
 
 use crate::control::{ControlMessage, Want};
-use crate::error::CollectiveError;
+use crate::error::{CollectiveError, RankState};
 use crate::exact_qp::ExactQp;
 
 /// The maximum number of receives of one rank whose sends have not been started here.
@@ -183,7 +183,7 @@ impl Peers {
         now_ns: u64,
         wait_ns: u64,
         number: Option<u64>,
-    ) -> Option<(usize, &'static str)> {
+    ) -> Option<(usize, RankState)> {
         let peers = self.peers.iter().enumerate();
         let peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_ref()?)));
         let patience_ns = (wait_ns / 16).clamp(ASK_NS[0], ASK_NS[1] / 2);
@@ -192,13 +192,13 @@ impl Peers {
             (now_ns.saturating_sub(asked_ns) >= patience_ns).then_some((asked_ns, rank))
         });
         if let Some((_, rank)) = silent.min() {
-            return Some((rank, "does not answer"));
+            return Some((rank, RankState::NoAnswer));
         }
         // The state of the others is recent only after a question.
         let number = number.filter(|_| self.asked_ns.is_some());
         let has_not_started = |peer: &Peer| number.is_some_and(|number| peer.started <= number);
         let mut absent = peers.filter(|(_, peer)| has_not_started(peer));
-        absent.next().map(|(rank, _)| (rank, "has not started it"))
+        absent.next().map(|(rank, _)| (rank, RankState::NotStarted))
     }
 
     /// A rank that left the group before it started the operation with this number.

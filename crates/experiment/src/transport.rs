@@ -73,6 +73,7 @@ pub struct Transport {
     pub deadline: Option<Duration>,
     /// With endpoints: their UDP port. LoWAR boxes protect packets to 4791, the port of RoCEv2.
     /// `None`: each host draws a port, so that ECMP spreads the flows of different pairs of hosts.
+    #[serde(default, deserialize_with = "crate::units::maybe_port")]
     pub port: Option<NonZeroU16>,
 }
 

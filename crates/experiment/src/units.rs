@@ -1,6 +1,7 @@
 //! Quantities in plans: `"1us"`, `"500kB"`.
 
 use std::fmt::Display;
+use std::num::NonZeroU16;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -53,6 +54,16 @@ pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u6
     let text = String::deserialize(from)?;
     let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
     Ok(Some(bytes))
+}
+
+/// A UDP port.
+pub(crate) fn maybe_port<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<NonZeroU16>, D::Error> {
+    let number = i64::deserialize(from)?;
+    let port = u16::try_from(number).ok().and_then(NonZeroU16::new);
+    let wrong = || D::Error::custom("a port is a number from 1 to 65535");
+    port.map(Some).ok_or_else(wrong)
 }
 
 /// A value with a textual form.

@@ -239,6 +239,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack\"\nport = 0\n[topology.rack]",
+        "transport.t: port = 0: a port is a number from 1 to 65535",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack\"\nport = 65536\n[topology.rack]",
+        "transport.t: port = 65536: a port is a number from 1 to 65535",
+    ),
+    (
+        "[topology.rack]",
         "[transport.t]\nprotocol = \"irn\"\ndcqcn = \"fast\"\n[topology.rack]",
         "transport.t: dcqcn = \"fast\": unknown variant `fast`, expected",
     ),

@@ -40,8 +40,7 @@ impl From<ModelError> for Fault {
     fn from(error: ModelError) -> Self {
         let text = error.to_string();
         let argument = match error {
-            ModelError::Argument { argument, .. } | ModelError::Word { argument, .. } => argument,
-            ModelError::Unsupported { what, .. } => what,
+            ModelError::Argument { argument, .. } => argument,
             _ => "",
         };
         let input = match argument {

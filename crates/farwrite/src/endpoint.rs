@@ -3,7 +3,9 @@
 mod polling;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Counters, Departed, Fabric, FabricError, Memory, QpPath, Region};
+use farwrite_fabric::contract::{
+    Counters, Departed, Fabric, FabricError, Memory, Object, QpPath, Region, Table,
+};
 use farwrite_sdr::{EndpointId, QpInfo};
 use farwrite_wire::control::Outcome;
 use rand_chacha::ChaCha12Rng;
@@ -143,7 +145,7 @@ impl<F: Fabric> Endpoint<F> {
     pub fn deregister(&mut self, region: MemoryRegion) -> Result<Region, Error> {
         self.take_departures()?;
         if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
-            return Err(FabricError::InUse("the memory region").into());
+            return Err(FabricError::InUse(Object::MemoryRegion).into());
         }
         Ok(self.fabric.deregister(region.lkey)?)
     }
@@ -192,7 +194,7 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::Config`] for invalid options, [`Error::Fabric`].
     pub fn create_qp(&mut self, options: QpOptions) -> Result<QueuePair, Error> {
         let name = self.queue_pairs.next_name();
-        let name = name.ok_or(FabricError::OutOfResources("queue pair"))?;
+        let name = name.ok_or(FabricError::OutOfResources(Table::QueuePair))?;
         let mut control_key = [0; 32];
         self.keys.fill_bytes(&mut control_key);
         let pair = Pair::create(&mut self.fabric, name, options, control_key)?;

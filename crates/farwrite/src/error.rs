@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use farwrite_fabric::contract::FabricError;
-use farwrite_sdr::{ConfigError, ConnectError, SdrError};
+use farwrite_sdr::{Awaited, ConfigError, ConnectError, SdrError};
 
 use crate::options::RateControl;
 
@@ -11,12 +11,13 @@ use crate::options::RateControl;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots of the queue pair have a message in flight, or all have a posted receive. Poll,
-    /// and call again.
-    #[error("all {slots} message slots of the queue pair are taken; poll and try again")]
+    /// The next slot of the queue pair is not free yet. Poll, and call again.
+    #[error("{}; poll and try again", not_free(*.slots, *.awaited))]
     Retry {
         /// Slots of the queue pair.
         slots: u32,
+        /// The event that the call waits for.
+        awaited: Awaited,
     },
     /// The queue pair was destroyed, or belongs to another endpoint.
     #[error("queue pair {0} does not exist")]
@@ -120,6 +121,16 @@ pub enum StreamError {
     /// The run ends within a chunk that another run continues.
     #[error("a run must end where a chunk ends, or the message")]
     EndsWithinChunk,
+}
+
+/// Why the next slot is not free.
+fn not_free(slots: u32, awaited: Awaited) -> String {
+    match awaited {
+        Awaited::RecvSlot | Awaited::SendSlot => {
+            format!("all {slots} message slots of the queue pair are taken")
+        }
+        other => other.to_string(),
+    }
 }
 
 impl Error {

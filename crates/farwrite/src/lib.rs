@@ -79,7 +79,7 @@ pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;
 pub use farwrite_sdr::{
-    ChunkBitmap, EndpointId, ImmediateSplit, MAX_MTU, QpConfig, QpInfo, Refusal, Timing,
+    Awaited, ChunkBitmap, EndpointId, ImmediateSplit, MAX_MTU, QpConfig, QpInfo, Refusal, Timing,
     TimingError,
 };
 pub use farwrite_wire::control::{Outcome, SchemeTag};

@@ -50,6 +50,17 @@ pub struct Reorder {
     pub extra_delay: Duration,
 }
 
+/// A direction of a path between end A and end B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathDirection {
+    /// From end A to end B.
+    #[error("forward")]
+    Forward,
+    /// From end B to end A.
+    #[error("backward")]
+    Backward,
+}
+
 /// Why a [`LinkConfig`] is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]

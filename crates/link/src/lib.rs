@@ -61,7 +61,7 @@ mod serialiser;
 mod steps;
 mod wire;
 
-pub use config::{ConfigError, LinkConfig, MAX_DELAY, MAX_RATE_BPS, Reorder};
+pub use config::{ConfigError, LinkConfig, MAX_DELAY, MAX_RATE_BPS, PathDirection, Reorder};
 pub use counters::LinkCounters;
 pub use datagram::Datagram;
 pub use dice::Dice;

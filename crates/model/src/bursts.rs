@@ -7,7 +7,7 @@
 
 use std::collections::BinaryHeap;
 
-use crate::error::ModelError;
+use crate::error::{ModelError, Unsupported};
 use crate::excess::{float, index};
 use crate::loss::{Chain, States};
 use crate::recovery::{Mean, Parts};
@@ -47,11 +47,7 @@ impl BurstExcess {
     pub(crate) fn new(chain: &Chain, period: f64, max_chunks: f64) -> Result<Self, ModelError> {
         let loss = chain.loss_chunk();
         if loss > 0.5 {
-            return Err(ModelError::Unsupported {
-                what: "loss_chunk in the mean, of selective repeat under Markov loss",
-                value: loss,
-                advice: "take at most 0.5, or sample",
-            });
+            return Err(ModelError::Unsupported(Unsupported::MarkovLoss(loss)));
         }
         let chain = chain.reversed();
         let mut levels = Vec::new();

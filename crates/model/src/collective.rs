@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::completion::CompletionTime;
-use crate::error::{ModelError, within};
+use crate::error::{ModelError, Wanted, within};
 use crate::sample::Sampler;
 use crate::setting::Setting;
 use crate::stages::StageSum;
@@ -42,11 +42,7 @@ impl FromStr for Collective {
             "ring" => Ok(Self::Ring),
             "tree" => Ok(Self::Tree),
             "recursive-doubling" => Ok(Self::RecursiveDoubling),
-            _ => Err(ModelError::Word {
-                argument: "collective",
-                value: text.to_owned(),
-                wants: "ring, tree or recursive-doubling",
-            }),
+            _ => Err(ModelError::Collective(text.to_owned())),
         }
     }
 }
@@ -102,7 +98,7 @@ impl Collective {
         setting: &Setting,
     ) -> Result<CollectiveTime, ModelError> {
         let most = f64::from(MAX_SITES);
-        within("sites", "sites", f64::from(sites), 2.0, most, "2 to 256")?;
+        within("sites", "sites", f64::from(sites), 2.0, most, Wanted::Sites)?;
         let mut transfer = setting.clone();
         if self == Self::Ring {
             transfer.message_bytes /= f64::from(sites);

@@ -1,6 +1,6 @@
 //! The distribution of a completion time, with its mean, quantiles and cdf.
 
-use crate::error::{ModelError, within};
+use crate::error::{ModelError, Wanted, within};
 use crate::recovery::{Mean, Parts, Recovery};
 use crate::sample::Sampler;
 use crate::setting::Checked;
@@ -163,7 +163,7 @@ impl CompletionTime {
     }
 
     fn slots(&self, t_s: f64) -> Result<f64, ModelError> {
-        let any = "a number";
+        let any = Wanted::Number;
         let t_s = within("t_s", "s", t_s, f64::NEG_INFINITY, f64::INFINITY, any)?;
         Ok(t_s / self.setting.slot_s * (1.0 + ROUNDING))
     }
@@ -189,14 +189,7 @@ impl CompletionTime {
 
     fn quantile_at(&self, q: f64, place: impl Fn(&Term) -> Place) -> Result<f64, ModelError> {
         let below_one = 1.0 - f64::EPSILON / 2.0;
-        within(
-            "q",
-            "as a probability",
-            q,
-            0.0,
-            below_one,
-            "0 or more and below 1",
-        )?;
+        within("q", "as a probability", q, 0.0, below_one, Wanted::BelowOne)?;
         let starts = self.terms.iter().map(|term| place(term).start);
         let (least, most) = starts.fold((f64::INFINITY, 0.0f64), |(least, most), start| {
             (least.min(start), most.max(start))

@@ -14,28 +14,119 @@ pub enum ModelError {
         /// The given value.
         value: f64,
         /// The valid values.
-        wants: &'static str,
+        wants: Wanted,
     },
-    /// A word is not one of the argument's values.
-    #[error("{argument} = {value:?}: must be {wants}")]
-    Word {
-        /// The argument's name.
-        argument: &'static str,
-        /// The given value.
-        value: String,
-        /// The valid values.
-        wants: &'static str,
-    },
+    /// The text is not a scheme.
+    #[error("scheme = {0:?}: must be sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M")]
+    Scheme(String),
+    /// The scheme may end before the message is whole.
+    #[error(
+        "scheme = {0:?}: must be a scheme that continues until the message is whole, because the \
+         model is about that time: sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M"
+    )]
+    BestEffort(String),
+    /// The scheme has no groups of data and parity.
+    #[error("scheme = {0:?}: must be ec-mds:K,M or ec-xor:K,M, the schemes with groups")]
+    NoGroups(String),
+    /// The text is not an objective.
+    #[error("objective = {0:?}: must be mean, or p and percent below 100 such as p99.9")]
+    Objective(String),
+    /// The text is not a variant of the model.
+    #[error("variant = {0:?}: must be paper or serial")]
+    Variant(String),
+    /// The text is not a collective operation.
+    #[error("collective = {0:?}: must be ring, tree or recursive-doubling")]
+    Collective(String),
+    /// Coding takes time, and the variant of the model leaves that out.
+    #[error("variant = \"paper\": must be serial where coding takes time")]
+    PaperCoding,
+    /// A plan has no candidate that is within its budgets and can be evaluated.
+    #[error(
+        "candidates = \"none that can be afforded and evaluated\": must be at least one scheme \
+         without parity"
+    )]
+    NoCandidate,
     /// The combination of arguments cannot be evaluated.
-    #[error("{what} = {value}: {advice}")]
-    Unsupported {
-        /// The quantity that is too large.
-        what: &'static str,
-        /// Its value.
-        value: f64,
-        /// What to do instead.
-        advice: &'static str,
-    },
+    #[error(transparent)]
+    Unsupported(Unsupported),
+}
+
+/// The valid values of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Wanted {
+    /// Any number.
+    #[error("a number")]
+    Number,
+    /// Finite and above 0.
+    #[error("finite and above zero")]
+    Positive,
+    /// Finite, 0 or more.
+    #[error("0 or more, and finite")]
+    NotNegative,
+    /// 1 or more.
+    #[error("at least 1")]
+    AtLeastOne,
+    /// 0 to 1.
+    #[error("0 to 1")]
+    ZeroToOne,
+    /// A probability above 0.
+    #[error("above 0, to 1")]
+    AboveZero,
+    /// A probability below 1, for a quantile.
+    #[error("0 or more and below 1")]
+    BelowOne,
+    /// A probability that a quantile of stages can resolve.
+    #[error("0 to 1 - 1e-9")]
+    StageQuantile,
+    /// A probability of loss at which messages still arrive.
+    #[error("0 to 0.99 (in the mean)")]
+    MeanLoss,
+    /// A timeout in round trips.
+    #[error("1 to 1e6")]
+    TimeoutRtts,
+    /// How long a receiver of erasure coding waits after the injection, in round trips.
+    #[error("0 to 1e6")]
+    BetaRtts,
+    /// A message of a limited number of chunks.
+    #[error("at most 2^40 chunks of chunk_bytes")]
+    MessageChunks,
+    /// A round trip that is comparable with the time to inject a chunk.
+    #[error("1e-12 to 1e12 times the time to inject a chunk")]
+    RoundTripSlots,
+    /// Data chunks of a group.
+    #[error("1 to 4096, with k + m at most 4096")]
+    GroupData,
+    /// Parity chunks of a group.
+    #[error("at least 1, with k + m at most 4096")]
+    GroupParity,
+    /// Parity chunks of a group with an XOR code.
+    #[error("at most k for an XOR code")]
+    XorParity,
+    /// Sites of a collective operation.
+    #[error("2 to 256")]
+    Sites,
+}
+
+/// A quantity that is too large to evaluate exactly.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// The mean probability that a chunk is lost.
+    #[error(
+        "loss_chunk in the mean, of selective repeat under Markov loss = {0}: take at most 0.5, or \
+         sample"
+    )]
+    MarkovLoss(f64),
+    /// The number of parity chunks of an XOR code, under Markov loss.
+    #[error("m of an XOR code under Markov loss = {0}: take at most 16, or sample")]
+    XorParity(u32),
+    /// The standard deviation of the number of losses.
+    #[error(
+        "spread of the number of losses under Markov loss = {0}: take a shorter message or shorter \
+         bursts, or sample"
+    )]
+    LossSpread(f64),
 }
 
 /// Returns `value` if it is within `[low, high]`. NaN is not.
@@ -45,7 +136,7 @@ pub(crate) fn within(
     value: f64,
     low: f64,
     high: f64,
-    wants: &'static str,
+    wants: Wanted,
 ) -> Result<f64, ModelError> {
     if value >= low && value <= high {
         Ok(value)
@@ -71,6 +162,6 @@ pub(crate) fn positive(
         value,
         f64::MIN_POSITIVE,
         f64::MAX,
-        "finite and above zero",
+        Wanted::Positive,
     )
 }

@@ -1,6 +1,6 @@
 //! The outcomes of a group of `k` data and `m` parity chunks.
 
-use crate::error::ModelError;
+use crate::error::{ModelError, Unsupported};
 use crate::lattice::Odds;
 use crate::loss::{Chain, States};
 use crate::scheme::Code;
@@ -117,11 +117,7 @@ pub(crate) fn outcomes_markov(
         failed: [[0.0; 2]; 2],
     };
     if code == Code::Xor && m > MAX_XOR_BURST {
-        return Err(ModelError::Unsupported {
-            what: "m of an XOR code under Markov loss",
-            value: f64::from(m),
-            advice: "take at most 16, or sample",
-        });
+        return Err(ModelError::Unsupported(Unsupported::XorParity(m)));
     }
     // The losses so far: for MDS their number, for XOR the set of sub-groups with a loss.
     let memory = match code {

@@ -40,7 +40,7 @@ mod terms;
 
 pub use collective::{Collective, CollectiveTime};
 pub use completion::CompletionTime;
-pub use error::ModelError;
+pub use error::{ModelError, Unsupported, Wanted};
 pub use group::group_failure;
 pub use loss::{Loss, chunk_loss};
 pub use scheme::{Code, Scheme};

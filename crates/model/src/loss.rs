@@ -1,6 +1,6 @@
 //! Loss models of chunks.
 
-use crate::error::{ModelError, within};
+use crate::error::{ModelError, Wanted, within};
 
 /// The highest mean loss of the model.
 const MAX_LOSS: f64 = 0.99;
@@ -44,13 +44,20 @@ pub fn chunk_loss(loss_packet: f64, packets: u32) -> Result<f64, ModelError> {
         f64::from(packets),
         1.0,
         f64::MAX,
-        "at least 1",
+        Wanted::AtLeastOne,
     )?;
     Ok(-(f64::from(packets) * (-loss_packet).ln_1p()).exp_m1())
 }
 
 pub(crate) fn probability(argument: &'static str, value: f64) -> Result<f64, ModelError> {
-    within(argument, "as a probability", value, 0.0, 1.0, "0 to 1")
+    within(
+        argument,
+        "as a probability",
+        value,
+        0.0,
+        1.0,
+        Wanted::ZeroToOne,
+    )
 }
 
 impl Loss {
@@ -71,7 +78,7 @@ impl Loss {
             loss,
             0.0,
             MAX_LOSS,
-            "0 to 0.99 (in the mean)",
+            Wanted::MeanLoss,
         )
     }
 
@@ -94,7 +101,7 @@ impl Loss {
                 value,
                 f64::MIN_POSITIVE,
                 1.0,
-                "above 0, to 1",
+                Wanted::AboveZero,
             )
         };
         leaves("p_good_to_bad", p_good_to_bad)?;
@@ -108,7 +115,7 @@ impl Loss {
             packets,
             1.0,
             f64::MAX,
-            "at least 1",
+            Wanted::AtLeastOne,
         )?;
         let share_bad = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
         let step = [

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::error::ModelError;
+use crate::error::{ModelError, Wanted};
 
 /// Highest number of chunks in a group, data and parity together.
 const MAX_GROUP_CHUNKS: u32 = 4096;
@@ -67,13 +67,13 @@ impl Scheme {
             wants,
         };
         if k == 0 || k > MAX_GROUP_CHUNKS {
-            return Err(argument("k", k, "1 to 4096, with k + m at most 4096"));
+            return Err(argument("k", k, Wanted::GroupData));
         }
         if m == 0 || m > MAX_GROUP_CHUNKS - k {
-            return Err(argument("m", m, "at least 1, with k + m at most 4096"));
+            return Err(argument("m", m, Wanted::GroupParity));
         }
         if code == Code::Xor && m > k {
-            return Err(argument("m", m, "at most k for an XOR code"));
+            return Err(argument("m", m, Wanted::XorParity));
         }
         Ok(())
     }
@@ -100,18 +100,9 @@ impl FromStr for Scheme {
     type Err = ModelError;
 
     fn from_str(text: &str) -> Result<Self, ModelError> {
-        let unknown = || ModelError::Word {
-            argument: "scheme",
-            value: text.to_owned(),
-            wants: "sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M",
-        };
+        let unknown = || ModelError::Scheme(text.to_owned());
         if text.starts_with("best-effort") {
-            return Err(ModelError::Word {
-                argument: "scheme",
-                value: text.to_owned(),
-                wants: "a scheme that continues until the message is whole, because the model is about \
-                        that time: sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M",
-            });
+            return Err(ModelError::BestEffort(text.to_owned()));
         }
         let scheme = match text {
             "sr-rto" => Self::SrRto,

@@ -3,7 +3,7 @@
 use core::str::FromStr;
 
 use crate::completion::CompletionTime;
-use crate::error::{ModelError, positive, within};
+use crate::error::{ModelError, Wanted, positive, within};
 use crate::loss::Loss;
 use crate::scheme::Scheme;
 
@@ -25,11 +25,7 @@ impl FromStr for Variant {
         match text {
             "paper" => Ok(Self::Paper),
             "serial" => Ok(Self::Serial),
-            _ => Err(ModelError::Word {
-                argument: "variant",
-                value: text.to_owned(),
-                wants: "paper or serial",
-            }),
+            _ => Err(ModelError::Variant(text.to_owned())),
         }
     }
 }
@@ -142,10 +138,24 @@ impl Checked {
         let rto_rtts = setting
             .rto_rtts
             .unwrap_or(setting.scheme.default_rto_rtts());
-        within("rto_rtts", "round trips", rto_rtts, 1.0, 1e6, "1 to 1e6")?;
-        within("beta", "round trips", setting.beta, 0.0, 1e6, "0 to 1e6")?;
+        within(
+            "rto_rtts",
+            "round trips",
+            rto_rtts,
+            1.0,
+            1e6,
+            Wanted::TimeoutRtts,
+        )?;
+        within(
+            "beta",
+            "round trips",
+            setting.beta,
+            0.0,
+            1e6,
+            Wanted::BetaRtts,
+        )?;
         let chunks = (message_bytes / chunk_bytes).ceil();
-        let fits = "at most 2^40 chunks of chunk_bytes";
+        let fits = Wanted::MessageChunks;
         within(
             "message_bytes",
             "bytes",
@@ -157,7 +167,7 @@ impl Checked {
         let slot_s = chunk_bytes * 8.0 / bandwidth_bps;
         let rtt = rtt_s / slot_s;
         // Beyond this range, the slots of a message are below the rounding error of the round trip.
-        let sane = "1e-12 to 1e12 times the time to inject a chunk";
+        let sane = Wanted::RoundTripSlots;
         within("rtt_s", "s", rtt_s, slot_s * 1e-12, slot_s * 1e12, sane)?;
         let mut period = 1.0 + rto_rtts * rtt;
         if setting.variant == Variant::Serial {
@@ -165,11 +175,7 @@ impl Checked {
         }
         let per_chunk = |argument, rate: Option<f64>| match rate {
             None => Ok(0.0),
-            Some(_) if setting.variant == Variant::Paper => Err(ModelError::Word {
-                argument: "variant",
-                value: "paper".to_owned(),
-                wants: "serial where coding takes time",
-            }),
+            Some(_) if setting.variant == Variant::Paper => Err(ModelError::PaperCoding),
             Some(rate) => positive(argument, "bit/s", rate).map(|rate| bandwidth_bps / rate),
         };
         Ok(Self {

@@ -4,7 +4,7 @@
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 
-use crate::error::ModelError;
+use crate::error::{ModelError, Unsupported};
 use crate::excess::{float, index};
 use crate::lattice::{Lattice, from_weights};
 use crate::loss::{Chain, States, add, multiply};
@@ -98,11 +98,9 @@ fn invert(
         }
         window *= 4;
     }
-    Err(ModelError::Unsupported {
-        what: "spread of the number of losses under Markov loss",
-        value: variance.sqrt(),
-        advice: "take a shorter message or shorter bursts, or sample",
-    })
+    Err(ModelError::Unsupported(Unsupported::LossSpread(
+        variance.sqrt(),
+    )))
 }
 
 /// Weights of the counts `first .. first + window`. Other counts alias into the window.

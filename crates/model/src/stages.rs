@@ -4,7 +4,7 @@ use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 
 use crate::completion::CompletionTime;
-use crate::error::{ModelError, within};
+use crate::error::{ModelError, Wanted, within};
 use crate::excess::float;
 
 /// Number of points of the grid, and of a first grid that finds the necessary range.
@@ -98,7 +98,14 @@ impl StageSum {
     ///
     /// As [`Self::quantile`].
     pub fn quantile_bounds(&self, q: f64) -> Result<(f64, f64), ModelError> {
-        within("q", "as a probability", q, 0.0, 1.0 - 1e-9, "0 to 1 - 1e-9")?;
+        within(
+            "q",
+            "as a probability",
+            q,
+            0.0,
+            1.0 - 1e-9,
+            Wanted::StageQuantile,
+        )?;
         let steps = float(self.cdf.partition_point(|&p| p < q));
         let high = self.least_s + steps * self.step_s;
         let low = (high - self.resolution_s()).max(self.least_s);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use farwrite_wire::header::{Aeth, Bth, Deth, IMMDT_BYTES, Reth};
-use farwrite_wire::opcode::{self, Extension};
+use farwrite_wire::opcode::{self, Extension, Opcode};
 use farwrite_wire::packet::Packet;
 use farwrite_wire::request::WriteImm;
 
@@ -39,20 +39,22 @@ pub enum HeaderError {
     #[error("opcode {0:#04x} does not belong to an RC, UC or UD packet")]
     UnknownOpcode(u8),
     /// The headers present do not match the opcode.
-    #[error("{name} has {expected:?} between its BTH and its payload, and not {present:?}")]
+    #[error(
+        "{} has {:?} between its BTH and its payload, and not {present:?}",
+        opcode.name,
+        opcode.extensions
+    )]
     Extensions {
-        /// The opcode's name.
-        name: &'static str,
-        /// The headers that the opcode requires.
-        expected: &'static [Extension],
+        /// The table row of the opcode, with the headers that the opcode requires.
+        opcode: &'static Opcode,
         /// The headers that are present; `None` stands for an absent one.
         present: [Option<Extension>; 4],
     },
     /// The opcode has a header that frames cannot store.
-    #[error("{name} has a header of kind {extension:?}, which frames cannot store")]
+    #[error("{} has a header of kind {extension:?}, which frames cannot store", .opcode.name)]
     Unsupported {
-        /// The opcode's name.
-        name: &'static str,
+        /// The table row of the opcode.
+        opcode: &'static Opcode,
         /// The header.
         extension: Extension,
     },
@@ -111,10 +113,7 @@ impl Roce {
         let opcode = packet.opcode();
         let mut extensions = opcode.extensions.iter();
         if let Some(&extension) = extensions.find(|e| !matches!(e, Deth | Reth | Aeth | ImmDt)) {
-            return Err(HeaderError::Unsupported {
-                name: opcode.name,
-                extension,
-            });
+            return Err(HeaderError::Unsupported { opcode, extension });
         }
         Ok(Self {
             bth: packet.bth(),
@@ -139,11 +138,7 @@ impl Roce {
             .flatten()
             .eq(opcode.extensions.iter().copied())
         {
-            return Err(HeaderError::Extensions {
-                name: opcode.name,
-                expected: opcode.extensions,
-                present,
-            });
+            return Err(HeaderError::Extensions { opcode, present });
         }
         let bth = Bth {
             pad_bytes,

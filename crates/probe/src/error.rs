@@ -8,6 +8,7 @@ use farwrite_session::{Cause, Error as SessionError, Text, shown};
 use farwrite_units::show::{Rate, real};
 
 use crate::desk::TrialError;
+use crate::message::{ExpectedMessage, ProbeMessageKind};
 
 /// Why a path could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -43,9 +44,9 @@ pub enum Error {
     #[error("the peer sent an unexpected probe message: {came}; expected {want}")]
     Unexpected {
         /// The message received.
-        came: &'static str,
+        came: ProbeMessageKind,
         /// The message expected.
-        want: &'static str,
+        want: ExpectedMessage,
     },
     /// The peer requests trials that this end does not allow.
     #[error(transparent)]

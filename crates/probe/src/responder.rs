@@ -10,7 +10,7 @@ use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
 use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
 use crate::desk::{Desk, Incoming};
 use crate::host_drops::HostCounter;
-use crate::message::ProbeMessage;
+use crate::message::{ExpectedMessage, ProbeMessage};
 use crate::{Error, software};
 
 /// Timeout for the prober's next message or datagram.
@@ -64,7 +64,7 @@ fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<Responde
     channel.set_read_timeout(Some(SILENCE));
     let key = match channel.recv()? {
         ProbeMessage::Start(key) => key.0,
-        other => return Err(other.unexpected("the start of a probe")),
+        other => return Err(other.unexpected(ExpectedMessage::Start)),
     };
     // Use the port number of the channel, so that one firewall rule allows both.
     let socket = UdpSocket::bind(&SocketConfig::new(channel.local_addr()))?;
@@ -188,7 +188,7 @@ impl Responder {
                 Ok(ProbeMessage::Counts(all))
             }
             ProbeMessage::Host(_) => Ok(ProbeMessage::Host(self.host.drops())),
-            other => Err(other.unexpected("trials, or the end of the probe")),
+            other => Err(other.unexpected(ExpectedMessage::Request)),
         }
     }
 }

@@ -82,16 +82,38 @@ pub enum ConfigError {
     /// The MTU is not one of the five of IBTA.
     #[error("mtu_bytes = {0}: choose 256, 512, 1024, 2048 or 4096")]
     Mtu(u32),
-    /// A number is out of range.
-    #[error("{field} = {value}: {want}")]
-    Range {
+    /// A number of a queue pair or a PSN has more than 24 bits.
+    #[error("{field} = {value}: at most 16777215 (24 bits)")]
+    Bits24 {
         /// The name of the field.
         field: &'static str,
         /// The value given.
-        value: u64,
-        /// The accepted range.
-        want: &'static str,
+        value: u32,
     },
+    /// The window is not within 1 to [`MAX_PACKETS`].
+    #[error("window_packets = {0}: 1 to {MAX_PACKETS}")]
+    Window(u32),
+    /// A number is 0.
+    #[error("{field} = 0: at least 1")]
+    Zero {
+        /// The name of the field.
+        field: &'static str,
+    },
+    /// There can be no READ.
+    #[error("max_reads = 0: 1 to 255")]
+    NoReads,
+    /// A time is 0.
+    #[error("{field} = 0: at least 1 ns")]
+    ZeroTime {
+        /// The name of the field.
+        field: &'static str,
+    },
+    /// The rate of the connection is 0.
+    #[error("rate_bps = 0: at least 1, or None for no limit")]
+    NoRate,
+    /// All numbers of queue pairs of the NIC are in use.
+    #[error("queue pairs = {0}: at most 16777214")]
+    QueuePairs(usize),
 }
 
 impl QpConfig {
@@ -131,30 +153,26 @@ impl QpConfig {
         if !(256..=4096).contains(&self.mtu_bytes) || !self.mtu_bytes.is_power_of_two() {
             return Err(ConfigError::Mtu(self.mtu_bytes));
         }
-        let range = |field, value: u64, holds: bool, want| {
-            let wrong = ConfigError::Range { field, value, want };
-            if holds { Ok(()) } else { Err(wrong) }
-        };
+        let check = |holds: bool, wrong| if holds { Ok(()) } else { Err(wrong) };
         for (field, value) in [
             ("peer_qpn", self.peer_qpn),
             ("send_psn", self.send_psn),
             ("recv_psn", self.recv_psn),
         ] {
-            let want = "at most 16777215 (24 bits)";
-            range(field, value.into(), value < 1 << 24, want)?;
+            check(value < 1 << 24, ConfigError::Bits24 { field, value })?;
         }
         let window = self.window_packets;
         let holds = (1..=MAX_PACKETS).contains(&window);
-        range("window_packets", window.into(), holds, "1 to 4194304")?;
-        let every = self.ack_every_packets;
-        range("ack_every_packets", every.into(), every > 0, "at least 1")?;
-        let reads = self.max_reads;
-        range("max_reads", reads.into(), reads > 0, "1 to 255")?;
-        let timeout = self.ack_timeout_ns;
-        range("ack_timeout_ns", timeout, timeout > 0, "at least 1 ns")?;
+        check(holds, ConfigError::Window(window))?;
+        let field = "ack_every_packets";
+        check(self.ack_every_packets > 0, ConfigError::Zero { field })?;
+        check(self.max_reads > 0, ConfigError::NoReads)?;
+        let field = "ack_timeout_ns";
+        check(self.ack_timeout_ns > 0, ConfigError::ZeroTime { field })?;
         let Recovery::Irn { rto_low_ns, .. } = self.recovery else {
             return Ok(());
         };
-        range("rto_low_ns", rto_low_ns, rto_low_ns > 0, "at least 1 ns")
+        let field = "rto_low_ns";
+        check(rto_low_ns > 0, ConfigError::ZeroTime { field })
     }
 }

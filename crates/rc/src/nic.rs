@@ -147,14 +147,13 @@ impl Nic {
     /// # Errors
     /// [`ConfigError`], also for a rate of 0 and when all numbers are in use.
     pub fn connect(&mut self, to: Connection, config: QpConfig) -> Result<u32, ConfigError> {
-        let range = |field, value, want| ConfigError::Range { field, value, want };
         if to.rate_bps == Some(0) {
-            return Err(range("rate_bps", 0, "at least 1, or None for no limit"));
+            return Err(ConfigError::NoRate);
         }
         let pairs = self.ends.len();
         let qpn = u32::try_from(pairs).ok().map(|pairs| pairs + FIRST_QPN);
         let qpn = qpn.filter(|qpn| *qpn < 1 << 24);
-        let qpn = qpn.ok_or(range("queue pairs", pairs as u64, "at most 16777214"))?;
+        let qpn = qpn.ok_or(ConfigError::QueuePairs(pairs))?;
         self.ends.push(ScheduledPair {
             pair: QueuePair::new(config)?,
             connection: Connection {

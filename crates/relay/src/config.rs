@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use farwrite_link::{ConfigError, LinkConfig, Step};
+use farwrite_link::{ConfigError, LinkConfig, PathDirection, Step};
 
 /// Configuration of a relay.
 #[derive(Clone, Debug)]
@@ -86,8 +86,8 @@ pub enum RelayError {
     /// The configuration of a path is invalid.
     #[error("{direction}: {source}")]
     Path {
-        /// `forward` or `backward`.
-        direction: &'static str,
+        /// The direction of the path.
+        direction: PathDirection,
         /// The reason.
         source: ConfigError,
     },
@@ -115,7 +115,7 @@ pub enum RelayError {
     #[error("{what} {device}: {source}{}", hint(.source, "is /dev/net/tun there?"))]
     TunDevice {
         /// The operation that failed.
-        what: &'static str,
+        what: DeviceTask,
         /// The device.
         device: String,
         /// The error of the operating system.
@@ -125,10 +125,40 @@ pub enum RelayError {
     #[error("{what}: {source}")]
     System {
         /// The operation that failed.
-        what: &'static str,
+        what: RelayTask,
         /// The error of the operating system.
         source: io::Error,
     },
+}
+
+/// What a relay does with a TUN device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceTask {
+    /// It creates the device or attaches to it.
+    #[error("making the device")]
+    Open,
+    /// It reads packets.
+    #[error("reading from the device")]
+    Read,
+}
+
+/// What a relay asks of the operating system, besides its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayTask {
+    /// To make the eventfd that stops its threads.
+    #[error("making an eventfd")]
+    Eventfd,
+    /// To start a thread.
+    #[error("starting a thread")]
+    Thread,
+    /// To wait until packets arrive.
+    #[error("waiting for packets")]
+    Wait,
+    /// To read the counters of the devices.
+    #[error("reading /proc/thread-self/net/dev")]
+    Counters,
 }
 
 /// Advice for an error of the operating system.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::namespace::inside;
-use crate::{Namespace, RelayEnd, RelayError};
+use crate::{DeviceTask, Namespace, RelayEnd, RelayError, RelayTask};
 
 /// Number of packets that the kernel queues until the relay reads them. A train counts as one. The
 /// default of devices is 500, which a burst fills while the thread waits for a core.
@@ -54,7 +54,7 @@ impl TunDevice {
                 }
             };
             let failed = |source| RelayError::TunDevice {
-                what: "making the device",
+                what: DeviceTask::Open,
                 device: name.clone(),
                 source,
             };
@@ -77,7 +77,7 @@ impl TunDevice {
         Some(drops.ok()??.saturating_sub(self.dropped_before))
     }
 
-    pub(crate) fn failed(&self, what: &'static str, source: impl Into<io::Error>) -> RelayError {
+    pub(crate) fn failed(&self, what: DeviceTask, source: impl Into<io::Error>) -> RelayError {
         RelayError::TunDevice {
             what,
             device: self.name.clone(),
@@ -106,7 +106,7 @@ fn check_name(name: &str) -> Result<(), RelayError> {
 fn kernel_drops(device: &str) -> Result<Option<u64>, RelayError> {
     let table =
         fs::read_to_string("/proc/thread-self/net/dev").map_err(|source| RelayError::System {
-            what: "reading /proc/thread-self/net/dev",
+            what: RelayTask::Counters,
             source,
         })?;
     Ok(transmit_drops(&table, device))

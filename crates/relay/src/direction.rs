@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::device::TunDevice;
-use crate::{Lateness, RelayError};
+use crate::{DeviceTask, Lateness, RelayError, RelayTask};
 
 /// Shortest interval between two delivery rounds. Segments of a train that are due within it are
 /// sent in one piece.
@@ -113,7 +113,7 @@ impl Direction {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
                 return Err(RelayError::System {
-                    what: "waiting for packets",
+                    what: RelayTask::Wait,
                     source: error.into(),
                 });
             }
@@ -129,7 +129,7 @@ impl Direction {
                 Ok(bytes) => bytes,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => continue,
-                Err(error) => return Err(self.from.failed("reading from the device", error)),
+                Err(error) => return Err(self.from.failed(DeviceTask::Read, error)),
             };
             self.done.reads += 1;
             let now_ns = self.now_ns();

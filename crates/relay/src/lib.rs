@@ -26,6 +26,6 @@ mod namespace;
 mod priority;
 mod relay;
 
-pub use config::{Namespace, PathConfig, RelayConfig, RelayEnd, RelayError};
+pub use config::{DeviceTask, Namespace, PathConfig, RelayConfig, RelayEnd, RelayError, RelayTask};
 pub use lateness::Lateness;
 pub use relay::{DirectionReport, Relay, RelayReport};

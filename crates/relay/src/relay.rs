@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite_link::{Link, LinkCounters};
+use farwrite_link::{Link, LinkCounters, PathDirection};
 use rustix::event::EventfdFlags;
 
 use crate::device::TunDevice;
 use crate::direction::{Direction, DirectionTotals};
-use crate::{Lateness, PathConfig, RelayConfig, RelayError};
+use crate::{Lateness, PathConfig, RelayConfig, RelayError, RelayTask};
 
 /// A running relay. Dropping it stops it: devices that it created disappear, and packets in flight
 /// are lost.
@@ -70,16 +70,16 @@ impl Relay {
                 .map_err(|source| RelayError::Path { direction, source })
         };
         let links = [
-            link("forward", &config.forward, config.seed)?,
+            link(PathDirection::Forward, &config.forward, config.seed)?,
             // A seed that differs from the forward seeds of runs with similar seeds.
-            link("backward", &config.backward, !config.seed)?,
+            link(PathDirection::Backward, &config.backward, !config.seed)?,
         ];
         let [a, b] = &config.ends;
         let a = Arc::new(TunDevice::open(a, config.mtu, config.offload)?);
         let b = Arc::new(TunDevice::open(b, config.mtu, config.offload)?);
         let system = |what| move |source| RelayError::System { what, source };
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| system("making an eventfd")(error.into()))?;
+            .map_err(|error| system(RelayTask::Eventfd)(error.into()))?;
         let mut relay = Self {
             directions: [&a, &b].map(|from| Running {
                 from: Arc::clone(from),
@@ -105,7 +105,7 @@ impl Relay {
             let thread = thread::Builder::new()
                 .name("relay".into())
                 .spawn(move || direction.run())
-                .map_err(system("starting a thread"))?;
+                .map_err(system(RelayTask::Thread))?;
             running.thread = Some(thread);
         }
         Ok(relay)

@@ -87,7 +87,7 @@ pub enum InfoError {
     #[error("{got} {what}, {want} expected")]
     Count {
         /// The kind of item.
-        what: &'static str,
+        what: Counted,
         /// Actual number.
         got: usize,
         /// Expected number.
@@ -102,6 +102,21 @@ pub enum InfoError {
     /// An error in the typed fields at the end.
     #[error("bad fields of queue-pair information: {0}")]
     Field(#[from] FieldError),
+}
+
+/// What [`InfoError::Count`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Counted {
+    /// Addresses, one for each channel.
+    #[error("channel addresses")]
+    ChannelAddresses,
+    /// Generations, each with its queue pairs.
+    #[error("generations of queue pairs")]
+    Generations,
+    /// Queue pairs of one generation, one for each channel.
+    #[error("queue pairs of a generation")]
+    QueuePairs,
 }
 
 impl QpInfo {
@@ -239,15 +254,11 @@ impl QpInfo {
             fits.then_some(())
                 .ok_or(InfoError::Count { what, got, want })
         };
-        count("channel addresses", self.channels.len(), channels)?;
+        count(Counted::ChannelAddresses, self.channels.len(), channels)?;
         let generations = usize::from(self.config.generations);
-        count(
-            "generations of queue pairs",
-            self.data_qpns.len(),
-            generations,
-        )?;
+        count(Counted::Generations, self.data_qpns.len(), generations)?;
         for qpns in &self.data_qpns {
-            count("queue pairs of a generation", qpns.len(), channels)?;
+            count(Counted::QueuePairs, qpns.len(), channels)?;
         }
         for address in self.addresses() {
             if address.port() == 0 || address.ip().is_unspecified() {

@@ -52,7 +52,7 @@ pub use farwrite_wire::control::{MessageId, Place, Terms, Withdrawal};
 pub use farwrite_wire::timing::{Timing, TimingError};
 pub use fields::{EndpointId, FieldError};
 pub use geometry::{Geometry, ImmediateParts};
-pub use info::{InfoError, QpInfo, VERSION};
+pub use info::{Counted, InfoError, QpInfo, VERSION};
 pub use qp::SdrQp;
 pub use received::Received;
 pub use recv::RecvPlace;

@@ -4,6 +4,10 @@
 //! interface, its scope (RFC 4007). The scope is written by name or by number:
 //! `[fe80::1%eth0]:4792`.
 
+mod error;
+
+pub use error::{AddressError, AddressForm, AddressProblem};
+
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -13,10 +17,6 @@ use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
 
 use crate::Error;
-
-const TARGET_FORM: &str = "far.example:4792, 192.0.2.7:4792, [2001:db8::7]:4792 or \
-                           [fe80::7%eth0]:4792";
-const LISTEN_FORM: &str = "192.0.2.7:4792, [2001:db8::7]:4792, [fe80::7%eth0]:4792 or [::]:4792";
 
 /// Where a peer listens: a host and a port that is not 0. Only [`HostPort::resolve`] looks up a
 /// name or finds the interface of a link-local address.
@@ -93,11 +93,10 @@ impl FromStr for HostPort {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let (host, port) = split(text).map_err(AddressError::of(TARGET_FORM))?;
+        let wrong = |problem| AddressForm::Target.refused(problem);
+        let (host, port) = split(text).map_err(wrong)?;
         if port == 0 {
-            return Err(AddressError::of(TARGET_FORM)(
-                "port 0 cannot be connected to".into(),
-            ));
+            return Err(wrong(AddressProblem::PortZero));
         }
         let host = match host {
             Part::Name(name) => Host::Name(name.into()),
@@ -133,17 +132,15 @@ impl fmt::Display for HostPort {
 /// assert!(error.to_string().contains("listens on an address of this machine"));
 /// ```
 pub fn parse_listen(text: &str) -> Result<SocketAddr, AddressError> {
-    let wrong = AddressError::of(LISTEN_FORM);
+    let wrong = |problem| AddressForm::Listen.refused(problem);
     match split(text) {
         Ok((Part::V4(ip), port)) => Ok((ip, port).into()),
         Ok((Part::V6(ip, None), port)) => Ok((ip, port).into()),
         Ok((Part::V6(ip, Some(interface)), port)) => match index_of(interface) {
             Ok(scope) => Ok(SocketAddrV6::new(ip, port, 0, scope).into()),
-            Err(error) => Err(wrong(error.to_string())),
+            Err(error) => Err(wrong(AddressProblem::Interface(error.to_string()))),
         },
-        Ok((Part::Name(name), _)) => Err(wrong(format!(
-            "{name:?} is a name, and one listens on an address of this machine"
-        ))),
+        Ok((Part::Name(name), _)) => Err(wrong(AddressProblem::Name(name.into()))),
         Err(why) => Err(wrong(why)),
     }
 }
@@ -173,20 +170,6 @@ impl fmt::Display for Shown {
     }
 }
 
-/// Why a text is not an address, and what an address looks like.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}; write it like {form}")]
-pub struct AddressError {
-    why: String,
-    form: &'static str,
-}
-
-impl AddressError {
-    fn of(form: &'static str) -> impl Fn(String) -> Self {
-        move |why| Self { why, form }
-    }
-}
-
 /// The part before the port.
 enum Part<'a> {
     Name(&'a str),
@@ -196,17 +179,17 @@ enum Part<'a> {
 }
 
 /// Splits an address into its parts. The error says what is wrong with the address.
-fn split(text: &str) -> Result<(Part<'_>, u16), String> {
+fn split(text: &str) -> Result<(Part<'_>, u16), AddressProblem> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or("the bracket ] is missing")?;
+            let (host, port) = rest.split_once(']').ok_or(AddressProblem::OpenBracket)?;
             let port = port
                 .strip_prefix(':')
-                .ok_or("there is no port after the bracket ]")?;
+                .ok_or(AddressProblem::NoPortAfterBracket)?;
             (v6(host)?, port)
         }
         None => {
-            let (host, port) = text.rsplit_once(':').ok_or("there is no port")?;
+            let (host, port) = text.rsplit_once(':').ok_or(AddressProblem::NoPort)?;
             (name_or_v4(host)?, port)
         }
     };
@@ -215,19 +198,19 @@ fn split(text: &str) -> Result<(Part<'_>, u16), String> {
         .parse()
         .ok()
         .filter(|_| is_number)
-        .ok_or_else(|| format!("the port is {port:?}, not a number up to {}", u16::MAX))?;
+        .ok_or_else(|| AddressProblem::Port(port.into()))?;
     Ok((host, port))
 }
 
-fn name_or_v4(host: &str) -> Result<Part<'_>, String> {
+fn name_or_v4(host: &str) -> Result<Part<'_>, AddressProblem> {
     if host.contains(':') {
-        return Err("an IPv6 address must stand in brackets".into());
+        return Err(AddressProblem::NoBrackets);
     }
     if host.is_empty() {
-        return Err("there is no host before the port".into());
+        return Err(AddressProblem::NoHost);
     }
     if let Some(odd) = host.chars().find(|c| !is_of_name(*c)) {
-        return Err(format!("the host has the character {odd:?}"));
+        return Err(AddressProblem::HostCharacter(odd));
     }
     Ok(host.parse().map_or(Part::Name(host), Part::V4))
 }
@@ -238,22 +221,18 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '-' | '.' | '_')
 }
 
-fn v6(host: &str) -> Result<Part<'_>, String> {
+fn v6(host: &str) -> Result<Part<'_>, AddressProblem> {
     let (ip, interface) = match host.split_once('%') {
         Some((ip, interface)) => (ip, Some(interface)),
         None => (host, None),
     };
-    let ip: Ipv6Addr = ip
-        .parse()
-        .map_err(|_| format!("{ip:?} is not an IPv6 address"))?;
+    let ip: Ipv6Addr = ip.parse().map_err(|_| AddressProblem::NotIpv6(ip.into()))?;
     let is_local = ip.is_unicast_link_local();
     match interface {
-        None if is_local => Err(format!("{ip} is link-local: name its interface after a %")),
-        Some(_) if !is_local => Err(format!(
-            "{ip} is not link-local (fe80::/10) and so has no interface"
-        )),
+        None if is_local => Err(AddressProblem::NoInterface(ip)),
+        Some(_) if !is_local => Err(AddressProblem::NotLinkLocal(ip)),
         Some(interface) if !is_interface(interface) => {
-            Err(format!("{interface:?} cannot be the name of an interface"))
+            Err(AddressProblem::InterfaceName(interface.into()))
         }
         interface => Ok(Part::V6(ip, interface)),
     }

@@ -13,7 +13,7 @@ use crate::handshake::Agreed;
 use crate::limit::{Limit, Patience};
 use crate::pending::Pending;
 use crate::records::{RecordOpener, RecordSealer};
-use crate::{Closer, Error, HostPort, Psk, Reader, Writer};
+use crate::{Activity, Closer, Error, HostPort, Psk, Reader, Writer};
 
 /// A type whose values each travel through a channel as one message.
 pub trait ChannelMessage: Serialize + DeserializeOwned {
@@ -85,7 +85,7 @@ impl Channel {
     /// Makes a channel on a non-blocking connection whose handshake is finished.
     pub(crate) fn new(stream: TcpStream, agreed: Agreed) -> Result<Self, Error> {
         let io = |source| Error::Io {
-            doing: "setting up the channel",
+            doing: Activity::SettingUp,
             source,
         };
         // Messages are short, and the peer waits for each: send each message at once.

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::handshake::Agreed;
 use crate::limit::Patience;
 use crate::pending::Pending;
-use crate::{Error, HostPort, Psk};
+use crate::{Activity, Error, HostPort, Psk};
 
 /// Pauses between attempts: the first and the longest. Each pause is twice the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ fn find(to: &HostPort, patience: Patience<'_>) -> Result<Vec<SocketAddr>, Error>
         .spawn(move || found.send(name.resolve()))
         .map_err(failed)?;
     loop {
-        match patience.check("looking its name up") {
+        match patience.check(Activity::Lookup) {
             Err(Error::Timeout { .. }) => return Err(failed(ErrorKind::TimedOut.into())),
             checked => checked?,
         }
@@ -119,7 +119,7 @@ fn connect(addr: SocketAddr, patience: Patience<'_>) -> Result<TcpStream, Error>
     match rustix::net::connect(&socket, &addr) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {
-            match patience.wait(&socket, PollFlags::OUT, "connecting") {
+            match patience.wait(&socket, PollFlags::OUT, Activity::Connecting) {
                 Err(Error::Timeout { .. }) => return Err(failed(ErrorKind::TimedOut.into())),
                 waited => waited?,
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::address::shown;
 use crate::files::ManifestError;
-use crate::{Cause, Text};
+use crate::{Cause, Expected, MessageKind, Text};
 
 /// What went wrong on a channel. Every variant except [`Error::Timeout`] (when reading) and
 /// [`Error::TooLong`] (when sending) ends the channel: later calls return [`Error::Over`].
@@ -82,7 +82,7 @@ pub enum Error {
     #[error("the peer did not do its part within {after:?} of {doing}")]
     Timeout {
         /// What was being done.
-        doing: &'static str,
+        doing: Activity,
         /// The time limit.
         after: Duration,
     },
@@ -90,7 +90,7 @@ pub enum Error {
     #[error("the connection to the peer broke while {doing}: {source}")]
     Io {
         /// What was being done.
-        doing: &'static str,
+        doing: Activity,
         /// The error of the operating system.
         source: io::Error,
     },
@@ -138,9 +138,9 @@ pub enum Error {
     #[error("the peer sent {came}, want {want}")]
     Unexpected {
         /// The message that arrived.
-        came: &'static str,
+        came: MessageKind,
         /// The message that was expected.
-        want: &'static str,
+        want: Expected,
     },
     /// The peer gave up and sent a reason.
     #[error("the peer gave up: {reason}")]
@@ -156,4 +156,34 @@ pub enum Error {
     /// The Noise library refuses its own parameters.
     #[error("the handshake cannot be set up: {0}")]
     Noise(snow::Error),
+}
+
+/// What this end does when its time limit expires or its connection breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Activity {
+    /// Looking up the address of the peer's host.
+    #[error("looking its name up")]
+    Lookup,
+    /// Connecting to the peer.
+    #[error("connecting")]
+    Connecting,
+    /// Waiting until a peer has a channel.
+    #[error("waiting for it")]
+    Listening,
+    /// Accepting connections.
+    #[error("accepting connections")]
+    Accepting,
+    /// The handshake.
+    #[error("shaking hands")]
+    Handshake,
+    /// Preparing the connection after the handshake.
+    #[error("setting up the channel")]
+    SettingUp,
+    /// Sending a message.
+    #[error("sending")]
+    Sending,
+    /// Waiting for a message, or receiving it.
+    #[error("receiving")]
+    Receiving,
 }

@@ -24,15 +24,15 @@ mod records;
 mod text;
 mod writer;
 
-pub use address::{AddressError, HostPort, parse_listen, shown};
+pub use address::{AddressError, AddressForm, AddressProblem, HostPort, parse_listen, shown};
 pub use channel::{Channel, ChannelMessage};
 pub use closer::Closer;
-pub use error::Error;
+pub use error::{Activity, Error};
 pub use handshake::VERSION;
 pub use listener::{Listener, Refusal};
 pub use message::{
-    Cause, FileCause, Hello, Message, PathAddress, PathKey, PathOffer, Progress, QpBlob, Resume,
-    Resumed, TransferPlan,
+    Cause, Expected, FileCause, Hello, Message, MessageKind, PathAddress, PathKey, PathOffer,
+    Progress, QpBlob, Resume, Resumed, TransferPlan,
 };
 pub use psk::{Psk, PskError};
 pub use reader::Reader;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::Error;
+use crate::{Activity, Error};
 
 /// The longest wait before the next check of whether the caller has cancelled.
 const SLICE: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ impl Limit {
     }
 
     /// [`Error::Timeout`] when no time is left. The error names the operation (`doing`).
-    pub(crate) fn check(&self, doing: &'static str) -> Result<(), Error> {
+    pub(crate) fn check(&self, doing: Activity) -> Result<(), Error> {
         match self.total {
             Some(after) if self.start.elapsed() >= after => Err(Error::Timeout { doing, after }),
             _ => Ok(()),
@@ -59,7 +59,7 @@ impl Limit {
         &self,
         socket: impl AsFd,
         events: PollFlags,
-        doing: &'static str,
+        doing: Activity,
     ) -> Result<(), Error> {
         loop {
             self.check(doing)?;
@@ -98,7 +98,7 @@ impl<'a> Patience<'a> {
     }
 
     /// [`Error::Cancelled`], or [`Error::Timeout`] like [`Limit::check`].
-    pub(crate) fn check(&self, doing: &'static str) -> Result<(), Error> {
+    pub(crate) fn check(&self, doing: Activity) -> Result<(), Error> {
         if (self.cancelled)() {
             return Err(Error::Cancelled);
         }
@@ -115,7 +115,7 @@ impl<'a> Patience<'a> {
         &self,
         socket: impl AsFd,
         events: PollFlags,
-        doing: &'static str,
+        doing: Activity,
     ) -> Result<(), Error> {
         loop {
             self.check(doing)?;
@@ -131,7 +131,7 @@ impl<'a> Patience<'a> {
     pub(crate) fn pause(&self, time: Duration) -> Result<(), Error> {
         let pause = self.part(time);
         loop {
-            match pause.check("pausing") {
+            match pause.check(Activity::Connecting) {
                 Ok(()) => std::thread::sleep(pause.slice()),
                 Err(Error::Timeout { .. }) => return Ok(()),
                 Err(error) => return Err(error),

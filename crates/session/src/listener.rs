@@ -12,7 +12,7 @@ use crate::channel::canonical;
 use crate::limit::{Limit, poll};
 use crate::pending::Pending;
 use crate::places::Places;
-use crate::{Channel, Error, Psk, shown};
+use crate::{Activity, Channel, Error, Psk, shown};
 
 /// The maximum number of connections that are accepted before the current handshakes continue.
 const ACCEPTS_A_TURN: usize = 16;
@@ -112,7 +112,7 @@ impl Listener {
             if let Some(channel) = self.advance(psk, &mut refused) {
                 return Ok(channel);
             }
-            limit.check("waiting for it")?;
+            limit.check(Activity::Listening)?;
             match self.wait(limit) {
                 Ok(()) => self.admit(timeout, &mut refused)?,
                 Err(source) if Hitch::of(&source) == Some(Hitch::Exhausted) => {
@@ -260,7 +260,7 @@ impl Guest {
 
 fn broken(source: io::Error) -> Error {
     Error::Io {
-        doing: "accepting connections",
+        doing: Activity::Accepting,
         source,
     }
 }

@@ -240,32 +240,32 @@ impl ChannelMessage for Message {
 }
 
 impl Message {
-    /// The name of the message in errors.
+    /// The kind of the message, for errors.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> MessageKind {
         match self {
-            Self::Hello(_) => "a hello",
-            Self::Plan(_) => "a transfer plan",
-            Self::QpInfo(_) => "queue-pair information",
-            Self::Entries(_) => "manifest entries",
-            Self::FileHash { .. } => "a file's hash",
-            Self::FileAbandoned { .. } => "the end of a file that cannot be read",
-            Self::FileVerified { .. } => "a file's success",
-            Self::FileFailed { .. } => "a file's failure",
-            Self::Progress(_) => "a sign of life",
-            Self::Abort { .. } => "the session's end",
-            Self::StreamEnd { .. } => "the end of the stream",
-            Self::Done => "the end of the transfer",
-            Self::Path(_) => "the addresses of UDP sockets",
-            Self::Resume(_) => "a change to another queue pair",
-            Self::Resumed(_) => "the answer to a change to another queue pair",
+            Self::Hello(_) => MessageKind::Hello,
+            Self::Plan(_) => MessageKind::Plan,
+            Self::QpInfo(_) => MessageKind::QpInfo,
+            Self::Entries(_) => MessageKind::Entries,
+            Self::FileHash { .. } => MessageKind::FileHash,
+            Self::FileAbandoned { .. } => MessageKind::FileAbandoned,
+            Self::FileVerified { .. } => MessageKind::FileVerified,
+            Self::FileFailed { .. } => MessageKind::FileFailed,
+            Self::Progress(_) => MessageKind::Progress,
+            Self::Abort { .. } => MessageKind::Abort,
+            Self::StreamEnd { .. } => MessageKind::StreamEnd,
+            Self::Done => MessageKind::Done,
+            Self::Path(_) => MessageKind::Path,
+            Self::Resume(_) => MessageKind::Resume,
+            Self::Resumed(_) => MessageKind::Resumed,
         }
     }
 
     /// Returns the error for a message that arrived when `want` was expected: the peer's reason if
     /// it gave up, otherwise a violation of the order (P8.1).
     #[must_use]
-    pub fn unexpected(self, want: &'static str) -> Error {
+    pub fn unexpected(self, want: Expected) -> Error {
         match self {
             Self::Abort { cause, reason } => Error::Aborted { cause, reason },
             other => Error::Unexpected {
@@ -276,6 +276,69 @@ impl Message {
     }
 }
 
+/// The kind of a [`Message`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageKind {
+    /// [`Message::Hello`].
+    #[error("a hello")]
+    Hello,
+    /// [`Message::Plan`].
+    #[error("a transfer plan")]
+    Plan,
+    /// [`Message::QpInfo`].
+    #[error("queue-pair information")]
+    QpInfo,
+    /// [`Message::Entries`].
+    #[error("manifest entries")]
+    Entries,
+    /// [`Message::FileHash`].
+    #[error("a file's hash")]
+    FileHash,
+    /// [`Message::FileAbandoned`].
+    #[error("the end of a file that cannot be read")]
+    FileAbandoned,
+    /// [`Message::FileVerified`].
+    #[error("a file's success")]
+    FileVerified,
+    /// [`Message::FileFailed`].
+    #[error("a file's failure")]
+    FileFailed,
+    /// [`Message::Progress`].
+    #[error("a sign of life")]
+    Progress,
+    /// [`Message::Abort`].
+    #[error("the session's end")]
+    Abort,
+    /// [`Message::StreamEnd`].
+    #[error("the end of the stream")]
+    StreamEnd,
+    /// [`Message::Done`].
+    #[error("the end of the transfer")]
+    Done,
+    /// [`Message::Path`].
+    #[error("the addresses of UDP sockets")]
+    Path,
+    /// [`Message::Resume`].
+    #[error("a change to another queue pair")]
+    Resume,
+    /// [`Message::Resumed`].
+    #[error("the answer to a change to another queue pair")]
+    Resumed,
+}
+
+/// What an end expects instead of the message that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Expected {
+    /// A message of this kind.
+    #[error("{0}")]
+    Message(MessageKind),
+    /// Any message about files that are on their way.
+    #[error("a word about files")]
+    AboutFiles,
+}
+
 impl Reader {
     /// Waits for the one message that is expected. `pick` extracts it from a [`Message`], or
     /// returns a message that it does not know. `want` names the expected message in errors.
@@ -284,7 +347,7 @@ impl Reader {
     /// [`Error::Aborted`], [`Error::Unexpected`], and those of [`Reader::recv`].
     pub fn recv_expected<T>(
         &mut self,
-        want: &'static str,
+        want: Expected,
         pick: impl FnOnce(Message) -> Result<T, Message>,
     ) -> Result<T, Error> {
         pick(self.recv()?).map_err(|other| other.unexpected(want))

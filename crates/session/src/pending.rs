@@ -8,10 +8,8 @@ use rustix::event::PollFlags;
 
 use crate::handshake::{Agreed, Failed, Handshake};
 use crate::limit::{Limit, Patience};
-use crate::{Error, Psk};
+use crate::{Activity, Error, Psk};
 
-/// The name of the operation in [`Error::Timeout`] and [`Error::Io`].
-const DOING: &str = "shaking hands";
 /// How many bytes, and how long, a refused peer may still send before the connection is closed.
 const LINGER_BYTES: usize = 4096;
 const LINGER: Duration = Duration::from_millis(500);
@@ -86,7 +84,7 @@ impl Pending {
     /// Continues as far as the socket and the time limit allow. Returns `None` when it has to wait.
     pub(crate) fn advance(&mut self, psk: &Psk) -> Option<Result<Agreed, Error>> {
         let advanced = match self.try_advance(psk) {
-            Ok(None) => self.limit.check(DOING).err().map(Err),
+            Ok(None) => self.limit.check(Activity::Handshake).err().map(Err),
             Ok(Some(agreed)) => Some(Ok(agreed)),
             Err(error) => Some(Err(error)),
         };
@@ -104,7 +102,7 @@ impl Pending {
                 return Ok((self.stream, result?));
             }
             let patience = Patience::new(self.limit, cancelled);
-            if let Err(error) = patience.wait(&self.stream, self.interest(), DOING) {
+            if let Err(error) = patience.wait(&self.stream, self.interest(), Activity::Handshake) {
                 return Err(self.reason(error));
             }
         }
@@ -194,7 +192,7 @@ fn failed(source: std::io::Error) -> Error {
             Error::HandshakeCut
         }
         _ => Error::Io {
-            doing: DOING,
+            doing: Activity::Handshake,
             source,
         },
     }

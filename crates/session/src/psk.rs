@@ -77,8 +77,7 @@ impl Psk {
     /// [`PskError::Exposed`] if users other than the owner may read or write the file, as in ssh;
     /// otherwise an error of its text or of the operating system.
     pub fn load(path: &Path) -> Result<Self, PskError> {
-        let io = |source| PskError::Io {
-            tried: "read",
+        let io = |source| PskError::Read {
             path: path.into(),
             source,
         };
@@ -104,12 +103,11 @@ impl Psk {
     /// Writes the key to a new file that only its owner may read.
     ///
     /// # Errors
-    /// [`PskError::Exists`]: a key file is never overwritten. [`PskError::Io`]; no file is left.
+    /// [`PskError::Exists`]: a key file is never overwritten. [`PskError::Write`]; no file is left.
     pub fn save(&self, path: &Path) -> Result<(), PskError> {
         let io = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::AlreadyExists => PskError::Exists(path.into()),
-            _ => PskError::Io {
-                tried: "write",
+            _ => PskError::Write {
                 path: path.into(),
                 source,
             },
@@ -237,11 +235,17 @@ pub enum PskError {
     /// The file already exists.
     #[error("{0:?} exists, and a key file is never overwritten: choose another name or remove it")]
     Exists(PathBuf),
-    /// The operating system returned an error.
-    #[error("cannot {tried} {path:?}: {source}")]
-    Io {
-        /// The operation.
-        tried: &'static str,
+    /// The operating system returned an error when the file was read.
+    #[error("cannot read {path:?}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// The operating system returned an error when the file was written.
+    #[error("cannot write {path:?}: {source}")]
+    Write {
         /// The file.
         path: PathBuf,
         /// The error.

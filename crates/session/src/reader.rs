@@ -11,12 +11,10 @@ use rustix::event::PollFlags;
 use crate::closer::Socket;
 use crate::limit::Limit;
 use crate::records::RecordOpener;
-use crate::{ChannelMessage, Error};
+use crate::{Activity, ChannelMessage, Error};
 
 /// The maximum number of bytes of one read of the socket.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The name of the operation in [`Error::Timeout`] and [`Error::Io`].
-const DOING: &str = "receiving";
 
 /// The receiving half of a [`Channel`](crate::Channel).
 pub struct Reader {
@@ -84,7 +82,7 @@ impl Reader {
                 return Ok(message);
             }
             if has_read {
-                limit.check(DOING)?;
+                limit.check(Activity::Receiving)?;
             }
             let read = self.read(limit)?;
             self.unused = 0..read;
@@ -101,12 +99,12 @@ impl Reader {
                 Ok(0) => return Err(Error::Truncated),
                 Ok(read) => return Ok(read),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    limit.wait(&*self.socket, PollFlags::IN, DOING)?;
+                    limit.wait(&*self.socket, PollFlags::IN, Activity::Receiving)?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(source) => {
                     return Err(Error::Io {
-                        doing: DOING,
+                        doing: Activity::Receiving,
                         source,
                     });
                 }

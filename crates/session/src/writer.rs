@@ -10,10 +10,7 @@ use rustix::event::PollFlags;
 use crate::closer::Socket;
 use crate::limit::Limit;
 use crate::records::RecordSealer;
-use crate::{ChannelMessage, Error};
-
-/// The name of the operation in [`Error::Timeout`] and [`Error::Io`].
-const DOING: &str = "sending";
+use crate::{Activity, ChannelMessage, Error};
 
 /// The sending half of a [`Channel`](crate::Channel).
 pub struct Writer {
@@ -67,16 +64,16 @@ impl Writer {
                 Ok(written) => {
                     records = records.get(written..).unwrap_or_default();
                     if !records.is_empty() {
-                        limit.check(DOING)?;
+                        limit.check(Activity::Sending)?;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    limit.wait(&*self.socket, PollFlags::OUT, DOING)?;
+                    limit.wait(&*self.socket, PollFlags::OUT, Activity::Sending)?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(source) => {
                     return Err(Error::Io {
-                        doing: DOING,
+                        doing: Activity::Sending,
                         source,
                     });
                 }

@@ -13,7 +13,7 @@ use common::channels;
 use farwrite_session::files::{
     CommitGate, Sink, Source, Special, Summary, manifest_messages, recv_manifest,
 };
-use farwrite_session::{Channel, Error, Hello, Message, Text, TransferPlan};
+use farwrite_session::{Channel, Error, Expected, Hello, Message, MessageKind, Text, TransferPlan};
 
 const SEGMENT_BYTES: usize = 4096;
 
@@ -26,13 +26,13 @@ fn hello() -> Message {
 
 /// Waits for the other end's hello.
 fn meet(channel: &mut Channel) -> Result<Hello, Error> {
-    channel
-        .halves()
-        .0
-        .recv_expected("a hello", |message| match message {
+    channel.halves().0.recv_expected(
+        Expected::Message(MessageKind::Hello),
+        |message| match message {
             Message::Hello(hello) => Ok(hello),
             other => Err(other),
-        })
+        },
+    )
 }
 
 /// Returns the number of files that the receiver verified, and the failures.
@@ -65,7 +65,7 @@ fn send(
                     failed.push(format!("{:?}: {reason}", manifest.path(index)));
                 }
                 Message::Done => return Ok((verified, failed)),
-                other => return Err(other.unexpected("a verdict")),
+                other => return Err(other.unexpected(Expected::AboutFiles)),
             }
         }
     });
@@ -91,10 +91,13 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
     channel.send(&hello())?;
     meet(&mut channel)?;
     let (mut reader, mut writer) = channel.split();
-    let plan = reader.recv_expected("a plan", |message| match message {
-        Message::Plan(plan) => Ok(plan),
-        other => Err(other),
-    })?;
+    let plan = reader.recv_expected(
+        Expected::Message(MessageKind::Plan),
+        |message| match message {
+            Message::Plan(plan) => Ok(plan),
+            other => Err(other),
+        },
+    )?;
     let manifest = Arc::new(recv_manifest(&plan, || reader.recv())?);
     let mut sink = Sink::new(to, manifest, CommitGate::default()).expect("sink");
     for segment in data {
@@ -112,7 +115,7 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
                 abandoned.expect("in turn");
             }
             Message::StreamEnd { .. } => break,
-            other => return Err(other.unexpected("a hash")),
+            other => return Err(other.unexpected(Expected::AboutFiles)),
         }
         while let Some(verdict) = sink.poll_verdict() {
             writer.send(&verdict.message())?;

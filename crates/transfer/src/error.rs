@@ -118,9 +118,10 @@ impl Error {
     pub(crate) fn of_sink(error: &SinkError) -> Self {
         let kind = match error {
             SinkError::Full { .. } => ErrorKind::Full,
-            SinkError::Io { .. } | SinkError::InTheWay { .. } | SinkError::SameDirectory { .. } => {
-                ErrorKind::Files
-            }
+            SinkError::Open { .. }
+            | SinkError::Prepare { .. }
+            | SinkError::InTheWay { .. }
+            | SinkError::SameDirectory { .. } => ErrorKind::Files,
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "receiving files", error)

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite::QpInfo;
-use farwrite_session::{Error as SessionError, Hello, Message, PathOffer, QpBlob, Reader, Text};
+use farwrite_session::{
+    Activity, Error as SessionError, Expected, Hello, Message, MessageKind, PathOffer, QpBlob,
+    Reader, Text,
+};
 
 use crate::host::{CANCEL_PERIOD, Cancel};
 use crate::paths::{Link, STEP};
@@ -30,7 +33,7 @@ pub(crate) fn failed(error: &SessionError) -> Error {
 }
 
 fn too_late(after: Duration) -> Error {
-    let doing = "receiving";
+    let doing = Activity::Receiving;
     failed(&SessionError::Timeout { doing, after })
 }
 
@@ -86,7 +89,11 @@ impl<'a> Setup<'a> {
             }
             match self.reader.recv() {
                 Ok(Message::Progress(_)) | Err(SessionError::Timeout { .. }) => {}
-                Ok(other) => return Err(failed(&other.unexpected("a sign of life"))),
+                Ok(other) => {
+                    return Err(failed(
+                        &other.unexpected(Expected::Message(MessageKind::Progress)),
+                    ));
+                }
                 Err(error) => return Err(failed(&error)),
             }
         };
@@ -143,7 +150,11 @@ impl<'a> Setup<'a> {
             self.step()?;
             match self.reader.recv() {
                 Ok(Message::Progress(_)) => heard_at = Instant::now(),
-                Ok(other) => return Err(failed(&other.unexpected("a sign of life"))),
+                Ok(other) => {
+                    return Err(failed(
+                        &other.unexpected(Expected::Message(MessageKind::Progress)),
+                    ));
+                }
                 Err(SessionError::Timeout { .. }) => {}
                 Err(error) => return Err(failed(&error)),
             }
@@ -168,15 +179,16 @@ impl<'a> Setup<'a> {
     pub(crate) fn expect<T>(
         &mut self,
         patience: Duration,
-        want: &'static str,
+        want: MessageKind,
         pick: impl FnOnce(Message) -> Result<T, Message>,
     ) -> Result<T, Error> {
-        pick(self.message(patience)?).map_err(|other| failed(&other.unexpected(want)))
+        pick(self.message(patience)?)
+            .map_err(|other| failed(&other.unexpected(Expected::Message(want))))
     }
 
     /// Waits for the peer's hello.
     pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
-        self.expect(SETUP, "a hello", |message| match message {
+        self.expect(SETUP, MessageKind::Hello, |message| match message {
             Message::Hello(hello) => Ok(hello),
             other => Err(other),
         })
@@ -184,8 +196,7 @@ impl<'a> Setup<'a> {
 
     /// Waits for the addresses of the peer's sockets.
     pub(crate) fn path_offer(&mut self) -> Result<PathOffer, Error> {
-        let want = "the addresses of UDP sockets";
-        self.expect(SETUP, want, |message| match message {
+        self.expect(SETUP, MessageKind::Path, |message| match message {
             Message::Path(offer) => Ok(offer),
             other => Err(other),
         })
@@ -193,8 +204,7 @@ impl<'a> Setup<'a> {
 
     /// Waits for the connection data of the peer's queue pair.
     pub(crate) fn qp_info(&mut self, patience: Duration) -> Result<QpInfo, Error> {
-        let want = "queue-pair information";
-        let blob = self.expect(patience, want, |message| match message {
+        let blob = self.expect(patience, MessageKind::QpInfo, |message| match message {
             Message::QpInfo(blob) => Ok(blob),
             other => Err(other),
         })?;

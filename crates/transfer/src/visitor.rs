@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
+use farwrite_session::{
+    Activity, Channel, Error as SessionError, Expected, Hello, Message, MessageKind, Text,
+};
 
 use crate::host::CANCEL_PERIOD;
 use crate::setup::{SETUP, failed};
@@ -72,13 +74,17 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
             Ok(Message::Hello(hello)) => return Ok(hello),
             // The peer's speaker may send this before the hello.
             Ok(Message::Progress(_)) => {}
-            Ok(other) => return Err(failed(&other.unexpected("a hello"))),
+            Ok(other) => {
+                return Err(failed(
+                    &other.unexpected(Expected::Message(MessageKind::Hello)),
+                ));
+            }
             Err(SessionError::Timeout { .. }) => {}
             Err(error) => return Err(failed(&error)),
         }
         if start.elapsed() >= SETUP {
             return Err(failed(&SessionError::Timeout {
-                doing: "receiving",
+                doing: Activity::Receiving,
                 after: SETUP,
             }));
         }

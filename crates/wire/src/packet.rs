@@ -49,10 +49,10 @@ pub enum ParseError {
         payload_bytes: usize,
     },
     /// The opcode allows no payload, but the packet has one.
-    #[error("{payload_bytes} bytes follow the headers of {name}, which has no payload")]
+    #[error("{payload_bytes} bytes follow the headers of {}, which has no payload", .opcode.name)]
     UnexpectedPayload {
-        /// The opcode's name.
-        name: &'static str,
+        /// The table row of the opcode.
+        opcode: &'static Opcode,
         /// Bytes between the headers and the ICRC.
         payload_bytes: usize,
     },
@@ -119,7 +119,7 @@ impl<'a> Packet<'a> {
         let payload_bytes = self.payload.len();
         if !self.opcode.payload && payload_bytes != 0 {
             return Err(ParseError::UnexpectedPayload {
-                name: self.opcode.name,
+                opcode: self.opcode,
                 payload_bytes,
             });
         }

@@ -127,9 +127,10 @@ fn each_refusal_says_what_was_wrong() {
         payload_bytes: 0,
     };
     assert_eq!(Packet::parse(&no_payload).unwrap_err(), padding);
-    let ack = packet_of(opcode::lookup(0x11).unwrap(), 0, b"abcd");
+    let acknowledge = opcode::lookup(0x11).unwrap();
+    let ack = packet_of(acknowledge, 0, b"abcd");
     let unexpected = ParseError::UnexpectedPayload {
-        name: "RC Acknowledge",
+        opcode: acknowledge,
         payload_bytes: 4,
     };
     assert_eq!(Packet::parse(&ack).unwrap_err(), unexpected);

@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from farwrite.figures.boxes import Rows
-from farwrite.figures.boxes import load as load_rows
+from farwrite.figures.rows import Rows
+from farwrite.figures.rows import load as load_rows
 from farwrite.figures.shipped import FOLDER, Times
 from farwrite.figures.shipped import load as load_times
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Settings: TypeAlias = dict[str, Any]
 # What is compared, by name.
 Numbers: TypeAlias = dict[str, float]
+
+#: Begins the conditions of all claims with rows of a folder.
+COMMON = {"boxes": "NICs and boxes in virtual time; "}
 
 
 class Maker(Protocol):
@@ -51,8 +54,8 @@ class ConditionedMaker(Maker, Protocol):
         """Say it in a sentence without a full stop."""
 
 
-class SimulatedMaker(Protocol):
-    """What the module of a claim has whose numbers come from simulated boxes."""
+class RowsMaker(Protocol):
+    """What the module of a claim has whose numbers come from rows."""
 
     def numbers(self, settings: Settings, rows: Rows) -> Numbers:
         """What is compared with the paper."""
@@ -63,10 +66,12 @@ class SimulatedMaker(Protocol):
 
 @dataclass(frozen=True)
 class FromRows:
-    """A maker over the rows of simulated boxes."""
+    """A maker over rows."""
 
-    module: SimulatedMaker
+    module: RowsMaker
     rows: Rows
+    #: What all numbers of the folder have in common.
+    common: str
 
     def numbers(self, settings: Settings) -> Numbers:
         """What is compared with the paper."""
@@ -77,8 +82,8 @@ class FromRows:
         return self.module.draw(settings, self.rows)
 
     def conditions(self, settings: Settings) -> str:
-        """Say how boxes were simulated."""
-        return f"NICs and boxes in virtual time; {self.rows.conditions}"
+        """Say how the numbers came about."""
+        return self.common + self.rows.conditions
 
 
 @dataclass(frozen=True)
@@ -119,9 +124,9 @@ class Claim:
     expected: tuple[Number, ...]
     #: Whether numbers are speeds of this machine, rather than the model's.
     measured: bool = False
-    #: Name of the folder with results of simulated boxes, beside the folders of the claims. Empty if the
-    #: numbers come from elsewhere.
-    simulated: str = ""
+    #: Name of the folder with results as rows, beside the folders of the claims. Empty if the numbers come
+    #: from elsewhere.
+    rows: str = ""
     #: What was assumed, or is not shown.
     note: str = ""
 
@@ -133,20 +138,21 @@ class Claim:
     @property
     def basis(self) -> str:
         """Return the kind of its numbers, as the page names it."""
-        return "measured" if self.measured else "simulated" if self.simulated else "model"
+        return "measured" if self.measured else "simulated" if self.rows else "model"
 
     @property
     def maker(self) -> Maker:
-        """Return what makes it: the module of its name, with its rows if it is simulated."""
+        """Return what makes it: the module of its name, with its rows if it has any."""
         module = import_module(f"farwrite.figures.{self.name.lower()}")
-        if not self.simulated:
+        if not self.rows:
             return module
-        return FromRows(module, load_rows(self.folder.parent / self.simulated, self.name))
+        rows = load_rows(self.folder.parent / self.rows, self.name)
+        return FromRows(module, rows, COMMON.get(self.rows, ""))
 
     @property
     def times(self) -> Times:
-        """Return the times of the shipped protocols, which all claims share."""
-        return load_times(self.folder.parent / FOLDER)
+        """Return the times of the shipped protocols: of rings where the claim is about sites."""
+        return load_times(self.folder.parent / FOLDER, rings="sites" in self.settings)
 
 
 def load(folder: Path) -> Claim:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from farwrite.figures.boxes import Rows
 from farwrite.figures.claim import Numbers, Settings
+from farwrite.figures.rows import Rows
 from farwrite.figures.style import legend_below, lines, panels, places
 
 GOODPUT = "goodput_gbps"

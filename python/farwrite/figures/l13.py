@@ -8,8 +8,8 @@ from math import ceil
 import numpy as np
 from matplotlib.figure import Figure
 
-from farwrite.figures.boxes import Rows
 from farwrite.figures.claim import Numbers, Settings
+from farwrite.figures.rows import Rows
 from farwrite.figures.style import Array, bars, legend_above, panels, places
 
 PANEL = "latency"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from farwrite.figures.boxes import Rows
 from farwrite.figures.claim import Numbers, Settings
+from farwrite.figures.rows import Rows
 from farwrite.figures.style import Array, bars, legend_below, log_y, panels, places
 
 

@@ -1,7 +1,7 @@
 """Times of the shipped protocols, simulated: what ``make figures-protocol`` writes.
 
 The program ``agreement`` (``docs/agreement.md`` of the repository) sends messages between two endpoints in
-virtual time. Its CSV files are in a folder beside those of the claims. Rates are chosen there so that the
+virtual time, or runs all-reduces among the endpoints of a ring. Its CSV files are in a folder beside those of the claims. Rates are chosen there so that the
 payload has the bandwidth of the paper.
 """
 
@@ -20,10 +20,13 @@ HEADER_BYTES = 64
 
 @dataclass(frozen=True)
 class Cell:
-    """Messages of one size and scheme over one path. Quantiles are NaN where there are too few messages."""
+    """Messages of one size and scheme over one path, or all-reduces. Quantiles are NaN where there are too few."""
 
     scheme: str
+    #: Of a message, or of the buffer of a site.
     message_bytes: float
+    #: How many sites the ring has; 0 for messages between two endpoints.
+    sites: int
     #: Of the payload.
     bandwidth_bps: float
     rtt_s: float
@@ -36,37 +39,48 @@ class Cell:
 
 @dataclass(frozen=True)
 class Times:
-    """All cells that were run."""
+    """All cells that were run, of messages or of all-reduces."""
 
     cells: tuple[Cell, ...]
+    #: What a cell has several of.
+    kind: str = "messages"
 
     def find(
-        self, scheme: str, message_bytes: float, bandwidth_bps: float, rtt_s: float, loss_chunk: float
+        self,
+        scheme: str,
+        message_bytes: float,
+        bandwidth_bps: float,
+        rtt_s: float,
+        loss_chunk: float,
+        sites: int = 0,
     ) -> Cell | None:
         """Return the cell of a place, if it was run."""
-        place = (message_bytes, bandwidth_bps, rtt_s, loss_chunk)
+        place = (message_bytes, bandwidth_bps, rtt_s, loss_chunk, sites)
         for cell in self.cells:
-            its = (cell.message_bytes, cell.bandwidth_bps, cell.rtt_s, cell.loss_chunk)
+            its = (cell.message_bytes, cell.bandwidth_bps, cell.rtt_s, cell.loss_chunk, cell.sites)
             if cell.scheme == scheme and all(map(_same, its, place)):
                 return cell
         return None
 
-    def of(self, scheme: str, bandwidth_bps: float, rtt_s: float) -> list[Cell]:
+    def of(self, scheme: str, bandwidth_bps: float, rtt_s: float, sites: int = 0) -> list[Cell]:
         """Return the cells of a scheme over one path, at all sizes and losses."""
         return [
             cell
             for cell in self.cells
-            if cell.scheme == scheme and _same(cell.bandwidth_bps, bandwidth_bps) and _same(cell.rtt_s, rtt_s)
+            if cell.scheme == scheme
+            and _same(cell.bandwidth_bps, bandwidth_bps)
+            and _same(cell.rtt_s, rtt_s)
+            and cell.sites == sites
         ]
 
     def ratios(
-        self, slow: str, fast: str, bandwidth_bps: float, rtt_s: float, kind: str = "mean_s"
+        self, slow: str, fast: str, bandwidth_bps: float, rtt_s: float, kind: str = "mean_s", sites: int = 0
     ) -> dict[tuple[float, float], float]:
         """Return one scheme's times over another's, by size and loss, where both were run."""
         found = {}
-        for cell in self.of(slow, bandwidth_bps, rtt_s):
+        for cell in self.of(slow, bandwidth_bps, rtt_s, sites):
             place = (cell.message_bytes, cell.loss_chunk)
-            other = self.find(fast, cell.message_bytes, bandwidth_bps, rtt_s, cell.loss_chunk)
+            other = self.find(fast, cell.message_bytes, bandwidth_bps, rtt_s, cell.loss_chunk, sites)
             ratio = getattr(cell, kind) / getattr(other, kind) if other else nan
             if ratio == ratio:
                 found[place] = ratio
@@ -74,14 +88,16 @@ class Times:
 
     @property
     def messages(self) -> str:
-        """How many messages a cell has."""
+        """How many messages or all-reduces a cell has."""
         counts = sorted({cell.messages for cell in self.cells})
         return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
 
 
-def load(folder: Path) -> Times:
-    """Read all files of a folder; none if it is not there."""
-    return Times(tuple(cell for path in sorted(folder.glob("*.csv")) for cell in _read(path)))
+def load(folder: Path, *, rings: bool = False) -> Times:
+    """Read the messages, or the all-reduces of rings, of all files of a folder; none if it is not there."""
+    cells = (cell for path in sorted(folder.glob("*.csv")) for cell in _read(path))
+    kind = "all-reduces" if rings else "messages"
+    return Times(tuple(cell for cell in cells if (cell.sites > 0) == rings), kind)
 
 
 def _read(path: Path) -> list[Cell]:
@@ -91,6 +107,7 @@ def _read(path: Path) -> list[Cell]:
         Cell(
             scheme=row["scheme"],
             message_bytes=float(row["bytes"]),
+            sites=int(row.get("sites") or 0),
             bandwidth_bps=float(row["rate_bps"]) * int(row["mtu"]) / (int(row["mtu"]) + HEADER_BYTES),
             rtt_s=float(row["rtt_s"]),
             loss_chunk=float(row["loss_packet"]),

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from farwrite.figures.boxes import Rows
+from farwrite.figures.rows import Rows
 
 Array: TypeAlias = NDArray[np.float64]
 Style: TypeAlias = dict[str, Any]
@@ -89,7 +89,7 @@ def curve(axes: Axes, x: Array, y: Array, style: Style, **more: Any) -> None:
 
 
 def lines(axes: Axes, rows: Rows, panel: str, names: Sequence[str], measure: str) -> Array:
-    """Draw series of simulated boxes at the places 0, 1, 2 and so on; return the x of these places."""
+    """Draw series of rows at the places 0, 1, 2 and so on; return the x of these places."""
     x = np.empty(0)
     for name in names:
         x, values = rows.line(panel, name, measure)

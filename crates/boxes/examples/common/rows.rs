@@ -5,7 +5,7 @@ use std::path::Path;
 
 const HEAD: &str = "figure,panel,series,x,measure,value,conditions\n";
 
-/// The results of an example, one row for each number.
+/// The results of a program, one row for each number.
 pub(crate) struct Rows {
     /// Several panels may be open at once.
     text: RefCell<String>,

@@ -8,7 +8,9 @@ use farwrite::{
     UdpConfig, UdpFabric,
 };
 use farwrite_session::files::{Entry, Kind, Time};
-use farwrite_session::{Channel, Error, Hello, Message, PathOffer, QpBlob, Text, TransferPlan};
+use farwrite_session::{
+    Channel, Error, Expected, Hello, Message, MessageKind, PathOffer, QpBlob, Text, TransferPlan,
+};
 
 use crate::rig::Rig;
 
@@ -133,7 +135,7 @@ impl Liar {
                 self.endpoint.connect_qp(self.qp, &theirs).expect("fits");
                 Ok(())
             }
-            other => Err(other.unexpected("queue-pair information")),
+            other => Err(other.unexpected(Expected::Message(MessageKind::QpInfo))),
         }
     }
 

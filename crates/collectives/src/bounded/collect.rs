@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use farwrite::{Endpoint, Error, Fabric, SchemeTag};
 
+use super::contribution::{Contribution, runs};
 use super::hadamard::Encoding;
 use super::learned::Terms;
 use super::qp::{Arrival, BoundedQp};
 use crate::element::{ElementType, Reduction};
 use crate::index::{to_range, to_usize};
-use crate::kernel;
 
 /// Which bytes go to which rank, and how received bytes are used.
 #[derive(Clone, Debug)]
@@ -55,10 +55,7 @@ pub(crate) struct Collect {
 /// What arrives from one rank.
 #[derive(Debug)]
 struct Incoming {
-    /// Received bytes that wait for the reduction.
-    staged: Vec<u8>,
-    /// Whether each packet has arrived.
-    arrived: Vec<bool>,
+    contribution: Contribution,
     /// The number of its first message.
     first: u64,
     /// The number of messages that have been processed.
@@ -88,16 +85,9 @@ impl Collect {
         started_ns: u64,
     ) -> Self {
         let incoming = exchange.receives.iter().enumerate().map(|(rank, range)| {
-            let bytes = range.end - range.start;
             let is_own = rank == exchange.rank;
-            let staged = match exchange.reduction {
-                Some(_) if !is_own => vec![0; to_usize(bytes)],
-                _ => Vec::new(),
-            };
-            let packets = to_usize(bytes.div_ceil(exchange.packet_bytes));
             Incoming {
-                staged,
-                arrived: vec![is_own; packets],
+                contribution: Contribution::new(&exchange, rank),
                 first: qps[rank]
                     .as_mut()
                     .map_or(0, |qp| qp.begin(exchange.segments_of(range))),
@@ -221,7 +211,9 @@ impl Collect {
             }
             qp.end(first + all, self.exchange.segments_of(&self.outgoing[peer]));
         }
-        self.reduce(work);
+        let incoming = self.incoming.iter_mut();
+        let mut contributions: Vec<_> = incoming.map(|from| &mut from.contribution).collect();
+        self.exchange.reduce(&mut contributions, work);
         let expected = self.exchange.receives.iter().enumerate();
         let expected = expected.filter(|(peer, _)| *peer != self.exchange.rank);
         let expected_bytes = expected.map(|(_, range)| range.end - range.start).sum();
@@ -230,7 +222,7 @@ impl Collect {
             arrived: self
                 .incoming
                 .into_iter()
-                .map(|incoming| incoming.arrived)
+                .map(|incoming| incoming.contribution.arrived)
                 .collect(),
             elapsed_ns: ended_ns.saturating_sub(self.started_ns),
             received_bytes: expected_bytes - missing_bytes,
@@ -284,9 +276,9 @@ impl Collect {
         let first = segment * segment_bytes;
         let bytes = segment_bytes.min(range.end - range.start - first);
         let arrived = arrival.packets(to_usize(bytes.div_ceil(packet_bytes)), packet_bytes);
-        let incoming = &mut self.incoming[peer];
+        let contribution = &mut self.incoming[peer].contribution;
         let target = match self.exchange.reduction {
-            Some(_) => &mut incoming.staged[..],
+            Some(_) => &mut contribution.staged[..],
             None => &mut work[to_range(&range)],
         };
         for run in runs(&arrived) {
@@ -296,55 +288,8 @@ impl Collect {
             arrival.read(endpoint, start, target)?;
         }
         let first = to_usize(first / packet_bytes);
-        incoming.arrived[first..first + arrived.len()].copy_from_slice(&arrived);
+        contribution.arrived[first..first + arrived.len()].copy_from_slice(&arrived);
         Ok(())
-    }
-
-    /// Combines the contributions that have arrived, rank by rank, starting after this rank.
-    fn reduce(&mut self, work: &mut [u8]) {
-        let Some((element, reduction)) = self.exchange.reduction else {
-            return;
-        };
-        let Exchange {
-            rank,
-            packet_bytes,
-            ref receives,
-            ..
-        } = self.exchange;
-        let range = &receives[rank];
-        let own = &mut work[to_range(range)];
-        let packets = self.incoming[rank].arrived.len();
-        let ranks = self.incoming.len();
-        let others = (1..ranks).map(|distance| (rank + distance) % ranks);
-        let bytes_of = |run: &Range<usize>, length: usize| {
-            let packet_bytes = to_usize(packet_bytes);
-            run.start * packet_bytes..length.min(run.end * packet_bytes)
-        };
-        for peer in others {
-            let incoming = &mut self.incoming[peer];
-            if let Some(encoding) = self.exchange.encoding {
-                encoding.rescale(&mut incoming.staged, &incoming.arrived);
-            }
-            for run in runs(&incoming.arrived) {
-                let bytes = bytes_of(&run, own.len());
-                let theirs = &incoming.staged[bytes.clone()];
-                kernel::reduce(element, reduction, &mut own[bytes], theirs);
-            }
-        }
-        // Values that lack the same contributions: those of one packet, or of one group of packets.
-        let together = self.exchange.encoding.map_or(1, |e| e.group_packets());
-        let sets = (0..packets).step_by(together);
-        let sets = sets.map(|start| start..packets.min(start + together));
-        for set in sets.filter(|_| reduction == Reduction::Mean) {
-            let has_some = |incoming: &&Incoming| incoming.arrived[set.clone()].contains(&true);
-            let contributors = self.incoming.iter().filter(has_some).count();
-            let contributors = u32::try_from(contributors).unwrap_or(u32::MAX);
-            let bytes = bytes_of(&set, own.len());
-            kernel::divide(element, &mut own[bytes], contributors);
-        }
-        if let Some(encoding) = self.exchange.encoding {
-            encoding.decode(own);
-        }
     }
 
     /// The number of bytes missing from the first `segments` messages of each rank.
@@ -358,6 +303,7 @@ impl Collect {
             let bytes = range.end - range.start;
             let end = bytes.min(segments(incoming).saturating_mul(segment_bytes));
             let missing = incoming
+                .contribution
                 .arrived
                 .iter()
                 .zip((0_u64..).map(|i| i * packet_bytes));
@@ -371,32 +317,5 @@ impl Collect {
             .zip(&self.exchange.receives)
             .map(of_peer)
             .sum()
-    }
-}
-
-/// The runs of consecutive `true` values.
-pub(super) fn runs(set: &[bool]) -> impl Iterator<Item = Range<usize>> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let start = at + set[at..].iter().position(|&set| set)?;
-        let length = set[start..].iter().position(|&set| !set);
-        at = start + length.unwrap_or(set.len() - start);
-        Some(start..at)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_cover_what_is_set() {
-        let check = |set: &[bool], expected: &[Range<usize>]| {
-            assert_eq!(runs(set).collect::<Vec<_>>(), expected);
-        };
-        check(&[], &[]);
-        check(&[false, false], &[]);
-        check(&[true, true, false, true], &[0..2, 3..4]);
-        check(&[false, true, true, false, true], &[1..3, 4..5]);
     }
 }

@@ -8,19 +8,22 @@
 //! result and the same knowledge of what is missing from it.
 
 pub(crate) mod collect;
+mod contribution;
 pub(crate) mod hadamard;
 pub(crate) mod learned;
 mod options;
 pub(crate) mod plan;
 pub(crate) mod qp;
 pub(crate) mod record;
+pub(crate) mod replay;
 
 use std::ops::Range;
 
 use farwrite::deadline::{TimeoutKey, Verdict};
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 
-use self::collect::{Collect, Collected, Exchange, runs};
+use self::collect::{Collect, Collected, Exchange};
+use self::contribution::runs;
 use self::learned::{Learned, Terms};
 use self::plan::BoundedPlan;
 use self::qp::BoundedQp;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use farwrite::Fabric;
 
 use super::{Finished, Member};
-use crate::error::CollectiveError;
+use crate::error::{CollectiveError, RankState};
 use crate::execution::Execution;
 
 /// The maximum number of segments that a poll processes, so that packets do not wait for long.
@@ -117,14 +117,14 @@ impl<F: Fabric> Member<F> {
         let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
         let (rank, state) = culprit.unwrap_or_else(|| {
             let waits_for = late.waits_for().unwrap_or(self.view.rank);
-            (waits_for, "has not sent or taken all of its data")
+            (waits_for, RankState::DataMissing)
         });
         CollectiveError::Timeout {
             operation: late.number,
             name: late.name(),
             after: Duration::from_nanos(late.timeout_ns),
             rank,
-            state: state.to_owned(),
+            state,
         }
     }
 }

@@ -10,7 +10,7 @@ use farwrite::fabric::sim::{LinkConfig, Loss};
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
     Algorithm, BoundedOptions, Buffers, CollectiveError, Delivery, ElementType, GroupOptions,
-    Missing, Operation, OperationOptions, Reduction, Report, kernel,
+    Missing, Operation, OperationOptions, Reduction, Report, kernel, replay,
 };
 
 use crate::world::{MS, SECOND, World, clean, faulty, options, values};
@@ -135,6 +135,18 @@ fn check_operation(ended: &[(Report, Vec<u8>)], reduction: Reduction, count: usi
     let missing = report.missing.iter();
     let missing_bytes: u64 = missing.map(|m| m.range.end - m.range.start).sum();
     assert_eq!(report.missing_bytes, missing_bytes);
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let again = replay(
+        &options(),
+        0,
+        &all_reduce(reduction),
+        &inputs,
+        &report.missing,
+    );
+    assert!(
+        again.unwrap() == *output,
+        "the report replays the operation"
+    );
     report.clone()
 }
 
@@ -279,6 +291,13 @@ fn parts_are_reduced_gathered_and_exchanged_in_time() {
                 }
                 assert!(ended.1 == expected);
             };
+            let again = |operation: &Operation, report: &Report, length: usize| {
+                let inputs: Vec<&[u8]> = whole.iter().map(|input| &input[..length]).collect();
+                replay(&options(), rank, operation, &inputs, &report.missing).unwrap()
+            };
+            assert!(again(&scatter, report, bytes * ranks) == *scattered);
+            assert!(again(&Operation::AllGather, &ended[1].0, bytes) == ended[1].1);
+            assert!(again(&exchange, &ended[2].0, bytes * ranks) == ended[2].1);
             check(&ended[1], &|from| whole[from][..bytes].to_vec());
             check(&ended[2], &|from| {
                 whole[from][rank * bytes..][..bytes].to_vec()
@@ -286,6 +305,29 @@ fn parts_are_reduced_gathered_and_exchanged_in_time() {
         }
     }
     assert!(missing_bytes > 0, "the path drops packets");
+}
+
+#[test]
+fn a_replay_of_what_cannot_have_been_is_refused_by_value() {
+    let input = values(F32, 0, 8);
+    let sum = all_reduce(Reduction::Sum);
+    let broadcast = Operation::Broadcast { root: 0 };
+    let lost = |range, rank| {
+        let ranks = vec![rank];
+        [Missing { range, ranks }]
+    };
+    let no_range = lost(0..0, 0);
+    for (rank, operation, other, missing, expected) in [
+        (2, &sum, 32, &no_range, "rank = 2"),
+        (0, &sum, 28, &no_range, "28 bytes"),
+        (0, &broadcast, 32, &no_range, "always exact"),
+        (0, &sum, 32, &lost(0..33, 1), "0 to 33"),
+        (0, &sum, 32, &lost(0..32, 2), "missing rank = 2"),
+    ] {
+        let inputs = [&input[..], &input[..other]];
+        let error = replay(&options(), rank, operation, &inputs, missing).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
     Algorithm, BoundedOptions, Buffers, Delivery, ElementType, GroupOptions, Hadamard, Operation,
-    OperationOptions, Reduction, Report,
+    OperationOptions, Reduction, Report, replay,
 };
 use farwrite_dice::SplitMix;
 
@@ -71,8 +71,9 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// Sums the gradients of all ranks. Returns the report and the result.
-fn sum(world: &mut World, reduction: Reduction) -> (Report, Vec<f32>) {
+/// Sums the gradients of all ranks. Returns the report and the result, which must be equal to that
+/// of a replay.
+fn sum(world: &mut World, hadamard: Option<Hadamard>, reduction: Reduction) -> (Report, Vec<f32>) {
     let ranks = world.ranks();
     let operation = Operation::AllReduce {
         element: ElementType::F32,
@@ -93,6 +94,13 @@ fn sum(world: &mut World, reduction: Reduction) -> (Report, Vec<f32>) {
             .all(|other| other.0.missing == ended[0].0.missing)
     );
     let (report, output) = &ended[0];
+    let inputs: Vec<_> = (0..ranks).map(|rank| bytes(&gradient(rank))).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let again = replay(&with(hadamard), 0, &operation, &inputs, &report.missing);
+    assert!(
+        again.unwrap() == *output,
+        "the report replays the operation"
+    );
     (report.clone(), floats(output))
 }
 
@@ -171,11 +179,11 @@ fn without_losses_a_sum_is_right_but_for_rounding() {
         for ranks in [1, 3] {
             let mut world = World::new(1, ranks, clean(), &with(Some(hadamard)));
             for _ in 0..2 {
-                let (report, result) = sum(&mut world, Reduction::Sum);
+                let (report, result) = sum(&mut world, Some(hadamard), Reduction::Sum);
                 assert_eq!(report.missing, []);
                 assert!(largest(&result, &exact(ranks)) < 1e-4);
             }
-            let (_, mean) = sum(&mut world, Reduction::Mean);
+            let (_, mean) = sum(&mut world, Some(hadamard), Reduction::Mean);
             let expected: Vec<f32> = exact(ranks).iter().map(|sum| sum / ranks as f32).collect();
             assert!(largest(&mean, &expected) < 1e-4);
         }
@@ -197,7 +205,7 @@ fn each_result_is_that_of_the_packets_that_came() {
             Reduction::Sum,
             Reduction::Mean,
         ] {
-            let (report, result) = sum(&mut world, reduction);
+            let (report, result) = sum(&mut world, Some(hadamard), reduction);
             let expected = expected(&report, 3, stride, reduction);
             assert!(largest(&result, &expected) < 1e-3, "stride {stride}");
             missing_bytes += report.missing_bytes;
@@ -226,7 +234,7 @@ fn a_loss_becomes_a_small_error_of_many_values() {
     let errors = [None, Some(hadamard)].map(|hadamard| {
         let mut world = World::new(4, 3, lossy(), &with(hadamard));
         // The warm-up waits for everything that the path does not drop.
-        let (report, result) = sum(&mut world, Reduction::Sum);
+        let (report, result) = sum(&mut world, hadamard, Reduction::Sum);
         let share = report.missing_bytes as f32 / report.bytes as f32;
         assert!((0.01..0.15).contains(&share), "{share}");
         let result = whole_blocks(&result, 3);

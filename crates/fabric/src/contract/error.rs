@@ -30,7 +30,7 @@ pub enum FabricError {
     },
     /// The object is still in use.
     #[error("{0} is still in use")]
-    InUse(&'static str),
+    InUse(Object),
     /// The fabric does not accept the value of an attribute.
     #[error("{name} = {value}: {want}")]
     BadAttribute {
@@ -43,10 +43,10 @@ pub enum FabricError {
     },
     /// The fabric does not have the capability.
     #[error("this fabric has no {0}")]
-    Unsupported(&'static str),
+    Unsupported(Capability),
     /// A table is full.
     #[error("no room for another {0}")]
-    OutOfResources(&'static str),
+    OutOfResources(Table),
     /// The packets of this queue pair cannot be sent. Other queue pairs are not affected.
     #[error("queue pair {:#08x} is broken: {source}", .qpn.0)]
     BrokenQp {
@@ -64,4 +64,49 @@ pub enum FabricError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+}
+
+/// An object of a fabric that cannot be taken, closed or removed while it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Object {
+    /// A memory region: a window, or a packet that is not sent yet, refers to it.
+    #[error("the memory region")]
+    MemoryRegion,
+    /// A slot of a window set: its window is open.
+    #[error("the slot")]
+    Slot,
+    /// The transmit queue of a port: a caller has it.
+    #[error("the port's transmit queue")]
+    TxQueue,
+    /// The receive worker of a port: a caller has it.
+    #[error("the port's receive worker")]
+    RxWorker,
+    /// A queue pair: its packets are not sent yet.
+    #[error("the queue pair")]
+    QueuePair,
+}
+
+/// Something that not every fabric can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Capability {
+    /// Memory regions without bytes ([`Region::ghost`](super::Region::ghost)).
+    #[error("ghost memory")]
+    GhostMemory,
+}
+
+/// What a table of a fabric holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Table {
+    /// Memory regions.
+    #[error("memory region")]
+    MemoryRegion,
+    /// Queue pairs.
+    #[error("queue pair")]
+    QueuePair,
+    /// Window sets.
+    #[error("window set")]
+    WindowSet,
 }

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use counters::{Counters, DropReason};
-pub use error::FabricError;
+pub use error::{Capability, FabricError, Object, Table};
 pub(crate) use memory::Registered;
 pub use memory::{Memory, Region, RegionPtr};
 pub use waker::Waker;

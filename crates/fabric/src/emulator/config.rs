@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use farwrite_link::{ConfigError, LinkConfig};
+use farwrite_link::{ConfigError, LinkConfig, PathDirection};
 use farwrite_wire::icrc::MixedFamilies;
 
 use crate::udp::SocketError;
@@ -82,8 +82,8 @@ pub enum EmulatorError {
     /// The configuration of a link is invalid.
     #[error("{direction} {source}")]
     Link {
-        /// `forward` or `backward`.
-        direction: &'static str,
+        /// The direction of the link.
+        direction: PathDirection,
         /// The reason.
         source: ConfigError,
     },
@@ -106,14 +106,29 @@ pub enum EmulatorError {
     #[error("{what}: {source}")]
     System {
         /// The operation that failed.
-        what: &'static str,
+        what: EmulatorTask,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
+/// What an emulator asks of the operating system, besides its sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmulatorTask {
+    /// To make the eventfd that wakes its thread.
+    #[error("making an eventfd")]
+    Eventfd,
+    /// To start its thread.
+    #[error("starting a thread")]
+    Thread,
+    /// To wait until packets arrive.
+    #[error("waiting for packets")]
+    Wait,
+}
+
 impl EmulatorError {
-    pub(super) fn system(what: &'static str, source: io::Error) -> Self {
+    pub(super) fn system(what: EmulatorTask, source: io::Error) -> Self {
         Self::System { what, source }
     }
 }

@@ -30,7 +30,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::EventfdFlags;
 
-pub use config::{EmulatorConfig, EmulatorError, PortPair, Side};
+pub use config::{EmulatorConfig, EmulatorError, EmulatorTask, PortPair, Side};
 pub use counters::{DirectionCounters, EmulatorCounters};
 use relay::RelayThread;
 
@@ -62,7 +62,7 @@ impl LinkEmulator {
     /// or thread that the system refuses.
     pub fn start(config: &EmulatorConfig) -> Result<Self, EmulatorError> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| EmulatorError::system("making an eventfd", e.into()))?;
+            .map_err(|e| EmulatorError::system(EmulatorTask::Eventfd, e.into()))?;
         let shared = Arc::new(RelayControl {
             stop: AtomicBool::new(false),
             down: AtomicBool::new(false),
@@ -75,7 +75,7 @@ impl LinkEmulator {
         let thread = thread::Builder::new()
             .name("link-emulator".into())
             .spawn(move || relay.run())
-            .map_err(|e| EmulatorError::system("starting a thread", e))?;
+            .map_err(|e| EmulatorError::system(EmulatorTask::Thread, e))?;
         Ok(Self {
             addresses,
             shared,

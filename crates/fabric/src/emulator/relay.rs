@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use farwrite_link::{Datagram, Link, LinkConfig};
+use farwrite_link::{Datagram, Link, LinkConfig, PathDirection};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::RelayControl;
-use super::config::{EmulatorConfig, EmulatorError};
+use super::config::{EmulatorConfig, EmulatorError, EmulatorTask};
 use super::counters::{DirectionCounters, EmulatorCounters};
 use super::port::{EmulatorPort, run_length, send_run, turn_around};
 use crate::udp::SocketError;
@@ -42,12 +42,10 @@ struct RelayDirection {
 }
 
 impl RelayDirection {
-    fn new(name: &'static str, config: LinkConfig, seed: u64) -> Result<Self, EmulatorError> {
+    fn new(direction: PathDirection, config: LinkConfig, seed: u64) -> Result<Self, EmulatorError> {
         Ok(Self {
-            link: Link::new(config, seed).map_err(|source| EmulatorError::Link {
-                direction: name,
-                source,
-            })?,
+            link: Link::new(config, seed)
+                .map_err(|source| EmulatorError::Link { direction, source })?,
             counters: DirectionCounters::default(),
             due: Vec::new(),
         })
@@ -60,9 +58,9 @@ impl RelayThread {
         shared: Arc<RelayControl>,
     ) -> Result<Self, EmulatorError> {
         let directions = [
-            RelayDirection::new("forward", config.forward, config.seed)?,
+            RelayDirection::new(PathDirection::Forward, config.forward, config.seed)?,
             // A seed that differs from the forward seeds of runs with similar seeds.
-            RelayDirection::new("backward", config.backward, !config.seed)?,
+            RelayDirection::new(PathDirection::Backward, config.backward, !config.seed)?,
         ];
         if config.channels.is_empty() {
             return Err(EmulatorError::NoChannel);
@@ -129,7 +127,7 @@ impl RelayThread {
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
-            Err(e) => return Err(EmulatorError::system("waiting for packets", e.into())),
+            Err(e) => return Err(EmulatorError::system(EmulatorTask::Wait, e.into())),
         }
         let is_readable = |fd: &PollFd<'_>| !fd.revents().is_empty();
         if fds.pop().is_some_and(|wake| is_readable(&wake)) {

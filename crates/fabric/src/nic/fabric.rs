@@ -17,8 +17,8 @@ use super::window_sets::WindowSets;
 use super::windows::{Epochs, Worker};
 use super::{Carrier, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
-    Capabilities, Counters, Fabric, FabricError, Lkey, QpAttr, QpPath, Qpn, Region, RegionPtr,
-    RemotePlace, RemoteQp, Window, WindowSet,
+    Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpPath, Qpn,
+    Region, RegionPtr, RemotePlace, RemoteQp, Window, WindowSet,
 };
 
 /// The software NIC over a carrier `C`.
@@ -127,21 +127,21 @@ impl<C: Carrier> Fabric for NicFabric<C> {
     fn take_tx(&mut self, port: u16) -> Result<Self::Tx, FabricError> {
         let shared = Arc::clone(self.check_port(port)?);
         let carrier = self.carrier.take_tx(port);
-        let carrier = carrier.ok_or(FabricError::InUse("the port's transmit queue"))?;
+        let carrier = carrier.ok_or(FabricError::InUse(Object::TxQueue))?;
         Ok(NicTx::new(carrier, shared, self.regions.reader()))
     }
 
     fn take_rx(&mut self, port: u16) -> Result<Self::Rx, FabricError> {
         let shared = Arc::clone(self.check_port(port)?);
         let carrier = self.carrier.take_rx(port);
-        let carrier = carrier.ok_or(FabricError::InUse("the port's receive worker"))?;
+        let carrier = carrier.ok_or(FabricError::InUse(Object::RxWorker))?;
         let worker = Worker::new(Arc::clone(&self.epochs), port);
         Ok(NicRx::new(carrier, shared, worker))
     }
 
     fn register(&mut self, region: Region) -> Result<Lkey, FabricError> {
         if region.is_ghost() && !C::GHOSTS {
-            return Err(FabricError::Unsupported("ghost memory"));
+            return Err(FabricError::Unsupported(Capability::GhostMemory));
         }
         let mut regions = self.regions.write();
         regions.register(&mut self.numbers, region)
@@ -229,7 +229,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
 
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
         if self.queue_pairs.get_mut(qpn)?.remote.is_some() {
-            return Err(FabricError::InUse("the queue pair"));
+            return Err(FabricError::InUse(Object::QueuePair));
         }
         check_remote(&remote)?;
         self.go(qpn, remote.qpn, &QpPath::to(remote.addr))

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::MOST;
 use super::numbers::{ByNumber, Numbers};
-use crate::contract::{Capabilities, FabricError, QpAttr, QpPath, Qpn, RemoteQp};
+use crate::contract::{Capabilities, FabricError, QpAttr, QpPath, Qpn, RemoteQp, Table};
 
 /// All queue pairs of a NIC.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl QueuePairs {
             });
         }
         if self.table.len() >= MOST {
-            return Err(FabricError::OutOfResources("queue pair"));
+            return Err(FabricError::OutOfResources(Table::QueuePair));
         }
         let qpn = numbers.qpn(&self.table);
         let queue_pair = QueuePair {

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::MOST;
 use super::numbers::{ByNumber, Numbers};
-use crate::contract::{FabricError, Lkey, Region, Registered, Sge};
+use crate::contract::{FabricError, Lkey, Object, Region, Registered, Sge, Table};
 
 /// The control object's reference to the table of regions.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Regions {
         region: Region,
     ) -> Result<Lkey, FabricError> {
         if self.table.len() >= MOST {
-            return Err(FabricError::OutOfResources("memory region"));
+            return Err(FabricError::OutOfResources(Table::MemoryRegion));
         }
         let lkey = numbers.key(&self.table);
         self.table.insert(lkey, Arc::new(Registered::new(region)));
@@ -60,10 +60,10 @@ impl Regions {
         let entry = self.table.get_mut(&lkey.0).ok_or(unknown)?;
         // `get_mut` also synchronizes with the drop of the last window.
         if Arc::get_mut(entry).is_none() {
-            return Err(FabricError::InUse("the memory region"));
+            return Err(FabricError::InUse(Object::MemoryRegion));
         }
         let entry = self.table.remove(&lkey.0).and_then(Arc::into_inner);
-        let entry = entry.ok_or(FabricError::InUse("the memory region"))?;
+        let entry = entry.ok_or(FabricError::InUse(Object::MemoryRegion))?;
         Ok(entry.into_region())
     }
 
@@ -168,7 +168,7 @@ impl RegionsOwner {
         let regions = self.read();
         let region = regions.get(lkey)?;
         if has_windows(region) {
-            return Err(FabricError::InUse("the memory region"));
+            return Err(FabricError::InUse(Object::MemoryRegion));
         }
         let region: *const Registered = Arc::as_ptr(region);
         // SAFETY: the region is on the heap. Deregistering it, opening a window onto it and copying

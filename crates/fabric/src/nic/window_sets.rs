@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::MOST;
 use super::numbers::{ByNumber, Numbers};
 use super::windows::{Closings, Epochs, Slots};
-use crate::contract::{FabricError, Registered, RemotePlace, Rkey, Window, WindowSet};
+use crate::contract::{FabricError, Registered, RemotePlace, Rkey, Table, Window, WindowSet};
 
 /// All window sets of a NIC. The root key of a set is its number.
 pub(super) struct WindowSets {
@@ -44,7 +44,7 @@ impl WindowSets {
             });
         }
         if self.table.len() >= MOST {
-            return Err(FabricError::OutOfResources("window set"));
+            return Err(FabricError::OutOfResources(Table::WindowSet));
         }
         let key = numbers.key(&self.table);
         let slots = Arc::new(Slots::new(slots, slot_bytes));

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite_fabric::contract::{
-    DropReason, Fabric, FabricError, QpAttr, Region, RemoteQp, Rkey, Sge, WriteWr,
+    DropReason, Fabric, FabricError, QpAttr, Region, RemoteQp, Rkey, Sge, Table, WriteWr,
 };
 use farwrite_fabric::sim::{Datagram, Verdict};
 use farwrite_wire::packet::Packet;
@@ -193,7 +193,7 @@ fn tables_have_an_end() {
     let full = ends.a.create_qp(attr);
     assert!(matches!(
         full,
-        Err(FabricError::OutOfResources("queue pair"))
+        Err(FabricError::OutOfResources(Table::QueuePair))
     ));
     ends.a.destroy_qp(ends.qa).unwrap();
     ends.a.create_qp(attr).unwrap();
@@ -205,7 +205,7 @@ fn tables_have_an_end() {
     let full = ends.a.create_windows(1, 1);
     assert!(matches!(
         full,
-        Err(FabricError::OutOfResources("window set"))
+        Err(FabricError::OutOfResources(Table::WindowSet))
     ));
     ends.a.destroy_windows(set).unwrap();
     ends.a.create_windows(1, 1).unwrap();

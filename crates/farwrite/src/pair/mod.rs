@@ -15,7 +15,7 @@ use std::sync::Arc;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpPath};
 use farwrite_schemes::scheme::PathView;
-use farwrite_sdr::{EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
+use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
 use farwrite_wire::control::Outcome;
 
 use crate::error::Error;
@@ -332,10 +332,16 @@ impl Pair {
 
     fn sdr_error(&self, error: SdrError) -> Error {
         match error {
-            SdrError::Retry(_) => Error::Retry {
-                slots: self.geometry().slots(),
-            },
+            SdrError::Retry(awaited) => self.retry(awaited),
             other => Error::Sdr(other),
+        }
+    }
+
+    /// The error of a call that waits for a free slot.
+    fn retry(&self, awaited: Awaited) -> Error {
+        Error::Retry {
+            slots: self.geometry().slots(),
+            awaited,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, Window};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, Table, Window};
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::Place;
 use farwrite_wire::control::SchemeTag;
@@ -88,7 +88,7 @@ impl Workshop {
             Region::ghost(bytes)
         } else {
             let length = usize::try_from(bytes);
-            let length = length.map_err(|_| FabricError::OutOfResources("parity memory"))?;
+            let length = length.map_err(|_| FabricError::OutOfResources(Table::MemoryRegion))?;
             Region::owned(vec![0_u8; length])
         };
         Ok(Scratch {

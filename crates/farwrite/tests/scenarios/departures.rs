@@ -276,7 +276,10 @@ fn a_slot_is_free_when_the_packets_of_its_message_have_left() {
         posted.map(drop)
     };
     let early = post(&mut world);
-    assert!(matches!(early, Err(Error::Retry { slots: 1 })), "{early:?}");
+    assert!(
+        matches!(early, Err(Error::Retry { slots: 1, .. })),
+        "{early:?}"
+    );
     world.a.controls.delays_ns.borrow_mut().clear();
     world.run_for(MS);
     post(&mut world).expect("a free slot");

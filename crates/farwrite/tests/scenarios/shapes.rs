@@ -1,6 +1,6 @@
 //! Messages of all sizes, over queue pairs of all shapes.
 
-use farwrite::{Error, ImmediateSplit, QpConfig, QpOptions, SchemeTag};
+use farwrite::{Awaited, Error, ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeTag};
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
@@ -132,14 +132,14 @@ fn as_many_messages_in_flight_as_there_are_slots() {
         };
         let parcels: Vec<Parcel> = (0..64).map(|_| world.ship(order())).collect();
         let refused = [
-            world.post_recv(Way::Forth, 10).err(),
-            world.post_send(&order()).err(),
+            (world.post_recv(Way::Forth, 10).err(), Awaited::RecvSlot),
+            (world.post_send(&order()).err(), Awaited::SendSlot),
         ];
-        for error in refused {
-            assert!(
-                matches!(error, Some(Error::Retry { slots: 64 })),
-                "{error:?}"
-            );
+        for (error, event) in refused {
+            let Some(Error::Retry { slots: 64, awaited }) = error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(awaited, event);
         }
         world.deliver(&parcels, 60 * SECOND);
         // A slot is free again as soon as its message has ended.
@@ -147,6 +147,36 @@ fn as_many_messages_in_flight_as_there_are_slots() {
         world.deliver(&again, 60 * SECOND);
         world.finish(parcels.into_iter().chain(again).collect());
     }
+}
+
+/// Receives that their user has completed take no slot, but the sender may still use them.
+#[test]
+fn a_slot_waits_for_the_offer_of_its_last_message() {
+    let mut world = World::new(1, long_haul(), &shaped(small(1024, 1)));
+    let mut inns = Vec::new();
+    for _ in 0..64 {
+        let inn = world.post_recv(Way::Forth, 10).expect("a free slot");
+        let endpoint = &mut world.b.endpoint;
+        let ended = endpoint.complete_recv(&inn.recv, Outcome::Failed);
+        ended.expect("open");
+        inns.push((Way::Forth, inn));
+    }
+    let error = world.post_recv(Way::Forth, 10).err().expect("no offer yet");
+    assert!(
+        matches!(
+            error,
+            Error::Retry {
+                awaited: Awaited::LastOffer,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(
+        error.to_string(),
+        "the last message of this slot is not offered yet; poll and try again"
+    );
+    world.close(vec![], inns);
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite::fabric::contract::{
-    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpPath, Qpn, Region,
-    RegionPtr, RemotePlace, RemoteQp, Rkey, Sge, TxQueue, Window, WindowSet, WriteWr,
+    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpPath, Qpn,
+    Region, RegionPtr, RemotePlace, RemoteQp, Rkey, Sge, Table, TxQueue, Window, WindowSet,
+    WriteWr,
 };
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 
@@ -142,7 +143,7 @@ impl SlowTx {
 impl TxQueue for SlowTx {
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
         if self.controls.breaks_next.take() {
-            let source = FabricError::Unsupported("way to the peer");
+            let source = FabricError::NotConnected(qpn.0);
             return Err(FabricError::BrokenQp {
                 qpn,
                 source: Box::new(source),
@@ -212,7 +213,7 @@ impl Fabric for SlowFabric {
     }
     fn register(&mut self, region: Region) -> Result<Lkey, FabricError> {
         if self.controls.is_out_of_memory.get() {
-            return Err(FabricError::OutOfResources("memory region"));
+            return Err(FabricError::OutOfResources(Table::MemoryRegion));
         }
         self.inner.register(region)
     }
@@ -220,7 +221,7 @@ impl Fabric for SlowFabric {
         let held = self.shared.held.borrow();
         let mut local = held.iter().flat_map(|held| &held.local);
         if local.any(|sge| sge.lkey == lkey) {
-            return Err(FabricError::InUse("the memory region"));
+            return Err(FabricError::InUse(Object::MemoryRegion));
         }
         self.inner.deregister(lkey)
     }

@@ -49,17 +49,13 @@ impl Plan {
         for scheme in question.affordable()? {
             match question.cost(scheme) {
                 Ok(alternative) => alternatives.push(alternative),
-                Err(error @ ModelError::Unsupported { .. }) => left_out.push((scheme, error)),
+                Err(error @ ModelError::Unsupported(_)) => left_out.push((scheme, error)),
                 Err(error) => return Err(error),
             }
         }
         alternatives.sort_by(|x, y| x.objective_s.total_cmp(&y.objective_s));
         let Some(fastest) = alternatives.first() else {
-            return Err(ModelError::Word {
-                argument: "candidates",
-                value: "none that can be afforded and evaluated".to_owned(),
-                wants: "at least one scheme without parity",
-            });
+            return Err(ModelError::NoCandidate);
         };
         let enough = fastest.objective_s * (1.0 + question.close);
         let price = |at: &Alternative| (at.parity_overhead, at.cores, at.objective_s);

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use super::{Alternative, Plan};
 use crate::completion::CompletionTime;
-use crate::error::{ModelError, within};
+use crate::error::{ModelError, Wanted, within};
 use crate::loss::Loss;
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Compute, Setting, Variant};
@@ -33,11 +33,7 @@ impl FromStr for Objective {
     type Err = ModelError;
 
     fn from_str(text: &str) -> Result<Self, ModelError> {
-        let unknown = || ModelError::Word {
-            argument: "objective",
-            value: text.to_owned(),
-            wants: "mean, or p and percent below 100 such as p99.9",
-        };
+        let unknown = || ModelError::Objective(text.to_owned());
         if text == "mean" {
             return Ok(Self::Mean);
         }
@@ -154,7 +150,7 @@ impl Question {
             self.max_parity_overhead,
             0.0,
             most,
-            "0 or more",
+            Wanted::NotNegative,
         )?;
         within(
             "cores",
@@ -162,9 +158,16 @@ impl Question {
             self.coding.cores,
             0.0,
             most,
-            "0 or more, and finite",
+            Wanted::NotNegative,
         )?;
-        within("close", "as a share", self.close, 0.0, 1.0, "0 to 1")?;
+        within(
+            "close",
+            "as a share",
+            self.close,
+            0.0,
+            1.0,
+            Wanted::ZeroToOne,
+        )?;
         let affordable = |scheme: &&Scheme| match scheme {
             Scheme::Ec { .. } => {
                 self.coding.cores > 0.0 && scheme.parity_overhead() <= self.max_parity_overhead

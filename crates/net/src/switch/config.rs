@@ -238,16 +238,52 @@ impl Default for SwitchConfig {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SwitchError {
-    /// A number is out of range.
-    #[error("switch {field} = {value}: {want}")]
-    Range {
+    /// A multiple of the free buffer is not a positive number.
+    #[error("switch {field} = {value}: a number above 0")]
+    Alpha {
         /// The name of the field.
         field: &'static str,
         /// The value given.
         value: f64,
-        /// The accepted range.
-        want: &'static str,
     },
+    /// The latency is longer than a day.
+    #[error("switch latency = {}: at most a day", .0.as_secs_f64())]
+    Latency(Duration),
+    /// The largest probability of a mark is not within 0 to 1.
+    #[error("switch ecn.pmax = {0}: 0 to 1")]
+    MarkProbability(f64),
+    /// Marks begin above the length at which they are most likely.
+    #[error("switch ecn.kmin = {kmin_bytes}: at most ecn.kmax")]
+    MarkThresholds {
+        /// The given `kmin_bytes`.
+        kmin_bytes: u64,
+        /// The given `kmax_bytes`.
+        kmax_bytes: u64,
+    },
+    /// A priority is above 7.
+    #[error("switch {field} = {value}: 0 to 7")]
+    Priority {
+        /// The name of the field.
+        field: &'static str,
+        /// The value given.
+        value: u8,
+    },
+    /// The largest frame, for which lossless priorities keep headroom, is above 4 GiB.
+    #[error("switch pfc.max_frame = {0}: at most 4 GiB")]
+    MaxFrame(u64),
+    /// A number of ports that DRILL draws or remembers is out of range.
+    #[error("switch {field} = {value}: {least} to 64")]
+    Drill {
+        /// The name of the field.
+        field: &'static str,
+        /// The value given.
+        value: usize,
+        /// The least value that is accepted.
+        least: usize,
+    },
+    /// The size of the table of flowlets is out of range.
+    #[error("switch routing.flows = {0}: 1 to 2^24")]
+    Flowlets(usize),
     /// The headroom takes the whole buffer.
     #[error(
         "{headroom_bytes} bytes of headroom for all ports leave nothing of a switch buffer of \
@@ -265,58 +301,86 @@ impl SwitchConfig {
     /// Checks the values.
     ///
     /// # Errors
-    /// [`SwitchError::Range`] names the first field that is out of range, and its value.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "the values are for an error message"
-    )]
+    /// [`SwitchError`] names the first field that is out of range, and its value.
     pub fn validate(&self) -> Result<(), SwitchError> {
-        let check = |fits: bool, field, value, want| match fits {
-            true => Ok(()),
-            false => Err(SwitchError::Range { field, value, want }),
-        };
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        check(positive(self.alpha), "alpha", self.alpha, POSITIVE)?;
-        let day = Duration::from_secs(86_400);
-        let latency = self.latency.as_secs_f64();
-        check(self.latency <= day, "latency", latency, "at most a day")?;
+        check_alpha("alpha", self.alpha)?;
+        if self.latency > Duration::from_secs(86_400) {
+            return Err(SwitchError::Latency(self.latency));
+        }
         if let Some(red) = &self.ecn {
-            check(
-                (0.0..=1.0).contains(&red.pmax),
-                "ecn.pmax",
-                red.pmax,
-                "0 to 1",
-            )?;
-            let (kmin, kmax) = (red.kmin_bytes, red.kmax_bytes);
-            check(kmin <= kmax, "ecn.kmin", kmin as f64, "at most ecn.kmax")?;
+            red.validate()?;
         }
         if let Some(pfc) = &self.pfc {
-            let beyond = pfc.priorities.iter().find(|priority| **priority > 7);
-            let beyond = beyond.map_or(0.0, |priority| f64::from(*priority));
-            check(beyond == 0.0, "pfc.priorities", beyond, "0 to 7")?;
-            if let XoffThreshold::Alpha(alpha) = pfc.xoff {
-                check(positive(alpha), "pfc.xoff.alpha", alpha, POSITIVE)?;
-            }
-            let max_frame = pfc.max_frame_bytes;
-            let fits = max_frame <= 1 << 32;
-            check(fits, "pfc.max_frame", max_frame as f64, "at most 4 GiB")?;
+            pfc.validate()?;
         }
         if let Some(trim) = &self.trim {
-            let priority = trim.priority;
-            check(priority < 8, "trim.priority", priority.into(), "0 to 7")?;
+            check_priority("trim.priority", trim.priority)?;
         }
         match self.routing {
             Policy::Drill { d, m } => {
-                check((1..=64).contains(&d), "routing.d", d as f64, "1 to 64")?;
-                check(m <= 64, "routing.m", m as f64, "0 to 64")
+                check_drill("routing.d", d, 1)?;
+                check_drill("routing.m", m, 0)
             }
-            Policy::Flowlet { flows, .. } => {
-                let fits = (1..=1 << 24).contains(&flows);
-                check(fits, "routing.flows", flows as f64, "1 to 2^24")
+            Policy::Flowlet { flows, .. } if !(1..=1 << 24).contains(&flows) => {
+                Err(SwitchError::Flowlets(flows))
             }
-            Policy::Ecmp | Policy::Spray => Ok(()),
+            Policy::Ecmp | Policy::Spray | Policy::Flowlet { .. } => Ok(()),
         }
     }
 }
 
-const POSITIVE: &str = "a number above 0";
+impl Red {
+    fn validate(&self) -> Result<(), SwitchError> {
+        if !(0.0..=1.0).contains(&self.pmax) {
+            return Err(SwitchError::MarkProbability(self.pmax));
+        }
+        let (kmin_bytes, kmax_bytes) = (self.kmin_bytes, self.kmax_bytes);
+        if kmin_bytes > kmax_bytes {
+            return Err(SwitchError::MarkThresholds {
+                kmin_bytes,
+                kmax_bytes,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Pfc {
+    fn validate(&self) -> Result<(), SwitchError> {
+        for &priority in &self.priorities {
+            check_priority("pfc.priorities", priority)?;
+        }
+        if let XoffThreshold::Alpha(alpha) = self.xoff {
+            check_alpha("pfc.xoff.alpha", alpha)?;
+        }
+        if self.max_frame_bytes > 1 << 32 {
+            return Err(SwitchError::MaxFrame(self.max_frame_bytes));
+        }
+        Ok(())
+    }
+}
+
+fn check_alpha(field: &'static str, value: f64) -> Result<(), SwitchError> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(SwitchError::Alpha { field, value })
+}
+
+fn check_priority(field: &'static str, value: u8) -> Result<(), SwitchError> {
+    if value < 8 {
+        return Ok(());
+    }
+    Err(SwitchError::Priority { field, value })
+}
+
+fn check_drill(field: &'static str, value: usize, least: usize) -> Result<(), SwitchError> {
+    if (least..=64).contains(&value) {
+        return Ok(());
+    }
+    Err(SwitchError::Drill {
+        field,
+        value,
+        least,
+    })
+}

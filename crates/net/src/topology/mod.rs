@@ -62,16 +62,23 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// A parameter of a shape is out of range.
-    #[error("{field} = {value}: {want}")]
+    /// A number of nodes in a shape is 0 or above [`MAX_NODES`].
+    #[error("{field} = {value}: 1 to {MAX_NODES}")]
     Size {
         /// The name of the parameter.
         field: &'static str,
         /// The value given.
         value: usize,
-        /// The accepted range.
-        want: &'static str,
     },
+    /// A two-level Clos network has too many cables between leaves and spines.
+    #[error("leaves * spines = {0}: at most 2^20")]
+    SpineCables(usize),
+    /// No fat tree has this `k`.
+    #[error("k = {0}: an even number from 2 to 62")]
+    FatTree(usize),
+    /// The number of datacenters is out of range.
+    #[error("sites = {0}: 1 to 1024")]
+    Sites(usize),
     /// There are more nodes than [`MAX_NODES`].
     #[error("the topology has {nodes} nodes; a network has at most {MAX_NODES}")]
     Nodes {

@@ -9,11 +9,13 @@ mod trips;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
+use farwrite_session::{
+    Channel, Error as SessionError, Expected, Hello, Message, MessageKind, Text,
+};
 
 use crate::datagram::KEY_BYTES;
 use crate::host_drops::HostCounter;
-use crate::message::{HostDrops, ProbeKey, ProbeMessage, Trial, TrialCounts};
+use crate::message::{ExpectedMessage, HostDrops, ProbeKey, ProbeMessage, Trial, TrialCounts};
 use crate::{Error, Findings, Settings, findings, software};
 use flows::Flows;
 
@@ -127,7 +129,7 @@ impl<'a> Session<'a> {
             recv_buffer_bytes,
         } = ready
         else {
-            return Err(ready.unexpected("readiness"));
+            return Err(ready.unexpected(ExpectedMessage::Ready));
         };
         let (local, mut peer) = (channel.local_addr(), channel.peer_addr());
         peer.set_port(port);
@@ -187,7 +189,7 @@ impl<'a> Session<'a> {
     fn finish(mut self) -> Result<Findings, Error> {
         let theirs = match self.call(&ProbeMessage::Host(HostDrops::default()))? {
             ProbeMessage::Host(drops) => drops,
-            other => return Err(other.unexpected("the drops of the host")),
+            other => return Err(other.unexpected(ExpectedMessage::Host)),
         };
         self.channel.send(&ProbeMessage::Done)?;
         self.findings.host.theirs = theirs;
@@ -213,7 +215,7 @@ impl<'a> Session<'a> {
     fn open(&mut self, trials: Vec<Trial>) -> Result<(), Error> {
         match self.call(&ProbeMessage::Trials(trials))? {
             ProbeMessage::Open => Ok(()),
-            other => Err(other.unexpected("the opening of trials")),
+            other => Err(other.unexpected(ExpectedMessage::Open)),
         }
     }
 
@@ -230,7 +232,7 @@ impl<'a> Session<'a> {
                 {
                     all.extend(counts);
                 }
-                other => return Err(other.unexpected("the counts of these trials")),
+                other => return Err(other.unexpected(ExpectedMessage::Counts)),
             }
         }
         Ok(all)
@@ -260,10 +262,13 @@ fn meet(channel: &mut Channel) -> Result<(), Error> {
         capabilities: Hello::PROBES,
     }))?;
     let (reader, _) = channel.halves();
-    let hello = reader.recv_expected("a hello", |message| match message {
-        Message::Hello(hello) => Ok(hello),
-        other => Err(other),
-    });
+    let hello = reader.recv_expected(
+        Expected::Message(MessageKind::Hello),
+        |message| match message {
+            Message::Hello(hello) => Ok(hello),
+            other => Err(other),
+        },
+    );
     match hello {
         Ok(hello) if hello.has(Hello::PROBES) => Ok(()),
         Ok(Hello { software, .. }) => Err(Error::NotAnswered { software }),

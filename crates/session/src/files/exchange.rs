@@ -1,7 +1,7 @@
 //! The transfer of the manifest over the channel (P8.3).
 
-use super::{Entry, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
-use crate::{ChannelMessage, Error, Message, TransferPlan};
+use super::{Entry, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Planned};
+use crate::{ChannelMessage, Error, Expected, Message, MessageKind, TransferPlan};
 
 /// Bytes of entries in one message. This is well below the limit of a message, since the last entry
 /// may exceed it.
@@ -43,15 +43,24 @@ pub fn recv_manifest<E: From<Error>>(
     while builder.entries() < plan.entries {
         let batch = match next()? {
             Message::Entries(entries) if !entries.is_empty() => entries,
-            other => return Err(other.unexpected("manifest entries").into()),
+            other => {
+                return Err(other
+                    .unexpected(Expected::Message(MessageKind::Entries))
+                    .into());
+            }
         };
         for entry in &batch {
             builder.push(entry).map_err(refused)?;
         }
     }
-    as_planned("entries", builder.entries().into(), plan.entries.into()).map_err(refused)?;
+    as_planned(
+        Planned::Entries,
+        builder.entries().into(),
+        plan.entries.into(),
+    )
+    .map_err(refused)?;
     let manifest = builder.build().map_err(refused)?;
-    as_planned("bytes", manifest.stream_bytes(), plan.stream_bytes).map_err(refused)?;
+    as_planned(Planned::Bytes, manifest.stream_bytes(), plan.stream_bytes).map_err(refused)?;
     Ok(manifest)
 }
 
@@ -59,7 +68,7 @@ fn refused<E: From<Error>>(error: ManifestError) -> E {
     Error::Manifest(error).into()
 }
 
-fn as_planned(what: &'static str, came: u64, want: u64) -> Result<(), ManifestError> {
+fn as_planned(what: Planned, came: u64, want: u64) -> Result<(), ManifestError> {
     if came == want {
         return Ok(());
     }

@@ -64,8 +64,8 @@ pub use exchange::{manifest_messages, recv_manifest};
 pub use gate::CommitGate;
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
-    ManifestError,
+    ManifestError, Planned,
 };
-pub use scan::{ScanError, Special};
-pub use sink::{FileFailure, Sink, SinkError, Summary, Verdict};
+pub use scan::{ScanError, Special, SpecialKind};
+pub use sink::{FileFailure, FileStep, Sink, SinkError, Summary, Verdict};
 pub use source::{FileRead, ReadError, Source};

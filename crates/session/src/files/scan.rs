@@ -174,10 +174,10 @@ impl Scanner {
             return Ok(None);
         }
         let what = match kind {
-            FileType::Symlink => "a symbolic link",
-            FileType::Fifo => "a named pipe",
-            FileType::Socket => "a socket",
-            _ => "a device",
+            FileType::Symlink => SpecialKind::Symlink,
+            FileType::Fifo => SpecialKind::Pipe,
+            FileType::Socket => SpecialKind::Socket,
+            _ => SpecialKind::Device,
         };
         Err(ScanError::Special { path, what })
     }
@@ -217,7 +217,7 @@ pub enum ScanError {
         /// Where it is.
         path: PathBuf,
         /// What it is.
-        what: &'static str,
+        what: SpecialKind,
     },
     /// Two paths that would have the same name at the receiver.
     #[error(
@@ -232,6 +232,24 @@ pub enum ScanError {
     /// Too many entries, too deep, or the like.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+}
+
+/// What a path is that is neither a file nor a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecialKind {
+    /// A symbolic link.
+    #[error("a symbolic link")]
+    Symlink,
+    /// A named pipe.
+    #[error("a named pipe")]
+    Pipe,
+    /// A Unix socket.
+    #[error("a socket")]
+    Socket,
+    /// A device.
+    #[error("a device")]
+    Device,
 }
 
 impl ScanError {

@@ -34,8 +34,7 @@ impl Tree {
     /// name of a file. Removes the leftovers of killed receivers from directories that existed
     /// before.
     pub(super) fn prepare(root: &Path, manifest: Arc<Manifest>) -> Result<Self, SinkError> {
-        let directory = Directory::open(root).map_err(|source| SinkError::Io {
-            tried: "open",
+        let directory = Directory::open(root).map_err(|source| SinkError::Open {
             path: root.into(),
             source,
         })?;
@@ -147,11 +146,7 @@ impl Tree {
         if is_full(&source) {
             return SinkError::Full { path, source };
         }
-        SinkError::Io {
-            tried: "prepare",
-            path,
-            source,
-        }
+        SinkError::Prepare { path, source }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use farwrite_session::files::{CommitGate, FileFailure, Sink, SinkError};
+use farwrite_session::files::{CommitGate, FileFailure, FileStep, Sink, SinkError};
 
 use crate::place::{Place, child, child_with_mounts, hash, manifest, new_sink};
 
@@ -64,7 +64,7 @@ fn file_whose_name_cannot_be_given_fails_alone() {
     let [Some(FileFailure::Io { tried, .. }), None] = &failures[..] else {
         panic!("{failures:?}")
     };
-    assert_eq!(*tried, "give it its final name");
+    assert_eq!(*tried, FileStep::Name);
     sink.finish().expect("all ended");
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["a", "b"]);
 }
@@ -91,7 +91,8 @@ fn child_with_a_limit() {
     let [
         None,
         Some(FileFailure::Io {
-            tried: "write it", ..
+            tried: FileStep::Write,
+            ..
         }),
         None,
     ] = &failures[..]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use farwrite_session::Message;
-use farwrite_session::files::{FileRead, ScanError, Source, Special};
+use farwrite_session::files::{FileRead, ScanError, Source, Special, SpecialKind};
 use rustix::fs::CWD;
 
 use crate::place::{Place, hand_over, new_sink, scan, transfer};
@@ -50,7 +50,7 @@ fn links_and_pipes_are_refused_or_left_out() {
         matches!(
             error,
             ScanError::Special {
-                what: "a symbolic link",
+                what: SpecialKind::Symlink,
                 ..
             }
         ),

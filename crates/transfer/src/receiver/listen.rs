@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::thread;
 
-use farwrite_session::{Error as SessionError, Message, Reader};
+use farwrite_session::{Error as SessionError, Expected, Message, Reader};
 
 use super::Event;
 use super::disk::Job;
@@ -80,7 +80,7 @@ fn listen(
                 let _ = events.send(Event::Resume(resume));
                 continue;
             }
-            other => return Err(failed(other.unexpected("a word about files"))),
+            other => return Err(failed(other.unexpected(Expected::AboutFiles))),
         };
         let queued = match jobs.try_send(job) {
             Ok(()) => true,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName};
 use farwrite_path::Role as PathRole;
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
-use farwrite_session::{Message, Reader, Resume, TransferPlan};
+use farwrite_session::{Message, MessageKind, Reader, Resume, TransferPlan};
 use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
@@ -145,7 +145,7 @@ impl Reception<'_> {
         // The port of the channel: one firewall rule covers both.
         let offered = Offered::make(local, &self.outbox, cancel)?;
         setup.link = Some(offered.link(PathRole::Responder, &theirs, peer, None, self.host)?);
-        let plan = setup.expect(SETUP, "a transfer plan", |message| match message {
+        let plan = setup.expect(SETUP, MessageKind::Plan, |message| match message {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })?;

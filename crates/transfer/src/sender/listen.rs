@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use farwrite_session::files::{Kind, Manifest};
-use farwrite_session::{Error as SessionError, FileCause, Message, Reader, Resumed, Text};
+use farwrite_session::{
+    Error as SessionError, Expected, FileCause, Message, Reader, Resumed, Text,
+};
 
 use crate::error::of_thread;
 use crate::pulse::{PeerPulse, Pulse};
@@ -132,7 +134,7 @@ fn listen(
                 continue;
             }
             Message::Done => return verdicts.finish(),
-            other => return Err(failed(other.unexpected("a word about files"))),
+            other => return Err(failed(other.unexpected(Expected::AboutFiles))),
         }
         pulse.add_file();
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::Batch;
-use crate::contract::{DropReason, FabricError, RegionPtr, Registered, Window};
+use crate::contract::{DropReason, FabricError, Object, RegionPtr, Registered, Window};
 
 /// A window as workers see it.
 struct PublishedWindow {
@@ -102,7 +102,7 @@ impl Slots {
             });
         }
         if !self.load(index).is_null() {
-            return Err(FabricError::InUse("the slot"));
+            return Err(FabricError::InUse(Object::Slot));
         }
         let open = Box::new(PublishedWindow {
             window,

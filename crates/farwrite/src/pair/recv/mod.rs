@@ -10,7 +10,7 @@ use std::sync::Arc;
 use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey, Window};
-use farwrite_sdr::{ChunkBitmap, Place, RecvPlace, SdrQp, Terms};
+use farwrite_sdr::{Awaited, ChunkBitmap, Place, RecvPlace, SdrQp, Terms};
 use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
 
 use super::Pair;
@@ -143,8 +143,7 @@ impl Pair {
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
         self.settle_closing(fabric);
         if self.has_laggard(place.message.data()) {
-            let slots = self.geometry().slots();
-            return Err(Error::Retry { slots });
+            return Err(self.retry(Awaited::RecvSlot));
         }
         let (window, remote) = fabric.open_window(
             self.holdings.windows(place.generation),

@@ -12,7 +12,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::chunk_set::ChunkSet;
 use farwrite_schemes::scheme::{Chunks, Message};
-use farwrite_sdr::{Refusal, SendSpec};
+use farwrite_sdr::{Awaited, Refusal, SendSpec};
 use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
 
 use super::Pair;
@@ -218,7 +218,7 @@ impl Pair {
         let slots = self.geometry().slots();
         let oldest = self.send.leaving.keys().next();
         if oldest.is_some_and(|oldest| oldest + u64::from(slots) <= self.sdr.next_send()) {
-            return Err(Error::Retry { slots });
+            return Err(self.retry(Awaited::SendSlot));
         }
         let spec = SendSpec {
             length,

@@ -40,12 +40,24 @@ pub enum ManifestError {
     #[error("the manifest has {came} {what}, but the transfer plan said {want}")]
     NotAsPlanned {
         /// Entries or bytes.
-        what: &'static str,
+        what: Planned,
         /// How many there are.
         came: u64,
         /// How many were announced.
         want: u64,
     },
+}
+
+/// What a transfer plan announces of the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Planned {
+    /// The number of entries.
+    #[error("entries")]
+    Entries,
+    /// The bytes of all files together.
+    #[error("bytes")]
+    Bytes,
 }
 
 /// Why an entry is refused.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::{Entry, EntryRef, Kind, Time};
 pub use builder::ManifestBuilder;
-pub use error::{EntryError, ManifestError};
+pub use error::{EntryError, ManifestError, Planned};
 
 /// Most entries of a manifest.
 pub const MAX_ENTRIES: u32 = 1 << 20;

@@ -16,12 +16,18 @@ pub(in crate::files) fn is_full(error: &io::Error) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
-    /// The operating system refuses an operation that prepares the directories.
-    #[error("cannot {tried} {path:?}: {source}")]
-    Io {
-        /// The operation.
-        tried: &'static str,
-        /// The path of the operation.
+    /// The operating system refuses to open the directory that receives.
+    #[error("cannot open {path:?}: {source}")]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The operating system refuses an operation that prepares a directory of the transfer.
+    #[error("cannot prepare {path:?}: {source}")]
+    Prepare {
+        /// The directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

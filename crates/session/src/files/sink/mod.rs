@@ -15,7 +15,7 @@ use super::{CommitGate, Kind, Manifest};
 use crate::Text;
 pub use error::SinkError;
 pub(super) use error::is_full;
-pub use verdict::{FileFailure, Summary, Verdict};
+pub use verdict::{FileFailure, FileStep, Summary, Verdict};
 use work::{Current, Written};
 
 /// Files that may wait for the sender's report and keep the lock of their temporary name. Each of
@@ -67,7 +67,7 @@ impl Sink {
     /// `gate` is closed.
     ///
     /// # Errors
-    /// [`SinkError::Io`], also where a symbolic link or a file has the name of a directory;
+    /// [`SinkError::Open`]; [`SinkError::Prepare`], also where a symbolic link or a file has the name of a directory;
     /// [`SinkError::Full`]; [`SinkError::InTheWay`]; [`SinkError::SameDirectory`].
     pub fn new(
         directory: &Path,

@@ -48,13 +48,28 @@ pub enum FileFailure {
     #[error("the receiver could not {tried}: {source}")]
     Io {
         /// The operation.
-        tried: &'static str,
+        tried: FileStep,
         /// The error of the operating system.
         source: std::io::Error,
     },
     /// Another file has its name, as with `A` and `a` where case is ignored.
     #[error("another file of this transfer has this name on this file system")]
     SameName,
+}
+
+/// A step of receiving a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileStep {
+    /// To create the file, under a temporary name.
+    #[error("create it")]
+    Create,
+    /// To write its bytes.
+    #[error("write it")]
+    Write,
+    /// To rename it to its final name.
+    #[error("give it its final name")]
+    Name,
 }
 
 impl FileFailure {

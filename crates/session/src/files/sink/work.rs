@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Claim, FileFailure, Sink, SinkError, Verdict, is_full};
+use super::{Claim, FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
 use crate::files::attributes::Thing;
 use crate::files::manifest::FileEntry;
 use crate::files::part::{OpenPart, Part, PartName};
@@ -92,7 +92,9 @@ impl Sink {
             let hole = current.sparse.then_some(current.bytes);
             current.state = match self.create(current.index, hole) {
                 Ok(part) => State::Open(Box::new(part)),
-                Err(source) => State::Failed(self.failure(current.index, "create it", source)?),
+                Err(source) => {
+                    State::Failed(self.failure(current.index, FileStep::Create, source)?)
+                }
             };
         }
         if let State::Open(part) = &mut current.state
@@ -100,7 +102,7 @@ impl Sink {
         {
             let name = part.name();
             self.remove(current.index, name);
-            current.state = State::Failed(self.failure(current.index, "write it", source)?);
+            current.state = State::Failed(self.failure(current.index, FileStep::Write, source)?);
         }
         Ok(())
     }
@@ -127,7 +129,7 @@ impl Sink {
             Ok(part) => Ok(Ok(part)),
             Err(source) => {
                 self.remove(index, name);
-                self.failure(index, "write it", source).map(Err)
+                self.failure(index, FileStep::Write, source).map(Err)
             }
         }
     }
@@ -153,7 +155,7 @@ impl Sink {
                     Ok(part) => self.verify(index, &part, want)?,
                     Err(failure) => Some(failure),
                 },
-                Err(source) => Some(self.failure(index, "create it", source)?),
+                Err(source) => Some(self.failure(index, FileStep::Create, source)?),
             },
         };
         match failure {
@@ -192,7 +194,7 @@ impl Sink {
                 Ok(Naming::Given) => return Ok(None),
                 Ok(Naming::Taken) => Ok(FileFailure::SameName),
                 Ok(Naming::Stopped) => Err(SinkError::Stopped),
-                Err(source) => self.failure(index, "give it its final name", source),
+                Err(source) => self.failure(index, FileStep::Name, source),
             }
         } else {
             let came = part.hash;
@@ -233,7 +235,7 @@ impl Sink {
     fn failure(
         &self,
         index: u32,
-        tried: &'static str,
+        tried: FileStep,
         source: io::Error,
     ) -> Result<FileFailure, SinkError> {
         if is_full(&source) {

@@ -1,0 +1,154 @@
+//! Computes the result of a bounded operation again, from what it lacked.
+
+use std::ops::Range;
+
+use super::contribution::Contribution;
+use super::plan::BoundedPlan;
+use crate::buffer::Buffers;
+use crate::error::CollectiveError;
+use crate::index::{to_range, to_usize};
+use crate::operation::Operation;
+use crate::options::GroupOptions;
+use crate::report::Missing;
+use crate::sizes::Sizes;
+
+/// Computes the result of a bounded operation at a rank again, bit for bit. A log of
+/// [`Report::missing`](crate::Report::missing) and the inputs of all ranks thus replay a run.
+///
+/// `inputs` has the contribution of each rank: its input, or for an operation in place its output
+/// before the operation. `missing` is what the report of `rank` lists.
+///
+/// # Errors
+/// [`CollectiveError::Argument`]: the operation is always exact, `rank` is not in the group, inputs
+/// have different or wrong lengths, or a missing range or rank is outside of the result or the
+/// group.
+pub fn replay(
+    options: &GroupOptions,
+    rank: usize,
+    operation: &Operation,
+    inputs: &[&[u8]],
+    missing: &[Missing],
+) -> Result<Vec<u8>, CollectiveError> {
+    let replay = Replay {
+        ranks: inputs.len(),
+        options,
+        operation,
+        inputs,
+        missing,
+    };
+    replay.check(rank)?;
+    let (plan, mut output) = replay.begin(rank)?;
+    match &plan.parts {
+        // Each owner reduces its part, and all ranks get all parts.
+        Some(parts) => {
+            for (owner, part) in parts.iter().enumerate() {
+                let (plan, mut work) = replay.begin(owner)?;
+                replay.reduce(&plan, &mut work)?;
+                output[to_range(part)].copy_from_slice(&work[to_range(part)]);
+            }
+        }
+        None if plan.exchange.reduction.is_some() => replay.reduce(&plan, &mut output)?,
+        None => replay.gather(&plan, &mut output)?,
+    }
+    output.truncate(to_usize(plan.result_bytes));
+    Ok(output)
+}
+
+struct Replay<'a> {
+    ranks: usize,
+    options: &'a GroupOptions,
+    operation: &'a Operation,
+    inputs: &'a [&'a [u8]],
+    missing: &'a [Missing],
+}
+
+impl Replay<'_> {
+    fn check(&self, rank: usize) -> Result<(), CollectiveError> {
+        let view = self.options.view(rank, self.ranks);
+        if rank >= self.ranks {
+            return Err(view.wrong("rank", rank, format!("there are {} inputs", self.ranks)));
+        }
+        let length = self.inputs[rank].len();
+        if let Some(other) = self.inputs.iter().find(|input| input.len() != length) {
+            let expected = format!("{length} bytes, as from rank {rank}");
+            return Err(view.wrong("input", format!("{} bytes", other.len()), expected));
+        }
+        let result = self.result_bytes(length);
+        for Missing { range, ranks } in self.missing {
+            if range.start > range.end || range.end > result {
+                let value = format!("{} to {}", range.start, range.end);
+                return Err(view.wrong("missing range", value, format!("in 0 to {result}")));
+            }
+            if let Some(other) = ranks.iter().find(|&&other| other >= self.ranks) {
+                let expected = format!("there are {} inputs", self.ranks);
+                return Err(view.wrong("missing rank", other, expected));
+            }
+        }
+        Ok(())
+    }
+
+    fn result_bytes(&self, input: usize) -> u64 {
+        let (input, ranks) = (input as u64, self.ranks as u64);
+        match self.operation {
+            Operation::ReduceScatter { .. } => input / ranks,
+            Operation::AllGather => input * ranks,
+            _ => input,
+        }
+    }
+
+    /// The plan of a rank, and its working memory, which has the contribution to its own result.
+    fn begin(&self, rank: usize) -> Result<(BoundedPlan, Vec<u8>), CollectiveError> {
+        let view = self.options.view(rank, self.ranks);
+        let input = self.inputs[rank];
+        let output = vec![0; to_usize(self.result_bytes(input.len()))];
+        let sizes = Sizes::of(&view, self.operation, &Buffers::new(input.to_vec(), output))?;
+        let mut plan = BoundedPlan::new(&view, self.operation, self.operation.element(), &sizes)?;
+        let work = plan.prepare(input);
+        Ok((plan, work))
+    }
+
+    /// Reduces the part of one rank in its working memory.
+    fn reduce(&self, plan: &BoundedPlan, work: &mut [u8]) -> Result<(), CollectiveError> {
+        let exchange = &plan.exchange;
+        let part = &exchange.receives[exchange.rank];
+        let mut contributions = Vec::new();
+        for rank in 0..self.ranks {
+            let mut contribution = Contribution::new(exchange, rank);
+            if rank != exchange.rank {
+                let (theirs, _) = self.begin(rank)?;
+                let source = theirs.encoded.as_deref().unwrap_or(self.inputs[rank]);
+                let bytes = &source[to_range(&theirs.exchange.sends[exchange.rank])];
+                contribution.staged.copy_from_slice(bytes);
+                let packets = 0..contribution.arrived.len() as u64;
+                let packets = packets.map(|packet| {
+                    let at = part.start + packet * exchange.packet_bytes;
+                    !self.lacks(rank, at)
+                });
+                contribution.arrived = packets.collect();
+            }
+            contributions.push(contribution);
+        }
+        exchange.reduce(&mut contributions.iter_mut().collect::<Vec<_>>(), work);
+        Ok(())
+    }
+
+    /// Places the data of all ranks, and zeros where it is missing.
+    fn gather(&self, plan: &BoundedPlan, work: &mut [u8]) -> Result<(), CollectiveError> {
+        for (rank, place) in plan.exchange.receives.iter().enumerate() {
+            let (theirs, _) = self.begin(rank)?;
+            let source = &theirs.exchange.sends[plan.exchange.rank];
+            work[to_range(place)].copy_from_slice(&self.inputs[rank][to_range(source)]);
+        }
+        for Missing { range, .. } in self.missing {
+            work[to_range(range)].fill(0);
+        }
+        Ok(())
+    }
+
+    /// Whether the packet at this byte of the result lacks the contribution of a rank.
+    fn lacks(&self, rank: usize, at: u64) -> bool {
+        let covers = |range: &Range<u64>| range.contains(&at);
+        let mut missing = self.missing.iter();
+        missing.any(|missing| covers(&missing.range) && missing.ranks.contains(&rank))
+    }
+}
