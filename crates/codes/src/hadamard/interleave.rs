@@ -155,6 +155,7 @@ impl Part {
         match self.run == self.block {
             true => index,
             false => {
+                // The runs of a part are ordered by column first, then by block.
                 let row = at / self.run * blocks + block;
                 self.range.start + row * self.run + at % self.run
             }

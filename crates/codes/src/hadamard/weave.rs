@@ -178,6 +178,7 @@ impl Band<'_> {
             };
             return self.kernel.transpose(&source, &mut target, rows, width);
         }
+        // Run `i` of the buffer belongs to row `i % rows`: runs are ordered by column first.
         for (i, target) in self.columns[..width * rows].chunks_mut(run).enumerate() {
             let at = i % rows * self.pitch + column + i / rows * run;
             target.copy_from_slice(&self.floats[at..][..run]);

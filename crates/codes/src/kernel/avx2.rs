@@ -36,8 +36,8 @@ pub(super) fn supported() -> bool {
 #[target_feature(enable = "avx2")]
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());
-    // The limit of 0 squares disables squares: their nine sums per square need more registers than
-    // AVX2 has.
+    // The limit of 0 squares disables squares: nine sums of two vectors each need more than the 16
+    // registers of AVX2.
     let blocks = blocks(matrix, product.outputs.len(), columns, ROWS, 0);
     let tables = |block: Block| -> Vec<Nibbles> {
         (0..columns)

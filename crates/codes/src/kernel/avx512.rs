@@ -156,6 +156,7 @@ unsafe fn by_squares<const S: usize>(pass: &Pass<'_, u64>) {
                 }
             }
         }
+        // Each product has been summed over all columns. The rows are sums of these products.
         let (targets, _) = pass.targets.as_chunks::<SIDE>();
         for (targets, products) in targets.iter().zip(products) {
             for (&target, [a, b, c, d]) in targets.iter().zip(SUMS) {

@@ -133,6 +133,8 @@ impl Kernel {
         let lengths = || inputs.iter().map(|input| input.len());
         let lengths = || lengths().chain(outputs.iter().map(|output| output.len()));
         let (short, long) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+        // All inputs and outputs reach to the end of the first span. Only the long ones reach to
+        // the end of the second.
         for span in [0..short, short..long] {
             let inputs = reaching(span.end, inputs);
             let rows = outputs.iter().take_while(|output| output.len() >= span.end);

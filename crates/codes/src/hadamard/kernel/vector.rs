@@ -203,6 +203,8 @@ unsafe fn first<V: Vector, T: Element, const R: usize>(
                 let source = source.add(at + i * V::LANES);
                 V::prefetch(source.cast::<u8>().wrapping_add(AHEAD));
                 *vector = load::<V, T>(source).mul(scale);
+                // In the usual case the number of levels is constant, so the compiler unrolls the
+                // loop.
                 if within == V::LANES.ilog2() {
                     for level in 0..V::LANES.ilog2() {
                         *vector = vector.within(level);
