@@ -56,8 +56,8 @@ impl Codec {
         self.kernel
     }
 
-    /// Computes the parity of one group whose chunks are contiguous. `data` has 1 to `k *
-    /// chunk_bytes` bytes; a short last chunk counts as padded with zeros. `parity` has
+    /// Computes the parity of one group whose chunks are contiguous. `data` has at least 1 byte and
+    /// at most `k * chunk_bytes`. A short last chunk counts as padded with zeros. `parity` has
     /// [`Code::parity_chunks`] chunks of `chunk_bytes` bytes; its contents are overwritten.
     ///
     /// # Errors

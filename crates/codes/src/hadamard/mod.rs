@@ -43,12 +43,13 @@
 //!                                             packet 3:  a6 a7  b6 b7
 //! ```
 //!
-//! Coefficient `i` of block `b` of a group of `k` blocks has the position `(i / r * k + b) * r + i
-//! % r` in the group. A block is spread over `n/r` packets. A lost packet takes `r` coefficients of
-//! each of `S` blocks. The inverse transform spreads them over each block: a lost coefficient `y`
-//! causes an error of `|y| / sqrt(n)` in every element. With stride 1 the order does not change: a
-//! block larger than a packet is spread over `n/p` packets, and a smaller block is lost with its
-//! packet. If `S n <= p`, a packet holds whole blocks, and the order does not change either.
+//! In a group of `k` blocks, coefficient `i` of block `b` has the position
+//! `(i / r * k + b) * r + i % r`. A block is spread over `n/r` packets. A lost packet takes `r`
+//! coefficients of each of `S` blocks. The inverse transform spreads them over each block: a lost
+//! coefficient `y` causes an error of `|y| / sqrt(n)` in every element. With stride 1 the order
+//! does not change: a block larger than a packet is spread over `n/p` packets, and a smaller block
+//! is lost with its packet. If `S n <= p`, a packet holds whole blocks, and the order does not
+//! change either.
 //!
 //! A collective that works on segments (a ring) passes the ends of the segments. Groups do not
 //! cross segments, and packet numbers begin at 0 in each segment.

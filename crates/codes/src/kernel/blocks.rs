@@ -3,8 +3,8 @@
 //!
 //! The factor of data chunk `j` in parity chunk `i` depends only on `(k + i) ^ j` (see
 //! [`cauchy`](crate::matrix::cauchy)). Where `k + i` and `j` are multiples of 4, a square of 4 by 4
-//! factors therefore has only four different values. Row `a` and column `b` of the square hold `f(a
-//! ^ b)`:
+//! factors therefore has only four different values, because the factor in row `a` and column `b`
+//! of the square depends only on `a ^ b`:
 //!
 //! ```text
 //!   p q r s      A B      with  A = p q   B = r s
@@ -14,11 +14,14 @@
 //! ```
 //!
 //! The 2 by 2 blocks `A` and `B` form the same pattern again. Let `x` be the first two inputs and
-//! `y` the last two. Because addition is XOR, `A x + B y = A (x + y) + (A + B) y` and `B x + A y =
-//! A (x + y) + (A + B) x`. So three products with 2 by 2 blocks replace four, and each of these
-//! blocks has the pattern of the square. The same step inside each block replaces its four
-//! multiplications by three. A square takes 3 * 3 = 9 multiplications instead of 16. This is
-//! Karatsuba's method.
+//! `y` the last two. Addition is XOR, so equal terms cancel:
+//!
+//! - `A x + B y = A (x + y) + (A + B) y`
+//! - `B x + A y = A (x + y) + (A + B) x`
+//!
+//! So three products with 2 by 2 blocks replace four, and each of these blocks has the pattern of
+//! the square. The same step inside each block replaces its four multiplications by three. A square
+//! takes 3 * 3 = 9 multiplications instead of 16. This is a variant of Karatsuba's method.
 
 // The NEON kernel does not use squares.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
@@ -33,8 +36,8 @@ pub(super) const SIDE: usize = 4;
 /// Products that replace the sixteen multiplications of a square.
 pub(super) const PRODUCTS: usize = 9;
 
-/// Index into [`factors`] for each of the nine products. The inputs of the products are `0, 1, 0+1,
-/// 2, 3, 2+3, 0+2, 1+3, 0+1+2+3`, in this order, where a number is a column of the square.
+/// Index into [`factors`] for each of the nine products. The inputs of the products are, in this
+/// order, `0, 1, 0+1, 2, 3, 2+3, 0+2, 1+3, 0+1+2+3`, where a number is a column of the square.
 pub(super) const FACTOR_OF: [usize; PRODUCTS] = [0, 0, 1, 0, 0, 1, 2, 2, 3];
 
 /// The products whose sum is row `i` of the square.

@@ -252,8 +252,8 @@ unsafe fn columns<V: Vector>(values: *mut f32, elements: usize, from: u32, to: u
 /// vectors.
 ///
 /// # Safety
-/// `elements` elements can be read and written at `values`. Their number is a multiple of `R *
-/// half`, and `half` is a multiple of a vector. The machine has the instructions of `V`.
+/// `elements` elements can be read and written at `values`. Their number is a multiple of
+/// `R * half`, and `half` is a multiple of a vector. The machine has the instructions of `V`.
 #[inline(always)]
 unsafe fn column<V: Vector, const R: usize>(values: *mut f32, elements: usize, half: usize) {
     for start in (0..elements).step_by(R * half) {
