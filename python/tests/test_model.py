@@ -1,4 +1,4 @@
-"""farwrite.model against itself, the paper's formulas, and simple cases."""
+"""Compares farwrite.model with itself, with the paper's formulas, and with simple cases."""
 
 import math
 from typing import Any
@@ -22,7 +22,7 @@ def test_lossless_is_injection_and_round_trip() -> None:
 
 
 def test_selective_repeat_is_the_papers_formula() -> None:
-    """E[max_i X_i] by adding up survival over a fine grid of times."""
+    """E[max_i X_i] is computed by summing the survival function over a fine grid of times."""
     chunks, slot, rtt, loss = 50, 4096 * 8 / 1e9, 2e-3, 0.05
     i = np.arange(1, chunks + 1)[:, np.newaxis]
     t = np.linspace(0, 0.2, 100_001)

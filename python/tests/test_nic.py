@@ -1,4 +1,4 @@
-"""The NIC budget model against the papers' tables."""
+"""Compares the NIC budget model with the papers' tables."""
 
 from collections.abc import Callable
 

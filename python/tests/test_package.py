@@ -1,4 +1,4 @@
-"""What is shipped, and how it behaves beside other code."""
+"""The contents of the package, and its behaviour together with other code."""
 
 import doctest
 import importlib.resources
@@ -43,8 +43,9 @@ def test_other_threads_run_during_an_evaluation() -> None:
     losses = np.geomspace(1e-3, 0.1, 400)
     thread = threading.Thread(target=count)
     thread.start()
-    # With the lock held, the thread counts only between the two calls, in each evaluation. Without, it
-    # counts less where the machine has no core for it, so the most of several evaluations counts.
+    # If the lock is held during an evaluation, the thread counts only between the two calls. If the
+    # lock is released, the thread may still count little when no core is free, so take the best of
+    # several evaluations.
     runs = any(counted_during_an_evaluation() > 5 for _ in range(20))
     done.set()
     thread.join()

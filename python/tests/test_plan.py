@@ -1,4 +1,4 @@
-"""farwrite.plan against farwrite.model."""
+"""Compares farwrite.plan with farwrite.model."""
 
 import pytest
 

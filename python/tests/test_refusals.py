@@ -1,4 +1,4 @@
-"""Bad input: a clear error that names the argument and its unit."""
+"""Invalid input causes a clear error that names the argument and its unit."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Simulations of networks from Python."""
+"""Tests of network simulations from Python."""
 
 import importlib
 import threading
@@ -13,7 +13,7 @@ import pytest
 from farwrite import sim
 from farwrite.sim import plots
 
-# `sim.sweep` is the function.
+# `farwrite.sim.sweep` as an attribute is the function, so import the module by name.
 sweep_module = importlib.import_module("farwrite.sim.sweep")
 
 PLAN: dict[str, Any] = {
@@ -60,7 +60,7 @@ def test_executors_give_the_same(kind: str, tmp_path: Path) -> None:
         else ProcessPoolExecutor(2, mp_context=get_context("forkserver"))
     )
     with pool:
-        # Workers get the files, wherever they are.
+        # Workers get the files in any process.
         there = sim.sweep(plan, pool)
     for name in ("runs", "flows"):
         ours, theirs = getattr(here, name), getattr(there, name)
@@ -139,8 +139,9 @@ def test_other_threads_run_during_a_simulation() -> None:
 
     thread = threading.Thread(target=count)
     thread.start()
-    # With the lock held, the thread counts only between calls, in each simulation. Without, it counts
-    # less where the machine has no core for it, so the most of several simulations counts.
+    # If the lock is held during a simulation, the thread counts only between calls. If the lock is
+    # released, the thread may still count little when no core is free, so take the best of several
+    # simulations.
     runs = any(counted_during_a_simulation() > 5 for _ in range(20))
     done.set()
     thread.join()

@@ -1,4 +1,4 @@
-"""Sweeps, by every kind of executor; what they are kept as."""
+"""Tests of sweeps with every kind of executor, and of how results are stored."""
 
 import json
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor

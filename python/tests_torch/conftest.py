@@ -1,4 +1,4 @@
-"""Fixtures: jobs of some ranks, which live as long as the tests."""
+"""Fixtures: jobs of several ranks, which run until all tests have ended."""
 
 from collections.abc import Iterator
 
@@ -26,6 +26,6 @@ def four() -> Iterator[Ranks]:
 
 @pytest.fixture(scope="session", params=[2, 4])
 def job(request: pytest.FixtureRequest) -> Ranks:
-    """Two ranks, and four."""
+    """A job of two ranks, and one of four."""
     ranks: Ranks = request.getfixturevalue({2: "two", 4: "four"}[request.param])
     return ranks

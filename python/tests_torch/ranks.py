@@ -1,4 +1,4 @@
-"""Ranks of a job as processes that run functions of tests, one after the other."""
+"""Ranks of a job as processes that run test functions, one after the other."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import torch.distributed as dist
 import farwrite.torch
 
 OPTIONS = farwrite.torch.Options(trusted_store=True)
-#: Longer than any function of a test runs, with the imports of torch that the first one waits for.
+#: Longer than any test function takes, including the imports of torch before the first one.
 PATIENCE_S = 300
 
 
 class Ranks:
-    """Processes with a default group of a backend, and beside it one of gloo."""
+    """Processes with a default group of a backend and an additional group of gloo."""
 
     def __init__(self, size: int, backend: str = "farwrite") -> None:
         self.size = size
         self._is_broken = False
-        # The server imports torch once, and its children find it there.
+        # The server imports torch once, and its child processes inherit it.
         context = get_context("forkserver")
         context.set_forkserver_preload(["farwrite.torch", "torch.distributed.fsdp"])
         port = _free_port()
@@ -41,13 +41,13 @@ class Ranks:
             self._processes.append(process)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call a function of a module on every rank at once, and return what it returns, by rank.
+        """Call a function of a module on every rank at once, and return the results by rank.
 
         Raises
         ------
         AssertionError
-            Where it raises on a rank; the message has the rank and the traceback. The job is broken then,
-            since its ranks may be at different operations: it runs nothing more.
+            If the function raises on a rank. The message has the rank and the traceback. After
+            that, the job runs nothing more, because its ranks may be at different operations.
         """
         assert not self._is_broken, "the job broke in an earlier test"
         for end in self._ends:
@@ -85,7 +85,7 @@ def message(kind: type[BaseException], call: Callable[[], Any]) -> str:
 
 
 def gloo() -> dist.ProcessGroup:
-    """Return a group of all ranks that is not of farwrite."""
+    """Return a group of all ranks that does not use farwrite."""
     return _groups[0]
 
 

@@ -1,4 +1,4 @@
-"""Operations that end in time: what they leave out, and that replicas stay equal."""
+"""Operations that end at a deadline: which data they leave out, and that replicas stay equal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ VALUES = 100_000
 
 
 def be_late(group: dist.ProcessGroup) -> None:
-    """Sleep longer than the others wait: how long that is depends on how fast the machine was so far."""
+    """Sleep for longer than the other ranks wait. Their timeout depends on the speed of earlier
+    operations."""
     report = farwrite.torch.last_report(group)
     assert report is not None
     time.sleep(max(0.5, 2 * min(report.timeout_s, 3)))
 
 
 def contributors(tensor: torch.Tensor, ranks: int) -> int:
-    """Check a sum to which rank r has contributed 2^r or nothing; return how many values lack some."""
+    """Check a sum to which rank r has contributed 2^r or nothing. Return how many values lack a
+    contribution."""
     values = tensor.long()
     assert torch.equal(values.float(), tensor)
     assert values.min() >= 0
@@ -91,7 +93,7 @@ def _exact() -> None:
             dist.all_reduce(once, group=group)
             assert torch.equal(once, tensor * 2)
             if step:
-                # Only the first bounded operation of a size has as long as an exact one.
+                # Only the first bounded operation of a size has the same timeout as an exact one.
                 report = farwrite.torch.last_report(group)
                 assert report is not None
                 assert report.timeout_s > 600

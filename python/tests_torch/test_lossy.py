@@ -28,7 +28,7 @@ def test_training_over_a_lossy_path() -> None:
     for transform in ((), ("--hadamard", "1024")):
         bounded = _train(*lossy, options=("--bounded", "0.05", *transform))
         assert bounded["drift"] == 0, "replicas have drifted apart"
-        # How much is cut depends on how busy the machine is.
+        # The missing share depends on how busy the machine is.
         assert 0 < bounded["missing_share"] < 0.5
         loss, whole = bounded["tests"][-1][1], exact["tests"][-1][1]
         assert abs(loss - whole) < 0.25 * whole, transform

@@ -1,4 +1,4 @@
-"""How ranks meet: two threads stand for two ranks."""
+"""How ranks meet. Two threads take the place of two ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 from farwrite.torch import Exact, Options, Place, RendezvousError, rendezvous
 
 OPTIONS = Options(trusted_store=True)
-#: Where a rank does not come.
+#: A timeout for cases in which a rank does not come.
 SHORT = timedelta(seconds=1)
 LONG = timedelta(seconds=60)
 
@@ -20,7 +20,7 @@ LONG = timedelta(seconds=60)
 def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
          addresses: tuple[str, str] = ("10.0.0.1", "10.0.0.2"), sizes: tuple[int, int] = (2, 2),
          timeout: timedelta = LONG) -> list[list[bytes] | str]:  # fmt: skip
-    """What each of two ranks gets, or the message of its exception."""
+    """Return the result of each of two ranks, or the message of its exception."""
 
     def meet(rank: int) -> list[bytes] | str:
         place = Place("g", store, rank, sizes[rank])
@@ -36,7 +36,7 @@ def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
 def test_everyone_gets_the_information_of_all(tmp_path: Path) -> None:
     for store in (HashStore(), FileStore(str(tmp_path / "store"), 2), PrefixStore("p", HashStore())):
         assert both(store) == [[b"of 0", b"of 1"]] * 2
-        # Nothing secret is left behind.
+        # No secret stays in the store.
         assert [store.get(f"farwrite/0/{rank}") for rank in range(2)] == [b"met"] * 2
 
 
@@ -71,7 +71,7 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     said = both(HashStore(), options=(OPTIONS, other))
     assert "rank 1 has policy Exact(scheme='ec-mds:32,8'), this rank Exact(scheme='sr-nack')" in said[0]
     assert "rank 0 has policy Exact(scheme='sr-nack')" in said[1]
-    # Rank 1 waits for a rank 2 all that time; rank 0 has to see rank 1 within it.
+    # Rank 1 waits for rank 2 until the timeout. Rank 0 must see rank 1 within this time.
     said = both(HashStore(), sizes=(2, 3), timeout=timedelta(seconds=3))
     assert "rank 1 has size 3, this rank 2: all ranks must have the same" in said[0]
     assert "no sign of rank 2" in said[1]

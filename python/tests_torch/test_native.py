@@ -1,4 +1,4 @@
-"""The memory of operations: a group of one rank, whose operations end by themselves."""
+"""The memory of operations, tested in a group of one rank, whose operations end without a peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation, with every type of value, beside what it must give."""
+"""Every operation with every type of value, compared with the expected result."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -15,7 +15,7 @@ import farwrite.torch
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.uint8)
 REDUCED = (*FLOATS, *INTEGERS, torch.bool)
-#: Types that can be moved, though not reduced.
+#: Types that can be moved but not reduced.
 MOVED = (*REDUCED, torch.int16, torch.complex64, torch.float8_e4m3fn)
 SHAPES = ((1,), (), (3, 5), (1000,), (0,))
 
@@ -28,7 +28,7 @@ SUMS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def values(rank: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    """Small whole numbers, so that every type is exact in any order."""
+    """Return small whole numbers, so that sums of every type are exact in any order."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) * 7 + 3 * rank + 1) % 5).reshape(shape).to(dtype)
 
@@ -124,7 +124,7 @@ def _all_gather(dtype: torch.dtype, shape: tuple[int, ...], rank: int) -> None:
 
 def _all_gather_into_tensor(dtype: torch.dtype, shape: tuple[int, ...], rank: int) -> None:
     output = torch.empty((size(), *shape), dtype=dtype)
-    # As FSDP does, the input is a part of the output.
+    # The input is a part of the output, as in FSDP.
     output[rank] = values(rank, dtype, shape)
     dist.all_gather_into_tensor(output.view(-1), output[rank].view(-1))
     equal(output, torch.stack(everyone(dtype, shape)))
@@ -140,7 +140,7 @@ def _all_to_all(dtype: torch.dtype, shape: tuple[int, ...], rank: int) -> None:
 
 
 def _all_to_all_single(dtype: torch.dtype, shape: tuple[int, ...], rank: int) -> None:
-    # Of 2 columns; rank r sends r + s rows to rank s, so that rank 0 sends itself nothing.
+    # Tensors have 2 columns. Rank r sends r + s rows to rank s, so rank 0 sends nothing to itself.
     sends = [values(rank, dtype, (rank + to, 2)) for to in range(size())]
     output = torch.empty(sum(rank + of for of in range(size())), 2, dtype=dtype)
     rows = [rank + of for of in range(size())]
@@ -277,7 +277,8 @@ def _many_at_once() -> None:
 
 
 def test_large_tensors_are_the_same_everywhere(job: Ranks) -> None:
-    """Rounding makes sums depend on the order of ranks, which must be one for all."""
+    """Because of rounding, sums depend on the order of ranks. The order must be the same on all
+    ranks."""
     answers = job.run(_large)
     assert len(set(answers)) == 1
 
@@ -318,7 +319,7 @@ def test_barrier(job: Ranks) -> None:
 def _barrier() -> tuple[float, float]:
     import time
 
-    # Rank 0 comes last. Processes of one machine share the clock.
+    # Rank 0 arrives last. The processes share the clock of the machine.
     if dist.get_rank() == 0:
         time.sleep(0.3)
     entered = time.monotonic()
@@ -338,7 +339,7 @@ def _send_and_receive() -> None:
         dist.send(values(rank, dtype, (100,)), dst=after)
         work.wait()
         equal(received, values(before, dtype, (100,)))
-    # Tags tell sends apart, whatever the order.
+    # Tags distinguish sends, in any order.
     first, second = torch.empty(3), torch.empty(5)
     works = [dist.irecv(second, src=before, tag=2), dist.irecv(first, src=before, tag=1)]
     works += [dist.isend(values(rank, torch.float32, (3,)), dst=after, tag=1),

@@ -1,4 +1,4 @@
-"""Bad input: an exception that names the rank, the argument and its value."""
+"""Invalid input causes an exception that names the rank, the argument and its value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from farwrite.torch import Bounded, Exact, Options
 
 
 def every_rank(check: Callable[[], None]) -> Callable[[Ranks], None]:
-    """Make a test of what every rank of two does."""
+    """Make a test that runs a function on each of two ranks."""
 
     def test(two: Ranks) -> None:
         two.run(check)
@@ -58,7 +58,7 @@ def _tensors() -> None:
         said = message(kind, call)
         assert said.startswith(f"rank {rank}: ")
         assert problem in said
-    # Nothing was sent: the ranks still work together.
+    # Nothing was sent, so the ranks can still communicate.
     dist.all_reduce(flat)
 
 
@@ -110,7 +110,7 @@ def _abort() -> None:
         future = work.get_future()
         assert "rank 0 aborted group" in message(RuntimeError, future.wait)
     assert "rank 0 aborted group" in error
-    # Other groups go on.
+    # Other groups still work.
     dist.barrier()
     dist.destroy_process_group(group)
 

@@ -1,4 +1,4 @@
-"""Training by data parallelism, beside gloo and beside one process."""
+"""Data-parallel training, compared with gloo and with training in one process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def train(module: nn.Module, parameters: Any, rank: int) -> list[float]:
 
 
 def alone(ranks: int) -> tuple[list[list[float]], nn.Module]:
-    """Train on all ranks' batches in this process; return the losses by rank, and the model."""
+    """Train on the batches of all ranks in this process. Return the losses and the model."""
     module = model()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     losses: list[list[float]] = [[] for _ in range(ranks)]
@@ -60,7 +60,7 @@ def alone(ranks: int) -> tuple[list[list[float]], nn.Module]:
 
 def test_ddp_gives_the_losses_of_gloo(job: Ranks) -> None:
     for rank, (ours, beside) in enumerate(job.run(_ddp)):
-        # Of two ranks, sums do not depend on the order.
+        # With two ranks, sums do not depend on the order.
         tolerance = 0 if job.size == 2 else 1e-6
         assert max(abs(a - b) for a, b in zip(ours, beside, strict=True)) <= tolerance, f"rank {rank}"
         assert ours[-1] != ours[0]
@@ -69,7 +69,7 @@ def test_ddp_gives_the_losses_of_gloo(job: Ranks) -> None:
 def _ddp() -> tuple[list[float], list[float]]:
     losses = []
     for group in (None, gloo()):
-        # Small buckets, so that a step has several operations in flight.
+        # Buckets are small, so that a step has several operations in flight.
         module = DistributedDataParallel(model(), process_group=group, bucket_cap_mb=0.01)
         losses.append(train(module, module.parameters(), dist.get_rank()))
         weights = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
@@ -91,7 +91,7 @@ def test_a_hook_between_sites_trains_like_one_process(four: Ranks) -> None:
 
 
 def _sites() -> list[float]:
-    # Ranks 0 and 1 are one site, 2 and 3 another.
+    # Ranks 0 and 1 are in one site, 2 and 3 in another.
     rank = dist.get_rank()
     insides = [dist.new_group(site, backend="gloo") for site in ([0, 1], [2, 3])]
     betweens = [dist.new_group(peers) for peers in ([0, 2], [1, 3])]
@@ -110,7 +110,7 @@ def test_fsdp1_trains_like_one_process(job: Ranks) -> None:
 
 
 def _fsdp1() -> list[float]:
-    # It resizes the storage of parameters that it has gathered, before and after each use.
+    # FSDP resizes the storage of gathered parameters before and after each use.
     policy = ModuleWrapPolicy({nn.Linear})
     module = FullyShardedDataParallel(model(), auto_wrap_policy=policy, device_id=torch.device("cpu"))
     return train(module, module.parameters(), dist.get_rank())
@@ -147,7 +147,7 @@ def _hybrid() -> list[float]:
 
 
 def test_zero3_gives_the_losses_of_gloo(two: Ranks) -> None:
-    """DeepSpeed uses the default group only, so gloo has a job of its own."""
+    """DeepSpeed uses only the default group, so gloo needs a separate job."""
     ours = two.run(_zero3)
     beside = Ranks(2, "gloo")
     assert ours == beside.run(_zero3)
@@ -163,7 +163,7 @@ def _zero3() -> list[float]:
     import deepspeed
     import deepspeed.ops
 
-    # Its operation through shared memory would need a compiler; it is not for training.
+    # DeepSpeed's operation through shared memory would need a compiler. Training does not use it.
     deepspeed.ops.__compatible_ops__.clear()
     module = model()
     engine, *_ = deepspeed.initialize(

@@ -1,4 +1,4 @@
-"""What a box costs that carries frames: processor time for each frame, and delay."""
+"""The cost of a box that forwards frames: processor time per frame, and delay."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from lib.chain import Chain
 from ends import Failed
 from table import show
 
-#: Bytes that an RDMA NIC in software sends through the boxes, at scale 1.
+#: Bytes that a software RDMA NIC sends through the boxes at scale 1.
 BYTES = 256 << 20
 ECHOES = 2000
 _WAYS = {
@@ -43,7 +43,7 @@ while True:
 
 
 def run(programs):
-    """Two tables."""
+    """Prints two tables."""
     rows = []
     for mtu in (1024, 4096):
         base = None
@@ -70,7 +70,7 @@ def _median(programs, mtu, options):
 
 
 def _rates(programs, mtu, options):
-    """Frames that each box carries in a second of its processor time."""
+    """Returns the number of frames that each box forwards per second of its processor time."""
     size = max(1 << 20, int(BYTES * programs.scale))
     data, out = programs.file(size), programs.directory / "box-out"
     with Chain(mtu=4400, host_mtu=4300) as chain:
@@ -102,21 +102,21 @@ def _box(programs, chain, host, kind, *options):
 
 
 def _stop(box):
-    """Ends a box; the frames that it received."""
+    """Ends a box and returns the number of frames that it received."""
     box.terminate()
     result = json.loads(box.communicate(timeout=20)[0])["result"]
     return result["near_received"] + result["far_received"]
 
 
 def _processor_seconds(process):
-    """User and system time (proc(5), `stat`)."""
+    """Returns the user and system time (proc(5), `stat`)."""
     with open(f"/proc/{process.pid}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _delay(programs, options):
-    """A round trip in seconds; without options, bridges of the kernel carry the frames."""
+    """Returns a round trip in seconds. Without options, kernel bridges forward the frames."""
     with Chain() as chain:
         if options is None:
             for host in (chain.near_a, chain.near_b):

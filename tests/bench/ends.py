@@ -1,4 +1,4 @@
-"""The programs that move data, each from host `a` to host `b` of a path."""
+"""The programs that move data from host `a` to host `b` of a path."""
 
 import json
 import os
@@ -9,16 +9,16 @@ from lib.path import Path
 from lib.veth import sh, until
 
 PORT = 4792
-#: A link whose packets leave later than this is too slow for what it emulates.
+#: A link whose packets leave later than this is too slow for the path that it emulates.
 LATE_MS = 1.0
 
 
 class Failed(Exception):
-    """A program of the benchmark did not do its work."""
+    """A program of the benchmark failed."""
 
 
 class Programs:
-    """What was built, and where files go."""
+    """The built programs, and the directory for files."""
 
     def __init__(self, args, directory):
         self.farwrite = str(args.programs / "farwrite")
@@ -36,11 +36,11 @@ class Programs:
         self._fills = {}
 
     def path(self, *options):
-        """A path with the options of `farwrite link`."""
+        """Returns a path with these options of `farwrite link`."""
         return Path(self.farwrite, *map(str, options))
 
     def file(self, size):
-        """A file of random bytes."""
+        """Makes a file of random bytes."""
         path = self.directory / f"random-{size}"
         if not path.exists():
             piece = os.urandom(1 << 24)
@@ -51,14 +51,14 @@ class Programs:
         return path
 
     def holes(self, size):
-        """A file without content, for flows that only last."""
+        """Makes a file without content, for flows whose data do not matter."""
         path = self.directory / f"holes-{size}"
         path.touch()
         os.truncate(path, size)
         return path
 
     def fill(self, rate, mtu, *options):
-        """The share of a path's rate that a blast of UDP datagrams fills."""
+        """Returns the share of a path's rate that a stream of UDP datagrams can fill."""
         key = (rate, mtu, options)
         if key not in self._fills:
             payload = mtu - 28
@@ -73,14 +73,15 @@ class Programs:
 
 
 def lateness(link):
-    """The p99 of a link's lateness in ms, and how many packets it did not read in time."""
+    """Returns the p99 of a link's lateness in ms, and the number of packets that it did not read in
+    time."""
     ways = link["forward"], link["backward"]
     return (max(way["lateness_ms"]["p99"] for way in ways),
             sum(way["unread"] or 0 for way in ways))
 
 
 def shown(*runs):
-    """The worst lateness of some runs, with a mark where the row does not count."""
+    """Returns the worst lateness of some runs, with a mark if the row is not valid."""
     late, unread = (max(run[column] for run in runs) for column in (0, 1))
     mark = "!" if late >= LATE_MS else ""
     return f"{late:.2f}{mark}{f', {unread} unread!' if unread else ''}"
@@ -97,7 +98,7 @@ def receive(programs, path, directory, port=PORT):
 
 
 def send(programs, path, what, *options, port=PORT):
-    """Starts `farwrite send` on `a`, which knows nothing of the path but what `options` say."""
+    """Starts `farwrite send` on `a`. It knows nothing about the path except `options`."""
     return path.own(path.a.popen(
         [programs.farwrite, "--json", "--quiet", "send", "--to", f"{path.b.v4}:{port}",
          "--psk-file", str(programs.key), "--no-path-cache", *programs.options, *options,
@@ -106,7 +107,7 @@ def send(programs, path, what, *options, port=PORT):
 
 
 def move(programs, path, source, *options):
-    """Moves a file by `farwrite`; seconds from the start of `send` to its end."""
+    """Moves a file with `farwrite`. Returns the seconds from the start of `send` to its end."""
     directory = programs.directory / "in"
     directory.mkdir(exist_ok=True)
     receiver = receive(programs, path, directory)
@@ -122,8 +123,8 @@ def move(programs, path, source, *options):
 
 
 def tcp_copy(programs, path, source, cc):
-    """Moves a file's bytes by TCP alone; seconds from the connection to the answer that the last
-    byte has come."""
+    """Moves the bytes of a file over plain TCP. Returns the seconds from the connection to the
+    answer to the last byte."""
     size = source.stat().st_size
     receiver = path.start(path.b, "tcp-answer", "--bytes", size)
     sender = path.start(path.a, "tcp-ask", "--to", path.b.v4, "--bytes", size, "--cold",
@@ -134,7 +135,8 @@ def tcp_copy(programs, path, source, cc):
 
 
 def rsync(programs, path, source, cc):
-    """Moves a file by rsync to its daemon; seconds from the start of the command to its end."""
+    """Moves a file with rsync to its daemon. Returns the seconds from the start of the command to
+    its end."""
     for host in (path.a, path.b):
         host.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={cc}")
     directory = programs.directory / "rsync"
@@ -156,17 +158,17 @@ def rsync(programs, path, source, cc):
 
 
 def tcp_flow(path, seconds, cc):
-    """Sends by TCP for some seconds; bits a second from the first byte to the last."""
+    """Sends over TCP for some seconds. Returns the bits per second from first byte to last."""
     taken, _ = path.exchange(["tcp-sink"], ["tcp-source", "--cc", cc, "--seconds", seconds],
                              seconds + 60)
     flow = taken["flows"][0]
-    # The last tenth of a second is not whole.
+    # The last tenth of a second is incomplete.
     return 80 * sum(flow[:-1]) / max(1, len(flow) - 1)
 
 
 def quinn_flow(programs, path, seconds, cc):
-    """Sends by QUIC for some seconds; bits a second from the first byte to the last, and whether
-    the connection lasted as long."""
+    """Sends over QUIC for some seconds. Returns the bits per second from the first byte to the
+    last, and whether the connection lasted until the end."""
     common = [programs.quinn, "--certificate", str(programs.directory / "certificate"), "--cc", cc]
     receiver = path.own(path.b.popen([*common, "take", f"{path.b.v4}:4433"], text=True,
                                      stdout=subprocess.PIPE))

@@ -1,4 +1,4 @@
-"""A file of 256 MiB over a path of 25 ms."""
+"""Time to move a file of 256 MiB over a path of 25 ms."""
 
 import shutil
 import statistics
@@ -21,7 +21,7 @@ def run(programs):
         "farwrite send --link": lambda path, file: ends.move(programs, path, file, "--link",
                                                              str(description)),
     }
-    # TCP CUBIC is left out: at a loss of 1% it takes minutes.
+    # TCP CUBIC is left out, because it takes minutes at a loss of 1%.
     if "bbr" in programs.congestion_controls:
         if shutil.which("rsync"):
             contestants["rsync, TCP bbr"] = (

@@ -1,4 +1,4 @@
-"""Benchmarks over an emulated path. `run` calls this, with the programs that it has built."""
+"""Benchmarks over an emulated path. The script `run` builds the programs and calls this."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ _PARTS = {
 
 
 def main():
-    """Runs the parts that were asked for."""
+    """Runs the requested parts."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description="Benchmarks over an emulated path.")
     parser.add_argument("--programs", type=pathlib.Path, required=True)
@@ -40,7 +40,7 @@ def main():
     parser.add_argument("parts", nargs="*", choices=[*_PARTS, []], metavar="PART",
                         help=", ".join(_PARTS))
     args = parser.parse_args()
-    # In memory: a disk would be measured otherwise.
+    # The files are in memory, so that the benchmark does not measure a disk.
     with tempfile.TemporaryDirectory(prefix="farwrite-bench-", dir="/dev/shm") as directory:
         programs = Programs(args, pathlib.Path(directory))
         load = ", ".join(f"{load:.1f}" for load in os.getloadavg())

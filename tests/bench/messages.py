@@ -1,4 +1,4 @@
-"""Messages on a path: the first on it, and those that follow."""
+"""Time of messages on a path: the first message, and later ones."""
 
 import json
 import math
@@ -22,7 +22,7 @@ def run(programs):
         for loss in LOSSES:
             for name, exchange in _contestants(programs):
                 for cold in (True, False):
-                    # A cold one takes a connection of its own.
+                    # A cold message needs a new connection.
                     with programs.path("--rate", RATE, "--rtt", "25ms", "--mtu", 9000, "--loss",
                                        loss) as path:
                         times = exchange(path, size, max(2, count // 2) if cold else count, cold)
@@ -67,7 +67,7 @@ def _ours(programs, path, size, count, cold):
 
 
 def _connection(programs, path, size, count):
-    """Two ends that get each other's information from here."""
+    """Connects two ends: passes the information of each end to the other."""
     ends_of = []
     for host, role in ((path.b, "take"), (path.a, "send")):
         ends_of.append(path.own(host.popen(

@@ -1,4 +1,4 @@
-"""Bytes of flows, second by second, as the kernel of host `b` counts them."""
+"""Bytes of flows per second, as the kernel of host `b` counts them."""
 
 import json
 import threading
@@ -6,7 +6,8 @@ import time
 
 
 class Meter:
-    """Counts packets to ports of `b`, named as (protocol, port), while the `with` block runs."""
+    """Counts packets to ports of `b` while the `with` block runs. A flow is a pair (protocol,
+    port)."""
 
     def __init__(self, host, flows, period=0.5):
         self.host = host
@@ -41,7 +42,7 @@ class Meter:
         self.thread.join()
 
     def rates(self, begin, end):
-        """Mean bits a second of each flow between two times since the start."""
+        """Returns the mean bits per second of each flow between two times since the start."""
         inside = [sample for sample in self.samples if begin <= sample[0] <= end]
         if len(inside) < 2:
             return [0.0] * len(self.flows)
@@ -49,7 +50,8 @@ class Meter:
         return [8 * (b - a) / (last - first) for a, b in zip(before, after)]
 
     def first_at_least(self, flow, rate, begin):
-        """Seconds from `begin` until a flow has had a rate over one second; `None`: never."""
+        """Returns the seconds from `begin` until a flow has had a rate over one second; `None` if
+        never."""
         times = [at for at, _ in self.samples if at >= begin]
         for at in times:
             if self.rates(at - 1.0 if at - 1.0 >= begin else begin, at + 0.05)[flow] >= rate:

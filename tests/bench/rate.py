@@ -1,4 +1,4 @@
-"""How much of a path one transfer fills."""
+"""The share of a path that one transfer fills."""
 
 import statistics
 

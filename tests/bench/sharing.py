@@ -7,7 +7,7 @@ import table
 from meter import Meter
 
 RATE = 200_000_000
-#: Queues in round trips, and losses, beside the conditions that have a mark.
+#: Queues in round trips, and losses, in addition to the conditions that have a mark.
 _OTHERS = [(0.25, 0), (4, 0), (1, 0.001)]
 
 
@@ -17,7 +17,7 @@ def _path(programs, queue=1, loss=0):
 
 
 class _Flows:
-    """Flows of `farwrite send` on a path, until the path ends."""
+    """Flows of `farwrite send` on a path. They run until the path ends."""
 
     def __init__(self, programs, path):
         self.programs = programs
@@ -26,7 +26,7 @@ class _Flows:
         self.count = 0
 
     def start(self):
-        """One more, on the next port."""
+        """Starts another flow, on the next port."""
         directory = self.programs.directory / f"flow-{self.count}"
         directory.mkdir(exist_ok=True)
         port = ends.PORT + 10 * self.count
@@ -36,7 +36,7 @@ class _Flows:
 
 
 def run(programs):
-    """Prints who gets how much."""
+    """Prints the share of each flow."""
     _beside_tcp(programs)
     _beside_own(programs)
 

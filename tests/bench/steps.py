@@ -9,16 +9,16 @@ from meter import Meter
 
 RATE = 200_000_000
 RTT = 0.04
-#: One round trip at the rate.
+#: The bytes of one round trip at the rate.
 QUEUE = int(RATE / 8 * RTT)
-#: Seconds for which the receiver is stopped.
+#: Time for which the receiver is stopped, in seconds.
 _STOP = 5
-#: How long packets may wait at a quarter of the rate: 0.3 of the queue.
+#: Maximum waiting time of packets at a quarter of the rate: 0.3 of the queue.
 _BOUND = 0.3 * QUEUE * 8 / (RATE / 4)
 
 
 def run(programs):
-    """Prints how long a flow takes to follow, and what it loses at the start."""
+    """Prints how long a flow takes to follow a change, and its loss at the start."""
     rows = []
     # Four periods, a stop, and a period to recover.
     seconds = 5 * _period(programs) + _STOP
@@ -70,7 +70,7 @@ def _steps(programs, start):
         pings_from = time.monotonic() - path.started
         flow, receiver = start(path)
         with Meter(path.b, [flow], period=0.2) as meter:
-            # Times of the meter count from here; those of the link, from its start.
+            # Times of the meter count from now. Those of the link count from its start.
             ahead = meter.start - path.started
             time.sleep(stop - ahead)
             receiver.send_signal(signal.SIGSTOP)
@@ -80,7 +80,7 @@ def _steps(programs, start):
             time.sleep(period)
         echoes = path.result(ping)["echoes"]
         late = ends.shown(ends.lateness(path.stop()))
-    # 100 a second; the step meets the numbers from there on.
+    # There are 100 datagrams per second. The times below count from the step of the rate.
     queued = [(number / 100 + pings_from - down, trip - RTT) for number, trip in echoes]
     beyond = [at for at, delay in queued if 0 <= at < up - down and delay > _BOUND]
     drained = max(beyond) if beyond else 0.0

@@ -2,7 +2,7 @@
 
 
 def show(title, conditions, header, rows):
-    """Prints a table; cells are text or numbers."""
+    """Prints a table. Cells are text or numbers."""
     lines = [header, *[[_cell(cell) for cell in row] for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     print(f"\n{title}\n{conditions}\n", flush=True)

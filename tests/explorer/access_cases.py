@@ -1,4 +1,4 @@
-"""That the explorer can be used from the keyboard and read by everyone."""
+"""Checks that the explorer can be used with the keyboard and read by all users."""
 
 import itertools
 import pathlib
@@ -19,7 +19,7 @@ NAMELESS = """[...document.querySelectorAll("input, select, button")].filter((e)
 
 
 class Keyboard(PageCase):
-    """No mouse."""
+    """Use without a mouse."""
 
     def test_tab_goes_through_everything_and_shows_where_it_is(self):
         self.browser.open(PAGE)
@@ -36,7 +36,7 @@ class Keyboard(PageCase):
         for needed in ("distance_km", "distance_km-slider", "packets", "signal", "variant", "by", "scheme-X", "link",
                        "copy", "reset", "view"):
             self.assertIn(needed, order)
-        # The map takes one stop, its arrow keys do the rest.
+        # The map takes one tab stop. Inside it, the arrow keys move.
         self.assertEqual(order.count("map"), 1)
 
     def test_arrow_keys_walk_the_map_and_enter_moves_there(self):
@@ -80,14 +80,14 @@ class Keyboard(PageCase):
 
 
 class Eyes(PageCase):
-    """Contrast, size, and telling schemes apart without colour."""
+    """Contrast, size, and how to distinguish schemes without colour."""
 
     def each(self, selector, expression):
-        """What an expression comes to for each element `e`."""
+        """Returns the value of an expression for each element `e`."""
         return self.browser.evaluate(f"[...document.querySelectorAll('{selector}')].map((e) => {expression})")
 
     def count(self, selector, condition):
-        """How many elements `e` are so."""
+        """Returns the number of elements `e` for which a condition is true."""
         return sum(self.each(selector, f"Boolean({condition})"))
 
     def test_contrast_in_light_and_dark(self):

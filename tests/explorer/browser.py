@@ -1,4 +1,5 @@
-"""Steers a headless Chromium by its debugging pipe (the DevTools protocol), with nothing but the standard library."""
+"""Controls a headless Chromium through its debugging pipe (the DevTools protocol), with the
+standard library only."""
 
 import json
 import os
@@ -10,19 +11,19 @@ import time
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
          "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe"]
-# Longer than the browser takes for anything, its start included.
+# Longer than any action of the browser takes, including its start.
 PATIENCE_S = 120
 KEYS = {"Tab": 9, "Enter": 13, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
 
 class Browser:
-    """A Chromium with one page; network off."""
+    """A Chromium with one page and without network."""
 
     def __init__(self, program):
         self._profile = tempfile.TemporaryDirectory(prefix="farwrite-explorer-", ignore_cleanup_errors=True)
         commands, self._write = os.pipe()
         self._read, answers = os.pipe()
-        # The browser reads commands from descriptor 3 and answers on 4.
+        # The browser reads commands from descriptor 3 and answers on descriptor 4.
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "chromium", program, *FLAGS,
              f"--user-data-dir={self._profile.name}", "about:blank"],
@@ -41,7 +42,7 @@ class Browser:
         self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
 
     def _page(self):
-        """The page, which may open later than the browser answers."""
+        """Returns the page, which may open after the browser answers."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for target in self.call("Target.getTargets")["targetInfos"]:
@@ -63,7 +64,7 @@ class Browser:
         self._profile.cleanup()
 
     def call(self, method, timeout_s=PATIENCE_S, **params):
-        """One command; returns its result."""
+        """Runs one command and returns its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if self._session:
@@ -101,7 +102,8 @@ class Browser:
             self.requests.append(params["request"]["url"])
 
     def evaluate(self, expression):
-        """What a JavaScript expression, or the promise that it is, comes to."""
+        """Returns the value of a JavaScript expression. If it is a promise, returns the value of
+        the promise."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(json.dumps(result["exceptionDetails"])[:500])
@@ -116,14 +118,15 @@ class Browser:
             time.sleep(0.02)
 
     def open(self, url):
-        """Loads a page anew, even where only the fragment differs, and waits until it has answered."""
+        """Loads a page again, even if only the fragment differs, and waits until the page has its
+        answers."""
         self.call("Page.navigate", url="about:blank")
         self.wait("location.href === 'about:blank'")
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && document.body.dataset.answered !== undefined")
 
     def settled(self):
-        """Waits until the answers are those to the settings shown in the link."""
+        """Waits until the answers belong to the settings in the link."""
         self.wait("document.body.dataset.answered !== undefined && document.body.dataset.answered === location.hash")
 
     def press(self, *keys):
@@ -136,13 +139,13 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def type(self, element, text):
-        """Replaces what stands in the text box with the id `element`, as typing would."""
+        """Replaces the text of the text box with the id `element`, like typing."""
         self.evaluate(f"document.getElementById({json.dumps(element)}).select()")
         self.evaluate(f"document.getElementById({json.dumps(element)}).focus()")
         self.call("Input.insertText", text=text)
 
     def look(self, width, height, dark=False):
-        """Sets the window's size and whether the person prefers dark pages."""
+        """Sets the size of the window, and whether the user prefers dark pages."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

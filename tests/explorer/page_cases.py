@@ -1,4 +1,4 @@
-"""What the explorer shows and how it is used, in a headless Chromium without network."""
+"""Tests the content and the use of the explorer, in a headless Chromium without network."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from browser import Browser
 PAGE = pathlib.Path(os.environ["EXPLORER_PAGE"]).as_uri()
 UNITS = {"h": 3600, "s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 INPUTS = ["distance_km", "rate_gbps", "loss", "size_mib", "k", "m", "packets", "signal", "variant", "by", "view"]
-# Rounding of logarithms differs between the machine's and the browser's mathematics.
+# Logarithms are rounded differently in Python and in the browser.
 AGREE = 1e-9
 
 SHOWN = pathlib.Path(__file__).with_name("shown.js").read_text()
@@ -21,12 +21,12 @@ VALUES = f"Object.fromEntries({json.dumps(INPUTS)}.map((id) => [id, document.get
 
 
 def close(one, other):
-    """Whether two numbers agree but for rounding."""
+    """Returns whether two numbers are equal except for rounding."""
     return abs(one - other) <= AGREE * abs(other)
 
 
 class PageCase(unittest.TestCase):
-    """A browser for all cases; a case fails on anything that the page complained of."""
+    """A browser for all cases. A case fails if the page reports a problem."""
 
     @classmethod
     def setUpClass(cls):
@@ -45,7 +45,7 @@ class PageCase(unittest.TestCase):
         return self.browser.evaluate(f"document.getElementById({json.dumps(element)}).value")
 
     def enter(self, element, value, event):
-        """Puts a value into an input and says so to the page, as a person's choice would."""
+        """Sets the value of an input and sends the event that a user's choice would cause."""
         self.browser.evaluate(f"""(() => {{
           const input = document.getElementById({json.dumps(element)});
           input.value = {json.dumps(value)};
@@ -60,7 +60,7 @@ class PageCase(unittest.TestCase):
 
 
 class Numbers(PageCase):
-    """What is shown is what the model says."""
+    """The page shows the numbers of the model."""
 
     def check_figures(self, shown, expected):
         for letter, times in expected.items():
@@ -108,7 +108,8 @@ class Numbers(PageCase):
         self.assertLessEqual(schemes, {"file", "blob", "data"})
         self.assertEqual(sum(url.startswith("file:") for url in self.browser.requests), 1)
         self.browser.evaluate("fetch('https://example.org').catch(() => 0)")
-        # The page learns of the refusal by itself; what the browser logs of it may come later.
+        # The script sees the refusal at once, but the browser's log of it may arrive later. So load
+        # the page again.
         self.browser.open(PAGE)
         self.assertIn("Content Security Policy", "".join(self.browser.complaints))
         self.browser.complaints.clear()
@@ -127,7 +128,7 @@ class Numbers(PageCase):
 
 
 class Failures(PageCase):
-    """A page that cannot compute says so."""
+    """A page that cannot compute reports this."""
 
     def test_a_damaged_model_is_said(self):
         whole = pathlib.Path(os.environ["EXPLORER_PAGE"]).read_text()
@@ -143,7 +144,7 @@ class Failures(PageCase):
 
 
 class Links(PageCase):
-    """The link carries the settings; what it says is not believed."""
+    """The link carries the settings. The page validates them."""
 
     def test_a_link_brings_back_the_settings(self):
         browser = self.browser
@@ -198,7 +199,7 @@ class Links(PageCase):
 
 
 class Inputs(PageCase):
-    """What is typed wrong is said where it was typed."""
+    """An error in an input is shown at that input."""
 
     def test_faults_stand_at_their_inputs(self):
         wrong = {"distance_km": "0", "rate_gbps": "-5", "loss": "1.5", "size_mib": "1e15", "k": "5000", "m": "0",

@@ -1,4 +1,4 @@
-"""`farwrite lowar` and `farwrite netrt` between RDMA NICs in software, over a lossy path."""
+"""`farwrite lowar` and `farwrite netrt` between software RDMA NICs, over a lossy path."""
 
 import contextlib
 import filecmp
@@ -12,18 +12,19 @@ import threading
 from lib.chain import Chain, LongChain
 from lib.veth import CommandFailed, until
 
-#: One packet of RoCEv2 in fifty, at random. A count would not do: Go-Back-N repeats the same packets
-#: after each timeout, and if it repeats a multiple of fifty, a count drops the same one each time.
+#: Drops one RoCEv2 packet in fifty, at random. A counter would not work: Go-Back-N repeats the same
+#: packets after each timeout, and if it repeats a multiple of fifty packets, a counter drops the
+#: same packet every time.
 LOSS = "udp dport 4791 numgen random mod 50 == 0 drop"
 BYTES = 4 << 20
-#: What a NIC may repeat with repair, as a share of what it repeats without. Repair leaves far less,
-#: but each timeout of a busy machine adds a window. Repair that has no effect leaves 1, give or take
-#: a sixth, as there are about 80 losses in each run.
+#: Upper bound of the packets that a NIC repeats with repair, as a share of those that it repeats
+#: without. Repair usually leaves far fewer, but on a busy machine each timeout adds a window.
+#: Repair without effect leaves a share of 1, within a sixth, because each run has about 80 losses.
 REPEATED_SHARE = 0.7
 
 
 def run(report, programs, directory):
-    """All of them."""
+    """Runs all cases."""
     for title, case in _CASES.items():
         with report.case(f"boxes: {title}"):
             case(report, _Rig(programs, directory))
@@ -57,7 +58,7 @@ class _Rig:
 
     @contextlib.contextmanager
     def boxes(self, chain, *options, kind="lowar"):
-        """A box beside each host; yields a list that has their results when the block ends."""
+        """Starts a box beside each host. Yields a list that has their results at the end."""
         hosts = (chain.near_a, chain.near_b)
         processes = [self.box(chain, host, *options, kind=kind) for host in hosts]
         results = []
@@ -65,7 +66,7 @@ class _Rig:
         results.extend(self.stop(process) for process in processes)
 
     def stop(self, process):
-        """Ends a box; its counters."""
+        """Ends a box and returns its counters."""
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         if process.returncode != 0:
@@ -73,9 +74,9 @@ class _Rig:
         return json.loads(out)["result"]
 
     def nics(self, chain, a, b, vlan=None, timeout_ms=100, seconds=180, when_ready=lambda: None):
-        """Runs a NIC on both hosts; returns their counters. The NICs repeat what has no
-        acknowledgement for `timeout_ms`. `when_ready` is called when both are about to exchange
-        packets."""
+        """Runs a NIC on both hosts and returns their counters. A NIC repeats a packet if no
+        acknowledgement arrives for `timeout_ms`. `when_ready` is called just before the NICs
+        exchange packets."""
         common = ["--timeout-ms", str(timeout_ms)]
         common += [] if vlan is None else ["--vlan", str(vlan)]
         ends = []
@@ -99,13 +100,13 @@ class _Rig:
 
     @staticmethod
     def expect(process, word):
-        """Waits for a line."""
+        """Waits for a line of output."""
         line = process.stdout.readline().strip()
         if line != word:
             raise RuntimeError(f"a NIC says {line!r} and not {word!r}: {process.stderr.read()}")
 
     def send(self, chain, **options):
-        """SENDs the data from `a` to `b`; returns what is wrong with it, and both counters."""
+        """SENDs data from `a` to `b`. Returns what is wrong with it, and both NICs' counters."""
         out = self.directory / "box-out"
         counters = self.nics(chain, ["--send", self.data], ["--recv", f"{out}={BYTES}"], **options)
         same = filecmp.cmp(self.data, out, shallow=False)
@@ -177,7 +178,7 @@ def _read(report, rig):
 
 
 def _foreign(report, rig):
-    """Everything else passes as it came."""
+    """Checks that boxes forward all other traffic unchanged."""
     with Chain() as chain, rig.boxes(chain):
         for host in (chain.a, chain.b):
             host.run("sysctl", "-qw", "net.ipv6.conf.veth0.disable_ipv6=0")
@@ -189,7 +190,7 @@ def _foreign(report, rig):
 
 
 def _echoes(chain, target):
-    """Sends datagrams to `b`, which sends them back; what is wrong with them."""
+    """Sends datagrams to `b`, which sends them back. Returns what is wrong with them."""
     server = ("import socket,sys\n"
               "s=socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET,"
               "socket.SOCK_DGRAM)\n"
@@ -212,7 +213,7 @@ def _echoes(chain, target):
 
 
 def _tcp(chain, target, data):
-    """Sends a file over TCP from `a` to `b`; what is wrong with what arrived."""
+    """Sends a file over TCP from `a` to `b`. Returns what is wrong with the received file."""
     server = ("import socket,sys,hashlib\n"
               "s=socket.create_server((sys.argv[1],5001))\nprint('ready',flush=True)\n"
               "c,_=s.accept()\nh=hashlib.sha256()\n"
@@ -231,7 +232,7 @@ def _tcp(chain, target, data):
 
 
 def _try(host, *command):
-    """What went wrong with a command."""
+    """Returns what went wrong with a command."""
     try:
         host.run(*command)
         return None
@@ -240,20 +241,22 @@ def _try(host, *command):
 
 
 def _files(report, rig):
-    """`farwrite send` over a long path: the kernel makes trains of its datagrams."""
+    """Runs `farwrite send` over a long path. The kernel combines its datagrams into trains."""
     repeats = {}
     for name, options in (("without repair packets", ["--forward"]),
                           ("with them", ["--coding", "8,1", "--path-mtu", "1600"])):
         with LongChain(rig.program, "--rtt", "20ms", "--rate", "200Mbit", "--loss", "2%", "--back",
                        "loss=0") as chain:
-            # The least of two, since a sender also repeats when the other end stands still.
+            # Take the minimum of two runs, because a sender also repeats packets when the other end
+            # stalls.
             with rig.boxes(chain, *options) as boxes:
                 sent = [_send_file(chain, rig) for _ in range(2)]
         report.check(f"{name}, the file arrives", [wrong for _, wrong in sent if wrong])
         repeats[name] = min(found["retransmitted_share"] if found else 1 for found, _ in sent)
     bare, repaired = repeats.values()
-    # Of classes of 8 data packets and a repair packet, those stay broken that lose another one:
-    # 1 - 0.98^8 = 0.15 of the losses. The first round trip is unprotected.
+    # A class has 8 data packets and a repair packet. A lost packet stays missing if another packet
+    # of its class is lost too: 1 - 0.98^8 = 0.15 of the losses. The first round trip is not
+    # protected.
     report.check("repair packets save most of the repeats",
                  None if repaired < bare / 2 else f"{repeats}, {boxes}")
 
@@ -301,7 +304,7 @@ def _narrow(chain, rate):
 def _restart(report, rig):
     with Chain() as chain:
         chain.lose(LOSS)
-        # A slow path, so that the restart comes in the middle.
+        # The path is slow, so that the restart happens in the middle of the transfer.
         _narrow(chain, "30mbit")
         sending = rig.box(chain, chain.near_a, "--coding", "8,1")
         receiving = [rig.box(chain, chain.near_b, "--coding", "8,1")]
@@ -324,11 +327,12 @@ def _restart(report, rig):
 
 
 def _backpressure(report, rig):
-    """Repair packets make more of what fits."""
+    """The NIC and the repair packets exceed the rate of the path, so the box pauses the NIC."""
     with Chain() as chain:
         _narrow(chain, "50mbit")
         with rig.boxes(chain, "--coding", "8,1") as boxes:
-            # Nothing is to be lost. A NIC that waits for another process does not repeat either.
+            # No packet should be lost. With a long timeout, a NIC that waits for another process
+            # does not repeat packets either.
             wrong, (sender, _) = rig.send(chain, timeout_ms=10_000)
         report.check("all arrives over a narrow path", wrong)
         report.check("PFC frames pause the NIC, which obeys them",

@@ -1,12 +1,12 @@
-"""`farwrite codes`: parity judged by ISA-L, and files repaired by it."""
+"""`farwrite codes`: ISA-L checks the parity, and parity repairs files."""
 
 import random
 import subprocess
 
 from lib import isal
 
-# (k, m), bytes of a chunk, bytes of the file: one group, several, a short last group, a short last
-# chunk, a single byte, chunks of odd length.
+# (k, m), bytes of a chunk, bytes of the file: one group, several groups, a short last group, a
+# short last chunk, a single byte, chunks of odd length.
 _SHAPES = (
     (4, 2, 64, 256),
     (32, 8, 4096, 1_000_000),
@@ -18,7 +18,7 @@ _SHAPES = (
 
 
 def run(report, program, directory):
-    """All of them."""
+    """Runs all cases."""
     with report.case("codes: parity of files, judged by ISA-L"):
         _judged(report, program, directory)
 
@@ -39,7 +39,8 @@ def _judged(report, program, directory):
             same = parity.read_bytes() == expected
             report.check(f"{name}: the parity is as it should be", None if same else "it differs")
 
-            # As many chunks from the first of every group on as any code of this kind repairs.
+            # From the start of every group, lose as many chunks as any code of this kind can
+            # repair.
             chunks = -(-size // chunk_bytes)
             lost = [chunk for chunk in range(chunks) if chunk % k < m]
             holes = bytearray(data)
@@ -60,7 +61,7 @@ def _codes(program, *arguments):
 
 
 def _parity(judge, k, m, chunk_bytes, data):
-    """The parity chunks of each group in turn, the last group padded with zeros."""
+    """Returns the parity chunks of each group in order. Zeros pad the last group."""
     group_bytes = k * chunk_bytes
     for start in range(0, len(data), group_bytes):
         group = data[start:start + group_bytes].ljust(group_bytes, b"\0")
@@ -69,7 +70,7 @@ def _parity(judge, k, m, chunk_bytes, data):
 
 
 def _xor(_, m, chunks):
-    """Parity chunk `i` is the XOR of the data chunks `j` with `j mod m = i`."""
+    """Returns parity chunk `i` for each `i`: the XOR of the data chunks `j` with `j mod m = i`."""
     for first in range(m):
         total = 0
         for chunk in chunks[first::m]:

@@ -1,4 +1,4 @@
-"""The Debian package: what it installs, and that it works from there."""
+"""The Debian package: the files that it installs, and the installed program."""
 
 import gzip
 import pathlib
@@ -10,7 +10,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(report, program, directory):
-    """All of them."""
+    """Runs all cases."""
     with report.case("the Debian package"):
         _installed(report, program, directory / "deb")
 
@@ -49,7 +49,7 @@ def _installed(report, program, directory):
 
 
 def _complete(script, word):
-    """What bash offers for the first argument of farwrite that begins with `word`."""
+    """Returns the completions that bash offers for `word` as the first argument of farwrite."""
     text = f"""source {shlex.quote(str(script))}
 COMP_WORDS=(farwrite {word}); COMP_CWORD=1
 _farwrite farwrite {word} farwrite
@@ -58,7 +58,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
 
 
 def _units(report, there):
-    """Each unit starts the program with options that it has."""
+    """Checks that each unit starts the program with options that the program has."""
     for unit in sorted((there / "lib/systemd/system").iterdir()):
         lines = unit.read_text().splitlines()
         start = next(line for line in lines if line.startswith("ExecStart="))

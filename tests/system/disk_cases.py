@@ -1,4 +1,4 @@
-"""The `farwrite` program on disks that stall, refuse and run full: at either end."""
+"""The `farwrite` program with disks that stall, return errors or are full, at either end."""
 
 import contextlib
 import errno
@@ -12,17 +12,17 @@ from lib.disk import Disk
 from lib.ends import Ends
 from lib.veth import Veth, sh, until
 
-# How long an end waits for a silent peer here, in seconds. The ends speak every second, and a busy
-# machine may hold one of them up.
+# Time for which an end waits for a silent peer here, in seconds. Each end sends something every
+# second, but a busy machine may delay it.
 TIMEOUT = 3
-# How soon an end hears of what happened to the other, in seconds: the timeout, and room for a busy
-# machine. Disks stay blocked until later, so an end that waits for its disk is not as soon.
+# Maximum time until an end knows of an event at the other end, in seconds: the timeout, with room
+# for a busy machine. Disks stay blocked for longer, so an end that waits for its disk exceeds it.
 SOON = 20
 PORT = 4792
 
 
 def run(report, programs, directory):
-    """All of them."""
+    """Runs all cases."""
     for number, (title, case) in enumerate((_FAULTY | _PLAIN).items()):
         if title in _FAULTY and not os.path.exists("/dev/fuse"):
             report.skip(f"disks: {title}", "there is no /dev/fuse")
@@ -34,7 +34,7 @@ def run(report, programs, directory):
 
 
 class Place:
-    """A directory of a case's own, with the programs that it uses."""
+    """The directory of one case, with the programs that it uses."""
 
     def __init__(self, programs, where):
         self.where = where
@@ -42,22 +42,22 @@ class Place:
         self._disk = str(programs / "farwrite-disk")
 
     def ends(self, timeout=TIMEOUT):
-        """Both ends of transfers; see `Ends`."""
+        """Returns both ends of transfers (see `Ends`)."""
         return Ends(self._program, self.where, timeout)
 
     def disk(self, name, *traits):
-        """A disk with faults; see `Disk`."""
+        """Returns a disk with faults (see `Disk`)."""
         return Disk(self._disk, self.where / name, *traits)
 
     def file(self, name, size):
-        """A file to send."""
+        """Makes a file to send."""
         path = self.where / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(random.Random(name).randbytes(size))
         return path
 
     def inbox(self, name="inbox"):
-        """A directory to receive into."""
+        """Makes a directory to receive into."""
         path = self.where / name
         path.mkdir()
         return path
@@ -75,13 +75,14 @@ def _parts(directory):
 
 
 def _ended(receiver, sender, codes=(0, 0)):
-    """How both ended, and what is wrong with that; `codes` are those of receiver and sender."""
+    """Returns the results of both ends, and what is wrong with them. `codes` are the expected exit
+    statuses of receiver and sender."""
     received, sent = receiver.end(), sender.end()
     problems = received.problems("recv", codes[0]) + sent.problems("send", codes[1])
     return received, sent, problems
 
 
-# Name of the stall, the end whose disk stalls, the operation, and its rate (none: it is blocked).
+# Name of the stall, the end whose disk stalls, the operation, and its rate (`None`: it is blocked).
 _STALLS = [
     ("the receiver's write blocks", "recv", "write", None),
     ("the receiver's close blocks", "recv", "flush", None),
@@ -96,7 +97,7 @@ _STALLS = [
 
 
 class Stall:
-    """A transfer of which one end has a disk that stalls."""
+    """A transfer in which the disk of one end stalls."""
 
     def __init__(self, place, stack, number, end, operation, rate):
         self.end, self.operation, self.rate = end, operation, rate
@@ -125,7 +126,8 @@ class Stall:
         until(lambda: self.disk.waiting(self.operation), 60, f"the disk holds {self.operation} up")
 
     def problems(self):
-        """What went wrong. The end whose disk it is and its peer each name that disk once."""
+        """Returns what went wrong. The end with the stalled disk and its peer must each name that
+        disk once."""
         received, sent, problems = _ended(self.receiver, self.sender)
         own, peer = (received, sent) if self.end == "recv" else (sent, received)
         for ended, disk in ((own, "this machine's disk"), (peer, "the peer's disk")):
@@ -149,7 +151,7 @@ def _stalls(report, place):
             report.check(f"{title}: both ends wait, and the file arrives", stall.problems())
 
 
-# How a sender goes away, by which signal, and what blocks at the receiver.
+# How a sender disappears, by which signal, and which operation is blocked at the receiver.
 _GOODBYES = [
     ("is interrupted", signal.SIGINT, "write"),
     ("is killed", signal.SIGKILL, "write"),
@@ -190,7 +192,8 @@ def _sender_stopped(report, place):
             report.check("the next transfer succeeds while that disk operation is still blocked",
                          problems)
             disk.heal(operation)
-            # Nothing shows when the disk's thread has ended where it has nothing to remove.
+            # If the disk's thread has nothing to remove, its end is not visible from outside. So
+            # wait a moment.
             time.sleep(0.5)
             with contextlib.suppress(TimeoutError):
                 until(lambda disk=disk: not _parts(disk.backing), SOON, "no part is left")
@@ -215,7 +218,7 @@ def _receiver_stopped(report, place):
         if sent.waited > SOON:
             problems.append(f"the sender ended after {sent.waited:.1f} s")
         report.check(f"the sender ends within {SOON} s", problems)
-        # The kernel keeps a process whose disk operation is under way.
+        # The kernel does not let a process end while one of its disk operations is in progress.
         disk.heal("write")
         problems = receiver.end().problems("recv", 130) + _parts(disk.backing)
         if older.read_bytes() != b"older":
@@ -225,7 +228,8 @@ def _receiver_stopped(report, place):
 
 
 def _stopped_at_rename(report, place):
-    """The one operation that cannot be called off: the kernel may be about to rename."""
+    """A rename is the only operation that cannot be cancelled: the kernel may be about to execute
+    it."""
     with place.ends() as ends, place.disk("disk") as disk:
         older = disk.backing / "data"
         older.write_bytes(b"older")
@@ -312,7 +316,7 @@ def _broken_spot(report, place):
 
 
 def _errors_at_close(report, place):
-    """Network file systems store what was written when the file is closed, and answer then."""
+    """Network file systems store written data when the file is closed, and report errors then."""
     with place.ends() as ends, place.disk("disk") as disk:
         tree = place.file("tree/file", 100_000).parent
         place.file("tree/bad/file", 100_000)
@@ -351,7 +355,7 @@ def _full(report, place):
             (inbox / "older").write_bytes(b"older")
             files = [place.file(name, size) for name, size in zip(names, (1000, 1000, 8_000_000))]
             receiver = ends.recv(inbox, "--once")
-            # The file that is replaced comes last, when the disk is full.
+            # The file that is to be replaced comes last, when the disk is full.
             sender = ends.send(receiver, files[1], files[2], files[0])
             received, sent, problems = _ended(receiver, sender, (8, 8))
             kinds = [ended.outcomes[-1]["error"]["kind"] for ended in (received, sent)]
@@ -412,7 +416,7 @@ def _orphans(report, place):
     with place.ends() as ends:
         inbox = place.inbox()
         killed, living = ends.recv(inbox), ends.recv(inbox, "--once")
-        # These take 6 s, longer than what happens meanwhile.
+        # These transfers take 6 s, which is longer than the events in the meantime.
         slow = ("--rate", "10Mbit")
         ends.send(killed, *slow, place.file("orphan", 7_500_000))
         sent = place.file("whole", 7_500_000)
@@ -435,7 +439,8 @@ def _orphans(report, place):
 def _link_local(report, place):
     with Veth(1500) as veth, place.ends() as ends:
         sent, inbox = place.file("file", 300_000), place.inbox()
-        # The interfaces have one name in both namespaces, so another one shows whose name counts.
+        # The interfaces have the same name in both namespaces. Give one of them another name, to
+        # show which of the names is used.
         veth.a.link("down")
         veth.a.ip("link", "set", veth.a.dev, "name", "other0")
         veth.a.dev = "other0"
@@ -451,7 +456,7 @@ def _link_local(report, place):
 
 
 def _link_local_of(host):
-    """The link-local address of a host, once it is usable."""
+    """Returns the link-local address of a host, once the address is usable."""
     lines = host.ip("-6", "-o", "addr", "show", "dev", host.dev, "scope", "link").splitlines()
     usable = [line.split()[3].split("/")[0] for line in lines if "tentative" not in line]
     return usable[0] if usable else None
@@ -493,7 +498,7 @@ _FAULTY = {
     "no locks, and no rename that keeps what is there": _plain,
     "a read-only directory": _modes,
 }
-# Cases that do not.
+# Cases that do not need FUSE.
 _PLAIN = {
     "a full disk": _full,
     "a receiver that was killed": _orphans,

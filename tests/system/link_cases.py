@@ -1,4 +1,4 @@
-"""`farwrite link` between two namespaces: what the kernel's own protocols see of the path."""
+"""`farwrite link` between two namespaces, seen by the kernel's own protocols."""
 
 import json
 import signal
@@ -7,19 +7,19 @@ import subprocess
 from lib.path import Path
 from lib.veth import sh, until
 
-#: Bits a second that this machine carries while it does other things.
+#: A rate in bits per second that a busy machine can carry.
 RATE = 50_000_000
 
 
 def run(report, program):
-    """All of them."""
+    """Runs all cases."""
     for title, case in _CASES.items():
         with report.case(f"link: {title}"):
             case(report, program)
 
 
 def _ping(path, **options):
-    """Round trips of 100-byte datagrams from `a` to `b` and back, by number."""
+    """Measures the round trips of 100-byte datagrams from `a` to `b` and back, by number."""
     flags = [text for key, value in options.items() for text in (f"--{key}", value)]
     path.start(path.b, "udp-echo")
     ping = path.start(path.a, "udp-ping", "--to", path.b.v4, "--payload", 100, *flags)
@@ -35,7 +35,7 @@ def _delay(report, program):
     report.check("every echo arrives", None if len(echoes) == sent else f"{len(echoes)} of {sent}")
     report.check("no round trip is shorter than the link's",
                  None if trips[0] >= 0.06 else f"{trips[0]} s")
-    # The processes may come to their turns late. Still this excludes that the delay passes twice.
+    # The processes may run late. The bound still excludes that a packet passes the delay twice.
     report.check("half of them are hardly longer",
                  None if trips[len(trips) // 2] < 0.11 else f"{trips[len(trips) // 2]} s")
     report.check("they are in order", None if echoes == sorted(echoes) else f"{echoes}")
@@ -49,7 +49,7 @@ def _faults(report, program):
         sent, echoes = _ping(path, rate=1e6, seconds=3)
         link = path.stop()
     share = len(echoes) / sent
-    # Of about 2900 datagrams: seven standard deviations.
+    # There are about 2900 datagrams, so the bounds are seven standard deviations.
     report.check("a fifth of the datagrams is lost",
                  None if 0.74 < share < 0.86 else f"{share} arrived")
     lost = link["forward"]["lost"], link["backward"]["lost"]
@@ -60,9 +60,9 @@ def _faults(report, program):
 
 
 def _goodput(flow):
-    """Bits a second of a flow between its first quarter and its end, without the slowest quarter
-    of the tenths and the fastest: a process that stands still for some tenths makes them slow and
-    the next one fast."""
+    """Returns the rate of a flow in bits per second from its first quarter to its end, without the
+    slowest and the fastest quarter of the tenths of a second. A process that stalls makes some
+    tenths slow and the next one fast."""
     middle = sorted(flow[len(flow) // 4:-1])
     kept = middle[len(middle) // 4:-(len(middle) // 4)]
     return sum(kept) * 80 / len(kept)
@@ -81,9 +81,10 @@ def _tcp(report, program):
             flow = path.result(receiver)["flows"][0]
             forward = path.stop()["forward"]
         rate = _goodput(flow)
-        # TCP carries 0.96 of the rate. On a busy machine some of that is lost, and tenths that are
-        # not trimmed may still be fast. This excludes a link that drops what fits, and one that
-        # does not keep its rate. Virtual time tests the rate exactly.
+        # TCP carries 0.96 of the rate. On a busy machine a part of that is lost, and tenths that
+        # remain after the trimming may still be fast. The bounds exclude a link that drops packets
+        # that fit, and one that does not keep its rate. Tests in virtual time check the rate
+        # exactly.
         report.check(f"{name}: TCP fills the rate",
                      None if 0.75 * RATE < rate < 1.1 * RATE else f"{rate / 1e6} Mbit/s")
         trains = forward["offered"] > 1.5 * forward["reads"]
@@ -92,7 +93,7 @@ def _tcp(report, program):
 
 
 def _lossy_trains(report, program):
-    """A train that loses some of its packets still arrives, as parts that the kernel accepts."""
+    """A train that loses some of its packets still arrives, in parts that the kernel accepts."""
     for cc in ("cubic", "bbr"):
         if cc not in sh("sysctl", "-n", "net.ipv4.tcp_available_congestion_control"):
             report.skip(f"TCP {cc}", "this kernel does not have it")
@@ -121,8 +122,8 @@ def _marks(report, program):
                                    "--segments", segments, "--seconds", 1])
                 ecn = taken["ecn"]
                 marked, rest = ecn[3], ecn[tos]
-                # The queue passes 5 ms within the first 10 ms of a second, and again after each
-                # time that it runs empty because a process stands still.
+                # The queue exceeds 5 ms within the first 10 ms of a second, and again each time
+                # after it has become empty because a process stalled.
                 good = marked > 2 * rest > 0 if tos else marked == 0 and rest > 0
                 report.check(f"{name}, ECN field {tos}: beyond 5 ms of queue they are {wanted}",
                              None if good else f"{ecn}")
@@ -143,12 +144,12 @@ def _steps(report, program):
         path.result(sender)
         flow = path.result(receiver)["flows"][0]
         path.stop()
-    # The flow begins after the link's clock, so the step is at 4 s of the flow at the latest.
+    # The flow begins later than the link's clock, so the step is at 4 s of the flow or earlier.
     before = sum(flow[5:25]) * 80 / 20
     after = sum(flow[55:75]) * 80 / 20
-    # The new rate bounds TCP from above, but for bytes that waited in a process that stood still,
-    # and count when it goes on. How much of it TCP uses in two seconds depends on how it recovers
-    # from the losses of the step, so the lower bound only excludes a rate far below.
+    # The new rate limits TCP from above, except for bytes that wait in a stalled process and count
+    # when it continues. How much of the rate TCP uses in two seconds depends on its recovery from
+    # the losses of the step, so the lower bound only excludes a much lower rate.
     report.check("a step of the rate: TCP gets the old one before, the new one after",
                  None if before > 0.5 * RATE and 0.3 * RATE / 5 < after < 1.6 * RATE / 5
                  else f"{before / 1e6} and {after / 1e6} Mbit/s")
@@ -182,7 +183,7 @@ def _refusals(report, program):
 
 
 def _ends(report, program):
-    """The devices are gone with the program, however it ends."""
+    """The devices are removed when the program ends, for any reason."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         with Path(program) as path:
             path.link.send_signal(number)
@@ -202,7 +203,8 @@ def _ends(report, program):
 
 
 def _attached(report, program):
-    """Devices that others made, here in one namespace: packets go out by one, in by the other."""
+    """The link also works with devices that other programs made. Here both are in one namespace:
+    packets leave through one and arrive through the other."""
     with Path(program) as path:
         for device in ("tap0", "tap1"):
             path.a.ip("tuntap", "add", "dev", device, "mode", "tun")
@@ -217,7 +219,8 @@ def _attached(report, program):
         link.send_signal(signal.SIGINT)
         out, _ = link.communicate(timeout=60)
         kept = path.a.ip("link", "show", "tap0")
-    # These datagrams, those that would end a receiver, and some of IPv6's own.
+    # The count has these datagrams, the empty ones that end a receiver, and some packets of IPv6
+    # itself.
     delivered = json.loads(out)["result"]["forward"]["delivered"] if out else 0
     passed = link.returncode == 0 and delivered >= sent > 0
     report.check("packets pass", None if passed else out)

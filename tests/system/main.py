@@ -1,4 +1,5 @@
-"""Runs the system tests: `main.py DIRECTORY-OF-PROGRAMS`. Called by `run`, which has what it needs."""
+"""Runs the system tests: `main.py DIRECTORY-OF-PROGRAMS`. The script `run` installs what they need
+and calls this."""
 
 import os
 import pathlib
@@ -19,13 +20,13 @@ from lib.report import Report
 
 
 def main(programs):
-    """Runs all cases; returns the exit status."""
-    # So that namespaces go away when the tests are told to stop.
+    """Runs all cases and returns the exit status."""
+    # An exit removes the namespaces when the tests are terminated.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     report = Report()
     with tempfile.TemporaryDirectory(prefix="farwrite-system-") as directory:
         directory = pathlib.Path(directory)
-        # What senders learn about paths stays in the tests.
+        # The cache of senders' path measurements must not leave the tests.
         os.environ["XDG_CACHE_HOME"] = str(directory / "cache")
         peer = str(programs / "farwrite-peer")
         wire_cases.run(report, peer, directory)

@@ -1,5 +1,5 @@
-"""`farwrite` between machines behind address translation, and over paths that carry less than the
-interfaces at their ends."""
+"""`farwrite` between machines behind address translation, and over paths whose MTU is smaller than
+that of the interfaces at their ends."""
 
 import contextlib
 import random
@@ -16,7 +16,7 @@ LONG, SLOW = 10_000_000, "20Mbit"
 
 
 def run(report, program, directory):
-    """All of them."""
+    """Runs all cases."""
     for number, (title, case) in enumerate(_CASES.items()):
         where = directory / f"nat-{number}"
         where.mkdir()
@@ -25,7 +25,7 @@ def run(report, program, directory):
 
 
 class Transfer:
-    """One file from `a` to `b` of a `Nat`, to an address that `a` sees."""
+    """One file from `a` to `b` of a `Nat`, sent to an address that `a` can reach."""
 
     def __init__(self, nat, program, where, to, *more, size=3_000_000, patience=20):
         where.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ class Transfer:
         self.sender = self.ends.send(to, *more, self.file, host=nat.a)
 
     def finish(self, seconds=120):
-        """Waits for both ends; returns what went wrong, and the sender's result."""
+        """Waits for both ends. Returns what went wrong, and the sender's result."""
         with self.ends:
             sent = self.sender.end(seconds)
             problems = sent.problems("send", 0)
@@ -95,7 +95,7 @@ def _rebinding(report, program, where):
 
 
 def _ports(nat):
-    """UDP ports that `near` has chosen, as packets at `far` show them."""
+    """Returns the UDP ports that `near` has chosen, according to packets at `far`."""
     listing = nat.far.run("cat", "/proc/net/nf_conntrack")
     lines = [line.split() for line in listing.splitlines() if " udp " in line]
     words = [word for line in lines for word in line if word.startswith("sport=")]
@@ -110,7 +110,7 @@ def _sizes(report, program, where):
         with Nat(mtu=public, edge=9000) as nat:
             nat.route_openly()
             _drop_icmp(nat)
-            # TCP, which depends on ICMP, is to pass.
+            # TCP needs ICMP to find the path MTU, and ICMP is dropped. So limit its segment size.
             for router in (nat.near, nat.far):
                 router.nft("add table ip clamp; add chain ip clamp pass "
                            "{ type filter hook forward priority 0; }; add rule ip clamp pass "
@@ -137,13 +137,13 @@ def _shrinking(report, program, where):
 
 
 def _shrinks(program, where, args):
-    """Sends over a path of jumbo frames that drops them without a word from the middle on."""
+    """Sends jumbo frames over a path that drops them from the middle of the transfer on."""
     with Nat(mtu=9000, edge=9000) as nat:
         nat.route_openly()
         _drop_icmp(nat)
         transfer = Transfer(nat, program, where, f"{B}:{PORT}", *args, size=LONG, patience=60)
         until(lambda: nat.b.received_bytes("far") > LONG // 5, 60, "a transfer under way")
-        # TCP is not to depend on what is tested.
+        # The drop applies to UDP only, so that TCP does not depend on the mechanism under test.
         nat.near.nft("add table ip hole; add chain ip hole pass "
                      "{ type filter hook forward priority 0; }; "
                      "add rule ip hole pass meta l4proto udp ip length > 1500 drop")
@@ -151,7 +151,7 @@ def _shrinks(program, where, args):
         return problems, result, transfer.sender.errors
 
 
-#: Packets of 18 bytes in batches of 64, as fast as one core makes them.
+#: Sends packets of 18 bytes in batches of 64, as fast as one core can.
 _BLASTER = f"""
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -186,9 +186,9 @@ def _flood(report, program, where):
             packets = nat.b.received_packets("far") - before
         report.check(f"{name}: the file arrives", problems)
     rate = packets / took["flooded"]
-    # The flood takes a core from both ends, and a busy machine may have none to spare. Where
-    # strangers' packets take the room of the peer's, most of these are lost, and the transfer takes
-    # many times as long.
+    # The flood takes processor time from both ends, and a busy machine may have no spare core. If
+    # strangers' packets took the room of the peer's packets, most of the latter would be lost, and
+    # the transfer would take many times as long.
     report.check(f"a stranger's {rate / 1000:.0f}k packets/s leave a quarter of the rate",
                  None if took["flooded"] <= 4 * took["quiet"] else
                  f"{took['quiet']:.1f} s without, {took['flooded']:.1f} s with them")

@@ -1,4 +1,5 @@
-"""What networks do to a transfer: several ways, several addresses, small MTUs, loss, outages."""
+"""The effect of networks on a transfer: several paths, several addresses, small MTUs, loss,
+outages."""
 
 import ipaddress
 import random
@@ -11,13 +12,13 @@ from lib.capture import Capture
 from lib.peer import PORT, Pair, PeerFailed
 from lib.veth import Veth, impair, until
 
-#: Bits a second, and bytes that take a second and a half at that rate.
+#: A rate in bits per second, and the number of bytes that take a second and a half at this rate.
 SLOW = 100_000_000
 LONG = SLOW // 8 * 3 // 2
 
 
 def run(report, program, directory):
-    """All of them."""
+    """Runs all cases."""
     for number, (title, case) in enumerate(_CASES.items()):
         where = directory / f"path-{number}"
         where.mkdir()
@@ -32,7 +33,7 @@ def _fresh(where, name):
 
 
 def _whole(transfer):
-    """What went wrong with a transfer."""
+    """Returns what went wrong with a transfer."""
     return transfer.problems + transfer.drops()
 
 
@@ -63,9 +64,9 @@ def _channels(report, program, where):
 def _gro(report, program, where):
     for family in (4, 6):
         with Veth(9000) as veth:
-            # A veth joins packets of local sockets only with both.
+            # A veth joins packets of local sockets only with both settings.
             veth.b.run("ethtool", "-K", veth.b.dev, "gro", "on", "rx-udp-gro-forwarding", "on")
-            # Packets wait this long for others to be joined with.
+            # The time for which a packet waits for others to be joined with it.
             veth.b.run("sh", "-c", f"echo 200000 > /sys/class/net/{veth.b.dev}/gro_flush_timeout")
             directory = _fresh(where, str(family))
             wire = Capture(veth, veth.b, directory / "wire.pcap", "udp")
@@ -79,7 +80,7 @@ def _gro(report, program, where):
 
 
 def _are_joined(frames):
-    """Whether a frame is longer than what the interface carries."""
+    """Returns whether a captured frame is longer than the MTU of the interface."""
     return any(len(frame) > 9014 for frame in frames)
 
 
@@ -91,7 +92,7 @@ def _wildcards(report, program, where):
             subnet = "10.77.0.0/24" if family == 4 else "fd77::/64"
             prefix = subnet.split("/")[1]
             veth.a.ip("addr", "add", f"{other}/{prefix}", "dev", veth.a.dev, "nodad")
-            # IPv6 prefers the newest address: say which.
+            # IPv6 prefers the newest address, so set the source address of the route.
             change = ["route", "change" if family == 4 else "replace", subnet, "dev", veth.a.dev]
             metric = ["metric", "256"] if family == 6 else []
             veth.a.ip(*change, *metric, "src", veth.a.address(family))
@@ -128,7 +129,8 @@ def _mtus(report, program, where):
             report.check(f"{name}: the sender says so", _refusal(pair))
     with Veth(9000) as veth:
         directory = _fresh(where, "later")
-        # So slow that there is a middle on a busy machine too. The error ends it early.
+        # The rate is so low that the error comes in the middle even on a busy machine. The error
+        # ends the transfer early.
         pair = Pair(veth, program, directory, [bytes(LONG)], rate=SLOW // 4)
         until(lambda: veth.b.received_bytes() > LONG // 24, 60, "a transfer under way")
         veth.a.ip("link", "set", veth.a.dev, "mtu", "1500")
@@ -137,7 +139,7 @@ def _mtus(report, program, where):
 
 
 def _refusal(pair):
-    """What is wrong with the error of a sender whose path carries 1500 bytes."""
+    """Returns what is wrong with the error of a sender whose path carries 1500 bytes."""
     try:
         pair.a.expect("sent", 60)
     except PeerFailed as failure:
@@ -166,8 +168,9 @@ def _loss(report, program, where):
 
 
 def _outages(report, program, where):
-    """All at a time: they mostly wait."""
-    # With IPv6 Linux takes the addresses from an interface that goes down, unless told to keep them.
+    """Runs all outages at the same time, because they mostly wait."""
+    # For IPv6, Linux removes the addresses of an interface that goes down, unless it is configured
+    # to keep them.
     cases = [("receiver's", 4, "sr-nack", True), ("sender's", 4, "sr-rto", True),
              ("sender's", 6, "sr-nack", True), ("receiver's", 6, "gbn", True),
              ("sender's", 6, "sr-rto", False), ("receiver's", 6, "sr-nack", False)]
@@ -180,12 +183,12 @@ def _outages(report, program, where):
 
 
 def _outage(program, directory, end, family, scheme, keep):
-    """A transfer with an outage at one end in the middle; what went wrong with it."""
+    """Runs a transfer with an outage at one end in the middle. Returns what went wrong."""
     with Veth(9000) as veth:
         host = veth.b if end == "receiver's" else veth.a
         if not keep:
             host.run("sysctl", "-qw", f"net.ipv6.conf.{host.dev}.keep_addr_on_down=0")
-        # So slow that there is a middle on a busy machine too.
+        # The rate is so low that the outage comes in the middle even on a busy machine.
         pair = Pair(veth, program, directory, [random.Random(7).randbytes(LONG)], family=family,
                     rate=SLOW // 4, scheme=scheme)
         until(lambda: veth.b.received_bytes() > LONG // 6, 60, "a transfer under way")
@@ -198,7 +201,7 @@ def _outage(program, directory, end, family, scheme, keep):
 
 
 def _survives(pair):
-    """What went wrong with a transfer that had an outage."""
+    """Returns what went wrong with a transfer that had an outage."""
     try:
         transfer = pair.finish(90)
     except PeerFailed as failure:

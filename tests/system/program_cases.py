@@ -16,7 +16,7 @@ PORT = 4792
 
 
 def run(report, program, directory):
-    """All of them."""
+    """Runs all cases."""
     for number, (title, case) in enumerate(_CASES.items()):
         where = directory / f"program-{number}"
         where.mkdir()
@@ -36,7 +36,7 @@ class Program:
         _plant(self.tree)
 
     def fresh(self, name):
-        """A new directory to receive into."""
+        """Makes a new directory to receive into."""
         directory = self.where / name
         directory.mkdir()
         return directory
@@ -58,7 +58,8 @@ class Program:
 
 
 def _plant(root):
-    """Files around the sizes of packets and larger, nested, empty, executable, oddly named."""
+    """Makes files with sizes near that of a packet and larger ones, nested, empty and executable
+    files, and files with unusual names."""
     sizes = {"empty": 0, "one": 1, "packet-1": 4095, "packet": 4096, "packet+1": 4097,
              "sub/large": 6_000_000, "sub/deep/er/name with ü and 'quotes'": 77_777,
              "-leading-dash": 12, "sub/run": 500}
@@ -71,7 +72,7 @@ def _plant(root):
 
 
 def _listing(root):
-    """What is in a tree: path to kind, executable or not, and checksum."""
+    """Returns the contents of a tree, by path: kind, whether it is executable, and checksum."""
     found = {}
     for path in root.rglob("*"):
         name = path.relative_to(root).as_posix()
@@ -90,8 +91,8 @@ def _differences(sent, received):
 
 
 def _ends(sender, receiver, seconds=90, lossy=False):
-    """Waits for both ends; what went wrong by their own words. With `lossy`, it has to be that the
-    sender sent something again, or that the receiver rebuilt something."""
+    """Waits for both ends. Returns what went wrong according to their output. With `lossy`, the
+    sender must have retransmitted something, or the receiver must have rebuilt something."""
     problems, repaired = [], False
     for name, process in (("send", sender), ("recv", receiver)):
         out, err = process.communicate(timeout=seconds)
@@ -132,14 +133,14 @@ def _trees(report, program):
 
 
 def _listening(veth):
-    """Waits for the receiver."""
+    """Waits until the receiver listens."""
     until(lambda: f":{PORT}" in veth.b.run("ss", "-tln"), 60, "recv listens")
 
 
 def _sealed(report, program):
     with Veth(9000, segment=True) as veth:
         directory = program.fresh("sealed")
-        # Path packets (P6.2), which begin with 0x1E, are no RoCE packets.
+        # Path packets (P6.2), which begin with 0x1E, are not RoCE packets.
         roce = f"udp port {PORT} and udp[8] != 0x1e"
         wire = Capture(veth, veth.b, program.where / "wire.pcap", roce)
         receiver = program.recv(veth, veth.b.v4, directory)
@@ -158,7 +159,7 @@ def _sealed(report, program):
 
 
 def _carried(frames):
-    """Bytes that the RoCEv2 writes among frames carry."""
+    """Returns the payload bytes of the RoCEv2 writes among the frames."""
     return sum(len(rocev2.write(packet).payload) for packet in map(rocev2.parse, frames)
                if packet.opcode == rocev2.UC_WRITE_ONLY_WITH_IMMEDIATE)
 
@@ -204,13 +205,13 @@ def _outage(report, program):
 
 
 def _with_outage(program, big, family):
-    """Sends a file with an outage in the middle; what went wrong."""
+    """Sends a file with an outage in the middle. Returns what went wrong."""
     with Veth(9000) as veth:
         own = veth.b.v4 if family == 4 else f"[{veth.b.v6}]"
         directory = program.fresh(f"outage-{family}")
         receiver = program.recv(veth, own, directory)
         _listening(veth)
-        # So slow that there is a middle on a busy machine too.
+        # The rate is so low that the outage comes in the middle even on a busy machine.
         sender = program.send(veth, own, "--rate", "50Mbit", what=big)
         until(lambda: veth.b.received_bytes() > 3_000_000, 60, "a transfer under way")
         veth.b.link("down")

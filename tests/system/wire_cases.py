@@ -1,4 +1,4 @@
-"""Packets as a wire carries them, judged by tshark and by an ICRC of our own."""
+"""Packets as a wire carries them, checked by tshark and by our own ICRC implementation."""
 
 import dataclasses
 import random
@@ -20,7 +20,7 @@ CASES = [
 
 
 def run(report, program, directory):
-    """All of them."""
+    """Runs all cases."""
     for family, link_mtu, mtu, offload in CASES:
         name = f"IPv{family}, link {link_mtu}, MTU {mtu}, {'with' if offload else 'without'} GSO"
         where = directory / f"wire-{family}-{link_mtu}-{offload}"
@@ -35,7 +35,8 @@ def run(report, program, directory):
 
 
 def _move(veth, program, where, family, mtu, offload):
-    """Three messages with immediates: long with an odd end, short, empty."""
+    """Moves three messages with immediates: a long one with an odd length, a short one, an empty
+    one."""
     messages = [random.Random(family).randbytes(700_001), b"short", b""]
     wire = Capture(veth, veth.b, where / "wire.pcap")
     transfer = Pair(veth, program, where, messages, family=family, mtu=mtu, offload=offload,
@@ -46,7 +47,7 @@ def _move(veth, program, where, family, mtu, offload):
 
 @dataclasses.dataclass
 class Seen:
-    """A capture, read by us and by tshark."""
+    """A capture, parsed by our own code and by tshark."""
 
     transfer: object
     packets: list
@@ -87,7 +88,8 @@ def _judge(report, where, moved, family, mtu, offload):
 
 
 def _identifications(packets, most):
-    """Identifications that do not start at 0 or go up by one within a sender's batch."""
+    """Returns the identifications that do not start at 0 or do not increase by one in a sender's
+    batch."""
     problems, last, highest = [], {}, 0
     for at, packet in enumerate(packets):
         want = (0, last.get(packet.source, -1) + 1)
@@ -121,10 +123,10 @@ def _controls(texts, transfer):
 
 
 def _doubt_icrc(report, seen):
-    """Every byte counts, except those that P2.5 takes as ones."""
+    """Checks that every byte affects the ICRC, except those that P2.5 replaces by ones."""
     packet = max(seen.packets, key=lambda p: len(p.frame))
     start, udp, bth = rocev2.ETHERNET_BYTES, packet.udp_at, packet.bth_at
-    # Byte to the bits of it that may change on the way.
+    # For these bytes, the bits that may change on the path.
     free = {udp + 6: 0xFF, udp + 7: 0xFF, bth + 4: 0xFF}
     if packet.version == 4:
         free |= {start + 1: 0xFF, start + 8: 0xFF, start + 10: 0xFF, start + 11: 0xFF}
@@ -144,13 +146,13 @@ def _doubt_icrc(report, seen):
     report.check("fields that routers may change do not", upset)
 
 
-#: What to change in a write, and where: an offset from the BTH, or from the frame's end.
+#: The fields of a write to change, with their offset from the BTH, or from the end of the frame.
 _DAMAGE = {"queue pair": 7, "PSN": 11, "address": 18, "rkey": 23, "length": 27, "immediate": 31,
            "payload": 32, "end of the payload": -5}
 
 
 def _doubt_tshark(report, where, seen, mtu):
-    """Changed packets must be noticed, and missing ones."""
+    """Checks that changed packets and missing packets are detected."""
     writes = [at for at, packet in enumerate(seen.packets)
               if packet.opcode == rocev2.UC_WRITE_ONLY_WITH_IMMEDIATE]
     victims = dict(zip(_DAMAGE, writes[3::5]))

@@ -10,7 +10,7 @@ fn agreement(arguments: &[&str]) -> Output {
     output.expect("the program was built")
 }
 
-/// The lines between the head and the summary.
+/// Returns the lines between the head and the summary.
 fn rows(output: &Output) -> usize {
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines()

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// A frame with 8 bytes of UDP payload.
+    /// Returns a frame with 8 bytes of UDP payload.
     fn frame(ethertype: u16, ip: &[u8]) -> Vec<u8> {
         let mut frame = vec![2; MACS_BYTES];
         frame.extend_from_slice(&ethertype.to_be_bytes());

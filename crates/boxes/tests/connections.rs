@@ -199,7 +199,7 @@ fn write_much(path: &mut Path, messages: u64) -> u32 {
     qpn
 }
 
-/// The number of messages of 100 KB that complete in 300 ms over 1 Gbit/s and 4 ms.
+/// Returns the number of messages of 100 KB that complete in 300 ms over 1 Gbit/s and 4 ms.
 fn goodput(loss: Loss, coding: Coding) -> u32 {
     let config = Config {
         coding,

@@ -10,7 +10,7 @@ use common::{
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_boxes::{PathBox, Side};
 
-/// Sends two messages of one packet. Then the boxes know each other.
+/// Sends two messages of one packet each. After that, the boxes know each other.
 fn warm(pair: &mut Pair, psn: u32) {
     let frames = [0, 1].map(|at| message(IPV4, Kind::Write, psn + at, 1).remove(0));
     assert_eq!(pair.send(&frames), frames);
@@ -20,7 +20,8 @@ fn write(psn: u32, packets: u32) -> Vec<Vec<u8>> {
     message(IPV4, Kind::Write, psn, packets)
 }
 
-/// The frames that the receiver gets if the path loses the packets with these numbers.
+/// Sends frames over a path that loses the packets with these numbers. Returns the frames that the
+/// receiver gets.
 fn send_without(pair: &mut Pair, frames: &[Vec<u8>], lost: &[usize]) -> Vec<Vec<u8>> {
     let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
     let mut got = Vec::new();
@@ -75,7 +76,7 @@ fn a_box_that_falls_silent_gets_no_more_repairs() {
         .flat_map(|frame| pair.encode(frame))
         .collect();
     assert!(!sent.iter().any(|frame| is_repair(IPV4, frame)));
-    // The box is back: its answer starts the repairs again.
+    // The other box is back. Its answer starts the repairs again.
     for frame in sent {
         pair.decode(frame);
     }
@@ -91,7 +92,7 @@ fn a_stream_that_pauses_stays_protected() {
     warm(&mut pair, 0);
     pair.now_ns += 5_000_000_000;
     let frames = write(2, 4);
-    // The first frame is the question.
+    // The first frame is the probe of the box.
     assert_eq!(send_without(&mut pair, &frames, &[2]), frames);
 }
 
@@ -118,7 +119,7 @@ fn boxes_that_start_again_damage_nothing() {
         }
         got.extend(pair.wait(5_000_000));
         assert_eq!(got, frames, "{restarts:?}");
-        // After a round trip they protect again.
+        // After a round trip, the boxes protect again.
         pair.now_ns += 30_000_000;
         warm(&mut pair, 22);
         let frames = write(24, 4);
@@ -208,7 +209,7 @@ fn foreign_frames_pass_untouched() {
         later_fragment,
         options,
         other_port,
-        // A payload that is not RoCE, on the port of RoCE.
+        // A payload that is not a RoCE packet, sent to the port of RoCE.
         ethernet(IPV4, 1, src, dst, b"hello"),
         ethernet(IPV4, 1, src, dst, &[0x1F; 200]),
         ethernet(IPV4, 1, src, dst, &[]),
@@ -392,7 +393,7 @@ fn a_response_that_begins_again_opens_a_new_block() {
     assert_eq!(pair.send(&warm), warm);
     let frames = message(IPV4, Kind::ReadResponse, 2, 6);
     assert_eq!(pair.send(&frames[..4]), frames[..4]);
-    // The response from the third packet on, because the requester repeated its request.
+    // The requester repeated its request, so the response begins with the third packet.
     let again = message(IPV4, Kind::ReadResponse, 4, 4);
     assert_eq!(send_without(&mut pair, &again, &[2]), again);
 }

@@ -12,7 +12,8 @@ use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{PathBox, Side};
 use proptest::prelude::*;
 
-/// A data packet with a valid ICRC, from either side, with or without the code point of repeats.
+/// Generates a data packet with a valid ICRC, from either side, with or without the code point of
+/// repeats.
 fn data() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let opcodes =
         prop::sample::select(&[0x06u8, 0x07, 0x08, 0x0A, 0x0C, 0x0D, 0x0F, 0x11, 0x2B][..]);
@@ -27,7 +28,7 @@ fn any_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     (any::<u8>(), prop::collection::vec(any::<u8>(), 0..120))
 }
 
-/// A frame for [`targets::lowar`]: how it is wrapped, and its bytes.
+/// Generates a frame for [`targets::lowar`]: how it is wrapped, and its bytes.
 fn lowar_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     // Sealed box messages for the queue pair and the shape of the data packets.
     let message = (
@@ -60,7 +61,7 @@ fn lowar_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     prop_oneof![5 => data(), 3 => message, 1 => any_frame()]
 }
 
-/// A frame for [`targets::netrt`].
+/// Generates a frame for [`targets::netrt`].
 fn netrt_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let near = (5u8..9, 0u8..2, 0u8..24, 0u8..24, 0u8..4);
     let message = (near, any::<u128>(), 1u8..130);

@@ -43,7 +43,7 @@ impl Case {
                 }
             }
             if kind == Kind::ReadResponse {
-                // The request after the READ was a SEND.
+                // The ACK is for a SEND that follows the READ.
                 frames.push(ack(link, psn & 0xFF_FFFF));
                 psn += 1;
             }
@@ -69,8 +69,8 @@ impl Case {
             .collect()
     }
 
-    /// The interleave class of each frame on the path: its block and unit. `None` for frames that
-    /// are not protected.
+    /// Returns the interleave class of each frame on the path: its block and unit. `None` for
+    /// frames that are not protected.
     fn classes(&self, sent: &[Vec<u8>]) -> Vec<Option<(u32, u8)>> {
         let mut classes = vec![None; sent.len()];
         for (at, frame) in sent.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Case {
         classes
     }
 
-    /// Whether all classes have at most one loss.
+    /// Returns whether all classes have at most one loss.
     fn is_repairable(classes: &[Option<(u32, u8)>], lost: &dyn Fn(usize) -> bool) -> bool {
         let mut losses: BTreeMap<(u32, u8), u32> = BTreeMap::new();
         for (at, class) in classes.iter().enumerate().filter(|(at, _)| lost(*at)) {

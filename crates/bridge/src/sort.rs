@@ -138,7 +138,7 @@ mod tests {
         (vnet, frame)
     }
 
-    /// The sum of the UDP datagram and its pseudo header: 0xFFFF if the checksum is right.
+    /// Returns the sum of the UDP datagram and its pseudo header: 0xFFFF if the checksum is right.
     fn udp_sum(ip: &[u8]) -> u32 {
         let covered = [&[0, 17], &ip[24..26], &ip[12..]].concat();
         let words = covered.chunks(2);

@@ -58,7 +58,7 @@ impl Place {
             .expect("the program starts")
     }
 
-    /// The JSON of a command that succeeds.
+    /// Runs a command that must succeed. Returns its JSON.
     fn json(&self, args: &str) -> Value {
         let output = self.farwrite(&format!("{args} --json --quiet"));
         assert!(output.status.success(), "{args}: {}", text(&output.stderr));
@@ -87,7 +87,7 @@ fn random(bytes: usize) -> Vec<u8> {
     data
 }
 
-/// The expected parity of a file. Zeros fill each group to its full length.
+/// Returns the expected parity of a file. Zeros fill each group to its full length.
 fn expected_parity(code: &str, chunk_bytes: usize, data: &[u8]) -> Vec<u8> {
     let code: Code = code.parse().expect("a code");
     let mut padded = data.to_vec();

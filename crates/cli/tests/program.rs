@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// A new directory for this test, below the directory of cargo for tests.
+/// Makes a new directory for this test, below the directory of cargo for tests.
 fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&path);
@@ -81,11 +81,11 @@ fn demo_moves_a_message_with_every_scheme() {
             let judged = loss["judged_chunks"].as_u64().expect("a count");
             let lost = loss["lost_chunks"].as_u64().expect("a count");
             let share = loss["loss_chunk"].as_f64().expect("a share");
-            // Chunks before a pause of a busy machine are not judged, and its sockets may lose
-            // some in addition.
+            // Chunks before a pause of a busy machine are not judged. The sockets of a busy machine
+            // may lose additional chunks.
             assert!((100..=1280).contains(&judged), "{run}");
             if judged < 500 {
-                // Too few to lose any for sure.
+                // So few packets may have no loss at all.
                 continue;
             }
             assert!(lost > 0 && (0.001..0.1).contains(&share), "{run}");

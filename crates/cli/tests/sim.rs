@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// The result as JSON.
+/// Runs the program and returns its result as JSON.
 #[track_caller]
 fn result(directory: &Path, args: &[&str]) -> Value {
     let output = sim(directory, &[args, &["--json"]].concat());
@@ -30,7 +30,7 @@ fn result(directory: &Path, args: &[&str]) -> Value {
     object["result"].clone()
 }
 
-/// The line of a usage error.
+/// Runs the program and returns the line of its usage error.
 #[track_caller]
 fn refusal(directory: &Path, args: &[&str]) -> String {
     let output = sim(directory, args);
@@ -39,7 +39,7 @@ fn refusal(directory: &Path, args: &[&str]) -> String {
     text(&output.stderr).trim().to_owned()
 }
 
-/// The plan that `--help` shows.
+/// Returns the plan that `--help` shows.
 fn first_plan() -> String {
     let help = sim(Path::new("."), &["--help"]);
     let help = text(&help.stdout);

@@ -14,7 +14,7 @@ fn farwrite(directory: &Path, args: &[&str]) -> Output {
         .expect("the program starts")
 }
 
-/// A new directory for this test, below the directory of cargo for tests.
+/// Makes a new directory for this test, below the directory of cargo for tests.
 fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("trace")

@@ -1,4 +1,5 @@
-//! Codes as shapes: which parity chunks cover which data chunks. Nothing here reads any bytes.
+//! The shape of a code: which parity chunks cover which data chunks. This module reads no data
+//! bytes.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,19 +9,19 @@ use alloc::string::String;
 
 use crate::mask::{ChunkMask, MAX_CHUNKS, Present};
 
-/// The arithmetic that makes parity.
+/// The arithmetic that computes parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Parity chunk `i` is the XOR of the data chunks `j` with `j mod m = i`: repairs one loss among
-    /// these (SDR-RDMA, section 4.1.2).
+    /// Parity chunk `i` is the XOR of the data chunks `j` with `j mod m = i`. It repairs one loss
+    /// among these chunks (SDR-RDMA, section 4.1.2).
     Xor,
     /// Systematic Reed-Solomon over GF(2^8) (polynomial 0x11D) with ISA-L's Cauchy matrix. It is a
-    /// maximum distance separable code: any `n` parity chunks repair `n` missing data chunks.
+    /// maximum distance separable (MDS) code: any `n` parity chunks repair `n` missing data chunks.
     Mds,
 }
 
 impl Kind {
-    /// As a user writes it, before the colon.
+    /// Returns the name of the kind: the text before the colon in the name of a code.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Xor => "ec-xor",
@@ -29,7 +30,8 @@ impl Kind {
     }
 }
 
-/// An erasure code: groups of `k` data chunks, `m` parity chunks for each. Written `ec-mds:32,8`.
+/// An erasure code with groups of `k` data chunks and `m` parity chunks. Its text form is
+/// `ec-mds:32,8`.
 ///
 /// ```
 /// use farwrite_codes::{Code, Kind};
@@ -46,7 +48,7 @@ pub struct Code {
     m: u8,
 }
 
-/// An invalid shape of a code.
+/// A code cannot have this shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeError {
@@ -58,7 +60,7 @@ pub enum ShapeError {
         /// Parity chunks.
         m: usize,
     },
-    /// Too large a group.
+    /// `k + m` is more than 255.
     #[error("({k},{m}) has too many chunks in a group: k and m together are at most 255")]
     TooLarge {
         /// Data chunks.
@@ -66,7 +68,7 @@ pub enum ShapeError {
         /// Parity chunks.
         m: usize,
     },
-    /// An XOR code with parity chunks that would cover nothing.
+    /// `m` is more than `k` in an XOR code, so some parity chunks would cover no data chunk.
     #[error(
         "XOR with {m} parity chunks for {k} data chunks: m is at most k, as more cover nothing"
     )]
@@ -78,32 +80,32 @@ pub enum ShapeError {
     },
 }
 
-/// A text that is not the name of a code.
+/// The text is not the name of a code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseCodeError {
-    /// Not a name with a shape.
+    /// The text does not have the form `name:k,m` with a known name.
     #[error("{given:?} is not a code; codes are written ec-mds:32,8 or ec-xor:32,8")]
     Form {
-        /// What was given.
+        /// The given text.
         given: String,
     },
-    /// A text that is not a valid number.
+    /// `k` or `m` is not a number.
     #[error("{given:?} is not a number of chunks: 1 to 254 would do")]
     Number {
-        /// What was given.
+        /// The given text.
         given: String,
     },
-    /// Numbers that do not make a code.
+    /// The numbers do not make a code.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }
 
 impl Code {
-    /// A code of `k` data and `m` parity chunks a group.
+    /// Makes a code with `k` data chunks and `m` parity chunks in each group.
     ///
     /// # Errors
-    /// `k` or `m` is 0; they make more than 255 together; XOR with `m` above `k`.
+    /// If `k` or `m` is 0, if `k + m` is more than 255, or if `m` is more than `k` in an XOR code.
     pub const fn new(kind: Kind, k: usize, m: usize) -> Result<Self, ShapeError> {
         if k == 0 || m == 0 {
             return Err(ShapeError::Zero { k, m });
@@ -119,24 +121,24 @@ impl Code {
         Ok(Self { kind, k, m })
     }
 
-    /// The arithmetic.
+    /// Returns the arithmetic.
     pub const fn kind(self) -> Kind {
         self.kind
     }
 
-    /// Data chunks of a full group.
+    /// Returns the number of data chunks in a full group.
     pub const fn k(self) -> usize {
         self.k as usize
     }
 
-    /// Parity chunks of a full group.
+    /// Returns the number of parity chunks in a full group.
     pub const fn m(self) -> usize {
         self.m as usize
     }
 
-    /// Parity chunks of a group with this number of data chunks. The last group of a message can
-    /// have fewer than `k`. With XOR, parity chunks that would cover nothing are omitted. A group
-    /// without data has no parity.
+    /// Returns the number of parity chunks of a group with `data_chunks` data chunks. The last
+    /// group of a message can have fewer than `k` data chunks. An XOR code then omits parity chunks
+    /// that would cover no data chunk. A group without data has no parity.
     pub const fn parity_chunks(self, data_chunks: usize) -> usize {
         match self.kind {
             _ if data_chunks == 0 => 0,
@@ -145,8 +147,8 @@ impl Code {
         }
     }
 
-    /// Returns whether the present chunks of a group of `data_chunks` data chunks (at most `k`) are
-    /// enough to rebuild all its data.
+    /// Returns whether the present chunks of a group are enough to rebuild all its data.
+    /// `data_chunks` is the number of data chunks of the group, at most `k`.
     pub fn recoverable(self, data_chunks: usize, present: &Present) -> bool {
         let missing = present.data.missing(data_chunks);
         let parity = ChunkMask::first(self.parity_chunks(data_chunks)).and(&present.parity);

@@ -9,7 +9,7 @@ use crate::mask::Present;
 use crate::matrix::{Matrix, cauchy};
 use crate::repair;
 
-/// A code with its factors and a kernel. It does not change in use, so threads can share it.
+/// A code with its matrix and a kernel. A codec is immutable, so threads can share it.
 #[derive(Clone, Debug)]
 pub struct Codec {
     code: Code,
@@ -17,11 +17,11 @@ pub struct Codec {
     arithmetic: Arithmetic,
 }
 
-/// What a codec needs in addition to the shape of its code.
+/// The data that a codec needs in addition to the shape of its code.
 #[derive(Clone, Debug)]
 enum Arithmetic {
     Xor,
-    /// Row `i` makes parity chunk `i`.
+    /// Row `i` has the factors of parity chunk `i`.
     Mds(Matrix),
 }
 
@@ -46,22 +46,22 @@ impl Codec {
         }
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// Makes the parity of one group whose chunks are contiguous. `data` has 1 to `k * chunk_bytes`
-    /// bytes; a short last chunk is treated as padded with zeros. `parity` has
-    /// [`Code::parity_chunks`] of `chunk_bytes`, and its contents are overwritten.
+    /// Computes the parity of one group whose chunks are contiguous. `data` has at least 1 byte and
+    /// at most `k * chunk_bytes`. A short last chunk counts as padded with zeros. `parity` has
+    /// [`Code::parity_chunks`] chunks of `chunk_bytes` bytes; its contents are overwritten.
     ///
     /// # Errors
-    /// Lengths that do not match the code or each other.
+    /// If the lengths do not match the code or each other.
     pub fn encode(
         &self,
         data: &[u8],
@@ -75,11 +75,11 @@ impl Codec {
         Ok(())
     }
 
-    /// Like [`Self::encode`], with chunks anywhere. All data chunks are as long as the parity
-    /// chunks, but the last data chunk can be shorter.
+    /// Like [`Self::encode`], but each chunk has its own slice. All data chunks have the length of
+    /// the parity chunks, except that the last data chunk can be shorter.
     ///
     /// # Errors
-    /// Numbers or lengths of chunks that do not fit the code or one another.
+    /// If the numbers or lengths of chunks do not match the code or each other.
     pub fn encode_chunks(
         &self,
         data: &[&[u8]],
@@ -97,11 +97,12 @@ impl Codec {
     }
 
     /// Rebuilds in place the data chunks of one group that are not `present`. `data` and `parity`
-    /// are as in [`Self::encode`]; chunks that are not present are not read, and a missing short
-    /// last chunk gets its own length.
+    /// are laid out as in [`Self::encode`]. Chunks that are not present are not read. A missing
+    /// short last chunk is rebuilt at its own length.
     ///
     /// # Errors
-    /// Lengths that do not match the code or each other; more losses than can be repaired.
+    /// If the lengths do not match the code or each other, or if more chunks are lost than the code
+    /// can repair.
     pub fn recover(
         &self,
         data: &mut [u8],
@@ -117,12 +118,12 @@ impl Codec {
         Ok(())
     }
 
-    /// Like [`Self::recover`], with chunks anywhere. Parity chunks that are not present can be
-    /// empty.
+    /// Like [`Self::recover`], but each chunk has its own slice. The slice of a parity chunk that
+    /// is not present can be empty.
     ///
     /// # Errors
-    /// Numbers or lengths of chunks that do not fit the code or one another; more losses than can
-    /// be repaired.
+    /// If the numbers or lengths of chunks do not match the code or each other, or if more chunks
+    /// are lost than the code can repair.
     pub fn recover_chunks(
         &self,
         data: &mut [&mut [u8]],
@@ -132,7 +133,8 @@ impl Codec {
         let lengths = data.iter().map(|chunk| chunk.len());
         let there = |chunk: usize| present.parity.contains(chunk);
         let lent = (0..parity.len()).find(|&chunk| there(chunk));
-        // Without parity nothing can be rebuilt, but there may be nothing to rebuild.
+        // Without parity the chunk length comes from the data. The call still succeeds if no data
+        // is missing.
         let chunk_bytes = match lent {
             Some(chunk) => parity[chunk].len(),
             None => lengths.clone().max().unwrap_or(0),
@@ -149,7 +151,8 @@ impl Codec {
         Ok(())
     }
 
-    /// Adds data chunks `first..` to the parity. `start` says what the sums start with.
+    /// Adds the data chunks from index `first` on to the parity. `start` is the initial value of
+    /// the sums.
     pub(crate) fn sum(&self, first: usize, data: &[&[u8]], parity: &mut [&mut [u8]], start: Start) {
         match &self.arithmetic {
             Arithmetic::Mds(matrix) if first == 0 => {
@@ -164,7 +167,7 @@ impl Codec {
             Arithmetic::Xor => {
                 let m = self.code.m();
                 for (row, parity) in parity.iter_mut().enumerate() {
-                    // The first chunk of the run that this parity chunk covers.
+                    // Offset in `data` of the first chunk that this parity chunk covers.
                     let skip = (row + m - first % m) % m;
                     let covered: Vec<_> = data.iter().copied().skip(skip).step_by(m).collect();
                     if start == Start::Zero || !covered.is_empty() {
@@ -175,7 +178,7 @@ impl Codec {
         }
     }
 
-    /// Checks the lengths of a group.
+    /// Checks the lengths of a group whose chunks are contiguous.
     pub(crate) fn check_group(
         &self,
         data_bytes: usize,
@@ -231,7 +234,7 @@ impl Codec {
         Ok(())
     }
 
-    /// `lengths` are those of the parity chunks that matter.
+    /// Checks the parity chunks. A length of `None` is not checked.
     fn check_parity(
         &self,
         data_chunks: usize,

@@ -2,33 +2,33 @@
 
 use crate::code::Code;
 
-/// Why a codec did nothing. When it returns an error, it has written nothing.
+/// An error of a codec. A codec that returns an error has written nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// Chunks of no bytes.
+    /// The chunk length is 0.
     #[error("chunks of 0 bytes: a chunk has at least 1")]
     EmptyChunks,
-    /// No data, or more than a group holds.
+    /// There is no data, or more than a group holds.
     #[error("{given} bytes of data: a group here holds 1 to {most}")]
     DataBytes {
-        /// Bytes given.
+        /// Number of bytes given.
         given: usize,
-        /// `k` chunks.
+        /// Bytes of `k` chunks.
         most: usize,
     },
     /// The length of the parity does not match the data.
     #[error("{given} bytes of parity: these data have {expected}")]
     ParityBytes {
-        /// Bytes given.
+        /// Number of bytes given.
         given: usize,
-        /// Parity chunks times chunk bytes.
+        /// Number of parity chunks times bytes of a chunk.
         expected: usize,
     },
-    /// No data chunk, or more than a group holds.
+    /// There is no data chunk, or more than a group holds.
     #[error("{given} data chunks: a group of {code} holds 1 to {}", code.k())]
     DataChunks {
-        /// Chunks given.
+        /// Number of chunks given.
         given: usize,
         /// The code.
         code: Code,
@@ -36,34 +36,34 @@ pub enum CodecError {
     /// The number of parity chunks does not match the data.
     #[error("{given} parity chunks: these data have {expected}")]
     ParityChunks {
-        /// Chunks given.
+        /// Number of chunks given.
         given: usize,
-        /// Chunks that the group has.
+        /// Number of parity chunks of the group.
         expected: usize,
     },
-    /// A data chunk of another length than the rest.
+    /// A data chunk has the wrong length.
     #[error(
         "data chunk {chunk} has {given} bytes: {expected} would do, or fewer (not 0) in the last chunk"
     )]
     DataChunkBytes {
-        /// Its index in the group.
+        /// Index of the chunk in the group.
         chunk: usize,
-        /// Bytes given.
+        /// Number of bytes given.
         given: usize,
         /// Bytes of a chunk.
         expected: usize,
     },
-    /// A parity chunk of another length than the rest.
+    /// A parity chunk has the wrong length.
     #[error("parity chunk {chunk} has {given} bytes: {expected} would do")]
     ParityChunkBytes {
-        /// Its index in the group.
+        /// Index of the chunk in the group.
         chunk: usize,
-        /// Bytes given.
+        /// Number of bytes given.
         given: usize,
         /// Bytes of a chunk.
         expected: usize,
     },
-    /// Chunks that the group does not have, or part of a chunk.
+    /// The bytes are not whole chunks, or reach beyond the end of the group.
     #[error(
         "{given} bytes from chunk {first} on: whole chunks of {chunk_bytes} bytes up to byte {end} \
          of the group would do"
@@ -71,23 +71,23 @@ pub enum CodecError {
     Run {
         /// Index of the first chunk.
         first: usize,
-        /// Bytes given.
+        /// Number of bytes given.
         given: usize,
         /// Bytes of a chunk.
         chunk_bytes: usize,
-        /// Bytes of the group, data or parity.
+        /// Bytes of the group's data or parity.
         end: usize,
     },
-    /// The chunk was already added. Adding it again would remove it from the sum.
+    /// The chunk was already added. Adding it again would cancel it from the sum.
     #[error("chunk {chunk} has been added already")]
     Again {
-        /// Its index in the group.
+        /// Index of the chunk in the group.
         chunk: usize,
     },
-    /// Some chunks have not been added yet.
+    /// Some data chunks have not been added yet.
     #[error("{missing} data chunks have not been added: parity needs all")]
     Unfinished {
-        /// Number of data chunks that are missing.
+        /// Number of data chunks that have not been added.
         missing: usize,
     },
     /// More chunks are lost than the code can repair.
@@ -98,17 +98,17 @@ pub enum CodecError {
     NotRecoverable {
         /// The code.
         code: Code,
-        /// Data chunks that are missing.
+        /// Number of missing data chunks.
         missing: usize,
-        /// Parity chunks that are there.
+        /// Number of present parity chunks.
         parity: usize,
     },
-    /// The number of groups does not match the data.
+    /// The number of [`Present`](crate::Present) entries differs from the number of groups.
     #[error("what is present is said of {given} groups: the data have {expected}")]
     Groups {
-        /// Number of groups given.
+        /// Number of entries given.
         given: usize,
-        /// Groups of the message.
+        /// Number of groups of the message.
         expected: usize,
     },
 }

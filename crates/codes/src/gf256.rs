@@ -1,23 +1,30 @@
-//! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), which ISA-L and most storage codes
-//! use. Addition is XOR; multiplication is by tables that the compiler makes.
+//! Arithmetic in GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), which ISA-L and
+//! most storage codes use.
+//!
+//! A byte is a polynomial over GF(2): bit `i` is the coefficient of x^i. Addition and subtraction
+//! are both XOR. Multiplication is a product of polynomials modulo 0x11D. It is linear in each
+//! factor: `a * (b ^ c)` is `a * b ^ a * c`. All tables are computed at compile time.
 
 const POLYNOMIAL: u16 = 0x11D;
 
-/// Products: `MUL[a][b]` is `a * b`.
+/// Table of products: `MUL[a][b]` is `a * b`.
 pub(crate) static MUL: [[u8; 256]; 256] = products();
 
-/// Inverses: `INV[a]` is `1 / a`. 0 has no inverse, so its entry is 0.
+/// Table of inverses: `INV[a]` is `1 / a`. 0 has no inverse; its entry is 0.
 static INV: [u8; 256] = inverses();
 
-/// Products of one factor with the low and with the high half of a byte, for kernels that look up
-/// 16 values at once: `a * b = low[b & 15] ^ high[b >> 4]`.
+/// Products of one factor `a` with every low nibble and with every high nibble of a byte.
+///
+/// A byte `b` is the sum of its two nibbles, `(b & 15) ^ (b & 0xF0)`, and multiplication
+/// distributes over it: `a * b = low[b & 15] ^ high[b >> 4]`. Each table has 16 entries, so a byte
+/// shuffle (`pshufb` on x86, `tbl` on Arm) can look up all bytes of a vector at once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nibbles {
     pub(crate) low: [u8; 16],
     pub(crate) high: [u8; 16],
 }
 
-/// [`Nibbles`] of every factor.
+/// The [`Nibbles`] of every factor.
 pub(crate) static NIBBLES: [Nibbles; 256] = nibbles();
 
 const fn nibbles() -> [Nibbles; 256] {
@@ -39,17 +46,17 @@ const fn nibbles() -> [Nibbles; 256] {
     table
 }
 
-/// `1 / a`, and 0 for 0.
+/// Returns `1 / a`, or 0 for 0.
 pub(crate) fn inv(a: u8) -> u8 {
     INV[usize::from(a)]
 }
 
-/// `a * b`.
+/// Returns `a * b`.
 pub(crate) fn mul(a: u8, b: u8) -> u8 {
     MUL[usize::from(a)][usize::from(b)]
 }
 
-/// `a * x`: a shift, and then the polynomial is subtracted if a bit overflowed.
+/// Returns `a * x`: shifts left by one, then subtracts the polynomial if bit 8 is set.
 #[expect(clippy::cast_possible_truncation, reason = "reduced to 8 bits")]
 const fn times_x(a: u8) -> u8 {
     let wide = (a as u16) << 1;
@@ -61,7 +68,8 @@ const fn products() -> [[u8; 256]; 256] {
     let mut table = [[0; 256]; 256];
     let mut a = 0;
     while a < 256 {
-        // The powers of x that make up b, each times a.
+        // `power` is `a * x^i` when `bit` is `2^i`. The products of `bit..2 * bit` are those of
+        // `0..bit` plus `power`, because `bit + b` is `bit ^ b` for `b < bit`.
         let (mut bit, mut power) = (1, a as u8);
         while bit < 256 {
             let mut b = 0;
@@ -96,7 +104,7 @@ const fn inverses() -> [u8; 256] {
 mod tests {
     use super::*;
 
-    /// Multiplication as in a textbook: shift and add, then reduce.
+    /// Multiplies as in a textbook: shifts and adds, then reduces modulo the polynomial.
     fn textbook(a: u8, b: u8) -> u8 {
         let mut wide = (0..8).fold(0_u16, |sum, bit| {
             sum ^ ((u16::from(a) << bit) * (u16::from(b) >> bit & 1))

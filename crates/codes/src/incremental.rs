@@ -1,4 +1,4 @@
-//! Codes chunk by chunk, as chunks become ready or arrive.
+//! Encodes and decodes a group chunk by chunk, as chunks become ready or arrive.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,9 +10,9 @@ use crate::kernel::Start;
 use crate::mask::{ChunkMask, Present};
 use crate::repair;
 
-/// Makes the parity of one group from data chunks in any order; the same bytes as
-/// [`Codec::encode`]. Adding runs of several chunks is faster than adding single ones, as parity is
-/// read and written once for each.
+/// Computes the parity of one group from data chunks in any order. The result is the same as with
+/// [`Codec::encode`]. Each call of [`Self::add`] reads and writes all parity once, so a run of
+/// several chunks is faster than the same chunks one at a time.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     codec: &'a Codec,
@@ -23,11 +23,11 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Begins a group of `data_bytes` bytes of data, whose parity will be in `parity` (which is
-    /// cleared). Lengths are as in [`Codec::encode`].
+    /// Begins a group of `data_bytes` bytes of data. `parity` is cleared and receives the parity.
+    /// The lengths are as in [`Codec::encode`].
     ///
     /// # Errors
-    /// Lengths that do not fit the code or one another.
+    /// If the lengths do not match the code or each other.
     pub fn new(
         codec: &'a Codec,
         data_bytes: usize,
@@ -45,11 +45,12 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Adds the data chunks that begin with chunk `first`: one or several whole chunks, of which
-    /// the group's last can be short.
+    /// Adds a run of data chunks that begins with chunk `first`. All chunks of the run are whole,
+    /// except that the last chunk of the group can be short.
     ///
     /// # Errors
-    /// Chunks that the group does not have, parts of chunks, a chunk for the second time.
+    /// If the group does not have these chunks, if the bytes are not whole chunks, or if a chunk
+    /// was added before.
     pub fn add(&mut self, first: usize, data: &[u8]) -> Result<(), CodecError> {
         let chunks = run(first, data.len(), self.chunk_bytes, self.data_bytes)?;
         mark(&mut self.added, chunks)?;
@@ -59,15 +60,15 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// The data chunks that have been added.
+    /// Returns the data chunks that have been added.
     pub fn added(&self) -> &ChunkMask {
         &self.added
     }
 
-    /// Ends the group: its parity is in the memory that was given.
+    /// Ends the group. The memory given to [`Self::new`] now holds its parity.
     ///
     /// # Errors
-    /// Data chunks that have not been added.
+    /// If a data chunk has not been added.
     pub fn finish(self) -> Result<(), CodecError> {
         match self.added.missing(self.data_chunks()).len() {
             0 => Ok(()),
@@ -80,22 +81,26 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Rebuilds the missing data of one group from data and parity chunks in any order; the same bytes
-/// as [`Codec::recover`]. What arrives is added up at once, so that at the end only as many chunks
-/// are read as are missing.
+/// Rebuilds the missing data of one group from data and parity chunks in any order. The result is
+/// the same as with [`Codec::recover`].
+///
+/// The decoder adds each chunk to the sums when the chunk arrives. For each present parity chunk,
+/// the sum is then the parity chunk minus the part of the present data: the contribution of the
+/// missing data (the syndrome). So [`Self::finish`] reads only as many sums as chunks are missing.
 #[derive(Debug)]
 pub struct Decoder<'a> {
-    /// What the missing data chunks make of each parity chunk that is there.
+    /// When all arrived chunks are added: for each present parity chunk, the contribution of the
+    /// missing data chunks.
     syndromes: Encoder<'a>,
     parity: ChunkMask,
 }
 
 impl<'a> Decoder<'a> {
-    /// Begins a group of `data_bytes` bytes of data. `scratch` is as long as the parity, and holds
-    /// sums in between.
+    /// Begins a group of `data_bytes` bytes of data. `scratch` has the length of the parity and
+    /// holds the sums.
     ///
     /// # Errors
-    /// Lengths that do not fit the code or one another.
+    /// If the lengths do not match the code or each other.
     pub fn new(
         codec: &'a Codec,
         data_bytes: usize,
@@ -108,18 +113,19 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Adds data chunks that have arrived, as [`Encoder::add`].
+    /// Adds data chunks that have arrived, as [`Encoder::add`] does.
     ///
     /// # Errors
-    /// Chunks that the group does not have, parts of chunks, a chunk for the second time.
+    /// As for [`Encoder::add`].
     pub fn add_data(&mut self, first: usize, data: &[u8]) -> Result<(), CodecError> {
         self.syndromes.add(first, data)
     }
 
-    /// Adds one or several parity chunks that have arrived, the first of them chunk `first`.
+    /// Adds a run of parity chunks that have arrived. The run begins with parity chunk `first`.
     ///
     /// # Errors
-    /// Chunks that the group does not have, parts of chunks, a chunk for the second time.
+    /// If the group does not have these chunks, if the bytes are not whole chunks, or if a chunk
+    /// was added before.
     pub fn add_parity(&mut self, first: usize, parity: &[u8]) -> Result<(), CodecError> {
         let Encoder {
             codec,
@@ -136,7 +142,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// What has been added.
+    /// Returns the chunks that have been added.
     pub fn present(&self) -> Present {
         Present {
             data: self.syndromes.added,
@@ -144,17 +150,18 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Returns whether [`Self::finish`] would succeed.
+    /// Returns whether enough chunks have been added to rebuild the data.
     pub fn recoverable(&self) -> bool {
         let code = self.syndromes.codec.code();
         code.recoverable(self.syndromes.data_chunks(), &self.present())
     }
 
-    /// Rebuilds the missing chunks in place: `data` is the whole group, of which only these are
-    /// written, and none is read. The chunks that were rebuilt.
+    /// Rebuilds the missing chunks in place and returns which they are. `data` is the whole group.
+    /// Only the missing chunks are written; no byte of `data` is read.
     ///
     /// # Errors
-    /// Another length than was said at the beginning; more losses than can be repaired.
+    /// If `data` does not have the length given to [`Self::new`], or if more chunks are lost than
+    /// the code can repair.
     pub fn finish(self, data: &mut [u8]) -> Result<ChunkMask, CodecError> {
         let present = self.present();
         let Encoder {
@@ -196,7 +203,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The chunks that `bytes` bytes from chunk `first` on are, in a group of `end` bytes.
+/// Returns the indices of the chunks in a run of `bytes` bytes that begins with chunk `first`, in a
+/// group of `end` bytes.
 fn run(
     first: usize,
     bytes: usize,
@@ -218,7 +226,7 @@ fn run(
     }
 }
 
-/// Puts all of the chunks into the set, or none.
+/// Adds all of the chunks to the set, or none if one of them is already in it.
 fn mark(set: &mut ChunkMask, mut chunks: Range<usize>) -> Result<(), CodecError> {
     if let Some(chunk) = chunks.clone().find(|&chunk| set.contains(chunk)) {
         return Err(CodecError::Again { chunk });

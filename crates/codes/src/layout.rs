@@ -1,12 +1,12 @@
-//! How a message is cut into groups.
+//! Cuts a message into groups.
 
 use core::ops::Range;
 
 use crate::code::Code;
 use crate::error::CodecError;
 
-/// Bytes of a message, cut into chunks and these into groups. The parity chunks of a message lie in
-/// the order of the groups, those of a group in a row.
+/// The division of a message into chunks, and of the chunks into groups. The parity of a message
+/// holds the parity chunks of each group in a row, in the order of the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     code: Code,
@@ -18,13 +18,13 @@ pub struct Layout {
 /// One group of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
-    /// Where its data lie in the message, in bytes.
+    /// Byte range of the group's data in the message.
     pub data: Range<usize>,
-    /// Where its parity lies in the parity of the message, in bytes.
+    /// Byte range of the group's parity in the parity of the message.
     pub parity: Range<usize>,
-    /// Number of data chunks; the last can be short.
+    /// Number of data chunks. The last chunk can be short.
     pub data_chunks: usize,
-    /// Number of parity chunks, all of them whole.
+    /// Number of parity chunks. All of them are whole.
     pub parity_chunks: usize,
 }
 
@@ -32,7 +32,7 @@ impl Layout {
     /// Cuts a message of `data_bytes` bytes.
     ///
     /// # Errors
-    /// Chunks or data of 0 bytes; more data or parity than can be addressed.
+    /// If chunks or the data have 0 bytes, or if the parity has more bytes than `usize` can count.
     pub fn new(code: Code, data_bytes: usize, chunk_bytes: usize) -> Result<Self, CodecError> {
         if chunk_bytes == 0 {
             return Err(CodecError::EmptyChunks);
@@ -58,42 +58,42 @@ impl Layout {
         }
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// Bytes of the message.
+    /// Returns the number of bytes of the message.
     pub fn data_bytes(&self) -> usize {
         self.data_bytes
     }
 
-    /// Bytes of a chunk.
+    /// Returns the number of bytes of a chunk.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// Data chunks of the message; the last can be short.
+    /// Returns the number of data chunks of the message. The last chunk can be short.
     pub fn data_chunks(&self) -> usize {
         self.data_bytes.div_ceil(self.chunk_bytes)
     }
 
-    /// Bytes of the message's parity.
+    /// Returns the number of bytes of the message's parity.
     pub fn parity_bytes(&self) -> usize {
         self.parity_bytes
     }
 
-    /// Parity chunks of the message, all of them whole.
+    /// Returns the number of parity chunks of the message. All of them are whole.
     pub fn parity_chunks(&self) -> usize {
         self.parity_bytes / self.chunk_bytes
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn groups(&self) -> usize {
         self.data_chunks().div_ceil(self.code.k())
     }
 
-    /// Returns a group; `None` from [`Self::groups`] on.
+    /// Returns the group with this index, or `None` if the index is [`Self::groups`] or more.
     pub fn group(&self, group: usize) -> Option<Group> {
         if group >= self.groups() {
             return None;

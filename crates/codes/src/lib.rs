@@ -1,21 +1,22 @@
-//! Erasure codes: parity chunks from which lost data chunks are rebuilt without asking for them
-//! again (SDR-RDMA, sections 4.1.2 and 5.1.1).
+//! Erasure codes: a receiver rebuilds lost data chunks from parity chunks, without a retransmission
+//! (SDR-RDMA, sections 4.1.2 and 5.1.1).
 //!
 //! A [`Code`] turns a group of up to `k` data chunks into up to `m` parity chunks. [`Kind::Xor`] is
-//! cheap to think about and repairs one loss among the chunks that share a parity chunk;
-//! [`Kind::Mds`] is Reed-Solomon over GF(2^8) and repairs any `m` losses. Its parity bytes are those
-//! of ISA-L's `ec_encode_data` with `gf_gen_cauchy1_matrix`, so they can be exchanged with storage
-//! and network code that uses ISA-L.
+//! simple and repairs one loss among the data chunks that share a parity chunk. [`Kind::Mds`] is
+//! Reed-Solomon over GF(2^8) and repairs any `m` losses. Its parity bytes are those of ISA-L's
+//! `ec_encode_data` with `gf_gen_cauchy1_matrix`, so storage and network code that uses ISA-L can
+//! read them.
 //!
-//! - [`Code`] and [`Present`] are arithmetic on numbers of chunks: what a protocol needs in order to
-//!   know whether a group can be rebuilt.
-//! - [`Codec`] works on bytes, a group at a time; [`Encoder`] and [`Decoder`] do the same chunk by
-//!   chunk, as they become ready or arrive.
-//! - [`Layout`] cuts a message into groups, and a codec codes all of them, on several threads.
-//! - [`hadamard`] repairs nothing: it spreads the loss of a packet over many values of a tensor, for
-//!   users who can do with a little error.
-//! - [`Kernel`] says by which instructions. All of them give the same bytes; the scalar one is there
-//!   to be read.
+//! - [`Code`] and [`Present`] work on chunk counts and chunk indices. A protocol uses them to
+//!   decide whether a group can be rebuilt.
+//! - [`Codec`] works on the bytes of one group. [`Encoder`] and [`Decoder`] do the same chunk by
+//!   chunk, as chunks become ready or arrive.
+//! - [`Layout`] cuts a message into groups. A codec can encode or rebuild all groups of a message
+//!   on several threads.
+//! - [`hadamard`] does not repair losses. It spreads the loss of a packet over many values of a
+//!   tensor, for users who accept a small error.
+//! - [`Kernel`] selects the instruction set. All kernels produce the same bytes. The scalar kernel
+//!   is the readable reference.
 //!
 //! ```
 //! use farwrite_codes::{Code, Codec, Present};
@@ -36,9 +37,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Feature `std` (on by default): the kernel is chosen by what the machine can do, and
-//! [`Codec::encode_message`] and [`Codec::recover_message`] exist. Without it only instructions are
-//! used that the compiler was told of.
+//! Feature `std` (on by default): the kernel is chosen at run time by the instructions that the
+//! machine has, and [`Codec::encode_message`] and [`Codec::recover_message`] exist. Without `std`,
+//! a kernel is available only if its instructions are enabled at compile time.
 #![no_std]
 
 extern crate alloc;

@@ -1,21 +1,23 @@
-//! Sets of present chunks of a group.
+//! Sets of chunks of one group.
 
 use crate::code::Code;
 
-/// Most data and parity chunks of a group together: GF(2^8) has no more points.
+/// Maximum of `k + m`. A Cauchy matrix over GF(2^8) needs a different field element for each chunk,
+/// so the field itself would allow 256.
 pub(crate) const MAX_CHUNKS: usize = 255;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// A set of chunks of one group, by their index in it; at most 255, no allocation.
+/// A set of chunks of one group, by their index in the group. It holds up to 255 chunks and does
+/// not allocate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChunkMask([u64; 4]);
 
 impl ChunkMask {
-    /// No chunk.
+    /// The empty set.
     pub const EMPTY: Self = Self([0; 4]);
 
-    /// Chunks `0..count`; more than 255 are taken for 255.
+    /// Returns the set of chunks `0..count`. A `count` above 255 gives the same set as 255.
     pub const fn first(count: usize) -> Self {
         let mut words = [0; 4];
         let (mut left, mut at) = (
@@ -35,8 +37,8 @@ impl ChunkMask {
         Self(words)
     }
 
-    /// Adds a chunk to the set. Returns whether it was new. For an index from 255 on, which no
-    /// group has, returns false and does nothing.
+    /// Adds a chunk to the set. Returns whether the chunk was new. Ignores an index of 255 or more,
+    /// which no group has, and returns false.
     pub const fn insert(&mut self, chunk: usize) -> bool {
         if chunk >= MAX_CHUNKS || self.contains(chunk) {
             return false;
@@ -59,31 +61,31 @@ impl ChunkMask {
         chunk < MAX_CHUNKS && self.0[chunk / WORD_BITS] >> (chunk % WORD_BITS) & 1 == 1
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks in the set.
     pub const fn len(&self) -> usize {
         let [a, b, c, d] = self.0;
         (a.count_ones() + b.count_ones() + c.count_ones() + d.count_ones()) as usize
     }
 
-    /// Whether there is no chunk.
+    /// Returns whether the set is empty.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The chunks that are in both sets.
+    /// Returns the chunks that are in both sets.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self(core::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    /// Chunks of `0..count` that are not in the set.
+    /// Returns the chunks of `0..count` that are not in the set.
     #[must_use]
     pub fn missing(&self, count: usize) -> Self {
         let all = Self::first(count);
         Self(core::array::from_fn(|i| all.0[i] & !self.0[i]))
     }
 
-    /// The chunks in ascending order.
+    /// Returns the chunks in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
         let words = self.0;
         words.into_iter().enumerate().flat_map(|(at, mut word)| {
@@ -106,7 +108,7 @@ impl FromIterator<usize> for ChunkMask {
     }
 }
 
-/// The present chunks of one group. Chunks that the group does not have are ignored.
+/// The chunks of one group that are present. Chunks that the group does not have are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Present {
     /// Data chunks, by their index in the group.
@@ -116,7 +118,7 @@ pub struct Present {
 }
 
 impl Present {
-    /// Everything of a group that has `data_chunks` data chunks.
+    /// Returns all chunks of a group that has `data_chunks` data chunks.
     pub const fn all(code: Code, data_chunks: usize) -> Self {
         Self {
             data: ChunkMask::first(data_chunks),

@@ -1,27 +1,28 @@
-//! Matrices over GF(2^8): the Cauchy matrix that makes parity, and what undoes it.
+//! Matrices over GF(2^8): the Cauchy matrix that computes parity, and the inversion that rebuilds
+//! data.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::gf256::{inv, mul};
 
-/// A matrix over GF(2^8), row by row.
+/// A matrix over GF(2^8), stored row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Matrix {
     columns: usize,
     values: Vec<u8>,
 }
 
-/// Factor of data chunk `data` in parity chunk `parity` of an MDS code with `k` data chunks:
-/// `1 / ((k + parity) ^ data)`, as in ISA-L's `gf_gen_cauchy1_matrix`. Every square part of such a
-/// matrix has an inverse, which makes the code MDS.
+/// Returns the factor of data chunk `data` in parity chunk `parity` of an MDS code with `k` data
+/// chunks: `1 / ((k + parity) ^ data)`, as in ISA-L's `gf_gen_cauchy1_matrix`. Every square
+/// submatrix of a Cauchy matrix is invertible. This makes the code MDS.
 pub(crate) fn cauchy(k: usize, parity: usize, data: usize) -> u8 {
     #[expect(clippy::cast_possible_truncation, reason = "k + m is at most 255")]
     inv(((k + parity) ^ data) as u8)
 }
 
 impl Matrix {
-    /// The matrix with the given values.
+    /// Makes a matrix from a function of row and column.
     pub(crate) fn from_fn(rows: usize, columns: usize, value: impl Fn(usize, usize) -> u8) -> Self {
         let values = (0..rows)
             .flat_map(|row| (0..columns).map(move |column| (row, column)))
@@ -30,13 +31,15 @@ impl Matrix {
         Self { columns, values }
     }
 
-    /// A value.
+    /// Returns the value at `(row, column)`.
     pub(crate) fn at(&self, row: usize, column: usize) -> u8 {
         self.values[row * self.columns + column]
     }
 
-    /// The inverse of a square matrix that has one (else the result means nothing), by Gauss and
-    /// Jordan. A part of a Cauchy matrix has no zero where a pivot is wanted, so rows stay in place.
+    /// Returns the inverse of a square matrix, by Gauss-Jordan elimination without row exchanges.
+    /// No pivot may be 0; otherwise the result is meaningless. Square submatrices of a Cauchy
+    /// matrix meet this: each leading square part is a Cauchy matrix too, so it is invertible, and
+    /// no pivot becomes 0.
     pub(crate) fn inverted(mut self) -> Self {
         let size = self.columns;
         let mut inverse = Self::from_fn(size, size, |row, column| u8::from(row == column));
@@ -57,7 +60,8 @@ impl Matrix {
         inverse
     }
 
-    /// The product with another matrix, given by its values.
+    /// Returns the product with another matrix of `columns` columns, which `other` gives by row and
+    /// column.
     pub(crate) fn times(&self, columns: usize, other: impl Fn(usize, usize) -> u8) -> Self {
         let mut product = Self {
             columns,
@@ -77,7 +81,7 @@ impl Matrix {
         &mut self.values[row * self.columns..][..self.columns]
     }
 
-    /// Adds `factor` times the row `from` to the row `to`.
+    /// Adds `factor` times row `from` to row `to`.
     fn add_row(&mut self, to: usize, from: usize, factor: u8) {
         for column in 0..self.columns {
             let value = mul(factor, self.at(from, column));

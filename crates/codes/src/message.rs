@@ -1,4 +1,4 @@
-//! Codes all groups of a message on several threads.
+//! Encodes and rebuilds all groups of a message on several threads.
 
 use core::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -9,29 +9,29 @@ use crate::error::CodecError;
 use crate::layout::Layout;
 use crate::mask::Present;
 
-/// Why a message was not coded. When an error is returned, nothing has been written.
+/// An error of [`Codec::recover_message`]. When it is returned, nothing has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// Something is wrong with the whole.
+    /// The error concerns the whole message.
     #[error(transparent)]
     Whole(#[from] CodecError),
-    /// Something is wrong with a group.
+    /// The error concerns one group.
     #[error("group {group}: {error}")]
     Group {
-        /// Its index in the message.
+        /// Index of the group in the message.
         group: usize,
-        /// What is wrong with it.
+        /// The error of the group.
         error: CodecError,
     },
 }
 
 impl Codec {
-    /// Makes the parity of all groups of a message, which lie as [`Layout`] says, on up to `threads`
-    /// threads. A group is worked on by one thread.
+    /// Computes the parity of all groups of a message on up to `threads` threads. Data and parity
+    /// are laid out as in [`Layout`]. One thread works on each group.
     ///
     /// # Errors
-    /// Lengths that do not fit the code or one another.
+    /// If the lengths do not match the code or each other.
     pub fn encode_message(
         &self,
         data: &[u8],
@@ -47,12 +47,13 @@ impl Codec {
         })
     }
 
-    /// Rebuilds in place the missing data chunks of all groups of a message, which lie as
-    /// [`Layout`] says, on up to `threads` threads. `present` has an entry for each group.
+    /// Rebuilds in place the missing data chunks of all groups of a message on up to `threads`
+    /// threads. Data and parity are laid out as in [`Layout`]. `present` has one entry for each
+    /// group.
     ///
     /// # Errors
-    /// Lengths that do not fit the code or one another; a group with more losses than can be
-    /// repaired, which is named.
+    /// If the lengths do not match the code or each other, or if a group has more losses than the
+    /// code can repair. In the latter case the error names the group.
     pub fn recover_message(
         &self,
         data: &mut [u8],
@@ -96,13 +97,14 @@ impl Codec {
     }
 }
 
-/// Bytes of data and of parity of a full group; those of the first, if there is no other.
+/// Returns the bytes of data and of parity in a full group.
 fn group_bytes(layout: &Layout) -> [usize; 2] {
     let chunks = |chunks: usize| chunks.saturating_mul(layout.chunk_bytes());
     [chunks(layout.code().k()), chunks(layout.code().m())]
 }
 
-/// Codes each group once. A free thread takes the next group, so groups of different cost balance.
+/// Calls `work` once for each group. A free thread takes the next group, so groups of different
+/// cost balance.
 fn on_threads<G: Send>(
     threads: NonZeroUsize,
     layout: &Layout,

@@ -1,4 +1,4 @@
-//! Rebuilding what is missing of a group.
+//! Rebuilds the missing data chunks of a group.
 
 use alloc::vec::Vec;
 
@@ -8,8 +8,9 @@ use crate::kernel::Start;
 use crate::mask::{ChunkMask, Present};
 use crate::matrix::{Matrix, cauchy};
 
-/// Rebuilds the missing of `data`, which are all chunks of a group, from the present ones and from
-/// `parity`. The group is recoverable, lengths are right.
+/// Rebuilds the missing chunks of `data`, which has all chunks of a group, from the present chunks
+/// and from `parity`. The caller has checked that the lengths are right and that the group is
+/// recoverable.
 pub(crate) fn repair(codec: &Codec, data: Vec<&mut [u8]>, parity: &[&[u8]], present: &Present) {
     match codec.code().kind() {
         Kind::Mds => repair_mds(codec, data, parity, present),
@@ -17,14 +18,14 @@ pub(crate) fn repair(codec: &Codec, data: Vec<&mut [u8]>, parity: &[&[u8]], pres
     }
 }
 
-/// The parity chunks by which an MDS code rebuilds `missing`: the first ones there, as many as are
-/// missing.
+/// Returns the parity chunks from which an MDS code rebuilds `missing`: the first present ones, as
+/// many as chunks are missing.
 pub(crate) fn chosen(parity: &ChunkMask, missing: &ChunkMask) -> Vec<usize> {
     parity.iter().take(missing.len()).collect()
 }
 
-/// Takes the sums that the `missing` data chunks make in the parity chunks `chosen` to these data
-/// chunks: the inverse of that part of the matrix.
+/// Returns the matrix that computes the `missing` data chunks from their contributions to the
+/// parity chunks `chosen`: the inverse of the Cauchy submatrix of these rows and columns.
 pub(crate) fn inverse(code: Code, chosen: &[usize], missing: &ChunkMask) -> Matrix {
     let missing: Vec<_> = missing.iter().collect();
     Matrix::from_fn(chosen.len(), chosen.len(), |row, column| {
@@ -33,9 +34,12 @@ pub(crate) fn inverse(code: Code, chosen: &[usize], missing: &ChunkMask) -> Matr
     .inverted()
 }
 
-/// With P the chosen parity, A and B the parts of the matrix that belong to the missing data X and
-/// to the present data Y: P = A X + B Y, so X = A' P + A' B Y where A' is the inverse of A (minus is
-/// plus here). That is one product, over the parity and the present data.
+/// Rebuilds the missing chunks with one matrix product.
+///
+/// Let P be the chosen parity, X the missing data and Y the present data. Let A and B be the
+/// columns of the matrix that belong to X and Y. Then P = A X + B Y, so X = A' P + A' B Y, where A'
+/// is the inverse of A. (Subtraction is addition in GF(2^8).) The matrix `[A' | A' B]` times the
+/// chosen parity and the present data is X.
 fn repair_mds(codec: &Codec, data: Vec<&mut [u8]>, parity: &[&[u8]], present: &Present) {
     let code = codec.code();
     let missing = present.data.missing(data.len());
@@ -59,7 +63,8 @@ fn repair_mds(codec: &Codec, data: Vec<&mut [u8]>, parity: &[&[u8]], present: &P
                 Some(column) => of_data.at(row, column),
             },
         );
-    // A short last chunk comes last, be it input or output.
+    // `multiply` allows only the last input or output to be short. A short last data chunk is the
+    // last input if it is present, and the last output if it is missing.
     let mut inputs: Vec<&[u8]> = chosen.iter().map(|&chunk| parity[chunk]).collect();
     let mut outputs = Vec::with_capacity(missing.len());
     for (chunk, bytes) in data.into_iter().enumerate() {
@@ -73,7 +78,8 @@ fn repair_mds(codec: &Codec, data: Vec<&mut [u8]>, parity: &[&[u8]], present: &P
         .multiply(&matrix, &inputs, &mut outputs, Start::Zero);
 }
 
-/// The missing chunk of a parity chunk's class is the sum of the others and of the parity chunk.
+/// Rebuilds each missing chunk as the sum of its parity chunk and of the other data chunks that
+/// this parity chunk covers.
 fn repair_xor(codec: &Codec, mut data: Vec<&mut [u8]>, parity: &[&[u8]], present: &Present) {
     let m = codec.code().m();
     for lost in &present.data.missing(data.len()).iter().collect::<Vec<_>>() {

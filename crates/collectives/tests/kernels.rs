@@ -15,7 +15,7 @@ fn bits(i: u64) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// Values as bytes, at an odd address.
+/// Returns values as bytes, at an odd address.
 fn tensor(element: ElementType, count: usize, seed: u64) -> Vec<u8> {
     let size = usize::try_from(element.bytes()).unwrap();
     let value = |i: usize| bits(i as u64 + seed).to_ne_bytes()[8 - size..].to_vec();
@@ -105,7 +105,7 @@ fn is_nan(element: ElementType, value: &[u8]) -> bool {
     }
 }
 
-/// Whether the value is a zero of either sign: a minimum of two zeros may be either.
+/// Returns whether the value is a zero of either sign: a minimum of two zeros may be either.
 fn is_zero(element: ElementType, value: &[u8]) -> bool {
     match element {
         ElementType::F64 => f64::from_ne_bytes(value.try_into().unwrap()) == 0.0,

@@ -88,7 +88,7 @@ fn memories(ranks: usize, bytes: usize) -> Vec<Memory> {
     (0..ranks).map(memory).collect()
 }
 
-/// The ranks that contributed to a value, each once, in ascending order.
+/// Returns the ranks that contributed to a value, each once, in ascending order.
 fn contributors(value: &str) -> Vec<usize> {
     let ranks = value.split(|c: char| !c.is_ascii_digit());
     let ranks = ranks.filter(|rank| !rank.is_empty());
@@ -110,7 +110,8 @@ fn lists(ranks: usize, list: impl Fn(usize) -> Vec<Step>) -> Vec<Vec<Step>> {
     (0..ranks).map(list).collect()
 }
 
-/// The sum over `ranks` ranks from the first on, written as the interpreter does for a ring.
+/// Returns the sum over `ranks` ranks from the first on, written as the interpreter does for a
+/// ring.
 fn ring_order(part: usize, ranks: usize) -> Value {
     let order = (1..=ranks).map(|distance| ((part + distance) % ranks).to_string());
     order.reduce(|sum, rank| format!("({sum}+{rank})")).unwrap()

@@ -222,7 +222,7 @@ mod tests {
         };
         let (repair, untried) = take(Verdict::Wait, 5_000);
         assert!(untried >= repair.cost(Cost(1_000), LIMITS.rtt).times(4, 1));
-        // An operation that began before the verdict: it says nothing of the repair.
+        // This operation began before the verdict, so it gives no information about the repair.
         assert_eq!(take(Verdict::Wait, 5_000), (repair, untried));
         let (again, tried) = take(repair, 5_000);
         assert_eq!(again, repair);

@@ -209,7 +209,7 @@ mod tests {
         max_ns: u64::MAX,
     };
 
-    /// The timeout of a group with one member, after a warm-up.
+    /// Returns the timeout of a group with one member, after a warm-up.
     fn after_warm_up(policy: Policy, bounds: Bounds) -> Timeout {
         let mut timeout = Timeout::new(policy, bounds);
         let proposal = timeout.propose(&Observation::whole(1_000_000, MIB));

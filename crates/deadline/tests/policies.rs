@@ -16,13 +16,13 @@ const MEMBERS: usize = 8;
 const MS: f64 = 1e6;
 const RTT_NS: u64 = 100_000;
 
-/// The time that a member needs for all bytes that arrive: 1 ms plus an exponentially distributed
-/// time with mean 0.2 ms.
+/// Returns the time that a member needs for all bytes that arrive: 1 ms plus an exponentially
+/// distributed time with mean 0.2 ms.
 fn needed_ns(dice: &mut SplitMix) -> f64 {
     MS - 0.2 * MS * (1.0 - dice.unit()).ln()
 }
 
-/// The share of data that stays missing with this repair.
+/// Returns the share of data that stays missing with this repair.
 fn residual(verdict: Verdict, loss: f64) -> f64 {
     match verdict {
         Verdict::Wait | Verdict::CannotBeMet { .. } => loss,

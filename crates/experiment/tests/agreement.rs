@@ -5,7 +5,7 @@ use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::stats::Summary;
 use farwrite_experiment::{FlowOutcome, Outcome};
 
-/// The outcomes of some workloads of a plan, with one seed.
+/// Runs some workloads of a plan with one seed. Returns their outcomes.
 fn outcomes(text: &str, workloads: &[&str]) -> Vec<Outcome> {
     outcomes_of_seeds(1, text, workloads)
 }
@@ -77,8 +77,8 @@ fn a_flow_alone_agrees_with_htsim() {
 
 const SEEDS: usize = 10;
 
-/// Means over seeds of three values: the mean completion time in microseconds, its 99th percentile,
-/// and the retransmitted packets.
+/// Returns the means over all seeds of three values: the mean completion time in microseconds, its
+/// 99th percentile, and the number of retransmitted packets.
 fn means(runs: &[Outcome]) -> [f64; 3] {
     assert_eq!(runs.len(), SEEDS);
     let all_done = |run: &Outcome| run.done() == run.flows.len();

@@ -18,7 +18,7 @@ size = "50kB"
 
 const MATRIX: &str = "Nodes 8\nConnections 2\n0->1 start 0 size 20000\n2->1 start 0 size 20000\n";
 
-/// The files that the plans of these tests name.
+/// Returns the files that the plans of these tests name.
 fn files(name: &str) -> Result<String, String> {
     match name {
         "two.cm" => Ok(MATRIX.to_owned()),

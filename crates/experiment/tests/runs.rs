@@ -23,8 +23,9 @@ fn lossless() -> SwitchConfig {
     }
 }
 
-/// 1000 bytes with 60 of headers (RETH included), 48 back, over two cables of 1 us at 6.25 bytes
-/// per nanosecond: 4000 + 2 * (169.6 + 7.68) ns, each rounded up.
+/// A packet has 1000 bytes of payload and 60 bytes of headers (RETH included); its acknowledgement
+/// has 48 bytes. They cross two cables of 1 us at 6.25 bytes per nanosecond: 4000 + 2 * (169.6 +
+/// 7.68) ns, each rounded up.
 #[test]
 fn a_packet_and_its_acknowledgement_take_what_the_cables_take() {
     let topology = star(64, 50, 1000);
@@ -228,7 +229,7 @@ fn every_transport() -> [Transport; 5] {
     farwrite_rc::RdmaTransport::ALL.map(|protocol| Transport::new(protocol.name()))
 }
 
-/// The switches of a plan that names none.
+/// Returns the switches of a plan that names none.
 fn switches_for(transport: &Transport) -> Options {
     let path = farwrite_rc::PathProfile {
         rate_bps: 1,

@@ -72,7 +72,7 @@ impl Ends {
         completions.into_iter().map(first).collect()
     }
 
-    /// Advances to every arrival. Returns its time and its first byte.
+    /// Advances to each arrival. Returns its time and its first byte.
     fn run(&mut self) -> Vec<(u64, u8)> {
         let mut log = Vec::new();
         while let Some(next_ns) = self.network.next_ns() {
@@ -184,7 +184,7 @@ fn a_tap_passes_drops_and_holds() {
     let held = ends.network.take_held();
     assert_eq!(held.len(), 2);
     assert!(ends.network.take_held().is_empty());
-    // Inject the packets late, in another order, and one of them twice.
+    // Inject the packets late, in another order, and inject one of them twice.
     for datagram in [&held[1], &held[0], &held[1]] {
         ends.network.inject(datagram.clone());
     }

@@ -54,7 +54,7 @@ fn join(
     (qa, qb)
 }
 
-/// Polls until this number of completions has arrived, or a minute has passed.
+/// Polls until `count` completions have arrived. Gives up after one minute.
 fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     let end = Instant::now() + Duration::from_secs(60);
     let mut out = Vec::new();
@@ -77,14 +77,14 @@ fn sge(lkey: Lkey, offset: usize, length: usize) -> Sge {
     }
 }
 
-/// A window onto a whole region, in a set of its own.
+/// Returns a window onto a whole region, in a set of its own.
 fn window(fabric: &mut Adapter<UdpFabric>, lkey: Lkey, length: usize) -> RemotePlace {
     let length = length as u64;
     let set = fabric.create_windows(1, length.max(1)).unwrap();
     fabric.open_window(set, 0, lkey, 0, length).unwrap().1
 }
 
-/// All bytes of a region.
+/// Returns all bytes of a region.
 fn bytes(fabric: &Adapter<UdpFabric>, lkey: Lkey, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fabric.copy_out(lkey, 0, &mut bytes).unwrap();

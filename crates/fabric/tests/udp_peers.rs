@@ -12,7 +12,7 @@ use farwrite_wire::opcode::PATH_PACKET;
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// A fabric whose sockets have room for some thousand small packets.
+/// Returns a fabric whose sockets have room for some thousand small packets.
 fn bind(addr: &str) -> Adapter<UdpFabric> {
     let socket = SocketConfig {
         recv_buffer_bytes: 256 << 10,
@@ -32,7 +32,7 @@ fn queue_pair(fabric: &mut Adapter<UdpFabric>) -> Qpn {
     fabric.create_qp(attr).expect("a queue pair")
 }
 
-/// Two fabrics, joined by a queue pair on each.
+/// Returns two fabrics, joined by a queue pair on each.
 fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
     let (mut a, mut b) = (bind(addr), bind(addr));
     let (qa, qb) = (queue_pair(&mut a), queue_pair(&mut b));
@@ -45,7 +45,7 @@ fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
     [(a, qa), (b, qb)]
 }
 
-/// Polls until this number of completions has arrived, or a minute has passed.
+/// Polls until `count` completions have arrived. Gives up after one minute.
 fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     completions_within(fabric, count, Duration::from_secs(60))
 }
@@ -55,7 +55,7 @@ fn unexpected(fabric: &mut Adapter<UdpFabric>) -> Vec<Completion> {
     completions_within(fabric, 1, Duration::from_secs(2))
 }
 
-/// Polls until this number of completions has arrived, or this time has passed.
+/// Polls until `count` completions have arrived, or until this time has passed.
 fn completions_within(
     fabric: &mut Adapter<UdpFabric>,
     count: usize,

@@ -23,13 +23,13 @@ fn at(ip: &str, socket: &UdpSocket) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), socket.local_addr().port())
 }
 
-/// Receives until `count` datagrams have arrived, or none has for a minute. Returns source,
-/// destination and bytes.
+/// Receives until `count` datagrams have arrived, or until none has arrived for one minute. Returns
+/// source, destination and bytes of each.
 fn take(socket: &mut UdpSocket, count: usize) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
     take_within(socket, count, Duration::from_secs(60))
 }
 
-/// Receives until `count` datagrams have arrived, or none has for this time.
+/// Receives until `count` datagrams have arrived, or until none has arrived for this time.
 fn take_within(
     socket: &mut UdpSocket,
     count: usize,
@@ -108,7 +108,7 @@ fn offloads_are_used_where_there_are_and_can_be_refused() {
     let off = bind("127.0.0.1:0", false).granted();
     assert!(!off.gso && !off.gro);
     if !(tx.granted().gso && rx.granted().gro) {
-        return; // A kernel without them.
+        return; // The kernel does not support them.
     }
     let bytes = pattern(40 * 1000);
     let dst = rx.local_addr();
@@ -245,7 +245,7 @@ fn drops_for_want_of_room_are_counted() {
     assert_eq!(tx.send(&[message; 200]).unwrap(), 200);
     let first = take_within(&mut rx, 200, Duration::from_secs(1)).len();
     assert!(first < 200);
-    // The count comes with the next datagram.
+    // The kernel reports the count with the next datagram.
     tx.send(&[message]).unwrap();
     let got = first + take(&mut rx, 1).len();
     assert_eq!(got as u64 + rx.drops(), 201);

@@ -11,7 +11,7 @@ use farwrite_fabric::contract::{
 };
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
 
-/// Longer than a test runs.
+/// Longer than a test takes.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(20);
 
@@ -35,14 +35,14 @@ fn joined(a: &mut UdpFabric, b: &mut UdpFabric, port: u16) -> (Qpn, Qpn) {
     (qa, qb)
 }
 
-/// The duration of a wait.
+/// Returns the duration of a wait.
 fn time(wait: impl FnOnce()) -> Duration {
     let start = Instant::now();
     wait();
     start.elapsed()
 }
 
-/// Properties of every wait with a waker.
+/// Checks the properties of every wait with a waker.
 fn keeps_the_promises(mut wait: impl FnMut(Duration) + Send, waker: &Waker) {
     assert!(time(|| wait(SHORT)) >= SHORT, "nothing ends it");
     waker.wake();
@@ -52,7 +52,7 @@ fn keeps_the_promises(mut wait: impl FnMut(Duration) + Send, waker: &Waker) {
     assert!(time(|| wait(SHORT)) >= SHORT, "many wakes are one");
     thread::scope(|scope| {
         let waiter = scope.spawn(|| time(|| wait(LONG)));
-        // The thread usually sleeps now. It is woken in any case.
+        // The thread usually sleeps by now. If it does not, it still must wake up.
         thread::sleep(SHORT);
         waker.wake();
         assert!(waiter.join().unwrap() < LONG, "a wake ends it");

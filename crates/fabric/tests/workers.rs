@@ -14,7 +14,7 @@ use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
 
 /// Packets are long, so that a worker is likely to be inside one when a window is closed.
 const MTU: usize = 32 * 1024;
-/// Longer than any successful wait.
+/// Longer than any successful wait takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of windows that are opened and closed.
 const ROUNDS: usize = 60;
@@ -71,7 +71,7 @@ impl Ends {
     }
 }
 
-/// A write of one scatter entry to a remote address.
+/// Returns a write of one scatter entry to a remote address.
 fn write<'a>(local: &'a [Sge; 1], place: RemotePlace, imm: u32) -> WriteWr<'a> {
     WriteWr {
         wr_id: 0,
@@ -103,7 +103,8 @@ fn flood(
     let (mut sent, mut departed) = (0, Vec::new());
     let mut posts = writes.chunks(4).cycle();
     while !stop.load(Ordering::Relaxed) {
-        // Keep no more than the socket holds in flight, or the receiver would only see losses.
+        // Limit the packets in flight to what the socket holds. Otherwise the receiver would only
+        // see losses.
         if sent < landed.load(Ordering::Relaxed) + 32 {
             sent += tx.post_writes(qpn, posts.next().unwrap()).unwrap() as u64;
         } else {
@@ -211,8 +212,8 @@ fn a_window_closes_while_three_workers_receive() {
     windows_close_under_load(3);
 }
 
-/// Two copies of one packet arrive through two ports, are placed at the same time, and are read
-/// meanwhile.
+/// Two copies of one packet arrive through two ports. They are written at the same time, and
+/// another thread reads the memory meanwhile.
 #[test]
 fn two_workers_place_copies_of_the_same_packets() {
     const PACKETS: usize = 16;

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     /// Runs a round in which each queue pair does what `turn` returns. Returns the queue pairs that
-    /// had a turn, and why queue pairs still stand in line.
+    /// had a turn, and why some queue pairs are still in the queue.
     fn round(turns: &mut Turns, mut turn: impl FnMut(u32) -> (u64, Halt)) -> (Vec<u32>, Rest) {
         let mut order = Vec::new();
         turns.begin();

@@ -16,7 +16,7 @@ use farwrite_net::{
 
 const GBIT: u64 = 1_000_000_000;
 
-/// What runs on each host: an endpoint, its transfers, and when they ended.
+/// The state of a host: an endpoint, its transfers, and when they ended.
 struct Worker {
     endpoint: Endpoint<NetFabric>,
     sends: Vec<SendHandle>,
@@ -196,7 +196,7 @@ fn the_same_seed_gives_the_same_course() {
     assert_eq!(run(), run());
 }
 
-/// Over a path that loses packets, with each kind of memory at both ends.
+/// Uses a path that loses packets, with each kind of memory at both ends.
 #[test]
 fn bytes_that_do_not_exist_take_as_long_as_those_that_do() {
     let run = |scheme: &str, memory: fn() -> Region| {
@@ -248,7 +248,7 @@ fn marks_of_a_switch_reach_the_receiver() {
     assert!(network.totals().marked > 0);
 }
 
-/// Two leaves and four spines.
+/// Returns two leaves and four spines.
 fn clos() -> Topology {
     let shape = Shape::LeafSpine(LeafSpine {
         leaves: 2,
@@ -301,7 +301,7 @@ fn a_transfer_survives_the_failure_of_its_path() {
     assert!(lost > 0, "the cable carried packets when it failed");
 }
 
-/// Messages that together would fill gigabytes, on as many hosts as a rack row has.
+/// The messages together would fill gigabytes. The number of hosts is that of a row of racks.
 #[test]
 fn a_hundred_and_twenty_eight_hosts_exchange_messages() {
     let shape = Shape::LeafSpine(LeafSpine {

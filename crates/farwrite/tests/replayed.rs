@@ -1,4 +1,4 @@
-//! Real sockets where every packet arrives twice, as if somebody on the path replayed it.
+//! Real sockets where every packet arrives twice, like under a replay attack.
 
 use std::time::{Duration, Instant};
 

@@ -179,7 +179,7 @@ pub(crate) fn index(count: f64) -> usize {
 mod tests {
     use super::*;
 
-    /// The definition: a product over chunks.
+    /// Computes the definition: a product over chunks.
     fn log_cdf_by_chunk(loss: f64, period: f64, chunks: u32, slots: f64) -> f64 {
         (0..chunks)
             .map(|j| {

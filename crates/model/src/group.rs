@@ -186,8 +186,8 @@ mod tests {
     use super::*;
     use crate::loss::{Loss, weigh};
 
-    /// The failure probability as a sum over all patterns of losses, along the chain if there is
-    /// one.
+    /// Returns the failure probability as a sum over all patterns of losses, along the chain if
+    /// there is one.
     fn by_patterns(code: Code, k: u32, m: u32, loss: &Loss) -> f64 {
         let chain = loss.chain().unwrap();
         let p = loss.loss_chunk().unwrap();

@@ -43,7 +43,7 @@ fn small() -> Vec<Setting> {
     grid
 }
 
-/// The cells of the paper's Fig. 9 in which a message loses 0.01 to 100 chunks.
+/// Returns the cells of the paper's Fig. 9 in which a message loses 0.01 to 100 chunks.
 fn long_haul() -> Vec<Setting> {
     let mut grid = Vec::new();
     for scheme in ["sr-rto", "sr-nack", "ec-mds:32,8", "ec-xor:32,8"] {

@@ -65,7 +65,7 @@ fn a_hop_allocates_nothing() {
     );
     let (allocations, hops) = (after.0 - before.0, after.1 - before.1);
     assert!(hops > 80_000, "{hops}");
-    // Two kinds of lists grow now and then: those of the event queue, and those in which hosts
+    // Two kinds of lists grow occasionally: those of the event queue, and those in which hosts
     // record frames.
     assert!(allocations < 200, "{allocations} for {hops} hops");
     println!("{allocations} allocations for {hops} hops");

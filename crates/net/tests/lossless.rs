@@ -145,7 +145,7 @@ fn other_priorities_go_on_while_one_is_stopped() {
         .push_back(ask(true));
     network.run_until(2000);
     for priority in [3, 0] {
-        // This frame is sent beside the script, so that it waits in the queue of the port.
+        // This frame is not in the script, so that it waits in the queue of the port.
         let frame = Frame {
             priority,
             ..frame(ends[0], ends[1], 0, 1000)

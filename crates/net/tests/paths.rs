@@ -12,7 +12,7 @@ use farwrite_net::{
 
 const SPINES: usize = 4;
 
-/// Two leaves of 4 hosts, and 4 spines.
+/// Returns two leaves of 4 hosts, and 4 spines.
 fn clos() -> Topology {
     let shape = LeafSpine {
         leaves: 2,

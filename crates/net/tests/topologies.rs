@@ -10,7 +10,7 @@ use farwrite_net::{
     XoffThreshold, read_toml,
 };
 
-/// Number of nodes by role, and number of cables.
+/// Returns the number of nodes by role, and the number of cables.
 fn counts(topology: &Topology) -> (usize, usize, usize) {
     let switches = topology.with_role(Role::Switch).count();
     (topology.hosts().count(), switches, topology.cables().len())

@@ -14,8 +14,8 @@ use farwrite_session::{Channel, Hello, Message, Psk, Text};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The prober's end of a channel, and a thread that returns the responder's end after the prober's
-/// hello.
+/// Returns the prober's end of a channel, and a thread that returns the responder's end after the
+/// prober's hello.
 fn channels() -> (Channel, JoinHandle<Channel>) {
     let psk = Psk::generate().expect("key");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
@@ -79,7 +79,7 @@ fn probe_across(
     (findings, answered)
 }
 
-/// A path with this rate in bits per second and this one-way delay.
+/// Returns a path with this rate in bits per second and this one-way delay.
 fn path(rate_bps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(delay_ms),
@@ -107,10 +107,10 @@ fn the_numbers_are_those_of_the_path() {
     let (findings, answered) = probe_across(forward, path(80_000_000, 10), &settings);
     let trip = findings.round_trip.as_ref().expect("round trips");
     let least = trip.times.percentile(0).expect("samples");
-    // The least of all. A delay that passes twice takes 40 ms.
+    // This is the minimum of all samples. A packet that passes the delay twice takes 40 ms.
     assert!((20..40).contains(&least.as_millis()), "{least:?}");
     let rate = findings.rate.expect("a rate");
-    // Trains on a busy machine may show less, or be squeezed.
+    // On a busy machine, trains may show a lower rate, or be compressed.
     assert!((20e6..160e6).contains(&rate.bps), "{rate:?}");
     let mtu = findings.mtu.expect("an MTU");
     assert_eq!((mtu.ip_bytes, mtu.limit), (9216, MtuLimit::Tried));
@@ -164,12 +164,12 @@ fn bursts_and_order_are_found() {
     let loss = all.loss.expect("packets").share;
     assert!((0.02..0.09).contains(&loss), "{loss}");
     let bursts = all.bursts.expect("losses");
-    // Five packets in the mean. Independent losses have bursts of one.
+    // Bursts have five packets on average. With independent losses, the mean would be one.
     assert!((3.0..8.0).contains(&bursts.mean_packets), "{bursts:?}");
     assert!((0.12..0.34).contains(&bursts.p_bad_to_good), "{bursts:?}");
     assert!(all.reordered > 0 && all.extent_packets > 1, "{all:?}");
-    // The largest extent of all: a thread that stands still for a moment while a packet is held back
-    // adds that moment.
+    // This is the maximum of all samples. If a thread stops for a moment while it holds a packet
+    // back, the extent grows by that moment.
     let extent = all.extent.as_millis();
     assert!((4..2000).contains(&extent), "{all:?}");
 }
@@ -190,7 +190,7 @@ fn narrow(to: SocketAddr, payload_bytes: usize) -> SocketAddr {
         }
     };
     for socket in [&near, &far] {
-        // The threads end after a long silence.
+        // The threads end after a long time without packets.
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     }
     let [near_too, far_too] = [&near, &far].map(|socket| socket.try_clone().expect("clone"));
@@ -261,7 +261,7 @@ fn large_packets_that_vanish_show_the_mtu() {
 fn a_path_without_udp_is_named() {
     let (prober, responder) = channels();
     let responder = answering(responder);
-    // Nobody answers at this address.
+    // No program answers at this address.
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
     let silent = silent.local_addr().expect("address");
     let host = ProbeHooks {

@@ -13,7 +13,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
 }
 
-/// Valid inputs with up to three changed bytes, sometimes truncated.
+/// Generates valid inputs with up to three changed bytes, sometimes truncated.
 fn nearly(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<Index>(), any::<u8>()), 0..3);
     (valid, changes, prop::option::weighted(0.2, any::<Index>())).prop_map(

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Interval between packets.
 const GAP_NS: u64 = 10_000;
 
-/// The counts of a trial that crosses a path.
+/// Returns the counts of a trial that crosses a path.
 fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> TrialCounts {
     let mut link = Link::new(config, seed).expect("a link that can be");
     let mut tally = Tally::new(Trial {
@@ -73,7 +73,7 @@ fn independent_losses_are_within_their_interval() {
         assert_eq!(counts.ecn, [0, 0, counts.received, 0]);
         assert_eq!(counts.flows.iter().sum::<u32>(), counts.received);
     }
-    // One in twenty is expected.
+    // One in twenty is expected to be outside.
     assert!(outside <= 6, "{outside} of 40");
 }
 
@@ -113,7 +113,8 @@ fn the_extent_of_reordering_is_that_of_the_path() {
         };
         let counts = cross(config, 50_000, flows, 5);
         assert_eq!(counts.received, 50_000);
-        // The packets that a flow sent in the meantime, and the few that were delayed before.
+        // The limit is the number of packets that a flow sent in this time, plus a few that were
+        // delayed before.
         let overtaking = u32::try_from(extra_us * 1000 / GAP_NS / u64::from(flows)).expect("few");
         assert!(
             (overtaking - 1..=overtaking + 4).contains(&counts.extent_packets),
@@ -210,7 +211,7 @@ fn a_train_shows_the_rate_of_the_path() {
 fn nothing_lost_has_an_upper_bound() {
     let none = Share::of(0, 3000).expect("packets");
     assert_eq!((none.share, none.low), (0.0, 0.0));
-    // Approximately the rule of three.
+    // The bound is approximately that of the rule of three.
     assert!((0.8e-3..1.5e-3).contains(&none.high), "{none:?}");
     assert_eq!(Share::of(0, 0), None);
     assert_eq!(Bursts::of(10, 0, 0, 0), None);

@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// A pacer for a link on which a packet takes a microsecond.
+    /// Returns a pacer for a link on which a packet takes a microsecond.
     fn pacer() -> PullPacer {
         PullPacer::new(8_000_000_000, 1_000, 8)
     }
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// All grants up to a time, with their times.
+    /// Returns all grants up to a time, with their times.
     fn grants(pacer: &mut PullPacer, until_ns: u64) -> Vec<(u64, u32)> {
         let mut grants = Vec::new();
         while let Some(at_ns) = pacer.next_timeout().filter(|at_ns| *at_ns <= until_ns) {

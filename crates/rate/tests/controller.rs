@@ -15,7 +15,7 @@ fn options() -> AdaptiveOptions {
     }
 }
 
-/// A controller on a path known to carry 1 Gbit/s at 25 ms.
+/// Returns a controller on a path known to carry 1 Gbit/s at 25 ms.
 fn known() -> Adaptive {
     Adaptive::new(AdaptiveOptions {
         start: Some(Start {
@@ -38,7 +38,8 @@ fn send(controller: &mut Adaptive, from_ns: u64, packets: u64, app_limited: bool
     }
 }
 
-/// Reports that all of `packets` arrived 25 ms after the last left, at 1 Gbit/s from `from_ns` on.
+/// Reports that all of `packets` arrived. They left at 1 Gbit/s from `from_ns` on. The receiver
+/// held the report for 1 ms, and the round trip without this is 25 ms.
 fn report(controller: &mut Adaptive, from_ns: u64, packets: u64, dropped: u64) {
     let departed_ns = from_ns + (packets - 1) * 32_768;
     controller.on_feedback(&Feedback {

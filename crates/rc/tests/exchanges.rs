@@ -231,7 +231,7 @@ fn without_a_receive_buffer_the_sender_waits_for_the_peers_timer() {
     ends.a.post(1, write(0, message(1, 600), Some(3))).unwrap();
     assert_eq!(ends.run(), [0x06, 0x07, 0x09, 0x11]);
     ends.wait();
-    // Only the immediate had to wait.
+    // Only the immediate has waited.
     assert_eq!(ends.run(), [0x09, 0x11]);
     let error = RequestError::NotReady { retries: 1 };
     assert_eq!(

@@ -22,7 +22,7 @@ fn hosts(topology: &Topology) -> [NodeId; 2] {
 
 /// Posts a WRITE of `bytes` ghost bytes.
 fn write(network: &mut Network<Node>, [a, b]: [NodeId; 2], qpn: u32, bytes: u32) {
-    // More than one sender may write there.
+    // Several senders may write there.
     let registered = nic(network, b).memory.register_ghost(1, 0, 1 << 31);
     assert!(matches!(
         registered,

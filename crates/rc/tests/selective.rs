@@ -48,7 +48,8 @@ fn trimmed(packet: &Packet) -> Packet {
     }
 }
 
-/// A state in which `a` has sent a WRITE of `packets` packets with PSNs from 0.
+/// Returns ends of which `a` has sent a WRITE of `packets` packets with PSNs from 0, and these
+/// packets.
 fn writing(config: QpConfig, packets: usize) -> (Ends, Vec<Packet>) {
     let mut ends = Ends::new(config);
     ends.a

@@ -168,7 +168,7 @@ mod tests {
     fn a_host_that_stood_still_does_not_make_the_path_longer() {
         let mut rtt = RttEstimator::new(Duration::from_millis(100));
         assert_eq!(rtt.handle_echo(20 * MS, 0, 0), Ok(20 * MS));
-        // What had waited for 5 s is answered within a few milliseconds.
+        // Packets that had waited for 5 s are answered within a few milliseconds.
         for late in 0..5 {
             let now_ns = (5_020 + late) * MS;
             assert!(rtt.handle_echo(now_ns, 20 * MS, 0).is_ok());

@@ -134,7 +134,8 @@ mod tests {
         assert_eq!(of(datacenter, far_ns), [10_000, 100_000, 11_000, 91_000]);
         let wide_area = of(Timing::wide_area(), near_ns);
         assert_eq!(wide_area, [1_000_000, 10_010_000, 10_001_000, 1_011_000]);
-        // Two ACK periods, where an operating system is not the slower.
+        // Two ACK periods count here, because they are longer than the delay of the operating
+        // system.
         let patient = Timing {
             min_repeat_ns: 40_000,
             ..datacenter

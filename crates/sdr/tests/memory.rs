@@ -1,4 +1,4 @@
-//! What a queue pair costs, in bytes of the heap.
+//! The heap memory of a queue pair.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -11,7 +11,7 @@ thread_local! {
     static ALLOCATED: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what each thread has.
+/// The system's allocator. It counts the allocated bytes of each thread.
 struct Counting;
 
 fn count(bytes: usize, sign: isize) {
@@ -19,11 +19,11 @@ fn count(bytes: usize, sign: isize) {
     ALLOCATED.with(|allocated| allocated.set(allocated.get() + sign * bytes));
 }
 
-// SAFETY: every call goes to the system's allocator as it is; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator unchanged, and counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
-        // SAFETY: the caller's promises are those of `System`.
+        // SAFETY: the caller keeps the contract of `System`.
         unsafe { System.alloc(layout) }
     }
 
@@ -50,7 +50,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that this thread has allocated, less those that it has freed, of other threads too.
+/// Returns the bytes that this thread has allocated, minus those that it has freed. It may also
+/// have freed bytes of other threads.
 fn allocated() -> isize {
     ALLOCATED.get()
 }
@@ -58,10 +59,11 @@ fn allocated() -> isize {
 const RTT_NS: u64 = 20_000_000;
 const LENGTH: u64 = 64 << 10;
 const PARITY_BYTES: u64 = LENGTH / 4;
-/// What an idle queue pair may cost.
+/// Upper bound of the memory of an idle queue pair.
 const MOST_IDLE_BYTES: usize = 3 << 10;
 
-/// Two queue pairs that are connected to one another. They are boxed, so that all of them counts.
+/// Returns two queue pairs that are connected to each other. They are boxed, so that all their
+/// bytes count.
 fn pair(config: QpConfig) -> [Box<SdrQp>; 2] {
     let address = "192.0.2.1:4791".parse().unwrap();
     let info = QpInfo {
@@ -108,7 +110,7 @@ fn post(qp: &mut SdrQp, has_parity: bool) {
     }
 }
 
-/// All packets of a message and of its parity arrive. Then the receive ends.
+/// Lets all packets of a message and of its parity arrive, and ends the receive.
 fn receive(sender: &SdrQp, receiver: &mut SdrQp, message: u64) {
     let data = MessageId::new(message);
     for number in [data, data.parity()] {
@@ -119,7 +121,7 @@ fn receive(sender: &SdrQp, receiver: &mut SdrQp, message: u64) {
     }
     assert!(receiver.received().is_complete(message));
     receiver.complete_recv(message, Outcome::Whole).unwrap();
-    // SAFETY: this thread alone takes packets in.
+    // SAFETY: only this thread handles packets.
     unsafe { receiver.release_recv(message) };
 }
 
@@ -129,7 +131,7 @@ fn a_queue_pair_at_rest_costs_three_kib() {
         let default = QpConfig::default();
         let config = QpConfig {
             parity: has_parity,
-            // Miri takes a thousand times as long.
+            // Miri is a thousand times slower.
             slots: if cfg!(miri) { 16 } else { default.slots },
             ..default
         };

@@ -278,7 +278,7 @@ mod tests {
         text.parse()
     }
 
-    /// An interface that every machine has, and its number.
+    /// Returns an interface that every machine has, and its number.
     fn loopback() -> (&'static str, u32) {
         ("lo", index_of("lo").expect("loopback"))
     }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 
-/// A type with little room.
+/// A message type with a small size limit.
 #[derive(Debug, Serialize, Deserialize)]
 struct Short(Vec<u8>);
 
@@ -22,7 +22,7 @@ impl ChannelMessage for Short {
     const MAX_BYTES: usize = 100;
 }
 
-/// Serialised bytes with their length in front, as a message begins.
+/// Returns serialised bytes after their length, like the start of a message.
 fn prefixed(length: u32, body: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], body].concat()
 }
@@ -31,7 +31,7 @@ fn prefixed(length: u32, body: &[u8]) -> Vec<u8> {
 fn messages_of_all_lengths_arrive_in_order() {
     let (initiator, mut responder) = channels();
     let (reader, mut writer) = initiator.split();
-    // Around the edges of one, two and three records.
+    // Lengths near the ends of one, two and three records.
     let lengths = [
         0,
         1,
@@ -245,7 +245,7 @@ fn message_goes_on_after_a_timeout() {
     assert_eq!(channel.recv::<Short>().expect("whole").0, [1, 2, 3]);
 }
 
-/// A whole call has one limit, however its bytes come.
+/// The time limit applies to a whole call, whether its bytes arrive at once or slowly.
 #[test]
 fn dripping_message_times_out() {
     let (mut peer, mut channel) = hand_made();
@@ -264,7 +264,7 @@ fn dripping_message_times_out() {
         let took = start.elapsed();
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
         assert!(took >= timeout, "{took:?}");
-        // What has come is kept.
+        // The channel keeps the bytes that have arrived.
         channel.set_read_timeout(Some(PATIENT));
         assert_eq!(channel.recv::<Short>().expect("the rest").0, [7; 98]);
     });
@@ -288,7 +288,7 @@ fn no_time_takes_what_is_there() {
     assert_eq!(came.0, [8]);
 }
 
-/// A peer that always takes something, but slowly, holds a call no longer than its limit.
+/// A peer that always takes some bytes, but slowly, delays a call by no more than its limit.
 #[test]
 fn slowly_taken_message_times_out() {
     let (dialled, mut accepted) = sockets("127.0.0.1:0");
@@ -309,7 +309,7 @@ fn slowly_taken_message_times_out() {
             loop {
                 match accepted.read(&mut taken) {
                     Ok(1..) => thread::sleep(Duration::from_millis(20)),
-                    // The responder's channel made the socket so that it does not block.
+                    // The responder's channel made the socket nonblocking.
                     Err(error) if error.kind() == ErrorKind::WouldBlock => thread::yield_now(),
                     Ok(0) | Err(_) => return,
                 }
@@ -354,7 +354,7 @@ fn closer_wakes_the_writer() {
             }
         }
     });
-    // Until no socket takes more.
+    // Wait until the socket buffers are full.
     thread::sleep(Duration::from_millis(300));
     closer.close();
     let error = waits.join().expect("no panic");
@@ -386,7 +386,7 @@ fn peer_that_takes_nothing_times_out() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A peer that holds the key may still send anything.
+    /// A peer that holds the key can still send arbitrary bytes.
     #[test]
     fn any_plaintext_is_a_message_or_an_error(
         records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..4)

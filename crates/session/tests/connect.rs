@@ -1,4 +1,4 @@
-//! Reaching a peer: attempts, patience, and giving up early.
+//! Connecting to a peer: attempts, patience, and cancellation.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn listen() -> (TcpListener, HostPort) {
     (listener, addr.into())
 }
 
-/// An address where nobody listens. Other tests take no ports of its host.
+/// Returns an address where no program listens. Other tests do not use ports of this host.
 fn free() -> HostPort {
     let listener = TcpListener::bind("127.0.4.1:0").expect("loopback");
     listener.local_addr().expect("address").into()
@@ -35,7 +35,8 @@ fn cut_connection_is_tried_again() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..2 {
-                // Closed with bytes unread: a reset. Closed before they come: an end.
+                // If bytes are unread when the socket closes, the peer sees a reset. Otherwise it
+                // sees the end of the stream.
                 drop(listener.accept().expect("accept"));
             }
             let stream = listener.accept().expect("accept").0;
@@ -61,7 +62,8 @@ fn patience_is_for_everything() {
     let (cutting, addr) = listen();
     cutting.set_nonblocking(true).expect("a socket");
     let is_over = AtomicBool::new(false);
-    // The last attempt begins after 1.5 s. The rest is for a listener that cuts it late.
+    // The last attempt begins after 1.5 s. The rest of the time is for a listener that closes it
+    // late.
     let patience = Duration::from_millis(2400);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -78,12 +80,13 @@ fn patience_is_for_everything() {
     });
 }
 
-/// Waiting for the peer to listen and shaking hands share one patience.
+/// The wait for a listening peer and the handshake share one patience.
 #[test]
 fn late_and_silent_peer_gets_no_second_patience() {
     let addr = free();
     let bind_to = addr.resolve().expect("an address")[0];
-    // There are attempts after 1.5 and 2.5 s. A second patience would end after 5.5 s.
+    // There are attempts after 1.5 and 2.5 s. With a second patience, the call would end after 5.5
+    // s.
     let patience = Duration::from_secs(3);
     thread::scope(|scope| {
         let listens = scope.spawn(move || {
@@ -107,7 +110,7 @@ fn wrong_key_and_other_programs_are_final() {
             Channel::accept(stream, &key(), PATIENT).expect_err("another key");
             let mut stream = listener.accept().expect("accept").0;
             std::io::Write::write_all(&mut stream, b"SSH-2.0-OpenSSH\r\n").expect("write");
-            // Until the initiator has read it.
+            // Keep the stream open until the initiator has read the bytes.
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
         let start = Instant::now();
@@ -119,7 +122,7 @@ fn wrong_key_and_other_programs_are_final() {
     });
 }
 
-/// While nobody listens, and while a listener is silent.
+/// A call can be cancelled while no peer listens, and while a listener is silent.
 #[test]
 fn cancelling_ends_it_soon() {
     let psk = key();
@@ -149,7 +152,7 @@ fn names_are_reached_by_any_of_their_addresses() {
     let psk = key();
     let (listener, addr) = listen();
     let port = addr.resolve().expect("an address")[0].port();
-    // `localhost` is often ::1 too, where nobody listens.
+    // `localhost` often resolves to ::1 too, where no program listens.
     let name: HostPort = format!("localhost:{port}").parse().expect("a name");
     thread::scope(|scope| {
         scope.spawn(|| {

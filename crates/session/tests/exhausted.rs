@@ -1,5 +1,5 @@
-//! A receiver that runs out of file descriptors goes on when there are some again. The limit belongs
-//! to the whole process, so this test has one of its own.
+//! A receiver that runs out of file descriptors continues when some are free again. The limit
+//! applies to the whole process, so this test has its own process.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn too_many_open_files_pass() {
     let current = Some(64);
     setrlimit(Resource::Nofile, Rlimit { current, ..limits }).expect("a lower limit");
     let mut hoard: Vec<_> = (0..).map_while(|_| File::open("/dev/null").ok()).collect();
-    // One descriptor for the peer, none for the connection's other end.
+    // One descriptor is free for the peer's socket, and none for the other end of the connection.
     hoard.pop();
     let peer = TcpStream::connect(addr).expect("the operating system's queue takes it");
     File::open("/dev/null").expect_err("no descriptor is left");

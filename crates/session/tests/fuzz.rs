@@ -1,4 +1,4 @@
-//! A bounded run of the fuzz targets: the same functions, over random and nearly valid inputs.
+//! A bounded run of the fuzz targets: the same functions, with random and nearly valid inputs.
 
 #[allow(unreachable_pub)]
 #[path = "../../../fuzz/src/session.rs"]
@@ -15,12 +15,12 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
 }
 
-/// Bytes with small values, which read as numbers, counts and variants more often.
+/// Returns bytes with small values, which parse more often as numbers, counts and variants.
 fn small_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop_oneof![4 => 0u8..4, 1 => any::<u8>()], 0..60)
 }
 
-/// Inputs of which up to three bytes are then changed, and the end cut off now and then.
+/// Returns valid inputs with up to three changed bytes, sometimes truncated.
 fn nearly(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<Index>(), any::<u8>()), 0..3);
     (valid, changes, prop::option::weighted(0.2, any::<Index>())).prop_map(
@@ -39,7 +39,7 @@ fn nearly(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8
     )
 }
 
-/// Serialised messages but for manifest entries.
+/// Returns serialised messages of all types except manifest entries.
 fn messages() -> impl Strategy<Value = Vec<u8>> {
     let text = || ".{0,20}".prop_map(Text::new);
     let message = prop_oneof![
@@ -97,7 +97,8 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
     message.prop_map(|message| postcard::to_stdvec(&message).expect("serialised"))
 }
 
-/// A list of manifest entries, or nearly one: a few with short names and small numbers.
+/// Returns lists of manifest entries, or nearly valid ones: a few entries with short names and
+/// small numbers.
 fn entries() -> impl Strategy<Value = Vec<u8>> {
     let parent = prop_oneof![Just(vec![0]), (0u8..3).prop_map(|index| vec![1, index])];
     let name = prop::collection::vec(select(&b"abc./\0"[..]), 0..4);
@@ -115,7 +116,7 @@ fn entries() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Records: the serialised messages with their lengths in front, cut into pieces.
+/// Returns records: serialised messages after their lengths, cut into pieces.
 fn records() -> impl Strategy<Value = Vec<u8>> {
     let message = (messages(), 1usize..80).prop_map(|(body, piece_bytes)| {
         let length = u32::try_from(body.len()).expect("a short message");

@@ -1,4 +1,4 @@
-//! Preamble and handshake (P7.2, P7.3): both ends learn what is wrong, and nobody waits for ever.
+//! Preamble and handshake (P7.2, P7.3): both ends report what is wrong, and neither waits forever.
 
 mod common;
 
@@ -15,12 +15,12 @@ fn key() -> Psk {
     Psk::generate().expect("key")
 }
 
-/// What a responder answers to bytes, and what it thinks of them.
+/// Sends bytes to a responder. Returns its answer and its result.
 fn answer(psk: &Psk, bytes: &[u8], timeout: Duration) -> (Vec<u8>, Result<Channel, Error>) {
     let (mut dialled, accepted) = sockets("127.0.0.1:0");
     thread::scope(|scope| {
         let responds = scope.spawn(|| Channel::accept(accepted, psk, timeout));
-        // It may have closed before it has read all of this.
+        // The responder may close the connection before it has read all bytes.
         let _ = dialled.write_all(bytes);
         let _ = dialled.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
@@ -29,7 +29,7 @@ fn answer(psk: &Psk, bytes: &[u8], timeout: Duration) -> (Vec<u8>, Result<Channe
     })
 }
 
-/// What an initiator thinks of bytes as an answer.
+/// Returns the error of an initiator that gets these bytes as an answer.
 fn opinion(psk: &Psk, bytes: &[u8], timeout: Duration) -> Error {
     let (dialled, mut accepted) = sockets("127.0.0.1:0");
     thread::scope(|scope| {
@@ -92,7 +92,7 @@ fn ipv4_peer_of_an_ipv6_socket_keeps_its_address() {
 #[test]
 fn initiator_may_come_first() {
     let psk = key();
-    // Other tests take no ports of this host, so the port stays free.
+    // Other tests do not use ports of this host, so the port stays free.
     let addr = TcpListener::bind("127.0.5.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port");
@@ -130,7 +130,7 @@ fn both_ends_learn_that_versions_differ() {
     for theirs in [0, VERSION + 1, u16::MAX] {
         let mut preamble = PREAMBLE;
         preamble[8..].copy_from_slice(&theirs.to_be_bytes());
-        // What follows is in a form that this version cannot know.
+        // The bytes after the preamble have a form that this version cannot know.
         let other = [&preamble[..], &[0xa5; 3000]].concat();
         let (answer, responder) = answer(&psk, &other, PATIENT);
         assert_eq!(answer, PREAMBLE, "it says its own version, and no more");
@@ -145,8 +145,8 @@ fn both_ends_learn_that_versions_differ() {
     }
 }
 
-/// A version 4 that also spoke version 3 could be made to by someone who changes its preamble: so
-/// the preamble is part of what the handshake verifies.
+/// An attacker who changes the preamble could downgrade a peer that supports both version 4 and
+/// version 3. So the handshake also authenticates the preamble.
 #[test]
 fn preamble_is_bound_into_the_handshake() {
     let psk = key();
@@ -202,7 +202,7 @@ fn cut_at_every_byte() {
     .concat();
     for cut in 0..=whole.len() {
         let (_, responder) = answer(&psk, &whole[..cut], PATIENT);
-        // Even the whole of it lacks the proof.
+        // Even all of these bytes do not include the proof.
         assert!(
             matches!(responder, Err(Error::HandshakeCut)),
             "{cut}: {responder:?}"
@@ -229,7 +229,8 @@ fn every_bit_of_the_first_message_counts() {
     }
 }
 
-/// Whoever recorded a handshake can say its first message again, but not prove that it is there.
+/// An attacker who recorded a handshake can replay its first message, but cannot prove that it is
+/// live.
 #[test]
 fn replayed_handshake_is_no_channel() {
     let psk = key();
@@ -263,7 +264,7 @@ fn silent_peer_is_given_up() {
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
 }
 
-/// A byte every now and then gains no time.
+/// A peer that sends single bytes at long intervals does not extend the time limit.
 #[test]
 fn dripping_peer_is_given_up() {
     let psk = key();
@@ -286,7 +287,7 @@ fn dripping_peer_is_given_up() {
     });
 }
 
-/// Slow, but whole in time: every byte on its own.
+/// A slow handshake that completes in time succeeds, even if every byte arrives alone.
 #[test]
 fn handshake_in_single_bytes_succeeds() {
     let psk = key();

@@ -1,4 +1,4 @@
-//! A port among strangers.
+//! A listener among many connections of strangers.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn connect(to: SocketAddr, psk: &Psk) -> Result<Channel, Error> {
     Channel::connect(&to.into(), psk, PATIENT, || false)
 }
 
-/// How often a listener closed a connection for the sake of newer ones.
+/// Number of times that a listener closed a connection to make room for a newer one.
 #[derive(Default)]
 struct Crowding(usize);
 
@@ -107,14 +107,15 @@ fn silent_peer_is_refused_in_time() {
     drop(silent);
 }
 
-/// More idle connections than there are places, from many sources: the newest one gets a place.
+/// There are more idle connections than places, from many sources. The newest connection gets a
+/// place.
 #[test]
 fn idle_crowd_of_many_sources_locks_nobody_out() {
     let psk = key();
     let mut listener = Listener::bind(ANY_PORT).expect("loopback");
     let addr = listener.local_addr();
     let mut crowding = Crowding::default();
-    // They wait in the operating system's queue, which holds fewer than all of them.
+    // The connections wait in the operating system's queue, which does not hold all of them.
     let mut idle = Vec::new();
     for source in 0..200 {
         idle.push(connect_from([127, 0, 1, source], addr).expect("connect"));
@@ -134,7 +135,7 @@ fn idle_crowd_of_many_sources_locks_nobody_out() {
     assert_eq!(crowding.0, 200 + 1 - 128);
 }
 
-/// A source with too many connections loses its own oldest, and nobody else's.
+/// A source with too many connections loses its own oldest ones, and no other source does.
 #[test]
 fn idle_crowd_of_one_source_evicts_its_own() {
     let psk = key();
@@ -162,7 +163,7 @@ fn idle_crowd_of_one_source_evicts_its_own() {
     assert_eq!(open, [vec![false; 32], vec![true; 8]].concat());
 }
 
-/// A peer that comes first and is slow gets its channel by a later call.
+/// A peer that connects first and is slow gets its channel from a later call.
 #[test]
 fn handshakes_outlive_a_call() {
     let psk = key();
@@ -185,7 +186,7 @@ fn handshakes_outlive_a_call() {
     });
 }
 
-/// The queue of connections never empties, and handshakes get their turn all the same.
+/// The queue of connections never becomes empty, but handshakes still make progress.
 #[test]
 fn flood_of_connections_starves_nobody() {
     let psk = key();
@@ -197,9 +198,9 @@ fn flood_of_connections_starves_nobody() {
             let is_over = &is_over;
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // It fails once the listener is gone.
+                    // This fails after the listener has been dropped.
                     if let Ok(stream) = connect_from([127, 0, 3, source], addr) {
-                        // Closing resets the connection, so no port stays in TIME_WAIT.
+                        // A close resets the connection, so that no port stays in TIME_WAIT.
                         let at_once = Some(Duration::ZERO);
                         sockopt::set_socket_linger(&stream, at_once).expect("linger");
                     }
@@ -215,11 +216,12 @@ fn flood_of_connections_starves_nobody() {
         });
         let accepted = listener.accept(&psk, PATIENT, Some(PATIENT), |_| {
             refusals.fetch_add(1, Ordering::Relaxed);
-            // As slow as a terminal: meanwhile the next connections come.
+            // This is as slow as output to a terminal. The next connections arrive during the
+            // sleep.
             thread::sleep(Duration::from_micros(300));
         });
         is_over.store(true, Ordering::Relaxed);
-        // What is still in the queue must not hold the peer.
+        // Connections that are still in the queue must not delay the peer.
         drop(listener);
         accepted.expect("the peer");
         connects.join().expect("no panic").expect("the peer");

@@ -1,4 +1,4 @@
-//! Manifests (P8.3): what a peer may claim, and what is refused.
+//! Manifests (P8.3): which claims of a peer are accepted, and which are refused.
 
 mod common;
 
@@ -184,7 +184,7 @@ fn bounds_are_kept() {
         long.push(file(Some(count - 1), vec![b'y'; last]));
         long
     };
-    // 15 names and the separators after them are 3840 bytes.
+    // 15 names and the separators after them take 3840 bytes.
     assert!(build(long(15, 255)).is_ok());
     assert_eq!(why(long(16, 1)), EntryError::Long { came: 4097 });
 
@@ -256,7 +256,7 @@ fn empty_manifest_needs_no_message() {
     assert_eq!(far.recv::<Message>().expect("next"), Message::Done);
 }
 
-/// What the receiver makes of entries that a peer sends for a plan.
+/// Returns the receiver's error for the entries that a peer sends for a plan.
 fn verdict(plan: &TransferPlan, messages: &[Message]) -> Error {
     let (mut near, mut far) = channels();
     for message in messages {
@@ -343,7 +343,7 @@ fn names_that_lead_elsewhere_are_refused_over_the_channel() {
     }
 }
 
-/// Sends a message by hand, so that its bytes are the test's own.
+/// Sends a message by hand, so that the test controls its bytes.
 fn by_hand(body: &[u8]) -> Result<Message, Error> {
     let (mut peer, mut channel): (HandMade, Channel) = hand_made();
     let length = u32::try_from(body.len()).expect("short");
@@ -352,7 +352,7 @@ fn by_hand(body: &[u8]) -> Result<Message, Error> {
     channel.recv()
 }
 
-/// The form on the wire, byte by byte: the numbers of docs/protocol.md P7.6.
+/// The wire format, byte by byte, with the numbers of docs/protocol.md P7.6.
 #[test]
 fn messages_on_the_wire() {
     let reason = Text::new("r");
@@ -449,7 +449,7 @@ fn changes_to_another_queue_pair_on_the_wire() {
         let cut = by_hand(&body[..body.len() - 1]).expect_err("a byte is missing");
         assert!(matches!(cut, Error::Malformed { .. }), "{cut}");
     }
-    // A count of segments without the segments makes no room for them.
+    // A large count of segments without the segments must not cause an allocation.
     let most = [255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
     let body = [&[14][..], &most, &[1, 2, 3]].concat();
     by_hand(&body).expect_err("most segments are missing");
@@ -514,7 +514,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
 }
 
 proptest! {
-    /// Whatever is accepted keeps all rules, so the sink need not look again.
+    /// Every accepted manifest keeps all rules, so the sink does not need to check it again.
     #[test]
     fn accepted_manifests_keep_the_rules(entries in prop::collection::vec(any_entry(), 0..12)) {
         let mut builder = ManifestBuilder::default();

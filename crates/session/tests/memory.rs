@@ -1,15 +1,16 @@
-//! What the largest manifest costs in memory. Alone in its program, so that the numbers are its own.
+//! Memory of the largest manifest. This test is alone in its program, so that it measures only
+//! itself.
 
 use std::fs;
 use std::sync::Arc;
 
 use farwrite_session::files::{CommitGate, Entry, Kind, MAX_ENTRIES, ManifestBuilder, Sink, Time};
 
-/// Most bytes of an entry beside its name, while a transfer is under way.
+/// Maximum bytes of an entry during a transfer, in addition to its name.
 const ENTRY_BYTES: u64 = 128;
 const NAME_BYTES: u64 = 10;
 
-/// A number of `/proc/self/status`, in bytes.
+/// Returns a number of `/proc/self/status`, in bytes.
 fn status(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
     let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -42,7 +43,7 @@ fn largest_manifest_and_its_sink_take_little_memory() {
     let to = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let to = to.expect("directory");
     let mut sink = Sink::new(to.path(), manifest, CommitGate::default()).expect("sink");
-    // The worst order: every word runs ahead of all bytes.
+    // This is the worst order: all hashes arrive before the first bytes.
     for index in 0..MAX_ENTRIES {
         sink.handle_hash(index, [0; 32]).expect("in turn");
     }

@@ -1,4 +1,5 @@
-//! A whole session (P8.1): a tree crosses a channel, and a pipe in place of queue pairs.
+//! A whole session (P8.1): a tree is sent over a channel and a pipe. The pipe replaces the queue
+//! pairs.
 
 mod common;
 
@@ -34,7 +35,7 @@ fn meet(channel: &mut Channel) -> Result<Hello, Error> {
     )
 }
 
-/// Returns how many files the receiver verified, and what failed.
+/// Returns the number of files that the receiver verified, and the failures.
 fn send(
     mut channel: Channel,
     tree: &Path,
@@ -125,7 +126,7 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
     Ok(summary)
 }
 
-/// Sends a tree of three files; `damage` stands between the two ends.
+/// Sends a tree of three files. `damage` changes the bytes between the two ends.
 fn session(damage: impl Fn(&mut Vec<u8>) + Send) -> (Vec<String>, Summary, Vec<String>) {
     let from = tempfile::tempdir().expect("directory");
     let to = tempfile::tempdir().expect("directory");

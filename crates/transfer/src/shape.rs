@@ -432,7 +432,7 @@ mod tests {
         config.validate().expect("a queue pair that can be");
         let used = (shape.segment_bytes + shape.parity_bytes) * u64::from(shape.slots);
         assert!(used <= memory && shape.slots >= 2, "{scheme}, {shape:?}");
-        // No segment is so short that its parity does not fit.
+        // The parity of segments of every length fits, including very short ones.
         let segments = [1, shape.segment_bytes / 2, shape.segment_bytes];
         for bytes in segments.into_iter().filter(|bytes| *bytes > 0) {
             let parity = parity_bytes(scheme, bytes, chunk_bytes(&config));
@@ -469,7 +469,7 @@ mod tests {
         let shape = shape.expect("enough memory");
         assert!(shape.segment_bytes <= MIB, "{shape:?}");
         assert!(shape.window_bps(rtt) >= 10 * GBIT, "{shape:?}");
-        // What was measured says more, and the user's bound the most.
+        // A measured rate has priority over the default. The user's limit has priority over both.
         let measured = Speed::of(None, Some(40 * GBIT));
         assert_eq!(
             (measured.likely_bps, measured.most_bps),

@@ -211,7 +211,7 @@ fn a_link_dead_for_five_seconds_is_survived() {
         50_000_000,
         &pattern(6_000_000),
         |link| {
-            // Of more than 4000 packets.
+            // The transfer has more than 4000 packets.
             until_delivered(link, 300);
             link.set_down(true);
             thread::sleep(OUTAGE);
@@ -223,7 +223,7 @@ fn a_link_dead_for_five_seconds_is_survived() {
     assert!(elapsed < 6 * OUTAGE, "it took {elapsed:?} to come back");
 }
 
-/// Messages by scheme, and the last scheme that was chosen.
+/// Returns the number of messages by scheme, and the last scheme that was chosen.
 fn choices(sent: &TransferReport) -> (serde_json::Map<String, serde_json::Value>, String) {
     let sent = serde_json::to_value(sent).expect("JSON");
     assert_eq!(sent["scheme"], "auto");
@@ -338,7 +338,7 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
             memory_bytes: 1 << 26,
             timeout: TIMEOUT,
         };
-        // 8936 bytes a packet, then 1436, then 1356.
+        // Packets have 8936 bytes, then 1436, then 1356.
         let results = shrink(settings, 12_000_000, &[(300, 1472), (2500, 1400)]);
         for result in &results {
             assert_eq!(result["files"], 1, "{scheme}");

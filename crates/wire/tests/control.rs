@@ -35,14 +35,14 @@ fn headers() -> impl Strategy<Value = Header> {
     })
 }
 
-/// A packet of these messages.
+/// Returns a packet of these messages.
 fn packet_of(messages: &[Control]) -> Vec<u8> {
     let mut builder = Builder::new(1 << 20);
     assert!(messages.iter().all(|message| builder.push(message)));
     builder.seal(&HEADER, &KEY)
 }
 
-/// A packet of one message with such a type and body.
+/// Returns a packet with one message of this type and body.
 fn packet_with(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = Builder::new(0).seal(&HEADER, &KEY);
     let body_bytes = u16::try_from(body.len()).unwrap();
@@ -58,7 +58,7 @@ fn messages_in(packet: &[u8]) -> Vec<Result<Control, ParseError>> {
     messages.collect()
 }
 
-/// P4.1 and P4.2 by the byte, and a tag made apart from the crate.
+/// Checks the bytes of P4.1 and P4.2, with a tag computed outside the crate.
 #[test]
 fn a_draft_that_is_sealed_again_is_as_if_it_was_sealed_once() {
     let echo = Echo {
@@ -109,7 +109,7 @@ fn a_header_is_laid_out_as_specified() {
     );
 }
 
-/// P4.3 to P4.7 by the byte.
+/// Checks the bytes of P4.3 to P4.7.
 #[test]
 fn bodies_are_laid_out_as_specified() {
     let offer = Control::Offer(Offer {
@@ -178,7 +178,7 @@ fn bodies_are_laid_out_as_specified() {
     assert_eq!(packet[HEADER_BYTES..], expected[..]);
 }
 
-/// The terms of a clearance (P4.4), without parity and behind it, by the byte.
+/// Checks the bytes of the terms of a clearance (P4.4), without parity and after it.
 #[test]
 fn terms_are_laid_out_as_specified() {
     let all = Terms {
@@ -224,7 +224,7 @@ fn terms_are_laid_out_as_specified() {
     assert_eq!(messages_in(&packet), [Ok(message)]);
 }
 
-/// Flag 0x08 says why a message was withdrawn; without 0x04 it says nothing (P4.3).
+/// Flag 0x08 gives the reason of a withdrawal. Without flag 0x04 it has no meaning (P4.3).
 #[test]
 fn an_offer_says_why_it_was_withdrawn() {
     for (flags, withdrawn) in [
@@ -243,7 +243,7 @@ fn an_offer_says_why_it_was_withdrawn() {
     }
 }
 
-/// P4.8 by the byte.
+/// Checks the bytes of P4.8.
 #[test]
 fn a_loss_message_is_laid_out_as_specified() {
     let loss = Control::Loss(LossCounts {
@@ -272,7 +272,7 @@ fn path_feedback() -> PathFeedback {
     }
 }
 
-/// P4.10 by the byte.
+/// Checks the bytes of P4.10.
 #[test]
 fn a_path_feedback_is_laid_out_as_specified() {
     let expected = [
@@ -379,7 +379,7 @@ fn each_refusal_says_what_was_wrong() {
     );
 }
 
-/// A refused message leaves its neighbours readable; one that is cut ends the packet.
+/// After a refused message, the next one can still be read. A truncated message ends the packet.
 #[test]
 fn a_bad_message_is_refused_alone() {
     let complete = Control::ReceiveComplete {
@@ -547,7 +547,7 @@ proptest! {
         prop_assert_eq!(control::open(&other, &packet).unwrap_err(), OpenError::Tag);
     }
 
-    /// What is read from arbitrary bodies can be written, and reads the same again.
+    /// If arbitrary bytes parse, the result can be written, and parses to the same value again.
     #[test]
     fn arbitrary_bodies_never_panic(kind in 0..8_u8, body in prop::collection::vec(any::<u8>(), 0..80)) {
         let read: Vec<_> = messages_in(&packet_with(kind, &body)).into_iter().flatten().collect();
@@ -555,7 +555,7 @@ proptest! {
         prop_assert_eq!(read, again);
     }
 
-    /// Against a window that remembers everything.
+    /// Compares the replay window with one that stores all counters.
     #[test]
     fn counters_are_accepted_once(
         start in prop_oneof![Just(0), Just(u64::MAX - 400), any::<u64>()],

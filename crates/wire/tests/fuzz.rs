@@ -1,4 +1,4 @@
-//! A bounded run of the fuzz targets: the same functions, over random and nearly valid inputs.
+//! A bounded run of the fuzz targets: the same functions, with random and nearly valid inputs.
 
 mod common;
 #[allow(unreachable_pub)]
@@ -16,7 +16,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
 }
 
-/// Inputs of which up to three bytes are then changed, and the end cut off now and then.
+/// Returns valid inputs with up to three changed bytes, sometimes truncated.
 fn nearly(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<Index>(), any::<u8>()), 0..3);
     (valid, changes, prop::option::weighted(0.2, any::<Index>())).prop_map(

@@ -1,4 +1,4 @@
-//! The ICRC against captures, against a bitwise implementation, and its algebra.
+//! Compares the ICRC with captures and with a bitwise implementation, and checks its algebra.
 
 mod common;
 
@@ -7,7 +7,7 @@ use farwrite_wire::icrc::{self, BadIcrc, Flow, Icrc, IdRange};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// What a UDP payload without its ICRC must be sealed with, by the bitwise implementation.
+/// Returns the ICRC of a UDP payload without its ICRC, by the bitwise implementation.
 fn bitwise(flow: &Flow, id: u16, body: &[u8]) -> u32 {
     let mut with_room = body.to_vec();
     with_room.extend([0; 4]);
@@ -15,19 +15,19 @@ fn bitwise(flow: &Flow, id: u16, body: &[u8]) -> u32 {
     icrc_of_datagram(&datagram[..datagram.len() - 4])
 }
 
-/// A UDP payload sealed by the bitwise implementation.
+/// Returns a UDP payload, sealed by the bitwise implementation.
 fn sealed(flow: &Flow, id: u16, body: &[u8]) -> Vec<u8> {
     let mut packet = body.to_vec();
     packet.extend(bitwise(flow, id, body).to_le_bytes());
     packet
 }
 
-/// From the BTH to the padding: anything that may lie under an ICRC.
+/// Generates any bytes from the BTH to the padding.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 12..600)
 }
 
-/// UC SEND Only between two queue pairs of one NIC, from the tests of scapy's RoCE layer.
+/// A UC SEND Only between two queue pairs of one NIC, from the tests of scapy's RoCE layer.
 #[test]
 fn agrees_with_a_captured_uc_send() {
     let flow = flow("192.168.0.7:49152", "192.168.0.7:4791");
@@ -41,7 +41,7 @@ fn agrees_with_a_captured_uc_send() {
     assert!(icrc::verify(&flow, packet, 0, IdRange::SOFTWARE).is_err());
 }
 
-/// CNP captured on a ConnectX-4 Lx, from the same source.
+/// A CNP captured on a ConnectX-4 Lx, from the same source.
 #[test]
 fn agrees_with_a_captured_cnp() {
     let flow = flow("10.0.17.1:0", "10.0.18.1:4791");
@@ -106,7 +106,8 @@ proptest! {
         prop_assert!(icrc::verify(&flow, &packet, 0, IdRange::SOFTWARE).is_err());
     }
 
-    /// A burst of up to 8 bits: no CRC-32 misses it, and hardly an identification explains it.
+    /// Damage of up to 8 consecutive bits: every CRC-32 detects it, and it is very unlikely that
+    /// another identification matches.
     #[test]
     fn refuses_a_damaged_byte(flow in flows(), body in bodies(), at: Index, flip in 1..=u8::MAX) {
         let mut packet = sealed(&flow, 0, &body);
@@ -127,7 +128,7 @@ proptest! {
     }
 }
 
-/// The longest payload an IPv4 datagram takes: no length arithmetic may overflow there.
+/// The longest payload of an IPv4 datagram. No length arithmetic may overflow there.
 #[test]
 fn works_at_the_longest_datagram() {
     let flow = flow("10.0.0.1:5", "10.0.0.2:6");

@@ -1,4 +1,5 @@
-//! Packets: every opcode, every truncation, arbitrary bytes, and what is built is what is parsed.
+//! Packets: every opcode, every truncation and arbitrary bytes. What is serialised parses to the
+//! same packet.
 
 use farwrite_wire::header::{Aeth, Bth, Deth, Reth};
 use farwrite_wire::opcode::{self, Class, Extension, Opcode, Position};
@@ -10,7 +11,7 @@ fn opcodes() -> impl Iterator<Item = &'static Opcode> {
     (0..=u8::MAX).filter_map(opcode::lookup)
 }
 
-/// A packet of `opcode` whose extensions hold `fill` and whose payload is `payload`.
+/// Returns a packet of `opcode` whose extension headers are filled with `fill`.
 fn packet_of(opcode: &Opcode, fill: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![fill; opcode.header_bytes()];
     let payload_bytes = u32::try_from(payload.len()).unwrap();
@@ -44,7 +45,7 @@ fn the_table_knows_what_the_specification_lists() {
     assert_eq!(send.header_bytes(), SendOnly::HEADER_BYTES);
 }
 
-/// RC and UC have the same operations under the same low bits, as far as UC has them.
+/// For each UC operation, RC has the same operation under the same low bits.
 #[test]
 fn uc_rows_are_the_rc_rows() {
     for uc in opcodes().filter(|o| o.class == Class::Uc) {
@@ -133,7 +134,7 @@ fn each_refusal_says_what_was_wrong() {
         payload_bytes: 4,
     };
     assert_eq!(Packet::parse(&ack).unwrap_err(), unexpected);
-    // A box message is noticed before its length.
+    // The parser recognises a box message before it checks the length.
     assert_eq!(Packet::parse(&[0x1F]).unwrap_err(), ParseError::BoxMessage);
 }
 

@@ -1,1 +1,2 @@
-"""Tests of Farwrite between network namespaces. Python's standard library and Debian's tools only."""
+"""Tests of Farwrite between network namespaces. They use only Python's standard library and
+Debian's tools."""

@@ -11,12 +11,12 @@ _HEADER = struct.Struct("<IHHiIII")
 _RECORD = struct.Struct("<IIII")
 _MAGIC = 0xA1B2C3D4
 _ETHERNET = 1
-#: Seconds without a frame after which no more are awaited.
+#: Seconds without a frame after which a capture ends.
 _QUIET = 10
 
 
 class Capture:
-    """Packets of one interface that match a filter, from construction to `stop`."""
+    """Captures the packets of one interface that match a filter, from construction to `stop`."""
 
     def __init__(self, veth, host, path, what="udp"):
         self.path = path
@@ -26,13 +26,14 @@ class Capture:
         until(lambda: path.exists() and path.stat().st_size > 0, 60, "dumpcap starts")
 
     def stop(self, expected=None, enough=None):
-        """Ends the capture once `expected` frames are in the file, or `enough` says that it has
-        seen enough of them, or no more come; returns all, and a problem if they are not as many as
-        expected."""
+        """Ends the capture when `expected` frames are in the file, when `enough(frames)` returns
+        true, or when no more frames arrive. Returns all frames, and a problem if their number is
+        not `expected`."""
         if enough is None:
             def enough(frames):
                 return len(frames) == expected
-        # dumpcap takes frames from the kernel in blocks, the last when a timer expires.
+        # dumpcap takes frames from the kernel in blocks. It takes the last block when a timer
+        # expires.
         frames, quiet_since = read(self.path), time.monotonic()
         while not enough(frames) and time.monotonic() < quiet_since + _QUIET:
             time.sleep(0.02)
@@ -49,7 +50,7 @@ class Capture:
 
 
 def read(path):
-    """The frames of a file."""
+    """Returns the frames of a file."""
     data = path.read_bytes()
     magic, _, _, _, _, _, link = _HEADER.unpack_from(data)
     if magic not in (_MAGIC, 0xA1B23C4D) or link != _ETHERNET:
@@ -61,7 +62,7 @@ def read(path):
         if kept != length:
             raise ValueError(f"{path}: {kept} of {length} bytes of a frame were kept")
         if at + kept > len(data):
-            # dumpcap is still writing it.
+            # dumpcap has not finished writing this frame.
             break
         frames.append(data[at:at + kept])
         at += kept
@@ -69,7 +70,7 @@ def read(path):
 
 
 def write(path, frames):
-    """Makes a file of frames."""
+    """Writes frames to a file."""
     with open(path, "wb") as file:
         file.write(_HEADER.pack(_MAGIC, 2, 4, 0, 0, 1 << 18, _ETHERNET))
         for number, frame in enumerate(frames):

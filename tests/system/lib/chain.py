@@ -31,7 +31,7 @@ class Chain(Network):
     def _make(self):
         for host in self.hosts:
             sh("ip", "netns", "add", host.name)
-            # The kernel stays silent on interfaces that only carry others' frames.
+            # The kernel must not send packets of its own on interfaces that only forward.
             host.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
                      "net.ipv6.conf.default.disable_ipv6=1")
         for host, device, other, other_device in self._cables():
@@ -54,11 +54,11 @@ class Chain(Network):
         self.path.ip("link", "set", "bridge", "up")
 
     def mac(self, host):
-        """The Ethernet address of a host."""
+        """Returns the Ethernet address of a host."""
         return host.run("cat", "/sys/class/net/veth0/address").strip()
 
     def lose(self, rule):
-        """Replaces the nftables rule that drops packets which come from `a`'s side of the path."""
+        """Replaces the nftables rule that drops packets from `a`'s side of the path."""
         subprocess.run(["ip", "netns", "exec", self.path.name, "nft", "delete", "table", "netdev",
                         "lossy"], stderr=subprocess.DEVNULL)
         self.path.run("nft", "add table netdev lossy; add chain netdev lossy in { type filter hook "

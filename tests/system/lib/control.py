@@ -1,4 +1,5 @@
-"""Control packets, read by docs/protocol.md P4. Tags are not checked: their keys are secret."""
+"""Reads control packets as docs/protocol.md P4 defines them. Tags are not checked, because their
+keys are secret."""
 
 import struct
 
@@ -7,17 +8,17 @@ OFFER, CLEAR_TO_SEND, ACK, NACK, RECEIVE_COMPLETE, CREDIT = range(1, 7)
 
 
 def payload(packet):
-    """The control packet in a SEND."""
+    """Returns the control packet in a SEND."""
     return packet.body[:len(packet.body) - packet.pad_count]
 
 
 def counter(control):
-    """The replay counter (P4.2)."""
+    """Returns the replay counter (P4.2)."""
     return struct.unpack_from("!Q", control, 4)[0]
 
 
 def messages(control):
-    """The (type, body) of each message."""
+    """Returns the (type, body) of each message."""
     if control[0] != 1 or len(control) < HEADER_BYTES:
         raise ValueError(f"control packet starts with {control[:4].hex()}")
     at, found = HEADER_BYTES, []
@@ -32,7 +33,8 @@ def messages(control):
 
 
 def clearances(controls):
-    """From many control packets, by message number: (generation, rkey, base, length) (P4.4)."""
+    """Returns the clearances of many control packets, by message number: (generation, rkey, base,
+    length) (P4.4)."""
     found = {}
     for control in controls:
         for kind, body in messages(control):

@@ -8,12 +8,11 @@ class DiskFailed(Exception):
 
 
 class Disk:
-    """What a program writes at `path` lies in `backing`, where a test finds it without the disk's
-    faults. `traits` are options of `farwrite-disk`.
+    """A mounted disk. Files that a program writes at `path` are stored in `backing`, where a test
+    can read them without the disk's faults. `traits` are options of `farwrite-disk`.
 
-    The disk has to go before the programs that use it are waited for: a program cannot end, even
-    when it is killed, while an operation of its own waits. Operations fail once the disk is
-    gone."""
+    Remove the disk before waiting for the programs that use it. A program cannot end while one of
+    its operations waits, even if it is killed. When the disk is gone, such operations fail."""
 
     def __init__(self, program, where, *traits):
         self.command = [program, *traits]
@@ -32,16 +31,17 @@ class Disk:
         return self
 
     def __exit__(self, *_):
-        # The disk unmounts itself at the end of its input, and also where the tests are killed.
+        # The disk unmounts itself at the end of its input. This also happens if the tests are
+        # killed.
         self.process.communicate(timeout=60)
 
     def block(self, operation, path_part=""):
-        """Makes an operation wait. Here and below `path_part` limits the fault to paths that
-        contain it."""
+        """Blocks an operation. Here and in the next methods, `path_part` limits the fault to paths
+        that contain it."""
         self._do("block", operation, path_part)
 
     def slow(self, operation, bytes_per_s, path_part=""):
-        """Makes an operation take as long as its bytes take at a rate."""
+        """Slows an operation down to a rate."""
         self._do("slow", operation, bytes_per_s, path_part)
 
     def fail(self, operation, errno, path_part=""):
@@ -49,11 +49,11 @@ class Disk:
         self._do("fail", operation, errno, path_part)
 
     def heal(self, operation):
-        """Ends the fault of an operation; what waits goes on."""
+        """Ends the fault of an operation. Blocked operations continue."""
         self._do("heal", operation)
 
     def waiting(self, operation):
-        """How many of an operation the disk holds up now."""
+        """Returns the number of calls of an operation that the disk holds now."""
         return int(self._ask("waiting", operation))
 
     def _do(self, *words):

@@ -1,4 +1,4 @@
-"""Both ends of a transfer on this machine, ended with the `with` block."""
+"""Both ends of a transfer on this machine. They end with the `with` block."""
 
 import dataclasses
 import itertools
@@ -16,20 +16,20 @@ _hosts = itertools.count(1)
 
 @dataclasses.dataclass
 class Ended:
-    """How an end ended."""
+    """The result of an end."""
 
     code: int
     outcomes: list
     errors: list
-    # Seconds that it was waited for.
+    # Time for which the test waited for the end, in seconds.
     waited: float
 
     def warnings(self, word):
-        """The warnings that contain a word."""
+        """Returns the warnings that contain a word."""
         return [line for line in self.errors if "warning" in line and word in line]
 
     def problems(self, name, code):
-        """What is wrong if it should have ended with `code`."""
+        """Returns what is wrong if the end should have ended with `code`."""
         if self.code == code and self.outcomes and self.outcomes[-1]["exit_code"] == code:
             return []
         return [f"{name}: exit code {self.code}, {code} expected: {self.outcomes[-1:]}",
@@ -37,7 +37,7 @@ class Ended:
 
 
 class End:
-    """A running `farwrite` with `--json`. Its lines are read aside, so that waiting has a limit.
+    """A running `farwrite` with `--json`. A thread reads its lines, so that waiting has a limit.
     `address` is that of a receiver."""
 
     def __init__(self, command, address=None):
@@ -64,18 +64,18 @@ class End:
         self.process.send_signal(number)
 
     def runs(self):
-        """Whether it has not ended."""
+        """Returns whether the end still runs."""
         return self.process.poll() is None
 
     def outcome(self, seconds):
-        """The JSON object of the next transfer."""
+        """Returns the JSON object of the next transfer."""
         try:
             return self.outcomes.get(timeout=seconds)
         except queue.Empty:
             raise TimeoutError(f"no result within {seconds} s; it said {self.errors}") from None
 
     def end(self, seconds=90):
-        """Waits for its end. `outcomes` are those that were not asked for before."""
+        """Waits for the end of the program. `outcomes` are those that the test has not read."""
         start = time.monotonic()
         try:
             code = self.process.wait(timeout=seconds)
@@ -90,7 +90,7 @@ class End:
 
 
 class Ends:
-    """Starts ends that share a key, on the loopback interface unless told otherwise."""
+    """Starts ends that share a key, by default on the loopback interface."""
 
     def __init__(self, program, where, timeout):
         self.program = program
@@ -110,7 +110,8 @@ class Ends:
             end.process.wait()
 
     def recv(self, directory, *more, at=None, host=None):
-        """Starts `farwrite recv` on `at`, or on a free port; its address is `address`."""
+        """Starts `farwrite recv` on `at`, or on a free port. `address` of the result is its
+        address."""
         address = at or free_address()
         end = self._start(host, "recv", "--listen", address, "--dir", str(directory), *more,
                           address=address)
@@ -121,7 +122,7 @@ class Ends:
         return end
 
     def send(self, to, *what, host=None):
-        """Starts `farwrite send` to a receiver, or an address; options may precede the paths."""
+        """Starts `farwrite send` to a receiver or an address. Options may precede the paths."""
         address = to.address if isinstance(to, End) else to
         return self._start(host, "send", "--to", address, *map(str, what))
 
@@ -134,8 +135,8 @@ class Ends:
 
 
 def free_address():
-    """A port that nobody uses, TCP and UDP, on a loopback address of its own: what other processes
-    bind to 127.0.0.1 in the meantime does not take it."""
+    """Returns a port that is free for TCP and UDP, on a loopback address that no other test uses.
+    Other processes bind to 127.0.0.1, so they cannot take the port in the meantime."""
     host = f"127.0.8.{next(_hosts)}"
     while True:
         with (socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,

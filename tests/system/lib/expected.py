@@ -1,21 +1,21 @@
-"""Holds what tshark decoded against what was sent (docs/protocol.md P2, P3)."""
+"""Compares what tshark decoded with what was sent (docs/protocol.md P2, P3)."""
 
 from collections import Counter
 
 from .rocev2 import UC_SEND_ONLY, UC_WRITE_ONLY_WITH_IMMEDIATE
 
-# The immediate's default split: 10 bits of slot, 18 of packet number, 4 of user immediate.
+# The default split of the immediate: 10 bits of slot, 18 of packet number, 4 of user immediate.
 OFFSET_BITS, USER_BITS = 18, 4
 FRAGMENTS = 32 // USER_BITS
 
 
 def number(text):
-    """A field of tshark's as a number; 0x before hexadecimal ones."""
+    """Returns a field of tshark's as a number. Hexadecimal fields begin with 0x."""
     return int(text, 0)
 
 
 def headers(rows, packets):
-    """Where tshark and our own reading of the same frames differ."""
+    """Returns where tshark and our own parser differ on the same frames."""
     problems = []
     if len(rows) != len(packets):
         return [f"tshark shows {len(rows)} frames, {len(packets)} were captured"]
@@ -39,7 +39,8 @@ def headers(rows, packets):
 
 
 def psns(rows):
-    """Packets whose PSN is not one more than that of the packet before on their queue pair."""
+    """Returns the packets whose PSN is not one more than that of the previous packet of their queue
+    pair."""
     problems, last = [], {}
     for at, row in enumerate(rows):
         qp, psn = number(row["destination_qp"]), number(row["psn"])
@@ -50,7 +51,7 @@ def psns(rows):
 
 
 def controls(rows, transfer):
-    """Packets that are neither writes nor SENDs to one of the two control queue pairs."""
+    """Returns packets that are neither writes nor SENDs to one of the two control queue pairs."""
     problems, seen = [], Counter()
     for at, row in enumerate(rows):
         opcode, qp = number(row["opcode"]), number(row["destination_qp"])

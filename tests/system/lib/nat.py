@@ -1,9 +1,9 @@
-"""Two networks behind routers that translate addresses, joined by a public one.
+"""Two private networks behind routers that translate addresses, joined by a public network.
 
     a (10.1.0.2) -- near (10.1.0.1 | 192.0.2.1) -- far (192.0.2.2 | 10.2.0.1) -- b (10.2.0.2)
 
-`a` reaches `b` at the public address of `far`. Each namespace has its interfaces named after the
-neighbour that they lead to.
+`a` reaches `b` at the public address of `far`. The interfaces of each namespace have the name of
+the neighbour to which they lead.
 """
 
 import itertools
@@ -25,23 +25,23 @@ class Node:
         self.name = name
 
     def run(self, *command):
-        """Runs a command in the namespace and returns what it wrote."""
+        """Runs a command in the namespace and returns its output."""
         return sh("ip", "netns", "exec", self.name, *command)
 
     def ip(self, *arguments):
-        """`ip` in the namespace."""
+        """Runs `ip` in the namespace."""
         return sh("ip", "-n", self.name, *arguments)
 
     def nft(self, rules):
-        """Adds rules of nftables."""
+        """Adds nftables rules."""
         self.run("nft", rules)
 
     def received_bytes(self, device):
-        """Bytes that an interface has received."""
+        """Returns the bytes that an interface has received."""
         return self._statistic(device, "rx_bytes")
 
     def received_packets(self, device):
-        """Packets that an interface has received."""
+        """Returns the packets that an interface has received."""
         return self._statistic(device, "rx_packets")
 
     def _statistic(self, device, name):
@@ -49,7 +49,8 @@ class Node:
 
 
 class Nat(Network):
-    """The four namespaces; `mtu` is that of the public network, `edge` that of the others."""
+    """The four namespaces. `mtu` is the MTU of the public network, `edge` that of the other
+    networks."""
 
     def __init__(self, mtu=1500, edge=1500):
         super().__init__()
@@ -76,24 +77,26 @@ class Nat(Network):
                 right_dev, "mtu", str(mtu), "netns", right.name)
         for node, dev, addr in ((left, left_dev, left_addr), (right, right_dev, right_addr)):
             node.ip("addr", "add", addr, "dev", dev)
-            # Routers see the packets that a wire would carry, not batches.
+            # Routers must see packets as a wire would carry them, not batches.
             node.run("ethtool", "-K", dev, "tx-udp-segmentation", "off", "gso", "off", "gro", "off",
                      "tso", "off")
             node.ip("link", "set", "dev", dev, "up")
 
     def masquerade(self, ports="20000-20999"):
-        """`near` translates what `a` sends, to ports of its own choice."""
+        """Makes `near` translate the packets of `a`, to ports that `near` chooses."""
         self.near.nft("add table ip nat; flush table ip nat; "
                       "add chain ip nat out { type nat hook postrouting priority 100; }; "
                       f"add rule ip nat out oifname far meta l4proto udp masquerade to :{ports}; "
                       "add rule ip nat out oifname far masquerade")
 
     def rebind(self, ports):
-        """`near` forgets its mappings for UDP in a pause of the path, and then chooses others."""
+        """Makes `near` forget its UDP mappings during a pause of the path. After that, it chooses
+        new ones."""
         self.near.run("sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=1",
                       "net.netfilter.nf_conntrack_udp_timeout_stream=1")
-        # A packet sets the timeout of its mapping. Then none passes until it has gone by. Of these
-        # packets the first may have been on their way before.
+        # A packet sets the timeout of its mapping. Wait for packets with the new timeout; the first
+        # of the counted packets may have been sent before. Then pass no packet until the timeout is
+        # over.
         seen = self.far.received_packets("near")
         until(lambda: self.far.received_packets("near") > seen + 50, 60, "packets with the timeout")
         self.near.nft("add table ip pause; add chain ip pause in "
@@ -104,7 +107,7 @@ class Nat(Network):
         self.near.nft("delete table ip pause")
 
     def forward(self, outer=4792, inner=4792):
-        """`far` forwards a port to `b`, and translates what `b` sends."""
+        """Makes `far` forward a port to `b`, and translate the packets of `b`."""
         self.far.nft("add table ip nat; "
                      "add chain ip nat in { type nat hook prerouting priority -100; }; "
                      "add chain ip nat out { type nat hook postrouting priority 100; }; "
@@ -113,6 +116,6 @@ class Nat(Network):
                      "add rule ip nat out oifname near masquerade")
 
     def route_openly(self):
-        """Each router knows the network behind the other, for ends that nothing translates."""
+        """Makes each router know the network behind the other one, for ends without translation."""
         self.near.ip("route", "add", "10.2.0.0/24", "via", FAR)
         self.far.ip("route", "add", "10.1.0.0/24", "via", NEAR)

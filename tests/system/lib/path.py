@@ -36,7 +36,7 @@ class Path:
             for host in (self.a, self.b):
                 sh("ip", "netns", "add", host.name)
                 host.ip("link", "set", "lo", "up")
-                # Twice what 10 Gbit/s carry in 50 ms.
+                # Twice the bandwidth-delay product of 10 Gbit/s and 50 ms.
                 for buffers in ("tcp_wmem", "tcp_rmem"):
                     host.run("sysctl", "-qw", f"net.ipv4.{buffers}=4096 131072 134217728")
             command = [self.program, "--json", "--quiet", "link", "--namespaces", self.a.name,
@@ -56,7 +56,7 @@ class Path:
         return all("far0" in host.run("cat", "/proc/net/dev") for host in (self.a, self.b))
 
     def start(self, host, *command):
-        """Starts one end of `traffic.py`; a receiving one is ready when this returns."""
+        """Starts one end of `traffic.py`. A receiving end is ready when this returns."""
         process = host.popen([sys.executable, str(_TRAFFIC), *map(str, command)], text=True,
                              stdout=subprocess.PIPE)
         self.processes.append(process)
@@ -67,26 +67,26 @@ class Path:
         return process
 
     def result(self, process, seconds=120):
-        """What an end of `traffic.py` found."""
+        """Returns the result of an end of `traffic.py`."""
         out, _ = process.communicate(timeout=seconds)
         if process.returncode != 0:
             raise RuntimeError(f"traffic.py ended with {process.returncode}")
         return json.loads(out.splitlines()[-1])
 
     def exchange(self, receiving, sending, seconds=120):
-        """Runs a receiving end on `b` and a sending one on `a`; what both found."""
+        """Runs a receiving end on `b` and a sending end on `a`. Returns the results of both."""
         receiver = self.start(self.b, *receiving)
         sender = self.start(self.a, *sending, "--to", self.b.v4)
         sent = self.result(sender, seconds)
         return self.result(receiver, seconds), sent
 
     def own(self, process):
-        """Ends `process` with the path, if it has not ended by then."""
+        """Ends `process` together with the path, if it still runs then."""
         self.processes.append(process)
         return process
 
     def stop(self):
-        """Ends the link; its report."""
+        """Ends the link and returns its report."""
         if self.report is None:
             self.link.send_signal(signal.SIGINT)
             out, err = self.link.communicate(timeout=60)

@@ -10,11 +10,11 @@ PORT = 4791
 
 
 class PeerFailed(Exception):
-    """A peer ended with an error, or said nothing in time."""
+    """A peer ended with an error, or printed nothing in time."""
 
 
 class Peer:
-    """One end. Its lines are read aside, so that waiting for one has a limit."""
+    """One end. A thread reads its lines, so that waiting for a line has a limit."""
 
     def __init__(self, veth, host, program, arguments, offload=True):
         environment = dict(os.environ)
@@ -32,7 +32,7 @@ class Peer:
         self.lines.put(None)
 
     def expect(self, word, seconds=60):
-        """The words after `word` in the next line, which must start with it."""
+        """Returns the words after `word` in the next line, which must start with `word`."""
         try:
             line = self.lines.get(timeout=seconds)
         except queue.Empty:
@@ -58,7 +58,7 @@ class Peer:
 
 @dataclass
 class Transfer:
-    """What was to be moved from `a` to `b`, and what became of it."""
+    """The messages to move from `a` to `b`, and the results."""
 
     messages: list
     immediate: int | None
@@ -70,8 +70,8 @@ class Transfer:
 
 
     def drops(self):
-        """Packets that an end did not apply, and should have."""
-        # A repeat that comes when its message is over finds the null key: that is as it should be.
+        """Returns the packets that an end dropped although it should have applied them."""
+        # A repeat that arrives after its message has ended finds the null key. This is correct.
         usual = {"sent", "received", "repeated", "rebuilt", "gso", "gro", "NullKey"}
         return [f"the {end} counts {value} {name}"
                 for end, counters in (("sender", self.sender), ("receiver", self.receiver))
@@ -101,7 +101,7 @@ class Pair:
             where = ["--bind", f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"]
             if bind:
                 where += ["--advertise", host.address(family)]
-            # One word for both ends, or one for each.
+            # `offload` is one word for both ends, or a word for each.
             offloads = offload if isinstance(offload, dict) else {host: offload}
             ends.append(Peer(veth, host, program, where + common + work, offloads[host]))
         self.a, self.b = ends
@@ -115,12 +115,12 @@ class Pair:
             if host is veth.b:
                 self.transfer.data_qpns = data
             infos.append(peer.expect("info")[0])
-        # The receiver first, so that the first offer finds it listening.
+        # Start the receiver first, so that it listens when the first offer arrives.
         self.b.tell(infos[0])
         self.a.tell(infos[1])
 
     def finish(self, seconds=60):
-        """Waits for every message to be whole, compares the bytes, and stops both ends."""
+        """Waits until every message is whole, compares the bytes, and stops both ends."""
         try:
             return self._finish(seconds)
         except PeerFailed as failure:

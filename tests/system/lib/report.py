@@ -18,7 +18,8 @@ class Report:
         print(f"{title}  [{time.monotonic() - self.started:.1f} s]", flush=True)
 
     def check(self, what, problems):
-        """One check: passes if `problems` (a list of words, or one, or none) is empty."""
+        """Records one check. It passes if `problems` (a list of words, or one word, or `None`) is
+        empty."""
         if isinstance(problems, str):
             problems = [problems]
         problems = list(problems or [])
@@ -34,7 +35,7 @@ class Report:
             print(f"          and {len(problems) - 5} more", flush=True)
 
     def skip(self, title, why):
-        """A group of checks that cannot be made here: an error where CI=true."""
+        """Records a group of checks that cannot run here. This is an error if CI=true."""
         self._section(title)
         if os.environ.get("CI") == "true":
             self.check("the case can run", why)
@@ -43,7 +44,7 @@ class Report:
 
     @contextlib.contextmanager
     def case(self, title):
-        """A group of checks; what goes wrong between them counts as one that failed."""
+        """Runs a group of checks. An exception between them counts as a failed check."""
         self._section(title)
         try:
             yield

@@ -1,5 +1,5 @@
-"""RoCEv2 packets, read and checked from the IBTA specification (volume 1, 7.8, 9.2, 9.3 and annex
-A17) and RFC 791, 768 and 8200: nothing here comes from the program under test."""
+"""Parses and checks RoCEv2 packets as the IBTA specification (volume 1, 7.8, 9.2, 9.3 and annex
+A17) and RFC 791, 768 and 8200 define them. Nothing here comes from the program under test."""
 
 import struct
 import zlib
@@ -33,21 +33,21 @@ class Packet:
 
     @property
     def udp_at(self):
-        """Where the UDP header starts."""
+        """Returns the offset of the UDP header."""
         return ETHERNET_BYTES + self.ip_bytes
 
     @property
     def bth_at(self):
-        """Where the BTH starts."""
+        """Returns the offset of the BTH."""
         return self.udp_at + UDP_BYTES
 
 
 class NotRoce(ValueError):
-    """The frame is not a RoCEv2 packet as docs/protocol.md P2.1 wants it."""
+    """The frame is not a RoCEv2 packet as docs/protocol.md P2.1 defines it."""
 
 
 def parse(frame):
-    """Reads a frame, strictly: no IP options or extension headers, nothing behind the ICRC."""
+    """Parses a frame strictly: no IP options or extension headers, and no bytes after the ICRC."""
     kind = frame[12:14]
     if kind == b"\x08\x00":
         version, ip_bytes = 4, 20
@@ -83,7 +83,7 @@ def parse(frame):
 
 
 def icrc(packet):
-    """The ICRC that a packet should have, as its 4 bytes on the wire (annex A17.3.3)."""
+    """Returns the ICRC that a packet should have, as the 4 bytes on the wire (annex A17.3.3)."""
     covered = bytearray(packet.frame[ETHERNET_BYTES:-ICRC_BYTES])
     if packet.version == 4:
         covered[1] = 0xFF  # DSCP, ECN
@@ -96,12 +96,13 @@ def icrc(packet):
     udp = packet.ip_bytes
     covered[udp + 6:udp + 8] = b"\xff\xff"  # checksum
     covered[udp + UDP_BYTES + 4] = 0xFF  # FECN, BECN, reserved
-    # Eight bytes of ones stand for the local route header.
+    # Eight bytes of ones take the place of the local route header.
     return zlib.crc32(bytes(covered), zlib.crc32(b"\xff" * 8)).to_bytes(4, "little")
 
 
 def udp_checksum_is_right(packet):
-    """Whether the UDP checksum holds (RFC 768, RFC 8200 section 8.1); none is fine over IPv4."""
+    """Returns whether the UDP checksum is right (RFC 768, RFC 8200 section 8.1). IPv4 also allows
+    no checksum."""
     udp = packet.frame[packet.udp_at:]
     if udp[6:8] == b"\0\0":
         return packet.version == 4
@@ -113,7 +114,7 @@ def udp_checksum_is_right(packet):
 
 @dataclass
 class Write:
-    """What a write with immediate says (IBTA 9.3.3, 9.3.6)."""
+    """The fields of a write with immediate (IBTA 9.3.3, 9.3.6)."""
 
     address: int
     rkey: int
@@ -123,7 +124,7 @@ class Write:
 
 
 def write(packet):
-    """The write in a packet; its padding must be zero bytes."""
+    """Returns the write in a packet. Its padding must be zero bytes."""
     address, rkey, length, immediate = struct.unpack_from("!QIII", packet.body)
     payload, padding = packet.body[20:20 + length], packet.body[20 + length:]
     if len(payload) != length or padding != bytes(packet.pad_count) or (length + len(padding)) % 4:

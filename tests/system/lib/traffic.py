@@ -1,6 +1,7 @@
-"""Traffic of the operating system's own protocols: `traffic.py COMMAND OPTIONS`, one end a process.
+"""Traffic of the operating system's own protocols: `traffic.py COMMAND OPTIONS`. Each process is
+one end.
 
-A receiving end prints `ready` first. Each command prints one JSON object on its last line.
+A receiving end prints `ready` first. The last line of each command is one JSON object.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import socket
 import struct
 import time
 
-# Names that Python does not have.
+# Constants that Python does not define.
 SO_SNDBUFFORCE = 32
 SO_RCVBUFFORCE = 33
 SOL_UDP = 17
@@ -45,8 +46,8 @@ def _family(address):
 
 
 def _tcp_sink(args):
-    """Takes `flows` connections in. Says when each began and what it carried, by tenths of a second
-    since the first byte of all."""
+    """Accepts `flows` connections. Reports when each began and how many bytes it carried in each
+    tenth of a second since the first byte of all connections."""
     listener = socket.create_server((args.at, args.port), family=_family(args.at))
     print("ready", flush=True)
     selector = selectors.DefaultSelector()
@@ -62,7 +63,7 @@ def _tcp_sink(args):
                 flows.append([])
                 open_flows += 1
                 continue
-            # The kernel throws the bytes away and counts them (tcp(7), MSG_TRUNC).
+            # The kernel discards the bytes and counts them (tcp(7), MSG_TRUNC).
             taken = key.fileobj.recv_into(room, 0, socket.MSG_TRUNC)
             if taken == 0:
                 selector.unregister(key.fileobj)
@@ -118,8 +119,8 @@ def _tcp_answer(args):
 
 
 def _tcp_ask(args):
-    """Sends messages one after the other; seconds from the first byte, or from the call that
-    connects, to the answer."""
+    """Sends messages one after the other. Measures the seconds from the first byte, or from the
+    call that connects, to the answer."""
     message = memoryview(bytes(args.bytes))
     connection = None if args.cold else _connect(args)
     seconds = []
@@ -137,7 +138,7 @@ def _tcp_ask(args):
 
 
 def _udp_echo(args):
-    """Sends every datagram back until one is empty."""
+    """Sends every datagram back until an empty one arrives."""
     echo = socket.socket(_family(args.at), socket.SOCK_DGRAM)
     echo.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
     echo.bind((args.at, args.port))
@@ -152,9 +153,9 @@ def _udp_echo(args):
 
 
 def _udp_ping(args):
-    """Sends numbered datagrams at the rate and takes the echoes in: of each, number and round trip
-    in seconds, in the order of their arrival. Ends when all echoes are there, or when none has come
-    for a while."""
+    """Sends numbered datagrams at the rate and receives the echoes. Reports the number and the
+    round trip in seconds of each echo, in the order of arrival. Ends when all echoes have arrived,
+    or when none has arrived for some time."""
     ping = socket.socket(_family(args.to), socket.SOCK_DGRAM)
     ping.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
     ping.connect((args.to, args.port))
@@ -162,7 +163,8 @@ def _udp_ping(args):
     interval = (args.payload + 28) * 8 / args.rate
     start = time.monotonic()
     sent, echoes, looks = 0, [], 0
-    # A count of looks, which take a second and more: time also passes while this machine stalls.
+    # The limit counts receive attempts, which together take at least a second. A limit on time
+    # would also count the time for which this machine stalls.
     while sent * interval < args.seconds or len(echoes) < sent and looks < 5000:
         if time.monotonic() >= start + sent * interval and sent * interval < args.seconds:
             stamp = struct.pack("!Id", sent, time.monotonic())
@@ -181,7 +183,7 @@ def _udp_ping(args):
 
 
 def _udp_sink(args):
-    """Counts datagrams, and their ECN fields, until one is empty."""
+    """Counts datagrams and their ECN fields until an empty datagram arrives."""
     sink = socket.socket(_family(args.at), socket.SOCK_DGRAM)
     sink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
     sink.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
@@ -196,7 +198,7 @@ def _udp_sink(args):
         if not train:
             break
         last = time.monotonic()
-        # The datagrams of the first read are there already when the time begins.
+        # The measured time begins after the first read, so the bytes of this read do not count.
         if first is None:
             first = last
         else:
@@ -214,7 +216,7 @@ def _udp_sink(args):
 
 
 def _udp_blast(args):
-    """Sends datagrams at the rate, `segments` in one piece."""
+    """Sends datagrams at the rate, `segments` datagrams per system call."""
     blast = socket.socket(_family(args.to), socket.SOCK_DGRAM)
     blast.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 16 * MIB)
     blast.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, args.tos)
@@ -236,7 +238,8 @@ def _udp_blast(args):
 
 
 def _finish(sender):
-    """Sends empty datagrams, which end the receiver, until it is gone: the path may lose some."""
+    """Sends empty datagrams until the receiver has ended. Several are needed, because the path may
+    lose some."""
     try:
         for _ in range(50):
             sender.send(b"")

@@ -1,4 +1,4 @@
-"""What tshark makes of a capture."""
+"""Decodes a capture with tshark."""
 
 import subprocess
 
@@ -23,8 +23,9 @@ _FIELDS = {
 
 
 def decode(path):
-    """For each frame the fields above, as tshark writes them; empty where it sees none."""
-    # Payloads are random bytes: no guessing at what protocol they might be.
+    """Returns the fields above for each frame, as tshark writes them. A field that tshark does not
+    see is empty."""
+    # Payloads are random bytes, so tshark must not guess their protocol.
     command = ["tshark", "-n", "-r", str(path), "-o", "infiniband.try_heuristic_first:FALSE",
                "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f"]
     for name in _FIELDS.values():

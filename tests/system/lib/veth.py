@@ -1,4 +1,4 @@
-"""Two network namespaces joined by a veth pair, gone again when the `with` block ends."""
+"""Two network namespaces joined by a veth pair. They exist until the `with` block ends."""
 
 import itertools
 import os
@@ -9,11 +9,11 @@ _numbers = itertools.count()
 
 
 class CommandFailed(Exception):
-    """A command of the set-up did not work."""
+    """A command of the setup failed."""
 
 
 def sh(*command):
-    """Runs a command and returns what it wrote."""
+    """Runs a command and returns its output."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise CommandFailed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -21,7 +21,7 @@ def sh(*command):
 
 
 class Host:
-    """A namespace with one end of the pair in it."""
+    """A namespace with one end of the pair."""
 
     def __init__(self, name, v4, v6):
         self.name = name
@@ -30,19 +30,20 @@ class Host:
         self.dev = "veth0"
 
     def address(self, family):
-        """The host's address, 4 or 6."""
+        """Returns the host's address, for IP version 4 or 6."""
         return self.v4 if family == 4 else self.v6
 
     def run(self, *command):
-        """Runs a command in the namespace and returns what it wrote."""
+        """Runs a command in the namespace and returns its output."""
         return sh("ip", "netns", "exec", self.name, *command)
 
     def popen(self, command, **kwargs):
-        """Starts a process in the namespace: the process itself, `ip` becomes it."""
+        """Starts a process in the namespace. The result is the process itself, because `ip` execs
+        it."""
         return subprocess.Popen(["ip", "netns", "exec", self.name, *command], **kwargs)
 
     def ip(self, *arguments):
-        """`ip` in the namespace."""
+        """Runs `ip` in the namespace."""
         return sh("ip", "-n", self.name, *arguments)
 
     def add_v6(self):
@@ -50,7 +51,7 @@ class Host:
         self.ip("addr", "add", f"{self.v6}/64", "dev", self.dev, "nodad")
 
     def received_bytes(self):
-        """Bytes that the interface has received."""
+        """Returns the bytes that the interface has received."""
         return int(self.run("cat", f"/sys/class/net/{self.dev}/statistics/rx_bytes"))
 
     def link(self, state):
@@ -59,8 +60,8 @@ class Host:
 
 
 class Network:
-    """Namespaces, gone again when the `with` block ends, and the processes in them with them.
-    `hosts` are the namespaces; `_make` makes them."""
+    """Namespaces and the processes in them. They exist until the `with` block ends. `hosts` are the
+    namespaces; `_make` creates them."""
 
     hosts = ()
 
@@ -76,7 +77,7 @@ class Network:
         return self
 
     def own(self, process):
-        """Ends `process` with the network, if it has not ended by then."""
+        """Ends `process` together with the network, if it still runs then."""
         self.processes.append(process)
         return process
 
@@ -90,9 +91,9 @@ class Network:
 
 
 class Veth(Network):
-    """Hosts `a` and `b`. With `segment`, what passes between them are the packets that a wire
-    would carry, not batches that nobody has cut. With `checksums`, the kernel makes UDP checksums
-    instead of leaving them to a NIC, which before Linux 6.11 rules GSO out."""
+    """Hosts `a` and `b`. With `segment`, packets between them are those that a wire would carry,
+    not batches. With `checksums`, the kernel computes UDP checksums instead of leaving them to a
+    NIC. Before Linux 6.11, this excludes GSO."""
 
     def __init__(self, mtu, segment=False, checksums=False):
         super().__init__()
@@ -125,13 +126,14 @@ class Veth(Network):
 
 
 def impair(veth, percent):
-    """Loses packets on the way to `b`, late by 5 ms where the kernel can; returns what was done."""
+    """Drops some packets to `b`, and delays packets by 5 ms if the kernel can. Returns a
+    description."""
     try:
         veth.a.run("tc", "qdisc", "add", "dev", veth.a.dev, "root", "netem", "limit", "100000",
                    "delay", "5ms", "loss", f"{percent}%")
         return f"{percent}% loss and 5 ms delay"
     except CommandFailed:
-        # A kernel without netem.
+        # The kernel does not have netem.
         veth.b.run("nft", f"add table netdev lossy; add chain netdev lossy in {{ type filter hook "
                    f"ingress device {veth.b.dev} priority 0; }}; add rule netdev lossy in "
                    f"numgen random mod 100 < {percent} drop")

@@ -13,7 +13,7 @@ pub(crate) enum Node {
     Host(Box<Host>),
     Box(Box<BoxDevice<NetRt>>),
     Lowar(Box<BoxDevice<Lowar>>),
-    /// Forwards all frames; stands in place of a box.
+    /// Forwards all frames. It takes the place of a box.
     Wire(Vec<Output>),
     /// Loses frames that go to its port 1.
     Lossy(Lossy),

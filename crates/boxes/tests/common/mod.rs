@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// The UDP payload of a packet. A read request asks for `payload_bytes`.
+/// Returns the UDP payload of a packet. A read request asks for `payload_bytes`.
 pub(crate) fn payload(opcode: u8, psn: u32, payload_bytes: u32, seed: u32) -> Vec<u8> {
     let row = lookup(opcode).unwrap();
     let carried = if row.payload { payload_bytes } else { 0 };
@@ -84,7 +84,7 @@ pub(crate) fn payload(opcode: u8, psn: u32, payload_bytes: u32, seed: u32) -> Ve
     bytes
 }
 
-/// An Ethernet frame around a UDP payload. Appends the ICRC.
+/// Returns an Ethernet frame around a UDP payload. Appends the ICRC.
 pub(crate) fn frame(link: Link, ipv4_id: u16, mut payload: Vec<u8>) -> Vec<u8> {
     let (src, dst) = addresses(link);
     let flow = Flow::new(src, dst).unwrap();
@@ -168,7 +168,7 @@ fn fold(sum: u32) -> u16 {
     ((sum & 0xFFFF) + (sum >> 16)) as u16
 }
 
-/// The packets of a message. The last one is short.
+/// Returns the packets of a message. The last one is short.
 pub(crate) fn message(link: Link, kind: Kind, psn: u32, packets: u32) -> Vec<Vec<u8>> {
     let packet = |at: u32| {
         let (first, last) = (at == 0, at + 1 == packets);
@@ -180,12 +180,12 @@ pub(crate) fn message(link: Link, kind: Kind, psn: u32, packets: u32) -> Vec<Vec
     (0..packets).map(packet).collect()
 }
 
-/// An acknowledgement.
+/// Returns an acknowledgement.
 pub(crate) fn ack(link: Link, psn: u32) -> Vec<u8> {
     frame(link, 9, payload(0x11, psn, 0, 0))
 }
 
-/// Where the UDP payload of a frame begins.
+/// Returns the offset of the UDP payload in a frame.
 pub(crate) fn offset(link: Link) -> usize {
     14 + 4 * link.vlan_tags + if link.ipv6 { 40 } else { 20 } + 8
 }
@@ -227,13 +227,14 @@ impl Pair {
         }
     }
 
-    /// The frames that the sender's box puts on the path for a frame.
+    /// Returns the frames that the sender's box puts on the path for a frame.
     pub(crate) fn encode(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         self.a.handle(self.now_ns, Side::Near, frame.to_vec());
         drain(&mut self.a, Side::Far)
     }
 
-    /// The frames that the receiver gets for a frame from the path. Answers go to the sender's box.
+    /// Returns the frames that the receiver gets for a frame from the path. Answers go to the
+    /// sender's box.
     pub(crate) fn decode(&mut self, frame: Vec<u8>) -> Vec<Vec<u8>> {
         self.b.handle(self.now_ns, Side::Far, frame);
         self.deliver()

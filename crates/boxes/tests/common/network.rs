@@ -14,7 +14,7 @@ use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 pub(crate) enum Node<B: PathBox> {
     Nic(Box<Nic>),
     Box(Box<BoxDevice<B>>),
-    /// Forwards all frames; stands in place of a missing box.
+    /// Forwards all frames. It takes the place of a missing box.
     Wire(Vec<Output>),
     Gaps(Gaps),
     Fork(Fork),
@@ -127,13 +127,13 @@ where
         Self::build(setting, None, [[false; 2]; 2])
     }
 
-    /// A path that loses the packets with these numbers towards host b, counted from 0. Box
+    /// Makes a path that loses the packets with these numbers towards host b, counted from 0. Box
     /// messages do not count.
     pub(crate) fn with_lost(setting: &Setting<B::Config>, lost: BTreeSet<u64>) -> Self {
         Self::build(setting, Some(lost), [[false; 2]; 2])
     }
 
-    /// A path on which some frames bypass the boxes beside a and b.
+    /// Makes a path on which some frames bypass the boxes beside a and b.
     pub(crate) fn with_detours(setting: &Setting<B::Config>, around: [Around; 2]) -> Self {
         Self::build(setting, None, around)
     }

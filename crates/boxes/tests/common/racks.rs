@@ -76,7 +76,7 @@ impl Outcome {
         sum as f64 / self.fct_ns.len() as f64 / 1000.0
     }
 
-    /// The completion time in us that this share of the writes exceeds.
+    /// Returns the completion time in us that this share of the writes exceeds.
     pub(crate) fn tail_us(&self, share: f64) -> f64 {
         let rank = (self.fct_ns.len() as f64 * (1.0 - share)).ceil();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -59,8 +59,8 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// The incast of the paper's figure 8: 500 KB from each sender, 10 us apart, 50 Gbit/s, a round
-    /// trip of about 5 us.
+    /// Returns the incast of the paper's figure 8: 500 KB from each sender, 10 us apart, 50 Gbit/s,
+    /// a round trip of about 5 us.
     pub(crate) fn incast(senders: usize) -> Self {
         Self {
             senders,
@@ -89,8 +89,8 @@ impl Scene {
         }
     }
 
-    /// The chain of the paper's testbed: host, box, core, box, host at 10 Gbit/s, with random
-    /// losses behind the core, and a bandwidth-delay product of 128 KB.
+    /// Returns the chain of the paper's testbed: host, box, core, box, host at 10 Gbit/s, with
+    /// random losses behind the core, and a bandwidth-delay product of 128 KB.
     pub(crate) fn chain(bytes: u32, loss: f64, writes: u64) -> Self {
         Self {
             bytes,
@@ -104,7 +104,7 @@ impl Scene {
         }
     }
 
-    /// Two data centers with 40 ms between them, and boxes at the ends of the long path.
+    /// Returns two data centers with 40 ms between them, and boxes at the ends of the long path.
     pub(crate) fn wan(bytes: u32, loss: f64, writes: u64) -> Self {
         Self {
             delay: Duration::from_nanos(500),
@@ -117,7 +117,7 @@ impl Scene {
         }
     }
 
-    /// The cable from a switch to the box of a sender or of the receiver.
+    /// Returns the cable from a switch to the box of a sender or of the receiver.
     pub(crate) fn cable_to_box(&self, receives: bool) -> CableConfig {
         let delay = match self.middle {
             Middle::Core => self.core_delay,
@@ -133,13 +133,14 @@ impl Scene {
         }
     }
 
-    /// The path between two NICs, without queues.
+    /// Returns the path between two NICs, without queues.
     pub(crate) fn path(&self) -> PathProfile {
         let cables = match self.middle {
             Middle::Core => 4,
             Middle::Spines(..) => 6,
         };
-        // The serialisation of a frame of 1106 bytes, and of an acknowledgement of 86 bytes back.
+        // Serialization time of a frame of 1106 bytes, and of an acknowledgement of 86 bytes on the
+        // way back.
         let frames_ns = (1106 + 86) * 8_000_000_000 / self.rate_bps;
         let core_cables = match self.middle {
             Middle::Core => 2,
@@ -155,7 +156,7 @@ impl Scene {
         }
     }
 
-    /// A box for this path, with a pool of this number of bandwidth-delay products.
+    /// Returns a box for this path, with a pool of this number of bandwidth-delay products.
     pub(crate) fn netrt(&self, products: u64) -> Config {
         let config = Config::new(self.rate_bps, self.path().rtt_ns);
         let pool_bytes = products * self.path().round_trip_bytes();

@@ -9,7 +9,7 @@ use crate::rig::{Rig, Running, farwrite, free_port};
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
-/// The rows of the tables, cell by cell, without the two header lines of each table.
+/// Returns the rows of the tables, cell by cell, without the two header lines of each table.
 fn tables() -> Vec<Vec<Vec<String>>> {
     let mut tables = vec![Vec::new()];
     for line in PAGE.lines() {
@@ -34,7 +34,7 @@ fn tables() -> Vec<Vec<Vec<String>>> {
     tables
 }
 
-/// The documented types of fields, by path.
+/// Returns the documented types of fields, by path.
 fn documented() -> BTreeMap<String, String> {
     let tables = tables();
     let [envelope, _, result, loss, ..] = &tables[..] else {
@@ -98,7 +98,7 @@ fn check(
     }
 }
 
-/// What both ends print for a transfer.
+/// Returns what both ends print for a transfer.
 fn printed(rig: &Rig, paths: &[&Path]) -> [Value; 2] {
     let addr = free_port();
     let receiver = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once", "--json"]);
@@ -137,7 +137,7 @@ const NOT_COMPARED: [usize; 3] = [5, 8, 9];
 /// The arguments of a short probe.
 const PROBE: [&str; 6] = ["--time", "2s", "--max-rate", "50Mbit", "--trials", "1"];
 
-/// The fields that a command prints. All of them must be documented.
+/// Returns the fields that a command prints. All of them must be documented.
 fn printed_by(
     command: &[&str],
     arguments: &[&str],

@@ -21,7 +21,8 @@ fn hash(bytes: &[u8]) -> [u8; 32] {
     blake3::hash(bytes).into()
 }
 
-/// A receiver for one transfer, and a liar whose offer of these files the receiver has accepted.
+/// Returns a receiver for one transfer, and a liar whose offer of these files the receiver has
+/// accepted.
 fn accepted(rig: &Rig, args: &[&str], files: &[Entry]) -> (Receiver, Liar) {
     let receiver = rig.recv(V4, &[&["--once"], args].concat());
     let mut liar = Liar::meet(rig, receiver.addr, config());

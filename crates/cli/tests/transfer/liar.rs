@@ -1,4 +1,4 @@
-//! A sender that has the key, and sends whatever a test requires.
+//! A sender that has the key and sends arbitrary messages.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(crate) struct Liar {
     pub(crate) qp: QueuePair,
 }
 
-/// The plan that an honest sender of these entries would offer.
+/// Returns the plan that an honest sender of these entries would offer.
 pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
     let bytes = entries.iter().map(|entry| match entry.kind {
         Kind::File { bytes, .. } => bytes,
@@ -101,7 +101,7 @@ impl Liar {
         assert!(matches!(theirs, Ok(Message::Path(_))), "{theirs:?}");
     }
 
-    /// The information about its queue pair that it would send if it were honest.
+    /// Returns the information about its queue pair that it would send if it were honest.
     pub(crate) fn info(&self) -> QpInfo {
         self.endpoint.qp_info(self.qp).expect("queue pair")
     }
@@ -159,7 +159,7 @@ impl Liar {
         send.outcome()
     }
 
-    /// The next message of the receiver, except progress reports.
+    /// Returns the next message of the receiver that is not a progress report.
     pub(crate) fn hear(&mut self) -> Result<Message, Error> {
         loop {
             match self.channel.recv()? {
@@ -169,7 +169,7 @@ impl Liar {
         }
     }
 
-    /// The reason why the receiver gave up.
+    /// Returns the reason why the receiver gave up.
     pub(crate) fn hear_why(&mut self) -> String {
         loop {
             match self.hear() {

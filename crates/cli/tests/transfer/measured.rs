@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::rig::{Rig, Running, free_port};
 
-/// A number on the page at an address.
+/// Returns a number on the page at an address.
 fn metric(at: SocketAddr, name: &str) -> u64 {
     let mut stream = TcpStream::connect(at).expect("it listens");
     let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -9,7 +9,7 @@ use crate::rig::{Rig, V4};
 
 const MEMORY_BYTES: u64 = 32 << 20;
 
-/// The peak memory of a process, in bytes (`VmHWM` in proc(5)); `None` if it has ended.
+/// Returns the peak memory of a process in bytes (`VmHWM` in proc(5)), or `None` if it has ended.
 fn peak_bytes(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status
@@ -19,7 +19,7 @@ fn peak_bytes(process: u32) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The peak memory of the sender and the receiver for a file, in bytes.
+/// Transfers a file. Returns the peak memory of the sender and of the receiver, in bytes.
 fn peaks(rig: &Rig, file: &Path) -> [u64; 2] {
     let memory = ["--memory", "32MiB"];
     // The receiver continues after the transfer, so that its peak can be read.

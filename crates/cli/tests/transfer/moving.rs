@@ -308,7 +308,7 @@ fn results_for_scripts_are_one_object() {
         // There are 489 chunks. The last chunk is not judged, because no later chunk passes it.
         // Chunks before a pause are not judged either.
         let judged = loss["judged_chunks"].as_u64().expect("a count");
-        // A machine that stalls pauses too.
+        // A machine that stalls also causes pauses.
         assert!((20..489).contains(&judged), "{loss}");
         assert!(loss["loss_chunk"].is_f64(), "{loss}");
     }

@@ -153,7 +153,7 @@ fn an_unreadable_file_fails_by_itself() {
     let (good, bad) = (rig.file("good", 100_000), rig.file("bad", 100_000));
     fs::set_permissions(&bad, fs::Permissions::from_mode(0o000)).expect("chmod");
     if fs::File::open(&bad).is_ok() {
-        return; // Root reads everything.
+        return; // Root can read every file.
     }
     let receiver = rig.recv(V4, &["--once"]);
     let sent = rig.send(receiver.addr, &[], &[&bad, &good]).end();

@@ -14,7 +14,7 @@ const SEGMENTS: usize = 4;
 const BYTES: usize = SEGMENTS * SEGMENT;
 const SOON: Duration = Duration::from_secs(60);
 
-/// A receiver that has the first segment, and its sender.
+/// Starts a receiver that has the first segment, and its sender.
 fn begun(rig: &Rig) -> (Receiver, Liar) {
     let receiver = rig.recv(V4, &["--once"]);
     let mut liar = Liar::meet(rig, receiver.addr, config());
@@ -46,7 +46,7 @@ fn resume(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
     }));
 }
 
-/// The answer of the receiver, after its queue pair is connected.
+/// Returns the answer of the receiver, after its queue pair is connected.
 fn resumed(liar: &mut Liar) -> Resumed {
     let heard = liar.hear();
     let Ok(Message::Resumed(resumed)) = heard else {

@@ -1,4 +1,4 @@
-//! Runs both ends.
+//! The directories, keys and processes of a transfer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ impl Rig {
         self.root.path().join(name)
     }
 
-    /// The directory that the receiver writes to.
+    /// Returns the directory that the receiver writes to.
     pub(crate) fn inbox(&self) -> PathBuf {
         self.path("in")
     }
@@ -51,7 +51,7 @@ impl Rig {
         self.path("key")
     }
 
-    /// A file whose bytes depend on their position.
+    /// Makes a file whose bytes depend on their position.
     pub(crate) fn file(&self, name: &str, bytes: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, pattern(bytes)).expect("write");
@@ -70,7 +70,7 @@ impl Rig {
         Receiver::start(Running::spawn(command))
     }
 
-    /// The command of a receiver with the key of the rig.
+    /// Returns the command of a receiver with the key of the rig.
     pub(crate) fn recv_command(&self, listen: &str, dir: &Path, args: &[&str]) -> Command {
         let mut command = farwrite();
         command.args(["recv", "--listen", listen, "--dir"]).arg(dir);
@@ -83,7 +83,7 @@ impl Rig {
         Running::spawn(self.send_command(to, args, paths))
     }
 
-    /// The command of a sender with the key of the rig.
+    /// Returns the command of a sender with the key of the rig.
     pub(crate) fn send_command(&self, to: SocketAddr, args: &[&str], paths: &[&Path]) -> Command {
         let mut command = farwrite();
         command.args(["send", "--to", &to.to_string()]);
@@ -93,13 +93,13 @@ impl Rig {
         command
     }
 
-    /// The files in the inbox.
+    /// Returns the files in the inbox.
     pub(crate) fn received(&self) -> Vec<String> {
         list(&self.inbox())
     }
 }
 
-/// The program, without arguments, and without a key or a cache in its environment.
+/// Returns the program, without arguments, and without a key or a cache in its environment.
 pub(crate) fn farwrite() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
     for name in ["FARWRITE_PSK", "XDG_CACHE_HOME", "HOME"] {
@@ -108,13 +108,13 @@ pub(crate) fn farwrite() -> Command {
     command
 }
 
-/// Bytes that depend on their position.
+/// Returns bytes that depend on their position.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     let byte = |i: usize| (i % 251).to_le_bytes()[0] ^ (i >> 12).to_le_bytes()[0];
     (0..bytes).map(byte).collect()
 }
 
-/// The names in a directory, including hidden ones.
+/// Returns the names in a directory, including hidden ones.
 pub(crate) fn list(directory: &Path) -> Vec<String> {
     let items = fs::read_dir(directory).expect("directory");
     let mut names: Vec<_> = items
@@ -157,12 +157,12 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The one JSON object on standard output.
+    /// Returns the one JSON object on standard output.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The `result` field of this object.
+    /// Returns the `result` field of this object.
     pub(crate) fn result(&self) -> Value {
         self.json()["result"].take()
     }
@@ -219,12 +219,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether the end is still running.
+    /// Returns whether the end is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("status").is_none()
     }
 
-    /// The next line of standard output that contains a text.
+    /// Returns the next line of standard output that contains a text.
     pub(crate) fn line(&mut self, containing: &str) -> String {
         loop {
             let mut line = String::new();
@@ -306,8 +306,8 @@ impl Receiver {
     }
 }
 
-/// A free port on a loopback address of its own. Tests that run at the same time use the ports of
-/// 127.0.0.1, so they cannot take this one before the test uses it.
+/// Returns a free port on a loopback address of its own. Tests that run at the same time use the
+/// ports of 127.0.0.1, so they cannot take this one before the test uses it.
 pub(crate) fn free_port() -> SocketAddr {
     static HOSTS: AtomicU8 = AtomicU8::new(1);
     let host = [127, 0, 6, HOSTS.fetch_add(1, Ordering::Relaxed)];

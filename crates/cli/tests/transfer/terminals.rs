@@ -15,8 +15,8 @@ use crate::rig::{Receiver, Rig, Running, V4, free_port};
 const BYTES: usize = 5_000_000;
 const RATE: &str = "20Mbit";
 
-/// A command that starts with hang-ups ignored (as with `nohup`) or not, independently of the
-/// setting of the tests.
+/// Returns a command that starts with hang-ups ignored (as with `nohup`) or not, independently of
+/// the setting of the tests.
 fn with_hang_ups(setting: &str, command: &Command) -> Command {
     let mut env = Command::new("env");
     env.arg(format!("--{setting}-signal=HUP"));
@@ -93,7 +93,7 @@ fn sender_is_interrupted_while_its_receiver_stands_still() {
     let start = Instant::now();
     sender.end().assert(130, "interrupted");
     let took = start.elapsed();
-    // One that waits for its peer ends after the timeout, a minute.
+    // A program that waits for its peer would end after the timeout, one minute.
     assert!(took < Duration::from_secs(20), "{took:?}");
     receiver.running.signal("CONT");
     let ended = receiver.end();
@@ -127,6 +127,6 @@ fn sender_is_interrupted_while_its_manifest_is_not_read() {
     let start = Instant::now();
     sender.end().assert(130, "interrupted");
     let took = start.elapsed();
-    // One that waits for its peer ends after the timeout, a minute.
+    // A program that waits for its peer would end after the timeout, one minute.
     assert!(took < Duration::from_secs(20), "{took:?}");
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::rig::{Rig, Running, farwrite, free_port};
 
-/// The output of `farwrite trace` for a trace.
+/// Runs `farwrite trace` on a trace and returns the output.
 fn drawn(trace: &Path) -> Value {
     let output = farwrite().args(["--json", "trace"]).arg(trace).output();
     let output = output.expect("the program starts");

@@ -2,17 +2,17 @@
 
 use half::{bf16, f16};
 
-/// A format whose values the transform takes: `f32`, [`half::f16`] or [`half::bf16`].
+/// An element format that the transform accepts: `f32`, [`half::f16`] or [`half::bf16`].
 ///
-/// All arithmetic is in `f32`. A result is rounded to the format once, to the nearest value, ties
-/// to even.
+/// All arithmetic is in `f32`. A result is rounded to the format once, to the nearest value, with
+/// ties to even.
 pub trait Element: sealed::Sealed {}
 
 impl Element for f32 {}
 impl Element for f16 {}
 impl Element for bf16 {}
 
-/// How a value lies in memory.
+/// The representation of a value in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     F32,
@@ -25,7 +25,7 @@ pub(super) mod sealed {
 
     /// The operations that the transform needs of a format. Other crates cannot implement it.
     pub trait Sealed: Copy {
-        /// Vector kernels choose their loads and stores by it.
+        /// The format by which vector kernels select their loads and stores.
         const FORMAT: Format;
         const ZERO: Self;
         fn to_f32(self) -> f32;
@@ -46,7 +46,7 @@ impl sealed::Sealed for f32 {
     }
 }
 
-// The `const` conversions are plain integer arithmetic on every machine.
+// The `const` conversions use integer arithmetic on every machine.
 impl sealed::Sealed for f16 {
     const FORMAT: Format = Format::F16;
     const ZERO: Self = Self::ZERO;

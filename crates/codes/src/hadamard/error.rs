@@ -2,18 +2,18 @@
 
 use super::interleave::{MAX_BLOCK, MAX_PACKET};
 
-/// Why a shape does not exist, or a transform did nothing. Nothing has been written where one is
-/// returned.
+/// An invalid shape, or invalid arguments of a transform. A transform that returns an error has
+/// written nothing.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransformError {
-    /// A block that no Hadamard matrix of this family fits.
+    /// The block is not a power of two, or it is too large.
     #[error("a block of {given} elements: choose a power of two from 1 to {MAX_BLOCK}")]
     Block {
         /// Elements of a block.
         given: usize,
     },
-    /// A packet that blocks cannot be dealt out to.
+    /// The packet is not a power of two, or it is too large.
     #[error(
         "a packet of {given} elements: choose a power of two from 1 to {MAX_PACKET}, at most the \
          packet's payload"
@@ -22,7 +22,7 @@ pub enum TransformError {
         /// Elements of a packet.
         given: usize,
     },
-    /// A stride that does not divide a packet.
+    /// The stride does not divide a packet.
     #[error("stride {given}: choose a power of two from 1 to the packet's {packet} elements")]
     Stride {
         /// The stride.
@@ -30,7 +30,7 @@ pub enum TransformError {
         /// Elements of a packet.
         packet: usize,
     },
-    /// Input and output differ in length.
+    /// Input and output have different lengths.
     #[error("an output of {output} elements for an input of {input}: both have one length")]
     Lengths {
         /// Elements of the input.
@@ -38,20 +38,21 @@ pub enum TransformError {
         /// Elements of the output.
         output: usize,
     },
-    /// Segments that run backwards or past the end.
+    /// A segment ends before it begins or after the end of the tensor, or the last segment does not
+    /// end at the end of the tensor.
     #[error(
         "segment {segment} ends at element {end}: ends do not decrease, and the last is the \
          tensor's length of {elements}"
     )]
     Segment {
-        /// Index of the segment. It is the number of segments if the last ends too early.
+        /// Index of the segment, or the number of segments if the last segment ends too early.
         segment: usize,
-        /// Where it ends.
+        /// The element at which it ends.
         end: usize,
         /// Elements of the tensor.
         elements: usize,
     },
-    /// An impossible share of arriving packets.
+    /// The share of arriving packets is not above 0 and at most 1.
     #[error("a share of {given} of packets arrives: it is above 0 and at most 1")]
     Share {
         /// The share.

@@ -9,9 +9,10 @@ pub(super) const MAX_BLOCK: usize = 1 << 25;
 /// Elements of the largest packet: 64 KiB of 16-bit values.
 pub(super) const MAX_PACKET: usize = 1 << 15;
 
-/// How a segment is cut into blocks, and how their coefficients are dealt out to packets: the
-/// stride-based interleaving of `OptiNIC`, section 3.2 (b). Element `e` of an encoded segment
-/// travels in packet `e / packet` of the segment. The [module](super) has a picture.
+/// The assignment of coefficients to packets: how a segment is cut into blocks, and in which packet
+/// each coefficient travels. This is the stride-based interleaving of `OptiNIC`, section 3.2 (b).
+/// Element `e` of an encoded segment travels in packet `e / packet` of the segment. The
+/// [module](super) shows an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interleave {
     block: usize,
@@ -20,12 +21,13 @@ pub struct Interleave {
 }
 
 impl Interleave {
-    /// Blocks of `block` elements in packets of `packet` elements, of which each carries
-    /// coefficients of `stride` blocks. [`Self::packet_elements`] works out `packet`.
+    /// Makes an interleaving of blocks of `block` elements in packets of `packet` elements. Each
+    /// packet carries coefficients of `stride` blocks. [`Self::packet_elements`] computes `packet`
+    /// from a payload size.
     ///
     /// # Errors
-    /// One of them is no power of two or out of its range: `block` from 1 to 2^25, `packet` from 1
-    /// to 2^15, `stride` from 1 to `packet`.
+    /// If one of them is not a power of two or out of range: `block` from 1 to 2^25, `packet` from
+    /// 1 to 2^15, `stride` from 1 to `packet`.
     pub const fn new(block: usize, packet: usize, stride: usize) -> Result<Self, TransformError> {
         if !block.is_power_of_two() || block > MAX_BLOCK {
             return Err(TransformError::Block { given: block });
@@ -46,8 +48,8 @@ impl Interleave {
         })
     }
 
-    /// The largest power of two of elements of `element_bytes` that fits a payload. None if not
-    /// even one does, or if an element has no bytes.
+    /// Returns the largest power of two of elements of `element_bytes` bytes that fits in a
+    /// payload, at most 2^15. Returns `None` if no element fits, or if an element has 0 bytes.
     pub const fn packet_elements(payload_bytes: usize, element_bytes: usize) -> Option<usize> {
         match payload_bytes.checked_div(element_bytes) {
             None | Some(0) => None,
@@ -56,23 +58,24 @@ impl Interleave {
         }
     }
 
-    /// Elements of a block.
+    /// Returns the number of elements of a block.
     pub const fn block(&self) -> usize {
         self.block
     }
 
-    /// Elements of a packet.
+    /// Returns the number of elements of a packet.
     pub const fn packet(&self) -> usize {
         self.packet
     }
 
-    /// Blocks that share a packet.
+    /// Returns the number of blocks that share a packet.
     pub const fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Elements of a group: the blocks that share packets with one another and with no others.
-    /// Groups are whole packets, but for the last of a segment.
+    /// Returns the number of elements of a group. The blocks of a group share packets with one
+    /// another and with no other block. A group is a whole number of packets, except for the last
+    /// group of a segment.
     pub const fn group(&self) -> usize {
         let blocks = self.stride.saturating_mul(self.block);
         if blocks > self.packet {
@@ -82,11 +85,11 @@ impl Interleave {
         }
     }
 
-    /// Where coefficient `index` lies in an encoded segment of `elements` elements, if `index`
-    /// counts coefficients block by block.
+    /// Returns the position of coefficient `index` in an encoded segment of `elements` elements.
+    /// `index` counts coefficients block by block.
     ///
     /// # Panics
-    /// If the segment has no such element.
+    /// If `index` is not less than `elements`.
     pub fn position(&self, elements: usize, index: usize) -> usize {
         assert!(index < elements, "element {index} of {elements}");
         let part = self
@@ -95,13 +98,14 @@ impl Interleave {
         part.map_or(index, |part| part.position(index))
     }
 
-    /// A segment in parts of equal blocks, in order and without gaps: whole blocks first, then
-    /// blocks of descending powers of two for what is less than a block.
+    /// Returns the parts of a segment, in order and without gaps. All blocks of a part have the
+    /// same size. Parts of whole blocks come first; blocks of descending powers of two for the
+    /// remaining elements follow.
     pub(super) fn parts(&self, elements: usize) -> impl Iterator<Item = Part> + use<> {
         let Self { block, .. } = *self;
         let whole = elements - elements % block;
         let run = block.min(self.packet / self.stride);
-        // Whole blocks of which no packet carries only a part are one part, however many they are.
+        // Blocks that are not interleaved form a single part, independent of their number.
         let still = self.stride == 1 || run == block;
         let step = if still { whole.max(1) } else { self.group() };
         let groups = (0..whole).step_by(step).map(move |start| {
@@ -128,15 +132,15 @@ impl Interleave {
     }
 }
 
-/// Blocks of one size.
+/// Consecutive blocks of the same size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Its elements in the segment.
+    /// The elements of the part in the segment.
     pub(super) range: Range<usize>,
     /// Elements of a block.
     pub(super) block: usize,
-    /// Elements of a block that stay together. Whole blocks stay in place. Otherwise all blocks of
-    /// the part are interleaved run by run.
+    /// Length of the runs in which the blocks of the part are interleaved. If it equals `block`,
+    /// the blocks are not interleaved.
     pub(super) run: usize,
 }
 
@@ -151,6 +155,7 @@ impl Part {
         match self.run == self.block {
             true => index,
             false => {
+                // The runs of a part are ordered by column first, then by block.
                 let row = at / self.run * blocks + block;
                 self.range.start + row * self.run + at % self.run
             }

@@ -5,17 +5,17 @@ use alloc::vec::Vec;
 use super::element::Element;
 use super::{Interleave, TransformError};
 
-/// How much more the coefficients that arrived count, so that the estimate is unbiased. The
-/// [module](super) has the mathematics.
+/// The factor for the coefficients that arrived, which compensates for the missing ones. The
+/// [module](super) documents the resulting errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rescale {
-    /// Each group by what arrived of it: by its elements, divided by those that arrived. It needs
-    /// no knowledge of the path. A group of which nothing arrived becomes zero.
+    /// For each group: the number of its elements, divided by the number of elements that arrived.
+    /// This needs no knowledge of the path. A group of which nothing arrived becomes zero.
     ByArrived,
-    /// All groups by `1 / share`, where `share` is the probability that a packet arrives.
+    /// For all groups: `1 / share`, where `share` is the probability that a packet arrives.
     ByShare(f32),
-    /// Not at all: the estimate of the least mean square error among these, but biased towards
-    /// zero.
+    /// No factor. This gives the smallest mean square error of the three, but the estimate is
+    /// biased towards zero.
     Never,
 }
 

@@ -1,10 +1,11 @@
-//! Block Walsh-Hadamard transform with stride: a lost packet becomes a small error of many values
+//! Block Walsh-Hadamard transform with stride: a lost packet causes a small error in many values
 //! instead of a hole (`OptiNIC`, section 3.2).
 //!
-//! A tensor is cut into blocks of `n` elements, and each block is multiplied by the Hadamard matrix
-//! of that size, divided by `sqrt(n)`. The matrix is orthonormal and its own inverse. It is linear,
-//! so encoded tensors can be added up, and the sum is decoded once. An [`Interleave`] deals the
-//! coefficients out to packets, and a [`Transform`] does the work.
+//! The transform cuts a tensor into blocks of `n` elements and multiplies each block by the
+//! Hadamard matrix of size `n`, divided by `sqrt(n)`. This matrix is orthonormal and its own
+//! inverse. The transform is linear, so a collective can add encoded tensors and decode the sum
+//! once. An [`Interleave`] assigns the coefficients to packets. A [`Transform`] encodes and
+//! decodes.
 //!
 //! ```
 //! use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
@@ -27,11 +28,12 @@
 //!
 //! # Which coefficient travels where
 //!
-//! A packet carries `p` elements, `p/S` of each of `S` blocks, where `S` is the stride. The paper
-//! has the NIC gather them. Here a write lands contiguously, so the order of the encoded tensor is
-//! that of the packets, and encoding and decoding permute. `S` blocks are a *group*: a matrix of
-//! runs of `r = p/S` coefficients, one block a row, which is sent column by column. Blocks of 8 in
-//! packets of 4 with stride 2, `r` = 2:
+//! A packet carries `p` elements: `p/S` coefficients of each of `S` blocks, where `S` is the
+//! stride. In the paper the NIC gathers them from memory. Here an RDMA write is contiguous, so the
+//! encoded tensor holds the coefficients in the order of the packets, and encoding and decoding
+//! permute them. `S` blocks form a *group*. A group is a matrix with one block per row, cut into
+//! runs of `r = p/S` coefficients. The encoded tensor holds the runs column by column. Example with
+//! blocks of 8, packets of 4 and stride 2, so `r` = 2:
 //!
 //! ```text
 //!            blocks                           encoded
@@ -41,28 +43,29 @@
 //!                                             packet 3:  a6 a7  b6 b7
 //! ```
 //!
-//! Coefficient `i` of block `b` of a group of `k` blocks lies at `(i / r * k + b) * r + i % r`. A
-//! block is spread over `n/r` packets. A lost packet takes `r` coefficients of each of `S` blocks,
-//! and the inverse spreads these over each block: a single coefficient `y` becomes an error of `|y|
-//! / sqrt(n)` in every element. With stride 1 the order does not change; then blocks larger than a
-//! packet are spread over `n/p` packets, and smaller ones are lost whole. If `S n <= p`, whole
-//! blocks fit a packet's share, and the order does not change either.
+//! In a group of `k` blocks, coefficient `i` of block `b` has the position
+//! `(i / r * k + b) * r + i % r`. A block is spread over `n/r` packets. A lost packet takes `r`
+//! coefficients of each of `S` blocks. The inverse transform spreads them over each block: a lost
+//! coefficient `y` causes an error of `|y| / sqrt(n)` in every element. With stride 1 the order
+//! does not change: a block larger than a packet is spread over `n/p` packets, and a smaller block
+//! is lost with its packet. If `S n <= p`, a packet holds whole blocks, and the order does not
+//! change either.
 //!
-//! A collective that works on segments (a ring) passes where they end. Groups do not cross
-//! segments, and packets are counted from the beginning of each.
+//! A collective that works on segments (a ring) passes the ends of the segments. Groups do not
+//! cross segments, and packet numbers begin at 0 in each segment.
 //!
-//! **The end of a segment.** Nothing is padded. The last group has as many whole blocks as are
-//! left, by the same formula with a smaller `k`, so its packets carry more of each block. What is
-//! less than a block becomes blocks of descending powers of two, which are not interleaved. Of
-//! these fewer than `n` elements, blocks of at most `p` elements can be lost whole; make segments
-//! multiples of `n` if that matters.
+//! **The end of a segment.** Nothing is padded. The last group has the whole blocks that are left.
+//! The same formula applies with a smaller `k`, so its packets carry more coefficients of each
+//! block. The remaining elements, fewer than `n`, form blocks of descending powers of two, which
+//! are not interleaved. A block of at most `p` of these elements can be lost as a whole. Make
+//! segments multiples of `n` if that matters.
 //!
-//! # What is left after losses
+//! # The error after losses
 //!
-//! Let `x` be the values of a group, `K` its packets and `k` of them arrive. Coefficients that did
-//! not arrive count as zero, the others are multiplied by a factor (see [`Rescale`]) before the
-//! inverse. The estimate `e` is then the transform of coefficients of which each is right but for
-//! its factor or zero, and the transform keeps lengths, so:
+//! Let `x` be the values of a group. The group has `K` packets, of which `k` arrive. Each
+//! coefficient that did not arrive counts as zero. The others are multiplied by a factor (see
+//! [`Rescale`]) before the inverse transform. The inverse transform preserves norms, so the
+//! estimate `e` has the same error as the coefficients:
 //!
 //! | | factor | mean of `e` | mean of `|e - x|^2`, in `|x|^2` |
 //! |---|---|---|---|
@@ -70,37 +73,41 @@
 //! | [`ByArrived`](Rescale::ByArrived) | `K/k` | `x`, if `k > 0` | of `(K - k) / k`; 1 if `k = 0` |
 //! | [`Never`](Rescale::Never) | 1 | `q x` | `1 - q` |
 //!
-//! `ByShare` and `Never` are exact for every process in which each packet arrives with probability
-//! `q`: bursts do not change the means, only how much single tensors differ from them. `ByArrived`
-//! has the mean `x` if all sets of `k` packets are equally likely, as with independent losses; its
-//! error is exact for each single loss if the group's packets carry equal energy, and on average
-//! otherwise. Bursts hit the ends of a group more often than its middle when they hit it in part,
-//! which leaves a bias: its energy is below a thousandth of the tensor's in groups of 64 packets,
-//! with 10% lost in bursts of 8.
+//! `ByShare` and `Never` are exact for every loss process in which each packet arrives with
+//! probability `q`. Loss bursts do not change these means, only the variance between tensors.
+//! `ByArrived` has the mean `x` if all sets of `k` packets are equally likely, as with independent
+//! losses. Its error is exact for every set of lost packets if all packets of the group carry equal
+//! energy, and holds on average otherwise. A burst that hits only a part of a group is more likely
+//! to hit its ends than its middle, which causes a bias. With groups of 64 packets and 10% loss in
+//! bursts of 8, the energy of this bias is below a thousandth of the tensor's energy.
 //!
-//! The stride is not in the table. It does not change the mean error of a tensor; it decides
-//! whether this error is a few blocks that are gone or a little of every block. Where a tensor's
-//! energy is in few coefficients, a loss can still be large: with a large mean value, coefficient 0
-//! of each block has most of it, and with the largest stride one packet carries all of them.
-//! Subtract the mean, or flip signs by a pattern that both ends know, before encoding such tensors.
+//! The stride is not in the table because it does not change the mean error of a tensor. It decides
+//! whether a loss removes a few whole blocks or causes a small error in every block. A loss can
+//! still be large if few coefficients carry most of the tensor's energy. For example, if the values
+//! have a large mean, coefficient 0 of each block carries most of the energy, and with the largest
+//! stride one packet carries all of these coefficients. Before encoding such a tensor, subtract the
+//! mean, or flip signs by a pattern that both ends know.
 //!
 //! # Rounding
 //!
-//! All kernels give the same bits: they scale first and then take the levels in one order. Sums are
-//! in `f32`. Let `u` be half the distance from 1 to the next value of a format: `2^-24` for `f32`,
-//! `2^-11` for `f16`, `2^-8` for `bf16`. The error of one transform of a block `x` is at most
+//! All kernels return the same bits: they multiply by the scale first and then compute the levels
+//! in the same order. Sums are in `f32`. Let `u` be half the distance from 1 to the next value of a
+//! format: `2^-24` for `f32`, `2^-11` for `f16`, `2^-8` for `bf16`. The error of one transform of a
+//! block `x` is at most
 //!
 //! ```text
 //!   ((log2(n) + 3) u_f32 + u) |x|  +  half the smallest positive value of the format, times sqrt(n)
 //! ```
 //!
-//! For `f32` no intermediate value overflows unless the result can. A coefficient can be `sqrt(n)`
-//! times as large as the largest value, so `f16` values above `65504 / sqrt(n)` can become infinite.
+//! With `f32`, an intermediate value overflows only if the result can overflow. A coefficient can
+//! be `sqrt(n)` times as large as the largest value, so `f16` values above `65504 / sqrt(n)` can
+//! become infinite.
 //!
 //! # Speed
 //!
-//! No transform can be faster than copying: it reads and writes every byte once. On one core of a
-//! shared Xeon with AVX-512, 128 MiB in cold memory, 6.1 GB/s of copying, in shares of memcpy:
+//! A transform cannot be faster than a copy: it reads and writes every byte at least once. The
+//! table shows the throughput as a fraction of memcpy's, which is 6.1 GB/s: 128 MiB in cold memory,
+//! one core of a shared Xeon with AVX-512.
 //!
 //! | blocks of 1024 | stride 1 | stride `p`, packets of 4096 bytes |
 //! |---|---|---|
@@ -108,15 +115,16 @@
 //! | `f16` | 0.69 | 0.25 |
 //! | `bf16` | 0.68 | 0.25 |
 //!
-//! In `f32` and stride 1 memory is the limit. 16-bit formats have twice the additions for each byte
-//! (a block of 1024 takes 0.23 us in the cache, copying its 2 KiB 0.33 us). With the largest stride
-//! the pieces of a band of 256 blocks are 1 KiB (512 bytes in 16-bit formats), each in another page
-//! of 4 KiB, and the translation of addresses is the limit.
+//! With `f32` and stride 1, memory bandwidth is the limit. 16-bit formats need twice as many
+//! additions per byte: a block of 1024 takes 0.23 us in the cache, and copying its 2 KiB takes 0.33
+//! us. With the largest stride, the band of 256 blocks writes pieces of 1 KiB (512 bytes in 16-bit
+//! formats), each to another 4 KiB page, and address translation is the limit.
 //!
-//! Blocks beyond 4096 elements are transformed in memory of their own, four bytes an element: up to
-//! 2^19 elements with one more pass over it, beyond with two. The 128 MiB as one block take 146 ms,
-//! as 4, 16 and 64 blocks 84, 60 and 38 ms (`OptiNIC`'s GPU: 22.1, 19.9, 17.5 and 8.4 ms, Table 3).
-//! A stride is for small blocks: those beyond 2^17 elements are interleaved one by one, run by run.
+//! A block of more than 4096 elements is transformed in a buffer of four bytes per element. Up to
+//! 2^19 elements this takes one more pass over the buffer, beyond that two. The 128 MiB as one
+//! block take 146 ms, and as 4, 16 and 64 blocks 84, 60 and 38 ms (`OptiNIC`'s GPU: 22.1, 19.9,
+//! 17.5 and 8.4 ms, Table 3). A stride is useful for small blocks. Blocks of more than 2^17
+//! elements are interleaved one at a time, run by run.
 //!
 //! `cargo run --release -p farwrite-bench --features isal --bin codes` prints these numbers.
 
@@ -138,10 +146,11 @@ pub use loss::Rescale;
 
 use crate::kernel::{Kernel, LINE, STREAM_BYTES, Stores};
 
-/// Floats that are transformed and then written, while they are in the nearest cache.
+/// Minimum number of floats to transform before they are written to the output. They stay in the
+/// nearest cache in between.
 const TILE: usize = 1 << 12;
 
-/// A block Walsh-Hadamard transform with interleaving, and the instructions that do it.
+/// A block Walsh-Hadamard transform with interleaving, and the kernel that computes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Transform {
     interleave: Interleave,
@@ -149,27 +158,27 @@ pub struct Transform {
 }
 
 impl Transform {
-    /// With the fastest kernel of this machine.
+    /// Makes a transform with the fastest kernel of this machine.
     pub fn new(interleave: Interleave) -> Self {
         Self::with_kernel(interleave, Kernel::best())
     }
 
-    /// With a kernel of choice. All give the same bits.
+    /// Makes a transform with the given kernel. All kernels return the same bits.
     pub const fn with_kernel(interleave: Interleave, kernel: Kernel) -> Self {
         Self { interleave, kernel }
     }
 
-    /// How coefficients are dealt out to packets.
+    /// Returns how coefficients are assigned to packets.
     pub const fn interleave(&self) -> Interleave {
         self.interleave
     }
 
-    /// Transforms a tensor, segment by segment, and interleaves the coefficients. `segment_ends`
-    /// has the element at which each segment ends; the last is the length of the tensor. For a
-    /// tensor that is not cut it is `&[values.len()]`.
+    /// Transforms a tensor segment by segment and interleaves the coefficients. `segment_ends` has
+    /// the index of the element at which each segment ends. The last one is the length of the
+    /// tensor. Pass `&[values.len()]` for a tensor that is a single segment.
     ///
     /// # Errors
-    /// Both slices do not have one length, or the segments do not fill it.
+    /// If the slices differ in length, or if the segments do not cover them.
     pub fn encode<T: Element>(
         &self,
         values: &[T],
@@ -194,7 +203,7 @@ impl Transform {
         Ok(())
     }
 
-    /// Undoes [`Self::encode`]: all packets have arrived.
+    /// Inverts [`Self::encode`] when all packets have arrived.
     ///
     /// # Errors
     /// As for [`Self::encode`].
@@ -214,9 +223,10 @@ impl Transform {
         Ok(())
     }
 
-    /// Undoes [`Self::encode`] as far as packets have arrived: `arrived(segment, packet)` says
-    /// which. What is missing is set to zero in `encoded`, whatever was there, and the rest counts
-    /// for more, as `rescale` says. The [module](self) has the error that is left.
+    /// Inverts [`Self::encode`] when some packets are missing. `arrived(segment, packet)` returns
+    /// whether a packet has arrived. The elements of missing packets are set to zero in `encoded`,
+    /// and the others are multiplied as `rescale` says. The [module](self) documents the remaining
+    /// error.
     ///
     /// # Errors
     /// As for [`Self::encode`], and if the share of [`Rescale::ByShare`] is not above 0 and at most
@@ -247,9 +257,10 @@ impl Transform {
         Ok(())
     }
 
-    /// The part of [`Self::decode_partial`] that precedes the inverse: what is missing is set to zero
-    /// in `encoded`, and the rest is multiplied as `rescale` says. So tensors of which different
-    /// packets have arrived can be added up, and the sum goes to [`Self::decode`].
+    /// Does the part of [`Self::decode_partial`] that precedes the inverse transform: sets the
+    /// elements of missing packets to zero in `encoded`, and multiplies the others as `rescale`
+    /// says. Tensors with different missing packets can then be added, and [`Self::decode`] decodes
+    /// the sum.
     ///
     /// # Errors
     /// As for [`Self::decode_partial`].
@@ -287,7 +298,8 @@ impl Transform {
         for part in self.interleave.parts(values.len()) {
             let mut start = part.range.start;
             while start < part.range.end {
-                // Groups with one factor are one piece, if they are not interleaved.
+                // If the part is not interleaved, consecutive groups with the same factor are
+                // decoded in one call.
                 let value = factor(start / group);
                 let mut end = part
                     .range
@@ -310,7 +322,7 @@ impl Transform {
         }
     }
 
-    /// Transforms blocks that stay where they are.
+    /// Transforms blocks that are not interleaved.
     fn plain<T: Element>(
         &self,
         source: &[T],
@@ -330,14 +342,14 @@ impl Transform {
     }
 }
 
-/// Memory for floats between reading and writing, and how the latter is done.
+/// A buffer for floats between input and output, and the kind of stores for the output.
 struct Place {
     memory: Vec<f32>,
     stores: Stores,
 }
 
 impl Place {
-    /// For an output of this number of elements.
+    /// Makes a buffer for an output of `elements` elements. A large output gets streaming stores.
     fn new<T>(elements: usize) -> Self {
         let large = elements.saturating_mul(size_of::<T>()) >= STREAM_BYTES;
         Self {
@@ -349,7 +361,7 @@ impl Place {
         }
     }
 
-    /// `count` floats, which begin where a line begins.
+    /// Returns `count` floats that begin at a cache line.
     fn floats(&mut self, count: usize) -> &mut [f32] {
         if self.memory.len() < count + kernel::LINE {
             self.memory = vec![0.0; count + kernel::LINE];
@@ -359,7 +371,8 @@ impl Place {
     }
 }
 
-/// `1 / sqrt(block)`, with which the transform is orthonormal: exact for even powers of two.
+/// Returns `1 / sqrt(block)`, which makes the transform orthonormal. The value is exact for even
+/// powers of two.
 fn scale(block: usize) -> f32 {
     let levels = block.ilog2();
     let power = f32::from_bits((127 - levels / 2) << 23);
@@ -369,7 +382,7 @@ fn scale(block: usize) -> f32 {
     }
 }
 
-/// The ranges of all segments.
+/// Returns the ranges of all segments.
 fn segments(
     input: usize,
     output: usize,

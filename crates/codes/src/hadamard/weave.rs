@@ -1,8 +1,12 @@
-//! Groups of interleaved blocks: a band of blocks at a time is transformed in a near cache, and its
-//! coefficients are moved between there and the packets.
+//! Transforms groups of interleaved blocks.
 //!
-//! If runs are shorter than a line, a line of columns of the band is arranged as the packets have
-//! it first, so that memory far away sees long pieces.
+//! A group is processed in bands of blocks that fit in a near cache. Encoding transforms the blocks
+//! of a band there and then copies the runs of coefficients to the packets. Decoding copies the
+//! runs of the band from the packets and then transforms the blocks.
+//!
+//! A copy of single short runs between the band and far memory would be slow. So if runs are
+//! shorter than a cache line, one line of columns of the band is first arranged in a buffer in
+//! packet order. Far memory then sees long contiguous pieces.
 
 use super::element::Element;
 use super::interleave::Part;
@@ -10,31 +14,31 @@ use super::kernel::{LINE, Matrix};
 use super::{Place, Transform, scale};
 use crate::kernel::{Kernel, Stores};
 
-/// Floats of a band: 1 MiB, which stays in a second-level cache.
+/// Floats of a band: 1 MiB, which fits in a second-level cache.
 const BAND: usize = 1 << 18;
-/// Blocks of a band at most: their coefficients make 16 lines of floats in each packet. Writing them
-/// past the caches takes half as long again.
+/// Maximum number of blocks of a band. With runs of one coefficient, a band contributes 16 lines of
+/// floats to each packet. Writing them with streaming stores takes 1.5 times as long.
 const ROWS: usize = 16 * LINE;
 
-/// Blocks `first..first + rows` of a group, as floats, one below the other.
+/// Blocks `first..first + rows` of a group, converted to floats, one block per row.
 struct Band<'a> {
     kernel: Kernel,
     floats: &'a mut [f32],
-    /// Floats from one block to the next. A line more than a block: rows that are a power of two
-    /// apart would push each other out of the caches.
+    /// Floats from one row to the next: a line more than a block. Rows at a distance of a power of
+    /// two would map to the same cache sets and evict each other.
     pitch: usize,
-    /// Some columns, arranged as in packets.
+    /// A buffer for some columns in packet order.
     columns: &'a mut [f32],
     first: usize,
     rows: usize,
-    /// Blocks of the group.
+    /// Number of blocks of the group.
     blocks: usize,
     block: usize,
     run: usize,
 }
 
 impl Transform {
-    /// Transforms the blocks of a group, and interleaves them.
+    /// Transforms the blocks of a group and interleaves their coefficients.
     pub(super) fn encode_group<T: Element>(
         &self,
         values: &[T],
@@ -53,7 +57,7 @@ impl Transform {
         });
     }
 
-    /// Undoes [`Self::encode_group`]; `factor` is for what has arrived.
+    /// Inverts [`Self::encode_group`]. `factor` multiplies the coefficients.
     pub(super) fn decode_group<T: Element>(
         &self,
         encoded: &[T],
@@ -102,13 +106,13 @@ impl Band<'_> {
         &mut self.floats[row * self.pitch..][..self.block]
     }
 
-    /// Where the runs of coefficients `column..column + run` of this band begin in the group: the
-    /// runs of its blocks follow each other.
+    /// Returns the position in the group at which the runs of columns `column..column + run` of
+    /// this band begin. The runs of consecutive blocks are contiguous there.
     fn place_of(&self, column: usize) -> usize {
         (column / self.run * self.blocks + self.first) * self.run
     }
 
-    /// Columns that are arranged at a time.
+    /// Returns the number of columns that are arranged at a time.
     fn width(&self) -> usize {
         self.block.min(LINE)
     }
@@ -159,7 +163,8 @@ impl Band<'_> {
         }
     }
 
-    /// Takes a width of columns out of the band.
+    /// Copies the columns from `column` on to the buffer, in packet order. With runs of one
+    /// coefficient this is a transposition.
     fn arrange(&mut self, column: usize) {
         let (run, rows, width) = (self.run, self.rows, self.width());
         if run == 1 {
@@ -173,13 +178,14 @@ impl Band<'_> {
             };
             return self.kernel.transpose(&source, &mut target, rows, width);
         }
+        // Run `i` of the buffer belongs to row `i % rows`: runs are ordered by column first.
         for (i, target) in self.columns[..width * rows].chunks_mut(run).enumerate() {
             let at = i % rows * self.pitch + column + i / rows * run;
             target.copy_from_slice(&self.floats[at..][..run]);
         }
     }
 
-    /// Undoes [`Self::arrange`].
+    /// Copies the buffer to the columns from `column` on. Inverts [`Self::arrange`].
     fn disarrange(&mut self, column: usize) {
         let (run, rows, width) = (self.run, self.rows, self.width());
         if run == 1 {

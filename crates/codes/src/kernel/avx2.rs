@@ -1,5 +1,6 @@
-//! AVX2: a multiplication by a factor is two look-ups in tables of 16, by the low and by the high
-//! half of each byte, whose results add up.
+//! The AVX2 kernel. Each multiplication by a factor takes two table look-ups: `vpshufb` looks up
+//! the low nibble of 32 bytes in a table of 16 products, and then the high nibbles in a second
+//! table. The XOR of the two results is the product (see [`Nibbles`]).
 #![allow(unsafe_code)]
 
 use alloc::vec::Vec;
@@ -16,13 +17,14 @@ use super::pass::{self, Pass};
 use super::{LINE, Product, Start, Stores};
 use crate::gf256::{NIBBLES, Nibbles};
 
-/// Sums in registers, of two vectors each: with 4 rows there is room for inputs and tables.
+/// Rows of a block. The sums take two vectors per row, and four rows leave enough registers for
+/// inputs and tables.
 const ROWS: usize = 4;
 /// Bytes of a vector.
 const VECTOR: usize = 32;
 
-/// Whether the machine has the instructions. F16C, which every processor with AVX2 has, converts
-/// half-precision floats for the Hadamard transform.
+/// Returns whether the machine has the instructions. The Hadamard transform also needs F16C, to
+/// convert half-precision floats. Every processor with AVX2 has F16C.
 pub(super) fn supported() -> bool {
     #[cfg(feature = "std")]
     return std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("f16c");
@@ -30,11 +32,12 @@ pub(super) fn supported() -> bool {
     return cfg!(all(target_feature = "avx2", target_feature = "f16c"));
 }
 
-/// Works out a product.
+/// Computes a product.
 #[target_feature(enable = "avx2")]
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());
-    // Without squares: the sums of their products need more registers than there are.
+    // The limit of 0 squares disables squares: nine sums of two vectors each need more than the 16
+    // registers of AVX2.
     let blocks = blocks(matrix, product.outputs.len(), columns, ROWS, 0);
     let tables = |block: Block| -> Vec<Nibbles> {
         (0..columns)
@@ -42,7 +45,7 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
             .map(|(row, column)| NIBBLES[usize::from(matrix.at(row, column))])
             .collect()
     };
-    // SAFETY: the tables are those of the block, and the instructions are here.
+    // SAFETY: `tables` makes the tables of this block, and the machine has AVX2.
     let run = |block: Block, pass: &Pass<'_, Nibbles>| unsafe {
         match block.rows().len() {
             1 => plain::<1>(pass),
@@ -57,10 +60,11 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     end_stream(product.stores);
 }
 
-/// A line at a time: two vectors of each input, and two sums for each row.
+/// Computes `R` rows, one line at a time: loads two vectors of each input and keeps two vectors of
+/// sums for each row.
 ///
 /// # Safety
-/// The factors are the tables of `R` rows, input by input.
+/// The factors are the tables of `R` rows, grouped by input. The machine has AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
     let (factors, _) = pass.factors.as_chunks::<R>();
@@ -68,7 +72,7 @@ unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
     for at in (0..pass.bytes).step_by(LINE) {
         let mut sums = [[_mm256_setzero_si256(); 2]; R];
         for (&source, factors) in pass.sources.iter().zip(factors) {
-            // SAFETY: both lines are in the input.
+            // SAFETY: the pass guarantees that both lines are in the input.
             let input = unsafe {
                 _mm_prefetch::<_MM_HINT_T1>(source.add(pass.ahead(at)).cast());
                 load(source.add(at))
@@ -91,17 +95,17 @@ unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
             }
         }
         for (&target, sum) in pass.targets.iter().zip(sums) {
-            // SAFETY: the line can be written.
+            // SAFETY: the pass guarantees that the line can be written.
             unsafe { store(target.add(at), sum, pass.start) };
         }
     }
 }
 
-/// Adds up inputs in the lines of a span, which all of them and the output reach to the end of. With
-/// [`Stores::Streamed`], the span begins at a multiple of a line in the output.
+/// Adds the inputs in the whole lines of `span`. With [`Stores::Streamed`], `start` is
+/// [`Start::Zero`] and `span` begins at a multiple of [`LINE`] in the output.
 ///
 /// # Panics
-/// If that is not so.
+/// If an input or the output ends before `span`, or if a line to be streamed is not aligned.
 #[target_feature(enable = "avx2")]
 pub(super) fn add(
     inputs: &[&[u8]],
@@ -120,7 +124,7 @@ pub(super) fn add(
             sum = [_mm256_xor_si256(sum[0], a), _mm256_xor_si256(sum[1], b)];
         }
         match stores {
-            // SAFETY: it is a line.
+            // SAFETY: `line` has the bytes of a line.
             Stores::Cached => unsafe { store(line.as_mut_ptr(), sum, start) },
             Stores::Streamed => stream_line(line, sum),
         }
@@ -128,22 +132,23 @@ pub(super) fn add(
     end_stream(stores);
 }
 
-/// Writes lines past the caches. The output lies at a multiple of a line.
+/// Copies lines to `output` with streaming stores.
 ///
 /// # Panics
-/// If it does not, or is not as long.
+/// If `output` does not begin at a multiple of [`LINE`], or if the lengths differ.
 #[target_feature(enable = "avx2")]
 pub(super) fn stream(lines: &[u8], output: &mut [u8]) {
     assert_eq!(lines.len(), output.len());
     let (lines, _) = lines.as_chunks::<LINE>();
     let (output, _) = output.as_chunks_mut::<LINE>();
     for (line, output) in lines.iter().zip(output) {
-        // SAFETY: it is a line.
+        // SAFETY: `line` has the bytes of a line.
         stream_line(output, unsafe { load(line.as_ptr()) });
     }
 }
 
-/// Puts streamed stores before all later ones, such as a lock's; they have no order otherwise.
+/// Orders streaming stores before all later stores, such as the release of a lock. Without this
+/// fence they are not ordered.
 #[target_feature(enable = "avx2")]
 pub(super) fn end_stream(stores: Stores) {
     if stores == Stores::Streamed {
@@ -152,13 +157,13 @@ pub(super) fn end_stream(stores: Stores) {
 }
 
 /// # Panics
-/// If the line does not lie at a multiple of a line.
+/// If the line does not begin at a multiple of [`LINE`].
 #[inline]
 #[target_feature(enable = "avx2")]
 fn stream_line(line: &mut [u8; LINE], sum: [__m256i; 2]) {
     let target: *mut __m256i = line.as_mut_ptr().cast();
     assert!(target.addr().is_multiple_of(LINE));
-    // SAFETY: the line has room for two vectors, and they lie as they must.
+    // SAFETY: the line has room for two vectors, and it is aligned, as asserted.
     unsafe {
         _mm256_stream_si256(target, sum[0]);
         _mm256_stream_si256(target.add(1), sum[1]);
@@ -166,21 +171,21 @@ fn stream_line(line: &mut [u8; LINE], sum: [__m256i; 2]) {
 }
 
 /// # Safety
-/// A line can be read from here.
+/// A line can be read at `source`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn load(source: *const u8) -> [__m256i; 2] {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe { [0, VECTOR].map(|at| _mm256_loadu_si256(source.add(at).cast())) }
 }
 
 /// # Safety
-/// A line can be written here.
+/// A line can be written at `target`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn store(target: *mut u8, sum: [__m256i; 2], start: Start) {
     for (at, sum) in [0, VECTOR].into_iter().zip(sum) {
-        // SAFETY: the caller's.
+        // SAFETY: as the caller guarantees.
         unsafe {
             let target: *mut __m256i = target.add(at).cast();
             match start {

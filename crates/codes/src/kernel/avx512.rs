@@ -1,5 +1,8 @@
-//! AVX-512 with GFNI: a multiplication by a factor is one instruction, which multiplies each byte, a
-//! vector of bits, by an 8 by 8 matrix of bits.
+//! The AVX-512 kernel, which uses GFNI. One instruction multiplies 64 bytes by a factor.
+//!
+//! Multiplication by a fixed factor is linear over GF(2), so it is a product of an 8 by 8 bit
+//! matrix and the bits of the byte. `vgf2p8affineqb` computes this product for each byte of a
+//! vector. (GFNI's own multiplication, `vgf2p8mulb`, uses the polynomial 0x11B and does not fit.)
 #![allow(unsafe_code)]
 
 use alloc::vec::Vec;
@@ -14,12 +17,15 @@ use super::{LINE, Product, Start, avx2};
 use crate::gf256::MUL;
 use crate::matrix::Matrix;
 
-/// Sums in registers: with 8 rows of them there is room for inputs and factors.
+/// Rows of a plain block: one vector of sums each. Eight rows leave enough registers for inputs and
+/// factors.
 const ROWS: usize = 8;
-/// Squares in registers: 18 sums of products, and 9 sums of inputs.
+/// Squares of a block. They need 18 registers for the sums of products and 9 for the sums of
+/// inputs.
 const SQUARES: usize = 2;
 
-/// The matrix of bits that multiplies by a factor. Its last byte makes the lowest bit.
+/// Bit matrices: `AFFINE[factor]` multiplies a byte by `factor`. Byte `7 - i` of a matrix is the
+/// row that computes output bit `i`, as `vgf2p8affineqb` expects.
 static AFFINE: [u64; 256] = affine();
 
 const fn affine() -> [u64; 256] {
@@ -28,7 +34,7 @@ const fn affine() -> [u64; 256] {
     while factor < 256 {
         let mut bit = 0;
         while bit < 64 {
-            // Input bit `bit % 8` goes into output bit `7 - bit / 8`.
+            // Bit `bit` of the matrix adds input bit `bit % 8` to output bit `7 - bit / 8`.
             let product = MUL[factor][1 << (bit % 8)];
             table[factor] |= ((product >> (7 - bit / 8) & 1) as u64) << bit;
             bit += 1;
@@ -38,7 +44,7 @@ const fn affine() -> [u64; 256] {
     table
 }
 
-/// Whether the machine has the instructions.
+/// Returns whether the machine has the instructions.
 pub(super) fn supported() -> bool {
     #[cfg(feature = "std")]
     return std::is_x86_feature_detected!("avx2")
@@ -52,13 +58,13 @@ pub(super) fn supported() -> bool {
     ));
 }
 
-/// Works out a product.
+/// Computes a product.
 #[target_feature(enable = "avx2,avx512f,gfni")]
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());
     let blocks = blocks(matrix, product.outputs.len(), columns, ROWS, SQUARES);
     let factors = |block| affines(matrix, columns, block);
-    // SAFETY: the factors are those of the block, and the instructions are here.
+    // SAFETY: `affines` makes the factors of this block, and the machine has the instructions.
     let run = |block, pass: &Pass<'_, u64>| unsafe { run(block, pass) };
     pass::each(product, &blocks, factors, run, |sums, output| {
         avx2::stream(sums, output);
@@ -66,7 +72,7 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     avx2::end_stream(product.stores);
 }
 
-/// The factors of a block in the order in which its pass uses them.
+/// Returns the bit matrices of a block, in the order in which its pass uses them.
 fn affines(matrix: &Matrix, columns: usize, block: Block) -> Vec<u64> {
     let affine = |factor: u8| AFFINE[usize::from(factor)];
     match block {
@@ -83,10 +89,10 @@ fn affines(matrix: &Matrix, columns: usize, block: Block) -> Vec<u64> {
 }
 
 /// # Safety
-/// The factors are [`affines`] of this block.
+/// The factors are the [`affines`] of this block. The machine has the instructions.
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn run(block: Block, pass: &Pass<'_, u64>) {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe {
         match block {
             Block::Squares { squares: 1, .. } => by_squares::<1>(pass),
@@ -103,10 +109,10 @@ unsafe fn run(block: Block, pass: &Pass<'_, u64>) {
     }
 }
 
-/// Every factor by itself.
+/// Computes `R` rows, with one multiplication for each factor.
 ///
 /// # Safety
-/// The factors are [`affines`] of a plain block of `R` rows.
+/// The factors are the [`affines`] of a plain block of `R` rows. The machine has the instructions.
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn plain<const R: usize>(pass: &Pass<'_, u64>) {
     let (factors, _) = pass.factors.as_chunks::<R>();
@@ -126,10 +132,11 @@ unsafe fn plain<const R: usize>(pass: &Pass<'_, u64>) {
     }
 }
 
-/// Nine products for the sixteen factors of each square, see [`super::blocks`].
+/// Computes the rows of `S` squares, with nine multiplications for the sixteen factors of each
+/// square (see [`super::blocks`]).
 ///
 /// # Safety
-/// The factors are [`affines`] of a block of `S` squares.
+/// The factors are the [`affines`] of a block of `S` squares. The machine has the instructions.
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn by_squares<const S: usize>(pass: &Pass<'_, u64>) {
     let (factors, _) = pass.factors.as_chunks::<4>();
@@ -149,6 +156,7 @@ unsafe fn by_squares<const S: usize>(pass: &Pass<'_, u64>) {
                 }
             }
         }
+        // Each product has been summed over all columns. The rows are sums of these products.
         let (targets, _) = pass.targets.as_chunks::<SIDE>();
         for (targets, products) in targets.iter().zip(products) {
             for (&target, [a, b, c, d]) in targets.iter().zip(SUMS) {
@@ -161,35 +169,35 @@ unsafe fn by_squares<const S: usize>(pass: &Pass<'_, u64>) {
     }
 }
 
-/// Each byte times the factor whose matrix this is.
+/// Multiplies each byte by the factor of the bit matrix `factor`.
 #[inline]
 #[target_feature(enable = "avx512f,gfni")]
 fn times(input: __m512i, factor: u64) -> __m512i {
     _mm512_gf2p8affine_epi64_epi8::<0>(input, _mm512_set1_epi64(factor.cast_signed()))
 }
 
-/// A line of an input; asks for one that comes later.
+/// Loads a line of an input and prefetches a later line.
 ///
 /// # Safety
-/// The source is one of the pass, the line is in its tile.
+/// `source` is a source of the pass, and the line at `at` is in its tile.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load(pass: &Pass<'_, u64>, source: *const u8, at: usize) -> __m512i {
-    // SAFETY: both lines are in the input.
+    // SAFETY: the pass guarantees that both lines are in the input.
     unsafe {
         _mm_prefetch::<_MM_HINT_T1>(source.add(pass.ahead(at)).cast());
         _mm512_loadu_si512(source.add(at).cast())
     }
 }
 
-/// Puts a line of sums into its place.
+/// Stores a line of sums.
 ///
 /// # Safety
-/// The target is one of the pass, the line is in its tile.
+/// `target` is a target of the pass, and the line at `at` is in its tile.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store(pass: &Pass<'_, u64>, target: *mut u8, at: usize, sum: __m512i) {
-    // SAFETY: the line can be written.
+    // SAFETY: the pass guarantees that the line can be written.
     unsafe {
         let target = target.add(at).cast();
         match pass.start {
@@ -210,7 +218,8 @@ mod tests {
     fn a_matrix_of_bits_multiplies() {
         for (factor, &matrix) in AFFINE.iter().enumerate() {
             for byte in 0..=255 {
-                // Output bit i is the parity of what byte 7 - i of the matrix leaves of the input.
+                // Output bit `i` is the parity of the input bits that byte `7 - i` of the matrix
+                // selects.
                 let product = (0..8).fold(0, |sum, bit| {
                     let row = matrix.to_le_bytes()[7 - bit];
                     sum | (u8::from((row & byte).count_ones() % 2 == 1) << bit)

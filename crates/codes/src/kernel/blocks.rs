@@ -1,9 +1,10 @@
-//! How the rows of a matrix are shared out among passes of a vector kernel, and the structure in a
-//! Cauchy matrix that saves almost half of the multiplications.
+//! Assigns the rows of a matrix to passes of a vector kernel, and uses the structure of a Cauchy
+//! matrix to save almost half of the multiplications.
 //!
-//! The factor of chunk `j` in parity chunk `i` depends on `(k + i) ^ j` alone (see
-//! [`cauchy`](crate::matrix::cauchy)). So where `k + i` and `j` are multiples of 4, a square of 4 by
-//! 4 factors has only four different ones, `f(a ^ b)` in row `a` and column `b`:
+//! The factor of data chunk `j` in parity chunk `i` depends only on `(k + i) ^ j` (see
+//! [`cauchy`](crate::matrix::cauchy)). Where `k + i` and `j` are multiples of 4, a square of 4 by 4
+//! factors therefore has only four different values, because the factor in row `a` and column `b`
+//! of the square depends only on `a ^ b`:
 //!
 //! ```text
 //!   p q r s      A B      with  A = p q   B = r s
@@ -12,11 +13,17 @@
 //!   s r q p
 //! ```
 //!
-//! For such a square of squares, `A x + B y = A (x + y) + (A + B) y` and
-//! `B x + A y = A (x + y) + (A + B) x`: three products where there were four, and each of them is a
-//! square of the same sort. Twice over that makes nine multiplications where there were sixteen.
+//! The 2 by 2 blocks `A` and `B` form the same pattern again. Let `x` be the first two inputs and
+//! `y` the last two. Addition is XOR, so equal terms cancel:
+//!
+//! - `A x + B y = A (x + y) + (A + B) y`
+//! - `B x + A y = A (x + y) + (A + B) x`
+//!
+//! So three products with 2 by 2 blocks replace four, and each of these blocks has the pattern of
+//! the square. The same step inside each block replaces its four multiplications by three. A square
+//! takes 3 * 3 = 9 multiplications instead of 16. This is a variant of Karatsuba's method.
 
-// NEON does without squares.
+// The NEON kernel does not use squares.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 use alloc::vec::Vec;
@@ -24,40 +31,40 @@ use core::ops::Range;
 
 use crate::matrix::Matrix;
 
-/// Side of the squares.
+/// Rows and columns of a square.
 pub(super) const SIDE: usize = 4;
-/// Products that make up for the sixteen of a square.
+/// Products that replace the sixteen multiplications of a square.
 pub(super) const PRODUCTS: usize = 9;
 
-/// Which of the four [`factors`] each product has. The products are those of the inputs
-/// `0, 1, 0+1, 2, 3, 2+3, 0+2, 1+3, 0+1+2+3` in turn.
+/// Index into [`factors`] for each of the nine products. The inputs of the products are, in this
+/// order, `0, 1, 0+1, 2, 3, 2+3, 0+2, 1+3, 0+1+2+3`, where a number is a column of the square.
 pub(super) const FACTOR_OF: [usize; PRODUCTS] = [0, 0, 1, 0, 0, 1, 2, 2, 3];
 
-/// Which products add up to each row of a square.
+/// The products whose sum is row `i` of the square.
 pub(super) const SUMS: [[usize; 4]; SIDE] =
     [[4, 5, 7, 8], [3, 5, 6, 8], [1, 2, 7, 8], [0, 2, 6, 8]];
 
-/// Rows that one pass takes.
+/// The rows that one pass computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// Rows without structure.
+    /// Rows that are computed factor by factor.
     Plain {
-        /// The first.
+        /// The first row.
         row: usize,
-        /// How many.
+        /// Number of rows.
         rows: usize,
     },
-    /// Rows made of squares.
+    /// Rows that consist of squares in all columns.
     Squares {
-        /// The first.
+        /// The first row.
         row: usize,
-        /// How many squares, one below the other.
+        /// Number of squares below each other.
         squares: usize,
     },
 }
 
 impl Block {
-    /// The rows of the block.
+    /// Returns the rows of the block.
     pub(super) fn rows(self) -> Range<usize> {
         match self {
             Self::Plain { row, rows } => row..row + rows,
@@ -66,8 +73,9 @@ impl Block {
     }
 }
 
-/// Shares out `rows` rows of which `columns` columns are used, a multiple of 4 or none with squares:
-/// up to `most` rows at a time, but up to `squares` squares where there are squares.
+/// Divides the first `rows` rows of a matrix into blocks. Only the first `columns` columns are
+/// used. A plain block has at most `most` rows; a block of squares has at most `squares` squares.
+/// Squares are used only if `columns` is a multiple of [`SIDE`].
 pub(super) fn blocks(
     matrix: &Matrix,
     rows: usize,
@@ -105,7 +113,7 @@ pub(super) fn blocks(
     blocks
 }
 
-/// Whether there is a square from this place on.
+/// Returns whether the 4 by 4 values at `(row, column)` form a square.
 fn is_square(matrix: &Matrix, row: usize, column: usize) -> bool {
     (0..SIDE * SIDE).all(|at| {
         let (a, b) = (at / SIDE, at % SIDE);
@@ -113,7 +121,7 @@ fn is_square(matrix: &Matrix, row: usize, column: usize) -> bool {
     })
 }
 
-/// The four different factors that the products of the square from this place on have.
+/// Returns the four different factors of the nine products of the square at `(row, column)`.
 pub(super) fn factors(matrix: &Matrix, row: usize, column: usize) -> [u8; 4] {
     let [p, q, r, s] = core::array::from_fn(|at| matrix.at(row, column + at));
     [p ^ q ^ r ^ s, p ^ r, p ^ q, p]

@@ -1,9 +1,10 @@
-//! The instructions that multiply and add bytes.
+//! Kernels that multiply and add bytes in GF(2^8), one for each instruction set.
 //!
-//! [`scalar`] says what is computed. The others do the same in vectors over whole lines of 64 bytes,
-//! column by column: all inputs are read once and in step, sums stay in registers. What makes the
-//! difference is memory, not multiplication, so inputs are asked for ahead of time, and large
-//! outputs are written past the caches.
+//! [`scalar`] defines what all kernels compute. A vector kernel works on whole cache lines of 64
+//! bytes, and computes a block of outputs at a time. For each line of the outputs it loads the same
+//! line of every input once, and keeps the sums in registers. Memory bandwidth limits the speed,
+//! not multiplication. So the x86 kernels prefetch the inputs, and they write large outputs with
+//! streaming stores, which bypass the caches.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -21,13 +22,14 @@ use core::ops::Range;
 
 use crate::matrix::Matrix;
 
-/// Bytes that vector kernels take at a time: a cache line.
+/// Bytes that a vector kernel processes per step and input: one cache line.
 pub(crate) const LINE: usize = 64;
-/// From this number of bytes of inputs and outputs on, outputs are written past the caches: more than
-/// what a core's own cache holds, so that they would not be found there anyway.
+/// When inputs and outputs have at least this many bytes together, outputs bypass the caches. They
+/// are larger than the cache of one core, so a later read would miss that cache anyway.
 pub(crate) const STREAM_BYTES: usize = 1 << 20;
 
-/// Instructions that this machine has: a value is the proof. All kernels give the same bytes.
+/// The instruction set of a codec. A value proves that this machine has the instructions. All
+/// kernels produce the same bytes.
 ///
 /// ```
 /// use farwrite_codes::Kernel;
@@ -49,27 +51,28 @@ pub(crate) enum Isa {
     Scalar,
 }
 
-/// The initial value of sums.
+/// The initial value of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Zero: the contents of the output are overwritten.
+    /// Zero: the sums overwrite the output.
     Zero,
-    /// The contents of the output.
+    /// The contents of the output: the sums are added to it.
     Output,
 }
 
-/// How sums are written to memory.
+/// How a kernel writes sums to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stores {
-    /// Through the caches.
+    /// With normal stores, through the caches.
     Cached,
-    /// Past them. Outputs lie at multiples of a line.
+    /// With streaming stores, which bypass the caches. The span of each output begins at a multiple
+    /// of [`LINE`].
     Streamed,
 }
 
-/// A product for a vector kernel: in each column of `span`, which is whole lines, output `row`
-/// becomes `start` plus the sum of the inputs times the factors of that row of the matrix. Inputs
-/// and outputs reach to the end of the span at least.
+/// A matrix product for a vector kernel. In each byte column of `span`, output `row` becomes
+/// `start` plus the sum over `i` of `matrix(row, i) * inputs[i]`. The length of `span` is a
+/// multiple of [`LINE`]. All inputs and outputs reach at least to the end of the span.
 struct Product<'a, 'i, 'o> {
     matrix: &'a Matrix,
     inputs: &'a [&'i [u8]],
@@ -80,15 +83,15 @@ struct Product<'a, 'i, 'o> {
 }
 
 impl Kernel {
-    /// Plain loops over tables, which every machine has.
+    /// Plain loops over tables. Every machine has this kernel.
     pub const SCALAR: Self = Self(Isa::Scalar);
 
-    /// The fastest of this machine.
+    /// Returns the fastest kernel of this machine.
     pub fn best() -> Self {
         Self::available().next().unwrap_or(Self::SCALAR)
     }
 
-    /// All of this machine, the fastest first.
+    /// Returns all kernels of this machine, the fastest first.
     pub fn available() -> impl Iterator<Item = Self> {
         [
             #[cfg(target_arch = "x86_64")]
@@ -103,7 +106,7 @@ impl Kernel {
         .flatten()
     }
 
-    /// A name, for people.
+    /// Returns a readable name.
     pub const fn as_str(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -116,9 +119,10 @@ impl Kernel {
         }
     }
 
-    /// Multiplies: output `row` becomes `start` plus the sum of all inputs, input `i` times the
-    /// factor `(row, i)`. Inputs and outputs have one length, but for the last input or the last
-    /// output, which can be shorter: what an input lacks is zero, what an output lacks is left out.
+    /// Multiplies a matrix by the inputs: output `row` becomes `start` plus the sum over `i` of
+    /// `matrix(row, i) * inputs[i]`. All inputs and outputs have the same length, except that the
+    /// last input or the last output can be shorter. A short input counts as padded with zeros. A
+    /// short output receives only the bytes that it has room for.
     pub(crate) fn multiply(
         self,
         matrix: &Matrix,
@@ -129,6 +133,8 @@ impl Kernel {
         let lengths = || inputs.iter().map(|input| input.len());
         let lengths = || lengths().chain(outputs.iter().map(|output| output.len()));
         let (short, long) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+        // All inputs and outputs reach to the end of the first span. Only the long ones reach to
+        // the end of the second.
         for span in [0..short, short..long] {
             let inputs = reaching(span.end, inputs);
             let rows = outputs.iter().take_while(|output| output.len() >= span.end);
@@ -145,8 +151,8 @@ impl Kernel {
         }
     }
 
-    /// Multiplies the whole lines of a span as they lie, what is before and after by way of lines
-    /// elsewhere.
+    /// Multiplies the whole lines of a span in place. The bytes before and after them are copied to
+    /// full lines in a buffer and multiplied there.
     fn multiply_lines(
         self,
         matrix: &Matrix,
@@ -201,7 +207,7 @@ impl Kernel {
     #[allow(unsafe_code)]
     fn run(self, product: &mut Product<'_, '_, '_>) {
         match self.0 {
-            // SAFETY: a value of this kind is only made where `supported` says yes.
+            // SAFETY: a value of this variant exists only if `supported` returned true.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => unsafe { avx512::multiply(product) },
             // SAFETY: as above.
@@ -219,7 +225,7 @@ impl Kernel {
         }
     }
 
-    /// Adds up: as [`Self::multiply`] with one output, and all factors 1.
+    /// Adds the inputs: like [`Self::multiply`] with one output and all factors 1.
     pub(crate) fn add(self, inputs: &[&[u8]], output: &mut [u8], start: Start) {
         let lengths = || inputs.iter().map(|input| input.len());
         let short = lengths().min().unwrap_or(0).min(output.len());
@@ -245,7 +251,7 @@ impl Kernel {
         stores: Stores,
     ) {
         match self.0 {
-            // SAFETY: a value of these kinds is only made where AVX2 is.
+            // SAFETY: values of these variants exist only on machines with AVX2.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 | Isa::Avx2 => unsafe { avx2::add(inputs, output, span, start, stores) },
             #[cfg(target_arch = "aarch64")]
@@ -255,7 +261,7 @@ impl Kernel {
     }
 }
 
-/// A span cut into whole lines, and what is before and after them.
+/// A span split into whole lines and the bytes before and after them.
 struct Lines {
     before: Range<usize>,
     whole: Range<usize>,
@@ -264,8 +270,10 @@ struct Lines {
 }
 
 impl Lines {
-    /// Lines begin where the outputs, at these addresses, can be streamed to, if that many bytes are
-    /// worth it and the outputs lie alike.
+    /// Splits a span. Streaming stores are selected if all of this holds: the target is x86,
+    /// `start` is zero, `bytes` is at least [`STREAM_BYTES`], and all output addresses have the
+    /// same offset within a line. The whole lines then begin where the outputs are aligned to a
+    /// line; otherwise they begin at the start of the span.
     fn new(
         span: Range<usize>,
         bytes: usize,
@@ -294,7 +302,7 @@ impl Lines {
     }
 }
 
-/// The inputs that are at least `bytes` long, which only the last may not be.
+/// Returns the inputs that have at least `bytes` bytes. Only the last input can be shorter.
 fn reaching<'a, 'b>(bytes: usize, inputs: &'a [&'b [u8]]) -> &'a [&'b [u8]] {
     match inputs.split_last() {
         Some((last, others)) if last.len() < bytes => others,

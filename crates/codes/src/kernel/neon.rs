@@ -1,4 +1,5 @@
-//! NEON, which every 64-bit Arm has: look-ups in tables of 16 as with AVX2.
+//! The NEON kernel. It looks up nibbles in tables of 16 products, as the AVX2 kernel does, with
+//! `tbl`. Every 64-bit Arm processor has NEON.
 #![allow(unsafe_code)]
 
 use alloc::vec::Vec;
@@ -12,14 +13,15 @@ use super::pass::{self, Pass};
 use super::{LINE, Product, Start, Stores};
 use crate::gf256::{NIBBLES, Nibbles};
 
-/// Sums in registers, of four vectors each: with 4 rows there is room for inputs and tables.
+/// Rows of a block. The sums take four vectors per row, and four rows leave enough registers for
+/// inputs and tables.
 const ROWS: usize = 4;
 /// Bytes of a vector.
 const VECTOR: usize = 16;
 /// A line of 64 bytes.
 type Line = [uint8x16_t; LINE / VECTOR];
 
-/// Works out a product.
+/// Computes a product.
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());
     let blocks = blocks(matrix, product.outputs.len(), columns, ROWS, 0);
@@ -29,7 +31,7 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
             .map(|(row, column)| NIBBLES[usize::from(matrix.at(row, column))])
             .collect()
     };
-    // SAFETY: the tables are those of the block.
+    // SAFETY: `tables` makes the tables of this block.
     let run = |block: Block, pass: &Pass<'_, Nibbles>| unsafe {
         match block.rows().len() {
             1 => plain::<1>(pass),
@@ -38,19 +40,20 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
             _ => plain::<ROWS>(pass),
         }
     };
-    // Nothing is streamed here, see `Lines`.
+    // `Lines` selects streaming stores only on x86.
     pass::each(product, &blocks, tables, run, |sums, output| {
         output.copy_from_slice(sums)
     });
 }
 
-/// A line at a time.
+/// Computes `R` rows, one line at a time.
 ///
 /// # Safety
-/// The factors are the tables of `R` rows, input by input.
+/// The factors are the tables of `R` rows, grouped by input.
 unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
     let (factors, _) = pass.factors.as_chunks::<R>();
-    // SAFETY: every 64-bit Arm has NEON; lines of the tile are in all inputs and outputs.
+    // SAFETY: every 64-bit Arm has NEON, and the pass guarantees that the lines of the tile are in
+    // all inputs and outputs.
     unsafe {
         let low = vdupq_n_u8(0x0F);
         for at in (0..pass.bytes).step_by(LINE) {
@@ -74,10 +77,11 @@ unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
     }
 }
 
-/// Adds up inputs in the lines of a span, which all of them and the output reach to the end of.
+/// Adds the inputs in the whole lines of `span`.
 ///
 /// # Panics
-/// If that is not so.
+/// If an input or the output ends before `span`, if `span` is not whole lines, or if `stores` is
+/// not [`Stores::Cached`].
 pub(super) fn add(
     inputs: &[&[u8]],
     output: &mut [u8],
@@ -89,7 +93,7 @@ pub(super) fn add(
     assert!(inputs.iter().all(|input| input.len() >= span.end));
     assert!(output.len() >= span.end && span.len().is_multiple_of(LINE));
     for at in span.step_by(LINE) {
-        // SAFETY: every 64-bit Arm has NEON; the line is in all inputs and in the output.
+        // SAFETY: every 64-bit Arm has NEON, and the line is in all inputs and in the output.
         unsafe {
             let mut sum = [vdupq_n_u8(0); LINE / VECTOR];
             for input in inputs {
@@ -102,19 +106,19 @@ pub(super) fn add(
 }
 
 /// # Safety
-/// A line can be read from here.
+/// A line can be read at `source`.
 #[inline]
 unsafe fn load(source: *const u8) -> Line {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     core::array::from_fn(|i| unsafe { vld1q_u8(source.add(i * VECTOR)) })
 }
 
 /// # Safety
-/// A line can be written here.
+/// A line can be written at `target`.
 #[inline]
 unsafe fn store(target: *mut u8, sum: Line, start: Start) {
     for (i, sum) in sum.into_iter().enumerate() {
-        // SAFETY: the caller's.
+        // SAFETY: as the caller guarantees.
         unsafe {
             let target = target.add(i * VECTOR);
             match start {

@@ -1,6 +1,9 @@
-//! How a product is cut into passes of a vector kernel: blocks of rows, and columns that stay near
-//! while blocks change.
-// Inputs are asked for on x86 alone: Rust has no stable way to do so elsewhere.
+//! Splits a matrix product into passes of a vector kernel.
+//!
+//! A pass computes one [`Block`] of rows in one tile of columns. All blocks run over a tile before
+//! the next tile begins, so the input bytes of the tile are still in the cache when the next block
+//! reads them.
+// Only the x86 kernels prefetch: stable Rust has no prefetch for other architectures.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 use alloc::vec;
@@ -9,45 +12,48 @@ use alloc::vec::Vec;
 use super::blocks::Block;
 use super::{LINE, Product, Start, Stores};
 
-/// How far ahead of their use inputs are asked for, in bytes. Half of it does as well, twice
-/// of it a little worse.
+/// Prefetch distance in bytes. Half of it is equally fast; twice of it is slightly slower.
 const AHEAD: usize = 1024;
-/// Bytes of the sums of a tile: they, and the inputs, stay near while blocks of rows change and rows
-/// are streamed. With four times as much the (32,8) code is a tenth slower.
+/// Bytes of the sums of one tile. They stay in the nearest cache, together with the inputs of the
+/// tile, until all blocks of rows are computed and written out. With four times as many bytes the
+/// (32,8) code is a tenth slower.
 const SUMS: usize = 4096;
 
-/// What one block of rows does in one tile.
+/// The work of one block of rows in one tile.
 ///
-/// Made by [`each`] alone, which sees to this: from where they point, sources can be read and
-/// targets be written for `bytes` bytes, and sources up to and with the line `last`; no target
-/// overlaps anything else; `bytes` are whole [`LINE`]s.
+/// Only [`each`] makes a pass, and it guarantees this: `bytes` is a multiple of [`LINE`]; `bytes`
+/// bytes can be read at each source and written at each target; each source can be read up to the
+/// end of the line at `last`; no target overlaps another target or a source.
 pub(super) struct Pass<'a, F> {
-    /// Where the tile of each input begins.
+    /// Address of the tile in each input.
     pub(super) sources: &'a [*const u8],
-    /// Where the sums of each row go.
+    /// Address for the sums of each row.
     pub(super) targets: &'a [*mut u8],
-    /// What the kernel made of the factors of the block.
+    /// The factors of the block, in the form that the kernel uses.
     pub(super) factors: &'a [F],
-    /// Columns of the tile.
+    /// Bytes of the tile in each row.
     pub(super) bytes: usize,
     pub(super) start: Start,
     last: usize,
 }
 
 impl<F> Pass<'_, F> {
-    /// The line that is to be asked for when the line `at` of an input is read.
+    /// Returns the offset of the line to prefetch when the kernel reads the line at `at`.
     #[inline]
     pub(super) fn ahead(&self, at: usize) -> usize {
         self.last.min(at + AHEAD)
     }
 }
 
-/// Runs every pass of a product. `run` does one. `stream` writes lines past the caches; sums that
-/// go that way do so row by row, from a place in the nearest cache: written straight from registers,
-/// they would make memory hop between the rows.
+/// Runs every pass of a product. `factors` prepares the factors of a block, `run` computes one
+/// pass, and `stream` writes lines with streaming stores.
+///
+/// With [`Stores::Streamed`], `run` writes its sums to a buffer in the nearest cache, and `stream`
+/// then writes the buffer to the outputs row by row. Streaming stores directly from `run` would
+/// write one line of each row in turn, so the memory accesses would jump between the rows.
 ///
 /// # Panics
-/// If inputs, outputs or the span are not as a [`Product`] says.
+/// If the inputs, the outputs or the span violate the requirements of [`Product`].
 pub(super) fn each<F>(
     product: &mut Product<'_, '_, '_>,
     blocks: &[Block],

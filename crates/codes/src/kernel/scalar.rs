@@ -1,4 +1,4 @@
-//! The reference: plain loops over tables. What the other kernels compute is defined here.
+//! The scalar kernel: plain loops over tables. It defines what the other kernels compute.
 
 use core::ops::Range;
 
@@ -6,7 +6,8 @@ use super::Start;
 use crate::gf256::MUL;
 use crate::matrix::Matrix;
 
-/// `outputs[row][at] = start + sum over i of matrix(row, i) * inputs[i][at]`, for `at` in `span`.
+/// Computes `outputs[row][at] = start + sum over i of matrix(row, i) * inputs[i][at]` for each `at`
+/// in `span`.
 pub(super) fn multiply(
     matrix: &Matrix,
     inputs: &[&[u8]],
@@ -28,7 +29,7 @@ pub(super) fn multiply(
     }
 }
 
-/// `output[at] = start + sum over i of inputs[i][at]`, for `at` in `span`.
+/// Computes `output[at] = start + sum over i of inputs[i][at]` for each `at` in `span`.
 pub(super) fn add(inputs: &[&[u8]], output: &mut [u8], span: &Range<usize>, start: Start) {
     let output = &mut output[span.clone()];
     if start == Start::Zero {

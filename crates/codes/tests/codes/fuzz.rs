@@ -1,4 +1,4 @@
-//! A bounded run of the fuzz targets: the same functions, over random and nearly valid inputs.
+//! A bounded run of the fuzz targets: the same functions, with random and nearly valid inputs.
 
 #[allow(unreachable_pub)]
 #[path = "../../../../fuzz/src/codes.rs"]
@@ -16,7 +16,7 @@ proptest! {
     fn groups(
         header: [u8; 8],
         there in prop::collection::vec(any::<u8>(), 64),
-        // Losses are rare in some, so that groups can be rebuilt.
+        // In some cases losses are rare, so that groups can be rebuilt.
         rare: bool,
         more in prop::collection::vec(any::<u8>(), 1..400),
     ) {

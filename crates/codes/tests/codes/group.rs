@@ -4,12 +4,12 @@ use farwrite_codes::{Code, Kernel, Kind, Present};
 use farwrite_dice::SplitMix;
 use proptest::prelude::*;
 
-/// A group, and how it is cut.
+/// A group: its code, the length of its chunks, and its data.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) code: Code,
     pub(crate) chunk_bytes: usize,
-    /// Bytes that the shape and the seed say.
+    /// The bytes, which follow from the shape and the seed.
     pub(crate) data: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ impl Group {
         self.code.parity_chunks(self.data_chunks()) * self.chunk_bytes
     }
 
-    /// The data with everything overwritten that is not present.
+    /// Returns the data with all chunks overwritten that are not present.
     pub(crate) fn damaged(&self, present: &Present) -> Vec<u8> {
         let mut data = self.data.clone();
         for (chunk, bytes) in data.chunks_mut(self.chunk_bytes).enumerate() {
@@ -34,17 +34,17 @@ impl Group {
     }
 }
 
-/// The kernels of this machine.
+/// Returns the kernels of this machine.
 pub(crate) fn kernels() -> Vec<Kernel> {
     Kernel::available().collect()
 }
 
-/// Bytes without a pattern that chunk sizes could hide.
+/// Returns pseudorandom bytes: a pattern could hide an error in chunk lengths.
 pub(crate) fn bytes(count: usize, seed: u64) -> Vec<u8> {
     SplitMix::new(seed).bytes(count)
 }
 
-/// Codes with up to `most` chunks a group.
+/// Returns codes with up to `most` chunks per group.
 pub(crate) fn codes(most: usize) -> impl Strategy<Value = Code> {
     (any::<bool>(), 1..most).prop_flat_map(move |(xor, k)| {
         let (kind, m) = match xor {
@@ -55,7 +55,7 @@ pub(crate) fn codes(most: usize) -> impl Strategy<Value = Code> {
     })
 }
 
-/// Groups of up to `chunks` chunks, full and short ones.
+/// Returns groups of up to `chunks` chunks, full and short ones.
 pub(crate) fn groups(chunks: usize, chunk_bytes: usize) -> impl Strategy<Value = Group> {
     (codes(chunks), 1..=chunk_bytes, any::<u64>()).prop_flat_map(|(code, chunk_bytes, seed)| {
         let whole = code.k() * chunk_bytes;
@@ -67,7 +67,8 @@ pub(crate) fn groups(chunks: usize, chunk_bytes: usize) -> impl Strategy<Value =
     })
 }
 
-/// What is left of a group when each chunk is lost with a chance of `loss` in 256.
+/// Returns the chunks of a group that are left when each chunk is lost with the probability `loss /
+/// 256`.
 pub(crate) fn survivors(group: &Group, seed: u64, loss: u8) -> Present {
     let dice = bytes(256 + 256, seed);
     let mut present = Present::default();

@@ -1,4 +1,4 @@
-//! Losses up to what a code repairs, and one more.
+//! Tests of losses up to the limit of a code, and beyond it.
 
 use farwrite_codes::{Code, Codec, CodecError, Kind, Present};
 use proptest::prelude::*;
@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use crate::group::{Group, bytes, groups, kernels, survivors};
 use crate::naive;
 
-/// Recovers where the code says that it can, and refuses and leaves everything alone elsewhere.
+/// Checks that `recover` rebuilds the group if the code declares it recoverable, and otherwise
+/// returns an error and changes nothing.
 fn check(codec: &Codec, group: &Group, parity: &[u8], present: &Present) {
     let damaged = group.damaged(present);
     let mut parity = parity.to_vec();
@@ -50,7 +51,7 @@ fn every_pattern_of_small_groups() {
             let code = Code::new(kind, k, m).unwrap();
             let codec = Codec::with_kernel(code, kernel);
             for chunk_bytes in [3, 70] {
-                // A full group, one with a short last chunk, one with fewer chunks.
+                // A full group, a group with a short last chunk, and a group with fewer chunks.
                 for data_bytes in [
                     k * chunk_bytes,
                     k * chunk_bytes - 2,
@@ -108,7 +109,8 @@ proptest! {
 
     #[test]
     fn as_many_losses_as_parity(group in groups(255, 100), seed: u64) {
-        // The data chunks with the smallest dice are lost, and parity is there to just suffice.
+        // The data chunks with the smallest random numbers are lost, as many as the group has
+        // parity chunks.
         let data_chunks = group.data_chunks();
         let lost = group.code.parity_chunks(data_chunks).min(data_chunks);
         let dice = bytes(255, seed);

@@ -1,4 +1,4 @@
-//! Codes do what they promise: every kernel, every way of calling.
+//! Tests of the erasure codes, with every kernel and every way to call a codec.
 
 mod fuzz;
 mod group;

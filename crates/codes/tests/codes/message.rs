@@ -1,4 +1,4 @@
-//! Messages of many groups, on several threads.
+//! Tests of messages with many groups, on several threads.
 
 use std::num::NonZeroUsize;
 
@@ -65,7 +65,7 @@ fn lengths_of_a_message_must_fit() {
     assert_eq!(encode(&data, 0, &mut parity), Err(CodecError::EmptyChunks));
     let nothing = encode(&[], 10, &mut parity).unwrap_err();
     assert!(matches!(nothing, CodecError::DataBytes { given: 0, .. }));
-    // Four chunks, and half a one with a single parity chunk.
+    // The first group has four data chunks. The second has half a chunk, and one parity chunk.
     let expected = Err(CodecError::ParityBytes {
         given: 40,
         expected: 30,

@@ -1,8 +1,8 @@
-//! The codes once more, straight from their definition, and slow.
+//! A second implementation of the codes, directly from their definition. It is slow.
 
 use farwrite_codes::{Code, Kind};
 
-/// Product in GF(2^8) with the polynomial 0x11D: shift and add.
+/// Returns the product in GF(2^8) with the polynomial 0x11D, by shifts and additions.
 fn mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {
@@ -19,12 +19,12 @@ fn mul(mut a: u8, mut b: u8) -> u8 {
     product
 }
 
-/// Inverse: a^254.
+/// Returns the inverse, which is a^254.
 fn inv(a: u8) -> u8 {
     (0..254).fold(1, |power, _| mul(power, a))
 }
 
-/// Parity of a group, every byte by itself.
+/// Returns the parity of a group, computed byte by byte.
 pub(crate) fn parity(code: Code, data: &[u8], chunk_bytes: usize) -> Vec<u8> {
     let chunks: Vec<&[u8]> = data.chunks(chunk_bytes).collect();
     let factor = |parity: usize, data: usize| match code.kind() {

@@ -1,4 +1,4 @@
-//! What does not fit is refused by name, and nothing is written.
+//! Invalid arguments are refused with a specific error, and nothing is written.
 
 use farwrite_codes::{Code, Codec, CodecError, Decoder, Encoder, Kind, Present};
 

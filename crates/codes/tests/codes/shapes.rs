@@ -1,4 +1,4 @@
-//! Shapes and their names.
+//! Tests of the shapes of codes and of their names.
 
 use farwrite_codes::{Code, Kind, Layout, ParseCodeError, Present, ShapeError};
 use proptest::prelude::*;
@@ -103,7 +103,7 @@ fn chunks_that_a_group_does_not_have_repair_nothing() {
     present.parity = (2..255).collect();
     present.data.insert(200);
     assert!(!code.recoverable(4, &present));
-    // Of a group of three, chunk 3 is not missing.
+    // A group of three data chunks has no chunk 3, so that chunk is not missing.
     present.data = (0..3).collect();
     assert!(code.recoverable(3, &present));
 }

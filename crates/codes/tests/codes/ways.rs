@@ -1,4 +1,4 @@
-//! All kernels and all ways of calling give the bytes of the definition.
+//! All kernels and all ways to call a codec return the bytes of the definition.
 
 use farwrite_codes::{Codec, Decoder, Encoder, Kernel, Present};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::group::{Group, bytes, groups, kernels, survivors};
 use crate::naive;
 
-/// Cuts `0..chunks` into runs, and puts these into some order.
+/// Cuts `0..chunks` into runs of random length, and returns them in random order.
 fn runs(chunks: usize, seed: u64) -> Vec<std::ops::Range<usize>> {
     let dice = bytes(2 * chunks, seed);
     let mut runs = Vec::new();
@@ -20,7 +20,7 @@ fn runs(chunks: usize, seed: u64) -> Vec<std::ops::Range<usize>> {
     runs
 }
 
-/// The bytes of a run of chunks.
+/// Returns the bytes of a run of chunks.
 fn of<'a>(group: &Group, bytes: &'a [u8], run: &std::ops::Range<usize>) -> &'a [u8] {
     &bytes[run.start * group.chunk_bytes..bytes.len().min(run.end * group.chunk_bytes)]
 }
@@ -40,7 +40,7 @@ proptest! {
     #[test]
     fn chunks_can_lie_anywhere(group in groups(60, 200), seed: u64, skew in 0_usize..70) {
         let present = survivors(&group, seed, 50);
-        // Chunks apart from one another, at odd addresses.
+        // Each chunk has its own allocation and lies at an odd address.
         let apart = |bytes: &[u8]| -> Vec<Vec<u8>> {
             bytes.chunks(group.chunk_bytes).map(|chunk| [&vec![1; skew], chunk].concat()).collect()
         };
@@ -58,7 +58,7 @@ proptest! {
 
             let mut damaged = apart(&group.damaged(&present));
             let mut damaged: Vec<_> = damaged.iter_mut().map(|chunk| &mut chunk[skew..]).collect();
-            // What is not there need not have memory.
+            // A parity chunk that is not present may be an empty slice.
             let parity: Vec<&[u8]> = parity_apart
                 .iter()
                 .enumerate()
@@ -98,7 +98,7 @@ proptest! {
             let mut scratch = vec![0x77; parity.len()];
             let mut decoder =
                 Decoder::new(&codec, group.data.len(), group.chunk_bytes, &mut scratch).unwrap();
-            // Single chunks, parity in the middle of the data.
+            // Single chunks arrive in random order, with parity between the data.
             let dice = bytes(255, seed);
             let mut arrivals: Vec<_> = present.data.iter().map(|chunk| (false, chunk)).collect();
             arrivals.extend(present.parity.iter().map(|chunk| (true, chunk)));
@@ -126,8 +126,8 @@ proptest! {
     }
 }
 
-/// Groups so large that outputs go past the caches, with chunks and addresses that are no multiples
-/// of a cache line, and with more rows than a kernel has registers for.
+/// Groups that are large enough for streaming stores. Chunks and addresses are not multiples of a
+/// cache line, and there are more rows than a kernel has registers for.
 #[test]
 fn large_groups_are_like_small_ones() {
     for (name, chunk_bytes, data_bytes) in [

@@ -1,4 +1,4 @@
-//! What is computed is the orthonormal transform, as exactly as the documentation promises.
+//! The computation is the orthonormal transform, with at most the documented error.
 
 use farwrite_codes::Kernel;
 use farwrite_codes::hadamard::{Interleave, Transform};
@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use crate::common::{Format, MOST, distance, encode, ends, norm, shapes, tensor, values};
 
-/// The documented bound of one transform's error, for coefficients of this norm.
+/// Returns the documented bound of the error of one transform, for coefficients with the norm
+/// `size`.
 fn bound<T: Format>(shape: Interleave, elements: usize, size: f64) -> f64 {
     let sums = f64::from(shape.block().ilog2() + 3) * f32::UNIT;
     (sums + T::UNIT) * (1.0 + 1e-3) * size + T::TINY * (elements as f64).sqrt()
@@ -54,7 +55,7 @@ proptest! {
         check::<bf16>(shape, elements, segments, seed);
     }
 
-    /// Products of encoded tensors, and so their lengths and angles, are those of the tensors.
+    /// Encoding preserves inner products, and so lengths and angles.
     #[test]
     fn it_is_orthonormal(shape in shapes(8, 6), elements in 1..MOST, seed: u64) {
         let transform = Transform::new(shape);
@@ -73,7 +74,7 @@ proptest! {
         prop_assert!((product(&tensors) - product(&encoded)).abs() <= most);
     }
 
-    /// A sum of encoded tensors decodes to the sum of the tensors.
+    /// The sum of encoded tensors decodes to the sum of the tensors.
     #[test]
     fn sums_can_be_taken_while_encoded(
         shape in shapes(8, 6),
@@ -99,8 +100,8 @@ proptest! {
     }
 }
 
-/// One element that is not zero gives one row of the matrix, exactly where the scale is exact: also
-/// of blocks beyond a tile and a strip.
+/// If one element is 1 and the others are 0, the result is one row of the matrix. It is exact where
+/// the scale is exact. The test includes blocks larger than a tile and a strip.
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
 fn impulses_give_rows_of_the_matrix() {
@@ -126,7 +127,7 @@ fn impulses_give_rows_of_the_matrix() {
     }
 }
 
-/// The largest block, there and back.
+/// Encodes and decodes the largest block.
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
 fn the_largest_block_comes_back() {
@@ -138,7 +139,7 @@ fn the_largest_block_comes_back() {
     transform
         .decode(&encoded, &mut decoded, &[1 << 25])
         .unwrap();
-    // Without vectors of all values: they would take 256 MiB each.
+    // Do not convert all values to `f64` vectors: each would take 256 MiB.
     let (mut size, mut error) = (0.0, 0.0);
     for (exact, value) in input.iter().zip(&decoded) {
         size += exact.value().powi(2);

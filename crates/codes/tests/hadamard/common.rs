@@ -1,20 +1,20 @@
-//! Random tensors, and the transform by its definition.
+//! Random tensors, and the transform computed by its definition.
 
 use farwrite_codes::hadamard::Interleave;
 use farwrite_dice::SplitMix;
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-/// Elements of random tensors.
+/// Maximum number of elements of random tensors.
 pub(crate) const MOST: usize = if cfg!(miri) { 150 } else { 2000 };
 
-/// A format, seen by the tests.
+/// A format, with the conversions that the tests need.
 pub(crate) trait Format:
     farwrite_codes::hadamard::Element + std::fmt::Debug + PartialEq
 {
     /// Half the distance from 1 to the next value.
     const UNIT: f64;
-    /// Half the smallest distance of values.
+    /// Half the smallest distance between two values.
     const TINY: f64;
     fn of(value: f32) -> Self;
     fn value(self) -> f64;
@@ -85,7 +85,7 @@ impl Format for bf16 {
     }
 }
 
-/// Values from -1 to 1, now and then much smaller.
+/// Returns values from -1 to 1, of which some are much smaller.
 pub(crate) fn tensor<T: Format>(elements: usize, seed: u64) -> Vec<T> {
     let mut dice = SplitMix::new(seed);
     let mut value = || {
@@ -108,7 +108,7 @@ pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
     norm(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>())
 }
 
-/// The blocks of a segment: whole ones, then descending powers of two.
+/// Returns the blocks of a segment: whole blocks, then blocks of descending powers of two.
 pub(crate) fn blocks(shape: Interleave, elements: usize) -> Vec<std::ops::Range<usize>> {
     let mut blocks = Vec::new();
     let mut start = 0;
@@ -121,8 +121,8 @@ pub(crate) fn blocks(shape: Interleave, elements: usize) -> Vec<std::ops::Range<
     blocks
 }
 
-/// The encoding of a segment in double precision, by the definition: coefficient `i` of a block is
-/// the sum of its elements, element `j` with the sign of the number of bits that `i` and `j` share.
+/// Encodes a segment in double precision, by the definition: coefficient `i` of a block is the
+/// scaled sum of its elements, where element `j` is negated if `i & j` has an odd number of ones.
 pub(crate) fn encode(shape: Interleave, values: &[f64]) -> Vec<f64> {
     let mut encoded = vec![f64::NAN; values.len()];
     for block in blocks(shape, values.len()) {
@@ -144,7 +144,7 @@ pub(crate) fn encode(shape: Interleave, values: &[f64]) -> Vec<f64> {
     encoded
 }
 
-/// Shapes with blocks of up to `2^block` and packets of up to `2^packet` elements.
+/// Returns shapes with blocks of up to `2^block` and packets of up to `2^packet` elements.
 pub(crate) fn shapes(block: u32, packet: u32) -> impl Strategy<Value = Interleave> {
     (0..=block, 0..=packet)
         .prop_flat_map(|(block, packet)| (Just(block), Just(packet), 0..=packet))
@@ -153,7 +153,7 @@ pub(crate) fn shapes(block: u32, packet: u32) -> impl Strategy<Value = Interleav
         })
 }
 
-/// Ends of segments of a tensor with this number of elements.
+/// Returns the ends of the segments of a tensor with `elements` elements.
 pub(crate) fn ends(elements: usize, segments: usize, seed: u64) -> Vec<usize> {
     let mut dice = SplitMix::new(seed);
     let mut cut = || dice.index(elements + 1);

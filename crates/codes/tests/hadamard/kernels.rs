@@ -1,4 +1,4 @@
-//! All kernels give the bits of the scalar one, whatever the shape, the length and the address.
+//! All kernels return the bits of the scalar kernel, for any shape, length and address.
 
 use farwrite_codes::Kernel;
 use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
@@ -11,7 +11,8 @@ fn bits<T: Format>(tensor: &[T]) -> Vec<u32> {
     tensor.iter().map(|value| value.bits()).collect()
 }
 
-/// Encodes and decodes by all kernels, at addresses `skew` elements into a vector.
+/// Encodes and decodes with all kernels, at addresses that are `skew` elements after the start of
+/// an allocation. Checks that the results are equal.
 fn agree<T: Format>(shape: Interleave, values: &[T], ends: &[usize], skew: usize) {
     let zero = T::of(0.0);
     let arrived = |segment: usize, packet: usize| !(segment + packet).is_multiple_of(3);
@@ -64,7 +65,7 @@ proptest! {
     }
 }
 
-/// Tensors so large that outputs go past the caches, and blocks beyond a tile and a strip.
+/// Tensors that are large enough for streaming stores, and blocks larger than a tile and a strip.
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
 fn large_tensors_are_like_small_ones() {
@@ -92,8 +93,8 @@ fn large_tensors_are_like_small_ones() {
     }
 }
 
-/// Every 16-bit value survives the blocks of one element, and sums of floats of all sizes are
-/// rounded alike: subnormal, huge and in the middle between two values.
+/// Every 16-bit value passes through blocks of one element unchanged. All kernels round sums of
+/// floats in the same way: subnormal sums, huge sums, and sums in the middle between two values.
 #[test]
 fn rounding_is_that_of_the_definition() {
     fn check<T: Format>(from_bits: fn(u16) -> T, from_f32: fn(f32) -> T) {
@@ -110,7 +111,8 @@ fn rounding_is_that_of_the_definition() {
             one.encode(&finite, &mut out, &[finite.len()]).unwrap();
             assert_eq!(bits(&out), bits(&finite), "{kernel}");
 
-            // Blocks of four have the exact scale 1/2, so that sums of neighbours are all there is.
+            // Blocks of four have the exact scale 1/2, so the sums of neighbours are the only
+            // source of rounding.
             let pairs: Vec<T> = finite
                 .windows(2)
                 .flat_map(|pair| [pair[0], pair[1], T::of(0.0), T::of(0.0)])
@@ -129,7 +131,7 @@ fn rounding_is_that_of_the_definition() {
     check(bf16::from_bits, bf16::from_f32_const);
 }
 
-/// What is not a number stays so, and what has no bound too.
+/// NaN and infinity affect only their own block.
 #[test]
 fn special_values_stay_in_their_block() {
     let shape = Interleave::new(64, 64, 1).unwrap();

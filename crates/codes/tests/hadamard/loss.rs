@@ -1,5 +1,5 @@
-//! What is left of a tensor when packets are lost: the documented expectations, by many seeded
-//! trials.
+//! The error of a tensor after packet loss matches the documented expectations. The tests run many
+//! seeded trials.
 
 use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
 use farwrite_dice::SplitMix;
@@ -7,13 +7,14 @@ use half::f16;
 
 use crate::common::{distance, norm, tensor, values};
 
-/// Packets of the group that is looked at.
+/// Packets of the group under test.
 const PACKETS: usize = 64;
 const LOSS: f64 = 0.1;
 const ARRIVING: f32 = 0.9;
 const TRIALS: usize = if cfg!(miri) { 3 } else { 3000 };
 
-/// Which of `PACKETS` packets arrive: with bursts of this mean length, in the long run.
+/// Draws which of `PACKETS` packets arrive. With `burst`, losses come in bursts of this mean
+/// length.
 fn arrivals(dice: &mut SplitMix, burst: Option<f64>) -> [bool; PACKETS] {
     let mut lost = dice.unit() < LOSS;
     core::array::from_fn(|_| {
@@ -27,13 +28,13 @@ fn arrivals(dice: &mut SplitMix, burst: Option<f64>) -> [bool; PACKETS] {
     })
 }
 
-/// What many trials came to, as shares of the tensor's energy.
+/// The results of many trials, as shares of the tensor's energy.
 struct Trials {
-    /// Of the difference between the mean of all estimates and the tensor.
+    /// Energy of the difference between the mean of all estimates and the tensor.
     bias: f64,
-    /// Of the error of an estimate, on average.
+    /// Mean energy of the error of an estimate.
     error: f64,
-    /// The mean of `(packets - arrived) / arrived`, or 1 where nothing arrived.
+    /// Mean of `(packets - arrived) / arrived`, or 1 for a trial in which nothing arrived.
     expected: f64,
 }
 
@@ -79,7 +80,8 @@ fn trials(rescale: Rescale, burst: Option<f64>) -> Trials {
     }
 }
 
-/// What remains of an error with this mean square when that many trials are averaged.
+/// Returns the expected energy that remains of an error with this mean square in the average over
+/// all trials.
 fn noise(error: f64) -> f64 {
     error / TRIALS as f64
 }
@@ -111,7 +113,7 @@ fn independent_losses_leave_the_documented_error() {
         by_share.bias
     );
 
-    // Shrunk by the loss, so that the bias has the square of it.
+    // The mean estimate is `1 - LOSS` times the tensor, so the bias has the energy `LOSS^2`.
     let never = trials(Rescale::Never, None);
     near(never.error, LOSS, 0.05);
     near(never.bias, LOSS * LOSS, 0.1);
@@ -136,8 +138,8 @@ fn bursts_leave_the_same_error_on_average() {
     near(never.error, LOSS, 0.1);
 }
 
-/// One lost packet: without a stride it takes a block with it, with the largest it takes the same
-/// small share of every block.
+/// One packet is lost. Without a stride, the loss removes a whole block. With the largest stride,
+/// it removes the same small share of every block.
 #[test]
 fn a_stride_spreads_a_loss_over_its_group() {
     let errors = |stride| -> Vec<f64> {
@@ -146,7 +148,7 @@ fn a_stride_spreads_a_loss_over_its_group() {
         let input = tensor::<f32>(4096, 3);
         let mut encoded = vec![0.0; 4096];
         transform.encode(&input, &mut encoded, &[4096]).unwrap();
-        // What lies there instead does not count.
+        // The contents of the missing packet must have no effect.
         encoded[5 * 64..6 * 64].fill(f32::NAN);
         let mut decoded = vec![0.0; 4096];
         transform
@@ -169,7 +171,7 @@ fn a_stride_spreads_a_loss_over_its_group() {
         let touched = errors.iter().filter(|&&error| error > 1e-6).count();
         assert_eq!(touched, stride, "{errors:?}");
         let worst = errors.iter().copied().fold(0.0, f64::max);
-        // The share of a block's energy that is in a number of its coefficients varies by the block.
+        // The energy of a number of coefficients of a block varies from block to block.
         assert!(worst <= 3.0 / (stride as f64).sqrt(), "{stride}: {worst}");
     }
 }
@@ -202,7 +204,7 @@ fn losses_stay_in_their_segment_and_group() {
     let ends = [150, 400];
     transform.encode(&input, &mut encoded, &ends).unwrap();
     let mut decoded = vec![0.0; 400];
-    // All of the second group of the second segment.
+    // All packets of the second group of the second segment are lost.
     let lost = |segment: usize, packet: usize| segment == 1 && (4..8).contains(&packet);
     transform
         .decode_partial(
@@ -222,7 +224,7 @@ fn losses_stay_in_their_segment_and_group() {
     }
 }
 
-/// Tensors of which different packets have arrived can be added up while they are transformed.
+/// Encoded tensors with different missing packets can be added before the inverse transform.
 #[test]
 fn estimates_can_be_added_before_the_inverse() {
     let shape = Interleave::new(64, 32, 16).unwrap();

@@ -1,4 +1,4 @@
-//! The block Hadamard transform does what it promises: every kernel, format and shape.
+//! Tests of the block Hadamard transform, with every kernel, format and shape.
 
 mod bounds;
 mod common;

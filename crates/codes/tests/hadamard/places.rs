@@ -1,4 +1,4 @@
-//! Where coefficients go.
+//! Tests of the assignment of coefficients to packets.
 
 use farwrite_codes::hadamard::Interleave;
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ proptest! {
         }
     }
 
-    /// A packet of a whole group has equally many coefficients of each of its blocks, which are as
-    /// many as the stride says unless whole blocks fit.
+    /// A packet of a whole group has the same number of coefficients of each of its blocks. The
+    /// number of blocks is the stride, except where a packet holds whole blocks.
     #[test]
     fn packets_share_blocks_evenly(
         shape in shapes(if cfg!(miri) { 3 } else { 7 }, if cfg!(miri) { 3 } else { 6 }),
@@ -39,7 +39,7 @@ proptest! {
         }
     }
 
-    /// Neither whole groups nor the rest have coefficients outside their own elements.
+    /// The coefficients of a group, and those of the remainder, stay within their own elements.
     #[test]
     fn groups_stay_apart(shape in shapes(7, 6), elements in 1..MOST) {
         for index in 0..elements {
@@ -49,7 +49,7 @@ proptest! {
     }
 }
 
-/// The picture of the documentation: blocks of 8 in packets of 4 with stride 2.
+/// The example of the documentation: blocks of 8 in packets of 4 with stride 2.
 #[test]
 fn the_picture_is_right() {
     let shape = Interleave::new(8, 4, 2).unwrap();

@@ -1,4 +1,4 @@
-//! What is wrong is refused with a reason, and nothing is written.
+//! Invalid arguments are refused with a reason, and nothing is written.
 
 use farwrite_codes::hadamard::{Interleave, Rescale, Transform, TransformError};
 

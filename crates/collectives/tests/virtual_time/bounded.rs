@@ -30,14 +30,14 @@ fn all_reduce(reduction: Reduction) -> Operation {
     }
 }
 
-/// The ranks whose contributions a byte of a result lacks.
+/// Returns the ranks whose contributions a byte of a result lacks.
 fn lacks(missing: &[Missing], at: u64) -> &[usize] {
     let range = missing.iter().find(|missing| missing.range.contains(&at));
     range.map_or(&[], |missing| &missing.ranks)
 }
 
-/// The reduction of a value by the owner of its part and the ranks after it, without the missing
-/// ranks.
+/// Returns the reduction of a value by the owner of its part and the ranks after it, without the
+/// missing ranks.
 fn reduced(
     reduction: Reduction,
     owner: usize,
@@ -70,7 +70,8 @@ fn check_all_reduce(world: &mut World, reduction: Reduction) -> Report {
     check_started(world, reduction, COUNT, 1).remove(0)
 }
 
-/// The same for several operations, which the rank `late` starts one second after all others.
+/// Like [`check_all_reduce`] for several operations. The rank `late` starts them one second after
+/// all others.
 fn check_with_late_rank(
     world: &mut World,
     late: usize,
@@ -163,7 +164,7 @@ fn scheme(name: &str) -> GroupOptions {
     })
 }
 
-/// The error when a rank with these options is created.
+/// Returns the error when a rank with these options is created.
 fn problem(options: GroupOptions) -> Option<String> {
     let network = farwrite::fabric::sim::SimNetwork::new(1);
     let fabric = network.endpoint(crate::world::address(0), 1).unwrap();
@@ -496,7 +497,7 @@ fn an_all_to_all_of_different_sizes_is_refused_by_name() {
     );
 }
 
-/// All-reduces on a path that loses packets, with a target. Returns the scheme of the last one, and
+/// Runs all-reduces with a target on a path that loses packets. Returns the scheme of the last one,
 /// its verdict and its report.
 fn toward_target(world: &mut World, rounds: usize) -> (SchemeName, Verdict, Report) {
     let mut last = None;

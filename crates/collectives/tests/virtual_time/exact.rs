@@ -31,7 +31,7 @@ fn join(element: ElementType, reduction: Reduction, all: &[Vec<u8>], order: &[us
     sum
 }
 
-/// The result of an all-reduce, in the documented order.
+/// Returns the result of an all-reduce, in the documented order.
 fn reduced(
     algorithm: Algorithm,
     element: ElementType,
@@ -68,7 +68,7 @@ fn reduced(
     result
 }
 
-/// The result that a rank of a binomial tree with root 0 sends to its parent.
+/// Returns the result that a rank of a binomial tree with root 0 sends to its parent.
 fn tree(element: ElementType, reduction: Reduction, all: &[Vec<u8>], rank: usize) -> Vec<u8> {
     let mut sum = all[rank].clone();
     let mut bit = 1;

@@ -49,7 +49,7 @@ fn with(hadamard: Option<Hadamard>) -> GroupOptions {
     }
 }
 
-/// Values from -1 to 1, like gradients: their mean is near 0.
+/// Returns values from -1 to 1, like gradients: their mean is near 0.
 fn gradient(rank: usize) -> Vec<f32> {
     let mut dice = SplitMix::new(rank as u64);
     let mut value = || f32::from((dice.next() >> 48) as u16) / 32_768.0 - 1.0;
@@ -104,7 +104,7 @@ fn sum(world: &mut World, hadamard: Option<Hadamard>, reduction: Reduction) -> (
     (report.clone(), floats(output))
 }
 
-/// The expected result for a report: by part, the estimates of all contributions. A mean is
+/// Returns the expected result for a report: by part, the estimates of all contributions. A mean is
 /// divided, group by group, by the number of ranks from which packets arrived.
 fn expected(report: &Report, ranks: usize, stride: usize, reduction: Reduction) -> Vec<f32> {
     let interleave = Interleave::new(BLOCK as usize, PACKET, stride).unwrap();
@@ -152,7 +152,7 @@ fn expected(report: &Report, ranks: usize, stride: usize, reduction: Reduction) 
     expected
 }
 
-/// The largest difference between values.
+/// Returns the largest difference between values.
 fn largest(some: &[f32], others: &[f32]) -> f32 {
     let differences = some.iter().zip(others).map(|(a, b)| (a - b).abs());
     differences.fold(0.0, f32::max)
@@ -214,8 +214,8 @@ fn each_result_is_that_of_the_packets_that_came() {
     }
 }
 
-/// The values of whole blocks. The remainder of a part has smaller blocks, which can be lost
-/// completely.
+/// Returns the values of whole blocks. The remainder of a part has smaller blocks, which can be
+/// lost completely.
 fn whole_blocks(values: &[f32], ranks: usize) -> Vec<f32> {
     let parts = cut(COUNT as u64, 1, ranks).into_iter();
     let block = u64::from(BLOCK);

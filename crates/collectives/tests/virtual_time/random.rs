@@ -56,7 +56,7 @@ fn buffers(case: &Case, number: usize, rank: usize, ranks: usize) -> Buffers {
     }
 }
 
-/// The expected value at each place if the ranks in `lacks` did not contribute.
+/// Returns the expected value at each place if the ranks in `lacks` did not contribute.
 fn expected(case: &Case, number: usize, place: usize, ranks: usize, lacks: &[usize]) -> f32 {
     match case.operation {
         Operation::Broadcast { root } => value(number, root),

@@ -29,7 +29,7 @@ pub(crate) fn address(rank: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4791))
 }
 
-/// A path with a round trip of 1 ms at 10 Gbit/s.
+/// Returns a path with a round trip of 1 ms at 10 Gbit/s.
 pub(crate) fn clean() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(500),
@@ -38,7 +38,7 @@ pub(crate) fn clean() -> LinkConfig {
     }
 }
 
-/// The same path, but it also loses, reorders, duplicates and damages packets.
+/// Returns the same path, but it also loses, reorders, duplicates and damages packets.
 pub(crate) fn faulty() -> LinkConfig {
     let mut link = LinkConfig {
         loss: Loss::Iid { loss_packet: 0.02 },
@@ -153,12 +153,12 @@ impl World {
         assert!(self.run(100 * SECOND, is_over), "operations hang");
     }
 
-    /// The number of operations that have ended at a rank and were not taken.
+    /// Returns the number of operations that have ended at a rank and were not taken.
     pub(crate) fn finished(&self, rank: usize) -> usize {
         self.finished[rank].len()
     }
 
-    /// The results of the operations at a rank, in the order of their end.
+    /// Returns the results of the operations at a rank, in the order of their end.
     pub(crate) fn take(&mut self, rank: usize) -> Vec<Ended> {
         let ended = |finished: Finished| {
             let output = finished.buffers.output.and_then(|buffer| buffer.into_vec());

@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// The lengths of the batches in which datagrams with these ports and sizes leave.
+    /// Returns the lengths of the batches in which datagrams with these ports and sizes leave.
     fn runs(datagrams: &[(u16, usize)], gso: bool) -> Vec<usize> {
         let datagrams: Vec<_> = datagrams
             .iter()

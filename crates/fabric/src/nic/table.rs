@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Numbers from few, so that they are found, found again, missed, removed and reused.
+        /// The keys are few, so that the steps find, miss, remove and reuse them.
         #[test]
         fn it_is_a_map(steps in prop::collection::vec((0..4_u8, 0..6_u32), 0..200)) {
             let (mut table, mut map) = (Table::default(), BTreeMap::new());

@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than a test runs.
+    /// Longer than a test takes.
     const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(20);
 

@@ -254,7 +254,7 @@ mod tests {
         assert!(!tx.granted().gso);
         let mut sizes = Vec::new();
         loop {
-            // Seven are to come, and no more.
+            // Seven datagrams arrive, and no more.
             let seconds = if sizes.len() < 7 { 60.0 } else { 0.1 };
             if !wait([(&rx, false)], Some(Duration::from_secs_f64(seconds))).unwrap() {
                 break;

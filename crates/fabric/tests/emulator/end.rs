@@ -9,7 +9,7 @@ use farwrite_wire::icrc::{self, Flow, Icrc, IdRange};
 use farwrite_wire::packet::Packet;
 use farwrite_wire::request::{SendOnly, pad_bytes};
 
-/// Longer than any successful wait.
+/// Longer than any successful wait takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct End {
@@ -25,7 +25,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// The number that [`packet`] stored as PSN.
+    /// Returns the number that [`packet`] stored as PSN.
     pub(crate) fn number(&self) -> u32 {
         Packet::parse(&self.bytes)
             .expect("a RoCEv2 packet")
@@ -72,7 +72,7 @@ impl End {
     }
 }
 
-/// A genuine packet: UC SEND Only, with `number` as PSN, sealed for its addresses.
+/// Returns a genuine packet: UC SEND Only, with `number` as PSN, sealed for its addresses.
 pub(crate) fn packet(
     src: SocketAddr,
     dst: SocketAddr,
@@ -96,7 +96,7 @@ pub(crate) fn packet(
     bytes
 }
 
-/// A packet without its ICRC.
+/// Returns a packet without its ICRC.
 pub(crate) fn body(packet: &[u8]) -> &[u8] {
     &packet[..packet.len() - 4]
 }
@@ -132,7 +132,7 @@ pub(crate) fn set_up(bind: &str, config: EmulatorConfig) -> Setup {
     }
 }
 
-/// Waits until the emulator's thread has done something.
+/// Waits until `is_so` returns true.
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {

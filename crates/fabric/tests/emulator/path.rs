@@ -47,7 +47,7 @@ fn the_round_trip_takes_both_delays_and_little_more() {
         assert!(rtt - there >= Duration::from_millis(8), "{rtt:?}");
         best = best.min(rtt);
     }
-    // Delays that pass twice take 24 ms.
+    // Packets that pass the delay twice take 24 ms.
     assert!(best < Duration::from_millis(24), "{best:?}");
     let counters = emulator.stop().unwrap();
     assert!(

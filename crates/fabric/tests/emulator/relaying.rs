@@ -122,7 +122,7 @@ fn a_wrong_icrc_stays_wrong() {
             assert!(!arrival.is_sealed, "{bind}: byte {at}");
             assert_eq!(body(&arrival.bytes), body(&bytes));
         }
-        // A datagram without BTH and ICRC is relayed all the same.
+        // The emulator also relays a datagram without BTH and ICRC.
         for bytes in [&b"abc"[..], b"hello world"] {
             a.send_raw(a_side, bytes);
             let arrival = b.receive();
@@ -155,7 +155,7 @@ fn a_bit_flipped_on_the_link_is_found_by_the_receiver() {
     for number in 0..100 {
         a.send(a_side, number, 64);
         let arrival = b.receive();
-        // The byte that the ICRC leaves out for ECN marks (IBTA A17.3.4).
+        // This byte holds the ECN marks, which the ICRC does not cover (IBTA A17.3.4).
         let mut sent = packet(a.addr(), a_side, 0, number, 64);
         let (mut got, len) = (arrival.bytes, sent.len());
         (sent[4], got[4]) = (0, 0);
@@ -207,7 +207,7 @@ fn an_end_is_learnt_from_its_first_right_packet() {
         .unwrap();
         let [a_side, b_side] = emulator.addresses()[0];
         b.send(b_side, 1, 10);
-        // A stranger, who cannot compute a valid ICRC.
+        // A stranger cannot compute a valid ICRC.
         let stranger = End::new(bind);
         stranger.send_raw(a_side, &[0; 64]);
         wait_until("both are dropped", || {
@@ -220,7 +220,7 @@ fn an_end_is_learnt_from_its_first_right_packet() {
         assert_eq!((arrival.number(), arrival.is_sealed), (2, true));
         b.send(b_side, 3, 10);
         assert_eq!(a.receive().number(), 3);
-        // Now the end is known, and the emulator accepts nobody else.
+        // From now on the emulator knows the end, and accepts no other source.
         stranger.send(a_side, 4, 10);
         wait_until("the stranger is dropped", || {
             emulator.counters().forward.strangers == 2

@@ -13,8 +13,8 @@ use proptest::prelude::*;
 /// Lengths around the limits of a queue pair with MTU 64.
 const LENGTHS: Range<u32> = 0..70;
 
-/// A valid packet in the form of the fuzz target's input, which replaces the numbers with right
-/// ones.
+/// Generates a valid packet in the form of the fuzz target's input, which replaces the numbers with
+/// right ones.
 fn right() -> impl Strategy<Value = Vec<u8>> {
     let addrs = prop_oneof![8 => 0..200_u64, 1 => any::<u64>()];
     (any::<bool>(), 1..4_u8, addrs, LENGTHS).prop_map(|(send, key, remote_addr, payload_bytes)| {
@@ -45,7 +45,7 @@ fn right() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Valid packets with up to three changed bytes, including headers and length.
+/// Generates valid packets with up to three changed bytes, including headers and length.
 fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((0..50_usize, any::<u8>()), 0..4);
     (right(), changes).prop_map(|(mut packet, changes)| {

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 use crate::two_ends::TwoEnds;
 
-/// Bytes of every region and slot, and slots of every set. They are small so that random steps
+/// Bytes of each region and of each slot. This and the number of slots per set are small, so that
+/// random steps often collide or miss.
 /// collide and miss.
 const REGION: u64 = 64;
 const SLOT: u64 = 24;
@@ -87,7 +88,7 @@ impl Model {
         self.regions.contains_key(&lkey) && u128::from(at) + u128::from(length) <= REGION.into()
     }
 
-    /// The destination of a write; `Ok(None)` is the null key.
+    /// Returns the destination of a write; `Ok(None)` is the null key.
     fn aim(
         &self,
         set: Option<WindowSet>,
@@ -111,7 +112,7 @@ impl Model {
         Ok(Some((opened.lkey, opened.at + start)))
     }
 
-    /// The effect of a write: the bytes of its completion, if it completes.
+    /// Models a write. Returns the bytes of its completion, if it completes.
     fn write(&mut self, set: Option<WindowSet>, addr: u64, payload: &[u8]) -> Option<u32> {
         let length = payload.len();
         if length > 0 {

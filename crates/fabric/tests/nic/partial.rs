@@ -51,7 +51,8 @@ impl CarrierRx for Narrow {
     }
 }
 
-/// The completions of four writes with `wr_id` 0 to 3, of which only `signaled` is signalled.
+/// Returns the completions of four writes with `wr_id` 0 to 3, of which only `signaled` is
+/// signalled.
 fn departures(room: usize, signaled: u64) -> Vec<u64> {
     let mut fabric = Adapter::new(NicFabric::new(Narrow(room), [1; 32])).unwrap();
     let attr = QpAttr {

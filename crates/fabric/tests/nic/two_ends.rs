@@ -77,7 +77,7 @@ impl TwoEnds {
         completions
     }
 
-    /// A datagram from `a` to `b` with any payload.
+    /// Returns a datagram from `a` to `b` with any payload.
     pub(crate) fn datagram(&self, payload: Vec<u8>) -> Datagram {
         Datagram {
             src: self.a.local_addr(0),
@@ -89,7 +89,7 @@ impl TwoEnds {
     }
 }
 
-/// A window onto the first bytes of a region, in a set of its own.
+/// Returns a window onto the first bytes of a region, in a set of its own.
 pub(crate) fn window(
     end: &mut Adapter<SimFabric>,
     lkey: Lkey,

@@ -122,8 +122,8 @@ fn a_sender_that_was_idle_starts_where_it_was() {
     let warm_ns = time_of(&mut flows, MESSAGE);
     let shortest_ns = MESSAGE * 8 * SECOND / RATE_BPS + RTT_NS * 3 / 2;
     println!("cold {cold_ns} warm {warm_ns} shortest {shortest_ns}");
-    // The train that tests what was learned takes a round trip, and the message is spread over
-    // little more than what the path held.
+    // The train that tests the learned rate takes a round trip. The rest of the message is paced at
+    // little less than the rate of the path.
     assert!(
         warm_ns < shortest_ns * 5 / 4 + 2 * RTT_NS,
         "{warm_ns} {shortest_ns}"

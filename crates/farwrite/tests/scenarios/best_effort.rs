@@ -19,12 +19,12 @@ pub(crate) const BOUNDED: [&str; 4] = [
     "best-effort+ec-xor:32,8",
     "best-effort+ec-mds:32,8",
 ];
-/// Of 25 ms there and back.
+/// The reordering window for a path of 25 ms there and back.
 const WINDOW: u64 = RTT / 8;
 /// The time that 1 MiB takes at the pace of [`options`], rounded up.
 pub(crate) const MIB: u64 = MS;
 
-/// Posts a receive ahead of its message: the clearance is at the sender when it posts.
+/// Posts a receive before its message, so that the sender already has the clearance when it posts.
 pub(crate) fn post_ahead(world: &mut World, order: Order, terms: RecvOptions) -> Parcel {
     let capacity = order.bytes.len() + order.spare;
     let inn = world.post_recv_with(order.way, capacity, terms);
@@ -41,7 +41,7 @@ pub(crate) fn run_to_received(world: &mut World, parcel: &Parcel) -> u64 {
     world.now_ns() - start_ns
 }
 
-/// Drops data packets of these numbers of the first message.
+/// Drops the data packets of the first message whose numbers `lost` selects.
 pub(crate) fn lose_packets(world: &World, lost: impl Fn(u64) -> bool + 'static) {
     let mut sent = 0;
     world.traffic.filter(move |seen| {
@@ -71,7 +71,7 @@ fn a_message_into_a_receive_posted_ahead_takes_half_a_round_trip() {
         assert_eq!(parcel.inn.recv.outcome(), WHOLE, "{scheme}");
         assert_eq!(parcel.inn.recv.partial(), None);
         let [sent, _] = settle(&mut world, &parcel);
-        // Alone, the sender does not wait for the end of the receive.
+        // With plain best effort, the sender does not wait for the end of the receive.
         let alone = scheme == "best-effort";
         assert_eq!(sent, if alone { PARTIAL } else { WHOLE }, "{scheme}");
         assert!(parcel.out.send.is_injected());
@@ -165,8 +165,8 @@ fn a_newer_message_ends_an_older_one_of_which_no_end_came() {
         inn.expect("a free slot")
     });
     world.run_for(RTT);
-    // The last packets of the first message are lost, and so is every notice that its sender is
-    // done.
+    // The last packets of the first message are lost. Every notice that its sender is done is lost
+    // too.
     let mut sent = 0;
     world.traffic.filter(move |seen| {
         sent += u64::from(seen.is_data());
@@ -231,7 +231,7 @@ fn a_clearance_that_is_lost_does_not_let_a_newer_message_end_an_older_one() {
 fn a_message_that_is_never_cleared_does_not_hold_newer_ones_back() {
     for scheme in BOUNDED {
         let mut world = World::new(1, long_haul(), &options());
-        // The first message does not fit its receive.
+        // The first message is longer than its receive buffer.
         let inn = world.post_recv_with(Way::Forth, 1000, RecvOptions::default());
         let refused_order = order(1 << 20, scheme);
         let out = world.post_send(&refused_order).expect("a free slot");
@@ -294,7 +294,8 @@ fn a_message_is_whole_though_only_the_last_offer_arrived() {
         seen.says(|c| matches!(c, Control::Offer(offer) if plain(offer)))
     };
     world.traffic.drop_first(u64::MAX, in_progress);
-    // A buffer that is longer: how long the message is cannot be guessed.
+    // The buffer is longer than the message, so the receiver cannot infer the length of the
+    // message.
     let order = Order {
         spare: 50_000,
         ..order(1 << 20, "best-effort")
@@ -366,7 +367,7 @@ fn a_sender_that_stalls_or_a_path_that_dies_keeps_no_receive_open() {
         world.check_part(&parcel, PACKET);
         world.run_until(SECOND, |_| parcel.out.send.outcome().is_some());
         assert_eq!(parcel.out.send.outcome(), PARTIAL, "{scheme}");
-        // Alone, the sender was done when the last packet had left.
+        // With plain best effort, the sender was done when the last packet had left.
         let at_deadline = world.now_ns() == 300 * MS;
         assert_eq!(at_deadline, scheme != "best-effort", "{scheme}");
         world.set_down(false);
@@ -403,7 +404,7 @@ fn a_message_of_an_unknown_scheme_that_is_over_fails_alone() {
     let mut world = World::new(1, long_haul(), &options());
     let resolver = |tag| (tag == Foreign.tag()).then(|| Box::new(Foreign) as Box<dyn Scheme>);
     world.a.endpoint.add_scheme(resolver);
-    // The first offer that arrives shows that the sender is done.
+    // All offers are lost until one reports that the sender is done.
     world.traffic.drop_first(u64::MAX, |seen| {
         seen.says(|c| matches!(c, Control::Offer(offer) if offer.withdrawn.is_none()))
     });

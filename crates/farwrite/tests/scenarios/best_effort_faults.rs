@@ -26,7 +26,8 @@ struct Side<Handle> {
 }
 
 impl<Handle> Side<Handle> {
-    /// An operation that is posted after its deadline ends with the next poll.
+    /// An operation that is posted after its deadline ends at the next poll. So its deadline counts
+    /// as at least `now_ns + 1`.
     fn new(handle: Handle, deadline_ns: u64, now_ns: u64) -> Self {
         Self {
             handle,
@@ -46,7 +47,7 @@ impl<Handle> Side<Handle> {
     }
 }
 
-/// The operations so far.
+/// All operations so far.
 #[derive(Default)]
 struct Ops {
     sends: Vec<Side<SendHandle>>,

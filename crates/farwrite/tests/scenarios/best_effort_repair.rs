@@ -1,4 +1,5 @@
-//! Best effort around a scheme that repairs: repeats and parity, as long as they can help.
+//! Best effort with a scheme that repairs: repeats and parity are sent only while they can arrive
+//! in time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use crate::world::{MS, RTT, SECOND, World, long_haul, options, tag};
 #[test]
 fn repeats_go_only_while_they_can_arrive_in_time() {
     let schemes = ["best-effort+sr", "best-effort+ec-mds:32,1"];
-    // Deadlines of the sender and of the receiver.
+    // Each case has the deadlines of the sender and of the receiver.
     let far_ns = 2 * SECOND;
     for (limits, may_repeat) in [
         ([far_ns, far_ns], true),

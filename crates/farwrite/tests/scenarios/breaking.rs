@@ -1,4 +1,4 @@
-//! Broken queue pairs: each ends without an effect on the others.
+//! A queue pair that breaks ends without an effect on other queue pairs.
 
 use farwrite::{Error, MemoryRegion, Outcome, RecvHandle, SendHandle, SendOptions};
 
@@ -7,7 +7,7 @@ use crate::world::{SECOND, options};
 
 const BYTES: usize = 100_000;
 
-/// A message from `a` to `b` on each of their queue pairs.
+/// Starts a message from `a` to `b` on each of their queue pairs.
 fn start(world: &mut SlowWorld) -> Vec<(SendHandle, RecvHandle, MemoryRegion)> {
     let (a, b) = (&mut world.a, &mut world.b);
     let ends = a.qps.iter().zip(&b.qps);

@@ -1,5 +1,5 @@
-//! Erasure coding over whole endpoints: what is rebuilt, what is requested, and what happens when
-//! there is no memory for parity.
+//! Erasure coding over whole endpoints: which chunks are rebuilt, which are requested, and what
+//! happens when there is no memory for parity.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::world::{MS, RTT, SECOND, Way, World, long_haul, options, tag};
 /// Time that a packet of 4096 bytes takes at 9 Gbit/s.
 const PACKET_NS: u64 = 3_698;
 
-/// Returns the place of a data packet: whether it is a parity packet, and its number.
+/// Returns the position of a data packet: whether it is a parity packet, and its number.
 fn place(seen: &Seen<'_>) -> Option<(bool, u32)> {
     if !seen.is_data() || seen.way != Way::Forth {
         return None;
@@ -46,7 +46,7 @@ fn expecting(scheme: &str) -> QpOptions {
     }
 }
 
-/// Ships a message and lets its clearance arrive before the time counts.
+/// Ships a message, and lets its clearance arrive before the measured time begins.
 fn ship_cleared(world: &mut World, bytes: Vec<u8>, scheme: &str) -> Parcel {
     let order = Order::new(bytes, tag(scheme));
     let inn = world
@@ -57,7 +57,7 @@ fn ship_cleared(world: &mut World, bytes: Vec<u8>, scheme: &str) -> Parcel {
     Parcel { order, out, inn }
 }
 
-/// Which `lost` chunks of each group of `k` data and `m` parity chunks are lost.
+/// Draws `lost` lost chunks for each group of `k` data and `m` parity chunks.
 fn losses(seed: u64, groups: u32, k: u32, m: u32, lost: usize) -> HashSet<(bool, u32)> {
     let mut dice = SplitMix::new(seed);
     let mut all = HashSet::new();
@@ -118,7 +118,7 @@ fn every_group_just_not_decodable_is_repaired_by_asking() {
         let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
         let repeats = world.a.stats().sender.retransmitted_chunks;
         println!("{} us, {repeats} of {lost_data} repeated", took_ns / 1000);
-        // One NACK, after at most half a round trip of waiting, and its repair.
+        // The time for one NACK, sent after at most half a round trip, and its repair.
         assert!(took_ns <= 5 * RTT / 2 + RTT / 4, "{took_ns}");
         assert!(
             (1..=lost_data).contains(&repeats),
@@ -166,7 +166,7 @@ fn the_first_message_waits_for_memory_and_the_next_does_not() {
     }
     println!("{times_ns:?} {repeats:?}");
     let injection_ns = 320 * PACKET_NS;
-    // The parity of the first is cleared a round trip after its offer.
+    // The parity of the first message is cleared a round trip after its offer.
     assert!(times_ns[0] > 2 * RTT);
     assert!(times_ns[1..].iter().all(|t| *t <= injection_ns + RTT + MS));
     assert_eq!(repeats, [repeats[0]; 3]);
@@ -183,7 +183,7 @@ fn a_message_without_parity_leaves_the_memory_for_that_of_later_ones() {
         let parcel = ship_cleared(&mut world, SplitMix::new(seed).bytes(1 << 20), scheme);
         let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
         let repairs_ns = if scheme == "sr-nack" { 3 * RTT } else { 0 };
-        // Parity does not wait for a clearance of its own.
+        // Parity does not wait for a separate clearance.
         let least_ns = 256 * PACKET_NS + RTT;
         assert!(
             took_ns <= least_ns + 64 * PACKET_NS + MS + repairs_ns,
@@ -276,7 +276,7 @@ fn parity_that_comes_when_its_message_is_over_counts_for_no_other() {
         let orders: Vec<_> = (0..12)
             .map(|seed| Order::new(SplitMix::new(seed).bytes(1 << 19), tag(scheme)))
             .collect();
-        // Each slot is used again as soon as it can be.
+        // Receives and sends are posted as soon as a slot is free.
         world.run_until(20 * SECOND, |world| {
             while inns.len() < orders.len()
                 && let Ok(inn) = world.post_recv(Way::Forth, 1 << 19)
@@ -327,13 +327,14 @@ fn as_much_as_is_lost_is_asked_for_at_once() {
         ..expecting("ec-mds:32,8")
     };
     let mut world = World::new(1, long_haul(), &stingy);
-    // More than fits into 100 control packets.
+    // The NACKs do not fit into 100 control packets.
     drop_first_copies(&world, |_, number| number % 8 == 0);
     let bytes = SplitMix::new(1).bytes(100_000 * 256);
     let parcel = ship_cleared(&mut world, bytes, "ec-mds:32,8");
     let took_ns = world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
     println!("{} us, {:?}", took_ns / 1000, world.a.stats());
-    // The data and a round trip, half of one of waiting, and the repairs and a round trip.
+    // The limit includes the data and a round trip, the wait before the NACKs, and the repairs and
+    // a round trip.
     let injection_ns = (100_000 + 12_500) * (256 + 64) * 8 / 9;
     let waiting_ns = RTT / 2 + RTT / 4 + MS;
     assert!(took_ns <= injection_ns + waiting_ns + 2 * RTT, "{took_ns}");

@@ -1,4 +1,4 @@
-//! Queue pairs that cannot be connected at first.
+//! Queue pairs whose first connection attempt fails.
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::fabric::sim::SimNetwork;
@@ -30,8 +30,8 @@ fn a_queue_pair_whose_peer_is_out_of_reach_can_be_connected_later() {
     );
     let source = a.register(vec![7; 100_000]).expect("room");
 
-    // The simulated host speaks IPv4 only. The queue pairs of channel 0 are connected before the
-    // first of channel 1 is refused, and the control queue pair comes last.
+    // The simulated host has only IPv4. The queue pairs of channel 0 are connected before the first
+    // one of channel 1 is refused. The control queue pair is connected last.
     let ipv6 = "[fd00::2]:4791".parse().expect("an address");
     let mut far_channel = info_b.clone();
     far_channel.channels[1] = ipv6;

@@ -1,4 +1,4 @@
-//! Lost control packets cost time, but only a little.
+//! A lost control packet delays a message only a little.
 
 use farwrite_dice::SplitMix;
 use farwrite_wire::control::Control;
@@ -61,7 +61,7 @@ fn is_forth(seen: &Seen<'_>) -> bool {
 
 #[test]
 fn lost_clear_to_send() {
-    // Each is repeated after a quarter, a half, and a whole round trip.
+    // A clear-to-send is repeated after a quarter, a half, and a whole round trip.
     for (lost, at_most) in [
         (1, RTT / 4),
         (2, RTT * 3 / 4),
@@ -88,8 +88,8 @@ fn lost_offers() {
 
 #[test]
 fn lost_final_acks() {
-    // It is repeated twice without a request, within 3/8 and 7/8 of a round trip. After that, late
-    // packets request it.
+    // The final ACK is repeated twice without a request, within 3/8 and 7/8 of a round trip. After
+    // that, late packets request it.
     for (lost, at_most) in [(1, RTT * 3 / 8), (2, RTT), (3, 4 * RTT), (6, 16 * RTT)] {
         let cost_ns = cost(lost, is_final);
         assert!(cost_ns <= at_most + MS, "{lost} lost: {cost_ns} ns");

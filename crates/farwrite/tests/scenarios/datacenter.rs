@@ -33,7 +33,7 @@ fn rack_options() -> QpOptions {
     }
 }
 
-/// Two ends that have measured the round trip.
+/// Returns two ends that have measured the round trip.
 fn warm(scheme: &str, options: QpOptions) -> World {
     let options = QpOptions {
         expected_scheme: tag(scheme),
@@ -48,7 +48,7 @@ fn warm(scheme: &str, options: QpOptions) -> World {
     world
 }
 
-/// Parity packets of a message of `packets` data packets.
+/// Returns the number of parity packets of a message of `packets` data packets.
 fn parity_of(scheme: &str, packets: u64) -> u64 {
     match scheme {
         "ec-xor:32,8" => packets.div_ceil(32) * packets.min(8),
@@ -58,7 +58,8 @@ fn parity_of(scheme: &str, packets: u64) -> u64 {
 }
 
 /// Sends a message of `packets` packets, and drops the last data packet and `behind` packets after
-/// it. Returns how long after its departure the receiver had it, in round trips.
+/// it. Returns the time from the departure of the lost data packet until the receiver has the
+/// message, in round trips.
 fn repaired_after(scheme: &str, packets: u64, behind: u64, options: QpOptions) -> f64 {
     let mut world = warm(scheme, options);
     let [rtt_ns, at_receiver_ns] = [&world.a, &world.b].map(|end| end.stats().rtt_ns);
@@ -117,7 +118,8 @@ fn a_lost_last_packet_is_repaired_within_four_round_trips() {
             check(scheme, packets, 0);
         }
     }
-    // The parity of longer messages alone takes longer than this on the wire.
+    // Schemes with parity are left out: the parity of a long message alone exceeds this time on the
+    // wire.
     for scheme in ["sr-rto", "sr-nack", "gbn"] {
         check(scheme, 500, 0);
     }
@@ -139,7 +141,7 @@ fn the_wide_area_profile_waits_for_operating_systems() {
         ..rack_options()
     };
     let round_trips = repaired_after("sr-rto", 16, 0, options);
-    // 10 ms beyond the round trip of 10 us.
+    // The repair waits 10 ms, which is 1000 round trips of 10 us.
     assert!((990.0..1_100.0).contains(&round_trips), "{round_trips:.2}");
 }
 

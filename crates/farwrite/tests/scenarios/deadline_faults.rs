@@ -31,7 +31,7 @@ fn end_with_losses(scheme: &str, by_sender: bool, count: u64, which: fn(&Seen<'_
     let dropped = Rc::new(Cell::new(0));
     let counter = Rc::clone(&dropped);
     world.traffic.filter(move |seen| {
-        // Only what ends the message is lost, not what begins it.
+        // Only packets that end the message are lost, not those that begin it.
         let is_lost = counter.get() < count && seen.now_ns >= 26 * MS && which(seen);
         counter.set(counter.get() + u64::from(is_lost));
         if is_lost {
@@ -123,7 +123,7 @@ fn slots_are_used_again_after_partial_messages() {
             let start_ns = world.now_ns();
             let parcels: Vec<Parcel> = (0..4)
                 .map(|index| {
-                    // Every second message has hardly the time to arrive.
+                    // Half of the messages barely have enough time to arrive.
                     let deadline_ns = start_ns + dice.within(13 * MS..30 * MS);
                     let terms = match (round + index) % 2 {
                         0 => RecvOptions::default(),
@@ -152,7 +152,7 @@ fn slots_are_used_again_after_partial_messages() {
     }
 }
 
-/// Checks what each end may conclude from its outcome.
+/// Checks the guarantees that each end gets from its outcome.
 fn check_promises(world: &mut World, parcel: &Parcel) {
     let (name, [sent, received]) = (parcel.describe(), parcel.outcomes());
     match received {
@@ -170,7 +170,7 @@ fn check_promises(world: &mut World, parcel: &Parcel) {
     }
 }
 
-/// Messages with random deadlines over a random path, both ways.
+/// Sends messages with random deadlines over a random path, in both directions.
 fn mix(seed: u64) {
     let dice = &mut SplitMix::new(seed);
     let link = losing(dice.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]));

@@ -47,7 +47,7 @@ pub(crate) fn lossy() -> LinkConfig {
     losing(0.2)
 }
 
-/// Runs until both sides of a message know its outcome.
+/// Runs until both ends know the outcome of a message.
 pub(crate) fn settle(world: &mut World, parcel: &Parcel) -> [Option<Outcome>; 2] {
     let limit_ns = world.now_ns() + 10 * SECOND;
     let over = |_: &mut World| parcel.outcomes().iter().all(Option::is_some);
@@ -103,7 +103,8 @@ fn a_lost_offer_does_not_keep_a_receive_open() {
     for scheme in SCHEMES {
         let mut world = World::new(1, long_haul(), &options());
         world.traffic.drop_first(u64::MAX, is_offer);
-        // A buffer that is longer: how long the message is cannot be guessed.
+        // The buffer is longer than the message, so the receiver cannot infer the length of the
+        // message.
         let order = Order {
             spare: 50_000,
             ..order(100_000, scheme)
@@ -306,7 +307,7 @@ fn a_sender_that_was_never_cleared_fails_at_its_deadline() {
 #[test]
 fn deadlines_at_both_ends() {
     for scheme in SCHEMES {
-        // The sender's first, both at once, the receiver's first.
+        // The sender's deadline is first; both are at the same time; the receiver's is first.
         for (send_ms, recv_ms) in [(20, 60), (27, 27), (33, 27), (45, 27)] {
             for accept_partial in [true, false] {
                 let mut world = World::new(1, lossy(), &options());
@@ -321,7 +322,8 @@ fn deadlines_at_both_ends() {
                 let parcel = world.ship_to(order, terms);
                 let [sent, received] = settle(&mut world, &parcel);
                 assert!(world.now_ns() <= send_ms.max(recv_ms) * MS);
-                // The receiver's deadline comes before news of the sender's, but in the first case.
+                // Except in the first case, the receiver's deadline passes before it is informed of
+                // the sender's.
                 let refused = send_ms < recv_ms && !accept_partial;
                 assert_eq!(received, if refused { FAILED } else { PARTIAL }, "{scheme}");
                 let heard = send_ms * MS >= recv_ms * MS + RTT / 2;

@@ -9,7 +9,7 @@ use crate::parcel::Order;
 use crate::seeds;
 use crate::world::{MS, RTT, SCHEMES, SECOND, World, long_haul, options, tag};
 
-/// Sends 2 MiB with every scheme over such a path, once for every seed. Returns the longest time.
+/// Sends 2 MiB with every scheme over this path, once for every seed. Returns the longest time.
 fn cross(test: &str, forth: LinkConfig, back: LinkConfig) -> u64 {
     let mut longest_ns = 0;
     for scheme in SCHEMES {
@@ -43,8 +43,8 @@ fn without_loss_a_message_takes_its_injection_and_two_round_trips() {
         let took_ns = world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
         let stats = world.a.stats();
         println!("{scheme}: {} us, {stats:?}", took_ns / 1000);
-        // 8 MiB in packets of 4096 + 64 bytes at 9 Gbit/s. The clear-to-send comes within half a
-        // round trip: it was sent when the receive was posted.
+        // 8 MiB in packets of 4096 + 64 bytes at 9 Gbit/s. The clear-to-send was sent when the
+        // receive was posted, so it arrives within half a round trip.
         let injection_ns = 7_580_000;
         assert!(took_ns <= injection_ns + RTT / 2 + RTT + MS, "{took_ns}");
         assert_eq!(stats.sender.retransmitted_chunks, 0, "{scheme}");
@@ -68,7 +68,7 @@ fn loss_of_data_alone_and_of_control_alone() {
 
 #[test]
 fn bursts_of_loss() {
-    // Bad for 50 packets in the mean, a tenth of the time.
+    // The path is in the bad state a tenth of the time, for 50 packets on average.
     let link = LinkConfig {
         loss: Loss::Markov {
             p_good_to_bad: 0.002,

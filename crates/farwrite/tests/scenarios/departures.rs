@@ -1,4 +1,4 @@
-//! How an endpoint works with a fabric that takes packets now and sends them later.
+//! Endpoints over a fabric that takes packets at once and sends them later.
 
 use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ fn start(world: &mut SlowWorld, index: usize, bytes: usize, scheme: SchemeTag) -
     start_until(world, index, bytes, scheme, None)
 }
 
-/// The same with a deadline of the sender, which the receiver accepts.
+/// Like `start`, with a deadline of the sender. The receiver accepts a partial message.
 fn start_until(
     world: &mut SlowWorld,
     index: usize,
@@ -85,10 +85,11 @@ fn interleaved_parity_costs_a_completion_a_batch() {
     );
 }
 
-/// Selective repeat under a private number, which keeps what is handed out and what has left.
+/// Selective repeat under a private number. It records the chunks that are handed out and the
+/// chunks that have departed.
 struct Recorded;
 
-/// A sending half of [`Recorded`].
+/// The sending half of [`Recorded`].
 struct Recorder(Box<dyn Sender + Send>);
 
 thread_local! {
@@ -132,7 +133,7 @@ impl Sender for Recorder {
         self.0.handle_timeout(path);
     }
     fn poll_transmit(&mut self, path: &PathView, _max_chunks: u32) -> Option<Chunks> {
-        // Shorter than the packets that go through one channel.
+        // These runs have fewer packets than one channel sends in a row.
         let chunks = self.0.poll_transmit(path, 3)?;
         HANDED_OUT.with_borrow_mut(|handed_out| handed_out.push(chunks.clone()));
         Some(chunks)
@@ -170,7 +171,7 @@ fn runs_on_a_slow_channel_do_not_depart_out_of_turn() {
     world.a.endpoint.deregister(transfer.source).expect("over");
 }
 
-/// Starts a message of which the fabric has taken packets but sends none.
+/// Starts a message. The fabric takes its packets but sends none of them.
 fn held(options: QpOptions, scheme: &str) -> (SlowWorld, Transfer) {
     held_until(options, scheme, None)
 }
@@ -184,7 +185,7 @@ fn held_until(options: QpOptions, scheme: &str, deadline_ns: Option<u64>) -> (Sl
     (world, transfer)
 }
 
-/// Checks that memory and outcome are kept until the fabric sends the packets.
+/// Checks that the memory stays in use and the outcome unknown until the fabric sends the packets.
 fn expect_held(world: &mut SlowWorld, transfer: &Transfer, outcome: Outcome) {
     assert_eq!(transfer.send.outcome(), None, "packets have not left");
     let early = world.a.endpoint.deregister(transfer.source).map(drop);
@@ -235,7 +236,8 @@ fn a_message_whose_deadline_comes_waits_for_its_packets_to_leave() {
         expect_held(&mut world, &transfer, Outcome::Partial);
         world.run_for(RTT);
         assert_eq!(world.a.controls.writes.get(), taken, "{scheme} has stopped");
-        // All that the fabric had taken arrived ahead of the news.
+        // The fabric had already taken all packets, and they arrived before the end of the send was
+        // known.
         assert_eq!(transfer.recv.outcome(), Some(Outcome::Whole), "{scheme}");
     }
 }

@@ -1,4 +1,4 @@
-//! Packets for which a receiver's sockets had no room, and the reaction of their senders.
+//! Packets that a receiver's sockets drop because they are full, and the reaction of the senders.
 
 use std::net::SocketAddr;
 
@@ -18,11 +18,11 @@ fn paced(rate_bps: u64) -> QpOptions {
     }
 }
 
-/// A message on each of some queue pairs, which share a rate in bits a second.
+/// Starts a message on each of `queue_pairs` queue pairs, which share a rate in bits per second.
 fn sending(queue_pairs: usize, rate_bps: u64) -> SlowWorld {
     let mut world = SlowWorld::new(&vec![paced(rate_bps); queue_pairs]);
     let (a, b) = (&mut world.a, &mut world.b);
-    // Nobody looks at what arrives: one region serves all.
+    // The test does not check the bytes, so one region serves all messages.
     let source = a.endpoint.register(vec![7; BYTES]).expect("room");
     let target = b.endpoint.register(vec![0; BYTES]).expect("room");
     for (&qa, &qb) in a.qps.iter().zip(&b.qps) {
@@ -64,7 +64,8 @@ fn a_flood_by_a_stranger_does_not_slow_a_sender_down() {
     let rate_bps = 200_000_000;
     let mut world = sending(1, rate_bps);
     run(&mut world, 100, 0, 0);
-    // 900,000 packets a second, of which the receiver takes two thirds, beside 6,000 of the sender.
+    // The stranger sends 900,000 packets per second, of which the receiver takes two thirds. The
+    // sender sends 6,000.
     run(&mut world, 300, 600, 300);
     let stats = world.a.path_stats(0);
     assert_eq!(stats.peer_socket_drops, 0, "{stats:?}");
@@ -79,7 +80,8 @@ fn a_sender_that_is_too_fast_slows_down() {
     run(&mut world, 300, 0, 3);
     let stats = world.a.path_stats(0);
     let drops = world.b.controls.socket_drops.get();
-    // What was dropped half a round trip and a report ago is not known yet.
+    // The sender does not know yet about the drops of the last half round trip and of the last
+    // report interval.
     assert!(stats.peer_socket_drops > drops * 3 / 4, "{stats:?}");
     assert!(stats.pace_bps < rate_bps / 2, "{stats:?}");
 }
@@ -88,7 +90,7 @@ fn a_sender_that_is_too_fast_slows_down() {
 fn the_queue_pairs_of_a_path_share_its_drops() {
     let mut world = sending(2, 160_000_000);
     run(&mut world, 100, 0, 0);
-    // So few that the pace stays about the same.
+    // The drops are so few that the pace hardly changes.
     run(&mut world, 20, 0, 20);
     run(&mut world, 50, 0, 0);
     let drops = world.b.controls.socket_drops.get();

@@ -1,4 +1,4 @@
-//! Messages that end otherwise than by arriving whole.
+//! Messages that end without complete delivery.
 
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
@@ -17,7 +17,7 @@ fn over(parcel: &Parcel) -> [Option<Outcome>; 2] {
     [parcel.out.send.outcome(), parcel.inn.recv.outcome()]
 }
 
-/// Runs until both sides of a message know its outcome, sends another one, and closes the world.
+/// Runs until both ends know the outcome of a message, sends another one, and closes the world.
 fn end(mut world: World, parcel: Parcel, expected: Outcome) {
     let limit_ns = world.now_ns() + 10 * SECOND;
     world.run_until(limit_ns, |_| over(&parcel).iter().all(Option::is_some));
@@ -43,7 +43,7 @@ fn a_receive_completed_early_ends_the_send() {
         for outcome in [Outcome::Partial, Outcome::Failed] {
             let mut world = World::new(1, link, &options());
             let parcel = world.ship(order(4 << 20, scheme));
-            // In the midst of its arrival.
+            // A part of the message has arrived at this time.
             world.run_for(27 * MS);
             let recv = &parcel.inn.recv;
             world.b.endpoint.complete_recv(recv, outcome).expect("open");
@@ -89,7 +89,8 @@ fn a_receive_completed_before_its_message_ends_the_send() {
 #[test]
 fn a_cancelled_send_ends_the_receive() {
     for scheme in SCHEMES {
-        // Before the clear-to-send, at the first chunks, and in full flow.
+        // The times are before the clear-to-send, at the first chunks, and in the middle of the
+        // message.
         for at_ns in [MS, RTT / 2, 15 * MS] {
             let mut world = World::new(1, long_haul(), &options());
             let parcel = world.ship(order(4 << 20, scheme));
@@ -133,7 +134,7 @@ fn a_receiver_that_posts_late_gets_its_message_soon() {
                 late_ns / MS,
                 took_ns / 1000
             );
-            // Half a round trip for the clear-to-send, one for data and the answer.
+            // The clear-to-send takes half a round trip, and data and answer take one.
             assert!(took_ns <= RTT * 3 / 2 + MS, "{took_ns}");
             assert!(before.controls <= 10 + late_ns / (5 * MS), "{before:?}");
             world.finish(vec![parcel]);

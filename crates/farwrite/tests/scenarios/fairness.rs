@@ -1,4 +1,4 @@
-//! Queue pairs that share one endpoint and a fabric that has too little room for all of them.
+//! Queue pairs that share one endpoint and a fabric with too little room for all of them.
 
 use farwrite::{QpConfig, QpOptions, RateControl, SendOptions};
 
@@ -6,10 +6,11 @@ use crate::slow_world::SlowWorld;
 use crate::world::{MS, options, tag};
 
 const BYTES: usize = 16 << 20;
-/// Wire bytes of a turn, and of the longest packet, by which a turn may be exceeded.
+/// Wire bytes of a turn. The last packet of a turn may exceed it, by at most [`PACKET_BYTES`].
 const TURN_BYTES: u64 = 256 * 1024;
 const PACKET_BYTES: u64 = 4096 + 64;
-/// Packets that a queue pair has counted as sent and the fabric has not taken yet, at most.
+/// Maximum number of packets that a queue pair has counted as sent but the fabric has not taken
+/// yet.
 const HANDED_OUT: u64 = 128;
 
 fn config(mtu: u32) -> QpConfig {
@@ -20,7 +21,8 @@ fn config(mtu: u32) -> QpConfig {
     }
 }
 
-/// Queue pairs, each with a message that is cleared, and a pace that is no limit.
+/// Returns queue pairs that each have a cleared message. Their pace is so high that it does not
+/// limit them.
 fn busy(configs: &[QpConfig]) -> SlowWorld {
     let options = configs.iter().map(|&sdr| QpOptions {
         sdr,
@@ -33,7 +35,7 @@ fn busy(configs: &[QpConfig]) -> SlowWorld {
     let mut world = SlowWorld::new(&options.collect::<Vec<_>>());
     let (a, b) = (&mut world.a, &mut world.b);
     a.controls.room.set(Some(0));
-    // Nobody looks at what arrives: one region serves all.
+    // The test does not check the bytes, so one region serves all messages.
     let source = a.endpoint.register(vec![7; BYTES]).expect("room");
     let target = b.endpoint.register(vec![0; BYTES]).expect("room");
     for (&qa, &qb) in a.qps.iter().zip(&b.qps) {
@@ -51,7 +53,7 @@ fn busy(configs: &[QpConfig]) -> SlowWorld {
     world
 }
 
-/// Wire bytes that each queue pair has sent.
+/// Returns the wire bytes that each queue pair has sent.
 fn sent_bytes(world: &SlowWorld, mtus: &[u32]) -> Vec<u64> {
     let stats = (0..mtus.len()).map(|index| world.a.stats(index).sender);
     let packets = stats.map(|sender| sender.sent_chunks);
@@ -66,7 +68,7 @@ fn queue_pairs_that_share_a_full_fabric_send_equally_much() {
     let small = [4096; 8];
     let mixed = [4096, 1024, 4096, 4096, 2048, 1024, 4096, 4096];
     for mtus in [small, mixed] {
-        // Less than a turn, about two and a half, and as much as many polls send.
+        // The room is less than a turn, about two and a half turns, and as much as many polls send.
         for room in [7, 40, 160] {
             let mut world = busy(&mtus.map(config));
             world.a.controls.room.set(Some(room));

@@ -1,4 +1,4 @@
-//! Reports about a path: reports that cannot be true, and what reports show about marks.
+//! Reports about a path: implausible reports, and reports of ECN marks.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathS
 /// What a receiver does to its reports.
 type Lie = fn(&mut PathFeedback);
 
-/// Lets the receiver report something else.
+/// Returns the path statistics of the sender when the receiver falsifies its reports.
 fn lying(lie: Lie) -> PathStats {
     let world = World::new(3, long_haul(), &following());
     let info = world.a.endpoint.qp_info(world.a.qp).expect("its own");
@@ -123,7 +123,7 @@ fn reports_that_cannot_be_true_are_refused_and_counted() {
     }
 }
 
-/// Sends packets on with another ECN field.
+/// Sends a message whose packets arrive with another ECN field.
 fn with_tos(tos: u8) -> [PathStats; 2] {
     send_with(move |seen| {
         (seen.way == Way::Forth && seen.is_data()).then(|| Datagram {
@@ -191,6 +191,6 @@ fn queue_pairs_to_one_peer_want_one_rate_control() {
     );
     let (_, joined) = join(options().rate_control);
     joined.expect("the same rate control");
-    // What was refused can be taken down.
+    // A queue pair whose connection was refused can be destroyed.
     world.a.endpoint.destroy_qp(other).expect("it exists");
 }

@@ -16,13 +16,13 @@ use crate::world::{MS, SECOND};
 pub(crate) const MESSAGE: u64 = 4 << 20;
 /// Messages that a busy queue pair has posted.
 const POSTED: usize = 8;
-/// Of [`path`].
+/// Round trip of [`path`].
 pub(crate) const RTT_NS: u64 = 20 * MS;
 pub(crate) const RATE_BPS: u64 = 500_000_000;
-/// Payload bytes over bytes on the wire, and a little less.
+/// Lower bound of payload bytes divided by bytes on the wire.
 pub(crate) const PAYLOAD_SHARE: f64 = 0.98;
 
-/// Returns a path of 500 Mbit/s and 20 ms. Its queue has room for as much as the path holds. The
+/// Returns a path of 500 Mbit/s and 20 ms. Its queue has room for one bandwidth-delay product. The
 /// return path has enough room.
 pub(crate) fn path(loss_packet: f64) -> [LinkConfig; 2] {
     let forth = LinkConfig {
@@ -55,7 +55,7 @@ pub(crate) struct Flow {
     pub(crate) pairs: Vec<[QueuePair; 2]>,
     source: MemoryRegion,
     target: MemoryRegion,
-    /// Sends under way, of each queue pair.
+    /// Sends in progress of each queue pair.
     sends: Vec<Vec<SendHandle>>,
     /// Whether a new message is posted whenever one ends.
     busy: bool,
@@ -88,7 +88,7 @@ impl Flow {
             [qa, qb]
         });
         let pairs: Vec<_> = pairs.collect();
-        // Nobody looks at what arrives.
+        // The test does not check the received bytes.
         let [source, target] = [&mut tx, &mut rx].map(|end| {
             let region = end.register_region(Region::ghost(MESSAGE));
             region.expect("the simulation takes ghosts")
@@ -129,7 +129,7 @@ impl Flow {
         stats.expect("a connected queue pair")
     }
 
-    /// Payload bytes that have arrived, duplicates left out, through each queue pair.
+    /// Returns the payload bytes that have arrived through each queue pair, without duplicates.
     pub(crate) fn arrived(&self) -> Vec<u64> {
         let stats = self.pairs.iter().map(|[_, qb]| {
             let stats = self.rx.qp_stats(*qb).expect("own");
@@ -174,7 +174,7 @@ impl Flows {
         self.flows.len() - 1
     }
 
-    /// Lets a sender have something to send at all times, or no more.
+    /// Sets whether a sender always has data to send.
     pub(crate) fn set_busy(&mut self, flow: usize, busy: bool) {
         self.flows[flow].busy = busy;
     }
@@ -217,8 +217,8 @@ impl Flows {
         self.run_until(limit_ns, |_| false);
     }
 
-    /// Rates at which payload arrives through the queue pairs of a flow in the next time, in bits a
-    /// second.
+    /// Runs for `span_ns`. Returns the rate at which payload arrives through each queue pair of a
+    /// flow, in bits per second.
     pub(crate) fn rates_bps(&mut self, flow: usize, span_ns: u64) -> Vec<f64> {
         let before = self.flows[flow].arrived();
         self.run_for(span_ns);

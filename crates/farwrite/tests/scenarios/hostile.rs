@@ -1,4 +1,4 @@
-//! Packets that our peers never send. They are counted and dropped, and have no other effect.
+//! Packets that no genuine peer sends. They are counted and dropped, and have no other effect.
 
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use crate::seeds;
 use crate::traffic::Seen;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, addr, long_haul, options, tag};
 
-/// Where the fields that are forged lie in a packet (P2.2, P2.3).
+/// Offsets in a packet of the fields that are forged (P2.2, P2.3).
 const DEST_QP: usize = 5;
 const REMOTE_ADDR: usize = 12;
 const RKEY: usize = 20;
@@ -22,10 +22,10 @@ pub(crate) const IMMDT: usize = 28;
 pub(crate) const SEND_PAYLOAD: usize = 12;
 const WRITE_PAYLOAD: usize = 32;
 
-/// What an attacker does to a packet that it has seen, before it sends it.
+/// A change that an attacker makes to a captured packet before sending it.
 type Forgery = fn(&mut Datagram, &mut SplitMix);
 
-/// Makes the ICRC right, as any attacker can.
+/// Computes a valid ICRC, as any attacker can.
 pub(crate) fn seal(datagram: &mut Datagram) {
     let flow = Flow::new(datagram.src, datagram.dst).expect("one family");
     let body = datagram.payload.len() - 4;
@@ -79,7 +79,7 @@ fn under_attack(
     (world, parcel, sent)
 }
 
-/// Every forged packet must be dropped for `reason`, and counted.
+/// Checks that every forged packet is dropped for `reason`, and counted.
 fn expect_dropped(test: &str, which: fn(&Seen<'_>) -> bool, forge: Forgery, reason: DropReason) {
     for scheme in SCHEMES {
         seeds::each(test, 2, |seed| {
@@ -92,7 +92,7 @@ fn expect_dropped(test: &str, which: fn(&Seen<'_>) -> bool, forge: Forgery, reas
     }
 }
 
-/// Every forged packet must be refused by the control path.
+/// Checks that the control path refuses every forged packet.
 fn expect_refused(test: &str, which: fn(&Seen<'_>) -> bool, forge: Forgery) {
     for scheme in SCHEMES {
         seeds::each(test, 2, |seed| {
@@ -125,7 +125,7 @@ fn replayed_control_packets() {
 fn changed_control_packets() {
     expect_refused("changed_control_packets", is_control, |datagram, dice| {
         let end = datagram.payload.len() - 4;
-        // Padding is not part of what is sealed.
+        // The authentication tag does not cover padding.
         let pad = usize::from(datagram.payload[1] >> 4 & 3);
         flip_bit(&mut datagram.payload[SEND_PAYLOAD..end - pad], dice);
         seal(datagram);
@@ -136,7 +136,7 @@ fn changed_control_packets() {
 fn bits_flipped_on_the_path() {
     let forge: Forgery = |datagram, dice| {
         let end = datagram.payload.len();
-        // Behind the lengths, which are looked at before the ICRC.
+        // Only bits after the lengths are flipped: the lengths are checked before the ICRC.
         flip_bit(&mut datagram.payload[IMMDT..end], dice);
     };
     expect_dropped("bits_flipped", is_any, forge, DropReason::BadIcrc);
@@ -170,7 +170,8 @@ fn packets_from_a_stranger() {
         seal(datagram);
     };
     expect_dropped("stranger", is_data, forge, DropReason::Stranger);
-    // A peer may have a new address, so the fabric shows what may be its control packets.
+    // A peer may have a new address, so the fabric passes on all packets that may be its control
+    // packets.
     expect_refused("stranger", is_control, forge);
 }
 
@@ -181,7 +182,7 @@ fn data_past_the_buffer() {
         datagram.payload[REMOTE_ADDR..REMOTE_ADDR + 8].copy_from_slice(&offset.to_be_bytes());
         seal(datagram);
     };
-    // Only while the buffer is bound: afterwards its slot has the null key.
+    // This reason applies only while the buffer is bound. After that, the slot has the null key.
     let mut world = World::new(1, long_haul(), &options());
     let parcel = world.ship(Order::new(SplitMix::new(1).bytes(1 << 20), tag("sr-nack")));
     let mut dice = SplitMix::new(1);

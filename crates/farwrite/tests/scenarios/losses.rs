@@ -28,7 +28,7 @@ fn slow() -> QpOptions {
     }
 }
 
-/// Bursts of four in the mean.
+/// Bursts of four losses on average.
 fn bursts(loss_packet: f64) -> Loss {
     Loss::Markov {
         p_good_to_bad: loss_packet / (1.0 - loss_packet) / 4.0,
@@ -38,8 +38,8 @@ fn bursts(loss_packet: f64) -> Loss {
     }
 }
 
-/// Sends messages one after the other. Returns what both ends report once the sender knows that all
-/// arrived.
+/// Sends messages one after the other. Returns the loss that both ends report once the sender knows
+/// that all messages arrived.
 fn deliver(world: &mut World, scheme: &str) -> ChunkLoss {
     let bytes = || SplitMix::new(1).bytes(BYTES);
     let parcels: Vec<_> = (0..MESSAGES)
@@ -74,7 +74,7 @@ fn both_ends_find_the_loss_of_the_link() {
                 found.judged_chunks() > CHUNKS * 9 / 10,
                 "{scheme} {found:?}"
             );
-            // All that a link of this kind would do to as many in nearly all cases.
+            // The tolerances cover nearly all draws of a link of this kind.
             let near = |got: Option<f64>, want: f64, share: f64| {
                 let got = got.expect("losses");
                 assert!(
@@ -94,7 +94,7 @@ fn both_ends_find_the_loss_of_the_link() {
 fn a_clean_path_has_no_loss() {
     for scheme in SCHEMES {
         let found = deliver(&mut World::new(1, long_haul(), &slow()), scheme);
-        // With a code a message can be over before the last of its parity was passed.
+        // A coded message can end before a later chunk passes the last of its parity.
         let least = if scheme.starts_with("ec") {
             CHUNKS * 3 / 4
         } else {
@@ -124,7 +124,7 @@ fn a_path_that_reorders_has_no_loss() {
         let found = world.b.stats().receive_loss;
         assert!(found.judged_chunks() > CHUNKS / 2, "{scheme} {found:?}");
         assert_eq!(found.lost_chunks(), 0, "{scheme} {found:?}");
-        // The sender learns what was corrected.
+        // The sender also gets the corrections.
         assert_eq!(world.a.stats().send_loss, found, "{scheme}");
     }
 }
@@ -152,7 +152,7 @@ fn drop_and_keep(world: &World, seed: u64, loss_packet: f64, burst: f64) -> Rc<R
     truth
 }
 
-/// Judged and lost chunks, bursts and the longest of them.
+/// Returns the numbers of judged and lost chunks, the number of bursts, and the longest burst.
 fn numbers(lost: &[bool]) -> [u64; 4] {
     let runs = lost.chunk_by(|a, b| a == b).filter(|run| run[0]);
     let runs: Vec<u64> = runs.map(|run| run.len() as u64).collect();
@@ -178,21 +178,21 @@ fn first_sendings_alone_are_counted() {
                 found.bursts,
                 found.longest_burst_chunks,
             ];
-            // Nothing passed the last.
+            // No chunk follows the last one, so it is not judged.
             let truth = truth.borrow();
             let truth = numbers(&truth[..truth.len() - 1]);
             if scheme.starts_with("sr") {
                 assert_eq!(found, truth, "{scheme} {loss_packet}");
             }
             if scheme.starts_with("ec") {
-                // A message can be over before the last of its parity was passed.
+                // A message can end before a later chunk passes the last of its parity.
                 let share = |[judged, lost, ..]: [u64; 4]| lost as f64 / judged as f64;
                 let error = share(found) / share(truth) - 1.0;
                 assert!(error.abs() < 0.2, "{scheme} {found:?} of {truth:?}");
                 assert!(found[0] > truth[0] * 4 / 5, "{scheme} {found:?}");
                 continue;
             }
-            // Others do not judge what their pauses and early ends leave behind.
+            // The other schemes leave some chunks unjudged, at pauses and when they end early.
             for (found, truth) in found.into_iter().zip(truth) {
                 let most = truth - truth / 8..=truth;
                 let rare = truth < 20;

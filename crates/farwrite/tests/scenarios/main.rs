@@ -1,4 +1,4 @@
-//! Whole endpoints over the virtual-time fabric: what a user's message goes through.
+//! Whole endpoints over the virtual-time fabric: scenarios in the life of a user's message.
 
 mod adaptive;
 mod best_effort;

@@ -1,4 +1,4 @@
-//! Everything at once: a queue pair, two paths and a course of events, all from one seed.
+//! Random mixes: one seed draws a queue pair, two paths and a course of events.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::parcel::{Inbound, Order, Outbound};
 use crate::seeds;
 use crate::world::{MS, SECOND, Way, World, tag};
 
-/// Codes of all shapes, and what does without.
+/// Codes of all shapes, and schemes without a code.
 const MIXED: [&str; 10] = [
     "sr-rto",
     "sr-nack",
@@ -24,7 +24,7 @@ const MIXED: [&str; 10] = [
     "ec-mds:200,55",
 ];
 
-/// A message, posted on either side or on both.
+/// A message that is posted at one end or at both.
 struct Errand {
     order: Order,
     out: Option<Outbound>,
@@ -55,7 +55,7 @@ fn random_loss(dice: &mut SplitMix) -> Loss {
     }
 }
 
-/// One direction of a path, with faults beside those of `plain`.
+/// Draws one direction of a path: `plain` with additional faults.
 fn random_link(dice: &mut SplitMix, plain: LinkConfig) -> LinkConfig {
     let delay = plain.delay;
     LinkConfig {
@@ -73,7 +73,7 @@ fn random_link(dice: &mut SplitMix, plain: LinkConfig) -> LinkConfig {
 fn random_world(seed: u64, dice: &mut SplitMix) -> World {
     let delay = micros(dice, &[20, 500, 12_500, 100_000]);
     let rate_bps = dice.pick(&[None, Some(100_000_000), Some(1_000_000_000)]);
-    // A burst that its queue does not hold would lose the same packets for ever.
+    // If a burst did not fit into its queue, the queue would drop the same packets every time.
     let (queue_bytes, burst_bytes) = dice.pick(&[
         (None, 256 * 1024),
         (Some(1_000_000), 256 * 1024),
@@ -85,15 +85,15 @@ fn random_world(seed: u64, dice: &mut SplitMix) -> World {
         packets_per_chunk: dice.pick(&[1, 4, 16, 64]),
         slots: dice.pick(&[2, 8, 64]),
         max_message_bytes: 1 << 20,
-        // Each use of a slot takes a round trip at least. So with four, none comes to be used again
-        // by the same generation while packets can be late for two.
+        // Each use of a slot takes at least one round trip, and packets can be late by up to two.
+        // With four generations, none is used again before such packets have arrived.
         generations: dice.pick(&[4, 4, 8]),
         channels: dice.pick(&[1, 1, 2, 5]),
         ..QpConfig::default()
     };
     let within_rate = rate_bps.map_or(2_000_000_000, |bps| bps / 10 * 9);
-    // Now and then too fast for the path, but not with long chunks: of those, a queue that is
-    // always full may let the same packets through each time.
+    // Some senders are too fast for the path. This is not combined with long chunks: a queue that
+    // is always full may drop packets of the same chunk every time.
     let too_fast = sdr.packets_per_chunk <= 4 && dice.chance(0.25);
     let pace_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
     let options = QpOptions {
@@ -104,7 +104,7 @@ fn random_world(seed: u64, dice: &mut SplitMix) -> World {
         reordering_window: dice.pick(&[None, Some(delay / 2)]),
         expected_scheme: tag(dice.pick(&MIXED)),
         max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
-        // Also where it does not fit the path.
+        // The timing may also be one that does not fit the path.
         timing: dice.pick(&[Timing::wide_area(), Timing::datacenter()]),
     };
     let plain = LinkConfig {
@@ -129,8 +129,8 @@ fn random_order(dice: &mut SplitMix, way: Way) -> Order {
     }
 }
 
-/// What happened to the messages of one direction: sends and receives are posted in the same order,
-/// one ahead of the other.
+/// The state of the messages of one direction. Sends and receives are posted in the same order, but
+/// either can be ahead of the other.
 struct Course {
     way: Way,
     errands: Vec<Errand>,
@@ -148,7 +148,7 @@ impl Course {
         }
     }
 
-    /// The message of that number; made up if it is new.
+    /// Returns the message with this number. Draws it if it is new.
     fn errand(&mut self, dice: &mut SplitMix, number: usize) -> &mut Errand {
         if number == self.errands.len() {
             self.errands.push(Errand {
@@ -170,7 +170,7 @@ impl Course {
                 errand.out = Some(out);
                 self.sends += 1;
             }
-            // Its parity would be longer than a message can be.
+            // The parity would exceed the maximum length of a message.
             Err(Error::TooLong { .. }) => errand.order.scheme = tag("sr-nack"),
             Err(error) => assert!(matches!(error, Error::Retry { .. }), "{error}"),
         }

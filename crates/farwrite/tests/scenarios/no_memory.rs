@@ -94,12 +94,12 @@ fn a_sender_whose_parity_is_refused_stops_offering() {
         }
         Verdict::Pass
     });
-    // Receives that wait for later messages: if the sender asks, the reply names all of them.
+    // These receives wait for later messages. If the sender asks, the reply names all of them.
     let parcel = world.ship(Order::new(SplitMix::new(1).bytes(16 << 20), tag(CODED)));
     let later: Vec<_> = (0..63)
         .map(|_| world.post_recv(Way::Forth, 1000).expect("a free slot"))
         .collect();
-    // Nearly three seconds.
+    // The message takes nearly three seconds.
     world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
     world.check(&parcel);
     let (offers, clearances) = (offers.get(), clearances.get());

@@ -9,7 +9,7 @@ use crate::parcel::Order;
 use crate::traffic::Tally;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
-/// A path on which 4 MiB take 34 ms to leave.
+/// Returns a path on which 4 MiB take 34 ms to send.
 fn slow_haul() -> LinkConfig {
     LinkConfig {
         rate_bps: Some(1_000_000_000),
@@ -17,8 +17,8 @@ fn slow_haul() -> LinkConfig {
     }
 }
 
-/// Cuts the path for 5 s while a message is in flight. Returns how long after the repair of the
-/// path the message ended, and what was sent in the meantime.
+/// Cuts the path for 5 s while a message is in flight. Returns the time from the repair of the path
+/// to the end of the message, and the packets that were sent during the cut.
 fn recovery(scheme: &str, cut_at_ns: u64) -> (u64, Tally) {
     const DEAD_NS: u64 = 5 * SECOND;
     let options = farwrite::QpOptions {
@@ -49,8 +49,8 @@ fn recovery(scheme: &str, cut_at_ns: u64) -> (u64, Tally) {
 #[test]
 fn a_path_dead_for_five_seconds_in_the_middle_of_a_message() {
     for scheme in SCHEMES {
-        // Before the clear-to-send arrived; with the first packets in flight; in full flow; with
-        // only the last report missing.
+        // The path is cut before the clear-to-send arrives; with the first packets in flight; in
+        // the middle of the message; and when only the last report is missing.
         for cut_at_ns in [5 * MS, 20 * MS, 40 * MS, 64 * MS] {
             let (took_ns, sent) = recovery(scheme, cut_at_ns);
             println!(
@@ -58,14 +58,16 @@ fn a_path_dead_for_five_seconds_in_the_middle_of_a_message() {
                 cut_at_ns / MS,
                 took_ns / MS
             );
-            // Probes come once a second at the rarest.
+            // The interval between probes is at most one second.
             assert!(
                 took_ns <= SECOND + 4 * RTT + 40 * MS,
                 "{scheme}: {took_ns} ns"
             );
-            // The rest of the message, all of it once more when it timed out, and probes.
+            // The sender sends the rest of the message, all of it again after the timeout, and
+            // probes.
             assert!(sent.data <= 2 * 1024 + 64, "{scheme}: {sent:?}");
-            // What groups lack takes more words than what a message lacks.
+            // The missing chunks of groups take more control packets to describe than those of a
+            // message.
             let controls = if scheme.starts_with("ec") { 200 } else { 100 };
             assert!(sent.controls <= controls, "{scheme}: {sent:?}");
         }

@@ -6,19 +6,19 @@ use farwrite::{
 
 use crate::world::{MS, SECOND, Way, World};
 
-/// What memory holds that nobody has written, around buffers and in them.
+/// The initial bytes of all memory, in buffers and around them.
 pub(crate) const UNTOUCHED: u8 = 0xee;
 /// Bytes watched on both sides of a buffer.
 const GUARD: usize = 96;
 
-/// What to send.
+/// A message to send.
 #[derive(Clone)]
 pub(crate) struct Order {
     pub(crate) way: Way,
     pub(crate) bytes: Vec<u8>,
     pub(crate) scheme: SchemeTag,
     pub(crate) immediate: Option<u32>,
-    /// When the send ends at the latest.
+    /// Deadline of the send.
     pub(crate) deadline_ns: Option<u64>,
     /// Bytes by which the buffer is longer than the message.
     pub(crate) spare: usize,
@@ -37,19 +37,19 @@ impl Order {
     }
 }
 
-/// A posted send, and what it is sent from.
+/// A posted send and its memory.
 pub(crate) struct Outbound {
     pub(crate) send: SendHandle,
     source: MemoryRegion,
 }
 
-/// A posted receive, and what it is received into.
+/// A posted receive and its memory.
 pub(crate) struct Inbound {
     pub(crate) recv: RecvHandle,
     target: MemoryRegion,
 }
 
-/// A message on its way.
+/// A message with both of its ends.
 pub(crate) struct Parcel {
     pub(crate) order: Order,
     pub(crate) out: Outbound,
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Posts a receive of that many bytes, with guards around it.
+    /// Posts a receive of `capacity` bytes, with guard bytes around it.
     pub(crate) fn post_recv(&mut self, way: Way, capacity: usize) -> Result<Inbound, Error> {
         self.post_recv_with(way, capacity, RecvOptions::default())
     }
@@ -106,7 +106,7 @@ impl World {
         self.ship_to(order, RecvOptions::default())
     }
 
-    /// Posts both sides of a message, the receive with terms or a deadline.
+    /// Posts both sides of a message, with terms or a deadline for the receive.
     pub(crate) fn ship_to(&mut self, order: Order, options: RecvOptions) -> Parcel {
         let capacity = order.bytes.len() + order.spare;
         let inn = self.post_recv_with(order.way, capacity, options);
@@ -115,7 +115,7 @@ impl World {
         Parcel { order, out, inn }
     }
 
-    /// Runs until the sender of every message knows its outcome. Returns how long that took.
+    /// Runs until the sender of every message knows its outcome. Returns the time that this took.
     ///
     /// # Panics
     /// If it takes longer than `limit_ns`.
@@ -130,10 +130,10 @@ impl World {
         self.now_ns() - start_ns
     }
 
-    /// The bytes of a posted receive's buffer.
+    /// Returns the bytes of a posted receive's buffer.
     ///
     /// # Panics
-    /// If something was written beside it.
+    /// If a guard byte was overwritten.
     pub(crate) fn buffer(&mut self, way: Way, inn: &Inbound) -> Vec<u8> {
         let mut memory = vec![0; usize::try_from(inn.target.length()).expect("in memory")];
         let endpoint = &self.receiver(way).endpoint;
@@ -147,7 +147,7 @@ impl World {
         buffer.to_vec()
     }
 
-    /// Checks that a message arrived whole, and wrote nothing else.
+    /// Checks that a message arrived whole, and that nothing else was written.
     pub(crate) fn check(&mut self, parcel: &Parcel) {
         let name = parcel.describe();
         let Parcel { order, out, inn } = parcel;
@@ -162,8 +162,8 @@ impl World {
         assert!(rest.iter().all(|&b| b == UNTOUCHED), "{name}: bytes behind");
     }
 
-    /// Checks that a message ended as partial, and that its bitmap names exactly what arrived. Its
-    /// chunks must be of one packet of `mtu` bytes.
+    /// Checks that a message ended as partial, and that its bitmap names exactly the chunks that
+    /// arrived. Each chunk must be one packet of `mtu` bytes.
     pub(crate) fn check_part(&mut self, parcel: &Parcel, mtu: usize) {
         let name = parcel.describe();
         let Parcel { order, inn, .. } = parcel;
@@ -200,13 +200,13 @@ impl World {
         self.close(outs, inns);
     }
 
-    /// Takes back the memory of a message that has ended.
+    /// Deregisters the memory of a message that has ended.
     pub(crate) fn forget(&mut self, parcel: Parcel) {
         let Parcel { order, out, inn } = parcel;
         self.take_back(vec![(order.way, out)], vec![(order.way, inn)]);
     }
 
-    /// As [`World::finish`], for messages that need not have arrived.
+    /// Like [`World::finish`], for messages that may not have arrived.
     pub(crate) fn close(mut self, outs: Vec<(Way, Outbound)>, inns: Vec<(Way, Inbound)>) {
         self.take_back(outs, inns);
         self.expect_silence();
@@ -236,7 +236,8 @@ impl World {
         }
     }
 
-    /// With all messages over, the ends must fall silent within seconds, and stay so.
+    /// Checks that both ends become silent within seconds after all messages have ended, and stay
+    /// silent.
     pub(crate) fn expect_silence(&mut self) {
         self.traffic.pass_all();
         self.run_for(5 * SECOND);

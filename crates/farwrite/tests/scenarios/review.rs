@@ -60,7 +60,7 @@ fn an_immediate_that_comes_with_its_offer_in_one_poll() {
         let out = world.post_send(&with_immediate(scheme)).expect("a slot");
         let now_ns = world.now_ns();
         world.a.endpoint.poll(now_ns).expect("works");
-        // The receiver looks only when all of it is there.
+        // The receiver is polled only when the whole message has arrived.
         world.network.advance_to(now_ns + RTT);
         world.run_for(SECOND);
         assert_eq!(inn.recv.outcome(), Some(Outcome::Whole), "{scheme}");
@@ -78,7 +78,8 @@ fn a_departure_is_looked_for_before_any_sleep() {
         world.post_send(&order).expect("a slot");
         let now_ns = world.now_ns();
         let mut poll = || world.a.endpoint.poll(now_ns).expect("works");
-        // The timeout of what has left begins when that is known.
+        // The timeout of a departed packet begins when the departure is known, so one more poll is
+        // due at once.
         assert_eq!(poll(), Some(now_ns), "{scheme}");
         assert!(poll() > Some(now_ns), "{scheme}: no end of polling");
     }

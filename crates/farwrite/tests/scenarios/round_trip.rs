@@ -1,11 +1,11 @@
-//! What ends say of the round trip while their fabrics are full.
+//! Measurements of the round trip while the fabrics of both ends are full.
 
 use farwrite::{RateControl, SendOptions};
 
 use crate::slow_world::SlowWorld;
 use crate::world::{MS, RTT, options, tag};
 
-/// The round trip of 25 ms is known, and a message is under way that takes long.
+/// Returns a world in which the round trip of 25 ms is known and a long message is in progress.
 fn busy() -> SlowWorld {
     let mut slow = options();
     slow.rate_control = RateControl::Fixed {
@@ -32,7 +32,7 @@ fn busy() -> SlowWorld {
 fn control_packets_that_wait_for_room_do_not_lengthen_the_round_trip() {
     for full in ["sender", "receiver"] {
         let mut world = busy();
-        // Again and again, so that many samples are concerned.
+        // Repeat this, so that many samples are affected.
         for _ in 0..10 {
             let ends = [&world.a, &world.b];
             let end = ends[usize::from(full == "receiver")];

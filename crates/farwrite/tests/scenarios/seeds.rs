@@ -1,18 +1,20 @@
-//! Where every scenario's randomness comes from: 64-bit seeds, printed, and given back through the
-//! environment.
+//! The random seeds of all scenarios. A test prints its 64-bit seeds, and environment variables set
+//! them.
 //!
-//! `FARWRITE_TEST_SEED=0x1234` runs a test with that one seed; `FARWRITE_TEST_SEEDS=1000` runs each
+//! `FARWRITE_TEST_SEED=0x1234` runs a test with that seed only. `FARWRITE_TEST_SEEDS=1000` runs
+//! each test with a thousand seeds. Without these variables, a test runs with a few constant seeds.
 //! with a thousand. Without them a test runs with a few that never change.
 
 use farwrite_dice::SplitMix;
 
-/// Runs `scenario` with each seed of a test. Of a failing test the last seed printed is the one.
+/// Runs `scenario` with each seed of a test. If the test fails, the last printed seed reproduces
+/// the failure.
 pub(crate) fn each(test: &str, count: u64, mut scenario: impl FnMut(u64)) {
     if let Some(seed) = variable("FARWRITE_TEST_SEED") {
         announce(test, seed);
         return scenario(seed);
     }
-    // A test's name sets it apart, so that no two try the same mixes.
+    // The name of the test changes the seeds, so that no two tests draw the same mixes.
     let mut dice = SplitMix::new(
         test.bytes()
             .fold(0, |h: u64, b| h.wrapping_mul(131) ^ u64::from(b)),

@@ -19,7 +19,7 @@ fn shaped(sdr: QpConfig) -> QpOptions {
     QpOptions { sdr, ..options() }
 }
 
-/// A queue pair that costs little to make.
+/// Returns a queue pair that needs little memory.
 fn small(mtu: u32, packets_per_chunk: u32) -> QpConfig {
     QpConfig {
         mtu,
@@ -30,8 +30,8 @@ fn small(mtu: u32, packets_per_chunk: u32) -> QpConfig {
     }
 }
 
-/// Sends messages that end just before, on and just behind the borders of packets and chunks, half
-/// of them with an immediate.
+/// Sends messages that end just before, at and just after the ends of packets and chunks. Half of
+/// them have an immediate.
 fn exchange(seed: u64, sdr: QpConfig, scheme: SchemeTag) {
     let mut world = World::new(seed, lossy(), &shaped(sdr));
     let mtu = sdr.mtu as usize;

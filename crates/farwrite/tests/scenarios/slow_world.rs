@@ -1,5 +1,5 @@
-//! Two ends over fabrics that use the freedom of the contract, and the loop that advances their
-//! common time.
+//! Two ends over fabrics that use the freedom of the fabric contract, and the loop that advances
+//! their common time.
 
 use farwrite::fabric::sim::SimNetwork;
 use farwrite::{Endpoint, PathStats, QpOptions, QpStats, QueuePair};
@@ -26,7 +26,7 @@ impl SlowEnd {
     }
 }
 
-/// Two ends that any number of queue pairs join, and the path between them.
+/// Two ends, joined by any number of queue pairs, and the path between them.
 pub(crate) struct SlowWorld {
     pub(crate) network: SimNetwork,
     pub(crate) a: SlowEnd,
@@ -72,8 +72,8 @@ impl SlowWorld {
         self.network.now_ns()
     }
 
-    /// Polls both ends at successive times until `done`, at most until `limit_ns`, where the time
-    /// then stops. Returns whether `done` was reached.
+    /// Polls both ends at successive times until `done` returns true, or until `limit_ns`. Returns
+    /// whether `done` returned true.
     pub(crate) fn run_until(
         &mut self,
         limit_ns: u64,
@@ -98,7 +98,7 @@ impl SlowWorld {
         }
     }
 
-    /// Lets time pass.
+    /// Runs for `span_ns`.
     pub(crate) fn run_for(&mut self, span_ns: u64) {
         let limit_ns = self.now_ns() + span_ns;
         self.run_until(limit_ns, |_| false);

@@ -1,16 +1,16 @@
-//! Receivers that stop for a while, like a process that is stopped or swapped out.
+//! Receivers that do not run for a while, like a process that is stopped or swapped out.
 
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::flows::{Flows, PAYLOAD_SHARE, RATE_BPS, RTT_NS, adaptive, path};
 use crate::world::{MS, SECOND};
 
-/// Round trips after the stall that are looked at.
+/// Number of round trips after the stall that are measured.
 const ROUNDS: usize = 30;
 
-/// The rate at which payload arrives in each round trip after a stall, as a share of what the path
-/// carries. The receiver is not polled meanwhile, and its socket takes only what comes in the first
-/// `room_ns`.
+/// Returns the rate at which payload arrives in each round trip after a stall, as a share of the
+/// capacity of the path. The receiver is not polled during the stall, and its socket has room only
+/// for the packets of the first `room_ns`.
 fn shares_after(stalled_ns: u64, room_ns: u64) -> Vec<f64> {
     let [forth, back] = path(0.0);
     let dead = LinkConfig {
@@ -32,7 +32,8 @@ fn shares_after(stalled_ns: u64, room_ns: u64) -> Vec<f64> {
     rounds.collect()
 }
 
-/// The round trip from which on five have 0.8 of what the path carries.
+/// Returns the first round trip of five consecutive ones with a mean of at least 0.8 of the
+/// capacity of the path.
 fn recovered(shares: &[f64]) -> Option<usize> {
     let mut rounds = shares.windows(5);
     rounds.position(|five| five.iter().sum::<f64>() >= 0.8 * 5.0)
@@ -41,7 +42,8 @@ fn recovered(shares: &[f64]) -> Option<usize> {
 #[test]
 fn a_receiver_that_stalls_is_back_within_ten_round_trips() {
     for stalled_ns in [150 * MS, SECOND, 5 * SECOND, 20 * SECOND] {
-        // Its socket holds all that comes, or a little more than a round trip of it.
+        // The socket has room for all arriving packets, or for a little more than those of one
+        // round trip.
         for room_ns in [stalled_ns, 30 * MS] {
             let shares = shares_after(stalled_ns, room_ns);
             let back = recovered(&shares);

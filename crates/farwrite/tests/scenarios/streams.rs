@@ -54,7 +54,7 @@ fn a_message_without_a_scheme_arrives_in_part() {
     let lost = missing(&parcel.inn.recv);
     let chunks = parcel.inn.recv.bitmap().len();
     println!("{} of {chunks} chunks are missing", lost.len());
-    // A chunk of four packets is lost with 1 - 0.9^4.
+    // A chunk of four packets is lost with the probability 1 - 0.9^4.
     assert!((chunks / 5..chunks / 2).contains(&u32::try_from(lost.len()).expect("small")));
     let recv = &parcel.inn.recv;
     world
@@ -90,7 +90,7 @@ fn a_stream_repaired_by_its_user_from_the_bitmap() {
             let sent = world.a.endpoint.send_chunks(&stream, slice, chunks.start);
             sent.expect("within the message");
         };
-        // Runs of any length, while earlier ones are under way.
+        // Sends runs of any length while earlier runs are still in flight.
         let chunks = u32::try_from(MESSAGE.div_ceil(4096)).expect("small");
         let mut next = 0;
         while next < chunks {
@@ -101,7 +101,7 @@ fn a_stream_repaired_by_its_user_from_the_bitmap() {
         }
         assert_eq!(inn.recv.length(), None, "not known before the end");
         world.a.endpoint.end_stream(&stream).expect("open");
-        // Offers are lost too.
+        // The path loses offers too.
         let limit_ns = world.now_ns() + 40 * RTT;
         world.run_until(limit_ns, |_| inn.recv.length().is_some());
         assert_eq!(inn.recv.length(), Some(MESSAGE as u64));
@@ -153,7 +153,7 @@ fn streams_refuse_what_they_cannot_mean() {
         matches!(outside, Err(Error::OutOfBounds { .. })),
         "{outside:?}"
     );
-    // The last chunk may be short; nothing can follow it.
+    // The last chunk may be short. No chunk can follow it.
     endpoint
         .send_chunks(&stream, source.slice(0..5000), 0)
         .expect("two chunks");

@@ -1,4 +1,5 @@
-//! A sweep over loss, kept as a table: what a change does to whole endpoints shows in its diff.
+//! A sweep over loss, stored as a table. The diff of the table shows the effect of a change on
+//! whole endpoints.
 
 use std::fmt::Write;
 
@@ -12,10 +13,10 @@ use crate::world::{RTT, SCHEMES, SECOND, World, long_haul, options, tag};
 const BYTES: usize = 4 << 20;
 const RATE_BPS: u64 = 1_000_000_000;
 const SEEDS: u64 = 4;
-/// Of a packet of 4096 bytes: IP, UDP, BTH, RETH, immediate, ICRC.
+/// Header bytes of a packet of 4096 bytes: IP, UDP, BTH, RETH, immediate, ICRC.
 const HEADERS: u64 = 64;
 
-/// What a scheme made of a path, summed over all seeds.
+/// The results of a scheme on a path, summed over all seeds.
 #[derive(Default)]
 struct Row {
     took_ns: u64,
@@ -49,14 +50,15 @@ fn row(scheme: &str, loss: Loss) -> Row {
     row
 }
 
-/// For each scheme: completion time over the shortest possible; percent of chunks that were sent
-/// again; control packets both ways. Means of four seeds. The path holds three quarters of the
-/// message; the receive is posted at the same moment as the send.
+/// Returns a table. For each scheme it has the completion time divided by the shortest possible
+/// one; the percentage of retransmitted chunks; and the number of control packets in both
+/// directions. All values are means over four seeds. The path holds three quarters of the message.
+/// The receive is posted at the same time as the send.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn table() -> String {
     let packets = (BYTES / 4096) as u64;
     let wire_bits = (BYTES as u64 + packets * HEADERS) * 8;
-    // Half a round trip for the clear-to-send, a whole one for data and the last ACK.
+    // The clear-to-send takes half a round trip. Data and the last ACK take a whole one.
     let shortest_ns = wire_bits * SECOND / RATE_BPS + RTT * 3 / 2;
     let mut table = String::from("loss           ");
     for scheme in SCHEMES {

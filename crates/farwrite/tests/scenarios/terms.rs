@@ -1,4 +1,5 @@
-//! Receives posted with properties of their message that are known before its offer arrives.
+//! Receives that are posted with terms: properties of the message that are known before its offer
+//! arrives.
 
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
@@ -14,7 +15,7 @@ fn order(bytes: usize, scheme: &str) -> Order {
     Order::new(SplitMix::new(1).bytes(bytes), tag(scheme))
 }
 
-/// Returns options with everything that the order determines before it is offered.
+/// Returns terms with all properties that follow from the order.
 fn exactly(order: &Order) -> RecvOptions {
     RecvOptions {
         scheme: Some(order.scheme),
@@ -48,7 +49,7 @@ fn a_message_that_is_as_foreseen_arrives() {
     }
 }
 
-/// Sends a message whose data packets named in `lost` are lost once, without any offer before
+/// Sends a message. The data packets in `lost` are lost once, and no offer arrives before
 /// `offers_ns`. Returns when the receive was whole.
 fn arrives_ns(scheme: &str, lost: &'static [u64], offers_ns: u64, terms: bool) -> u64 {
     let mut world = World::new(1, long_haul(), &options());
@@ -97,7 +98,7 @@ fn reports_do_not_wait_for_the_offer() {
     }
 }
 
-/// All of a message and its offers are lost at first; the next one shows that it was sent.
+/// All packets and offers of a message are lost at first. The next message shows that it was sent.
 #[test]
 fn a_newer_message_shows_what_is_missing() {
     for scheme in ["sr-nack", "gbn", "ec-xor:32,8", "ec-mds:32,8"] {
@@ -147,10 +148,10 @@ fn a_receive_that_waits_is_silent() {
     }
 }
 
-/// A message that is not as its receiver demands fails at both ends, which name why.
+/// A message that violates the terms of its receive fails at both ends, and both name the reason.
 fn contradict(order: Order, capacity: usize, terms: RecvOptions, refusal: Refusal) {
     let mut world = World::new(1, long_haul(), &options());
-    // The receive is known before the send starts, or comes later.
+    // The receive is posted before the send starts, or later.
     for early in [true, false] {
         let post = |world: &mut World| {
             let inn = world.post_recv_with(Way::Forth, capacity, terms);

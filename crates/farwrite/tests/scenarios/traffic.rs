@@ -10,7 +10,7 @@ use farwrite_wire::packet::Packet;
 
 use crate::world::Way;
 
-/// A datagram as it is sent, before any fault.
+/// A sent datagram, before any fault of the path.
 pub(crate) struct Seen<'a> {
     pub(crate) now_ns: u64,
     pub(crate) way: Way,
@@ -24,7 +24,7 @@ impl Seen<'_> {
         self.control.is_none()
     }
 
-    /// Returns whether this is a control packet that contains such a message.
+    /// Returns whether this is a control packet with a message for which `what` returns true.
     pub(crate) fn says(&self, what: impl Fn(&Control) -> bool) -> bool {
         self.control.iter().flatten().any(what)
     }
@@ -32,7 +32,7 @@ impl Seen<'_> {
 
 type Filter = Box<dyn FnMut(&Seen<'_>) -> Verdict>;
 
-/// Everything sent so far.
+/// All datagrams sent so far.
 #[derive(Clone)]
 pub(crate) struct Traffic(Rc<RefCell<State>>);
 
@@ -44,7 +44,7 @@ struct State {
     filter: Option<Filter>,
 }
 
-/// How many packets were sent, both ways together.
+/// Numbers of sent packets, in both directions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) data: u64,
@@ -70,7 +70,7 @@ impl Traffic {
         self.0.borrow().tally
     }
 
-    /// Lets `filter` decide what happens to every further datagram.
+    /// Lets `filter` decide what happens to each later datagram.
     pub(crate) fn filter(&self, filter: impl FnMut(&Seen<'_>) -> Verdict + 'static) {
         self.0.borrow_mut().filter = Some(Box::new(filter));
     }

@@ -104,7 +104,8 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
                         exact_length: dice.chance(0.5),
                         immediate: dice.chance(0.5),
                         scheme: dice.pick(&[None, Some(tag("sr-nack"))]),
-                        // Without any, they would take no bytes.
+                        // At least one term must be set: without terms, the clearance would have no
+                        // bytes for them.
                         accepts_partial: true,
                     };
                 }
@@ -194,7 +195,7 @@ fn random_options(dice: &mut SplitMix) -> QpOptions {
     }
 }
 
-/// Drops some of all packets, and keeps what is to be sent in their place.
+/// Drops a share of all packets. Returns the datagrams to send in their place.
 fn turn(world: &World, share: f64, seed: u64) -> Rc<RefCell<Vec<Datagram>>> {
     let keys =
         [&world.b, &world.a].map(|end| end.endpoint.qp_info(end.qp).expect("its own").control_key);

@@ -39,7 +39,8 @@ fn a_receive_is_over_when_no_worker_can_write_into_its_memory() {
     }
 }
 
-/// What a lossy transfer does: when the sender knew the outcome, packets sent, chunks rebuilt.
+/// Runs a transfer over a lossy path. Returns when the sender knew the outcome, the number of sent
+/// packets, and the number of rebuilt chunks.
 fn transfer(scheme: &str, memory: fn() -> Region) -> (u64, u64, u64) {
     let lossy = LinkConfig {
         loss: Loss::Iid { loss_packet: 0.02 },

@@ -12,7 +12,7 @@ use crate::traffic::Traffic;
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MS;
-/// Of [`long_haul`].
+/// Round trip of [`long_haul`].
 pub(crate) const RTT: u64 = 25 * MS;
 pub(crate) const SCHEMES: [&str; 5] = ["sr-rto", "sr-nack", "gbn", "ec-xor:32,8", "ec-mds:32,8"];
 
@@ -53,7 +53,7 @@ pub(crate) struct World {
     pub(crate) traffic: Traffic,
     pub(crate) a: End,
     pub(crate) b: End,
-    /// Times that both ends were polled and neither sent anything nor had anything come.
+    /// Number of times that both ends were polled, sent nothing and had received nothing.
     pub(crate) idle_polls: u64,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn addr(host: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4791))
 }
 
-/// A path of 25 ms there and back at 10 Gbit/s, without faults.
+/// Returns a path of 25 ms there and back at 10 Gbit/s, without faults.
 pub(crate) fn long_haul() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(12_500),
@@ -85,7 +85,7 @@ pub(crate) fn tag(name: &str) -> SchemeTag {
 }
 
 impl World {
-    /// Both directions of the path alike.
+    /// Makes a world in which both directions of the path have the same configuration.
     pub(crate) fn new(seed: u64, link: LinkConfig, options: &QpOptions) -> Self {
         Self::with_links(seed, link, link, options)
     }
@@ -115,7 +115,7 @@ impl World {
                 .connect_qp(end.qp, peer)
                 .expect("equal options");
         }
-        // A control key is made by the end that opens with it.
+        // The end that opens control packets with a key has made this key.
         let keys = [infos[1].control_key, infos[0].control_key];
         let [a, b] = ends;
         Self {
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// The end that sends in a direction.
+    /// Returns the end that sends in a direction.
     pub(crate) fn sender(&mut self, way: Way) -> &mut End {
         match way {
             Way::Forth => &mut self.a,
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// The end that receives in a direction.
+    /// Returns the end that receives in a direction.
     pub(crate) fn receiver(&mut self, way: Way) -> &mut End {
         match way {
             Way::Forth => &mut self.b,
@@ -147,7 +147,7 @@ impl World {
         self.network.now_ns()
     }
 
-    /// Cuts the path both ways, or mends it.
+    /// Cuts the path in both directions, or restores it.
     pub(crate) fn set_down(&self, down: bool) {
         let (a, b) = (addr(1).ip(), addr(2).ip());
         for (from, to) in [(a, b), (b, a)] {
@@ -155,8 +155,8 @@ impl World {
         }
     }
 
-    /// Polls both ends at successive times until `done`, at most until `limit_ns`, where the time
-    /// then stops. Returns whether `done` was reached.
+    /// Polls both ends at successive times until `done` returns true, or until `limit_ns`. Returns
+    /// whether `done` returned true.
     pub(crate) fn run_until(
         &mut self,
         limit_ns: u64,
@@ -176,7 +176,7 @@ impl World {
                 return true;
             }
             let next = wanted.into_iter().chain([self.network.next_ns()]);
-            // An end that wants to be polled at once makes no progress without time passing.
+            // An end that wants to be polled at once makes no progress unless time passes.
             let next = next.flatten().min().map(|next| next.max(now_ns + 1));
             let Some(next) = next.filter(|&next| next <= limit_ns) else {
                 self.network.advance_to(limit_ns);
@@ -186,13 +186,13 @@ impl World {
         }
     }
 
-    /// Lets time pass.
+    /// Runs for `span_ns`.
     pub(crate) fn run_for(&mut self, span_ns: u64) {
         let limit_ns = self.now_ns() + span_ns;
         self.run_until(limit_ns, |_| false);
     }
 
-    /// Packets sent and received by both ends.
+    /// Returns the number of packets that both ends have sent and received.
     fn packets(&self) -> u64 {
         let counters = [&self.a, &self.b].map(|end| end.endpoint.counters());
         let moved = counters.map(|c| c.sent_packets + c.received_packets);

@@ -19,7 +19,7 @@ fn many_small(slots: u32, generations: u8) -> QpOptions {
     let sdr = QpConfig {
         mtu: 1000,
         slots,
-        // The ids suffice for parity beside half as many messages.
+        // There are enough ids for parity only with half as many slots.
         parity: slots <= 512,
         generations,
         max_message_bytes: 1 << 20,
@@ -46,9 +46,9 @@ fn keep_copies(world: &World) -> Rc<RefCell<Vec<Datagram>>> {
     copies
 }
 
-/// Sends messages in batches that fill all slots. While the receives of a batch are posted and
-/// nothing of it has come yet, all data packets of the last `generations - 1` batches arrive again;
-/// while it is on its way, once more.
+/// Sends messages in batches that fill all slots. All data packets of the last `generations - 1`
+/// batches arrive again twice: when the receives of a batch are posted and none of its data has
+/// arrived yet, and while its data is in flight.
 fn wrap(scheme: &str, slots: u32, generations: u8, messages: u64) {
     let mut world = World::new(1, long_haul(), &many_small(slots, generations));
     let copies = keep_copies(&world);
@@ -61,7 +61,7 @@ fn wrap(scheme: &str, slots: u32, generations: u8, messages: u64) {
         let parcels: Vec<Parcel> = (message..message + batch)
             .map(|number| world.ship(order(number)))
             .collect();
-        // The first data leave after half a round trip, and arrive after a whole one.
+        // The first data packets leave after half a round trip, and arrive after a whole one.
         for at_ns in [MS, 13 * MS] {
             world.run_for(at_ns);
             for late in past.iter().flatten() {
@@ -90,7 +90,8 @@ fn wrap(scheme: &str, slots: u32, generations: u8, messages: u64) {
     let stats = world.b.stats();
     println!("{scheme}, {slots} slots, {generations} generations: {injected} late, {stats:?}");
     assert_eq!((stats.duplicate_packets, stats.invalid_packets), (0, 0));
-    // Whatever is behind the slot now is behind it in another generation's root key.
+    // An old packet has the root key of an old generation. The slot's current buffer is bound to
+    // the root key of another generation, so the write reaches the null key.
     let nowhere = world.b.endpoint.counters().dropped(DropReason::NullKey);
     assert_eq!(nowhere, stats.late_packets);
     if scheme.starts_with("ec") {

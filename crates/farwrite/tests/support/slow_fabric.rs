@@ -1,5 +1,5 @@
-//! A simulated fabric that uses the freedom that the contract gives a NIC: it takes requests and
-//! sends them later, port by port, it takes only part of a batch, and it runs out of resources.
+//! A simulated fabric that uses the freedom of the fabric contract: it sends requests later than it
+//! takes them, port by port; it takes only a part of a batch; and it runs out of resources.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -13,10 +13,10 @@ use farwrite::fabric::contract::{
 };
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 
-/// What a test sets and sees of a [`SlowFabric`]. Clones share it.
+/// The settings and counters of a [`SlowFabric`]. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Controls {
-    /// Packets that the fabric takes between two polls; `None`: any number.
+    /// Number of packets that the fabric takes between two polls. `None` means any number.
     pub(crate) room: Rc<Cell<Option<usize>>>,
     /// Whether the queue pair of the next post breaks.
     pub(crate) breaks_next: Rc<Cell<bool>>,
@@ -27,9 +27,9 @@ pub(crate) struct Controls {
     pub(crate) delays_ns: Rc<RefCell<HashMap<u16, u64>>>,
     /// Whether the fabric has no room for another memory region.
     pub(crate) is_out_of_memory: Rc<Cell<bool>>,
-    /// Packets that the sockets dropped, beside those that the fabric counts itself.
+    /// Packets that the sockets dropped, in addition to those that the fabric counts.
     pub(crate) socket_drops: Rc<Cell<u64>>,
-    /// Whether workers seem to stay in their batch, so that no window closes.
+    /// Whether workers appear to stay in their batch, so that no window closes.
     pub(crate) holds_windows: Rc<Cell<bool>>,
     /// Queue pairs and window sets that exist.
     pub(crate) live: Rc<Cell<i64>>,
@@ -54,16 +54,16 @@ struct Held {
     imm: u32,
 }
 
-/// What a fabric and its queues share.
+/// The state that a fabric shares with its queues.
 #[derive(Clone, Default)]
 struct Shared {
-    /// In the order of posting.
+    /// Held writes, in the order of posting.
     held: Rc<RefCell<VecDeque<Held>>>,
     /// Packets taken since the last poll.
     taken: Rc<Cell<usize>>,
 }
 
-/// See the module.
+/// The fabric that the module describes.
 pub(crate) struct SlowFabric {
     inner: SimFabric,
     network: SimNetwork,
@@ -97,7 +97,7 @@ impl SlowFabric {
         result
     }
 
-    /// Drops what a queue pair has not sent.
+    /// Drops the unsent packets of a queue pair.
     fn flush(&mut self, qpn: Qpn) {
         let mut held = self.shared.held.borrow_mut();
         held.retain(|held| held.qpn != qpn);

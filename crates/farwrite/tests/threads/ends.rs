@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use farwrite::{Endpoint, QpConfig, QpOptions, RateControl, UdpConfig, UdpFabric};
 
-/// An endpoint with `ports` sockets.
+/// Returns an endpoint with `ports` sockets.
 pub(crate) fn endpoint(ports: u16) -> Endpoint<UdpFabric> {
     let config = UdpConfig {
         ports,
@@ -13,7 +13,8 @@ pub(crate) fn endpoint(ports: u16) -> Endpoint<UdpFabric> {
     Endpoint::over_udp(&config).expect("free ports")
 }
 
-/// A queue pair that sends by `channels` ports, faster than the sockets take it: packets are lost.
+/// Returns options for a queue pair that sends through `channels` ports, faster than the sockets
+/// take packets, so that packets are lost.
 pub(crate) fn options(channels: u8) -> QpOptions {
     QpOptions {
         sdr: QpConfig {
@@ -27,7 +28,7 @@ pub(crate) fn options(channels: u8) -> QpOptions {
     }
 }
 
-/// Bytes that differ from packet to packet.
+/// Returns bytes that differ from packet to packet.
 pub(crate) fn payload(seed: u8, bytes: usize) -> Vec<u8> {
     let pattern = (0..=250_u8).cycle().skip(seed.into());
     pattern.take(bytes).collect()

@@ -1,4 +1,4 @@
-//! A chunk is rebuilt from parity while its late packet lands.
+//! A chunk is rebuilt from parity while a late packet of it is written.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::ends::{endpoint, options, payload};
 const BYTES: usize = 2_000_000;
 const MESSAGES: u8 = 20;
 
-/// A twentieth of the packets is late by a few milliseconds. Parity takes their places, sometimes
-/// before they land and sometimes while they do.
+/// A twentieth of the packets is late by a few milliseconds. Parity replaces them, sometimes before
+/// they arrive and sometimes while they are written.
 fn link() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(1),

@@ -44,7 +44,7 @@ fn joined(workers: bool) -> Joined {
     Joined { a, b, qa, qb }
 }
 
-/// Sends and receives a message, each end from its own thread. Returns the two outcomes.
+/// Sends and receives a message, with one thread for each end. Returns the two outcomes.
 fn exchange(joined: &Joined, seed: u8) -> [Outcome; 2] {
     let Joined { a, b, qa, qb } = joined;
     let (qa, qb) = (*qa, *qb);
@@ -123,7 +123,7 @@ fn a_wait_ends_when_its_time_is_over() {
 fn a_waiting_thread_can_call_the_endpoint() {
     let progress = endpoint(1).start_thread().expect("a thread");
     scope(|threads| {
-        // Polling continues meanwhile.
+        // Polling continues during the call.
         let caller = threads.spawn(|| {
             for _ in 0..100 {
                 call(&progress, |endpoint| Ok(endpoint.counters()));

@@ -1,4 +1,4 @@
-//! Receive workers: the same messages arrive with threads that receive.
+//! The same messages arrive when worker threads receive.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn joined(workers: u16) -> Joined {
     let (mut a, mut b) = (endpoint(workers), endpoint(workers));
     let channels = u8::try_from(workers).expect("few");
     let qa = a.create_qp(options(channels)).expect("good options");
-    // One exists before the workers start, and others are made while they run.
+    // One queue pair exists before the workers start. The others are made while they run.
     let early = b.create_qp(options(channels)).expect("good options");
     b.start_workers().expect("threads");
     b.start_workers().expect("they run already");
@@ -57,7 +57,7 @@ impl Joined {
         )
     }
 
-    /// Polls both ends until `done`, `b` on a thread of its own.
+    /// Polls both ends until `done` returns true. `b` is polled on its own thread.
     fn run_until(&mut self, done: impl Fn() -> bool + Sync) {
         let (a, b) = (&mut self.a, &mut self.b);
         std::thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn a_receive_can_be_completed_while_workers_write() {
         joined.run_until(|| bitmap.count() > 50);
         let ended = joined.b.complete_recv(&recv, Outcome::Failed);
         assert!(ended.is_ok() || recv.outcome() == Some(Outcome::Whole));
-        // From here on no worker writes: what is read twice is the same.
+        // From here on no worker writes, so two reads return the same bytes.
         let mut bytes = [vec![0; BYTES], vec![0; BYTES]];
         joined
             .b
@@ -147,7 +147,7 @@ fn an_endpoint_with_workers_can_be_dropped_at_any_time() {
         let bitmap = recv.bitmap().clone();
         joined.run_until(|| bitmap.count() > 10);
         drop(joined.b);
-        // The bits stay readable.
+        // The bitmap stays readable.
         assert!(recv.bitmap().count() > 10);
     }
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const COUNT: u32 = 400_000;
 
-/// Which of [`COUNT`] datagrams a link loses.
+/// Returns which of [`COUNT`] datagrams a link loses.
 fn lost(loss: Loss, seed: u64) -> Vec<bool> {
     let mut link = link(
         LinkConfig {
@@ -239,7 +239,7 @@ fn corruption_flips_one_bit_anywhere_in_the_payload() {
     }
 }
 
-/// Any configuration, with faults that are likely enough to happen.
+/// Generates any configuration, with faults that are likely enough to happen.
 fn configs() -> impl Strategy<Value = LinkConfig> {
     let probability = || prop_oneof![Just(0.0), 0.0..=0.5, Just(1.0)];
     let loss = prop_oneof![

@@ -105,8 +105,8 @@ fn steps_that_cannot_be_are_refused() {
     }
 }
 
-/// The departure time of each datagram, by a simple algorithm: each nanosecond sends bits of the
-/// queue at the current rate.
+/// Returns the departure time of each datagram, by a simple algorithm: each nanosecond sends bits
+/// of the queue at the current rate.
 fn slowly(sends: &[(u64, usize)], rate_at: impl Fn(u64) -> u64) -> Vec<u64> {
     let (mut now_ns, mut offered, mut served) = (0, 0u128, 0u128);
     let (mut ends, mut out) = (Vec::new(), Vec::new());

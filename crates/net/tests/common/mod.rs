@@ -25,7 +25,7 @@ pub(crate) struct Host {
     pub(crate) got: Vec<(u64, Frame)>,
     /// Whether the node forwards frames through its other port.
     pub(crate) forwards: bool,
-    /// Outputs beside the script.
+    /// Outputs in addition to the script.
     pub(crate) outputs: VecDeque<Output>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn hosts(topology: &Topology) -> Vec<NodeId> {
     topology.hosts().collect()
 }
 
-/// The sum of the counters of all ports of a node.
+/// Returns the sum of the counters of all ports of a node.
 pub(crate) fn sum(network: &Network<Host>, node: NodeId) -> PortCounters {
     let mut sum = PortCounters::default();
     for port in network.counters(node) {

@@ -33,7 +33,7 @@ pub(crate) struct World {
     pub(crate) carries: usize,
 }
 
-/// The addresses of the two ends behind their translators.
+/// Returns the addresses of the two ends behind their translators.
 pub(crate) fn inside() -> [SocketAddr; 2] {
     [addr("10.0.0.2:5000"), addr("10.9.9.9:4792")]
 }
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// The expected routes of both ends.
+    /// Returns the expected routes of both ends.
     pub(crate) fn right_routes(&self) -> [Option<Route>; 2] {
         let [near, far] = inside();
         [

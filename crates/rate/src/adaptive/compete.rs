@@ -127,7 +127,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const PATH_BYTES: u64 = 1_000_000;
 
-    /// A path of 40 ms.
+    /// Returns a path of 40 ms.
     fn path() -> PathEstimate {
         let mut path = PathEstimate::default();
         path.take(&Feedback {

@@ -125,7 +125,7 @@ impl Case {
         self
     }
 
-    /// The bandwidth-delay product in bytes.
+    /// Returns the bandwidth-delay product in bytes.
     pub(crate) fn path_bytes(&self) -> f64 {
         self.rate_bps as f64 / 8e9 * self.rtt_ns as f64
     }
@@ -135,14 +135,14 @@ impl Case {
         (self.path_bytes() * self.buffer).max(8.0 * self.packet_bytes() as f64)
     }
 
-    /// Bytes of a full packet.
+    /// Returns the bytes of a full packet.
     pub(crate) fn packet_bytes(&self) -> u64 {
         let small = self.path_bytes() < 262_144.0;
         let by_length = if small { 1_500 } else { 4_096 };
         self.packet_bytes.unwrap_or(by_length)
     }
 
-    /// The hint of a flow.
+    /// Returns the hint of a flow.
     pub(crate) fn start(&self, flow: &FlowCase) -> Option<Start> {
         flow.hint.map(|factor| Start {
             rate_bps: (self.rate_bps as f64 * factor) as u64,

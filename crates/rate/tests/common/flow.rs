@@ -73,8 +73,8 @@ impl Sender {
         }
     }
 
-    /// Bytes that may be sent now, at most `most`. Otherwise, when to ask again, if a timer
-    /// decides.
+    /// Returns the bytes that may be sent now, at most `most`. If there are none and a timer
+    /// decides, returns when to ask again.
     pub(crate) fn allowed(
         &mut self,
         now_ns: u64,

@@ -85,7 +85,7 @@ impl Measure {
         }
     }
 
-    /// Bytes that the path could carry from a bin on, without random loss.
+    /// Returns the bytes that the path could carry from a bin on, without random loss.
     fn capacity(&self, case: &Case, from_bin: usize) -> f64 {
         (from_bin..self.bins[0].len())
             .map(|bin| self.bin_capacity(case, bin))

@@ -135,7 +135,7 @@ impl Outcome {
         sum as f64 / self.fct_ns.len() as f64 / 1000.0
     }
 
-    /// The largest of up to 99 values; for more values, the one that 1% exceed.
+    /// Returns the largest of up to 99 values. For more values, returns the value that 1% exceed.
     pub(crate) fn p99_us(&self) -> f64 {
         let at = (self.fct_ns.len() * 99).div_ceil(100) - 1;
         self.fct_ns[at] as f64 / 1000.0

@@ -47,7 +47,7 @@ impl Ends {
         }
     }
 
-    /// All packets that `a` can send now.
+    /// Returns all packets that `a` can send now.
     pub(crate) fn a_sends(&mut self) -> Vec<Packet> {
         drain(&mut self.a, self.now_ns, &self.memory[0])
     }
@@ -109,7 +109,7 @@ pub(crate) fn psns(packets: &[Packet]) -> Vec<u32> {
     packets.iter().map(|packet| packet.header.bth.psn).collect()
 }
 
-/// A message whose bytes depend on the seed.
+/// Returns a message whose bytes depend on the seed.
 pub(crate) fn message(seed: usize, bytes: usize) -> Vec<u8> {
     let byte = |at: usize| u8::try_from((at * 7 + at / 256 + seed * 31) % 251).unwrap();
     (0..bytes).map(byte).collect()

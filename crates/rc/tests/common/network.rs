@@ -21,7 +21,7 @@ pub(crate) enum Node {
 #[derive(Default)]
 pub(crate) struct Middle {
     pub(crate) outputs: VecDeque<Output>,
-    /// Whether the box sends each frame twice, after a round trip through bytes.
+    /// Whether the box sends each frame twice, after a conversion to bytes and back.
     pub(crate) copies: bool,
     /// Opcodes seen.
     pub(crate) opcodes: BTreeSet<u8>,
@@ -146,7 +146,7 @@ pub(crate) fn connect_under(
     }
 }
 
-/// A connection without rate limit at priority 3.
+/// Returns a connection without rate limit at priority 3.
 pub(crate) fn connection() -> Connection {
     Connection {
         peer: NodeId(0),

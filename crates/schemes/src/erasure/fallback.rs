@@ -212,7 +212,8 @@ mod tests {
         Fallback::new(&path(0), Alpha::default())
     }
 
-    /// When it stops waiting for the remaining chunks, in milliseconds after `now_ms`.
+    /// Returns when the receiver stops waiting for the remaining chunks, in milliseconds after
+    /// `now_ms`.
     fn waits_ms(fallback: &Fallback, now_ms: u64, remaining: u32) -> u64 {
         let deadline_ns = fallback.deadline_ns(&path(now_ms), remaining, 0);
         deadline_ns / MS - now_ms

@@ -166,7 +166,8 @@ mod tests {
         let shape = shape("ec-mds:2,1", 2, 450, 5);
         let order: Vec<_> = (0..shape.len()).map_while(|p| shape.at(p)).collect();
         let p = D.parity();
-        // Three groups, the last of one chunk, in superblocks of one and two.
+        // There are three groups, in superblocks of one and of two groups. The last group has one
+        // chunk.
         assert_eq!(
             order,
             [

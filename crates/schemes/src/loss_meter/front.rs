@@ -75,7 +75,7 @@ mod tests {
         }
         // Twenty chunks are lost, so the front moves that many positions later.
         assert!(!front.moves(&path(20_191 * MS), 20));
-        // The same time for only one position.
+        // In the same time, the front moves by only one position: it stood still.
         assert!(front.moves(&path(20_391 * MS), 1));
     }
 

@@ -1,4 +1,4 @@
-//! Schemes whose messages end in time.
+//! Schemes whose messages end at a deadline.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn repairing() -> impl Iterator<Item = SchemeName> {
     names.filter(|name| *name != SchemeName::BestEffort)
 }
 
-/// Sends all that there is to send, which then has left; answers how many chunks.
+/// Sends and departs all chunks that the sender hands out. Returns their number.
 fn send_all(sender: &mut dyn Sender, now_ns: u64) -> u32 {
     let mut sent = 0;
     while let Some(chunks) = sender.poll_transmit(&path(now_ns), 1000) {
@@ -56,7 +56,7 @@ fn asks_for(message: u64, chunk: u32) -> Report {
 #[test]
 fn a_repeat_that_waited_too_long_is_not_sent() {
     for name in repairing() {
-        // The last moment is half a round trip before the deadline.
+        // A repeat must leave at least half a round trip before the deadline.
         for (leaves_ns, repeats) in [(90 * MS, 1), (90 * MS + 1, 0)] {
             let mut sender = name.scheme().sender();
             sender.handle_deadline(0, 100 * MS);
@@ -64,7 +64,7 @@ fn a_repeat_that_waited_too_long_is_not_sent() {
             assert_eq!(send_all(&mut *sender, 0), 10, "{name}");
             sender.handle_report(&path(40 * MS), &asks_for(0, 3));
             assert_eq!(send_all(&mut *sender, leaves_ns), repeats, "{name}");
-            // Nor does a timeout bring one, though the message is open.
+            // A timeout does not cause a repeat either, although the message is open.
             sender.handle_timeout(&path(99 * MS));
             sender.handle_report(&path(99 * MS), &asks_for(0, 4));
             assert_eq!(send_all(&mut *sender, 99 * MS), 0, "{name}");
@@ -104,7 +104,7 @@ fn a_message_that_waits_for_another_can_be_closed_and_given_up() {
     }
 }
 
-/// What has arrived.
+/// The chunks that have arrived.
 #[derive(Default)]
 struct Memory(BTreeSet<(MessageId, u32)>);
 
@@ -135,7 +135,7 @@ fn the_last_chunks_before_a_deadline_are_looked_at() {
             receiver.handle_deadline(0, 2 * MS);
         }
         receiver.start(&path(0), &message(0, 64));
-        // Too little for a look of its own, and enough to rebuild the first chunk.
+        // These arrivals are too few to trigger a job, but enough to rebuild the first chunk.
         let data = MessageId::new(0);
         memory.0.extend([(data, 1), (data.parity(), 0)]);
         receiver.handle_arrivals(&path(MS), data, &memory);
@@ -176,13 +176,14 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The rules of P5.9 on their own: when which message should end at its receiver.
+/// A separate implementation of the rules of P5.9: which message should end at its receiver, and
+/// when.
 #[derive(Default)]
 struct Rules {
     open: BTreeSet<u64>,
     begun: BTreeSet<u64>,
     newest: u64,
-    /// When nothing more of a message was expected first.
+    /// For each message, the first time at which nothing more of it was expected.
     no_more_ns: [Option<u64>; 5],
 }
 
@@ -194,7 +195,7 @@ impl Rules {
         }
     }
 
-    /// Of the messages that have begun, this is the newest.
+    /// Message `number` has begun. Nothing more is expected of older messages.
     fn pass(&mut self, number: u64, now_ns: u64) {
         self.newest = self.newest.max(number);
         for older in 0..self.newest {

@@ -1,4 +1,4 @@
-//! All messages complete, however the channel behaves.
+//! All messages complete, for any behaviour of the channel.
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::timing::Alpha;
@@ -73,7 +73,8 @@ fn a_dead_link_is_probed_and_recovers_within_a_probe_interval() {
             .filter(|run| during(run.0))
             .map(|run| run.1.range.len())
             .sum();
-        // Four at a time, every RTO at first, and then 16 times in every e-fold of the silence.
+        // Probes have up to four chunks. At first there is one per RTO, later 16 while the silence
+        // grows by a factor of e.
         assert!(probes <= 160, "{name}: {probes} chunks into a dead link");
         let (took_ns, _) = story.outcomes[&0];
         let left = chunks + parity_chunks(&*name.scheme(), chunks);

@@ -1,4 +1,5 @@
-//! Erasure coding: what parity repairs, what it cannot, and that nothing else is sent again.
+//! Erasure coding: which losses parity repairs, which it does not, and that no other chunk is
+//! retransmitted.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +17,15 @@ fn ec(code: &str) -> ErasureCoding {
     ErasureCoding::new(code.parse().unwrap(), Alpha::DEFAULT)
 }
 
-/// Most that a message takes when no repair is asked for: all data and parity, and a round trip.
+/// Returns the maximum time of a message that needs no retransmission: all data and parity, and a
+/// round trip.
 fn one_pass_ns(scheme: &dyn Scheme, channel: &Channel, chunks: u32) -> u64 {
     let on_wire = u64::from(chunks + parity_chunks(scheme, chunks));
     on_wire * channel.chunk_ns + channel.rtt_ns + MS / 10
 }
 
-/// Loses this number of chunks of each group, data and parity, by the dice.
+/// Draws the lost chunks of each group, among data and parity. A group of `d` data chunks loses
+/// `most(d)` chunks.
 fn lose_in_each_group(
     code: Code,
     chunks: u32,
@@ -89,7 +92,7 @@ fn groups_that_are_just_decodable_cost_no_round_trip() {
 fn one_loss_among_the_chunks_of_each_parity_chunk_costs_xor_no_round_trip() {
     let scheme = ec("ec-xor:32,8");
     let channel = Channel {
-        // Of each group, chunks 0 to 7: one for each parity chunk.
+        // Chunks 0 to 7 of each group are lost: one for each parity chunk.
         lose_first: (0..1_000)
             .filter(|c| c % 32 < 8)
             .map(|c| (DATA, c))
@@ -135,7 +138,7 @@ fn of_groups_that_are_just_not_decodable_what_was_lost_is_sent_once_more() {
 fn only_the_chunks_of_groups_that_failed_are_sent_again() {
     let scheme = ec("ec-mds:32,8");
     for seed in 1..6 {
-        // Group 3 of every 10 loses 9, the others 8.
+        // Group 3 of every 10 groups loses 9 chunks, the others lose 8.
         let mut lose_first =
             lose_in_each_group(scheme.code, 3_200, &mut SplitMix::new(seed), |_| 8);
         let is_of = |failed: bool| {
@@ -156,7 +159,8 @@ fn only_the_chunks_of_groups_that_failed_are_sent_again() {
         };
         let story = send_one(&scheme, channel, 3_200);
         assert_eq!(data_sent_again(&story), failed, "{seed}");
-        // Those of the middle were repaired while the rest was still under way.
+        // Failed groups in the middle of the message were repaired while the rest of it was still
+        // being sent.
         let early = story
             .runs
             .iter()
@@ -175,7 +179,8 @@ fn a_burst_that_fits_the_interleaving_costs_no_round_trip() {
         chunk_bytes: 4096,
     });
     for start in [0, 100, 1_200, 1_279, 3_000] {
-        // Five superblocks of 32 groups: 8 chunks of each.
+        // The message has five superblocks of 32 groups. The burst takes 8 chunks of each group of
+        // one superblock.
         let burst = start..start + 8 * 32;
         let channel = Channel {
             lose_first: burst.filter_map(|position| order.at(position)).collect(),
@@ -197,7 +202,7 @@ fn what_is_lost_as_a_whole_comes_a_fallback_timeout_and_a_round_trip_later() {
     let all_parity: BTreeSet<(MessageId, u32)> = (0..parity).map(|c| (PARITY, c)).collect();
     let some_data = [5, 6, 700].map(|c| (DATA, c));
     let table = [
-        // All but the last 8, for which their parity suffices.
+        // Parity rebuilds the last group, which has 8 chunks. The other chunks are retransmitted.
         ("data", data.clone(), 992),
         ("parity", all_parity.clone(), 0),
         (
@@ -236,7 +241,8 @@ fn a_message_of_which_nothing_came_is_asked_for() {
         "{}",
         story.ended_ns
     );
-    // The receiver knows no pace, and may ask again for repairs that are under way.
+    // The receiver does not know the pace, and may request repairs again that are already in
+    // flight.
     let again = story.counters.retransmitted_chunks;
     assert!((1_000..1_300).contains(&again), "{again}");
 }
@@ -257,7 +263,8 @@ fn shapes_at_the_edges_complete_with_nothing_lost_and_with_everything_lost_once(
             {
                 let base = Channel {
                     empty_chunks,
-                    // Fewer chunks than fragments: an endpoint adds chunks without bytes.
+                    // If there are fewer chunks than fragments, an endpoint adds chunks without
+                    // bytes. This test leaves out the immediate.
                     immediate: immediate && chunks >= 8,
                     ..Channel::default()
                 };
@@ -324,7 +331,7 @@ fn parity_without_room_is_not_waited_for_for_ever() {
 fn data_do_not_wait_for_parity_that_is_not_ready() {
     let scheme = ec("ec-mds:32,8");
     let channel = Channel {
-        // A third as fast as the wire.
+        // Encoding has a third of the rate of the wire.
         encode_ns: 32 * 30_000,
         loss_chunk: 0.01,
         ..Channel::default()
@@ -339,7 +346,8 @@ fn data_do_not_wait_for_parity_that_is_not_ready() {
 fn the_end_is_told_again_when_it_was_lost() {
     let scheme = ec("ec-mds:32,8");
     let channel = Channel {
-        // From when the last chunk has arrived until all has been told.
+        // The channel is dead from the arrival of the last chunk until all final reports have been
+        // sent.
         dead_ns: 5 * MS..50 * MS,
         ..Channel::default()
     };
@@ -411,12 +419,12 @@ proptest! {
         (apart_ns, encode_percent) in (0..20 * MS, 0u64..12),
     ) {
         let late_ns = rtt_ns * late_percent / 100;
-        // From full rate to a little more than two runs a round trip.
+        // From full rate to a little more than two runs per round trip.
         let chunk_ns = 1_000 + rtt_ns * pace_percent / 100 / u64::from(max_run);
         let channel = Channel {
             seed, rtt_ns, late_ns, duplicate, chunk_ns, max_run,
             reordering_window_ns: late_ns,
-            // Parity is late, but ever more so it is not.
+            // Parity is late, but the delay does not grow without bound.
             encode_ns: (rtt_ns * encode_percent / 100).min(chunk_ns * code.k() as u64 / 2),
             ..Channel::default()
         };

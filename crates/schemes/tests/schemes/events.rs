@@ -1,4 +1,4 @@
-//! Every state of a chunk at the sender against every event.
+//! Tests every state of a chunk at the sender with every event.
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{Chunks, Message, MessageId, PathView, Report, Sender, Timing};
@@ -7,7 +7,7 @@ use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use crate::harness::MS;
 
-/// Schemes in which a chunk that is not acknowledged is sent again.
+/// Schemes that retransmit a chunk that is not acknowledged.
 const TIMED: [SchemeName; 3] = [SchemeName::SrRto, SchemeName::SrNack, SchemeName::Gbn];
 
 const RTT: u64 = 24 * MS;
@@ -46,7 +46,7 @@ fn chunk(chunk: u32) -> Chunks {
     }
 }
 
-/// States of chunk 0 of two, in the order of its life.
+/// States of chunk 0 of a message of two chunks, in the order of its life.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum State {
     New,
@@ -54,7 +54,7 @@ enum State {
     Departed,
     /// Departed a round trip ago.
     Aged,
-    /// A NACK came or the timeout ended since, not yet handed out again.
+    /// A NACK or a timeout has queued it for retransmission, and it is not handed out again yet.
     Queued,
     Acked,
 }
@@ -66,7 +66,7 @@ enum Event {
     Timeout,
 }
 
-/// A sender with chunk 0 in that state, and the time.
+/// Returns a sender with chunk 0 in this state, and the time.
 fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
     let mut sender = name.with_alpha(Alpha::DEFAULT).sender();
     let message = Message {
@@ -100,7 +100,7 @@ fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
 fn a_chunk_is_sent_again_exactly_when_it_should() {
     use Event::{Ack, Nack, Timeout};
     use State::{Acked, Aged, Departed, HandedOut, New, Queued};
-    // The last column: whether chunk 0 is what is sent next.
+    // The last column is whether the sender hands out chunk 0 next.
     let table = [
         (New, Ack, true),
         (New, Nack, true),
@@ -132,7 +132,7 @@ fn a_chunk_is_sent_again_exactly_when_it_should() {
                     sender.handle_timeout(&at(now_ns));
                 }
             }
-            // Without NACKs in the scheme, they change nothing.
+            // A scheme without NACKs ignores them.
             let deaf = name == SchemeName::SrRto && matches!((state, event), (Aged, Nack));
             let mut next = Vec::new();
             while let Some(chunks) = sender.poll_transmit(&at(now_ns), 1) {
@@ -253,7 +253,8 @@ fn going_back_repeats_all_that_follows_of_every_message() {
     }
     assert_eq!(again, [(0, 2..4), (1, 0..4)]);
     assert_eq!(sender.counters().retransmitted_chunks, 6);
-    // The hole is filled, and what had come before counts: nothing of it is sent a third time.
+    // The gap is closed, and the chunks that had arrived before count as arrived. None of them is
+    // sent a third time.
     sender.handle_report(&at(2 * RTT), &ack(4));
     assert_eq!(sender.poll_outcome(), Some((0, Outcome::Whole)));
     assert_eq!(sender.poll_transmit(&at(2 * RTT), 8), None);

@@ -1,4 +1,4 @@
-//! A scheme written outside of the crate, from its public parts: stop-and-wait, a run at a time.
+//! A scheme that uses only the public items of the crate: stop-and-wait, one run at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,9 +35,9 @@ impl Scheme for StopAndWait {
 /// Sends one run of the oldest message, and waits until the receiver has it.
 #[derive(Default)]
 struct Waiting {
-    /// Chunks, and how many of them the receiver has.
+    /// For each message, its number of chunks, and how many of them the receiver has.
     messages: BTreeMap<u64, (u32, u32)>,
-    /// The run under way, and when to send again.
+    /// The run in flight, and when to send it again.
     under_way: Option<(Chunks, Option<u64>)>,
     silence: Silence,
     outcomes: VecDeque<(u64, Outcome)>,
@@ -117,7 +117,7 @@ impl Sender for Waiting {
     }
 }
 
-/// Reports how far a message has come, one period after something arrived.
+/// Reports the progress of a message, one period after an arrival.
 #[derive(Default)]
 struct Answering {
     messages: BTreeMap<u64, u32>,

@@ -1,5 +1,5 @@
-//! Both halves of a scheme, joined by a channel of fixed rate and delay that loses chunks and
-//! reports, in virtual time. Every fault is an option, and one seed decides all of them.
+//! Both halves of a scheme in virtual time, joined by a channel of fixed rate and delay that loses
+//! chunks and reports. Every fault is an option, and one seed decides all faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const DATA: MessageId = MessageId::new(0);
 pub(crate) const PARITY: MessageId = DATA.parity();
 
-/// The channel, and what goes wrong on it.
+/// The channel and its faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
     pub(crate) seed: u64,
@@ -27,25 +27,26 @@ pub(crate) struct Channel {
     /// Time that one chunk takes on the wire.
     pub(crate) chunk_ns: u64,
     pub(crate) loss_chunk: f64,
-    /// Chunks lost in a row, on average.
+    /// Mean length of a burst of losses, in chunks.
     pub(crate) burst_chunks: f64,
     pub(crate) loss_report: f64,
     pub(crate) duplicate: f64,
-    /// A chunk comes up to this much later than it would.
+    /// Maximum extra delay of a chunk.
     pub(crate) late_ns: u64,
-    /// And a report up to this much.
+    /// Maximum extra delay of a report.
     pub(crate) late_report_ns: u64,
-    /// Nothing gets through in this time, in either direction.
+    /// In this time, both directions lose everything.
     pub(crate) dead_ns: Range<u64>,
-    /// First copies of these chunks are lost.
+    /// The first copies of these chunks are lost.
     pub(crate) lose_first: BTreeSet<(MessageId, u32)>,
-    /// When after the start parity has room at the receiver; `None`: never.
+    /// Time from the start of a message until the receiver has memory for its parity. `None` means
+    /// never.
     pub(crate) clear_parity_ns: Option<u64>,
-    /// Time that it takes to encode a group.
+    /// Time to encode a group.
     pub(crate) encode_ns: u64,
-    /// Chunks of a message, the last ones, that carry no bytes but an immediate.
+    /// Number of last chunks of a message that carry an immediate but no bytes.
     pub(crate) empty_chunks: u32,
-    /// Whether messages have a user immediate, in fragments by chunk.
+    /// Whether messages have a user immediate. Each chunk carries a fragment of it.
     pub(crate) immediate: bool,
     pub(crate) reordering_window_ns: u64,
     pub(crate) max_run: u32,
@@ -53,7 +54,7 @@ pub(crate) struct Channel {
 }
 
 impl Default for Channel {
-    /// 25 ms, and 10 us a chunk: 2,500 chunks are under way at a time.
+    /// The round trip is 25 ms and a chunk takes 10 us, so 2,500 chunks are in flight at a time.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -78,10 +79,10 @@ impl Default for Channel {
     }
 }
 
-/// What happened.
+/// The record of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Story {
-    /// When each message was over at the sender, and how.
+    /// For each message, when it ended at the sender, and its outcome.
     pub(crate) outcomes: BTreeMap<u64, (u64, Outcome)>,
     pub(crate) counters: SenderCounters,
     /// Data chunks that the channel lost.
@@ -89,9 +90,9 @@ pub(crate) struct Story {
     pub(crate) rebuilt_chunks: u64,
     pub(crate) nacked: BTreeSet<(u64, u32)>,
     pub(crate) reports: u64,
-    /// When each chunk was handed out, in order.
+    /// For each chunk, the times at which it was handed out, in order.
     pub(crate) handed_out: BTreeMap<(MessageId, u32), Vec<u64>>,
-    /// When each run was handed out.
+    /// Each run and the time at which it was handed out.
     pub(crate) runs: Vec<(u64, Chunks)>,
     pub(crate) ended_ns: u64,
 }
@@ -106,21 +107,21 @@ enum Event {
     Encoded(Job),
 }
 
-/// Fragments of a user immediate: chunk i carries that of i modulo this.
+/// Number of fragments of a user immediate. Chunk `i` carries fragment `i % FRAGMENTS`.
 const FRAGMENTS: u32 = 8;
 
-/// Which chunks of a message have arrived.
+/// The chunks of a message that have arrived.
 struct Bitmap {
     bits: Vec<bool>,
     count: u32,
     seen: u32,
 }
 
-/// What the receiving endpoint keeps: the bitmaps.
+/// The state of the receiving endpoint: the bitmaps.
 #[derive(Default)]
 pub(crate) struct Memory {
     bitmaps: BTreeMap<MessageId, Bitmap>,
-    /// Messages with an immediate, and the fragments that are missing.
+    /// For each message with an immediate, the missing fragments.
     fragments: BTreeMap<MessageId, BTreeSet<u32>>,
 }
 
@@ -149,7 +150,7 @@ impl Memory {
         }
     }
 
-    /// Without the fragment of the immediate that a packet would bring.
+    /// Marks a chunk as rebuilt. Unlike a packet, this adds no fragment of the immediate.
     pub(crate) fn rebuild(&mut self, message: impl Into<MessageId>, chunk: u32) {
         let bitmap = self.bitmaps.get_mut(&message.into()).unwrap();
         bitmap.count += u32::from(!bitmap.bits[chunk as usize]);
@@ -203,8 +204,9 @@ pub(crate) struct World {
     closed: BTreeSet<u64>,
     chunks: BTreeMap<MessageId, u32>,
     layouts: BTreeMap<u64, Layout>,
-    /// Groups whose parity exists, and messages whose parity has room.
+    /// Groups whose parity has been computed.
     encoded: BTreeSet<(u64, u32)>,
+    /// Messages whose parity has been cleared.
     cleared: BTreeSet<u64>,
     encoder_free_ns: u64,
     events: BTreeMap<(u64, u64), Event>,
@@ -246,7 +248,7 @@ impl World {
         }
     }
 
-    /// Both ends know of the message from `at_ns` on; the sender's end a moment later.
+    /// Starts a message at `at_ns` at the receiver, and a moment later at the sender.
     pub(crate) fn start(&mut self, at_ns: u64, number: u64, chunks: u32) {
         let message = Message {
             number,
@@ -290,7 +292,7 @@ impl World {
         self.story
     }
 
-    /// Goes to the next thing that happens; answers whether there was one.
+    /// Advances to the next event. Returns whether there was one.
     pub(crate) fn step(&mut self) -> bool {
         self.transmit();
         let event = self.events.keys().next().map(|(at_ns, _)| *at_ns);
@@ -400,7 +402,7 @@ impl World {
         self.push(self.wire_free_ns, Event::Departed(chunks));
     }
 
-    /// Parity is sent only once it exists and has room.
+    /// Checks that parity is sent only after it has been computed and cleared.
     fn check_parity(&self, chunks: &Chunks) {
         if chunks.message.is_parity() {
             let number = chunks.message.data();
@@ -411,7 +413,7 @@ impl World {
         }
     }
 
-    /// Does the arithmetic at the sender, one group after the other.
+    /// Executes the jobs of the sender, one group after the other.
     fn encode(&mut self) {
         while let Some(job) = self.sender.poll_job() {
             assert_eq!(job.work, Work::Encode);
@@ -422,7 +424,7 @@ impl World {
         }
     }
 
-    /// Does the arithmetic at the receiver, at once.
+    /// Executes the jobs of the receiver, which take no time.
     fn rebuild(&mut self) {
         while let Some(job) = self.receiver.poll_job(&self.memory) {
             assert_eq!(job.work, Work::Rebuild);
@@ -454,7 +456,8 @@ impl World {
         }
     }
 
-    /// Two states, so that losses come in runs of `burst_chunks` on average.
+    /// Draws whether a chunk is lost, with a chain of two states, so that losses come in bursts of
+    /// `burst_chunks` on average.
     fn loses(&mut self) -> bool {
         if self.channel.dead_ns.contains(&self.now_ns) {
             return true;
@@ -498,7 +501,7 @@ impl World {
         }
     }
 
-    /// A report states only what is true, and is no longer than allowed.
+    /// Checks that a report is true and not too long.
     fn check(&mut self, report: &Report) {
         match report {
             Report::Ack(ack) => {
@@ -519,7 +522,8 @@ impl World {
                 assert!(nack.lost.windows(2).all(|two| two[0].end < two[1].start));
                 for range in &nack.lost {
                     assert!(!range.is_empty() && range.end <= self.chunks[&nack.message.into()]);
-                    // Its bytes may be there, but not the fragment that it carries.
+                    // A chunk may be reported although its bytes are present, if its fragment of
+                    // the immediate is missing.
                     let lacks_immediate = !self.memory.immediate_is_whole(nack.message.into());
                     let mut missing = range
                         .clone()
@@ -541,7 +545,7 @@ impl World {
     }
 }
 
-/// Parity chunks of a message of full chunks.
+/// Returns the number of parity chunks of a message whose chunks are all full.
 pub(crate) fn parity_chunks(scheme: &dyn Scheme, chunks: u32) -> u32 {
     let layout = scheme.layout(&Message {
         number: 0,
@@ -553,7 +557,7 @@ pub(crate) fn parity_chunks(scheme: &dyn Scheme, chunks: u32) -> u32 {
     u32::try_from(parity_chunks).unwrap()
 }
 
-/// One message of `chunks` chunks through a channel.
+/// Sends one message of `chunks` chunks through a channel.
 pub(crate) fn send_one(scheme: &dyn Scheme, channel: Channel, chunks: u32) -> Story {
     let mut world = World::new(scheme, channel);
     world.start(0, 0, chunks);

@@ -1,4 +1,4 @@
-//! Reports with anything in them.
+//! Tests with reports of arbitrary content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,7 +20,7 @@ enum Event {
     Pass(u64),
 }
 
-/// Small numbers, and the largest.
+/// Returns small numbers, and the largest one.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![8 => 0u32..200, 1 => any::<u32>(), 1 => Just(u32::MAX)]
 }
@@ -59,7 +59,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What the reports have claimed, of chunks that had been handed out.
+/// The claims of the reports about chunks that had been handed out.
 #[derive(Default)]
 struct Claims {
     chunks: BTreeMap<u64, u32>,

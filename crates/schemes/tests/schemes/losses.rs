@@ -1,4 +1,4 @@
-//! The loss meter against what was lost.
+//! Compares the loss meter with the actual losses.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -35,7 +35,7 @@ fn message(number: u64, chunks: u32) -> Message {
     }
 }
 
-/// A sequence that does not say so.
+/// An in-sequence order that does not declare itself as such, so that the meter has to search it.
 struct Shy(InSequence);
 
 impl WireOrder for Shy {
@@ -68,7 +68,8 @@ impl Arrivals for Bitmaps {
     }
 }
 
-/// The counts of a sequence of chunks as it went over the wire, `None` where it is broken.
+/// Returns the counts of a sequence of chunks in the order of the wire. `None` interrupts the
+/// sequence.
 fn counts(lost: impl Iterator<Item = Option<bool>>) -> LossCounts {
     let mut counts = LossCounts::default();
     let mut run = 0;
@@ -82,7 +83,8 @@ fn counts(lost: impl Iterator<Item = Option<bool>>) -> LossCounts {
     counts
 }
 
-/// Two states that lose all and nothing; as many losses as asked for, in bursts of that mean.
+/// Draws losses from a chain of two states, of which one loses everything and the other nothing.
+/// The parameters are the share of lost chunks and the mean length of a burst.
 fn losses(dice: &mut SplitMix, chunks: u32, loss_chunk: f64, burst_chunks: f64) -> Vec<bool> {
     let mut bad = false;
     let leave = 1.0 / burst_chunks;
@@ -94,25 +96,25 @@ fn losses(dice: &mut SplitMix, chunks: u32, loss_chunk: f64, burst_chunks: f64) 
     (0..chunks).map(step).collect()
 }
 
-/// A selective repeat that knows which chunks are lost. It sends one message after the other,
-/// chunks up to `late_ns` late, repairs from a window and a round trip after a loss on, some of
-/// them lost again.
+/// A selective-repeat sender that knows which chunks are lost. It sends one message after the
+/// other. Chunks are up to `late_ns` late. A lost chunk is repaired at the earliest one reordering
+/// window and one round trip after its loss, and some repairs are lost again.
 struct Transfer {
     seed: u64,
     messages: Vec<u32>,
     loss_chunk: f64,
     burst_chunks: f64,
     late_ns: u64,
-    /// Arrivals within this time are looked at together.
+    /// Arrivals within this time are processed together.
     batch_ns: u64,
-    /// This number of the last chunks is lost, and repaired one after the other.
+    /// The last `tail` chunks are lost, and repaired one after the other.
     tail: usize,
-    /// Whether the order is one that has to be searched.
+    /// Whether the meter has to search the order (see [`Shy`]).
     shy: bool,
 }
 
 impl Transfer {
-    /// What the meter said, and the truth.
+    /// Returns the result of the meter, and the actual losses.
     fn run(&self) -> (ChunkLoss, LossCounts) {
         let mut dice = SplitMix::new(self.seed);
         let total: u32 = self.messages.iter().sum();
@@ -140,7 +142,8 @@ impl Transfer {
             }
         }
         let loss = self.watch(events);
-        // What follows the last that arrived by itself was not passed.
+        // No chunk passed the last one that arrived without a repair, so chunks from there on are
+        // not judged.
         let last = lost.len() - 1 - self.tail;
         (loss, counts(lost[..last].iter().copied().map(Some)))
     }
@@ -175,7 +178,7 @@ impl Transfer {
                     touched.insert(number);
                 }
             }
-            // Slots come in any order.
+            // The endpoint processes slots in any order.
             for &number in touched.iter().rev() {
                 meter.look(&path(now_ns), number, &bitmaps);
             }
@@ -206,7 +209,7 @@ proptest! {
         tail in prop_oneof![Just(0), 1usize..8],
         shy in any::<bool>(),
     ) {
-        // A search looks so far ahead only after some time.
+        // The range of a search is limited for some time, so a searched order gets fewer losses.
         let (loss_exponent, burst_chunks) = if shy {
             (loss_exponent.max(1.5), 1.0)
         } else {
@@ -226,14 +229,14 @@ proptest! {
         };
         let (loss, truth) = transfer.run();
         let counts = loss.counts();
-        // The repairs of the tail pass one another.
+        // The repairs of the last chunks can pass one another.
         let judged_chunks = truth.judged_chunks + (tail as u64).saturating_sub(2);
         prop_assert!((truth.judged_chunks..=judged_chunks).contains(&counts.judged_chunks));
         prop_assert_eq!(counts, LossCounts { judged_chunks: counts.judged_chunks, ..truth });
     }
 }
 
-/// The estimates are those of the process that lost the chunks.
+/// The estimates approach the parameters of the loss process.
 #[test]
 fn estimates_come_near_the_probabilities() {
     for (loss_chunk, burst_chunks) in [(0.01, 1.0 / 0.99), (0.05, 1.0 / 0.95), (0.02, 5.0)] {
@@ -317,7 +320,7 @@ impl Coded {
         }
     }
 
-    /// Rebuilds what can be; whether the whole message is there now.
+    /// Rebuilds all chunks that can be rebuilt. Returns whether the message is now whole.
     fn rebuild(&mut self, number: u64, groups: u32) -> bool {
         for group in 0..groups {
             let id = MessageId::new(number);
@@ -374,10 +377,10 @@ proptest! {
             if ended.is_none() {
                 coded.end(number);
             }
-            // The last that was seen passed those before it.
+            // The last chunk that was seen passed all chunks before it.
             let last = ended.unwrap_or(order.len() - 1);
             let last = (0..=last).rev().find(|p| !lost[*p as usize]).unwrap_or(0);
-            // Of parity, nothing else shows that it was sent.
+            // Only an arrived parity chunk shows that earlier parity was sent.
             let is_parity = |position: u32| position % (DATA + PARITY) >= DATA;
             let seen = |p: &u32| is_parity(*p) && !lost[*p as usize];
             let proven = (0..=last).rev().find(seen).unwrap_or(0);
@@ -386,7 +389,7 @@ proptest! {
             truth.push(None);
         }
         let (counts, truth) = (coded.meter.loss().counts(), counts(truth.into_iter()));
-        // Where the last position of a message ended it, the next message passes that.
+        // If the last position of a message ended it, the next message passes that position.
         let judged_chunks = truth.judged_chunks..=truth.judged_chunks + ends;
         prop_assert!(judged_chunks.contains(&counts.judged_chunks));
         prop_assert_eq!(counts, LossCounts { judged_chunks: counts.judged_chunks, ..truth });
@@ -419,8 +422,8 @@ fn parity_that_comes_late_is_not_lost() {
     );
 }
 
-/// Chunks up to half a reordering window late: groups are rebuilt, and messages end, while chunks
-/// of them are still on their way.
+/// Chunks are up to half a reordering window late. Groups are rebuilt, and messages end, while
+/// chunks of them are still in flight.
 #[test]
 fn chunks_that_are_late_are_not_lost() {
     for loss_chunk in [0.0, 0.02] {
@@ -472,7 +475,7 @@ fn chunks_that_are_late_are_not_lost() {
     }
 }
 
-/// The counts stay possible for all arrivals in any order.
+/// A step of a random sequence of arrivals. The counts must stay consistent for any sequence.
 #[derive(Clone, Debug)]
 enum Step {
     Begin(u64, u32),

@@ -1,4 +1,4 @@
-//! The schemes against a channel with every fault, in virtual time.
+//! Tests of the schemes in virtual time, over a channel with every fault.
 // A NACK often names one range.
 #![allow(clippy::single_range_in_vec_init)]
 

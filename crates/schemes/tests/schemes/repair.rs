@@ -1,4 +1,4 @@
-//! When a lost chunk is sent again, and that no other is.
+//! When a lost chunk is retransmitted, and that no other chunk is.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ proptest! {
         apart_ns in 0..20 * MS,
     ) {
         let late_ns = rtt_ns * late_percent / 100;
-        // From full rate to a little more than two runs a round trip.
+        // From full rate to a little more than two runs per round trip.
         let chunk_ns = 1_000 + rtt_ns * pace_percent / 100 / u64::from(max_run);
         let channel = Channel {
             seed, rtt_ns, late_ns, duplicate, chunk_ns, max_run,
@@ -61,7 +61,8 @@ proptest! {
             let times = &story.handed_out[&(DATA, chunk)];
             let waited_ns = times[1] - times[0];
             prop_assert!(waited_ns >= rto_ns, "{} after {}", chunk, waited_ns);
-            // It left with its run, and waits for the run on the wire and for its like.
+            // The chunk departed with its run. It also waits for the run that is on the wire, and
+            // for other retransmissions.
             prop_assert!(waited_ns <= rto_ns + 4 * run_ns, "{} after {}", chunk, waited_ns);
         }
     }
@@ -135,7 +136,7 @@ fn going_back_costs_about_what_the_path_holds() {
     let per_loss = story.counters.retransmitted_chunks / 3;
     assert_eq!(story.counters.timeouts, 0);
     assert!(per_loss >= path_chunks, "{per_loss}");
-    // And what leaves until the end of the ACK period.
+    // The upper limit includes the chunks that leave until the end of the ACK period.
     assert!(per_loss <= path_chunks * 9 / 8 + 150, "{per_loss}");
 }
 
@@ -152,8 +153,8 @@ fn a_second_loss_within_what_is_repeated_costs_no_second_time() {
 
 #[test]
 fn a_window_of_many_acks_wastes_nothing() {
-    // 400 Gbit/s over 25 ms with chunks of one packet: the whole message is under way, and takes 24
-    // ACKs to describe, more than a round has.
+    // 400 Gbit/s over 25 ms with chunks of one packet: the whole message is in flight. Its
+    // description takes 24 ACKs, which is more than the limit for one round.
     for name in [SchemeName::SrRto, SchemeName::SrNack] {
         let channel = Channel {
             chunk_ns: 80,

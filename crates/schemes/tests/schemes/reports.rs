@@ -1,4 +1,4 @@
-//! What receivers tell, and when.
+//! Tests of the content and the time of receivers' reports.
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report, Timing};
@@ -64,7 +64,7 @@ impl Bench {
         std::iter::from_fn(poll).collect()
     }
 
-    /// Advances the time. Returns the reports sent meanwhile, and when.
+    /// Advances the time. Returns the reports sent until then, with their times.
     fn until(&mut self, end_ns: u64) -> Vec<(u64, Report)> {
         let mut told = Vec::new();
         loop {
@@ -109,7 +109,7 @@ fn acks_wait_for_the_period_and_the_last_does_not() {
         };
         assert_eq!(told.len(), 1, "{name}");
         assert_eq!((told[0].0, cumulative(&told[0].1)), (PERIOD, 2), "{name}");
-        // A duplicate: the sender knows too little.
+        // A duplicate arrives, which shows that the sender lacks information.
         bench.now_ns = 5 * MS;
         bench.arrive(0, []);
         let told = bench.until(9 * MS);
@@ -144,7 +144,8 @@ fn a_message_that_came_before_its_offer_is_acknowledged_at_once() {
 
 #[test]
 fn successive_acks_go_around_in_the_window() {
-    // 64 bytes describe 512 chunks, 16 ACKs a round 8,192: 13 rounds for this window.
+    // 64 bytes describe 512 chunks, so the 16 ACKs of a round describe 8,192. The window takes 13
+    // rounds.
     let chunks = 100_000;
     let mut bench = Bench::new(SchemeName::SrRto, &[chunks]);
     bench.arrive(0, (0..chunks).filter(|chunk| chunk % 3 != 1));
@@ -188,7 +189,7 @@ fn a_hole_is_told_once_a_window_old_and_again_when_its_repair_should_have_come()
     let again_ns = WINDOW + RTT + WINDOW + PERIOD;
     assert_eq!(bench.nacks_until(WINDOW - 1), []);
     assert_eq!(bench.nacks_until(WINDOW), [(WINDOW, 0, vec![2..3, 5..6])]);
-    // Chunk 7 had come already when 8 was seen.
+    // Chunk 7 had already arrived when chunk 8 was seen.
     bench.arrive(0, [5]);
     let tail_ns = WINDOW + WINDOW + RTT / 4;
     let told = bench.nacks_until(again_ns);
@@ -209,7 +210,7 @@ fn a_chunk_that_is_merely_late_is_not_told() {
 
 #[test]
 fn the_highest_chunk_may_have_packets_under_way() {
-    /// Chunk 3 has begun and is not whole.
+    /// A memory in which chunk 3 has begun to arrive but is not whole.
     struct Begun(Memory);
     impl Arrivals for Begun {
         fn word(&self, message: MessageId, word: u32) -> u64 {
@@ -246,14 +247,15 @@ fn going_back_is_asked_for_once_a_hole() {
         bench.nacks_until(500 * MS),
         [(400 * MS + WINDOW, 0, vec![5..7])]
     );
-    // A later message has begun: the rest of the older one is passed.
+    // A later message has begun, so the rest of the older one has been passed.
     bench.arrive(0, [5, 6]);
     bench.arrive(1, [0, 1]);
     assert_eq!(
         bench.nacks_until(600 * MS),
         [(500 * MS + WINDOW, 0, vec![8..100])]
     );
-    // Once it is whole, the later message's progress is reported, up to its own hole.
+    // When the older message is whole, the receiver reports the progress of the later one, up to
+    // its first gap.
     bench.arrive(0, 8..100);
     let told = bench.until(600 * MS);
     let cumulative = told.iter().map(|(_, report)| match report {
@@ -294,7 +296,7 @@ proptest! {
 fn a_round_trip_that_turns_out_shorter_brings_everything_forward() {
     let mut bench = Bench::new(SchemeName::SrNack, &[10]);
     bench.rtt_ns = 40 * RTT;
-    // One hole is reported under the first estimate. The other is still too young then.
+    // Under the first estimate, one gap is reported. The other gap is too recent.
     bench.arrive(0, [1]);
     bench.now_ns = 20 * WINDOW;
     bench.arrive(0, [3]);
@@ -306,7 +308,7 @@ fn a_round_trip_that_turns_out_shorter_brings_everything_forward() {
     let told = bench.nacks_until(41 * WINDOW);
     let told: Vec<_> = told.into_iter().flat_map(|told| told.2).collect();
     assert_eq!(told, [2..3, 4..5, 6..7]);
-    // All four are reported again when repairs for reports sent now should have arrived.
+    // All four are reported again when the repairs for the current reports should have arrived.
     let told = bench.nacks_until(41 * WINDOW + RTT + WINDOW + PERIOD);
     let again: Vec<u32> = told.into_iter().flat_map(|t| t.2).flatten().collect();
     for chunk in [0, 2, 4, 6] {

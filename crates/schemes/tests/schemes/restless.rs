@@ -1,4 +1,4 @@
-//! Receivers whose chunks arrive while they look: workers set bits between any two readings.
+//! Receivers whose chunks arrive during processing: workers set bits between any two readings.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,7 +15,7 @@ const NUMBER: u64 = 3;
 struct Restless {
     chunks: u32,
     arrived: RefCell<Vec<bool>>,
-    /// Chunks that have not arrived, in the order in which they will.
+    /// Chunks that have not arrived, in the order of their arrival.
     order: RefCell<Vec<u32>>,
     /// Chunks that arrive after each reading.
     each: Cell<usize>,
@@ -80,8 +80,8 @@ fn path(now_ns: u64) -> PathView {
     }
 }
 
-/// Receives a message whose chunks arrive in `order`, `burst` at a time and `each` after every
-/// reading; checks that every report is one that the peer would take.
+/// Receives a message whose chunks arrive in `order`: `burst` at a time, and `each` after every
+/// reading. Checks that the peer would accept every report.
 fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
     let arrivals = Restless::new(order);
     let message = Message {
@@ -107,7 +107,7 @@ fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
                     Control::Nack(nack)
                 }
             };
-            // It checks what it is given.
+            // `push` checks the report.
             assert!(Builder::new(4096).push(&report), "{name}: {report:?}");
         }
         if let Some(over) = receiver.poll_outcome() {

@@ -1,4 +1,4 @@
-//! Calls in the wrong order or with wrong numbers, and what each end reports to its user.
+//! Tests of calls in the wrong order or with wrong numbers, and of the events for each user.
 
 use farwrite_sdr::{
     ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Terms, Timing,
@@ -132,11 +132,11 @@ fn every_slot_takes_one_message_at_a_time() {
         Err(SdrError::Retry(_))
     ));
     assert!(matches!(receiver.next_recv(), Err(SdrError::Retry(_))));
-    // A slot in the middle does not help: numbers go up by one.
+    // The end of a receive in the middle does not free a number, because numbers increase by one.
     receiver.complete_recv(1, Outcome::Failed).unwrap();
     assert!(matches!(receiver.next_recv(), Err(SdrError::Retry(_))));
     receiver.complete_recv(0, Outcome::Failed).unwrap();
-    // Nor does one whose message may still be on its way.
+    // A slot whose message may still be in flight is not free either.
     assert!(matches!(receiver.next_recv(), Err(SdrError::Retry(_))));
     tell(0, &mut sender, &mut receiver);
     assert_eq!(receiver.next_recv().unwrap().message, 4);
@@ -303,7 +303,7 @@ fn a_stream_gets_its_length_later() {
         has_immediate: false,
     };
     assert_eq!(events(&mut receiver), [offered]);
-    // Up to the end of the buffer, as long as there is no other.
+    // Without a length, writes may go up to the end of the buffer.
     assert_eq!(sender.writes(message, 0..9).len(), 16);
     let too_long = SdrError::TooLong {
         length: 1001,
@@ -337,10 +337,10 @@ fn a_run_has_the_packets_of_the_bytes_that_are_there() {
     post(&mut receiver, 1000);
     tell(0, &mut sender, &mut receiver);
     tell(0, &mut receiver, &mut sender);
-    // 200 bytes of two chunks of 256.
+    // 200 bytes lie in the first of two chunks of 256 bytes.
     assert_eq!(sender.writes(message, 0..2).up_to(200).len(), 4);
     sender.end_send(message, 200).unwrap();
-    // Packets past the last byte carry the rest of the immediate.
+    // Packets after the last byte carry the rest of the immediate.
     assert_eq!(sender.writes(message, 0..2).up_to(200).len(), 8);
     let rest = sender.writes(message, 0..2).up_to(0);
     assert_eq!(rest.map(|write| write.bytes).collect::<Vec<_>>(), [0; 4]);
@@ -440,7 +440,7 @@ fn a_send_that_is_done_frees_its_slot_when_its_length_is_known() {
         Err(SdrError::Retry(_))
     ));
     tell(0, &mut sender, &mut receiver);
-    // One answer for all offers, after a short wait.
+    // After a short wait, one answer covers all offers.
     tell(RTT_NS / 4, &mut receiver, &mut sender);
     assert_eq!(sender.start_send(spec(1)), Ok(4));
 }

@@ -1,4 +1,4 @@
-//! What packets do to the bitmaps (paper section 3.2, P3.7).
+//! The effect of packets on the bitmaps (paper section 3.2, P3.7).
 
 use std::collections::BTreeSet;
 
@@ -198,10 +198,10 @@ fn packets_before_the_first_receive_or_of_no_slot_are_invalid() {
     assert_eq!(arrive(&qp, 0, 0, 64), Arrival::Invalid);
     post(&mut qp, 1000);
     assert_eq!(arrive(&qp, 1, 0, 64), Arrival::Invalid);
-    // Slot 5 of 4, and generation 4 of 4.
+    // There are 4 slots and 4 generations, so slot 5 and generation 4 do not exist.
     assert_eq!(qp.table().handle_packet(0, 5 << 22, 64), Arrival::Invalid);
     assert_eq!(qp.table().handle_packet(4, 0, 64), Arrival::Invalid);
-    // A generation that the slot has not had.
+    // The slot has not used this generation yet.
     assert_eq!(qp.table().handle_packet(1, 0, 64), Arrival::Invalid);
 }
 
@@ -220,7 +220,7 @@ fn a_bitmap_outlives_its_receive_and_its_slot() {
     // The slot is posted again before its last receive is released.
     let second = post(&mut qp, 64);
     assert_eq!((second.count(), second.word(0)), (0, 0));
-    // Late again: another generation shows it now.
+    // The packet is late again. This time another generation shows it.
     assert_eq!(arrive(&qp, 0, 0, 64), Arrival::Late { message: 0 });
     assert_eq!(second.bytes(), 0);
     assert_eq!(qp.received().count(0), 1);
@@ -273,7 +273,8 @@ fn the_first_copy_of_a_fragment_holds() {
     for packet in 0..16 {
         assert_eq!(qp.recv_immediate(0).is_ok(), packet >= 8);
         let bytes = if packet == 15 { 40 } else { 64 };
-        // Packets 8 and up carry the same places again, here with other bits.
+        // Packets from 8 on carry the same fragments again, here with other bits, which are
+        // ignored.
         let fragment = if packet < 8 { packet + 1 } else { 0xf };
         let imm = packet << 4 | fragment;
         assert!(matches!(
@@ -285,7 +286,7 @@ fn the_first_copy_of_a_fragment_holds() {
 }
 
 proptest! {
-    /// Against a model that keeps sets of packets.
+    /// Compares the bitmaps with a model that keeps sets of packets.
     #[test]
     fn bitmaps_show_what_arrived(
         per_chunk in prop_oneof![Just(1_u32), 2_u32..9, Just(64), 65_u32..130],

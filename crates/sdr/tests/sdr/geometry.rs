@@ -23,7 +23,7 @@ fn with_split(id_bits: u8, offset_bits: u8, user_bits: u8) -> QpConfig {
     }
 }
 
-/// Every split of 32 bits that counts enough packets for a user immediate.
+/// Returns splits of 32 bits with enough packets for a user immediate.
 fn any_split() -> impl Strategy<Value = QpConfig> {
     (0_u8..32, 0_u8..32)
         .prop_filter_map("32 bits", |(id_bits, offset_bits)| {

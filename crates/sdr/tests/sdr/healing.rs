@@ -9,7 +9,8 @@ use crate::lossy::plain;
 use crate::world::{Faults, RTT_NS, World};
 use crate::{connected, info, offer, post, small, tell};
 
-/// Nanoseconds until ten messages have ended at both ends and nothing more is sent.
+/// Returns the time until ten messages have ended at both ends and both ends are silent, in
+/// nanoseconds.
 fn time_ns(faults: Faults) -> u64 {
     let mut world = World::new(small(), faults, 1, plain(10, 1000));
     world.run();
@@ -28,7 +29,8 @@ fn one_lost_control_message_costs_less_than_two_round_trips() {
                 late_vanish,
                 ..Faults::NONE
             };
-            // An end that is lost where late packets vanish is asked for after 250 ms of silence.
+            // If late packets vanish and an end is lost, the sender requests it after 250 ms of
+            // silence.
             let patience_ns = if late_vanish { 250_000_000 } else { 0 };
             let limit_ns = baseline_ns + 2 * RTT_NS + patience_ns;
             let took_ns = time_ns(faults);
@@ -62,13 +64,13 @@ fn clearances_that_nobody_uses_fall_silent() {
     }
     let mut messages = 0;
     while let Some(now_ns) = receiver.next_timeout() {
-        // All is lost.
+        // All control messages are lost.
         while receiver.poll_control(now_ns, RTT_NS).is_some() {
             messages += 1;
         }
     }
     assert!((4..=4 * 8).contains(&messages), "{messages} messages");
-    // A sender that starts much later asks, and is answered at once.
+    // A sender that starts much later sends an offer, and gets an answer at once.
     let now_ns = 3600 * 1_000_000_000;
     let spec = SendSpec {
         length: Some(1),
@@ -142,7 +144,7 @@ fn a_clearance_is_told_again_unasked_until_it_is_known() {
     receiver
         .handle_control(RTT_NS / 4, &Control::Offer(held))
         .unwrap();
-    // Only the answer to the offer.
+    // The only control message is the answer to the offer.
     assert_eq!(told(&mut receiver, RTT_NS), 1);
     assert_eq!(told(&mut receiver, 100 * RTT_NS), 0);
     assert_eq!(receiver.next_timeout(), None);
@@ -189,17 +191,17 @@ fn a_sender_does_not_wait_for_clearances_of_what_is_over() {
     assert_eq!((offer.message, offer.cleared), (4, 5));
 }
 
-/// The control messages that arrive by `now_ns`, of those under way with their times of arrival.
+/// Returns the control messages in `under_way` that arrive by `now_ns`.
 fn take_due(under_way: &mut VecDeque<(u64, Control)>, now_ns: u64) -> Vec<Control> {
     let due = under_way.iter().take_while(|(at_ns, _)| *at_ns <= now_ns);
     let due = due.count();
     under_way.drain(..due).map(|(_, control)| control).collect()
 }
 
-/// Number of round trips from the first offer until a sender is cleared, when its first clearance
-/// is lost. That clearance leaves a twentieth of the round trip before the offer comes, and the
-/// sender measures a fifth more than the round trip of the receiver, `rtt_ns`. `posts` more
-/// receives are posted then, thirty in a round trip.
+/// Returns the number of round trips from the first offer until a sender is cleared, if its first
+/// clearance is lost. The receiver sends that clearance a twentieth of the round trip before the
+/// offer arrives. The sender's estimate of the round trip is a fifth longer than that of the
+/// receiver, `rtt_ns`. After that, `posts` more receives are posted, thirty per round trip.
 fn round_trips_until_clear(timing: Timing, rtt_ns: u64, posts: u64) -> u64 {
     let config = QpConfig {
         slots: 512,
@@ -267,7 +269,7 @@ fn a_lost_clearance_is_told_again_however_long_the_round_trip_is() {
     }
 }
 
-/// Only the clearance that is asked for counts, not those of newer messages.
+/// Only the requested clearance counts, not clearances of newer messages.
 #[test]
 fn a_lost_clearance_does_not_wait_for_others_that_are_told() {
     for timing in [Timing::datacenter(), Timing::wide_area()] {

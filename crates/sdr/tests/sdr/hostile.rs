@@ -1,4 +1,5 @@
-//! A peer may send anything: nothing panics, nothing grows, and each violation is named.
+//! A peer may send arbitrary messages: nothing panics, memory stays bounded, and each violation is
+//! named.
 
 use farwrite_sdr::{Event, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
@@ -119,7 +120,7 @@ fn what_a_sender_cannot_say_is_named() {
             ..offer(message, 10)
         };
         assert_eq!(say(other), Err(Violation::OfferChanged(message)));
-        // An old copy from before the length was known is none.
+        // An old offer from before the length was known is not a violation.
         assert_eq!(
             say(Offer {
                 length: None,
@@ -169,7 +170,7 @@ fn late_copies_of_clearances_change_nothing() {
     assert_eq!(qp.writes(message, 0..1).next().unwrap().generation, 1);
 }
 
-/// Numbers near where things happen, and far away.
+/// Returns mostly message numbers in the range in use, and some far outside.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0_u64..12, 1 => any::<u64>(), 1 => Just(u64::MAX), 1 => Just(4096)]
 }
@@ -308,7 +309,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does one step; returns whether it started or posted something at this end.
+/// Executes one step. Returns whether it started a send or posted a receive at this end.
 fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
     match step {
         Step::Hear(control) => drop(qp.handle_control(*now_ns, &control)),
@@ -347,8 +348,8 @@ proptest! {
         let (mut now_ns, mut own) = (0, 0);
         for step in steps {
             own += usize::from(run(&mut qp, step, &mut now_ns));
-            // Bounded by the slots: their offers, their ends twice over, their clearances one by
-            // one, and an answer.
+            // The number of control messages is bounded by the slots: their offers, their ends
+            // twice, one clearance for each, and an answer.
             let said = std::iter::from_fn(|| qp.poll_control(now_ns, 0)).count();
             prop_assert!(said <= 4 + 8 + 4 + 1, "{} messages at once", said);
             for message in 0..12 {

@@ -1,4 +1,4 @@
-//! Queue-pair information (P6): bytes from anybody.
+//! Queue-pair information (P6), parsed from arbitrary bytes.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
     let address = || (any::<std::net::IpAddr>(), 1_u16..).prop_map(SocketAddr::from);
     let usable = move || {
         address().prop_filter("one to send to", |address| {
-            // Mapped addresses come back as IPv4.
+            // Parsing converts IPv4-mapped addresses to IPv4.
             !address.ip().is_unspecified() && address.ip() == address.ip().to_canonical()
         })
     };
@@ -61,13 +61,13 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
 fn any_timing() -> impl Strategy<Value = Timing> {
     let durations = prop::array::uniform7(Timing::RANGE_NS);
     durations.prop_map(|mut durations| {
-        // Floors must not exceed their ceiling, the third.
+        // The two minimum durations must not exceed the maximum, which is the third value.
         durations[2] = durations[1].max(durations[2]).max(durations[3]);
         Timing::from_values(durations)
     })
 }
 
-/// The information of a small queue pair, without fields.
+/// Returns the information of a small queue pair, without fields.
 fn without_fields() -> Vec<u8> {
     let mut bytes = info(small()).encode().unwrap();
     let fields = 6 + 7 * 8 + 6 + 16;
@@ -75,7 +75,7 @@ fn without_fields() -> Vec<u8> {
     bytes
 }
 
-/// Information that ends with fields of these types, flags and values.
+/// Returns information that ends with fields of these types, flags and values.
 fn with_fields(fields: &[(u16, u16, &[u8])]) -> Vec<u8> {
     let mut bytes = without_fields();
     for &(kind, flags, value) in fields {

@@ -1,4 +1,5 @@
-//! Two queue pairs over a network that loses, repeats and reorders (paper sections 3.1 to 3.3).
+//! Two queue pairs over a network that loses, duplicates and reorders packets (paper sections 3.1
+//! to 3.3).
 
 use farwrite_dice::SplitMix;
 use farwrite_sdr::{ImmediateSplit, QpConfig};
@@ -99,7 +100,7 @@ proptest! {
     }
 }
 
-/// Messages that are all sent and received whole.
+/// Returns messages that are all sent and received whole.
 pub(crate) fn plain(count: usize, length: u64) -> Vec<Message> {
     let message = Message {
         plan: Plan::Plain,

@@ -1,4 +1,4 @@
-//! Tests of the SDR core through its public interface. Here is what they share.
+//! Tests of the SDR core through its public interface. This file has their common helpers.
 
 mod api;
 mod arrivals;
@@ -24,7 +24,7 @@ use farwrite_sdr::{
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
-/// A small shape with short packets, in which everything wraps quickly.
+/// Returns a small shape with short packets, so that all numbers wrap soon.
 pub(crate) fn small() -> QpConfig {
     QpConfig {
         mtu: 64,
@@ -42,7 +42,7 @@ pub(crate) fn small() -> QpConfig {
     }
 }
 
-/// A peer of the given shape.
+/// Returns a peer of the given shape.
 pub(crate) fn info(config: QpConfig) -> QpInfo {
     let channels = usize::from(config.channels);
     let address = "192.0.2.1:4791".parse().unwrap();
@@ -58,19 +58,19 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
     }
 }
 
-/// A queue pair connected to a peer of its own shape.
+/// Returns a queue pair connected to a peer of its own shape.
 pub(crate) fn connected(config: QpConfig) -> SdrQp {
     let mut qp = SdrQp::new(config, Timing::wide_area()).unwrap();
     qp.connect(&info(config)).unwrap();
     qp
 }
 
-/// A buffer of `length` bytes in the place that is posted next.
+/// Posts a buffer of `length` bytes as the next receive.
 pub(crate) fn post(qp: &mut SdrQp, length: u64) -> ChunkBitmap {
     post_with(qp, length, Terms::default())
 }
 
-/// The same, with terms.
+/// Like [`post`], with terms.
 pub(crate) fn post_with(qp: &mut SdrQp, length: u64, terms: Terms) -> ChunkBitmap {
     let place = qp.next_recv().unwrap();
     let target = Place {
@@ -81,7 +81,7 @@ pub(crate) fn post_with(qp: &mut SdrQp, length: u64, terms: Terms) -> ChunkBitma
     qp.post_recv(place, target, terms).unwrap()
 }
 
-/// Carries every control message from one queue pair to the other.
+/// Delivers all control messages of one queue pair to the other. Returns their number.
 pub(crate) fn tell(now_ns: u64, from: &mut SdrQp, to: &mut SdrQp) -> usize {
     let mut count = 0;
     while let Some(control) = from.poll_control(now_ns, world::RTT_NS) {
@@ -91,7 +91,7 @@ pub(crate) fn tell(now_ns: u64, from: &mut SdrQp, to: &mut SdrQp) -> usize {
     count
 }
 
-/// Packet `packet` of `bytes` bytes of message `message` arrives.
+/// Delivers packet `packet` of message `message`, which has `bytes` bytes.
 pub(crate) fn arrive(
     qp: &SdrQp,
     message: impl Into<MessageId>,
@@ -109,7 +109,7 @@ pub(crate) fn arrive(
         .handle_packet(geometry.generation(message), imm, bytes)
 }
 
-/// The offer of a message of known length.
+/// Returns the offer of a message of known length.
 pub(crate) fn offer(message: u64, length: u64) -> Offer {
     Offer {
         message,
@@ -121,7 +121,7 @@ pub(crate) fn offer(message: u64, length: u64) -> Offer {
     }
 }
 
-/// The split without user immediates.
+/// Returns the split without user immediates.
 pub(crate) fn without_user_bits() -> ImmediateSplit {
     ImmediateSplit {
         id_bits: 14,

@@ -1,4 +1,4 @@
-//! Parity messages (P3.11): memory for them, packets of them, and chunks rebuilt with them.
+//! Parity messages (P3.11): their memory, their packets, and the chunks rebuilt from them.
 
 use farwrite_sdr::{Arrival, Event, Place, QpConfig, SdrError, SdrQp, SendSpec};
 use farwrite_wire::control::{Ack, Control, MessageId, Outcome};
@@ -29,7 +29,7 @@ fn spec(length: u64, parity_bytes: u64) -> SendSpec {
     }
 }
 
-/// A report that brings nothing.
+/// Returns an ACK without new information.
 fn ack(message: u64) -> Ack {
     Ack {
         message,
@@ -44,7 +44,7 @@ fn events(qp: &mut SdrQp) -> Vec<Event> {
     std::iter::from_fn(|| qp.poll_event()).collect()
 }
 
-/// Memory for the parity of `message`.
+/// Posts memory for the parity of `message`.
 fn post_parity(qp: &mut SdrQp, message: u64, length: u64) {
     let place = qp.parity_place(message).unwrap();
     assert_eq!(place.message, parity_of(message));
@@ -126,7 +126,7 @@ fn too_little_memory_clears_the_message_alone() {
     );
 }
 
-/// Offers made in ten seconds, the peer answering each.
+/// Returns the number of offers in ten seconds, if the peer answers each of them.
 fn offers_in_ten_seconds(sender: &mut SdrQp, receiver: &mut SdrQp) -> usize {
     let mut offers = 0;
     for now_ns in (0..10_000_000_000).step_by(1_000_000) {
@@ -136,7 +136,7 @@ fn offers_in_ten_seconds(sender: &mut SdrQp, receiver: &mut SdrQp) -> usize {
         }
         events(receiver);
         tell(now_ns, receiver, sender);
-        // The message is being reported on.
+        // The receiver reports on the message.
         sender
             .handle_control(now_ns, &Control::Ack(ack(0)))
             .unwrap();
@@ -175,7 +175,7 @@ fn a_clearance_from_before_the_offer_refuses_nothing() {
     while let Some(control) = receiver.poll_control(RTT_NS, RTT_NS) {
         late.push(control);
     }
-    // The order does not matter.
+    // The control messages may arrive in any order.
     for control in early.iter().chain(&late).chain(&early) {
         sender.handle_control(RTT_NS, control).unwrap();
     }
@@ -203,7 +203,7 @@ fn memory_for_parity_is_posted_once() {
         receiver.post_parity(message, more),
         Err(SdrError::ParityPosted(message))
     );
-    // What has arrived is still there.
+    // The packets that have arrived are not forgotten.
     let again = arrive(&receiver, parity, 0, 64);
     assert_eq!(again, Arrival::Duplicate { message: parity });
 }
@@ -285,7 +285,7 @@ fn a_late_packet_of_parity_makes_the_end_of_its_message_be_told_again() {
 fn a_rebuilt_chunk_counts_as_arrived_once() {
     let mut receiver = connected(with_parity());
     let bitmap = post(&mut receiver, 1000);
-    // The length is not known yet: nobody can have rebuilt anything.
+    // The length is not known yet, so no chunk can have been rebuilt.
     receiver.received().handle_rebuilt(0, 1);
     assert_eq!(bitmap.count(), 0);
     receiver

@@ -6,9 +6,9 @@ use farwrite_wire::control::Outcome;
 
 use crate::{arrive, connected, post, small};
 
-/// Releases a receive where one thread does everything.
+/// Releases a receive in a test with a single thread.
 pub(crate) fn release(qp: &mut SdrQp, message: u64) {
-    // SAFETY: this thread alone takes packets of the queue pair in, and does not do so now.
+    // SAFETY: only this thread handles packets of the queue pair, and it does not do so now.
     unsafe { qp.release_recv(message) };
 }
 
@@ -38,7 +38,7 @@ fn a_table_outlives_its_queue_pair() {
     qp.complete_recv(0, Outcome::Partial).unwrap();
     let table = qp.table().clone();
     drop(qp);
-    // The first slot is empty, the second has its message still.
+    // The first slot is empty. The second still has its message.
     let late = Arrival::Late { message: 0 };
     assert_eq!(table.handle_packet(0, 0, 64), late);
     let arrival = table.handle_packet(0, 1 << 22, 64);

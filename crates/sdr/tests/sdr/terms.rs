@@ -1,4 +1,5 @@
-//! What a receiver demands of a message and allows it (P3.12), and how a sender ends early (P3.9).
+//! The terms of a receive: what it demands of a message and what it permits (P3.12). Also, how a
+//! sender ends a message early (P3.9).
 
 use farwrite_sdr::{Arrival, Event, MessageId, Refusal, SdrError, SendSpec, Terms, Withdrawal};
 use farwrite_wire::control::{Control, Outcome, SchemeTag};
@@ -11,7 +12,7 @@ const SCHEME: SchemeTag = SchemeTag {
     params: [2, 0, 0, 0, 0, 0],
 };
 
-/// Exactly this: the bytes of the buffer, no immediate, `SCHEME`.
+/// Terms that demand the length of the buffer, no immediate, and `SCHEME`.
 const EXACT: Terms = Terms {
     exact_length: true,
     immediate: false,
@@ -23,7 +24,7 @@ const EXACT: Terms = Terms {
 fn the_length_is_known_from_posting_on() {
     let (_, mut receiver) = pair();
     let bitmap = post_with(&mut receiver, 600, EXACT);
-    // 10 packets, 4 a chunk, the last packet of 24 bytes.
+    // There are 10 packets, 4 per chunk, and the last packet has 24 bytes.
     assert_eq!(bitmap.len(), 3);
     assert_eq!(arrive(&receiver, 0, 9, 64), Arrival::Invalid);
     for packet in 0..9 {
@@ -132,7 +133,7 @@ fn both_ends_name_what_disagrees_and_nothing_is_written() {
         assert_eq!(events(&mut sender), [refused]);
         assert_eq!(sender.writes(message, 0..9).count(), 0);
         assert_eq!(events(&mut receiver), [Event::Refused { message, refusal }]);
-        // A receiver that hears only of the withdrawal names the same.
+        // A receiver that gets only the withdrawal reports the same reason.
         let (_, mut receiver) = pair();
         post_with(&mut receiver, 600, EXACT);
         sender.close_send(message, Outcome::Failed);
@@ -224,7 +225,7 @@ fn a_send_ends_as_partial_where_the_receiver_accepts_it() {
 fn a_bounded_send_ends_as_partial_and_its_only_offer_brings_its_length() {
     for is_bounded in [false, true] {
         let (mut sender, mut receiver) = pair();
-        // The clearance is there before the send, whose first offer is lost.
+        // The clearance arrives before the send starts, and the first offer of the send is lost.
         post(&mut receiver, 600);
         tell(0, &mut receiver, &mut sender);
         let spec = SendSpec {

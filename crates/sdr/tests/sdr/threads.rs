@@ -41,7 +41,7 @@ fn deliver(table: &SlotTable, seed: u64, chunks: &AtomicU32, new: &AtomicU32) {
 
 #[test]
 fn racing_workers_complete_every_chunk_once() {
-    // Miri takes a thousand times as long.
+    // Miri is a thousand times slower.
     let runs = if cfg!(miri) { 6 } else { 60 };
     for (seed, per_chunk) in (0..runs).zip([1, 4, 5, 64, 70, 200].into_iter().cycle()) {
         let config = QpConfig {
@@ -59,7 +59,7 @@ fn racing_workers_complete_every_chunk_once() {
                 let (table, chunks, new) = (&table, &chunks, &new);
                 scope.spawn(move || deliver(table, seed * 3 + worker, chunks, new));
             }
-            // The length becomes known in the midst of it.
+            // The length becomes known while the packets arrive.
             let offer = Control::Offer(offer(0, length));
             receiver.handle_control(0, &offer).unwrap();
         });
@@ -68,7 +68,7 @@ fn racing_workers_complete_every_chunk_once() {
         assert_eq!(bitmap.count(), total);
         assert!(bitmap.is_complete());
         assert_eq!(bitmap.bytes(), length);
-        // The last chunk may have been completed by the offer.
+        // The offer may have completed the last chunk.
         assert!((total - 1..=total).contains(&chunks.into_inner()));
         let mut drained = Vec::new();
         receiver

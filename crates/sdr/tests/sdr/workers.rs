@@ -13,12 +13,12 @@ use farwrite_wire::control::{Control, Outcome};
 use crate::{connected, offer, post_with, small};
 
 const SLOTS: u64 = 4;
-/// Miri takes a thousand times as long.
+/// Miri is a thousand times slower.
 const MESSAGES: u64 = if cfg!(miri) { 10 } else { 60 };
 const MOST_PACKETS: u64 = if cfg!(miri) { 8 } else { 150 };
 const PACKETS_PER_CHUNK: &[u32] = if cfg!(miri) { &[1, 5] } else { &[1, 4, 5, 64] };
 
-/// What the threads share beside the table.
+/// The state that the threads share in addition to the table.
 struct Shared {
     seed: u64,
     posted: AtomicU64,
@@ -27,7 +27,7 @@ struct Shared {
     epochs: Vec<AtomicU64>,
 }
 
-/// What the table returned to workers.
+/// The results that the table returned to a worker.
 #[derive(Default)]
 struct Told {
     /// New packets by message.
@@ -37,7 +37,7 @@ struct Told {
     late: u64,
 }
 
-/// Bytes of a message. Some are a multiple of a packet, some are not.
+/// Returns the length of a message in bytes. Some lengths are a multiple of a packet, some are not.
 fn length(seed: u64, message: u64) -> u64 {
     let mut random = SplitMix::new(seed ^ message << 32);
     let packets = 1 + random.below(MOST_PACKETS);
@@ -102,7 +102,7 @@ fn work(table: &SlotTable, shared: &Shared, worker: usize) -> Told {
         }
         epoch.fetch_add(1, Ordering::Release);
         if !any {
-            // It is the owner's turn.
+            // There was no packet, so let the owner run.
             std::thread::yield_now();
         }
     }
@@ -112,17 +112,17 @@ fn work(table: &SlotTable, shared: &Shared, worker: usize) -> Told {
 /// A receive that has ended, and the batches that may still use its memory.
 struct Closing {
     message: u64,
-    /// Worker and epoch.
+    /// The workers that were in a batch, with their epochs.
     busy: Vec<(usize, u64)>,
 }
 
-/// The thread that owns the queue pair.
+/// The state of the thread that owns the queue pair.
 struct Owner<'a> {
     qp: &'a mut SdrQp,
     shared: &'a Shared,
     random: SplitMix,
     bitmaps: Vec<ChunkBitmap>,
-    /// Whether the offer of an open message has come.
+    /// For each open message, whether its offer has arrived.
     open: BTreeMap<u64, bool>,
     closing: Vec<Closing>,
     released: BTreeSet<u64>,
@@ -149,7 +149,8 @@ impl Owner<'_> {
 
     fn post(&mut self) {
         let next = self.bitmaps.len() as u64;
-        // A packet must not be held back for as many messages of its slot as there are generations.
+        // A slot must not go through all its generations while a worker still holds a packet of the
+        // oldest one. So posting stays at most two rounds of slots ahead of releasing.
         let oldest = next.checked_sub(2 * SLOTS);
         let is_ahead = oldest.is_some_and(|oldest| !self.released.contains(&oldest));
         match self.qp.next_recv() {
@@ -184,7 +185,7 @@ impl Owner<'_> {
         }
     }
 
-    /// Packets of an open message have come.
+    /// Reacts to packets of an open message.
     fn look(&mut self, message: u64) {
         if self.random.percent(40) {
             self.offer(message);
@@ -207,7 +208,7 @@ impl Owner<'_> {
         self.closing.push(Closing { message, busy });
     }
 
-    /// Releases the receives that no worker uses any more.
+    /// Releases the receives that no worker can use any more.
     fn release(&mut self) {
         let (shared, qp) = (self.shared, &mut *self.qp);
         let released = &mut self.released;
@@ -216,7 +217,7 @@ impl Owner<'_> {
             closing.busy.retain(|&(worker, at)| epoch(worker) == at);
             if closing.busy.is_empty() {
                 // SAFETY: every worker has left the batch that it was in when the receive was
-                // completed; batches begin with a fence.
+                // completed, and each batch begins with a fence.
                 unsafe { qp.release_recv(closing.message) };
                 released.insert(closing.message);
             }
@@ -250,7 +251,7 @@ fn check(geometry: &Geometry, bitmap: &ChunkBitmap, told: &[Told], seed: u64) {
         assert_eq!(bitmap.packets(chunk), bits, "chunk {chunk} of {message}");
         let is_whole = bits.count_ones() == range.end - range.start;
         assert_eq!(bitmap.get(chunk), is_whole, "chunk {chunk} of {message}");
-        // The last chunk may have been completed by the offer.
+        // The offer may have completed the last chunk.
         let is_told = chunks.contains(&chunk);
         assert!(is_told == is_whole || (is_whole && chunk + 1 == bitmap.len()));
         whole += u32::from(is_whole);

@@ -1,5 +1,5 @@
-//! Two queue pairs, a lossy network between them, and memory behind root keys: a model of what an
-//! endpoint does, with the simplest scheme that repairs losses.
+//! Two queue pairs, a lossy network between them, and memory behind root keys. This is a model of
+//! an endpoint with the simplest scheme that repairs losses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,18 @@ use crate::release::release;
 
 pub(crate) const RTT_NS: u64 = 20_000_000;
 
-/// What the network does; percentages.
+/// The faults of the network, in percent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
     pub(crate) duplicate: u64,
-    /// Extra delay, at most.
+    /// Maximum extra delay.
     pub(crate) jitter_ns: u64,
-    /// Nothing gets through from the first instant to the second.
+    /// Between these two times, the network loses everything.
     pub(crate) dead_ns: (u64, u64),
-    /// Late packets vanish (revoked keys) instead of completing (null keys).
+    /// Whether late packets vanish (revoked keys) or complete (null keys).
     pub(crate) late_vanish: bool,
-    /// How many of the first offers, clearances and ends are lost.
+    /// The numbers of first offers, clearances and ends that are lost.
     pub(crate) lost: [u32; 3],
 }
 
@@ -41,18 +41,18 @@ impl Faults {
     };
 }
 
-/// What becomes of a message.
+/// The course of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// Sent and received whole.
     Plain,
-    /// Sent without a length, which comes later.
+    /// Sent without a length, which becomes known later.
     Stream,
-    /// The receiver completes it when the first packet comes.
+    /// The receiver completes it when the first packet arrives.
     Early,
     /// The receiver completes it at once.
     Cancel,
-    /// The sender gives it up as soon as it may write.
+    /// The sender withdraws it as soon as it may write.
     Withdraw,
     /// The buffer is too short.
     TooLong,
@@ -63,7 +63,7 @@ pub(crate) struct Message {
     pub(crate) plan: Plan,
     pub(crate) length: u64,
     pub(crate) immediate: Option<u32>,
-    /// The sender does not wait for the receive's end.
+    /// Whether the sender does not wait for the end of the receive.
     pub(crate) hasty: bool,
 }
 
@@ -115,11 +115,11 @@ pub(crate) struct World {
     pub(crate) late: u64,
     pub(crate) duplicates: u64,
     pub(crate) controls: u64,
-    /// When the last message was over at the sender.
+    /// When the last message ended at the sender.
     pub(crate) over_ns: u64,
 }
 
-/// Byte `offset` of message `message`.
+/// Returns byte `offset` of message `message`.
 fn content(message: u64, offset: u64) -> u8 {
     (message.wrapping_mul(131) ^ offset.wrapping_mul(7) ^ (offset >> 8)).to_le_bytes()[0]
 }
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// What the receiving NIC does, and the worker behind it.
+    /// Handles a packet like the receiving NIC and the worker behind it.
     fn place(&mut self, packet: &Packet) {
         let geometry = *self.b.geometry();
         let slot = packet.address / geometry.slot_bytes();
@@ -260,7 +260,7 @@ impl World {
                 self.late += 1;
                 self.b.handle_late(message);
             }
-            // Packets without bytes count from the offer on.
+            // Packets without bytes are invalid until the offer arrives.
             Arrival::Invalid => assert_eq!(bytes, 0, "an honest packet is invalid"),
         }
     }
@@ -407,7 +407,7 @@ impl World {
         }
     }
 
-    /// Acknowledges what has arrived, and completes what is whole.
+    /// Acknowledges arrived chunks, and completes whole messages.
     fn acknowledge(&mut self) {
         let received = self.b.received();
         let mut arrived = BTreeSet::new();
@@ -428,7 +428,7 @@ impl World {
                 window_start: 0,
                 bits: recv.bitmap.to_bytes(),
             };
-            // A scheme starts with the offer.
+            // A scheme starts when the offer arrives.
             if recv.length.is_some() || plan == Plan::Stream {
                 self.push(|| Item::ToSender(Control::Ack(ack.clone())));
             }
@@ -457,7 +457,7 @@ impl World {
         self.receiver_outcomes.insert(message, outcome);
     }
 
-    /// Sends every chunk not acknowledged, again and again.
+    /// Sends every chunk that is not acknowledged, repeatedly.
     fn transmit(&mut self) {
         let mut packets = Vec::new();
         for (&message, send) in &mut self.sends {
@@ -468,7 +468,7 @@ impl World {
             if send.resend_ns == self.now_ns && send.ended || send.resend_ns < self.now_ns {
                 send.resend_ns = self.now_ns + 2 * RTT_NS;
             }
-            // A stream without its end has the chunks that are full.
+            // Before its end, a stream has only full chunks.
             let full = plan.length / self.a.geometry().chunk_bytes();
             let chunks = if send.ended {
                 self.a

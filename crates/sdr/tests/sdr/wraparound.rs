@@ -10,14 +10,15 @@ use crate::{connected, post, tell};
 
 const LENGTH: u32 = 100;
 
-/// The memory behind the receiver's root keys, one a generation: (generation, slot) to buffer.
+/// The memory behind the receiver's root keys, one key per generation. It maps (generation, slot)
+/// to a buffer.
 #[derive(Default)]
 struct Memory {
     bound: BTreeMap<(u8, u64), Vec<u8>>,
 }
 
 impl Memory {
-    /// What the NIC does with a packet whose payload is all `value`.
+    /// Writes a packet like the NIC. All bytes of its payload are `value`.
     fn write(&mut self, slot_bytes: u64, packet: &PacketWrite, value: u8) {
         let generation = u8::try_from(packet.rkey).unwrap();
         let slot = packet.remote_addr / slot_bytes;
@@ -37,7 +38,7 @@ fn arrive(receiver: &SdrQp, packet: &PacketWrite) -> Arrival {
     table.handle_packet(packet.generation, packet.imm, packet.bytes)
 }
 
-/// Sends one message; returns its packets. `disturb` runs while it is half there.
+/// Sends one message and returns its packets. Calls `disturb` when half of the message has arrived.
 fn transfer(
     sender: &mut SdrQp,
     receiver: &mut SdrQp,

@@ -1,5 +1,5 @@
-//! Both ends of a connection on loopback, and a peer that speaks P7 by hand, so that it can break
-//! every rule of it.
+//! Both ends of a connection on loopback, and a peer that implements P7 by hand, so that it can
+//! break every rule of P7.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -13,18 +13,18 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 use serde::{Deserialize, Serialize};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
-/// Long enough never to matter.
+/// A timeout that never ends in a test.
 pub(crate) const PATIENT: Duration = Duration::from_secs(60);
 pub(crate) const PREAMBLE: [u8; 10] = *b"FARWRITE\x00\x03";
 
-/// A pair of connected sockets: who connected, who accepted.
+/// Returns a pair of connected sockets: the connecting one, then the accepting one.
 pub(crate) fn sockets(bind: &str) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(bind).expect("loopback");
     let dialled = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
     (dialled, listener.accept().expect("accept").0)
 }
 
-/// A connection from an address of this machine: all of 127.0.0.0/8 are.
+/// Connects from a source address of this machine. All of 127.0.0.0/8 belong to it.
 pub(crate) fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -47,7 +47,7 @@ pub(crate) fn shake(
     })
 }
 
-/// Two ends of a channel: initiator, responder.
+/// Returns two ends of a channel: initiator, responder.
 pub(crate) fn channels() -> (Channel, Channel) {
     let psk = Psk::generate().expect("key");
     let (initiator, responder) = shake(&psk, &psk, PATIENT);
@@ -58,7 +58,7 @@ pub(crate) fn channels() -> (Channel, Channel) {
     ends.into()
 }
 
-/// Bytes as a message.
+/// A message that consists of these bytes.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
@@ -67,7 +67,7 @@ impl ChannelMessage for Bytes {
     const MAX_BYTES: usize = 4 << 20;
 }
 
-/// The key's bytes, out of its text form.
+/// Returns the bytes of a key, parsed from its text form.
 pub(crate) fn key_bytes(psk: &Psk) -> [u8; 32] {
     let text = psk.to_text().to_uppercase();
     let digits = text.rsplit(':').next().expect("digits");
@@ -75,7 +75,7 @@ pub(crate) fn key_bytes(psk: &Psk) -> [u8; 32] {
     bytes.expect("base 32")[..32].try_into().expect("32 bytes")
 }
 
-/// A Noise handshake that is not farwrite-session's own code.
+/// Returns a Noise handshake that does not use the code of farwrite-session.
 pub(crate) fn noise(psk: &Psk, prologue: &[u8], initiator: bool) -> HandshakeState {
     let key = key_bytes(psk);
     let pattern = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -90,7 +90,7 @@ pub(crate) fn noise(psk: &Psk, prologue: &[u8], initiator: bool) -> HandshakeSta
     }
 }
 
-/// What an initiator says first.
+/// Returns the first message of an initiator.
 pub(crate) fn first_message(noise: &mut HandshakeState) -> Vec<u8> {
     let mut first = [0; 100];
     let length = noise.write_message(&[], &mut first).expect("first message");
@@ -98,7 +98,7 @@ pub(crate) fn first_message(noise: &mut HandshakeState) -> Vec<u8> {
     first[..length].to_vec()
 }
 
-/// An initiator by hand.
+/// An initiator that implements P7 by hand.
 pub(crate) struct HandMade {
     pub(crate) stream: TcpStream,
     pub(crate) state: StatelessTransportState,
@@ -106,7 +106,8 @@ pub(crate) struct HandMade {
 }
 
 impl HandMade {
-    /// Shakes hands with the responder at the other end of the stream, up to its proof.
+    /// Runs the handshake with the responder at the other end of the stream, up to the responder's
+    /// proof.
     pub(crate) fn initiate(mut stream: TcpStream, psk: &Psk) -> Self {
         let mut noise = noise(psk, &PREAMBLE, true);
         stream.write_all(&PREAMBLE).expect("write");
@@ -136,7 +137,7 @@ impl HandMade {
         sealed
     }
 
-    /// A record: its length, then the encrypted bytes.
+    /// Returns a record: its length, then the encrypted bytes.
     pub(crate) fn record(&mut self, plain: &[u8]) -> Vec<u8> {
         let sealed = self.seal(plain);
         let length = u16::try_from(sealed.len()).expect("short enough");
@@ -153,7 +154,7 @@ impl HandMade {
     }
 }
 
-/// A hand-made initiator that has shaken hands, and the channel at its other end.
+/// Returns a hand-made initiator after its handshake, and the channel at the other end.
 pub(crate) fn hand_made() -> (HandMade, Channel) {
     let psk = Psk::generate().expect("key");
     let (dialled, accepted) = sockets("127.0.0.1:0");

@@ -1,4 +1,4 @@
-//! Files that the sender abandons: the stream skips the rest of each.
+//! Files that the sender abandons. The stream skips the rest of each of them.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn shrunk_file_is_cut_where_it_ended() {
     let mut source = scan(&[from.path("t")]);
     let mut segment = vec![0xee; 1500];
     assert_eq!(source.read(&mut segment), 1500);
-    // The same file, not another of its name.
+    // This changes the same file. It does not replace it with another one.
     let b = fs::File::options().write(true).open(from.path("t/b"));
     b.expect("open").set_len(600).expect("cut");
     let mut rest = vec![0xee; 5000];
@@ -29,7 +29,7 @@ fn shrunk_file_is_cut_where_it_ended() {
     assert_eq!(source.read(&mut rest), 0);
 }
 
-/// A stream of `aaa`, the first byte of `bbb`, and `cc`.
+/// A stream with `aaa`, the first byte of `bbb`, and `cc`.
 const STREAM: &[u8] = b"aaabcc";
 
 #[test]
@@ -54,7 +54,8 @@ fn abandonment_may_come_before_between_and_after_the_bytes() {
 #[test]
 fn abandonment_that_comes_too_late_is_refused() {
     let items = manifest(&[("a", 3), ("b", 3), ("c", 2)]);
-    // Two bytes of b, of which one belongs to c; then all of b, and more.
+    // In the first case, two bytes of `b` have been written, of which one belongs to `c`. In the
+    // others, all of `b` has been written, then also a byte of `c`.
     for (taken, bytes) in [(2, 5), (3, 6), (3, 7)] {
         let to = Place::new();
         let mut sink = new_sink(&to, &items);
@@ -67,7 +68,7 @@ fn abandonment_that_comes_too_late_is_refused() {
         );
         assert!(late, "{error}");
     }
-    // All of its bytes are in the stream: it has changed after the last of them was read.
+    // All bytes of the file are in the stream. The file changed after its last byte was read.
     let to = Place::new();
     let mut sink = new_sink(&to, &items);
     sink.write(b"aaabbbcc").expect("write");
@@ -109,7 +110,7 @@ fn all_files_may_be_abandoned_without_a_byte() {
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["d"]);
 }
 
-/// Other bytes for each file.
+/// Returns bytes that differ from file to file.
 fn alphabet(index: u32) -> impl Iterator<Item = u8> {
     let letters = (b'a'..=b'z').cycle();
     letters.skip(usize::try_from(index).expect("few"))
@@ -118,8 +119,8 @@ fn alphabet(index: u32) -> impl Iterator<Item = u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Files of any length, abandoned anywhere or not at all, in segments of any size, with each
-    /// word at any moment that the rules allow.
+    /// Transfers files of any length in segments of any size. Each file can be abandoned anywhere.
+    /// The hash or abandonment of a file arrives at any time that the rules allow.
     #[test]
     fn any_mix_of_files_and_words_arrives(
         files in prop::collection::vec((0u64..20, prop::option::of(0u64..20), any::<bool>()), 0..12),
@@ -131,7 +132,8 @@ proptest! {
         let items = names.iter().zip(&files);
         let items: Vec<_> = items.map(|(name, file)| (name.as_str(), file.0)).collect();
         let mut sink = new_sink(&to, &manifest(&items));
-        // Of each file: the place in the stream before which its word must come, and the word.
+        // For each file: the position in the stream before which its message must arrive, and the
+        // message.
         let mut stream = Vec::new();
         let mut words = std::collections::VecDeque::new();
         let mut kept = Vec::new();
@@ -154,7 +156,8 @@ proptest! {
         let mut at = 0;
         while at < stream.len() || !words.is_empty() {
             let next = stream.len().min(at + segment_bytes);
-            // A cut must be known before bytes behind it; all words before it come first.
+            // An abandonment must be known before the bytes after it. Messages arrive in order, so
+            // all earlier messages must be known too.
             let due = words.iter().any(|(place, _, said)| said.is_err() && *place < next);
             let free = !words.is_empty() && (at == stream.len() || choices.next().unwrap_or(true));
             if due || free {

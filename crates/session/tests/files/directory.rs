@@ -1,4 +1,4 @@
-//! What is in the way, by accident or by design.
+//! Obstacles in the directory of the receiver, accidental and deliberate.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -40,7 +40,7 @@ fn link_under_the_final_name_is_replaced_not_followed() {
     assert_eq!(outside.list()["victim"], b"mine");
 }
 
-/// Somebody swaps a directory for a link while a transfer is under way.
+/// A directory is replaced by a symbolic link during a transfer.
 #[test]
 fn directory_that_becomes_a_link_is_not_followed() {
     let outside = Place::new();
@@ -54,9 +54,9 @@ fn directory_that_becomes_a_link_is_not_followed() {
             sink.handle_hash(index, hash(bytes)).expect("in turn");
         }
     };
-    // A file that is begun after the swap fails, and the next one does not. What was begun before
-    // is in a directory that was opened before; when that is opened by its name again, it fails
-    // too.
+    // A file that begins after the swap fails. A file in another directory does not. A file that
+    // began before the swap is in the directory that was opened then. It fails too if that
+    // directory must be opened again by its name.
     let to = Place::new();
     let mut sink = new_sink(&to, &manifest(&items));
     sink.write(b"1").expect("write");
@@ -70,7 +70,7 @@ fn directory_that_becomes_a_link_is_not_followed() {
     let warning = sink.poll_warning().expect("d has no mode of its own");
     assert!(warning.to_string().contains("/d\""), "{warning}");
 
-    // A directory that is open stays the same one, wherever its path leads by now.
+    // An open directory stays the same directory, wherever its path leads now.
     let to = Place::new();
     let mut sink = new_sink(&to, &manifest(&items[..2]));
     sink.write(b"1").expect("write");
@@ -100,8 +100,8 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("metadata").permissions().mode() & 0o7777
 }
 
-/// Directories are opened to their owner while files come in; a transfer that fails takes that
-/// back.
+/// The receiver makes directories writable for their owner while files arrive. A transfer that
+/// fails restores the permissions.
 #[test]
 fn failed_transfer_leaves_no_directory_open_to_its_owner_alone() {
     let to = Place::new();
@@ -127,7 +127,7 @@ fn failed_transfer_leaves_no_directory_open_to_its_owner_alone() {
     assert_eq!(mode(&to.path("old")), 0o755, "it takes files");
     drop(sink);
     check();
-    // A preparation that fails half-way counts as well.
+    // This also applies if the preparation fails in the middle.
     to.write("old/new/g", "a file");
     let blocked = [&items[..], &[("old/new/g/", 0)]].concat();
     try_sink(&to, &manifest(&blocked)).expect_err("g is a file");

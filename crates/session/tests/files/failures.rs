@@ -1,4 +1,4 @@
-//! Files that cannot be written: each fails alone, unless the file system is full.
+//! Files that cannot be written. Each fails alone, unless the file system is full.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,8 @@ use farwrite_session::files::{CommitGate, FileFailure, FileStep, Sink, SinkError
 
 use crate::place::{Place, child, child_with_mounts, hash, manifest, new_sink};
 
-/// The failures of the files that ended since the last call; none for one that was verified.
+/// Returns the result of each file that ended since the last call: its failure, or `None` if it was
+/// verified.
 fn failures(sink: &mut Sink) -> Vec<Option<FileFailure>> {
     std::iter::from_fn(|| sink.poll_verdict())
         .map(|verdict| verdict.failure)
@@ -54,7 +55,7 @@ fn file_that_cannot_be_created_fails_alone() {
 fn file_whose_name_cannot_be_given_fails_alone() {
     let to = Place::new();
     let mut sink = new_sink(&to, &manifest(&[("a", 1), ("b", 1)]));
-    // Nothing was in the way when the directory was prepared.
+    // There was no obstacle when the directory was prepared.
     fs::create_dir(to.path("a")).expect("directory");
     sink.write(b"ab").expect("write");
     sink.handle_hash(0, hash(b"a")).expect("fails alone");
@@ -105,8 +106,8 @@ fn child_with_a_limit() {
 fn file_that_cannot_be_written_fails_alone() {
     let to = Place::new();
     let test = child("failures::child_with_a_limit");
-    // The limit answers a write with an error where the signal for it is ignored. It holds for the
-    // child's own output too, unless that goes through pipes.
+    // If the limit's signal is ignored, a write beyond the limit returns an error. The limit also
+    // applies to the child's output unless this is a pipe.
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"])
         .arg(test.get_program())
@@ -147,7 +148,8 @@ fn full_file_system_ends_the_transfer() {
     child_with_mounts(&to, mount, "failures::child_without_room");
 }
 
-/// `A` stands for what `a` would be on a file system that ignores case: another name for it.
+/// `A` is a hard link to `a`. This simulates a file system that ignores case, where both names are
+/// one file.
 #[test]
 fn file_does_not_replace_another_of_its_transfer() {
     let to = Place::new();
@@ -168,7 +170,7 @@ fn file_does_not_replace_another_of_its_transfer() {
     assert_eq!(left.len(), 3, "{left:?}");
 }
 
-/// Runs where `a` and `A` are one directory.
+/// Runs where `a` and `A` are the same directory.
 #[test]
 #[ignore = "run by another test"]
 fn child_with_one_directory_for_two() {

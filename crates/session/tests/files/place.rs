@@ -1,4 +1,4 @@
-//! Places with files in them, and what moves files from one to another.
+//! Directories with files for tests, and functions that move files between them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use farwrite_session::files::{
     Time,
 };
 
-/// A directory with things in it, removed in the end.
+/// A temporary directory, removed at the end.
 pub(crate) struct Place(pub(crate) tempfile::TempDir);
 
 impl Place {
@@ -19,7 +19,8 @@ impl Place {
         Self(tempfile::tempdir().expect("directory"))
     }
 
-    /// In memory where there is such a file system: for tests that would wait for a disk.
+    /// Makes a directory in memory if there is such a file system. It is for tests that would wait
+    /// for a disk.
     pub(crate) fn in_memory() -> Self {
         let place = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self(place.expect("directory"))
@@ -36,7 +37,8 @@ impl Place {
         path
     }
 
-    /// Everything below: contents of files, `->` and target of links, nothing of directories.
+    /// Lists everything below the directory: for files their contents, for links `->` and the
+    /// target, for directories nothing.
     pub(crate) fn list(&self) -> BTreeMap<String, Vec<u8>> {
         let mut all = BTreeMap::new();
         let mut pending = vec![self.0.path().to_path_buf()];
@@ -65,7 +67,7 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Source {
     Source::scan(paths, Special::Refuse).expect("plain files")
 }
 
-/// A sink whose gate stays open.
+/// Returns a sink whose gate stays open.
 pub(crate) fn try_sink(to: &Place, manifest: &Arc<Manifest>) -> Result<Sink, SinkError> {
     Sink::new(to.0.path(), Arc::clone(manifest), CommitGate::default())
 }
@@ -74,7 +76,7 @@ pub(crate) fn new_sink(to: &Place, manifest: &Arc<Manifest>) -> Sink {
     try_sink(to, manifest).expect("sink")
 }
 
-/// Hands over what the source says of its files.
+/// Passes the source's messages about its files to the sink.
 pub(crate) fn hand_over(source: &mut Source, sink: &mut Sink) {
     while let Some(read) = source.poll_file() {
         match read.result {
@@ -86,7 +88,7 @@ pub(crate) fn hand_over(source: &mut Source, sink: &mut Sink) {
     }
 }
 
-/// Number of each file that ended since the last call, and whether it was verified.
+/// Returns the number of each file that ended since the last call, and whether it was verified.
 pub(crate) fn verdicts(sink: &mut Sink) -> Vec<(u32, bool)> {
     std::iter::from_fn(|| sink.poll_verdict())
         .map(|verdict| (verdict.index, verdict.failure.is_none()))
@@ -115,8 +117,8 @@ pub(crate) fn send(from: &[PathBuf], to: &Place, segment_bytes: usize) -> Summar
     sink.finish().expect("whole")
 }
 
-/// A manifest of files and directories by hand: a path that ends in `/` is a directory, and comes
-/// before what is in it.
+/// Returns a manifest of these files and directories. A path that ends in `/` is a directory, and
+/// precedes its contents.
 pub(crate) fn manifest(items: &[(&str, u64)]) -> Arc<Manifest> {
     let mut builder = ManifestBuilder::default();
     let mut directories = BTreeMap::new();
@@ -149,16 +151,16 @@ pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
     blake3::hash(bytes).into()
 }
 
-/// An ignored test of this program, in a process of its own.
+/// Returns the command for an ignored test of this program, which runs in its own process.
 pub(crate) fn child(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("own path"));
     command.args(["--exact", "--ignored", "--nocapture", test]);
     command
 }
 
-/// Runs a shell command and then an ignored test of this program, in a process whose mounts are its
-/// own and end with it. Both know the place as `$FARWRITE_TEST_DIR`. Skipped where the
-/// system allows such mounts to no user.
+/// Runs a shell command and then an ignored test of this program, in a process with private mounts,
+/// which end with it. `$FARWRITE_TEST_DIR` is the directory for both. The test is skipped if the
+/// system does not allow such mounts.
 pub(crate) fn child_with_mounts(to: &Place, mount: &str, test: &str) {
     let run = |program: &Command| {
         let mut command = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! The receiver's end: nothing gets its name before it is verified.
+//! The receiver's end: no file gets its final name before it is verified.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -135,7 +135,7 @@ fn sender_that_breaks_the_order_is_refused() {
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["d", "d/a"]);
 }
 
-/// The other half of [`killed_half_way_leaves_no_final_name`], in a process of its own.
+/// The other half of [`killed_half_way_leaves_no_final_name`], which runs in its own process.
 #[test]
 #[ignore = "run by another test"]
 fn child_that_is_killed() {
@@ -149,7 +149,7 @@ fn child_that_is_killed() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A receiver of `a` and `b` that was killed half-way through `b`.
+/// Starts a receiver of `a` and `b` and kills it in the middle of `b`.
 fn kill_receiver(to: &Place) {
     let mut child = child("sink::child_that_is_killed")
         .env("FARWRITE_TEST_DIR", to.0.path())
@@ -207,7 +207,7 @@ fn next_receiver_removes_what_a_killed_one_left() {
 fn parts_of_a_live_receiver_are_left_alone() {
     let to = Place::new();
     let mut first = new_sink(&to, &manifest(&[("a", 2), ("b", 2)]));
-    // One that is written, and one that waits for its hash.
+    // One file is being written, and one waits for its hash.
     first.write(b"aab").expect("write");
     assert_eq!(parts(&to), 2);
     let mut second = new_sink(&to, &manifest(&[("c", 1)]));
@@ -239,7 +239,7 @@ fn empty_files_wait_for_their_hashes_without_files() {
     assert_eq!(to.list().len(), 2001);
 }
 
-/// More files than a process may have open wait for their hashes.
+/// More files wait for their hashes than a process may have open.
 #[test]
 fn files_that_wait_for_their_hashes_are_not_all_open() {
     let to = Place::in_memory();
@@ -274,7 +274,7 @@ fn closed_gate_stops_a_sink_and_leaves_nothing() {
     assert_eq!(left, want);
 }
 
-/// How many files have their final names, while others may come and go.
+/// Returns how many files have their final names. Other files may appear and disappear.
 fn final_names(to: &Place) -> usize {
     let items = fs::read_dir(to.0.path()).expect("list");
     let names = items.map(|item| item.expect("item").file_name());
@@ -296,7 +296,8 @@ fn no_file_gets_its_name_after_the_gate_closed() {
             for index in 0..2000 {
                 sink.handle_hash(index, hash(b"x")).expect("no bytes yet");
                 if let Err(error) = sink.write(b"x") {
-                    // What has no name is removed while the other end looks.
+                    // This removes the files without final names while the other thread lists the
+                    // directory.
                     drop(sink);
                     return error;
                 }

@@ -1,4 +1,4 @@
-//! The sender's end: what is not sent, and what changes meanwhile.
+//! The sender's end: which files are not sent, and which files change during a transfer.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -68,7 +68,8 @@ fn links_and_pipes_are_refused_or_left_out() {
     assert_eq!(source.manifest().files(), 1);
 }
 
-/// What the source says of one file that is changed after it was listed; two others stay whole.
+/// Returns the source's message about one file that changes after the scan. Two other files stay
+/// whole.
 fn after(change: impl FnOnce(&Place)) -> String {
     let from = Place::new();
     for name in ["a", "b", "c"] {
@@ -78,7 +79,7 @@ fn after(change: impl FnOnce(&Place)) -> String {
     let mut source = scan(&["a", "b", "c"].map(|name| from.path(name)));
     let mut sink = new_sink(&to, source.manifest());
     let mut segment = [0xee; 1500];
-    // The first half of b is read already.
+    // The first half of `b` has been read.
     assert_eq!(source.read(&mut segment), 1500);
     hand_over(&mut source, &mut sink);
     sink.write(&segment).expect("write");
@@ -112,7 +113,7 @@ fn file_that_changes_while_being_read_is_given_up() {
     assert!(written.contains("written to"), "{written}");
 }
 
-/// Puts another file of the same length and time in the place of a file.
+/// Replaces a file with another one of the same length and modification time.
 fn put_twin(path: &Path) {
     let time = fs::metadata(path).and_then(|it| it.modified());
     let twin = path.with_file_name("twin");
@@ -139,7 +140,7 @@ fn file_that_is_gone_when_its_turn_comes_is_given_up() {
             "No such file",
             Box::new(|path| fs::remove_file(path).expect("remove")),
         ),
-        // A path that the user named may be a link, but then to the same file.
+        // A path that the user named may become a link, but only to the same file.
         (
             "b",
             "another file has taken its place",
@@ -190,7 +191,7 @@ fn file_that_is_gone_when_its_turn_comes_is_given_up() {
     }
 }
 
-/// A directory of the tree is swapped for another that looks the same, after it was listed.
+/// A directory of the tree is replaced by another one with the same appearance, after the scan.
 #[test]
 fn directory_that_is_swapped_after_the_scan_is_not_entered() {
     type Swap = fn(&Place);
@@ -222,14 +223,15 @@ fn directory_that_is_swapped_after_the_scan_is_not_entered() {
     }
 }
 
-/// Somebody keeps exchanging a directory and a link while a tree is listed.
+/// A directory and a link are exchanged repeatedly while a tree is scanned.
 #[test]
 fn directory_that_is_swapped_during_the_scan_is_not_entered() {
     let from = Place::in_memory();
     from.write("t/sub/public", "public");
     from.write("other/secret", "secret");
     symlink(from.path("other"), from.path("link")).expect("link");
-    // They are looked at after the directory and before it is entered, which gives time.
+    // The scan looks at these files after it has looked at the directory and before it enters it.
+    // This gives time for an exchange.
     for index in 0..300 {
         from.write(&format!("t/then {index}"), "");
     }
@@ -244,7 +246,8 @@ fn directory_that_is_swapped_during_the_scan_is_not_entered() {
         });
         let (mut listed, mut followed) = (0, 0);
         for _ in 0..300 {
-            // Refused whenever the link is seen as such, or entered and found to be none.
+            // The scan fails if it sees the link, or if it enters the directory and finds another
+            // one.
             if let Ok(source) = Source::scan(&[from.path("t")], Special::Skip) {
                 for entry in source.manifest().entries() {
                     followed += u32::from(entry.name == b"secret");
@@ -262,7 +265,7 @@ fn directory_that_is_swapped_during_the_scan_is_not_entered() {
 fn file_that_holds_more_than_it_says_is_given_up() {
     let from = Place::new();
     from.write("a", "a");
-    // Their length is 0 by their metadata, and their contents are not.
+    // Their metadata have length 0, but they have contents.
     let paths = [
         from.path("a"),
         "/proc/self/status".into(),

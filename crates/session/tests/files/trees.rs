@@ -1,4 +1,4 @@
-//! Trees that arrive.
+//! Trees that are transferred completely.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -15,7 +15,8 @@ fn set_time(path: &Path, time: SystemTime) {
         .expect("set time");
 }
 
-/// Only root can send a file without permissions; for others such a file gets some.
+/// Sets permissions. Only root can send a file without read permission; for other users the file
+/// gets some.
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
     if path.is_file() && fs::File::open(path).is_err() {
@@ -89,7 +90,8 @@ fn tree_arrives_with_names_contents_modes_and_times() {
             .expect("metadata")
             .mode();
         assert_eq!(special & 0o7000, 0, "set-group-id does not travel");
-        // Again, over what is there: read-only directories and files are no hindrance.
+        // Send the tree again, over the existing files. Read-only directories and files are no
+        // obstacle.
         send(std::slice::from_ref(&tree), &to, segment_bytes);
         assert_eq!(to.list(), from.list());
         assert_eq!(all_times(&to.path("tree")), all_times(&tree));
@@ -130,12 +132,12 @@ fn many_small_files_are_quick() {
     let took = start.elapsed();
     eprintln!("10,000 files in {took:?}");
     assert_eq!(summary.verified_files, 10_000);
-    // Time that grows with the square of the files would be much longer.
+    // If the time grew with the square of the number of files, it would be much longer.
     assert!(took < Duration::from_secs(60), "{took:?}");
     assert_eq!(to.list(), from.list());
 }
 
-/// Bytes that the file system has reserved for a file.
+/// Returns the bytes that the file system has allocated for a file.
 fn allocated_bytes(path: &Path) -> u64 {
     fs::metadata(path).expect("metadata").blocks() * 512
 }
@@ -153,7 +155,7 @@ fn holes_arrive_as_holes() {
     let file = fs::File::create(from.path("sparse")).expect("create");
     file.set_len(BYTES).expect("set length");
     file.write_all_at(&[7; 5000], 5 << 20).expect("write");
-    // Written zeros of a file without holes stay.
+    // Zeros that a dense file contains are written, not turned into holes.
     from.write("dense", vec![0; 1 << 20]);
     for segment_bytes in [1 << 20, 100_003] {
         let to = Place::new();
@@ -174,7 +176,8 @@ fn holes_arrive_as_holes() {
 #[test]
 fn names_of_any_length_and_script_arrive() {
     let from = Place::new();
-    // 255 bytes, no matter where they are cut.
+    // Names of the maximum length, 255 bytes. A truncation of the first one can fall inside a
+    // character.
     from.write(&format!("t/{}", "\u{20ac}".repeat(85)), "euro");
     from.write(&format!("t/{}", "n".repeat(255)), "n");
     let to = Place::new();

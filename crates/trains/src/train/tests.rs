@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The one's complement sum of big-endian words, as RFC 1071 defines it.
+/// Returns the one's complement sum of big-endian words, as RFC 1071 defines it.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| match pair {
         [high, low] => u32::from(*high) << 8 | u32::from(*low),
@@ -16,7 +16,7 @@ fn sum(bytes: &[u8]) -> u16 {
     u16::try_from(sum).expect("folded")
 }
 
-/// The sum of a pseudo header, which the kernel leaves as an incomplete checksum.
+/// Returns the sum of a pseudo header, which the kernel leaves as an incomplete checksum.
 fn pseudo(packet: &[u8], protocol: u8, transport: usize) -> u16 {
     let addresses = if packet[0] >> 4 == 4 {
         &packet[12..20]
@@ -39,7 +39,7 @@ struct Shape {
     segment: usize,
 }
 
-/// The data that a kernel passes: the header of the device, and the packet.
+/// Returns the data that a kernel passes: the header of the device, and the packet.
 fn gso(shape: Shape) -> ([u8; VNET_BYTES], Vec<u8>) {
     let Shape {
         v6,
@@ -94,7 +94,7 @@ fn gso(shape: Shape) -> ([u8; VNET_BYTES], Vec<u8>) {
     (vnet, packet)
 }
 
-/// The bytes of a run: the device's header and the packet.
+/// Returns the bytes of a run: the device's header and the packet.
 fn bytes(run: &SegmentRun) -> ([u8; VNET_BYTES], Vec<u8>) {
     let mut scratch = Scratch::default();
     let [vnet, headers, payload] = run.parts(&mut scratch);

@@ -1,4 +1,4 @@
-//! What several tests need; none needs all of it.
+//! Helpers for several tests. No test needs all of them.
 #![allow(dead_code, unreachable_pub)]
 
 use std::net::SocketAddr;
@@ -10,24 +10,24 @@ use farwrite_wire::control::{
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
 
-/// A flow between addresses in text.
+/// Returns a flow between addresses in text form.
 pub fn flow(src: &str, dst: &str) -> Flow {
     let addr = |text: &str| text.parse::<SocketAddr>().expect("a test's address parses");
     Flow::new(addr(src), addr(dst)).expect("a test's addresses are of one family")
 }
 
-/// Any flow, IPv4 or IPv6.
+/// Generates any flow, IPv4 or IPv6.
 pub fn flows() -> impl Strategy<Value = Flow> {
     prop_oneof![flows_v4(), flows_v6()]
 }
 
-/// Any IPv4 flow.
+/// Generates any IPv4 flow.
 pub fn flows_v4() -> impl Strategy<Value = Flow> {
     any::<[([u8; 4], u16); 2]>()
         .prop_map(|[src, dst]| Flow::new(src.into(), dst.into()).expect("both are IPv4"))
 }
 
-/// Any IPv6 flow whose addresses are not IPv4 ones in disguise.
+/// Generates any IPv6 flow whose addresses are not IPv4-mapped.
 pub fn flows_v6() -> impl Strategy<Value = Flow> {
     any::<[([u8; 16], u16); 2]>().prop_map(|ends| {
         let [src, dst] = ends.map(|(mut ip, port)| {
@@ -38,8 +38,8 @@ pub fn flows_v6() -> impl Strategy<Value = Flow> {
     })
 }
 
-/// The ICRC of a whole IP datagram without its last four bytes, a bit at a time and by the letter of
-/// P2.5; shares no code with the crate.
+/// Returns the ICRC of a whole IP datagram without its last four bytes. It follows the text of P2.5
+/// bit by bit and shares no code with the crate.
 pub fn icrc_of_datagram(datagram: &[u8]) -> u32 {
     let mut bytes = datagram.to_vec();
     let udp = match bytes[0] >> 4 {
@@ -74,7 +74,8 @@ pub fn icrc_of_datagram(datagram: &[u8]) -> u32 {
     !remainder
 }
 
-/// The datagram that carries `udp_payload` over `flow`, with made-up values in masked fields.
+/// Returns the datagram that carries `udp_payload` over `flow`. Fields that the ICRC masks have
+/// arbitrary values.
 pub fn datagram(flow: &Flow, ipv4_id: u16, udp_payload: &[u8]) -> Vec<u8> {
     let udp_bytes = u16::try_from(8 + udp_payload.len()).expect("a datagram's length");
     let mut bytes = Vec::new();
@@ -104,7 +105,7 @@ pub fn datagram(flow: &Flow, ipv4_id: u16, udp_payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Any control message that a peer would not refuse.
+/// Generates any control message that a peer would accept.
 pub fn control_messages() -> impl Strategy<Value = Control> {
     prop_oneof![
         offers(),
@@ -244,7 +245,7 @@ fn nacks() -> impl Strategy<Value = Control> {
     })
 }
 
-/// Puts the right tag on a control packet whose bytes were tampered with (P4.2).
+/// Replaces the tag of a changed control packet by the right one (P4.2).
 pub fn reseal_control(key: &[u8; 32], packet: &mut [u8]) {
     packet[HEADER_BYTES - 16..HEADER_BYTES].fill(0);
     let hash = blake3::keyed_hash(key, packet);

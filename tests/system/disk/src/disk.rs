@@ -1,4 +1,5 @@
-//! What the disk does: what its backing directory does, except for its traits and faults.
+//! The operations of the disk. They do the same as in its backing directory, except for traits and
+//! faults.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -46,7 +47,7 @@ pub(crate) struct Disk {
     pub(crate) listings: Handles<Vec<Item>>,
 }
 
-/// What the kernel has open, by the number that it was given.
+/// The files and directories that the kernel has open, by the number that it got.
 #[derive(Debug)]
 pub(crate) struct Handles<T> {
     last: AtomicU64,
@@ -261,7 +262,7 @@ impl Disk {
     }
 }
 
-/// The items of a directory, without `.` and `..`.
+/// Returns the items of a directory, without `.` and `..`.
 pub(crate) fn list(directory: &OwnedFd) -> Result<Vec<Item>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = openat(directory, ".", flags, Mode::empty()).map_err(io::Error::from)?;
@@ -280,7 +281,7 @@ pub(crate) fn list(directory: &OwnedFd) -> Result<Vec<Item>, Errno> {
     Ok(items)
 }
 
-/// How the kernel opened a file: access, creation and truncation.
+/// Returns the flags with which the kernel opened a file: access, creation and truncation.
 fn open_flags(flags: i32) -> OFlags {
     let flags = OFlags::from_bits_retain(flags.cast_unsigned());
     let known = OFlags::RWMODE | OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW;
@@ -308,7 +309,7 @@ fn attr_of(fd: &OwnedFd) -> Result<FileAttr, Errno> {
     })
 }
 
-/// Tests use files, directories and links only.
+/// Tests use only files, directories and links.
 fn kind(kind: BackingType) -> FileType {
     match kind {
         BackingType::Directory => FileType::Directory,

@@ -39,7 +39,7 @@ impl FromStr for Operation {
     }
 }
 
-/// What goes wrong with an operation.
+/// The fault of an operation.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// It waits until the fault is gone.

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{Errno, INodeNo};
 
-/// Inodes by number: that of the backing file system, except for the root.
+/// Inodes by number. The number is that of the backing file system, except for the root.
 ///
-/// Each has an `O_PATH` descriptor, so it stays the same file when names change, and its number is
-/// not given to another file.
+/// Each inode has an `O_PATH` descriptor. So it stays the same file when names change, and its
+/// number is not reused for another file.
 #[derive(Debug)]
 pub(crate) struct Inodes(Mutex<HashMap<u64, Inode>>);
 
@@ -59,12 +59,12 @@ impl Inodes {
     }
 }
 
-/// A path that leads to the file behind an open descriptor, whatever its name is now.
+/// Returns a path that leads to the file of an open descriptor, whatever its current name is.
 pub(crate) fn through(fd: &impl AsRawFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
-/// The name that the file behind an open descriptor has now.
+/// Returns the current name of the file of an open descriptor.
 pub(crate) fn path_of(fd: &impl AsRawFd) -> PathBuf {
     std::fs::read_link(through(fd)).unwrap_or_default()
 }

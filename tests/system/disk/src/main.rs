@@ -1,8 +1,8 @@
-//! A file system whose faults are switched on and off by the system tests.
+//! A file system with faults that the system tests switch on and off.
 //!
-//! It shows a directory at a mount point, and carries out the commands that it reads from its
-//! standard input (see [`faults::Faults::command`]), each with one line of answer. At the end of
-//! its input it unmounts and exits; operations that still wait fail then.
+//! It shows a directory at a mount point. It executes the commands that it reads from its standard
+//! input (see [`faults::Faults::command`]), and answers each with one line. At the end of its input
+//! it unmounts and exits. Operations that still wait then fail.
 
 mod disk;
 mod faults;
@@ -22,7 +22,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use disk::{Disk, Traits};
 use faults::Faults;
 
-/// As many operations as this can wait, and one more is still answered.
+/// Number of threads that handle operations. Each waiting operation blocks one of them.
 const THREADS: usize = 16;
 
 /// Shows a directory as a disk with faults.

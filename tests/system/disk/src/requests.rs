@@ -1,4 +1,4 @@
-//! Requests of the kernel, handed to the disk.
+//! Passes the requests of the kernel to the disk.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::fs::AtFlags;
 
 use crate::disk::{Disk, list};
 
-/// The kernel keeps no names and attributes: it asks each time.
+/// The kernel must not cache names and attributes, so that it asks each time.
 const NOT_AT_ALL: Duration = Duration::ZERO;
 
 impl Filesystem for Disk {

@@ -1,9 +1,9 @@
-//! One end of a queue pair, steered by the system tests over its standard streams.
+//! One end of a queue pair. The system tests control it through its standard streams.
 //!
-//! It writes `info HEX`, its queue-pair information, reads the peer's as one line of HEX, moves the
-//! messages that its command line names, says how each ended, and goes on answering its peer until
-//! its standard input ends. Then it writes its counters. The information travels in the clear: this
-//! is for a test that holds both ends.
+//! It writes `info HEX`, its queue-pair information, and reads the peer's information as one line
+//! of HEX. It moves the messages that its command line names, reports how each ended, and answers
+//! its peer until its standard input ends. Then it writes its counters. The information is not
+//! encrypted, because a test controls both ends.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use farwrite::{
     SchemeName, SendHandle, SendOptions, UdpConfig, UdpFabric,
 };
 
-/// Longest time without a look at the standard input.
+/// Maximum time between two checks of the standard input.
 const MAX_WAIT: Duration = Duration::from_millis(10);
 
 /// One end of a queue pair.
@@ -54,7 +54,7 @@ struct Args {
     recv: Vec<Target>,
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Clone)]
 struct Target {
     path: PathBuf,
@@ -111,7 +111,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     show_counters(&endpoint, qp)
 }
 
-/// The messages still open.
+/// The messages that have not ended.
 struct Work {
     sends: Vec<(PathBuf, SendHandle)>,
     recvs: Vec<(PathBuf, MemoryRegion, RecvHandle)>,
@@ -197,7 +197,8 @@ fn show_counters(endpoint: &Endpoint<UdpFabric>, qp: QueuePair) -> Result<(), Bo
     ))
 }
 
-/// The lines of the standard input, read aside; the channel ends when it does.
+/// Starts a thread that reads the standard input. Returns a channel of its lines, which ends with
+/// the input.
 fn input() -> Receiver<String> {
     let (to, lines) = channel();
     std::thread::spawn(move || {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use farwrite_link::Datagram;
 use farwrite_net::{BytesError, Frame};
 
-/// What stands before the IP header.
+/// The headers before the IP header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ethernet {
     pub(crate) peer: [u8; 6],
@@ -13,7 +13,7 @@ pub(crate) struct Ethernet {
     pub(crate) priority: u8,
 }
 
-/// What a frame is.
+/// The content of a frame.
 #[derive(Debug)]
 pub(crate) enum Taken {
     Packet(Frame),
@@ -82,7 +82,7 @@ impl Ethernet {
     }
 }
 
-/// The UDP datagram of an IPv4 packet without options; `None` if a length is wrong.
+/// Returns the UDP datagram of an IPv4 packet without options, or `None` if a length is wrong.
 fn datagram(ip: &[u8]) -> Option<Datagram> {
     let header: &[u8; 28] = ip.first_chunk()?;
     let address = |at: usize| -> [u8; 4] { [ip[at], ip[at + 1], ip[at + 2], ip[at + 3]] };
@@ -103,8 +103,8 @@ fn number(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The Internet checksum (RFC 1071) of a header whose checksum field is 0, and 0 for one whose
-/// field is right.
+/// Returns the Internet checksum (RFC 1071) of a header whose checksum field is 0. If the field has
+/// the right checksum, returns 0.
 fn ipv4_checksum(header: &[u8]) -> u16 {
     let words = header.chunks_exact(2);
     let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();

@@ -15,7 +15,7 @@ use crate::frame::{Ethernet, Taken};
 /// The number of the queue pair at both ends.
 pub(crate) const QPN: u32 = 2;
 const SRC_PORT: u16 = 50_000;
-/// Packets sent in a row before the interface is looked at again.
+/// Maximum number of packets sent before the next read from the interface.
 const BURST: usize = 16;
 
 pub(crate) struct Host {
@@ -154,7 +154,7 @@ impl Host {
     }
 }
 
-/// Whether the ICRC, the last four bytes, is not that of the packet.
+/// Returns whether the ICRC, the last four bytes, is wrong for the packet.
 fn is_damaged(frame: &Frame, bytes: &[u8]) -> Result<bool, Box<dyn Error>> {
     let Datagram { payload, .. } = frame.to_datagram()?;
     Ok(!bytes.ends_with(&payload))

@@ -1,9 +1,9 @@
-//! An RDMA NIC in software with one reliable connection, in real time on a network interface, for
-//! the system tests. It obeys PFC frames.
+//! A software RDMA NIC with one reliable connection, in real time on a network interface, for the
+//! system tests. It obeys PFC frames.
 //!
-//! It does what its command line names, writes `done`, and goes on answering its peer until its
-//! standard input ends. Then it writes its counters as JSON. Its interface needs no address: it
-//! takes and sends whole Ethernet frames.
+//! It executes its command line, writes `done`, and answers its peer until its standard input ends.
+//! Then it writes its counters as JSON. Its interface needs no address, because the NIC sends and
+//! receives whole Ethernet frames.
 
 mod frame;
 mod host;
@@ -27,7 +27,7 @@ use crate::host::Host;
 
 /// The key of the memory that a peer reads.
 const RKEY: u32 = 1;
-/// Longest time without a look at the standard input.
+/// Maximum time between two checks of the standard input.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// One end of a reliable connection.
@@ -162,7 +162,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Disconnects when the standard input ends.
+/// Returns a channel that disconnects when the standard input ends.
 fn watch_input() -> Receiver<()> {
     let (keep, input) = channel();
     thread::spawn(move || {
@@ -174,7 +174,7 @@ fn watch_input() -> Receiver<()> {
     input
 }
 
-/// What the command line asks for, and what came of it.
+/// The requests of the command line, and their results.
 #[derive(Default)]
 struct Work {
     left: usize,

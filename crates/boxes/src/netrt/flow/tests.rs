@@ -59,7 +59,7 @@ impl Rig {
         }
     }
 
-    /// A flow in this state that expects PSN 5.
+    /// Returns a flow in this state that expects PSN 5.
     fn at(state: State) -> Self {
         let mut rig = Self::new(5);
         if state != State::Ordered {
@@ -222,7 +222,7 @@ fn without_room_all_goes_on() {
     }
 }
 
-/// The bitmap of the paper's Algorithm 1 is one off after the second hole.
+/// The bitmap of the paper's Algorithm 1 has an off-by-one error after the second gap.
 #[test]
 fn a_second_hole_is_requested_and_repaired() {
     let mut rig = Rig::new(5);
@@ -272,7 +272,7 @@ fn psns_wrap() {
     );
 }
 
-/// A lost request, a lost repeat and a lost notice look alike: nothing arrives.
+/// A lost request, a lost repeat and a lost notice have the same effect: nothing arrives.
 #[test]
 fn what_does_not_come_is_requested_again_until_the_hold_time_ends() {
     let mut rig = Rig::new(5);

@@ -1,4 +1,4 @@
-//! AVX2 with F16C: 8 floats in a vector, 8 vectors at a time.
+//! AVX2 with F16C. A vector has 8 floats, and a pass holds 8 vectors in registers.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::{
@@ -16,28 +16,29 @@ use core::arch::x86_64::{
 use super::super::element::Format;
 use super::vector::{Vector, Work};
 
-/// Does something with these vectors.
+/// Runs work with these vectors.
 ///
 /// # Safety
 /// The machine has AVX2 and F16C.
 #[target_feature(enable = "avx2,f16c")]
 pub(super) unsafe fn run(work: impl Work) {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe { work.run::<Floats>() };
 }
 
 #[derive(Clone, Copy)]
 struct Floats(__m256);
 
-/// Swaps neighbours, and pairs of neighbours.
+/// Permutations that swap neighbouring floats, and neighbouring pairs of floats.
 const NEIGHBOURS: i32 = 0b10_11_00_01;
 const PAIRS: i32 = 0b01_00_11_10;
-/// Swaps the halves of a vector; the low, and the high halves of two vectors.
+/// Permutations of halves: swap the halves of a vector; take the low halves, or the high halves, of
+/// two vectors.
 const HALVES: i32 = 0x01;
 const LOW: i32 = 0x20;
 const HIGH: i32 = 0x31;
 
-// SAFETY of all blocks below: what the trait asks of its callers.
+// SAFETY of all blocks below: the caller guarantees what the trait requires.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Floats {
     const LANES: usize = 8;
@@ -128,7 +129,9 @@ impl Vector for Floats {
 
     #[inline(always)]
     unsafe fn within(self, level: u32) -> Self {
-        // The signs of the upper lanes change: the other lane plus or minus this one.
+        // `other` has the partner of each lane. The XOR flips the sign of the upper lane of each
+        // pair. So the lower lane becomes the sum, and the upper lane becomes the lower minus the
+        // upper value.
         unsafe {
             let (a, b, v) = (0.0, -0.0, self.0);
             let (other, signs) = match level {
@@ -157,7 +160,8 @@ impl Vector for Floats {
         target_pitch: usize,
     ) {
         unsafe {
-            // Half `h` of `columns[c][i]` is column `4h + c` of rows `4i..4i + 4`.
+            // Transposes squares of 4 by 4 floats, then exchanges halves. Half `h` of
+            // `columns[c][i]` is column `4h + c` of rows `4i..4i + 4`.
             let mut columns = [[_mm256_setzero_ps(); 2]; 4];
             for i in [0, 1] {
                 let source = source.add(4 * i * source_pitch);
@@ -198,6 +202,9 @@ impl Floats {
     #[inline(always)]
     unsafe fn to_bf16(self) -> __m128i {
         unsafe {
+            // bf16 is the upper half of a float. The addition of 0x7FFF, and of the lowest bit that
+            // stays, rounds to the nearest value with ties to even. A NaN is not rounded: it keeps
+            // its upper half, with the quiet bit set.
             let bits = _mm256_castps_si256(self.0);
             let high = _mm256_srli_epi32::<16>(bits);
             let odd = _mm256_and_si256(high, _mm256_set1_epi32(1));

@@ -1,4 +1,4 @@
-//! AVX-512: 16 floats in a vector, 16 vectors at a time.
+//! AVX-512. A vector has 16 floats, and a pass holds 16 vectors in registers.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::{
@@ -16,27 +16,28 @@ use core::arch::x86_64::{
 use super::super::element::Format;
 use super::vector::{Vector, Work};
 
-/// Does something with these vectors.
+/// Runs work with these vectors.
 ///
 /// # Safety
 /// The machine has AVX-512F.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn run(work: impl Work) {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe { work.run::<Floats>() };
 }
 
 #[derive(Clone, Copy)]
 struct Floats(__m512);
 
-/// Swaps neighbours, and pairs of neighbours, whether of floats or of quarters of a vector.
+/// Permutations that swap neighbours, and neighbouring pairs: of floats, or of quarters of a
+/// vector.
 const NEIGHBOURS: i32 = 0b10_11_00_01;
 const PAIRS: i32 = 0b01_00_11_10;
-/// The even and the odd quarters of two vectors.
+/// Permutations that take the even, or the odd, quarters of two vectors.
 const EVEN: i32 = 0b10_00_10_00;
 const ODD: i32 = 0b11_01_11_01;
 
-// SAFETY of all blocks below: what the trait asks of its callers.
+// SAFETY of all blocks below: the caller guarantees what the trait requires.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Floats {
     const LANES: usize = 16;
@@ -122,7 +123,10 @@ impl Vector for Floats {
 
     #[inline(always)]
     unsafe fn within(self, level: u32) -> Self {
-        // A product with 1 or -1 is exact, so this is the other lane plus or minus this one.
+        // `other` has the partner of each lane. The factor is 1 for the lower and -1 for the upper
+        // lane of each pair. So the lower lane becomes the sum, and the upper lane becomes the
+        // lower minus the upper value. A product with 1 or -1 is exact, so the result is that of an
+        // addition.
         unsafe {
             let (a, b, v) = (1.0, -1.0, self.0);
             let (other, signs) = match level {
@@ -155,7 +159,8 @@ impl Vector for Floats {
         target_pitch: usize,
     ) {
         unsafe {
-            // Quarter `q` of `columns[c][i]` is column `4q + c` of rows `4i..4i + 4`.
+            // Transposes squares of 4 by 4 floats, then exchanges quarters. Quarter `q` of
+            // `columns[c][i]` is column `4q + c` of rows `4i..4i + 4`.
             let mut columns = [[_mm512_setzero_ps(); 4]; 4];
             for i in [0, 1, 2, 3] {
                 let source = source.add(4 * i * source_pitch);
@@ -201,13 +206,17 @@ impl Floats {
         unsafe { _mm512_cvtps_ph::<NEAREST>(self.0) }
     }
 
-    /// In integers: the instruction for it takes subnormal values for zero.
+    /// Converts by integer arithmetic, because the conversion instruction treats subnormal values
+    /// as zero.
     ///
     /// # Safety
     /// The machine has AVX-512F.
     #[inline(always)]
     unsafe fn to_bf16(self) -> __m256i {
         unsafe {
+            // bf16 is the upper half of a float. The addition of 0x7FFF, and of the lowest bit that
+            // stays, rounds to the nearest value with ties to even. A NaN is not rounded: it keeps
+            // its upper half, with the quiet bit set.
             let bits = _mm512_castps_si512(self.0);
             let high = _mm512_srli_epi32::<16>(bits);
             let odd = _mm512_and_si512(high, _mm512_set1_epi32(1));

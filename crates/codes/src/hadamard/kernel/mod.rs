@@ -1,8 +1,8 @@
-//! The instructions that transform, convert and move blocks.
+//! Kernels that transform, convert and move blocks of floats.
 //!
-//! [`scalar`] says what is computed. The others are [`vector`] for one instruction set each. All do
-//! the same additions level by level, so all give the same bits. (Which payload a NaN has is not
-//! defined.)
+//! [`scalar`] defines what all kernels compute. The others are [`vector`], compiled for one
+//! instruction set each. All kernels do the same additions, level by level, so all results are the
+//! same bits. (The payload of a NaN is not defined.)
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -20,10 +20,10 @@ mod vector;
 use super::element::Element;
 use crate::kernel::{Isa, Kernel, Stores};
 
-/// Floats of a cache line. Vector kernels take whole lines.
+/// Floats of a cache line. Vector kernels process whole lines.
 pub(super) const LINE: usize = 16;
 
-/// A matrix in row-major order, whose rows begin `pitch` elements apart.
+/// A matrix in row-major order. `pitch` is the number of elements from one row to the next.
 #[derive(Debug)]
 pub(super) struct Matrix<S> {
     pub(super) values: S,
@@ -31,8 +31,8 @@ pub(super) struct Matrix<S> {
 }
 
 impl Kernel {
-    /// Transforms blocks: converts them, multiplies by `scale`, and adds and subtracts. Both slices
-    /// have one length, which is whole blocks.
+    /// Converts blocks to floats, multiplies them by `scale`, and transforms them. Both slices have
+    /// the same length, which is a multiple of `block`.
     pub(super) fn transform<T: Element>(
         self,
         source: &[T],
@@ -49,7 +49,7 @@ impl Kernel {
         self.work(vector::Transform::new(source, target, block, scale));
     }
 
-    /// Like [`Self::transform`], but in place for blocks that are already floats.
+    /// Like [`Self::transform`], but in place, for blocks that are already floats.
     pub(super) fn transform_in_place(self, values: &mut [f32], block: usize, scale: f32) {
         debug_assert!(values.len().is_multiple_of(block));
         let (values, rest) = values.split_at_mut(self.lines(values.len()));
@@ -57,7 +57,7 @@ impl Kernel {
         self.work(vector::Transform::in_place(values, block, scale));
     }
 
-    /// Converts to floats. Both slices have one length.
+    /// Converts to floats. Both slices have the same length.
     pub(super) fn widen<T: Element>(self, source: &[T], target: &mut [f32]) {
         let lines = self.lines(source.len());
         let (source, source_rest) = source.split_at(lines);
@@ -66,25 +66,26 @@ impl Kernel {
         self.work(vector::Widen::new(source, target));
     }
 
-    /// Rounds floats to the format. Both slices have one length.
+    /// Rounds floats to the format. Both slices have the same length.
     pub(super) fn round<T: Element>(self, source: &[f32], target: &mut [T], stores: Stores) {
-        // The last line may overlap the one before, so only short slices need anything else.
+        // The vector kernel handles an incomplete last vector by overlapping the one before it, so
+        // only slices of less than a line need the scalar kernel.
         if self.lines(source.len()) == 0 {
             return scalar::round(source, target);
         }
         self.work(vector::Round::new(source, target, stores));
     }
 
-    /// Orders streamed stores before all later ones, such as a lock's. They are otherwise
-    /// unordered.
+    /// Orders streaming stores before all later stores, such as the release of a lock. Without this
+    /// fence they are not ordered.
     pub(super) fn end_stream(self, stores: Stores) {
         if stores == Stores::Streamed {
             self.work(vector::EndStream);
         }
     }
 
-    /// Puts element `(row, column)` of the source at `(column, row)` of the target, for `rows`
-    /// rows and `columns` columns of the source.
+    /// Copies element `(row, column)` of the source to `(column, row)` of the target. The source
+    /// has `rows` rows and `columns` columns.
     pub(super) fn transpose(
         self,
         source: &Matrix<&[f32]>,
@@ -99,7 +100,8 @@ impl Kernel {
         }
     }
 
-    /// How many of `elements` elements vectors take.
+    /// Returns how many of `elements` elements the vector kernel processes. The scalar kernel
+    /// processes the rest.
     fn lines(self, elements: usize) -> usize {
         match self {
             Self::SCALAR => 0,
@@ -110,7 +112,7 @@ impl Kernel {
     #[allow(unsafe_code)]
     fn work(self, work: impl vector::Work) {
         match self.0 {
-            // SAFETY: a value of this kind is only made where the machine has the instructions.
+            // SAFETY: a value of this variant exists only on machines with the instructions.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => unsafe { avx512::run(work) },
             // SAFETY: as above.
@@ -119,7 +121,7 @@ impl Kernel {
             // SAFETY: every 64-bit Arm has NEON.
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => unsafe { neon::run(work) },
-            // Nothing was left to vectors.
+            // The scalar functions have already done all the work.
             Isa::Scalar => {}
         }
     }

@@ -1,4 +1,5 @@
-//! NEON, which every 64-bit Arm has: 4 floats in a vector, 16 vectors at a time.
+//! NEON. A vector has 4 floats, and a pass holds 16 vectors in registers. Every 64-bit Arm
+//! processor has NEON.
 #![allow(unsafe_code)]
 
 use core::arch::aarch64::{
@@ -13,10 +14,11 @@ use core::arch::asm;
 use super::super::element::Format;
 use super::vector::{Vector, Work};
 
-/// Does something with these vectors.
+/// Runs work with these vectors.
 ///
 /// # Safety
-/// None: every 64-bit Arm has NEON. It is marked as the others are.
+/// No requirement: every 64-bit Arm has NEON. The function is `unsafe` only to match the other
+/// kernels.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn run(work: impl Work) {
     // SAFETY: every 64-bit Arm has NEON.
@@ -26,10 +28,10 @@ pub(super) unsafe fn run(work: impl Work) {
 #[derive(Clone, Copy)]
 struct Floats(float32x4_t);
 
-/// The sign of a float.
+/// The sign bit of a float.
 const MINUS: u32 = 1 << 31;
 
-// SAFETY of all blocks below: what the trait asks of its callers.
+// SAFETY of all blocks below: the caller guarantees what the trait requires.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Floats {
     const LANES: usize = 4;
@@ -45,7 +47,7 @@ impl Vector for Floats {
         unsafe {
             let (halves, floats): (uint16x4_t, float32x4_t);
             halves = vld1_u16(source);
-            // Rust's intrinsic for it is younger than the oldest compiler that is supported.
+            // The oldest supported compiler does not have the intrinsic.
             asm!(
                 "fcvtl {floats:v}.4s, {halves:v}.4h",
                 floats = out(vreg) floats,
@@ -83,6 +85,9 @@ impl Vector for Floats {
     #[inline(always)]
     unsafe fn store_bf16(self, target: *mut u16) {
         unsafe {
+            // bf16 is the upper half of a float. The addition of 0x7FFF, and of the lowest bit that
+            // stays, rounds to the nearest value with ties to even. A NaN is not rounded: it keeps
+            // its upper half, with the quiet bit set.
             let bits = vreinterpretq_u32_f32(self.0);
             let high = vshrq_n_u32::<16>(bits);
             let odd = vandq_u32(high, vdupq_n_u32(1));
@@ -101,7 +106,7 @@ impl Vector for Floats {
     #[inline(always)]
     unsafe fn end_stream() {}
 
-    /// Nothing: Rust has no stable way to do so here.
+    /// Does nothing: stable Rust has no prefetch for this architecture.
     #[inline(always)]
     unsafe fn prefetch(_: *const u8) {}
 
@@ -127,7 +132,9 @@ impl Vector for Floats {
 
     #[inline(always)]
     unsafe fn within(self, level: u32) -> Self {
-        // The signs of the upper lanes change: the other lane plus or minus this one.
+        // `other` has the partner of each lane. The XOR flips the sign of the upper lane of each
+        // pair. So the lower lane becomes the sum, and the upper lane becomes the lower minus the
+        // upper value.
         unsafe {
             let (other, signs) = match level {
                 0 => (vrev64q_f32(self.0), [0, MINUS, 0, MINUS]),

@@ -1,11 +1,15 @@
-//! The reference: plain loops. What the other kernels compute is defined here.
+//! The scalar kernel: plain loops. It defines what the other kernels compute.
 
 use super::super::element::Element;
 use super::Matrix;
 
-/// Multiplies by `scale`, then by the Hadamard matrix of ones and minus ones: for each bit of the
-/// index, from the lowest, the two elements that differ in it become their sum and their
-/// difference.
+/// The fast Walsh-Hadamard transform. Multiplies the values by `scale`, then multiplies each block
+/// by the Hadamard matrix of ones and minus ones.
+///
+/// There is one level for each bit of the index, from the lowest to the highest. A level replaces
+/// each pair of elements whose indices differ only in that bit by their sum and their difference.
+/// This step is called a butterfly. `log2(block)` levels of additions replace the `block * block`
+/// multiplications of a matrix product.
 pub(super) fn transform(values: &mut [f32], block: usize, scale: f32) {
     for value in &mut *values {
         *value *= scale;
@@ -22,21 +26,21 @@ pub(super) fn transform(values: &mut [f32], block: usize, scale: f32) {
     }
 }
 
-/// Converts to floats, which is exact.
+/// Converts to floats. The conversion is exact.
 pub(super) fn convert<T: Element>(source: &[T], target: &mut [f32]) {
     for (target, source) in target.iter_mut().zip(source) {
         *target = source.to_f32();
     }
 }
 
-/// Rounds to the format: to the nearest, ties to even.
+/// Rounds to the nearest value of the format, with ties to even.
 pub(super) fn round<T: Element>(source: &[f32], target: &mut [T]) {
     for (target, &source) in target.iter_mut().zip(source) {
         *target = T::from_f32(source);
     }
 }
 
-/// `target(column, row) = source(row, column)`.
+/// Sets `target(column, row) = source(row, column)`.
 pub(super) fn transpose(
     source: &Matrix<&[f32]>,
     target: &mut Matrix<&mut [f32]>,

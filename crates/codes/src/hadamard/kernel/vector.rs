@@ -1,12 +1,16 @@
-//! The transform in vectors, whatever their width.
+//! The transform for vectors of any width.
 //!
-//! Levels are taken in the order of the reference: those within a vector, then those among vectors,
-//! several at a time while the vectors are in registers. A block beyond [`TILE`] is transformed
-//! tile by tile; the levels among tiles follow in strips that are copied to a nearby place first,
-//! because lines that are a power of two apart push each other out of the caches.
+//! The levels are computed in the order of the reference, lowest bit first. The lowest levels
+//! combine lanes within a vector. The next levels combine different vectors; several of these
+//! levels are computed in one pass, while the vectors are in registers. A block of more than
+//! [`TILE`] floats is first transformed tile by tile. The remaining levels combine different tiles.
+//! They are computed strip by strip: a strip is the same few columns of several tiles, copied to a
+//! small buffer. The copy is needed because lines at a distance of a power of two map to the same
+//! cache sets and evict each other.
 //!
-//! All of this must be compiled into the one function of each instruction set that has its
-//! instructions. So everything is inlined, and there are no closures, which would not be.
+//! The compiler must inline all of this into the one function per instruction set that enables the
+//! instructions. So every function is `inline(always)`, and there are no closures, which do not
+//! inherit the enabled instructions.
 #![allow(unsafe_code)]
 
 use core::mem::size_of;
@@ -15,58 +19,61 @@ use super::super::element::{Element, Format};
 use super::{LINE, Matrix};
 use crate::kernel::{LINE as LINE_BYTES, Stores};
 
-/// Floats of a tile: half of a small first-level cache.
+/// Floats of a tile. They fill half of a small first-level cache.
 pub(in super::super) const TILE: usize = 1 << TILE_LEVELS;
 const TILE_LEVELS: u32 = 12;
-/// Levels among tiles in one pass over memory.
+/// Number of levels among tiles that one pass over memory computes.
 const STRIP_LEVELS: u32 = 7;
-/// Floats of a strip's rows: four lines, which memory delivers together.
+/// Floats of a strip in each tile: four consecutive lines, which memory delivers together.
 const STRIP: usize = 4 * LINE;
-/// How far ahead of their use inputs are asked for, in bytes. With half or twice as much, floats
-/// take a tenth longer.
+/// Prefetch distance in bytes. With half or twice as much, floats take a tenth longer.
 const AHEAD: usize = 2048;
 
-/// Something to do with vectors.
+/// Work for a vector kernel.
 pub(super) trait Work {
-    /// Does it.
+    /// Does the work with vectors of type `V`.
     ///
     /// # Safety
     /// The machine has the instructions of `V`.
     unsafe fn run<V: Vector>(self);
 }
 
-/// A vector of floats, and its instructions.
+/// A vector of floats and its instructions.
 ///
 /// # Safety (of all methods)
-/// The machine has the instructions, and pointers can be read or written for what is moved.
+/// The machine has the instructions, and each pointer is valid for the elements that the method
+/// reads or writes.
 pub(super) trait Vector: Copy {
-    /// Floats of a vector.
+    /// Number of floats in a vector.
     const LANES: usize;
-    /// Levels that are taken among vectors in registers.
+    /// Maximum number of levels among vectors that one pass computes in registers.
     const LEVELS: u32;
 
     unsafe fn load(source: *const f32) -> Self;
-    /// Loads and converts.
+    /// Loads values and converts them to floats.
     unsafe fn load_f16(source: *const u16) -> Self;
     unsafe fn load_bf16(source: *const u16) -> Self;
     unsafe fn store(self, target: *mut f32);
-    /// Rounds and stores.
+    /// Rounds floats and stores them.
     unsafe fn store_f16(self, target: *mut u16);
     unsafe fn store_bf16(self, target: *mut u16);
-    /// Rounds floats, and writes a line past the caches.
+    /// Rounds a line's worth of floats to `format` and writes the line with a streaming store.
+    /// `target` is aligned to a line.
     unsafe fn stream(source: *const f32, target: *mut u8, format: Format);
-    /// Puts streamed lines before all later stores.
+    /// Orders streaming stores before all later stores.
     unsafe fn end_stream();
-    /// Asks for memory, which need not be there.
+    /// Prefetches the line at `at`. The address need not be valid.
     unsafe fn prefetch(at: *const u8);
 
     unsafe fn splat(value: f32) -> Self;
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
-    /// Sums and differences of lanes whose indices differ in bit `level`.
+    /// Computes one level within the vector: replaces each two lanes whose indices differ only in
+    /// bit `level` by their sum and their difference.
     unsafe fn within(self, level: u32) -> Self;
-    /// Transposes a square of [`Self::LANES`] rows; `pitch` floats lie between rows.
+    /// Transposes a square of [`Self::LANES`] rows and columns. A pitch is the number of floats
+    /// from one row to the next.
     unsafe fn transpose(
         source: *const f32,
         source_pitch: usize,
@@ -75,7 +82,7 @@ pub(super) trait Vector: Copy {
     );
 }
 
-/// Blocks to be transformed.
+/// Converts blocks to floats and transforms them.
 pub(super) struct Transform<T> {
     source: *const T,
     target: *mut f32,
@@ -85,7 +92,7 @@ pub(super) struct Transform<T> {
 }
 
 impl<T: Element> Transform<T> {
-    /// Whole lines and whole blocks (or parts of blocks' sequence, where a line holds several).
+    /// The length of the slices is a multiple of a line and of a block.
     pub(super) fn new(source: &[T], target: &mut [f32], block: usize, scale: f32) -> Self {
         assert_eq!(source.len(), target.len());
         assert!(source.len().is_multiple_of(block.max(LINE)) && block.is_power_of_two());
@@ -100,7 +107,7 @@ impl<T: Element> Transform<T> {
 }
 
 impl Transform<f32> {
-    /// As [`Self::new`], with one memory for both.
+    /// Like [`Self::new`], with the same slice as source and target.
     pub(super) fn in_place(values: &mut [f32], block: usize, scale: f32) -> Self {
         assert!(values.len().is_multiple_of(block.max(LINE)) && block.is_power_of_two());
         let target = values.as_mut_ptr();
@@ -118,8 +125,8 @@ impl<T: Element> Work for Transform<T> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let levels = self.block.ilog2();
-        // SAFETY: tiles are within both slices, whose lengths are multiples of a line and of the
-        // block, as `new` asserted.
+        // SAFETY: all tiles are within both slices, whose lengths are multiples of a line and of
+        // the block, as `new` asserted. The caller guarantees the instructions.
         unsafe {
             for at in (0..self.elements).step_by(TILE) {
                 let elements = TILE.min(self.elements - at);
@@ -142,11 +149,12 @@ impl<T: Element> Work for Transform<T> {
     }
 }
 
-/// All levels of blocks that fit a tile, or the first ones of larger blocks.
+/// Computes the first `levels` levels of the elements of a tile: all levels of a block that fits in
+/// a tile, or the lowest ones of a larger block.
 ///
 /// # Safety
-/// `elements` elements can be read and written. They are whole lines, and their number is a
-/// multiple of `2^levels`.
+/// `elements` elements can be read at `source` and written at `target`. Their number is a multiple
+/// of a line and of `2^levels`. The machine has the instructions of `V`.
 #[inline(always)]
 unsafe fn tile<V: Vector, T: Element>(
     source: *const T,
@@ -157,7 +165,8 @@ unsafe fn tile<V: Vector, T: Element>(
 ) {
     let within = V::LANES.ilog2();
     let among = levels.saturating_sub(within).min(V::LEVELS);
-    // SAFETY: the caller's; vectors of a first pass are `2^among`, which `levels` has room for.
+    // SAFETY: as the caller guarantees. A pass of `first` takes `2^among` vectors, and `levels` is
+    // large enough for them.
     unsafe {
         match among {
             0 => first::<V, T, 1>(source, target, elements, levels.min(within), scale),
@@ -172,10 +181,11 @@ unsafe fn tile<V: Vector, T: Element>(
     }
 }
 
-/// The levels within vectors and those among `R` neighbours.
+/// Computes the lowest `within` levels, which are within vectors, and then the levels among each
+/// `R` consecutive vectors.
 ///
 /// # Safety
-/// As for [`tile`]; `R` vectors divide the elements.
+/// As for [`tile`]. The number of elements is a multiple of `R` vectors.
 #[inline(always)]
 unsafe fn first<V: Vector, T: Element, const R: usize>(
     source: *const T,
@@ -184,7 +194,7 @@ unsafe fn first<V: Vector, T: Element, const R: usize>(
     within: u32,
     scale: f32,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe {
         let scale = V::splat(scale);
         for at in (0..elements).step_by(R * V::LANES) {
@@ -193,6 +203,8 @@ unsafe fn first<V: Vector, T: Element, const R: usize>(
                 let source = source.add(at + i * V::LANES);
                 V::prefetch(source.cast::<u8>().wrapping_add(AHEAD));
                 *vector = load::<V, T>(source).mul(scale);
+                // In the usual case the number of levels is constant, so the compiler unrolls the
+                // loop.
                 if within == V::LANES.ilog2() {
                     for level in 0..V::LANES.ilog2() {
                         *vector = vector.within(level);
@@ -211,18 +223,19 @@ unsafe fn first<V: Vector, T: Element, const R: usize>(
     }
 }
 
-/// The levels `from..to`, all of them among vectors.
+/// Computes the levels `from..to`, all of which are among vectors.
 ///
 /// # Safety
-/// `elements` elements can be written. Their number is a multiple of `2^to`.
+/// `elements` elements can be read and written at `values`. Their number is a multiple of `2^to`.
+/// The machine has the instructions of `V`.
 #[inline(always)]
 unsafe fn columns<V: Vector>(values: *mut f32, elements: usize, from: u32, to: u32) {
     let mut level = from;
     while level < to {
-        // Passes of about equal depth.
+        // Passes have about equal numbers of levels.
         let left = to - level;
         let depth = left.div_ceil(left.div_ceil(V::LEVELS));
-        // SAFETY: the caller's; the pass is within the levels.
+        // SAFETY: as the caller guarantees. The levels of the pass are in `from..to`.
         unsafe {
             match depth {
                 1 => column::<V, 2>(values, elements, 1 << level),
@@ -235,16 +248,17 @@ unsafe fn columns<V: Vector>(values: *mut f32, elements: usize, from: u32, to: u
     }
 }
 
-/// The levels among `R` vectors that are `half` elements apart.
+/// Computes `log2(R)` levels among `R` vectors that are `half` elements apart, for all such
+/// vectors.
 ///
 /// # Safety
-/// `elements` elements can be written. Their number is a multiple of `R * half`, and vectors divide
-/// `half`.
+/// `elements` elements can be read and written at `values`. Their number is a multiple of
+/// `R * half`, and `half` is a multiple of a vector. The machine has the instructions of `V`.
 #[inline(always)]
 unsafe fn column<V: Vector, const R: usize>(values: *mut f32, elements: usize, half: usize) {
     for start in (0..elements).step_by(R * half) {
         for at in (start..start + half).step_by(V::LANES) {
-            // SAFETY: the caller's.
+            // SAFETY: as the caller guarantees.
             unsafe {
                 let mut vectors = [V::splat(0.0); R];
                 for (i, vector) in vectors.iter_mut().enumerate() {
@@ -259,10 +273,10 @@ unsafe fn column<V: Vector, const R: usize>(values: *mut f32, elements: usize, h
     }
 }
 
-/// Sums and differences of all vectors, level by level.
+/// Computes `log2(R)` levels of butterflies among `R` vectors in registers.
 ///
 /// # Safety
-/// The machine has the instructions.
+/// The machine has the instructions of `V`.
 #[inline(always)]
 unsafe fn butterflies<V: Vector, const R: usize>(vectors: &mut [V; R]) {
     let mut half = 1;
@@ -270,7 +284,7 @@ unsafe fn butterflies<V: Vector, const R: usize>(vectors: &mut [V; R]) {
         for i in 0..R {
             if i & half == 0 {
                 let (low, high) = (vectors[i], vectors[i + half]);
-                // SAFETY: the caller's.
+                // SAFETY: as the caller guarantees.
                 (vectors[i], vectors[i + half]) = unsafe { (low.add(high), low.sub(high)) };
             }
         }
@@ -278,14 +292,14 @@ unsafe fn butterflies<V: Vector, const R: usize>(vectors: &mut [V; R]) {
     }
 }
 
-/// A place in the nearest cache for a strip.
+/// A buffer for a strip. It stays in the nearest cache.
 #[repr(align(64))]
 struct Place([f32; STRIP << STRIP_LEVELS]);
 
-/// The levels of a large block that are among its tiles.
+/// Computes the levels of a large block that are among its tiles.
 ///
 /// # Safety
-/// The block has `2^levels` elements, which can be written.
+/// `2^levels` elements can be read and written at `block`. The machine has the instructions of `V`.
 #[inline(always)]
 unsafe fn strips<V: Vector>(block: *mut f32, levels: u32, place: &mut Place) {
     let place = place.0.as_mut_ptr();
@@ -296,7 +310,7 @@ unsafe fn strips<V: Vector>(block: *mut f32, levels: u32, place: &mut Place) {
         let (half, rows) = (1 << level, 1 << depth);
         for start in (0..1 << levels).step_by(rows * half) {
             for at in (start..start + half).step_by(STRIP) {
-                // SAFETY: the strip is in the block, and the place has room for its rows.
+                // SAFETY: the strip is in the block, and the buffer has room for its rows.
                 unsafe {
                     for row in 0..rows {
                         copy::<V>(block.add(at + row * half), place.add(row * STRIP));
@@ -314,16 +328,16 @@ unsafe fn strips<V: Vector>(block: *mut f32, levels: u32, place: &mut Place) {
 }
 
 /// # Safety
-/// A row of a strip can be read and written.
+/// [`STRIP`] floats can be read at `source` and written at `target`.
 #[inline(always)]
 unsafe fn copy<V: Vector>(source: *const f32, target: *mut f32) {
     for at in (0..STRIP).step_by(V::LANES) {
-        // SAFETY: the caller's.
+        // SAFETY: as the caller guarantees.
         unsafe { V::load(source.add(at)).store(target.add(at)) };
     }
 }
 
-/// Values to be converted to floats.
+/// Converts values to floats.
 pub(super) struct Widen<T> {
     source: *const T,
     target: *mut f32,
@@ -331,7 +345,7 @@ pub(super) struct Widen<T> {
 }
 
 impl<T: Element> Widen<T> {
-    /// Whole lines.
+    /// The slices have the same length, which is a multiple of a line.
     pub(super) fn new(source: &[T], target: &mut [f32]) -> Self {
         assert!(source.len() == target.len() && source.len().is_multiple_of(LINE));
         Self {
@@ -346,13 +360,13 @@ impl<T: Element> Work for Widen<T> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         for at in (0..self.elements).step_by(V::LANES) {
-            // SAFETY: it is within both slices, as `new` asserted.
+            // SAFETY: the vector is within both slices, as `new` asserted.
             unsafe { load::<V, T>(self.source.add(at)).store(self.target.add(at)) };
         }
     }
 }
 
-/// Floats to be rounded.
+/// Rounds floats to the format.
 pub(super) struct Round<T> {
     source: *const f32,
     target: *mut T,
@@ -361,7 +375,7 @@ pub(super) struct Round<T> {
 }
 
 impl<T: Element> Round<T> {
-    /// A line at least.
+    /// The slices have the same length, which is at least a line.
     pub(super) fn new(source: &[f32], target: &mut [T], stores: Stores) -> Self {
         assert!(source.len() == target.len() && source.len() >= LINE);
         Self {
@@ -395,7 +409,9 @@ impl<T: Element> Work for Round<T> {
 }
 
 impl<T: Element> Round<T> {
-    /// Writes through the caches, also some elements before `begin` or behind `end`.
+    /// Writes the elements `begin..end` with normal stores. It works in whole vectors, so it can
+    /// write some elements from `end` on; an incomplete last vector begins before `begin` if it
+    /// would end after the slice.
     ///
     /// # Safety
     /// The machine has the instructions of `V`.
@@ -403,24 +419,25 @@ impl<T: Element> Round<T> {
     unsafe fn cached<V: Vector>(&self, begin: usize, end: usize) {
         for at in (begin..end).step_by(V::LANES) {
             let at = at.min(self.elements - V::LANES);
-            // SAFETY: a line at least is in both slices, as `new` asserted.
+            // SAFETY: both slices have at least a line, as `new` asserted, so the vector at `at` is
+            // within both.
             unsafe { store::<V, T>(V::load(self.source.add(at)), self.target.add(at)) };
         }
     }
 }
 
-/// The end of what is written past the caches.
+/// Orders streaming stores before all later stores.
 pub(super) struct EndStream;
 
 impl Work for EndStream {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: as the caller guarantees.
         unsafe { V::end_stream() };
     }
 }
 
-/// A matrix to be transposed.
+/// Transposes a matrix.
 pub(super) struct Transpose {
     source: Matrix<*const f32>,
     target: Matrix<*mut f32>,
@@ -429,7 +446,7 @@ pub(super) struct Transpose {
 }
 
 impl Transpose {
-    /// Rows and columns of the source are whole lines.
+    /// The numbers of rows and columns of the source are multiples of a line.
     pub(super) fn new(
         source: &Matrix<&[f32]>,
         target: &mut Matrix<&mut [f32]>,
@@ -475,10 +492,10 @@ impl Work for Transpose {
 }
 
 /// # Safety
-/// A vector's elements can be read.
+/// The elements of a vector can be read at `source`.
 #[inline(always)]
 unsafe fn load<V: Vector, T: Element>(source: *const T) -> V {
-    // SAFETY: the caller's; the formats are those of their integers.
+    // SAFETY: as the caller guarantees. `FORMAT` is the format of `T`.
     unsafe {
         match T::FORMAT {
             Format::F32 => V::load(source.cast()),
@@ -489,10 +506,10 @@ unsafe fn load<V: Vector, T: Element>(source: *const T) -> V {
 }
 
 /// # Safety
-/// A vector's elements can be written.
+/// The elements of a vector can be written at `target`.
 #[inline(always)]
 unsafe fn store<V: Vector, T: Element>(vector: V, target: *mut T) {
-    // SAFETY: the caller's; the formats are those of their integers.
+    // SAFETY: as the caller guarantees. `FORMAT` is the format of `T`.
     unsafe {
         match T::FORMAT {
             Format::F32 => vector.store(target.cast()),

@@ -87,7 +87,7 @@ pub(crate) fn a_callers_memory(world: &mut impl World) {
     pair.write(0..20, place, 5, 0);
     pair.arrivals(1);
     close(pair.world, &mut pair.b, opened);
-    // It is sent from, too.
+    // Packets are also sent from this memory.
     let local = [sge(lkey, 15..35)];
     let (_, back) = window(&mut pair.a, pair.source, 1000..1020);
     post(&mut pair.b, pair.qb, &write(&local, back, 0));
@@ -117,7 +117,7 @@ pub(crate) fn comes_back_after_departure(world: &mut impl World) {
     }
     departures(pair.world, &mut pair.a, 1);
     let region = pair.a.deregister(pair.source).unwrap();
-    // A packet that has departed is no longer read from the memory.
+    // The fabric no longer reads the memory of a packet that has departed.
     drop(region);
     pair.arrivals(2);
     assert_eq!(pair.target()[..100], pattern(100));
@@ -176,7 +176,7 @@ pub(crate) fn ghosts(world: &mut impl World) {
     let mut want = pattern(100);
     want[..50].fill(0);
     assert_eq!(b.memory(real).unwrap(), want);
-    // In the opposite direction, the write completes and stores nothing.
+    // A write in the opposite direction completes and stores nothing.
     let (opened, place) = window(&mut a, ghost, far..far + 50);
     local = [sge(real, 50..100)];
     post(&mut b, qb, &write(&local, place, 2));

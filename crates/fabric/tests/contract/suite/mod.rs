@@ -27,11 +27,11 @@ pub(crate) trait World {
     fn end(&mut self, ports: u16) -> Adapter<Self::Fabric>;
     /// Lets a short time pass. After some hundred steps, all sent packets have arrived.
     fn step(&mut self);
-    /// An address that can be reached and does not belong to a fabric.
+    /// Returns an address that can be reached and does not belong to a fabric.
     fn stranger(&self) -> SocketAddr;
 }
 
-/// Makes a test of every function of the suite that applies to all fabrics.
+/// Generates a test for every function of the suite that applies to all fabrics.
 macro_rules! contract_tests {
     ($world:expr) => {
         $crate::suite::contract_tests! {
@@ -141,7 +141,7 @@ impl<'w, W: World> Pair<'w, W> {
         assert!(self.target() == before, "memory changed");
     }
 
-    /// The current bytes of the target.
+    /// Returns the current bytes of the target.
     pub(crate) fn target(&self) -> Vec<u8> {
         bytes(&self.b, self.target, TARGET_BYTES)
     }
@@ -179,7 +179,7 @@ pub(crate) fn joined<F: Fabric>(a: &mut Adapter<F>, b: &mut Adapter<F>, port: u1
     (qa, qb)
 }
 
-/// A queue pair that is not connected and accepts writes and SENDs.
+/// Returns a queue pair that is not connected and accepts writes and SENDs.
 pub(crate) fn queue_pair<F: Fabric>(end: &mut Adapter<F>, port: u16, mtu: u32) -> Qpn {
     let attr = QpAttr {
         mtu,
@@ -196,7 +196,7 @@ pub(crate) fn connect<F: Fabric>(end: &mut Adapter<F>, own: Qpn, addr: SocketAdd
     end.connect_qp(own, remote).unwrap();
 }
 
-/// A window onto a range of a region, in a set of its own.
+/// Returns a window onto a range of a region, in a set of its own.
 pub(crate) fn window<F: Fabric>(
     end: &mut Adapter<F>,
     lkey: Lkey,
@@ -215,7 +215,7 @@ pub(crate) fn close<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, windo
     assert_eq!(closed(world, end), window);
 }
 
-/// The next closed window.
+/// Returns the next closed window.
 #[track_caller]
 pub(crate) fn closed<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>) -> Window {
     for _ in 0..PATIENCE {
@@ -227,25 +227,25 @@ pub(crate) fn closed<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>) -> W
     panic!("no window was closed");
 }
 
-/// The remote address `at` bytes after another one.
+/// Returns the remote address `at` bytes after another one.
 pub(crate) fn beyond(place: RemotePlace, at: u64) -> RemotePlace {
     let addr = place.addr.wrapping_add(at);
     RemotePlace { addr, ..place }
 }
 
-/// The first current bytes of a region.
+/// Returns the first current bytes of a region.
 pub(crate) fn bytes<F: Fabric>(end: &Adapter<F>, lkey: Lkey, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     end.copy_out(lkey, 0, &mut bytes).unwrap();
     bytes
 }
 
-/// Bytes that depend on their position.
+/// Returns bytes that depend on their position.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (1..=251).cycle().take(length).collect()
 }
 
-/// A scatter entry.
+/// Returns a scatter entry.
 pub(crate) fn sge(lkey: Lkey, range: Range<usize>) -> Sge {
     Sge {
         lkey,
@@ -254,7 +254,7 @@ pub(crate) fn sge(lkey: Lkey, range: Range<usize>) -> Sge {
     }
 }
 
-/// An unsignalled write.
+/// Returns an unsignalled write.
 pub(crate) fn write(local: &[Sge], to: RemotePlace, imm: u32) -> WriteWr<'_> {
     WriteWr {
         wr_id: 0,
@@ -266,7 +266,7 @@ pub(crate) fn write(local: &[Sge], to: RemotePlace, imm: u32) -> WriteWr<'_> {
     }
 }
 
-/// Posts one write, with as many attempts as necessary.
+/// Posts one write, and repeats the call until the fabric takes it.
 #[track_caller]
 pub(crate) fn post<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, write: &WriteWr<'_>) {
     for _ in 0..PATIENCE {
@@ -277,7 +277,7 @@ pub(crate) fn post<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, write: &WriteWr<'_
     panic!("the carrier stayed full");
 }
 
-/// Posts one SEND, with as many attempts as necessary.
+/// Posts one SEND, and repeats the call until the fabric takes it.
 #[track_caller]
 pub(crate) fn send<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, payload: &[u8]) {
     for _ in 0..PATIENCE {
@@ -308,7 +308,7 @@ pub(crate) fn completions<W: World>(
     completions
 }
 
-/// Same as [`completions`], without arrival times and ECN bits.
+/// Like [`completions`], without arrival times and ECN bits.
 #[track_caller]
 pub(crate) fn arrivals<W: World>(
     world: &mut W,

@@ -13,7 +13,7 @@ use super::{
     send, travel, write,
 };
 
-/// The destination of writes without payload, which nobody checks.
+/// The destination of writes without payload. No end checks it.
 const NOWHERE: RemotePlace = RemotePlace {
     addr: 0,
     rkey: Rkey(1),
@@ -59,7 +59,7 @@ pub(crate) fn attributes(world: &mut impl World) {
 }
 
 pub(crate) fn halves_are_handed_out_once(world: &mut impl World) {
-    // The adapter has taken them all.
+    // The adapter has taken all of them.
     let mut end = world.end(2);
     for port in [0, 1] {
         assert!(matches!(end.take_tx(port), Err(FabricError::InUse(_))));
@@ -247,7 +247,7 @@ pub(crate) fn only_control_takes_sends(world: &mut impl World) {
     connect(&mut pair.a, to_data, addr, data);
     send(&mut pair.a, to_data, b"no buffer");
     pair.nothing_lands();
-    // Writes need no buffers, however many arrive between two polls.
+    // Writes need no receive buffers, for any number of arrivals between two polls.
     for imm in 0..100 {
         post(&mut pair.a, to_data, &write(&[], NOWHERE, imm));
     }

@@ -1,4 +1,4 @@
-//! Windows: where peers may write, and how long.
+//! Tests of windows: where peers may write, and until when.
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WindowSet};
 
@@ -9,7 +9,7 @@ use super::{
 /// Bytes of a slot in these tests.
 const SLOT: u64 = 1000;
 
-/// A pair whose `b` has a set of four windows.
+/// Returns a pair whose `b` has a set of four windows.
 fn with_set<W: World>(world: &mut W) -> (Pair<'_, W>, WindowSet) {
     let mut pair = Pair::new(world);
     let set = pair.b.create_windows(4, SLOT).unwrap();

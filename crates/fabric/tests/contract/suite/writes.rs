@@ -122,7 +122,7 @@ pub(crate) fn in_bulk(world: &mut impl World) {
     assert!(super::bytes(&pair.b, target, bytes) == pattern(bytes));
 }
 
-/// A write without payload.
+/// Returns a write without payload.
 fn empty(wr_id: u64, signaled: bool) -> WriteWr<'static> {
     let (addr, rkey) = (0, Rkey(1));
     let write = write(&[], RemotePlace { addr, rkey }, 0);

@@ -9,8 +9,8 @@ use crate::suite::{
     Got, MTU, Pair, arrivals, connect, joined, pattern, post, queue_pair, send, sge, travel, write,
 };
 
-/// A pair whose `b` has another queue pair, joined to the stranger; and the valid packet that the
-/// stranger can send there: a write of 8 bytes.
+/// Returns a pair whose `b` has another queue pair, joined to the stranger. Also returns the valid
+/// packet that the stranger can send there: a write of 8 bytes.
 fn with_forger<W: SoftwareWorld>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..4096);
@@ -104,12 +104,12 @@ pub(crate) fn other_port(world: &mut impl SoftwareWorld) {
     let (qa, qb) = joined(&mut a, &mut b, 0);
     let (addr, rkey) = (0, Rkey(1));
     let nowhere = RemotePlace { addr, rkey };
-    // The peer's host, but another port.
+    // The address is that of the peer's host, with another port.
     let from_elsewhere = queue_pair(&mut a, 1, MTU);
     connect(&mut a, from_elsewhere, b.local_addr(0), qb);
     post(&mut a, from_elsewhere, &write(&[], nowhere, 0));
     one_dropped(world, &mut b, DropReason::Stranger);
-    // The queue pair's host, but another port.
+    // The address is that of the queue pair's host, with another port.
     let to_elsewhere = queue_pair(&mut a, 0, MTU);
     connect(&mut a, to_elsewhere, b.local_addr(1), qb);
     send(&mut a, to_elsewhere, b"x");
@@ -150,7 +150,7 @@ pub(crate) fn bad_icrc(world: &mut impl SoftwareWorld) {
         wrong[bit / 8] ^= 1 << (bit % 8);
         pair.world.forge(to, &wrong, 0);
     }
-    // A seal that would be right for another path to this end.
+    // The ICRC would be right for another path to this end.
     let mut elsewhere = pair.world.stranger();
     elsewhere.set_port(elsewhere.port() ^ 1);
     pair.world
@@ -207,7 +207,7 @@ pub(crate) fn wrong_length_in_reth(world: &mut impl SoftwareWorld) {
             bytes[24..28].copy_from_slice(&length.to_be_bytes());
         });
     }
-    // More padding than the RETH announces; another version; another partition.
+    // More padding than the RETH announces, another version, and another partition.
     forge(&mut pair, write, |bytes| bytes[1] |= 0x10);
     forge(&mut pair, write, |bytes| bytes[1] |= 0x01);
     forge(&mut pair, write, |bytes| bytes[2] ^= 0x40);
@@ -218,7 +218,7 @@ pub(crate) fn wrong_length_in_reth(world: &mut impl SoftwareWorld) {
 pub(crate) fn unsupported_opcodes(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let before = pair.before();
-    // Path packets are not for the NIC if it shares its sockets with them.
+    // If the NIC shares its sockets with path packets, these packets are not for the NIC.
     let served = [
         opcode::UC_WRITE_ONLY_WITH_IMM,
         opcode::UC_SEND_ONLY,
@@ -229,7 +229,7 @@ pub(crate) fn unsupported_opcodes(world: &mut impl SoftwareWorld) {
     for value in others {
         sent += 1;
         forge(&mut pair, write, |bytes| become_opcode(bytes, value));
-        // Pause now and then, so that no socket overflows.
+        // Pause after some packets, so that no socket overflows.
         if sent % 16 == 0 {
             travel(pair.world);
             let mut completions = Vec::new();

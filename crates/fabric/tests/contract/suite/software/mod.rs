@@ -96,7 +96,7 @@ fn one_dropped<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, reason: Dr
     panic!("{:?}", end.counters());
 }
 
-/// A write after `change`, with a valid ICRC.
+/// Returns a write after `change`, with a valid ICRC.
 fn forged(
     from: SocketAddr,
     to: SocketAddr,

@@ -8,7 +8,7 @@ use farwrite_wire::request::{SendOnly, WriteImm};
 use super::{SoftwareWorld, forged, sealed};
 use crate::suite::{Pair, World, arrivals, completions, send};
 
-/// A SEND of `b"hello"` to the queue pair of `b`, sealed by the stranger.
+/// Returns a SEND of `b"hello"` to the queue pair of `b`, sealed by the stranger.
 fn hello<W: World>(pair: &Pair<'_, W>) -> Vec<u8> {
     let send = SendOnly {
         dest_qp: pair.qb.0,
@@ -20,7 +20,7 @@ fn hello<W: World>(pair: &Pair<'_, W>) -> Vec<u8> {
     sealed(pair.world.stranger(), pair.b.local_addr(0), bytes)
 }
 
-/// The one SEND that arrives at `b`.
+/// Returns the one SEND that arrives at `b`.
 fn one_send<W: World>(pair: &mut Pair<'_, W>) -> SendArrival {
     match &completions(pair.world, &mut pair.b, 1)[..] {
         [Completion::Send(send)] => (**send).clone(),
@@ -76,7 +76,8 @@ pub(crate) fn a_permitted_source_can_change(world: &mut impl SoftwareWorld) {
     arrivals(pair.world, &mut pair.a, 1);
 }
 
-/// Address translation that does not know RoCE: the ICRC covers other addresses.
+/// Address translation without knowledge of RoCE: the ICRC covers the addresses before the
+/// translation.
 pub(crate) fn sealed_for_other_addresses(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
@@ -123,7 +124,7 @@ pub(crate) fn congestion_bits(world: &mut impl SoftwareWorld) {
     }
 }
 
-/// A destination that nobody checks.
+/// Returns a destination that no end checks.
 fn nowhere() -> RemotePlace {
     let (addr, rkey) = (0, Rkey(1));
     RemotePlace { addr, rkey }
