@@ -105,7 +105,9 @@ def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
     # All-reduces of rings are apart.
     head = head.replace("bytes,", "bytes,sites,")
     rings = row.replace("131072,", "131072,4,").format("sr-rto", 20, 0.3, "")
-    (tmp_path / "c.csv").write_text(head + rings + row.replace("131072,", "131072,,").format("sr-nack", 9, 0.1, ""))
+    (tmp_path / "c.csv").write_text(
+        head + rings + row.replace("131072,", "131072,,").format("sr-nack", 9, 0.1, "")
+    )
     assert len(load_times(tmp_path).cells) == 3
     (ring,) = load_times(tmp_path, rings=True).cells
     assert (ring.sites, ring.messages) == (4, 20)
