@@ -1,7 +1,8 @@
-"""Figures of three papers, made again and compared with the papers' numbers.
+"""Figures of five papers, made again and compared with the papers' numbers.
 
 S is SDR-RDMA: its figures that rest on the model. L is LoWAR and N is NetRT: boxes and NICs in virtual time,
-whose results ``make figures-boxes`` writes as CSV files.
+whose results ``make figures-boxes`` writes as CSV files. C is Celeris and O is OptiNIC: NICs and endpoints in
+virtual time, whose results ``make figures-collectives`` writes.
 
 A figure is a folder with a ``claim.toml``: what the paper claims and where, the settings, and the paper's
 numbers, each with the bounds that ours must keep. To ask something else, copy a folder and change its

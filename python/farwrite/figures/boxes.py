@@ -1,8 +1,8 @@
-"""Results of simulated boxes: what ``make figures-boxes`` writes.
+"""Results of simulated hosts and boxes: what ``make figures-boxes`` and ``make figures-collectives`` write.
 
 Examples of the crate ``farwrite-boxes`` (``docs/boxes.md`` of the repository) run NICs with and without LoWAR
-and NetRT boxes in virtual time. Their CSV files are in a folder beside those of the claims, one row for each
-number.
+and NetRT boxes in virtual time; an example of ``farwrite-experiment`` runs collectives. Their CSV files are
+in a folder beside those of the claims, one row for each number.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def load(folder: Path, figure: str) -> Rows:
     """Read what all files of a folder have about a figure."""
     rows = [row for path in sorted(folder.glob("*.csv")) for name, row in _read(path) if name == figure]
     if not rows:
-        raise ValueError(f"{folder} has no rows of {figure}: make figures-boxes writes them")
+        raise ValueError(f"{folder} has no rows of {figure}: make figures-{folder.name} writes them")
     return Rows(figure, tuple(rows))
 
 

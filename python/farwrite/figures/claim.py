@@ -63,7 +63,7 @@ class SimulatedMaker(Protocol):
 
 @dataclass(frozen=True)
 class FromRows:
-    """A maker over the rows of simulated boxes."""
+    """A maker over the rows of simulated hosts and boxes."""
 
     module: SimulatedMaker
     rows: Rows
@@ -77,8 +77,8 @@ class FromRows:
         return self.module.draw(settings, self.rows)
 
     def conditions(self, settings: Settings) -> str:
-        """Say how boxes were simulated."""
-        return f"NICs and boxes in virtual time; {self.rows.conditions}"
+        """Say how hosts and boxes were simulated."""
+        return f"NICs, boxes and endpoints in virtual time; {self.rows.conditions}"
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Claim:
     expected: tuple[Number, ...]
     #: Whether numbers are speeds of this machine, rather than the model's.
     measured: bool = False
-    #: Name of the folder with results of simulated boxes, beside the folders of the claims. Empty if the
-    #: numbers come from elsewhere.
+    #: Name of the folder with results of simulated hosts and boxes, beside the folders of the claims. Empty
+    #: if the numbers come from elsewhere.
     simulated: str = ""
     #: What was assumed, or is not shown.
     note: str = ""
