@@ -145,7 +145,7 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 # With the settings of figures/C2 and figures/O6.
 TAILS := $(CARGO) run --release --quiet --package farwrite-experiment --example tails
 COLLECTIVES_OUT := figures/collectives
-figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (half an hour on one core)
+figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (20 minutes on one core)
 	@mkdir -p $(COLLECTIVES_OUT)
 	$(TAILS) celeris --csv $(COLLECTIVES_OUT)/celeris.csv
 	$(TAILS) optinic --csv $(COLLECTIVES_OUT)/optinic.csv
