@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +151,14 @@ figures-optinic: ## measure: the Hadamard transform and the adaptive timeouts at
 	$(OPTINIC) layouts --csv $(OPTINIC_OUT)/layouts.csv
 	$(OPTINIC) splits --csv $(OPTINIC_OUT)/splits.csv
 	$(OPTINIC) timeouts --csv $(OPTINIC_OUT)/timeouts.csv
+
+# With the settings of figures/C2 and figures/O6.
+TAILS := $(CARGO) run --release --quiet --package farwrite-experiment --example tails
+COLLECTIVES_OUT := figures/collectives
+figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (20 minutes on one core)
+	@mkdir -p $(COLLECTIVES_OUT)
+	$(TAILS) celeris --csv $(COLLECTIVES_OUT)/celeris.csv
+	$(TAILS) optinic --csv $(COLLECTIVES_OUT)/optinic.csv
 
 figures: ## make the papers' figures again in figures/, and compare them with their numbers in out/figures.html
 	@mkdir -p out

@@ -211,7 +211,9 @@ fn what_cannot_run_is_refused_before_anything_runs() {
     .expect("written");
     let line = refusal(at, &["tcp.toml"]);
     assert!(
-        line.contains("\"tcp\": choose one of roce, roce-nocc, roce-lossy, irn, eqds"),
+        line.contains(
+            "\"tcp\": choose one of roce, roce-nocc, roce-lossy, irn, eqds, srnic, falcon, uccl"
+        ),
         "{line}"
     );
     let line = refusal(at, &["no.toml"]);

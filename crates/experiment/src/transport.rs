@@ -352,7 +352,9 @@ impl Transport {
         let base = protocol.config(peer_qpn, path);
         let ack_every = match base.recovery {
             Recovery::GoBackN => ACK_EVERY,
-            Recovery::Irn { .. } | Recovery::Trimming => base.ack_every_packets,
+            Recovery::Irn { .. } | Recovery::Trimming | Recovery::Rack { .. } => {
+                base.ack_every_packets
+            }
         };
         QpConfig {
             window_packets: self.window.unwrap_or(base.window_packets),

@@ -202,7 +202,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[topology.rack]",
         "transport = [\"tcp\"]\n[topology.rack]",
-        "transport: protocol = \"tcp\": choose one of roce, roce-nocc, roce-lossy, irn, eqds",
+        "transport: protocol = \"tcp\": choose one of roce, roce-nocc, roce-lossy, irn, eqds, srnic, \
+         falcon, uccl",
     ),
     (
         "[topology.rack]",

@@ -1,6 +1,6 @@
 //! Settings of a queue pair.
 
-use crate::RnrTimer;
+use crate::{RnrTimer, Software};
 
 /// Largest window of a requester, and largest number of packets of one message. Twice this stays
 /// within the half of the PSN space in which a responder can tell new packets from old ones (IBTA,
@@ -44,6 +44,39 @@ pub struct QpConfig {
     pub rnr_timer: RnrTimer,
     /// How losses are repaired. Both ends must have the same value.
     pub recovery: Recovery,
+    /// Which packets host software handles, and how long it takes; `None`: the NIC handles all of
+    /// them at once.
+    pub software: Option<Software>,
+    /// The paths of the packets that this end sends.
+    pub paths: Paths,
+}
+
+/// How many paths a queue pair uses. Switches with ECMP choose a path by the UDP source port, so a
+/// path is a source port here. Ports that hash to the same link share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// Number of source ports, at least 1. They follow each other from
+    /// [`Connection::src_port`](crate::Connection::src_port) on.
+    pub ports: u16,
+    /// Number of consecutive packets with the same port, at least 1. The ports take turns.
+    pub packets_each: u32,
+}
+
+impl Paths {
+    /// One path for all packets.
+    pub const ONE: Self = Self {
+        ports: 1,
+        packets_each: 1,
+    };
+
+    /// The source port of a packet, from its number among the packets sent.
+    pub(crate) fn port(self, first: u16, number: u64) -> u16 {
+        let turn = number / u64::from(self.packets_each.max(1)) % u64::from(self.ports.max(1));
+        // Below `ports`.
+        let path = u16::try_from(turn).unwrap_or(0);
+        // Beyond the last port, the ports continue below the first one.
+        first.checked_add(path).unwrap_or(first - path)
+    }
 }
 
 /// The retransmission scheme.
@@ -66,6 +99,19 @@ pub enum Recovery {
     /// except that a gap does not mean a loss, since packets may take any path. Instead, the
     /// responder names each packet that arrives without its payload.
     Trimming,
+    /// Selective repeat for packets that take several paths. It works like [`Irn`](Self::Irn),
+    /// except that losses are found by time of transmission (RACK-TLP, RFC 8985).
+    Rack {
+        /// The reordering window: how long after the latest round trip a packet counts as lost if a
+        /// packet sent later has arrived, in nanoseconds.
+        reorder_ns: u64,
+        /// Wait without any arrival after which the packet that was sent last is repeated, in
+        /// nanoseconds; at least 1. It must be below `ack_timeout_ns` to have an effect.
+        probe_ns: u64,
+        /// Number of packets that are lost together, at least 1: if one of them is lost, all are
+        /// retransmitted. Units are counted from the first packet of a message on.
+        unit_packets: u32,
+    },
 }
 
 impl Recovery {
@@ -119,7 +165,7 @@ pub enum ConfigError {
 impl QpConfig {
     /// Settings for a datacenter: MTU 1024, a window of 256 packets, an acknowledgement every 16
     /// packets, 16 READs, a timeout of 1 ms, 7 retries, unlimited RNR retries with waits of 10 us,
-    /// PSNs from 0, and Go-Back-N.
+    /// PSNs from 0, Go-Back-N, one path, and no host software.
     #[must_use]
     pub fn new(peer_qpn: u32) -> Self {
         Self {
@@ -135,6 +181,8 @@ impl QpConfig {
             rnr_retry_limit: None,
             rnr_timer: RnrTimer::SHORTEST,
             recovery: Recovery::GoBackN,
+            software: None,
+            paths: Paths::ONE,
         }
     }
 
@@ -169,10 +217,26 @@ impl QpConfig {
         check(self.max_reads > 0, ConfigError::NoReads)?;
         let field = "ack_timeout_ns";
         check(self.ack_timeout_ns > 0, ConfigError::ZeroTime { field })?;
-        let Recovery::Irn { rto_low_ns, .. } = self.recovery else {
-            return Ok(());
-        };
-        let field = "rto_low_ns";
-        check(rto_low_ns > 0, ConfigError::ZeroTime { field })
+        let field = "paths.ports";
+        check(self.paths.ports > 0, ConfigError::Zero { field })?;
+        let field = "paths.packets_each";
+        check(self.paths.packets_each > 0, ConfigError::Zero { field })?;
+        match self.recovery {
+            Recovery::GoBackN | Recovery::Trimming => Ok(()),
+            Recovery::Irn { rto_low_ns, .. } => {
+                let field = "rto_low_ns";
+                check(rto_low_ns > 0, ConfigError::ZeroTime { field })
+            }
+            Recovery::Rack {
+                probe_ns,
+                unit_packets,
+                ..
+            } => {
+                let field = "probe_ns";
+                check(probe_ns > 0, ConfigError::ZeroTime { field })?;
+                let field = "unit_packets";
+                check(unit_packets > 0, ConfigError::Zero { field })
+            }
+        }
     }
 }

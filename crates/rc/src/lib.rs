@@ -2,9 +2,10 @@
 //! NIC that is a host of [`farwrite_net`].
 //!
 //! A [`QueuePair`] serves SEND, RDMA WRITE (both with and without immediate) and RDMA READ. A
-//! [`Nic`] has many queue pairs. [`RdmaTransport`] names presets: `roce`, `irn`, `eqds`. Clauses of
-//! the InfiniBand Architecture Specification, volume 1, are cited as `IBTA <number>`. Sections
-//! whose numbers could not be checked against a public text are cited by their titles.
+//! [`Nic`] has many queue pairs. [`RdmaTransport`] names presets: `roce`, `irn`, `eqds`, and models
+//! of SRNIC, Falcon and UCCL (`baselines.rs` has their assumptions). Clauses of the InfiniBand
+//! Architecture Specification, volume 1, are cited as `IBTA <number>`. Sections whose numbers could
+//! not be checked against a public text are cited by their titles.
 //!
 //! # States
 //!
@@ -33,8 +34,9 @@
 //!
 //! The table above describes Go-Back-N, the scheme of RoCE NICs: the responder accepts packets in
 //! order only, and the requester retransmits all packets from the first missing one on.
-//! [`Recovery`] selects Go-Back-N or one of two kinds of selective repeat: [`Recovery::Irn`]
-//! (SIGCOMM 2018, section 3), or [`Recovery::Trimming`] for switches that trim payloads.
+//! [`Recovery`] selects Go-Back-N or one of three kinds of selective repeat: [`Recovery::Irn`]
+//! (SIGCOMM 2018, section 3), [`Recovery::Trimming`] for switches that trim payloads, or
+//! [`Recovery::Rack`] for packets that take several paths (RFC 8985).
 //!
 //! In selective repeat, the responder keeps packets after a gap, within the window. It writes the
 //! payload of a WRITE to memory at once if the first packet of the WRITE has arrived, because that
@@ -42,15 +44,21 @@
 //! is closed. The requester keeps a scoreboard: for each packet in flight, whether it has arrived
 //! and whether it is lost.
 //!
-//! | | IRN | trimming |
-//! |---|---|---|
-//! | a packet counts as lost if | a packet sent later has arrived | it arrived without its payload |
-//! | retransmissions | once for that reason, before new packets; again after a timeout | the same |
-//! | timeout | `RTO_low` with up to `N` packets in flight, else `RTO_high` | one value |
-//! | after a timeout | the oldest packet, and all packets below the highest arrival that are missing | all packets that have not arrived |
-//! | limit of packets in flight | `window_packets`: the bandwidth-delay product (BDP-FC) | credit |
+//! | | IRN | trimming | RACK |
+//! |---|---|---|---|
+//! | a packet counts as lost if | a packet sent later has arrived | it arrived without its payload | a packet sent later has arrived, and a round trip and the reordering window are over |
+//! | retransmissions | once for that reason, before new packets; again after a timeout | the same | as often as needed, before new packets; with all packets of their unit |
+//! | timeout | `RTO_low` with up to `N` packets in flight, else `RTO_high` | one value | a probe, then one value |
+//! | after a timeout | the oldest packet, and all packets below the highest arrival that are missing | all packets that have not arrived | the same |
+//! | limit of packets in flight | `window_packets`: the bandwidth-delay product (BDP-FC) | credit | `window_packets`, and the window of the controller |
 //!
 //! For a lost part of a READ's response, the requester sends a READ request for that part alone.
+//!
+//! # Host software and several paths
+//!
+//! [`Software`] hands packets to the host instead of the NIC: those that concern a loss, or all of
+//! them. They are handled later, one after the other. [`Paths`] gives the packets of a queue pair
+//! several UDP source ports in turn, so that switches with ECMP send them over several paths.
 //!
 //! # On the wire
 //!
@@ -95,11 +103,13 @@
 //! # Not implemented
 //!
 //! Atomics, FLUSH, invalidation and path migration. Message credits (IBTA 9.7.7.2): an ACK carries
-//! none, so only RNR NAKs limit SENDs. Delay inside a NIC: Swift's endpoint delay is 0.
+//! none, so only RNR NAKs limit SENDs. Delay inside a NIC, other than that of host software: Swift's
+//! endpoint delay is 0.
 #![no_std]
 
 extern crate alloc;
 
+mod baselines;
 mod config;
 mod control;
 mod hold;
@@ -110,21 +120,24 @@ mod opcode;
 mod packet;
 mod psn;
 mod queue_pair;
+mod rack;
 mod repair;
 mod replies;
 mod requester;
 mod responder;
 mod scoreboard;
 mod send_queue;
+mod software;
 mod syndrome;
 mod transport;
 mod work;
 
-pub use config::{ConfigError, MAX_PACKETS, QpConfig, Recovery};
+pub use config::{ConfigError, MAX_PACKETS, Paths, QpConfig, Recovery};
 pub use memory::{Memory, RegisterError};
 pub use nic::{Connection, FIRST_QPN, Nic, NicCounters};
 pub use packet::Packet;
 pub use queue_pair::{QpCounters, QueuePair};
+pub use software::{Software, SoftwareScope};
 pub use syndrome::{Nak, RnrTimer, Syndrome};
 pub use transport::{PathProfile, RdmaTransport, UnknownTransport};
 pub use work::{Completion, PostError, Remote, Request, RequestError};

@@ -11,7 +11,8 @@ use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Port
 use farwrite_rate::{NotificationPoint, PullPacer, RateControl, ReceiverControl};
 
 use crate::{
-    Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
+    Completion, ConfigError, Memory, Packet, Paths, PostError, QpConfig, QpCounters, QueuePair,
+    Request,
 };
 
 /// Number of a NIC's first queue pair. Further queue pairs have the numbers after it. InfiniBand
@@ -45,6 +46,8 @@ pub struct Nic {
     /// Grants credit to peers. Its flows are indices into `ends`.
     pub(crate) pulls: Option<PullPacer>,
     counters: NicCounters,
+    /// Indices of the queue pairs that got completions from a timer.
+    finished: BTreeSet<usize>,
 }
 
 /// Where the packets of a queue pair go, and how.
@@ -80,6 +83,9 @@ pub(crate) struct ScheduledPair {
     pace: Option<Serialiser>,
     /// Start tag of fair queueing: the bytes that a queue pair without idle times would have sent.
     tag: u64,
+    paths: Paths,
+    /// Acknowledgements and data packets sent. Each kind takes turns over the paths.
+    sent: [u64; 2],
     /// Tag of the queue pair's entry in `Lane::data`.
     listed_tag: Option<u64>,
     /// Whether the queue pair is in `Lane::acks`.
@@ -112,6 +118,7 @@ impl Nic {
             notifications: NotificationPoint::new(NOTIFICATION_INTERVAL_NS),
             pulls: None,
             counters: NicCounters::default(),
+            finished: BTreeSet::new(),
         }
     }
 
@@ -162,6 +169,8 @@ impl Nic {
             },
             pace: to.rate_bps.map(Serialiser::new),
             tag: 0,
+            paths: config.paths,
+            sent: [0; 2],
             listed_tag: None,
             listed_ack: false,
             timer_ns: None,
@@ -211,6 +220,13 @@ impl Nic {
     pub fn poll_completion(&mut self, qpn: u32) -> Option<Completion> {
         let at = self.find(qpn)?;
         self.ends[at].pair.poll_completion()
+    }
+
+    /// Removes and returns a queue pair that got completions since the last call without a frame
+    /// for it: from host software ([`Software`](crate::Software)), or by a timeout.
+    pub fn poll_finished(&mut self) -> Option<u32> {
+        let at = self.finished.pop_first()?;
+        Some(u32::try_from(at).unwrap_or(u32::MAX) + FIRST_QPN)
     }
 
     /// The counters of a queue pair.
@@ -271,7 +287,10 @@ impl Nic {
             self.timers.pop_first();
             let end = &mut self.ends[at];
             end.timer_ns = None;
-            end.pair.handle_timeout(self.now_ns);
+            end.pair.handle_timeout(self.now_ns, &mut self.memory);
+            if end.pair.has_completion() {
+                self.finished.insert(at);
+            }
             self.reschedule(at);
         }
     }
@@ -282,13 +301,13 @@ impl Nic {
         let (at, frame) = if let Some(at) = lane.acks.pop_front() {
             self.ends[at].listed_ack = false;
             let packet = self.ends[at].pair.poll_ack()?;
-            (at, self.frame(at, packet))
+            (at, self.frame(at, 0, packet))
         } else {
             let (tag, at) = lane.data.pop_first()?;
             lane.tag = tag;
             self.ends[at].listed_tag = None;
             let packet = self.ends[at].pair.poll_data(self.now_ns, &self.memory)?;
-            let frame = self.frame(at, packet);
+            let frame = self.frame(at, 1, packet);
             self.ends[at].charge(self.now_ns, u64::from(frame.ip_bytes()));
             (at, frame)
         };
@@ -296,12 +315,16 @@ impl Nic {
         Some(frame)
     }
 
-    fn frame(&self, at: usize, packet: Packet) -> Frame {
-        let connection = &self.ends[at].connection;
+    /// `kind`: 0 for acknowledgements, 1 for data.
+    fn frame(&mut self, at: usize, kind: usize, packet: Packet) -> Frame {
+        let end = &mut self.ends[at];
+        let connection = &end.connection;
+        let src_port = end.paths.port(connection.src_port, end.sent[kind]);
+        end.sent[kind] += 1;
         Frame {
             src: self.node,
             dst: connection.peer,
-            src_port: connection.src_port,
+            src_port,
             dst_port: ROCE_PORT,
             ipv4_id: 0,
             priority: connection.priority,

@@ -5,14 +5,17 @@ use alloc::collections::VecDeque;
 
 use farwrite_net::Payload;
 use farwrite_rate::RateControl;
+use farwrite_wire::opcode::Position;
 
 use crate::control::CongestionControl;
 use crate::opcode::{self, Operation};
 use crate::packet::{self, Packet};
 use crate::requester::Requester;
 use crate::responder::Responder;
+use crate::software::{SlowPath, Software, SoftwareScope, is_request};
 use crate::{
-    Completion, ConfigError, Memory, PostError, QpConfig, Recovery, Request, RequestError,
+    Completion, ConfigError, Memory, Nak, PostError, QpConfig, Recovery, Request, RequestError,
+    Syndrome,
 };
 
 /// A queue pair: a requester and a responder. It consumes packets and times, and produces packets
@@ -30,6 +33,10 @@ pub struct QueuePair {
     recovery: Recovery,
     /// Whether a congestion notification waits to be sent.
     notifies: bool,
+    software: Option<Software>,
+    slow_path: SlowPath,
+    /// Largest number of packets that wait for software.
+    slow_path_packets: usize,
 }
 
 /// Counters of a queue pair, in packets unless a line says otherwise.
@@ -69,6 +76,9 @@ impl QueuePair {
             peer_qpn: config.peer_qpn,
             recovery: config.recovery,
             notifies: false,
+            software: config.software,
+            slow_path: SlowPath::default(),
+            slow_path_packets: 2 * config.window_packets as usize,
         })
     }
 
@@ -157,9 +167,16 @@ impl QueuePair {
         self.broken
     }
 
+    /// Whether there is a completion to poll.
+    #[must_use]
+    pub fn has_completion(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
     /// Receives a packet for this queue pair. A packet that is not valid in the current state
     /// changes nothing. The same holds for a trimmed packet, unless the queue pair uses
-    /// [`Recovery::Trimming`].
+    /// [`Recovery::Trimming`]. Packets for host software are handled by a later call of
+    /// [`handle_timeout`](Self::handle_timeout).
     pub fn handle_packet(&mut self, now_ns: u64, packet: &Packet, memory: &mut Memory) {
         let kind = opcode::parse(packet.header.bth.opcode);
         let Some(kind) = kind.filter(|_| !self.broken) else {
@@ -169,6 +186,41 @@ impl QueuePair {
             self.handle_trimmed(now_ns, kind.0, packet.header.bth.psn);
             return;
         }
+        if let Some(software) = self.software.filter(|at| self.is_slow(*at, kind.0, packet)) {
+            let limit = self.slow_path_packets;
+            self.slow_path.push(now_ns, kind.0, packet, software, limit);
+            return;
+        }
+        self.execute(now_ns, kind, packet, memory);
+    }
+
+    /// Whether host software handles a packet.
+    fn is_slow(&self, software: Software, operation: Operation, packet: &Packet) -> bool {
+        if software.scope == SoftwareScope::All {
+            return operation != Operation::Notification;
+        }
+        match operation {
+            Operation::Acknowledge => {
+                let syndrome = packet.header.aeth.map(|aeth| aeth.syndrome);
+                let syndrome = syndrome.and_then(Syndrome::from_byte);
+                syndrome == Some(Syndrome::Nak(Nak::Sequence))
+            }
+            // Software closes the gap too: until then, it gets every request packet.
+            _ if is_request(operation) => {
+                self.slow_path.has_requests() || self.responder.is_gap(packet.header.bth.psn)
+            }
+            _ => false,
+        }
+    }
+
+    /// Handles a packet, in the NIC or in software.
+    fn execute(
+        &mut self,
+        now_ns: u64,
+        kind: (Operation, Position),
+        packet: &Packet,
+        memory: &mut Memory,
+    ) {
         let completions = &mut self.completions;
         match kind.0 {
             Operation::Acknowledge => {
@@ -207,12 +259,22 @@ impl QueuePair {
         let control = self.requester.control.as_ref();
         let control = control.filter(|_| self.requester.is_busy());
         let limits_ns = control.and_then(CongestionControl::next_timeout);
-        let waits_ns = self.requester.next_timeout();
-        limits_ns.into_iter().chain(waits_ns).min()
+        let waits_ns = [self.requester.next_timeout(), self.slow_path.next_ns()];
+        limits_ns
+            .into_iter()
+            .chain(waits_ns.into_iter().flatten())
+            .min()
     }
 
-    /// Handles all timers that have expired at `now_ns`.
-    pub fn handle_timeout(&mut self, now_ns: u64) {
+    /// Handles all timers that have expired at `now_ns`, and the packets that host software has
+    /// finished by then.
+    pub fn handle_timeout(&mut self, now_ns: u64, memory: &mut Memory) {
+        while let Some(packet) = self.slow_path.pop(now_ns) {
+            let kind = opcode::parse(packet.header.bth.opcode);
+            if let Some(kind) = kind.filter(|_| !self.broken) {
+                self.execute(now_ns, kind, &packet, memory);
+            }
+        }
         // Brings the limits of the controller up to date.
         self.next_send_ns(now_ns);
         self.requester.handle_timeout(now_ns, &mut self.counters);
@@ -261,6 +323,7 @@ impl QueuePair {
             return;
         }
         self.broken = true;
+        self.slow_path.clear();
         let error = failure.unwrap_or(RequestError::Flushed);
         self.requester.fail(error, &mut self.completions);
         self.responder.fail(&mut self.completions);

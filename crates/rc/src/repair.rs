@@ -12,9 +12,11 @@
 //!   the timeout repairs it.
 //! - With trimming switches, packets of one message take several paths, so a gap is not a loss.
 //!   Only a packet that the responder reports as trimmed is lost.
+//! - With RACK, packets take several paths too, and times of transmission show which ones are lost
+//!   (`rack.rs`).
 //! - Lost packets go out before new ones (`Requester::poll_transmit`).
 //! - After a timeout, IRN retransmits the oldest packet and all gaps below the highest arrival.
-//!   With trimming, everything that has not arrived is retransmitted.
+//!   With trimming and RACK, everything that has not arrived is retransmitted.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -62,8 +64,10 @@ impl Requester {
         if new {
             self.retries = 0;
             self.waits_since_ns = Some(now_ns);
+            let arrived = if is_read { first } else { named };
+            self.rack.on_arrived(now_ns, arrived);
             if let Some(control) = &mut self.control {
-                control.on_arrived(if is_read { first } else { named });
+                control.on_arrived(arrived);
             }
         }
         if let Recovery::Irn { .. } = self.config.recovery {
@@ -143,8 +147,10 @@ impl Requester {
     }
 
     /// After a timeout: marks packets as lost. With IRN, these are the oldest packet and all gaps
-    /// below the highest arrival. With trimming, they are all packets that have not arrived.
+    /// below the highest arrival. With trimming and RACK, they are all packets that have not
+    /// arrived.
     pub(crate) fn lose_all(&mut self) {
+        self.rack.forget_all();
         self.scoreboard.lose_again(self.oldest);
         let oldest = self.oldest;
         for at in 0..self.queue.len() {
@@ -231,7 +237,7 @@ impl Requester {
         }
     }
 
-    fn report_loss(&mut self, now_ns: u64) {
+    pub(crate) fn report_loss(&mut self, now_ns: u64) {
         if let Some(control) = &mut self.control {
             control.on_loss(now_ns, Loss::Reported);
         }

@@ -9,6 +9,7 @@ use farwrite_rate::Loss;
 
 use crate::control::CongestionControl;
 use crate::packet::{Assembly, Packet, packets};
+use crate::rack::Rack;
 use crate::scoreboard::Scoreboard;
 use crate::send_queue::WorkRequest;
 use crate::{
@@ -49,6 +50,8 @@ pub(crate) struct Requester {
     /// READs below it may still be missing.
     pub(crate) acked_end: u64,
     pub(crate) scoreboard: Scoreboard,
+    /// Times of transmission, with [`Recovery::Rack`].
+    pub(crate) rack: Rack,
     /// Total of packets granted by the peer, unwrapped.
     pub(crate) granted_packets: u64,
     pub(crate) control: Option<CongestionControl>,
@@ -73,6 +76,7 @@ impl Requester {
             went_back_at: None,
             acked_end: start,
             scoreboard: Scoreboard::default(),
+            rack: Rack::default(),
             granted_packets: 0,
             control: None,
             failure: None,
@@ -146,6 +150,7 @@ impl Requester {
         };
         counters.sent += 1;
         counters.repeated += u64::from(count < self.sent_end);
+        self.note_sent(now_ns, count);
         self.sent_end = self.sent_end.max(self.next);
         if packet.header.bth.ack_request || self.config.recovery.is_selective() {
             self.asked_end = self.next;
@@ -185,13 +190,15 @@ impl Requester {
     fn asks(&self, work: &WorkRequest, count: u64) -> bool {
         match self.config.recovery {
             Recovery::GoBackN => work.request.is_read() || self.needs_ack(work, count),
-            Recovery::Irn { .. } => true,
+            Recovery::Irn { .. } | Recovery::Rack { .. } => true,
             Recovery::Trimming => work.request.is_read() || self.posted_end > self.next,
         }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        self.not_ready_until_ns.or_else(|| self.deadline_ns())
+        let waits_ns = [self.deadline_ns(), self.next_loss_ns()];
+        self.not_ready_until_ns
+            .or_else(|| waits_ns.into_iter().flatten().min())
     }
 
     pub(crate) fn handle_timeout(&mut self, now_ns: u64, counters: &mut QpCounters) {
@@ -199,6 +206,10 @@ impl Requester {
             return;
         }
         if self.not_ready_until_ns.take().is_some() {
+            return;
+        }
+        self.lose_overdue(now_ns);
+        if self.deadline_ns().is_none_or(|at_ns| at_ns > now_ns) || self.probe() {
             return;
         }
         counters.timeouts += 1;
@@ -242,6 +253,7 @@ impl Requester {
                 self.handle_refusal(now_ns, syndrome);
             }
         }
+        self.lose_overdue(now_ns);
         if let Some(control) = &mut self.control {
             control.report(now_ns);
         }
@@ -318,6 +330,7 @@ impl Requester {
         self.sent_end = self.posted_end;
         self.not_ready_until_ns = None;
         self.scoreboard.forget();
+        self.rack.forget_all();
         self.control = None;
         self.rewind();
     }
@@ -366,6 +379,7 @@ impl Requester {
         self.not_ready_until_ns = None;
         let waits = self.asked_end > self.oldest;
         self.waits_since_ns = waits.then_some(now_ns);
+        self.rack.on_arrived_before(now_ns, to);
         if let Some(control) = &mut self.control {
             control.on_arrived_before(to);
         }
@@ -412,6 +426,9 @@ impl Requester {
             } if few(rto_low_packets) => rto_low_ns,
             _ => self.config.ack_timeout_ns,
         };
+        let wait_ns = self
+            .probe_wait_ns()
+            .map_or(wait_ns, |probe_ns| probe_ns.min(wait_ns));
         Some(self.waits_since_ns?.saturating_add(wait_ns))
     }
 

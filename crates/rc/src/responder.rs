@@ -158,6 +158,11 @@ impl Responder {
         }
     }
 
+    /// Whether packets are missing before a request packet, or between packets that arrived.
+    pub(crate) fn is_gap(&self, psn: u32) -> bool {
+        !self.held.is_empty() || self.position(psn) > self.expected
+    }
+
     /// Index of a request packet among all packets that the peer has sent.
     pub(crate) fn position(&self, psn: u32) -> u64 {
         psn::near(psn, self.expected)

@@ -7,7 +7,7 @@ use core::str::FromStr;
 use farwrite_net::{Pfc, Red, SwitchConfig, Trim};
 use farwrite_rate::{Dcqcn, DcqcnOptions, Eqds, PullPacer, RateControl};
 
-use crate::{Nic, QpConfig, Recovery};
+use crate::{Nic, QpConfig, Recovery, baselines};
 
 /// An RDMA transport, with presets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,15 @@ pub enum RdmaTransport {
     Irn,
     /// EQDS (NSDI 2022): receiver-driven credit, trimming switches, and packet spraying.
     Eqds,
+    /// A model of SRNIC (NSDI 2023): `irn`, with retransmissions and reordering in host software.
+    /// [docs/networks.md](https://github.com/farwrite/farwrite/blob/main/docs/networks.md) has the
+    /// assumptions of this model and of the next two.
+    Srnic,
+    /// A model of Falcon (SIGCOMM 2025): losses found by time, Swift, and 4 paths, all in the NIC.
+    Falcon,
+    /// A model of UCCL (2025): transport control in host software, by chunks of 32 KB over 256
+    /// paths; Swift.
+    Uccl,
 }
 
 /// Properties of the path between a NIC and its peers.
@@ -39,7 +48,10 @@ pub struct PathProfile {
 
 /// The name does not belong to a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no transport of this name; choose roce, roce-nocc, roce-lossy, irn or eqds")]
+#[error(
+    "there is no transport of this name; choose roce, roce-nocc, roce-lossy, irn, eqds, srnic, \
+     falcon or uccl"
+)]
 pub struct UnknownTransport;
 
 impl PathProfile {
@@ -72,15 +84,18 @@ impl PathProfile {
 
 impl RdmaTransport {
     /// All transports.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Roce,
         Self::RoceNocc,
         Self::RoceLossy,
         Self::Irn,
         Self::Eqds,
+        Self::Srnic,
+        Self::Falcon,
+        Self::Uccl,
     ];
 
-    /// The name: `roce`, `roce-nocc`, `roce-lossy`, `irn` or `eqds`.
+    /// The name: `roce`, `roce-nocc`, `roce-lossy`, `irn`, `eqds`, `srnic`, `falcon` or `uccl`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,6 +104,9 @@ impl RdmaTransport {
             Self::RoceLossy => "roce-lossy",
             Self::Irn => "irn",
             Self::Eqds => "eqds",
+            Self::Srnic => "srnic",
+            Self::Falcon => "falcon",
+            Self::Uccl => "uccl",
         }
     }
 
@@ -101,19 +119,23 @@ impl RdmaTransport {
             Self::RoceLossy => "RoCEv2 with Go-Back-N and DCQCN, without PFC",
             Self::Irn => "selective repeat, a window of one round trip and DCQCN, without PFC",
             Self::Eqds => "credit of the receiver, trimming, any path for each packet",
+            Self::Srnic => "irn with repairs in host software",
+            Self::Falcon => "losses found by time, Swift, 4 paths, without PFC",
+            Self::Uccl => "all control in host software, Swift, 256 paths, without PFC",
         }
     }
 
     /// Whether DCQCN sets the pace of its senders.
     #[must_use]
     pub fn has_dcqcn(self) -> bool {
-        matches!(self, Self::Roce | Self::RoceLossy | Self::Irn)
+        matches!(self, Self::Roce | Self::RoceLossy | Self::Irn | Self::Srnic)
     }
 
     /// Settings of a queue pair for a path: an acknowledgement for each packet, and a window of
     /// 16,384 packets or two round trips, whichever is more. `roce`, `roce-nocc` and `roce-lossy`
     /// have a timeout of 4 ms. `irn` has the values of its paper: a window of one round trip,
-    /// `RTO_low` of 100 us for up to 3 packets, and `RTO_high` of 320 us. `eqds` has a timeout of 1
+    /// `RTO_low` of 100 us for up to 3 packets, and `RTO_high` of 320 us. `srnic` has the same
+    /// window, and timeouts that are 15 us longer. `eqds`, `falcon` and `uccl` have a timeout of 1
     /// ms. Timeouts are at least four round trips, and `RTO_low` is at least two.
     #[must_use]
     pub fn config(self, peer_qpn: u32, path: &PathProfile) -> QpConfig {
@@ -146,11 +168,14 @@ impl RdmaTransport {
                 recovery: Recovery::Trimming,
                 ..base
             },
+            Self::Srnic => baselines::srnic(Self::Irn.config(peer_qpn, path)),
+            Self::Falcon => baselines::falcon(base, path),
+            Self::Uccl => baselines::uccl(base, path),
         }
     }
 
-    /// The congestion controller of a queue pair, if the transport has one: DCQCN, or EQDS with a
-    /// first window of one round trip.
+    /// The congestion controller of a queue pair, if the transport has one: DCQCN, Swift with
+    /// `falcon` and `uccl`, or EQDS with a first window of one round trip.
     #[must_use]
     pub fn control(
         self,
@@ -158,9 +183,12 @@ impl RdmaTransport {
         dcqcn: DcqcnOptions,
     ) -> Option<Box<dyn RateControl + Send>> {
         match self {
-            Self::Roce | Self::RoceLossy | Self::Irn => Some(Box::new(Dcqcn::new(dcqcn))),
+            Self::Roce | Self::RoceLossy | Self::Irn | Self::Srnic => {
+                Some(Box::new(Dcqcn::new(dcqcn)))
+            }
             Self::RoceNocc => None,
             Self::Eqds => Some(Box::new(Eqds::new(path.rate_bps, path.round_trip_bytes()))),
+            Self::Falcon | Self::Uccl => Some(baselines::swift(self, path)),
         }
     }
 
@@ -169,10 +197,10 @@ impl RdmaTransport {
     /// cable; `path` then has the round trip of the farthest sender.
     pub fn prepare(self, nic: &mut Nic, path: &PathProfile, dcqcn: DcqcnOptions) {
         match self {
-            Self::Roce | Self::RoceLossy | Self::Irn => {
+            Self::Roce | Self::RoceLossy | Self::Irn | Self::Srnic => {
                 nic.set_notification_interval(dcqcn.notification_interval_ns);
             }
-            Self::RoceNocc => {}
+            Self::RoceNocc | Self::Falcon | Self::Uccl => {}
             Self::Eqds => {
                 let rate_bps = path.rate_bps / 100 * 99;
                 // Grants cover the packets that arrive in two round trips and while a full queue
@@ -184,7 +212,7 @@ impl RdmaTransport {
     }
 
     /// Settings of switches for the transport, with data in the given priorities. `roce`,
-    /// `roce-lossy` and `irn` mark with the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01).
+    /// `roce-lossy`, `irn` and `srnic` mark with the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01).
     /// `roce` and `roce-nocc` are lossless. `eqds` trims at 35 full packets, and sends headers
     /// before all other frames.
     #[must_use]
@@ -206,7 +234,8 @@ impl RdmaTransport {
                 pfc: Some(Pfc::new(priorities)),
                 ..base
             },
-            Self::RoceLossy | Self::Irn => SwitchConfig {
+            Self::Falcon | Self::Uccl => base,
+            Self::RoceLossy | Self::Irn | Self::Srnic => SwitchConfig {
                 ecn: Some(red),
                 ..base
             },
@@ -282,15 +311,20 @@ mod tests {
         };
         for transport in RdmaTransport::ALL {
             let config = transport.config(2, &path);
-            assert_eq!(config.ack_timeout_ns, 100_000_000, "{transport}");
-            let round_trips = if transport == RdmaTransport::Irn {
-                1
-            } else {
-                2
+            // Software delays only `srnic`'s timeouts.
+            let software_ns = match transport {
+                RdmaTransport::Srnic => 15_000,
+                _ => 0,
+            };
+            let timeout_ns = 100_000_000 + software_ns;
+            assert_eq!(config.ack_timeout_ns, timeout_ns, "{transport}");
+            let round_trips = match transport {
+                RdmaTransport::Irn | RdmaTransport::Srnic => 1,
+                _ => 2,
             };
             assert_eq!(config.window_packets, 299_187 * round_trips, "{transport}");
             if let Recovery::Irn { rto_low_ns, .. } = config.recovery {
-                assert_eq!(rto_low_ns, 50_000_000);
+                assert_eq!(rto_low_ns, 50_000_000 + software_ns);
             }
         }
     }

@@ -20,7 +20,12 @@ const IRN: Recovery = Recovery::Irn {
     rto_low_ns: 30_000,
     rto_low_packets: 3,
 };
-const RECOVERIES: [Recovery; 3] = [Recovery::GoBackN, IRN, Recovery::Trimming];
+const RACK: Recovery = Recovery::Rack {
+    reorder_ns: 10_000,
+    probe_ns: 40_000,
+    unit_packets: 1,
+};
+const RECOVERIES: [Recovery; 4] = [Recovery::GoBackN, IRN, Recovery::Trimming, RACK];
 
 /// PSNs wrap during the test, so that old and new PSNs coexist.
 fn config(recovery: Recovery) -> QpConfig {

@@ -5,7 +5,9 @@ mod common;
 use common::{ADDR, Ends, RKEY, completions, config, data, message, psns, read, send, write};
 use farwrite_net::Payload;
 use farwrite_rate::Eqds;
-use farwrite_rc::{Completion, Packet, QpConfig, QueuePair, Recovery, RequestError};
+use farwrite_rc::{
+    Completion, Packet, QpConfig, QueuePair, Recovery, RequestError, Software, SoftwareScope,
+};
 use farwrite_wire::header::Aeth;
 use proptest::prelude::*;
 
@@ -21,6 +23,47 @@ fn irn() -> QpConfig {
             rto_low_packets: 3,
         },
         ..config()
+    }
+}
+
+/// A reordering window of 100 ns, and a probe after 300 ns.
+fn rack() -> QpConfig {
+    QpConfig {
+        recovery: Recovery::Rack {
+            reorder_ns: 100,
+            probe_ns: 300,
+            unit_packets: 1,
+        },
+        ..irn()
+    }
+}
+
+/// Units of two packets, and software that takes 40 ns for each packet.
+fn uccl() -> QpConfig {
+    QpConfig {
+        recovery: Recovery::Rack {
+            reorder_ns: 100,
+            probe_ns: 300,
+            unit_packets: 2,
+        },
+        software: Some(Software {
+            scope: SoftwareScope::All,
+            delay_ns: 40,
+            packet_ns: 5,
+        }),
+        ..irn()
+    }
+}
+
+/// IRN with software that takes 40 ns for each packet of a repair.
+fn srnic() -> QpConfig {
+    QpConfig {
+        software: Some(Software {
+            scope: SoftwareScope::Repairs,
+            delay_ns: 40,
+            packet_ns: 0,
+        }),
+        ..irn()
     }
 }
 
@@ -457,9 +500,10 @@ proptest! {
     #[test]
     fn any_packet_is_survived(
         packets in prop::collection::vec((any_packet(), any::<bool>()), 1..80),
-        mode in 0usize..3,
+        mode in 0usize..6,
     ) {
-        let mut ends = Ends::new([config(), irn(), trimming()][mode]);
+        let modes = [config(), irn(), trimming(), rack(), uccl(), srnic()];
+        let mut ends = Ends::new(modes[mode]);
         ends.b.set_control(0, Box::new(Eqds::new(1 << 40, 1 << 20)));
         for id in 0..4 {
             ends.b.post(id, read(0, 900)).unwrap();
@@ -472,7 +516,7 @@ proptest! {
             ends.b_sends();
             if waits && let Some(at_ns) = ends.b.next_timeout() {
                 ends.now_ns = ends.now_ns.max(at_ns);
-                ends.b.handle_timeout(ends.now_ns);
+                ends.b.handle_timeout(ends.now_ns, &mut ends.memory[1]);
             }
         }
     }
@@ -482,9 +526,10 @@ proptest! {
     #[test]
     fn every_request_is_done_once(
         fates in prop::collection::vec(0u8..8, 1..300),
-        trims in any::<bool>(),
+        mode in 0usize..5,
     ) {
-        let mut ends = Ends::new(QpConfig { retry_limit: 255, ..if trims { trimming() } else { irn() } });
+        let mode = [irn(), trimming(), rack(), uccl(), srnic()][mode];
+        let mut ends = Ends::new(QpConfig { retry_limit: 255, ..mode });
         let mut fates = fates.into_iter().chain(std::iter::repeat(7));
         for id in 0..12 {
             ends.b.post_receive(id, 1000).unwrap();
@@ -515,8 +560,8 @@ proptest! {
             ends.b_takes(&there);
             let back = meddle(ends.b_sends());
             ends.a_takes(&back);
-            if there.is_empty() && back.is_empty() && ends.a.next_timeout().is_some() {
-                ends.wait();
+            if there.is_empty() && back.is_empty() {
+                ends.wait_for_either();
             }
             prop_assert!(!ends.a.is_broken() && !ends.b.is_broken());
             done.0.extend(completions(&mut ends.a));

@@ -1,8 +1,9 @@
-"""Figures of four papers, made again and compared with the papers' numbers.
+"""Figures of five papers, made again and compared with the papers' numbers.
 
 S is SDR-RDMA: its figures that rest on the model. L is LoWAR and N is NetRT: boxes and NICs in virtual time,
-whose results ``make figures-boxes`` writes as CSV files. O is OptiNIC, with Celeris: its tables of NICs, from
-`farwrite.model.nic`, and its transform and timeouts, whose results ``make figures-optinic`` writes.
+whose results ``make figures-boxes`` writes as CSV files. C is Celeris and O is OptiNIC. C2 and O6 are NICs
+and endpoints in virtual time (``make figures-collectives``). The others are tables of NICs from
+`farwrite.model.nic`, and the transform and the timeouts (``make figures-optinic``).
 
 A figure is a folder with a ``claim.toml``: what the paper claims and where, the settings, and the paper's
 numbers, each with the bounds that ours must keep. To ask something else, copy a folder and change its

@@ -22,7 +22,10 @@ Settings: TypeAlias = dict[str, Any]
 Numbers: TypeAlias = dict[str, float]
 
 #: Begins the conditions of all claims with rows of a folder.
-COMMON = {"boxes": "NICs and boxes in virtual time; "}
+COMMON = {
+    "boxes": "NICs and boxes in virtual time; ",
+    "collectives": "NICs and endpoints in virtual time; ",
+}
 
 
 class Maker(Protocol):

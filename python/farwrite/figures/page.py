@@ -28,11 +28,11 @@ td.number { white-space: nowrap; font-variant-numeric: tabular-nums }
 </head>
 <body>
 <h1>The papers' figures, made again</h1>
-<p>Each section has a claim of a paper, our figure for it, and the paper's numbers beside ours. L is LoWAR, N
-is NetRT, O is OptiNIC, and S is SDR-RDMA (SC '25). Numbers of the model are exact values of the papers'
-formulas unless a row says otherwise. Simulated numbers are those of NICs and boxes in virtual time, and of
-the shipped transform and timeouts on drawn data. Tests hold both to the bounds. Numbers of shipped protocols
-are from simulated messages.</p>
+<p>Each section has a claim of a paper, our figure for it, and the paper's numbers beside ours. C is Celeris,
+L is LoWAR, N is NetRT, O is OptiNIC, and S is SDR-RDMA (SC '25). Numbers of the model are exact values of the
+papers' formulas unless a row says otherwise. Simulated numbers are those of NICs, boxes and endpoints in
+virtual time, and of the shipped transform and timeouts on drawn data. Tests hold both to the bounds. Numbers
+of shipped protocols are from simulated messages.</p>
 <nav><ul>
 """
 

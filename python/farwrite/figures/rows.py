@@ -1,8 +1,9 @@
 """Results that programs of the repository write as CSV files, one row for each number.
 
 The files are in folders beside those of the claims. ``make figures-boxes`` writes ``boxes``: NICs with and
-without LoWAR and NetRT boxes, in virtual time. ``make figures-optinic`` writes ``optinic``: the Hadamard
-transform and the adaptive timeouts.
+without LoWAR and NetRT boxes, in virtual time. ``make figures-collectives`` writes ``collectives``:
+collectives with NICs and endpoints, in virtual time. ``make figures-optinic`` writes ``optinic``: the
+Hadamard transform and the adaptive timeouts.
 """
 
 from __future__ import annotations

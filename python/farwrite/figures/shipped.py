@@ -1,8 +1,8 @@
 """Times of the shipped protocols, simulated: what ``make figures-protocol`` writes.
 
 The program ``agreement`` (``docs/agreement.md`` of the repository) sends messages between two endpoints in
-virtual time, or runs all-reduces among the endpoints of a ring. Its CSV files are in a folder beside those of the claims. Rates are chosen there so that the
-payload has the bandwidth of the paper.
+virtual time, or runs all-reduces among the endpoints of a ring. Its CSV files are in a folder beside those of
+the claims. Rates are chosen there so that the payload has the bandwidth of the paper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADER_BYTES = 64
 
 @dataclass(frozen=True)
 class Cell:
-    """Messages of one size and scheme over one path, or all-reduces. Quantiles are NaN where there are too few."""
+    """Messages of one size and scheme over one path, or all-reduces. With too few, quantiles are NaN."""
 
     scheme: str
     #: Of a message, or of the buffer of a site.

@@ -49,6 +49,14 @@ REPAIRS: dict[str, Style] = {
     "DRILL, NetRT": {"color": "#56B4E9", "marker": "D"},
     "DRILL, NetRT, 5 us delay": {"color": "#0072B2", "marker": "^"},
     "without loss": {"color": "#999999", "marker": "v"},
+    "RoCE": GO_BACK_N,
+    "RoCE, no PFC": {"color": "#CC79A7", "marker": "v", "linestyle": "--"},
+    "SRNIC": {"color": "#009E73", "marker": "^", "linestyle": "--"},
+    "Falcon": {"color": "#56B4E9", "marker": "D"},
+    "UCCL": {"color": "#0072B2", "marker": "v", "linestyle": "-."},
+    "endpoint, exact": {"color": "#CC79A7", "marker": "x", "linestyle": ":"},
+    "best effort": {"color": "#999999", "marker": "x"},
+    "best effort, fixed rate": {"color": "#000000", "marker": "x"},
 }
 #: Of bars, by their colours.
 HATCHES = {
@@ -59,6 +67,7 @@ HATCHES = {
     "#0072B2": "xx",
     "#56B4E9": "++",
     "#999999": "--",
+    "#000000": "",
 }
 
 mpl.rcParams.update(

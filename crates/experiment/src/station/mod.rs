@@ -156,7 +156,7 @@ impl Device for Station {
 
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
         match self {
-            Self::Nic(host) => host.nic.poll(now_ns, ports),
+            Self::Nic(host) => host.poll(now_ns, ports),
             Self::Endpoint(host) => host.poll(now_ns, ports),
             Self::PathBox(path_box) => path_box.poll(now_ns, ports),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use farwrite_net::header::Header;
-use farwrite_net::{Device, Frame, Network, NodeId, Payload};
+use farwrite_net::{Device, Frame, Network, NodeId, Output, Payload, Ports};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Remote, Request};
 
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
@@ -50,7 +50,16 @@ impl NicHost {
         }
     }
 
-    /// A failure by timeout happens without a frame, so it may not have been reported yet.
+    /// Same as for [`Nic`]. Also reports completions that need no frame: those of host software.
+    pub(super) fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        let output = self.nic.poll(now_ns, ports);
+        while let Some(qpn) = self.nic.poll_finished() {
+            self.report(now_ns, qpn);
+        }
+        output
+    }
+
+    /// Completions of the last moment may not have been reported yet.
     pub(super) fn finish(&mut self, now_ns: u64, flow: usize) -> FlowCounters {
         let Some(&(qpn, _)) = self.sent.get(&flow) else {
             return FlowCounters::default();

@@ -88,8 +88,18 @@ impl Ends {
     /// Advances the time to the next timeout of `a`.
     pub(crate) fn wait(&mut self) -> u64 {
         self.now_ns = self.a.next_timeout().expect("a has no timer");
-        self.a.handle_timeout(self.now_ns);
+        self.a.handle_timeout(self.now_ns, &mut self.memory[0]);
         self.now_ns
+    }
+
+    /// Advances the time to the next timer of either end, if there is one.
+    pub(crate) fn wait_for_either(&mut self) {
+        let timers = [self.a.next_timeout(), self.b.next_timeout()];
+        if let Some(at_ns) = timers.into_iter().flatten().min() {
+            self.now_ns = self.now_ns.max(at_ns);
+            self.a.handle_timeout(self.now_ns, &mut self.memory[0]);
+            self.b.handle_timeout(self.now_ns, &mut self.memory[1]);
+        }
     }
 }
 

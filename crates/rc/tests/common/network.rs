@@ -128,6 +128,26 @@ pub(crate) fn connect(
     peer_qpn
 }
 
+/// Connects the first queue pair of both NICs, with settings and controllers from the number of the
+/// peer's queue pair.
+pub(crate) fn connect_with(
+    network: &mut Network<Node>,
+    [a, b]: [NodeId; 2],
+    connection: Connection,
+    settings: impl Fn(u32) -> (QpConfig, Option<Box<dyn RateControl + Send>>),
+) -> u32 {
+    for (node, peer) in [(a, b), (b, a)] {
+        let to = Connection { peer, ..connection };
+        let (config, control) = settings(FIRST_QPN);
+        let own = match control {
+            Some(control) => nic(network, node).connect_under(to, config, control),
+            None => nic(network, node).connect(to, config),
+        };
+        assert_eq!(own, Ok(FIRST_QPN));
+    }
+    FIRST_QPN
+}
+
 /// Connects a new queue pair of both NICs, with a controller at each end.
 pub(crate) fn connect_under(
     network: &mut Network<Node>,

@@ -72,7 +72,7 @@ impl Host {
             .next_timeout()
             .is_some_and(|at_ns| at_ns <= now_ns)
         {
-            self.pair.handle_timeout(now_ns);
+            self.pair.handle_timeout(now_ns, &mut self.memory);
         }
         while let Some(packet) = self.pair.poll_ack() {
             self.send(packet)?;

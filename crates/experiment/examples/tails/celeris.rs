@@ -1,0 +1,236 @@
+//! Celeris Fig. 2: times of steps of 25 MB between 128 hosts under bursts of other traffic.
+//!
+//! Each host sends 25 MB to the next one, mostly on the same leaf. The step of a host ends when
+//! these bytes have arrived. A run is one measured round, after a round without other traffic from
+//! which endpoints know their paths. The deadline is the median of RoCE's steps plus one standard
+//! deviation, as in the paper.
+
+use std::error::Error;
+
+use farwrite_experiment::{PatternNetwork, Workload};
+use farwrite_net::{LeafSpine, Shape, Topology};
+
+use crate::Numbers;
+use crate::measure::{Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
+
+const LEAVES: usize = 16;
+const SPINES: usize = 8;
+const HOSTS_PER_LEAF: usize = 8;
+const HOSTS: usize = LEAVES * HOSTS_PER_LEAF;
+const RATE_BPS: u64 = 100_000_000_000;
+const STEP_BYTES: u64 = 25_000_000;
+/// Start of the first bursts, and of the measured round, in nanoseconds.
+const BURSTS_NS: u64 = 10_000_000;
+const ROUND_NS: u64 = BURSTS_NS + 1_000_000;
+
+/// Parameters of the rounds and of the random other traffic.
+#[derive(Debug)]
+struct Setting {
+    /// Measured rounds.
+    rounds: u64,
+    /// Hosts that send bursts, their mean length in MB, and the mean silence in us.
+    senders: u64,
+    burst_mb: u64,
+    silence_us: u64,
+    /// How long bursts begin after the round has begun, in us.
+    until_us: u64,
+    /// Buffer of a switch.
+    buffer_kb: u64,
+    /// Rate of endpoints with a fixed rate.
+    rate_gbps: u64,
+}
+
+impl Setting {
+    fn parse(mut numbers: Numbers) -> Result<Self, Box<dyn Error>> {
+        let setting = Self {
+            rounds: numbers.take("rounds", 6),
+            senders: numbers.take("senders", 48),
+            burst_mb: numbers.take("burst-mb", 15),
+            silence_us: numbers.take("silence-us", 3_000),
+            until_us: numbers.take("until-us", 3_000),
+            buffer_kb: numbers.take("buffer-kb", 9_437),
+            rate_gbps: numbers.take("rate-gbps", 90),
+        };
+        numbers.end()?;
+        Ok(setting)
+    }
+
+    fn workload(&self, seed: u64) -> Result<Workload, Box<dyn Error>> {
+        let mut flows = to_the_next(HOSTS, STEP_BYTES, ROUND_NS);
+        flows.extend(to_the_next(HOSTS, STEP_BYTES, 0));
+        let mut workload = Workload::of(flows);
+        let bursts = Bursts {
+            senders: usize::try_from(self.senders)?,
+            burst_bytes: self.burst_mb * 1_000_000,
+            silence_ns: self.silence_us * 1_000,
+            from_ns: BURSTS_NS,
+            until_ns: ROUND_NS + self.until_us * 1_000,
+        };
+        let network = PatternNetwork {
+            hosts: HOSTS,
+            rate_bps: RATE_BPS,
+        };
+        workload.append(bursts.workload(network, seed)?);
+        Ok(workload)
+    }
+}
+
+/// What the steps of one transport took.
+struct Steps {
+    /// Milliseconds, sorted.
+    times: Vec<f64>,
+    missing_percent: f64,
+    repeated: u64,
+    timeouts: u64,
+    dropped: u64,
+    pauses: u64,
+}
+
+impl Steps {
+    fn of(
+        setting: &Setting,
+        topology: &Topology,
+        subject: &Subject,
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut steps = Self {
+            times: Vec::new(),
+            missing_percent: 0.0,
+            repeated: 0,
+            timeouts: 0,
+            dropped: 0,
+            pauses: 0,
+        };
+        let mut missing = 0;
+        for seed in 1..=setting.rounds {
+            let workload = setting.workload(seed)?;
+            let outcome = subject.run(topology, setting.buffer_kb * 1_000, &workload, seed)?;
+            for flow in &outcome.flows[..HOSTS] {
+                let time_ns = flow.time_ns();
+                let time_ns = time_ns.ok_or_else(|| format!("{}: not done", subject.name))?;
+                steps.times.push(time_ns as f64 / 1e6);
+                missing += flow.missing_bytes;
+                steps.repeated += flow.repeated;
+                steps.timeouts += flow.timeouts;
+            }
+            steps.dropped += outcome.totals.all_dropped();
+            steps.pauses += outcome.totals.pauses_sent;
+        }
+        let bytes = setting.rounds * HOSTS as u64 * STEP_BYTES;
+        steps.missing_percent = missing as f64 * 100.0 / bytes as f64;
+        steps.times.sort_by(f64::total_cmp);
+        Ok(steps)
+    }
+
+    /// The paper's timeout: the median plus one standard deviation, in nanoseconds.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive time"
+    )]
+    fn deadline_ns(&self) -> u64 {
+        let mean = mean(&self.times);
+        let squares = self.times.iter().map(|time| (time - mean).powi(2));
+        let deviation = (squares.sum::<f64>() / self.times.len() as f64).sqrt();
+        ((at(&self.times, 0.5) + deviation) * 1e6) as u64
+    }
+
+    fn write(&self, table: &mut Table, panel: &str, name: &str) {
+        let times = &self.times;
+        let median = at(times, 0.5);
+        let p99 = at(times, 0.99);
+        eprintln!(
+            "{panel:<12} {name:<24} median {median:6.2} ms, mean {:6.2}, p99 {p99:6.2}, worst {:6.2}; p99 {:4.2} medians; \
+             {:.2}% missing; {} repeated, {} timeouts, {} dropped, {} pauses",
+            mean(times),
+            at(times, 1.0),
+            p99 / median,
+            self.missing_percent,
+            self.repeated,
+            self.timeouts,
+            self.dropped,
+            self.pauses,
+        );
+        let counts = [self.repeated, self.timeouts, self.dropped].map(|count| count as f64);
+        for (measure, value) in [
+            ("median_ms", median),
+            ("mean_ms", mean(times)),
+            ("p99_ms", p99),
+            ("missing_percent", self.missing_percent),
+            ("repeated", counts[0]),
+            ("timeouts", counts[1]),
+            ("dropped", counts[2]),
+        ] {
+            table.add(panel, name, 0.0, measure, value);
+        }
+        for percent in 1..=100 {
+            let percent = f64::from(percent);
+            table.add(panel, name, percent, "step_ms", at(times, percent / 100.0));
+        }
+    }
+}
+
+/// Measures all transports at one loss.
+fn panel(
+    setting: &Setting,
+    (name, loss_packet): (&str, f64),
+    table: &mut Table,
+) -> Result<(), Box<dyn Error>> {
+    let cable = cable(RATE_BPS, loss_packet);
+    let topology = Shape::LeafSpine(LeafSpine {
+        leaves: LEAVES,
+        spines: SPINES,
+        hosts_per_leaf: HOSTS_PER_LEAF,
+        host_cable: cable,
+        spine_cable: cable,
+    })
+    .build()?;
+    let mut done = Vec::new();
+    for subject in Subject::reliable() {
+        done.push((subject.name, Steps::of(setting, &topology, &subject)?));
+    }
+    let deadline_ns = done[0].1.deadline_ns();
+    let fixed_bps = Some(setting.rate_gbps * 1_000_000_000);
+    for subject in [
+        Subject::new("endpoint, exact", "farwrite-sr-nack"),
+        Subject::bounded("best effort", deadline_ns, None),
+        Subject::bounded("best effort, fixed rate", deadline_ns, fixed_bps),
+    ] {
+        done.push((subject.name, Steps::of(setting, &topology, &subject)?));
+    }
+    table.add(
+        name,
+        "best effort",
+        0.0,
+        "deadline_ms",
+        deadline_ns as f64 / 1e6,
+    );
+    for (series, steps) in &done {
+        steps.write(table, name, series);
+    }
+    Ok(())
+}
+
+pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
+    let setting = Setting::parse(numbers)?;
+    let Setting {
+        rounds,
+        senders,
+        burst_mb,
+        silence_us,
+        until_us,
+        buffer_kb,
+        rate_gbps,
+    } = setting;
+    let mut table = Table::new(
+        format!(
+            "{HOSTS} hosts, {LEAVES} leaves, {SPINES} spines, 100 Gbit/s, buffers of {buffer_kb} kB; {rounds} rounds of \
+         25 MB; {senders} hosts send bursts of {burst_mb} MB (mean) after {silence_us} us (mean), the last one \
+         {until_us} us into a round; fixed rate {rate_gbps} Gbit/s"
+        ),
+        "C2",
+    );
+    for loss in LOSSES {
+        panel(&setting, loss, &mut table)?;
+    }
+    Ok(table)
+}

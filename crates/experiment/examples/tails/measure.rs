@@ -1,0 +1,191 @@
+//! Transports, their switches, and rows of results.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use farwrite_experiment::{
+    Flow, Outcome, Pattern, PatternNetwork, Scene, Start, Transport, Workload, run,
+};
+use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
+
+/// Panels of the figures: the probability that a cable loses a packet.
+pub(crate) const LOSSES: [(&str, f64); 2] = [("no loss", 0.0), ("loss of 1e-4", 1e-4)];
+
+/// A cable of 1 us.
+pub(crate) fn cable(rate_bps: u64, loss_packet: f64) -> CableConfig {
+    let mut cable = CableConfig::new(rate_bps, Duration::from_micros(1));
+    if loss_packet > 0.0 {
+        cable.loss = Loss::Iid { loss_packet };
+    }
+    cable
+}
+
+/// The traffic class of all packets.
+const PRIORITY: u8 = 3;
+
+/// A transport of the comparison.
+pub(crate) struct Subject {
+    /// The name in the figure.
+    pub(crate) name: &'static str,
+    pub(crate) transport: Transport,
+    /// Whether switches mark packets, and whether they pause their neighbours.
+    marks: bool,
+    pauses: bool,
+}
+
+impl Subject {
+    pub(crate) fn new(name: &'static str, protocol: &str) -> Self {
+        Self {
+            name,
+            transport: Transport::new(protocol),
+            marks: ["roce", "roce-lossy", "irn", "srnic"].contains(&protocol),
+            pauses: protocol == "roce",
+        }
+    }
+
+    /// The transports with whole messages.
+    pub(crate) fn reliable() -> Vec<Self> {
+        [
+            ("RoCE", "roce"),
+            ("RoCE, no PFC", "roce-lossy"),
+            ("IRN", "irn"),
+            ("SRNIC", "srnic"),
+            ("Falcon", "falcon"),
+            ("UCCL", "uccl"),
+        ]
+        .map(|(name, protocol)| Self::new(name, protocol))
+        .into()
+    }
+
+    /// Messages that end at a deadline. `rate_bps` replaces the adaptive controller.
+    pub(crate) fn bounded(name: &'static str, deadline_ns: u64, rate_bps: Option<u64>) -> Self {
+        let mut subject = Self::new(name, "farwrite-best-effort");
+        subject.transport.deadline = Some(Duration::from_nanos(deadline_ns));
+        subject.transport.rate = rate_bps;
+        subject
+    }
+
+    /// Switches with marks as in DCQCN's paper.
+    fn options(&self, buffer_bytes: u64) -> Options {
+        let red = Red {
+            kmin_bytes: 5_000,
+            kmax_bytes: 200_000,
+            pmax: 0.01,
+            at: MarkAt::Departure,
+        };
+        Options::with_switches(SwitchConfig {
+            buffer_bytes,
+            ecn: self.marks.then_some(red),
+            pfc: self.pauses.then(|| Pfc::new(&[PRIORITY])),
+            ..SwitchConfig::default()
+        })
+    }
+
+    /// Runs a workload.
+    pub(crate) fn run(
+        &self,
+        topology: &Topology,
+        buffer_bytes: u64,
+        workload: &Workload,
+        seed: u64,
+    ) -> Result<Outcome, Box<dyn Error>> {
+        Ok(run(&Scene {
+            topology,
+            options: &self.options(buffer_bytes),
+            workload,
+            transport: &self.transport,
+            boxes: &[],
+            changes: &[],
+            seed,
+            until_ns: None,
+            keeps_ports: false,
+        })?)
+    }
+}
+
+/// Bursts between random hosts: exponential lengths, and exponential silences.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bursts {
+    pub(crate) senders: usize,
+    pub(crate) burst_bytes: u64,
+    pub(crate) silence_ns: u64,
+    pub(crate) from_ns: u64,
+    pub(crate) until_ns: u64,
+}
+
+impl Bursts {
+    /// The flows of the bursts.
+    pub(crate) fn workload(
+        &self,
+        network: PatternNetwork,
+        seed: u64,
+    ) -> Result<Workload, Box<dyn Error>> {
+        if self.senders == 0 {
+            return Ok(Workload::default());
+        }
+        let pattern = Pattern::OnOff {
+            senders: self.senders,
+            burst: self.burst_bytes,
+            silence: Duration::from_nanos(self.silence_ns),
+            until: Duration::from_nanos(self.until_ns - self.from_ns),
+        };
+        let mut workload = pattern.build(network, seed, &[].into())?;
+        for flow in &mut workload.flows {
+            if let Start::At(at_ns) = &mut flow.start {
+                *at_ns += self.from_ns;
+            }
+        }
+        Ok(workload)
+    }
+}
+
+/// Each host sends to the next one.
+pub(crate) fn to_the_next(hosts: usize, bytes: u64, start_ns: u64) -> Vec<Flow> {
+    let flow = |src| Flow::new(src, (src + 1) % hosts, bytes, start_ns);
+    (0..hosts).map(flow).collect()
+}
+
+/// Rows in the form of `python/farwrite/figures/boxes.py`.
+pub(crate) struct Table {
+    figure: &'static str,
+    conditions: String,
+    rows: String,
+}
+
+impl Table {
+    pub(crate) fn new(conditions: String, figure: &'static str) -> Self {
+        let rows = "figure,panel,series,x,measure,value,conditions\n".to_owned();
+        Self {
+            figure,
+            conditions,
+            rows,
+        }
+    }
+
+    pub(crate) fn add(&mut self, panel: &str, series: &str, x: f64, measure: &str, value: f64) {
+        let (figure, conditions) = (self.figure, &self.conditions);
+        let row =
+            format!(r#"{figure},"{panel}","{series}",{x},{measure},{value:.6},"{conditions}""#);
+        let _ = writeln!(self.rows, "{row}");
+    }
+
+    pub(crate) fn csv(&self) -> &str {
+        &self.rows
+    }
+}
+
+/// The value that a share of the sorted values do not exceed (nearest rank).
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a place in a list"
+)]
+pub(crate) fn at(sorted: &[f64], share: f64) -> f64 {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
+}
+
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}

@@ -1,0 +1,241 @@
+//! OptiNIC Fig. 6: times of collectives among 8 hosts at 25 Gbit/s under bursts of other traffic.
+//!
+//! Rings: in each step, each host sends an eighth of the tensor to the next one. `AllReduce` has 14
+//! steps; `AllGather` and `ReduceScatter` have 7, with the same packets. A collective ends when the
+//! last host has ended its last step. A run is one collective, after one step without other traffic
+//! from which endpoints know their paths. Every step of the bounded transport has the timeout of
+//! OptiNIC's section 3.1.2: 1.25 times a warm-up, plus 50 us. The warm-ups are collectives of the same
+//! transport under the same bursts, with a timeout that cuts nothing.
+
+use std::error::Error;
+
+use farwrite_experiment::{Pattern, PatternNetwork, Start, Workload};
+use farwrite_net::{Shape, Topology};
+
+use crate::Numbers;
+use crate::measure::{Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
+
+const HOSTS: usize = 8;
+const RATE_BPS: u64 = 25_000_000_000;
+/// Start of the bursts and of the collective, in nanoseconds.
+const BURSTS_NS: u64 = 20_000_000;
+const START_NS: u64 = BURSTS_NS + 2_000_000;
+/// Timeout of the steps of warm-ups, in nanoseconds, and their number.
+const WARM_UP_NS: u64 = 1_000_000_000;
+const WARM_UPS: u64 = 10;
+/// The collectives, and their steps.
+const COLLECTIVES: [(&str, usize); 2] = [
+    ("AllReduce", 2 * (HOSTS - 1)),
+    ("AllGather, ReduceScatter", HOSTS - 1),
+];
+
+/// Parameters of the collectives and of the random other traffic.
+#[derive(Debug)]
+struct Setting {
+    /// Measured collectives of each kind.
+    runs: u64,
+    /// Bytes of the tensor in MB.
+    tensor_mb: u64,
+    /// Hosts that send bursts, their mean length in kB, and the mean silence in us.
+    senders: u64,
+    burst_kb: u64,
+    silence_us: u64,
+    /// Buffer of the switch.
+    buffer_kb: u64,
+    /// Rate of endpoints with a fixed rate.
+    rate_mbps: u64,
+}
+
+impl Setting {
+    fn parse(mut numbers: Numbers) -> Result<Self, Box<dyn Error>> {
+        let setting = Self {
+            runs: numbers.take("runs", 80),
+            tensor_mb: numbers.take("tensor-mb", 20),
+            senders: numbers.take("senders", 8),
+            burst_kb: numbers.take("burst-kb", 2_000),
+            silence_us: numbers.take("silence-us", 4_000),
+            buffer_kb: numbers.take("buffer-kb", 2_000),
+            rate_mbps: numbers.take("rate-mbps", 22_500),
+        };
+        numbers.end()?;
+        Ok(setting)
+    }
+
+    fn tensor_bytes(&self) -> u64 {
+        self.tensor_mb * 1_000_000
+    }
+
+    /// The flows of the collective, then the warm-up, then the bursts.
+    fn workload(&self, steps: usize, seed: u64) -> Result<Workload, Box<dyn Error>> {
+        let network = PatternNetwork {
+            hosts: HOSTS,
+            rate_bps: RATE_BPS,
+        };
+        let ring = Pattern::RingAllReduce {
+            size: self.tensor_bytes(),
+            hosts: None,
+        };
+        let mut workload = ring.build(network, seed, &[].into())?;
+        workload.flows.truncate(steps * HOSTS);
+        for flow in &mut workload.flows {
+            if let Start::At(at_ns) = &mut flow.start {
+                *at_ns += START_NS;
+            }
+        }
+        for flow in &mut workload.flows[(steps - 1) * HOSTS..] {
+            flow.when_received = None;
+        }
+        let part = self.tensor_bytes() / HOSTS as u64;
+        workload.append(Workload::of(to_the_next(HOSTS, part, 0)));
+        let bursts = Bursts {
+            senders: usize::try_from(self.senders)?,
+            burst_bytes: self.burst_kb * 1_000,
+            silence_ns: self.silence_us * 1_000,
+            from_ns: BURSTS_NS,
+            // Twice the time of the collective alone.
+            until_ns: START_NS + 2 * steps as u64 * part * 8_000_000_000 / RATE_BPS,
+        };
+        workload.append(bursts.workload(network, seed)?);
+        Ok(workload)
+    }
+}
+
+/// What the collectives of one transport took.
+struct Times {
+    /// Milliseconds, sorted.
+    times: Vec<f64>,
+    missing_percent: f64,
+    repeated: u64,
+    timeouts: u64,
+    dropped: u64,
+}
+
+impl Times {
+    fn of(
+        setting: &Setting,
+        topology: &Topology,
+        subject: &Subject,
+        (steps, runs): (usize, u64),
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut done = Self {
+            times: Vec::new(),
+            missing_percent: 0.0,
+            repeated: 0,
+            timeouts: 0,
+            dropped: 0,
+        };
+        let mut missing = 0;
+        for seed in 1..=runs {
+            let workload = setting.workload(steps, seed)?;
+            let outcome = subject.run(topology, setting.buffer_kb * 1_000, &workload, seed)?;
+            let mut end_ns = 0;
+            for flow in &outcome.flows[..steps * HOSTS] {
+                let ended = flow.start_ns.zip(flow.time_ns());
+                let ended = ended.ok_or_else(|| format!("{}: not done", subject.name))?;
+                end_ns = end_ns.max(ended.0 + ended.1);
+                missing += flow.missing_bytes;
+                done.repeated += flow.repeated;
+                done.timeouts += flow.timeouts;
+            }
+            done.dropped += outcome.totals.all_dropped();
+            done.times.push((end_ns - START_NS) as f64 / 1e6);
+        }
+        done.times.sort_by(f64::total_cmp);
+        let bytes = runs * steps as u64 * setting.tensor_bytes();
+        done.missing_percent = missing as f64 * 100.0 / bytes as f64;
+        Ok(done)
+    }
+
+    /// The first timeout of a step after these collectives as warm-ups (OptiNIC, section 3.1.2), in
+    /// nanoseconds. Each step gets the same share of the collective.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive time"
+    )]
+    fn timeout_ns(&self, steps: usize) -> u64 {
+        let warm_up_ns = mean(&self.times) * 1e6 / steps as f64;
+        (warm_up_ns * 1.25) as u64 + 50_000
+    }
+
+    fn write(&self, table: &mut Table, panel: &str, name: &str) {
+        let (mean, p99, median) = (
+            mean(&self.times),
+            at(&self.times, 0.99),
+            at(&self.times, 0.5),
+        );
+        eprintln!(
+            "{panel:<38} {name:<24} mean {mean:7.2} ms, median {median:7.2}, p99 {p99:7.2}; {:.2}% missing; {} \
+             repeated, {} timeouts, {} dropped",
+            self.missing_percent, self.repeated, self.timeouts, self.dropped
+        );
+        let counts = [self.repeated, self.timeouts, self.dropped].map(|count| count as f64);
+        for (measure, value) in [
+            ("mean_ms", mean),
+            ("median_ms", median),
+            ("p99_ms", p99),
+            ("missing_percent", self.missing_percent),
+            ("repeated", counts[0]),
+            ("timeouts", counts[1]),
+            ("dropped", counts[2]),
+        ] {
+            table.add(panel, name, 0.0, measure, value);
+        }
+    }
+}
+
+fn topology(loss_packet: f64) -> Result<Topology, Box<dyn Error>> {
+    let cable = cable(RATE_BPS, loss_packet);
+    Ok(Shape::Star {
+        hosts: HOSTS,
+        cable,
+    }
+    .build()?)
+}
+
+pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
+    let setting = Setting::parse(numbers)?;
+    let Setting {
+        runs,
+        tensor_mb,
+        senders,
+        burst_kb,
+        silence_us,
+        buffer_kb,
+        rate_mbps,
+    } = setting;
+    let mut table = Table::new(
+        format!(
+            "{HOSTS} hosts, one switch, 25 Gbit/s, buffer of {buffer_kb} kB; {runs} collectives of {tensor_mb} MB; \
+             {senders} hosts send bursts of {burst_kb} kB (mean) after {silence_us} us (mean); fixed rate {rate_mbps} \
+             Mbit/s"
+        ),
+        "O6",
+    );
+    for (loss, loss_packet) in LOSSES {
+        let topology = topology(loss_packet)?;
+        for (collective, steps) in COLLECTIVES {
+            let panel = format!("{collective}, {loss}");
+            let mut subjects = Subject::reliable();
+            for (name, rate_bps) in [
+                ("best effort", None),
+                (
+                    "best effort, fixed rate",
+                    Some(setting.rate_mbps * 1_000_000),
+                ),
+            ] {
+                let warm_up = Subject::bounded(name, WARM_UP_NS, rate_bps);
+                let runs = setting.runs.min(WARM_UPS);
+                let times = Times::of(&setting, &topology, &warm_up, (steps, runs))?;
+                let timeout_ns = times.timeout_ns(steps);
+                table.add(&panel, name, 0.0, "timeout_ms", timeout_ns as f64 / 1e6);
+                subjects.push(Subject::bounded(name, timeout_ns, rate_bps));
+            }
+            for subject in &subjects {
+                let times = Times::of(&setting, &topology, subject, (steps, setting.runs))?;
+                times.write(&mut table, &panel, subject.name);
+            }
+        }
+    }
+    Ok(table)
+}
