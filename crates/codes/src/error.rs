@@ -17,6 +17,14 @@ pub enum CodecError {
         /// Bytes of `k` chunks.
         most: usize,
     },
+    /// The data has another length than the decoder was begun with.
+    #[error("{given} bytes of data: the group was begun with {expected}")]
+    OtherDataBytes {
+        /// Number of bytes given.
+        given: usize,
+        /// Number of bytes expected.
+        expected: usize,
+    },
     /// The length of the parity does not match the data.
     #[error("{given} bytes of parity: these data have {expected}")]
     ParityBytes {

@@ -172,9 +172,9 @@ impl<'a> Decoder<'a> {
             ..
         } = self.syndromes;
         if data.len() != data_bytes {
-            return Err(CodecError::DataBytes {
+            return Err(CodecError::OtherDataBytes {
                 given: data.len(),
-                most: data_bytes,
+                expected: data_bytes,
             });
         }
         let data_chunks = data_bytes.div_ceil(chunk_bytes);

@@ -235,9 +235,9 @@ fn a_decoder_refuses_what_does_not_fit() {
     let length = decoder.finish(&mut [0; 34]).unwrap_err();
     assert_eq!(
         length,
-        CodecError::DataBytes {
+        CodecError::OtherDataBytes {
             given: 34,
-            most: 35
+            expected: 35
         }
     );
 }

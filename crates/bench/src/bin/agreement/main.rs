@@ -121,8 +121,15 @@ impl Args {
     }
 }
 
-fn main() -> Result<ExitCode, Failure> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    run(&Args::parse()).unwrap_or_else(|why| {
+        eprintln!("agreement: {why}");
+        ExitCode::from(2)
+    })
+}
+
+/// Returns whether all cells agree, as an exit status.
+fn run(args: &Args) -> Result<ExitCode, Failure> {
     let cells = args.cells();
     for cell in &cells {
         cell.check()?;
