@@ -9,6 +9,7 @@ use std::time::Duration;
 use farwrite::fabric::Adapter;
 use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, Region, RemoteQp, Rkey, Sge, WriteWr};
 use farwrite::{Outcome, QpConfig, UdpConfig, UdpFabric};
+use farwrite_dice::SplitMix;
 use farwrite_session::files::{Entry, Kind};
 use farwrite_session::{Message, Text, TransferPlan};
 
@@ -337,9 +338,9 @@ fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
         .register(Region::owned(vec![0x66_u8; 4096]))
         .expect("memory");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
-    let (mut sent, mut random) = (0, 0x9e37_79b9_u32);
+    let (mut sent, mut dice) = (0, SplitMix::new(1));
     while !stop.load(Ordering::Acquire) {
-        random = random.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+        let random = u32::try_from(dice.next() >> 32).expect("32 bits");
         // Fabrics give queue pairs random numbers: this number belongs to no queue pair, or to one
         // of another connection.
         let qpn = fabric
