@@ -31,7 +31,8 @@ fn check(setting: &Setting) {
         "{mean} {bounds:?} {setting:?}"
     );
     let exact = matches!(setting.loss, Loss::Iid { .. });
-    let width = if exact { 1e-3 } else { 2e-2 };
+    // With bursts, few draws have more than 0.02. The largest of some thousands is 0.04.
+    let width = if exact { 1e-3 } else { 5e-2 };
     assert!(
         bounds.1 - bounds.0 <= width * mean,
         "{bounds:?} {setting:?}"
