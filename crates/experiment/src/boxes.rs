@@ -7,6 +7,7 @@ use farwrite_boxes::{Backpressure, netrt};
 use farwrite_net::{CableId, NodeId, Role, Topology};
 use serde::Deserialize;
 
+use crate::changes::between;
 use crate::units::nanoseconds;
 
 /// Upper bound of the bytes of a packet beyond its payload.
@@ -142,31 +143,19 @@ impl BoxPosition {
 
     /// The cable ends at which boxes go.
     fn ends(&self, topology: &Topology) -> Result<Vec<(CableId, NodeId)>, String> {
-        let cables = (0..).map(CableId).zip(topology.cables());
-        let ends = cables.flat_map(|(id, cable)| cable.ends.map(|end| (id, end, cable.ends)));
         match self {
             Self::Hosts => {
                 let hosts: Vec<_> = topology.hosts().collect();
-                let at_hosts = ends.filter(|(_, end, _)| hosts.binary_search(end).is_ok());
-                Ok(at_hosts.map(|(id, end, _)| (id, end)).collect())
+                let cables = (0..).map(CableId).zip(topology.cables());
+                let ends = cables.flat_map(|(id, cable)| cable.ends.map(|end| (id, end)));
+                let at_hosts = ends.filter(|(_, end)| hosts.binary_search(end).is_ok());
+                Ok(at_hosts.collect())
             }
             Self::Cable(names) => {
-                let [a, b] = names;
-                let find = |name: &String| {
-                    let node = topology.find(name);
-                    node.ok_or_else(|| format!("at: the topology has no node {name:?}"))
-                };
-                let (a_node, b_node) = (find(a)?, find(b)?);
-                let joins =
-                    |ends: [NodeId; 2]| ends == [a_node, b_node] || ends == [b_node, a_node];
-                let between = ends.filter(|(_, _, both)| joins(*both));
-                let between: Vec<_> = between.map(|(id, end, _)| (id, end)).collect();
-                if between.is_empty() {
-                    return Err(format!(
-                        "at: no cable joins {a:?} and {b:?}, or boxes stand there already"
-                    ));
-                }
-                Ok(between)
+                let cables = between(topology, names).map_err(|why| format!("at: {why}"))?;
+                let ends = cables.into_iter();
+                let ends = ends.flat_map(|(id, cable)| cable.ends.map(|end| (id, end)));
+                Ok(ends.collect())
             }
         }
     }

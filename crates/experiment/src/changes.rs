@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farwrite_net::{CableConfig, CableId, Change, Loss, NodeId, Topology};
+use farwrite_net::{Cable, CableConfig, CableId, Change, Loss, Topology};
 use serde::Deserialize;
 
 use crate::units::nanoseconds;
@@ -52,22 +52,9 @@ impl PlannedChange {
 
     /// The cables that change, and their configurations at the start of the run.
     fn cables(&self, topology: &Topology) -> Result<Vec<(CableId, CableConfig)>, String> {
-        let [a, b] = &self.cable;
-        let find = |name: &String| {
-            let node = topology.find(name);
-            node.ok_or_else(|| format!("cable: the topology has no node {name:?}"))
-        };
-        let (a_node, b_node) = (find(a)?, find(b)?);
-        let joins = |ends: [NodeId; 2]| ends == [a_node, b_node] || ends == [b_node, a_node];
-        let cables = (0..).map(CableId).zip(topology.cables());
-        let cables = cables.filter(|(_, cable)| joins(cable.ends));
-        let cables: Vec<_> = cables.map(|(id, cable)| (id, cable.config)).collect();
-        match cables.is_empty() {
-            true => Err(format!(
-                "cable: no cable joins {a:?} and {b:?}, or boxes stand there"
-            )),
-            false => Ok(cables),
-        }
+        let cables = between(topology, &self.cable).map_err(|why| format!("cable: {why}"))?;
+        let cables = cables.into_iter();
+        Ok(cables.map(|(id, cable)| (id, cable.config)).collect())
     }
 
     /// The configuration after this change; `None` if it stays.
@@ -89,6 +76,31 @@ impl PlannedChange {
         };
         config.validate().map_err(|why| why.to_string())?;
         Ok(Some(config))
+    }
+}
+
+/// The cables between two nodes, given by name.
+///
+/// # Errors
+/// A node or a cable does not exist.
+pub(crate) fn between<'a>(
+    topology: &'a Topology,
+    names: &[String; 2],
+) -> Result<Vec<(CableId, &'a Cable)>, String> {
+    let find = |name: &String| {
+        let node = topology.find(name);
+        node.ok_or_else(|| format!("the topology has no node {name:?}"))
+    };
+    let [a, b] = names;
+    let ends = [find(a)?, find(b)?];
+    let joins = |cable: &Cable| cable.ends == ends || cable.ends == [ends[1], ends[0]];
+    let cables = (0..).map(CableId).zip(topology.cables());
+    let cables: Vec<_> = cables.filter(|(_, cable)| joins(cable)).collect();
+    match cables.is_empty() {
+        true => Err(format!(
+            "no cable joins {a:?} and {b:?}, or boxes stand there already"
+        )),
+        false => Ok(cables),
     }
 }
 
