@@ -37,18 +37,22 @@ pub fn replay(
         missing,
     };
     replay.check(rank)?;
-    let (plan, mut output) = replay.begin(rank)?;
+    let begun = (0..replay.ranks).map(|rank| replay.begin(rank));
+    let begun: Result<Vec<_>, _> = begun.collect();
+    let (plans, mut memory): (Vec<_>, Vec<_>) = begun?.into_iter().unzip();
+    let plan = &plans[rank];
+    let mut output = std::mem::take(&mut memory[rank]);
     match &plan.parts {
         // Each owner reduces its part, and all ranks get all parts.
         Some(parts) => {
-            for (owner, part) in parts.iter().enumerate() {
-                let (plan, mut work) = replay.begin(owner)?;
-                replay.reduce(&plan, &mut work)?;
-                output[to_range(part)].copy_from_slice(&work[to_range(part)]);
+            replay.reduce(&plans, rank, &mut output);
+            for (owner, part) in parts.iter().enumerate().filter(|(owner, _)| *owner != rank) {
+                replay.reduce(&plans, owner, &mut memory[owner]);
+                output[to_range(part)].copy_from_slice(&memory[owner][to_range(part)]);
             }
         }
-        None if plan.exchange.reduction.is_some() => replay.reduce(&plan, &mut output)?,
-        None => replay.gather(&plan, &mut output)?,
+        None if plan.exchange.reduction.is_some() => replay.reduce(&plans, rank, &mut output),
+        None => replay.gather(&plans, rank, &mut output),
     }
     output.truncate(to_usize(plan.result_bytes));
     Ok(output)
@@ -107,15 +111,14 @@ impl Replay<'_> {
         Ok((plan, work))
     }
 
-    /// Reduces the part of one rank in its working memory.
-    fn reduce(&self, plan: &BoundedPlan, work: &mut [u8]) -> Result<(), CollectiveError> {
-        let exchange = &plan.exchange;
+    /// Reduces the part of a rank in its working memory.
+    fn reduce(&self, plans: &[BoundedPlan], owner: usize, work: &mut [u8]) {
+        let exchange = &plans[owner].exchange;
         let part = &exchange.receives[exchange.rank];
         let mut contributions = Vec::new();
-        for rank in 0..self.ranks {
+        for (rank, theirs) in plans.iter().enumerate() {
             let mut contribution = Contribution::new(exchange, rank);
             if rank != exchange.rank {
-                let (theirs, _) = self.begin(rank)?;
                 let source = theirs.encoded.as_deref().unwrap_or(self.inputs[rank]);
                 let bytes = &source[to_range(&theirs.exchange.sends[exchange.rank])];
                 contribution.staged.copy_from_slice(bytes);
@@ -129,20 +132,17 @@ impl Replay<'_> {
             contributions.push(contribution);
         }
         exchange.reduce(&mut contributions.iter_mut().collect::<Vec<_>>(), work);
-        Ok(())
     }
 
     /// Places the data of all ranks, and zeros where it is missing.
-    fn gather(&self, plan: &BoundedPlan, work: &mut [u8]) -> Result<(), CollectiveError> {
-        for (rank, place) in plan.exchange.receives.iter().enumerate() {
-            let (theirs, _) = self.begin(rank)?;
-            let source = &theirs.exchange.sends[plan.exchange.rank];
+    fn gather(&self, plans: &[BoundedPlan], reader: usize, work: &mut [u8]) {
+        for (rank, place) in plans[reader].exchange.receives.iter().enumerate() {
+            let source = &plans[rank].exchange.sends[reader];
             work[to_range(place)].copy_from_slice(&self.inputs[rank][to_range(source)]);
         }
         for Missing { range, .. } in self.missing {
             work[to_range(range)].fill(0);
         }
-        Ok(())
     }
 
     /// Whether the packet at this byte of the result lacks the contribution of a rank.
