@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use crate::message::{Trial, TrialCounts};
 
-/// The tally keeps this number of records for each flow. It computes the extent of late packets
-/// from them. If a packet is later than all of these records, its extent is a lower bound.
+/// A tally stores the last 64 arrivals of each flow. It compares a late packet with them to compute
+/// the packet's extent. If the packet is later than all of them, its extent is a lower bound.
 const RECORDS: usize = 64;
 
 /// Arrivals of one trial.
