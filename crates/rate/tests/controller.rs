@@ -121,6 +121,25 @@ fn a_train_that_the_sender_could_not_fill_is_no_measure() {
 }
 
 #[test]
+fn a_message_shorter_than_a_train_measures_no_rate() {
+    let mut controller = Adaptive::new(options());
+    let first_bps = controller.limits().pace_bps;
+    send(&mut controller, 0, 4, true);
+    report(&mut controller, 0, 4, 0);
+    assert_eq!(controller.base_rtt_ns(), Some(25 * MS));
+    assert_eq!(controller.learned(), None);
+    // The next message, after a pause, begins the train again.
+    let again_ns = 1_000 * MS;
+    send(&mut controller, again_ns, 16, false);
+    assert_eq!(controller.limits().pace_bps, first_bps);
+    for packets in [4 + 8, 4 + 16] {
+        report(&mut controller, again_ns - 4 * 32_768, packets, 0);
+    }
+    assert_eq!(controller.limits().pace_bps, 4 * first_bps);
+    assert_eq!(controller.learned(), None, "a faster train follows");
+}
+
+#[test]
 fn drops_at_the_receiver_bound_the_pace() {
     let mut controller = known();
     send(&mut controller, 0, TRAIN_PACKETS, false);
@@ -247,6 +266,40 @@ fn the_first_report_after_silence_brings_back_what_was_known() {
     assert_eq!(controller.learned(), Some(learned));
     assert_eq!(controller.limits().pace_bps, learned.rate_bps);
     assert_eq!(controller.ceiling_bps(), options().max_rate_bps);
+}
+
+#[test]
+fn a_long_silence_before_the_first_report_does_not_leave_a_slow_pace() {
+    let mut controller = Adaptive::new(options());
+    let first_bps = controller.limits().pace_bps;
+    let sent = |now_ns| Sent {
+        now_ns,
+        bytes: 4_096,
+        in_flight_bytes: 4_096,
+        app_limited: true,
+    };
+    let mut now_ns = 0;
+    for _ in 0..40 {
+        controller.on_sent(&sent(now_ns));
+        now_ns = controller.next_timeout().unwrap();
+        controller.on_timeout(now_ns);
+    }
+    let slow_bps = controller.limits().pace_bps;
+    assert_eq!(slow_bps, 8 * 4_096 * 8, "8 packets a second");
+    // The reports of single packets are back.
+    controller.on_sent(&sent(now_ns));
+    controller.on_feedback(&Feedback {
+        now_ns: now_ns + 25 * MS,
+        newest: Some(Newest {
+            sent_bytes: 41 * 4_096,
+            departed_ns: Some(now_ns),
+            hold_ns: 0,
+        }),
+        received_bytes: 4_096,
+        received_packets: 1,
+        ..Feedback::default()
+    });
+    assert_eq!(controller.limits().pace_bps, first_bps);
 }
 
 #[test]

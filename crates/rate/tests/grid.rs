@@ -72,6 +72,35 @@ fn a_short_queue_is_enough() {
 }
 
 #[test]
+fn noise_that_hosts_may_have_but_do_not_have_hides_no_queue() {
+    let case = Case {
+        buffer: 0.25,
+        packet_bytes: Some(1_500),
+        jitter_ns: 1_000_000,
+        ..Case::new(1_000_000_000, 1_000_000)
+    };
+    let outcome = checked(&case.lasting(600.0, 300.0));
+    assert!(outcome.utilisation > 0.9, "{outcome:?}");
+    assert!(outcome.dropped < 0.02, "{outcome:?}");
+}
+
+#[test]
+fn hosts_that_stall_leave_a_path_nearly_full() {
+    for (rtt_ns, buffer, least) in [(1_000_000, 1.0, 0.85), (10_000_000, 0.25, 0.9)] {
+        let case = Case {
+            buffer,
+            packet_bytes: Some(1_500),
+            jitter_ns: 1_000_000,
+            stall_ns: 1_000_000,
+            ..Case::new(1_000_000_000, rtt_ns)
+        };
+        let outcome = checked(&case.lasting(600.0, 300.0));
+        assert!(outcome.utilisation > least, "{rtt_ns} {outcome:?}");
+        assert!(outcome.dropped < 0.02, "{rtt_ns} {outcome:?}");
+    }
+}
+
+#[test]
 fn marks_keep_the_queue_short() {
     let outcome = checked(&Case {
         ecn: true,

@@ -1,6 +1,7 @@
 //! Measures how well an endpoint fills an unknown path, in virtual time.
 //!
-//! `cargo run --release -p farwrite-bench --bin paths` runs all paths.
+//! `cargo run --release -p farwrite-bench --bin paths` runs all paths, and ends with status 1 if one
+//! misses a goal.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -36,9 +37,15 @@ struct Args {
     /// Probability that a packet is lost behind the queue.
     #[arg(long, value_delimiter = ',', default_value = "0,1e-4,1e-3,1e-2")]
     losses: Vec<f64>,
-    /// Simulated seconds; the first sixth is not measured.
+    /// Simulated seconds.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// Seconds at the start that are not measured.
+    #[arg(long, default_value_t = 5)]
+    warm_up: u64,
+    /// Print CSV instead of a table.
+    #[arg(long)]
+    csv: bool,
     /// Threads; each simulates one path at a time.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -56,6 +63,8 @@ struct Path {
 
 /// The results of a path.
 struct Outcome {
+    /// Payload that arrived, in bits per second.
+    goodput_bps: f64,
     /// Payload that arrived, divided by the payload of a perfect sender.
     filled: f64,
     /// Median and 99th percentile of the delay in the queue.
@@ -122,6 +131,8 @@ struct Ends {
     queue_pairs: [QueuePair; 2],
     memory: [MemoryRegion; 2],
     message_bytes: u64,
+    /// Time of a packet at the bottleneck, in nanoseconds.
+    packet_ns: u64,
     sends: VecDeque<SendHandle>,
     receives: VecDeque<RecvHandle>,
     arrived_bytes: u64,
@@ -168,6 +179,7 @@ impl Ends {
             queue_pairs,
             memory,
             message_bytes,
+            packet_ns: chunk * 8 * 1_000_000_000 / path.rate_bps,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             arrived_bytes: 0,
@@ -211,8 +223,11 @@ impl Ends {
         period_ns: u64,
         mut sample: impl FnMut(&SimNetwork),
     ) -> Result<(), Failure> {
-        // Fine enough for a queue of a few packets, but coarse enough for an acceptable run time.
-        let grain_ns = (period_ns / 16).clamp(1_000, 50_000);
+        // Fine enough for a queue of a few packets and for the bursts of the sender, but coarse
+        // enough for an acceptable run time.
+        let grain_ns = (period_ns / 16)
+            .min(2 * self.packet_ns)
+            .clamp(1_000, 50_000);
         let mut sample_ns = self.network.now_ns() + period_ns;
         while self.network.now_ns() < end_ns {
             let now_ns = self.network.now_ns();
@@ -232,11 +247,11 @@ impl Ends {
     }
 }
 
-fn fill(path: &Path, seconds: u64) -> Result<Outcome, Failure> {
+fn fill(path: &Path, args: &Args) -> Result<Outcome, Failure> {
     let mut ends = Ends::new(path)?;
     let [from, to] = [1, 2].map(|host| Ipv4Addr::new(10, 0, 0, host).into());
     let period_ns = u64::try_from(path.rtt.as_nanos())? / 8;
-    let (warm_ns, end_ns) = (seconds * 1_000_000_000 / 6, seconds * 1_000_000_000);
+    let [warm_ns, end_ns] = [args.warm_up, args.seconds].map(|seconds| seconds * 1_000_000_000);
     ends.run(warm_ns, period_ns, |_| ())?;
     let stats = |ends: &Ends| ends.endpoints[SEND].qp_stats(ends.queue_pairs[SEND]);
     let (bytes, before, link) = (
@@ -252,15 +267,16 @@ fn fill(path: &Path, seconds: u64) -> Result<Outcome, Failure> {
     delays.sort_by(f64::total_cmp);
     let delay = |percent: usize| Duration::from_secs_f64(delays[delays.len() * percent / 100]);
     let (after, link_after) = (stats(&ends)?.sender, ends.network.link_counters(from, to)?);
-    let ideal_bytes = path.rate_bps as f64 / 8.0 * (end_ns - warm_ns) as f64 / 1e9
-        * (1.0 - path.loss)
-        * f64::from(path.mtu())
+    let ideal_bps = path.rate_bps as f64 * (1.0 - path.loss) * f64::from(path.mtu())
         / f64::from(path.mtu() + packet_overhead_bytes(true));
+    let measured_s = (end_ns - warm_ns) as f64 / 1e9;
+    let goodput_bps = (ends.arrived_bytes - bytes) as f64 * 8.0 / measured_s;
     let sent = (after.sent_chunks - before.sent_chunks).max(1) as f64;
     let again = (after.retransmitted_chunks - before.retransmitted_chunks) as f64;
     let offered = (link_after.offered - link.offered).max(1) as f64;
     Ok(Outcome {
-        filled: (ends.arrived_bytes - bytes) as f64 / ideal_bytes,
+        goodput_bps,
+        filled: goodput_bps / ideal_bps,
         queue_delays: [delay(50), delay(99)],
         dropped: (link_after.queue_dropped - link.queue_dropped) as f64 / offered,
         needless: again / sent - path.loss,
@@ -294,20 +310,35 @@ fn misses(path: &Path, outcome: &Outcome) -> String {
         ("repeats", outcome.needless > 0.005),
     ];
     let missed = checks.iter().filter(|(_, missed)| *missed);
-    missed.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    missed.map(|(name, _)| *name).collect::<Vec<_>>().join("; ")
 }
 
 fn main() -> Result<(), Failure> {
     let args = Args::parse();
+    if args.warm_up >= args.seconds {
+        return Err(format!(
+            "--warm-up {} leaves nothing of --seconds {}",
+            args.warm_up, args.seconds
+        )
+        .into());
+    }
     let paths = paths(&args);
-    println!(
-        "{} paths, {} s of each, of which the first sixth is not measured; goals: goodput 0.9, \
-         median queue\ndelay at most the larger of 0.3 of the queue and 5 ms, needless repeats \
-         0.5 %. Packets carry 1436 bytes\nup to 1 Gbit/s, 8936 to 10 Gbit/s, 65468 beyond.\n",
-        paths.len(),
-        args.seconds
-    );
-    println!("Mbit/s  ms  queue    loss  goodput  queue ms  p99 ms  dropped  needless  missed");
+    if args.csv {
+        println!(
+            "rate_bps,rtt_ms,queue,loss,goodput_bps,filled,queue_p50_ms,queue_p99_ms,dropped,needless,\
+             missed"
+        );
+    } else {
+        println!(
+            "{} paths, seconds {} to {}; goals: goodput 0.9, median queue delay at most the larger of \
+             0.3 of\nthe queue and 5 ms, needless repeats 0.5 %. Packets carry 1436 bytes up to 1 \
+             Gbit/s, 8936 to 10 Gbit/s,\n65468 beyond.\n",
+            paths.len(),
+            args.warm_up,
+            args.seconds
+        );
+        println!("Mbit/s  ms  queue    loss  goodput  queue ms  p99 ms  dropped  needless  missed");
+    }
     let next = AtomicUsize::new(0);
     let missed = AtomicUsize::new(0);
     let failure = Mutex::new(None);
@@ -315,11 +346,11 @@ fn main() -> Result<(), Failure> {
         for _ in 0..args.threads.max(1) {
             scope.spawn(|| {
                 while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match fill(path, args.seconds) {
+                    match fill(path, &args) {
                         Ok(outcome) => {
                             let text = misses(path, &outcome);
                             missed.fetch_add(usize::from(!text.is_empty()), Ordering::Relaxed);
-                            print_line(path, &outcome, &text);
+                            print_line(&args, path, &outcome, &text);
                         }
                         Err(error) => {
                             failure.lock().expect("no panics").get_or_insert(error);
@@ -329,16 +360,36 @@ fn main() -> Result<(), Failure> {
             });
         }
     });
-    println!(
-        "\n{} of {} paths missed a goal",
-        missed.into_inner(),
-        paths.len()
-    );
-    failure.into_inner().expect("no panics").map_or(Ok(()), Err)
+    if let Some(error) = failure.into_inner().expect("no panics") {
+        return Err(error);
+    }
+    let missed = missed.into_inner();
+    if !args.csv {
+        println!("\n{missed} of {} paths missed a goal", paths.len());
+    }
+    if missed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
 }
 
-fn print_line(path: &Path, outcome: &Outcome, missed: &str) {
+fn print_line(args: &Args, path: &Path, outcome: &Outcome, missed: &str) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    if args.csv {
+        return println!(
+            "{},{},{},{},{:.0},{:.4},{:.3},{:.3},{:.5},{:.5},{missed}",
+            path.rate_bps,
+            path.rtt.as_millis(),
+            path.queue,
+            path.loss,
+            outcome.goodput_bps,
+            outcome.filled,
+            ms(outcome.queue_delays[0]),
+            ms(outcome.queue_delays[1]),
+            outcome.dropped,
+            outcome.needless,
+        );
+    }
     println!(
         "{:>6}  {:>2}  {:>5}  {:>6}  {:>7.3}  {:>8.2}  {:>6.2}  {:>7.4}  {:>8.4}  {missed}",
         path.rate_bps / 1_000_000,

@@ -63,6 +63,13 @@ impl Controller {
         }
     }
 
+    pub(super) fn base_rtt_ns(&self) -> Option<u64> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Adaptive(adaptive) => adaptive.base_rtt_ns(),
+        }
+    }
+
     /// Returns what bounds the rate while there is something to send.
     pub(super) fn limit(&self, choice: &RateControl) -> PathLimit {
         let pace_bps = self.get().limits().pace_bps;
@@ -89,24 +96,31 @@ pub(super) fn jitter_ns(timing: &Timing) -> u64 {
     timing.lateness_ns / 10
 }
 
-/// Returns how many bytes may leave at once at a given pace.
+/// Part of the round trip that a burst on a measured path may last: its queue is then shorter than
+/// the one with which the controller detects congestion.
+const BURST_SHARE: u64 = 16;
+
+/// Returns how many bytes may leave at once at a given pace. `base_rtt_ns` is the round trip without
+/// queues, once it is measured.
 ///
 /// At a fixed rate, later packets make up for what was lost to late timers. The burst covers half
 /// of the time that the timeouts of schemes leave for lateness. With a longer burst on a slow path,
 /// the last packets would wait so long behind the first that they count as lost. On a measured
-/// path, a burst causes no longer queue than the hosts' own variation of delay.
+/// path, a burst causes no longer queue than the hosts' own variation of delay. It is also a small
+/// part of the round trip, because a queue of a quarter of the round trip must hold it.
 pub(super) fn burst_bytes(
     choice: &RateControl,
     pace_bps: u64,
-    most_bytes: u64,
-    packet_bytes: u64,
+    base_rtt_ns: Option<u64>,
     timing: &Timing,
 ) -> u64 {
     let (rate_bps, ns) = match choice {
         RateControl::Fixed { rate_bps } => (*rate_bps, timing.lateness_ns / 2),
-        RateControl::Adaptive { .. } => (pace_bps, jitter_ns(timing)),
+        RateControl::Adaptive { .. } => {
+            let most_ns = base_rtt_ns.map_or(u64::MAX, |ns| ns / BURST_SHARE);
+            (pace_bps, jitter_ns(timing).min(most_ns))
+        }
     };
     let bytes = u128::from(rate_bps) * u128::from(ns) / 8_000_000_000;
-    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-    most_bytes.min(bytes.max(packet_bytes))
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -74,9 +74,8 @@ impl Sending {
     ) -> Self {
         let controller = Controller::new(&choice, packet_bytes, &timing);
         let pace_bps = controller.get().limits().pace_bps;
-        let burst = burst_bytes(&choice, pace_bps, most_burst_bytes, packet_bytes, &timing);
-        Self {
-            bucket: TokenBucket::new(pace_bps, burst),
+        let mut sending = Self {
+            bucket: TokenBucket::new(pace_bps, packet_bytes),
             choice,
             most_burst_bytes,
             packet_bytes,
@@ -94,7 +93,9 @@ impl Sending {
             line: VecDeque::new(),
             paced_until_ns: 0,
             refused_feedback: 0,
-        }
+        };
+        sending.bucket = TokenBucket::new(pace_bps, sending.burst_bytes(pace_bps));
+        sending
     }
 
     pub(super) fn choice(&self) -> &RateControl {
@@ -124,19 +125,20 @@ impl Sending {
         self.bucket.allowance(now_ns).min(room_bytes)
     }
 
+    /// Bytes that may leave at once at a given pace.
+    fn burst_bytes(&self, pace_bps: u64) -> u64 {
+        let base_rtt_ns = self.controller.base_rtt_ns();
+        let bytes = burst_bytes(&self.choice, pace_bps, base_rtt_ns, &self.timing);
+        self.most_burst_bytes.min(bytes.max(self.packet_bytes))
+    }
+
     fn set_pace(&mut self, now_ns: u64) {
         let pace_bps = self.controller.get().limits().pace_bps;
         if pace_bps == self.bucket.pace_bps() {
             return;
         }
         self.bucket.set_pace(now_ns, pace_bps);
-        let burst = burst_bytes(
-            &self.choice,
-            pace_bps,
-            self.most_burst_bytes,
-            self.packet_bytes,
-            &self.timing,
-        );
+        let burst = self.burst_bytes(pace_bps);
         self.bucket.set_burst(now_ns, burst);
     }
 
@@ -218,13 +220,7 @@ impl Sending {
     /// that repairs wait no longer than one packet takes at this pace.
     fn grain_ns(&self) -> u64 {
         let pace_bps = self.bucket.pace_bps();
-        let burst = burst_bytes(
-            &self.choice,
-            pace_bps,
-            self.most_burst_bytes,
-            self.packet_bytes,
-            &self.timing,
-        );
+        let burst = self.burst_bytes(pace_bps);
         let ns = u128::from(burst) * 4 * 1_000_000_000 / u128::from(pace_bps);
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
@@ -288,12 +284,11 @@ impl Sending {
     /// state of the ECN field in packets from the peer.
     pub(super) fn stats(&self, rtt_ns: u64, ecn_from_peer: EcnField) -> PathStats {
         let limits = self.controller.get().limits();
-        let learned = self.controller.learned();
         let received = &self.received;
         let delivered = received.delivered();
         PathStats {
             rtt_ns,
-            base_rtt_ns: learned.map(|start| start.rtt_ns),
+            base_rtt_ns: self.controller.base_rtt_ns(),
             pace_bps: limits.pace_bps,
             window_bytes: (limits.window_bytes < u64::MAX).then_some(limits.window_bytes),
             in_flight_bytes: self.in_flight_bytes(),
@@ -302,7 +297,7 @@ impl Sending {
                 _ => self.controller.limit(&self.choice),
             },
             phase: self.controller.phase(),
-            learned,
+            learned: self.controller.learned(),
             sent_packets: self.sent_packets,
             sent_bytes: self.sent_bytes,
             reported_bytes: self.reported_bytes,

@@ -22,7 +22,8 @@ pub struct PathStats {
     /// What the adaptive controller is doing.
     pub phase: Option<Phase>,
     /// What a later connection to this peer can start with
-    /// ([`RateControl::Adaptive`](crate::RateControl::Adaptive)).
+    /// ([`RateControl::Adaptive`](crate::RateControl::Adaptive)). `None` until the rate is
+    /// measured.
     pub learned: Option<Start>,
     /// Data packets sent, repeats included, and their bytes: whole IP packets without padding.
     pub sent_packets: u64,

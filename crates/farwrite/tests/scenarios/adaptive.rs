@@ -1,7 +1,6 @@
 //! Senders without a configured rate.
 
 use farwrite::{PathLimit, RateControl};
-use farwrite_link::LinkConfig;
 
 use crate::flows::{Flows, MESSAGE, PAYLOAD_SHARE, RATE_BPS, RTT_NS, adaptive, path};
 use crate::world::{MS, SECOND};
@@ -150,28 +149,6 @@ fn a_hint_makes_the_first_message_as_fast_as_a_warm_one_and_a_round_trip() {
     let first_ns = time_of(&mut flows, MESSAGE);
     println!("{start:?} warm {warm_ns} first {first_ns}");
     assert!(first_ns < warm_ns + RTT_NS * 5 / 4, "{first_ns} {warm_ns}");
-}
-
-#[test]
-fn a_sender_follows_a_path_whose_rate_changes() {
-    let at = |rate_bps: u64| {
-        path(0.0).map(|link| LinkConfig {
-            rate_bps: Some(rate_bps),
-            ..link
-        })
-    };
-    let mut flows = Flows::new(at(RATE_BPS));
-    flows.add(1, adaptive());
-    flows.set_busy(0, true);
-    flows.run_for(2 * SECOND);
-    for (rate_bps, wait_ns) in [(RATE_BPS / 4, SECOND), (RATE_BPS, SECOND)] {
-        flows.set_links(at(rate_bps));
-        flows.run_for(wait_ns);
-        let rate = flows.rate_bps(0, SECOND);
-        let stats = flows.flows[0].stats();
-        println!("{rate_bps}: {rate:.0} {stats:?}");
-        assert!(rate > 0.85 * goodput(rate_bps, 0.0), "{rate} {stats:?}");
-    }
 }
 
 #[test]

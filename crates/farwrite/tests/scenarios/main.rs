@@ -5,6 +5,7 @@ mod best_effort;
 mod best_effort_faults;
 mod best_effort_repair;
 mod breaking;
+mod changes;
 mod coding;
 mod connecting;
 mod control_loss;

@@ -13,7 +13,7 @@ const YIELD_ROUNDS: u64 = 16;
 
 /// The flow reacts to heavy loss when the round trips with heavy loss outnumber those with light
 /// loss by this number. BBR keeps a rate for 10 round trips.
-const OVERFULL_ROUNDS: u32 = 8;
+const OVERFULL_ROUNDS: u32 = 24;
 
 /// Number of round trips until the first attempt to drain the queue. Each further pause is twice as
 /// long, up to the second value: while this flow drains, BBR raises its rate to use the free

@@ -27,6 +27,8 @@ pub(super) struct Cycle {
     base_ns: u64,
     /// Shortest round trip since the cut.
     lowest_ns: Option<u64>,
+    /// Shortest standing delay of packets that left up to a round trip after the lowered window.
+    quiet_ns: Option<u64>,
     /// The first sample that detected a queue.
     queue: Option<Sample>,
     /// Bytes sent at the start of the current round trip.
@@ -86,6 +88,7 @@ impl Cycle {
         self.round_bytes = sent_bytes;
         self.first_ns = None;
         self.lowest_ns = None;
+        self.quiet_ns = None;
         self.queue = None;
     }
 
@@ -121,6 +124,17 @@ impl Cycle {
                 .map_or(Range::of(sample), |range| range.with(sample)),
         );
         true
+    }
+
+    /// Records the standing delay of packets that left up to a round trip after the lowered window.
+    pub(super) fn note_quiet(&mut self, delay_ns: u64) {
+        let quiet_ns = self.quiet_ns.map_or(delay_ns, |ns| ns.min(delay_ns));
+        self.quiet_ns = Some(quiet_ns);
+    }
+
+    /// The standing delay after the queue drained.
+    pub(super) fn quiet_ns(&self) -> Option<u64> {
+        self.quiet_ns
     }
 
     /// Records a sample that detected a queue.

@@ -78,6 +78,9 @@ pub struct Adaptive {
     cycle: Cycle,
     /// The flow's share of the path: rate times round trip without queues.
     share_bytes: u64,
+    /// Whether the share comes from a measurement. Before the first train has a result, it does
+    /// not.
+    is_measured: bool,
     /// The window in the current state, which derives it from the share.
     window_bytes: u64,
     /// Recent maximum of the share: the flow's estimate of the bytes that the path holds.
@@ -116,6 +119,7 @@ impl Adaptive {
             state: State::Probe(probe),
             cycle: Cycle::default(),
             share_bytes: probe.train_bytes(),
+            is_measured: false,
             window_bytes: probe.train_bytes(),
             peak_bytes: 0,
             competed_ns: None,
@@ -145,14 +149,19 @@ impl Adaptive {
         }
     }
 
-    /// The estimates with which a later transfer on this path can start; `None` before the first
-    /// round trip is measured.
+    /// The estimates with which a later transfer on this path can start; `None` before the rate is
+    /// measured. A transfer that is too short for trains measures no rate.
     pub fn learned(&self) -> Option<Start> {
-        let rtt_ns = self.path.base_ns();
-        (rtt_ns > 0).then(|| Start {
+        let rtt_ns = self.base_rtt_ns().filter(|_| self.is_measured)?;
+        Some(Start {
             rate_bps: self.rate_bps(),
             rtt_ns,
         })
+    }
+
+    /// The round trip without queues, in nanoseconds; `None` before the first one is measured.
+    pub fn base_rtt_ns(&self) -> Option<u64> {
+        Some(self.path.base_ns()).filter(|&ns| ns > 0)
     }
 
     /// Highest pace in bits a second that the receiver and [`AdaptiveOptions::max_rate_bps`] allow
@@ -180,6 +189,17 @@ impl Adaptive {
         self.probe(Probe::expecting(start, packet_bytes, jitter_ns));
     }
 
+    /// Tests what is known of the path, after a time that measured nothing.
+    fn test_again(&mut self) {
+        match (self.learned(), self.state) {
+            (Some(learned), _) => self.expect(learned),
+            (None, State::Probe(probe)) => {
+                self.probe(probe.restored(self.options.max_rate_bps));
+            }
+            (None, _) => {}
+        }
+    }
+
     fn probe(&mut self, probe: Probe) {
         self.state = State::Probe(probe.after(self.sent_bytes, self.path.received_bytes()));
         self.cycle.forget();
@@ -188,6 +208,7 @@ impl Adaptive {
     }
 
     fn set_share(&mut self, share_bytes: u64) {
+        self.is_measured = true;
         let least = (self.options.packet_bytes / 16).max(1);
         let most = bytes_in(self.options.max_rate_bps, self.path.base_ns());
         self.share_bytes = share_bytes.clamp(least, most.clamp(least, MAX_BYTES));
@@ -236,7 +257,12 @@ impl Adaptive {
         let wait_ns = if standing_ns == 0 {
             FIRST_TIMEOUT_NS
         } else {
-            let packet_ns = time_of(2 * self.options.packet_bytes, self.rate_bps());
+            // Before the first result, the share is only a guess, and a train may be slower.
+            let rate_bps = match self.state {
+                State::Probe(probe) => self.rate_bps().min(probe.rate_bps()),
+                _ => self.rate_bps(),
+            };
+            let packet_ns = time_of(2 * self.options.packet_bytes, rate_bps);
             (3 * standing_ns)
                 .saturating_add(4 * self.path.interval_ns())
                 .saturating_add(4u64.saturating_mul(self.options.jitter_ns))
@@ -251,10 +277,8 @@ impl RateControl for Adaptive {
         self.now_ns = self.now_ns.max(sent.now_ns);
         let idle_ns = self.now_ns.saturating_sub(self.sent_ns);
         let was_idle = sent.in_flight_bytes <= sent.bytes && idle_ns / 2 > self.timeout_ns();
-        if let Some(learned) = self.learned()
-            && was_idle
-        {
-            self.expect(learned);
+        if was_idle {
+            self.test_again();
         }
         self.sent_bytes = self.sent_bytes.saturating_add(sent.bytes);
         self.sent_ns = self.now_ns;
@@ -289,12 +313,10 @@ impl RateControl for Adaptive {
         let in_flight = self.sent_bytes > reported_bytes;
         let deadline_ns = self.now_ns.saturating_add(self.timeout_ns());
         self.deadline_ns = in_flight.then_some(deadline_ns);
-        if let Some(learned) = self.learned()
-            && was_silent
-        {
+        if was_silent {
             // Packets in flight during the silence waited until its end. Their delay does not
             // measure the queue, and their rate does not measure the path.
-            self.expect(learned);
+            self.test_again();
             if let State::Probe(probe) = self.state {
                 self.silent_bytes = probe.end_bytes();
             }
@@ -327,10 +349,9 @@ impl RateControl for Adaptive {
         self.deadline_ns = None;
         self.timeouts = self.timeouts.saturating_add(1);
         self.settled_bytes = self.sent_bytes;
-        match (self.state, self.learned()) {
-            (State::Probe(probe), _) => self.probe(probe.slower()),
-            (_, Some(learned)) => self.expect(learned),
-            (_, None) => {}
+        match self.state {
+            State::Probe(probe) => self.probe(probe.slower()),
+            _ => self.test_again(),
         }
         self.refresh();
     }

@@ -72,6 +72,9 @@ pub(super) struct PathEstimate {
     filled: usize,
     /// Share of the bytes that is lost while the queue is empty, in parts of a million.
     random_loss_ppm: u64,
+    /// Recent maximum of the delay while the queue was empty, in nanoseconds: the noise of the
+    /// hosts. `None` before the first measurement.
+    noise_ns: Option<u64>,
     /// Mean time between reports, in nanoseconds.
     interval_ns: u64,
     reported_ns: u64,
@@ -122,10 +125,15 @@ impl PathEstimate {
     }
 
     /// Standing round trip: the shortest one of the last quarter to half round trip. It excludes
-    /// delays of single packets. 0 before the first sample.
+    /// delays of single packets. `None` before the first sample after a cut of the window: packets
+    /// that repeat lost ones give none.
+    pub(super) fn standing_sample_ns(&self) -> Option<u64> {
+        self.lowest_ns.into_iter().flatten().min()
+    }
+
+    /// The standing round trip, or the base if there is no sample.
     pub(super) fn standing_ns(&self) -> u64 {
-        let lowest_ns = self.lowest_ns.into_iter().flatten().min();
-        lowest_ns.unwrap_or(self.base_ns)
+        self.standing_sample_ns().unwrap_or(self.base_ns)
     }
 
     /// Mean time between reports, in nanoseconds.
@@ -151,6 +159,20 @@ impl PathEstimate {
     /// Drops the samples from before a cut of the window.
     pub(super) fn forget_samples(&mut self) {
         self.lowest_ns = [None; 2];
+    }
+
+    /// Delay that the hosts cause, in nanoseconds: `most_ns` until less was measured.
+    pub(super) fn noise_ns(&self, most_ns: u64) -> u64 {
+        self.noise_ns.map_or(most_ns, |ns| ns.min(most_ns))
+    }
+
+    /// Updates the noise with the delay of an empty queue. The first value is at most `most_ns`.
+    ///
+    /// A single long delay raises the noise at once. It falls by an eighth each time, because the
+    /// hosts are late only now and then.
+    pub(super) fn note_noise(&mut self, delay_ns: u64, most_ns: u64) {
+        let before_ns = self.noise_ns(most_ns);
+        self.noise_ns = Some(delay_ns.max(before_ns - before_ns / 8).min(most_ns));
     }
 
     /// Updates the random loss with the loss of a round trip with an empty queue.

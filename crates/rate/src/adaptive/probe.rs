@@ -19,6 +19,10 @@ const FIRST_PACKETS: u64 = 16;
 /// Length of the first train on an unknown path, in nanoseconds.
 const FIRST_NS: u64 = 1_000_000;
 
+/// Longest duration of the shortest train, in nanoseconds. Trains without a report do not get
+/// slower than that: the timeouts already grow, and a slower train delays the end of a silence.
+const SLOWEST_NS: u64 = 1_000_000_000;
+
 /// Factor between the rates of two trains if the path carried the first one. So the path carries at
 /// least a quarter of a train's rate. A train of a sixteenth of the round trip queues at most 3/16
 /// of the bytes that the path holds, and one of an eighth at most 3/8.
@@ -115,16 +119,29 @@ impl Probe {
         Some(Self::searching(start, self.packet_bytes, jitter_ns))
     }
 
-    /// Another train at half the rate, after no packet of this one was reported.
+    /// Another train at half the rate, after no packet of this one was reported. Faster trains
+    /// follow it, because a silence does not measure the rate.
     pub(super) fn slower(&self) -> Self {
+        let least_bytes = MIN_PACKETS * self.packet_bytes;
+        let least_bps = rate_of(least_bytes, SLOWEST_NS).min(self.rate_bps);
         Self {
-            rate_bps: (self.rate_bps / 2).max(1),
-            train_bytes: (self.train_bytes / 2).max(MIN_PACKETS * self.packet_bytes),
-            first_ns: None,
-            shortest_ns: None,
-            latest: None,
-            first_sample_bytes: None,
+            rate_bps: (self.rate_bps / 2).max(least_bps).max(1),
+            expected: false,
+            train_bytes: (self.train_bytes / 2).max(least_bytes),
             ..*self
+        }
+    }
+
+    /// Another train after this one had too little data, or after a silence. Its rate is at least
+    /// that of a first train, so that the rate of [`Probe::slower`] does not stay.
+    pub(super) fn restored(&self, max_rate_bps: u64) -> Self {
+        let first = Self::first(self.packet_bytes, max_rate_bps);
+        if self.expected || self.rate_bps >= first.rate_bps {
+            return *self;
+        }
+        Self {
+            rtt_ns: self.rtt_ns,
+            ..first
         }
     }
 
@@ -136,11 +153,16 @@ impl Probe {
         }
     }
 
-    /// Sets the numbers of bytes sent and received before the train.
+    /// The same train before its first packet, with the numbers of bytes sent and received before
+    /// it.
     pub(super) fn after(self, sent_bytes: u64, received_bytes: u64) -> Self {
         Self {
             sent_bytes,
             received_bytes,
+            first_ns: None,
+            shortest_ns: None,
+            latest: None,
+            first_sample_bytes: None,
             ..self
         }
     }

@@ -5,18 +5,20 @@ use super::path::{self, ReportSpan, Sample};
 use crate::math::mul_div;
 
 impl Adaptive {
-    /// Queueing delay in nanoseconds, without delays of single packets.
-    pub(super) fn queue_ns(&self) -> u64 {
-        self.path.standing_ns().saturating_sub(self.path.base_ns())
+    /// Queueing delay in nanoseconds, without delays of single packets. `None` if no packet has
+    /// measured it since the last cut.
+    pub(super) fn queue_ns(&self) -> Option<u64> {
+        let standing_ns = self.path.standing_sample_ns()?;
+        Some(standing_ns.saturating_sub(self.path.base_ns()))
     }
 
-    /// Delay from which on a queue is detected: a sixteenth of the round trip, plus the jitter of
-    /// the hosts, plus one packet of the flow.
+    /// Delay from which on a queue is detected: a sixteenth of the round trip, plus the noise of the
+    /// hosts, plus one packet of the flow.
     pub(super) fn threshold_ns(&self) -> u64 {
         let base_ns = self.path.base_ns();
         let packet_ns = mul_div(base_ns, self.options.packet_bytes, self.window_bytes);
         (base_ns / 16)
-            .saturating_add(self.options.jitter_ns)
+            .saturating_add(self.path.noise_ns(self.options.jitter_ns))
             .saturating_add(packet_ns.min(base_ns / 2))
     }
 
@@ -35,7 +37,7 @@ impl Adaptive {
 
     /// Whether a report about packets sent since the last cut shows congestion.
     pub(super) fn is_congested(&self, dropped: bool) -> bool {
-        let queue_ns = self.queue_ns();
+        let queue_ns = self.queue_ns().unwrap_or(0);
         let threshold_ns = self.threshold_ns();
         if dropped || queue_ns > threshold_ns {
             return true;

@@ -30,7 +30,8 @@ impl Adaptive {
     fn drain(&mut self, share_bytes: u64, back: Option<Compete>) {
         self.set_share(share_bytes);
         self.state = State::Drain { back };
-        let blind = self.queue_ns() < self.threshold_ns() / 4;
+        let queue_ns = self.queue_ns().unwrap_or(0);
+        let blind = queue_ns < self.threshold_ns() / 4;
         let base_ns = self.path.base_ns();
         if blind && let Some(round) = self.path.span(base_ns, self.cycle.cut_bytes()) {
             // If the loss is not congestion, it is the same at the next cut, and is learned by
@@ -56,6 +57,9 @@ impl Adaptive {
         if drained {
             let target = self.fair_share(share_bytes, sample);
             self.cycle.succeed();
+            if let Some(quiet_ns) = self.cycle.quiet_ns() {
+                self.path.note_noise(quiet_ns, self.options.jitter_ns);
+            }
             // Lower the peak slowly: other flows may be gone only for a moment, but the path may
             // also have become slower for good.
             self.peak_bytes -= self.peak_bytes / 64;
@@ -89,7 +93,8 @@ impl Adaptive {
     /// larger steps would make the shares fluctuate.
     fn fair_share(&self, share_bytes: u64, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
-        let least_ns = self.threshold_ns() / 4;
+        // A shorter rise consists of bursts, and the estimate would be far too high.
+        let least_ns = self.threshold_ns() / 4 * 3;
         let equal = sample.and_then(|sample| {
             self.cycle
                 .equal_share(share_bytes, sample, base_ns, least_ns)
@@ -147,7 +152,9 @@ impl Adaptive {
 
     /// Processes a report about packets sent since the last cut, in `Compete`.
     fn step_compete(&mut self, mut compete: Compete, sample: Option<Sample>) {
-        let queue_ns = self.queue_ns();
+        let Some(queue_ns) = self.queue_ns() else {
+            return;
+        };
         if queue_ns <= self.threshold_ns() / 2 {
             return self.stop_competing(sample);
         }
@@ -177,11 +184,20 @@ impl Adaptive {
 
     /// Processes a report about packets sent since the last cut, in `Grow`.
     fn step_grow(&mut self, since_ns: u64, sample: Option<Sample>, dropped: bool) {
+        let queue_ns = self.queue_ns();
+        if let (Some(delay_ns), Some(sample)) = (queue_ns, sample)
+            && sample.departed_ns < since_ns.saturating_add(self.path.base_ns())
+        {
+            self.cycle.note_quiet(delay_ns);
+        }
         if self.is_congested(dropped) {
             return self.cut(sample);
         }
+        let Some(queue_ns) = queue_ns else {
+            return;
+        };
         let base_ns = self.path.base_ns();
-        if self.queue_ns() > self.threshold_ns() / 4 {
+        if queue_ns > self.threshold_ns() / 4 {
             if let Some(sample) = sample
                 && sample.departed_ns.saturating_sub(since_ns) > base_ns / 4 * 5
             {
@@ -226,7 +242,7 @@ impl Adaptive {
         // Without a round trip, a rate cannot become a window.
         if self.is_app_limited() || base_ns == 0 {
             if sent_bytes >= probe.end_bytes() {
-                self.probe(probe);
+                self.probe(probe.restored(max_rate_bps));
             }
             return;
         }

@@ -53,6 +53,8 @@ pub(crate) struct Case {
     pub(crate) packet_bytes: Option<u64>,
     /// Delays that adaptive flows attribute to noise of their hosts.
     pub(crate) jitter_ns: u64,
+    /// Longest time for which a receiver takes no packets, every 7 ms.
+    pub(crate) stall_ns: u64,
     pub(crate) seed: u64,
 }
 
@@ -76,6 +78,7 @@ impl Case {
             reports_per_round: 8,
             packet_bytes: None,
             jitter_ns: 0,
+            stall_ns: 0,
             seed: 1,
         }
     }

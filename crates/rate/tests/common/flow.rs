@@ -14,7 +14,8 @@ use super::loss_based::LossBased;
 /// The sender's record of a packet.
 struct Departure {
     sequence: u32,
-    departed_ns: u64,
+    /// `None`: the packet repeats a lost one, so its report gives no round trip (P5.5.6).
+    departed_ns: Option<u64>,
     sent_bytes: u64,
 }
 
@@ -37,6 +38,9 @@ pub(crate) struct Sender {
     sent_bytes: u64,
     /// Bytes sent before the newest reported packet, or before a timeout.
     settled_bytes: u64,
+    /// Bytes that were lost, and bytes that repeat lost ones.
+    lost_bytes: u64,
+    repeated_bytes: u64,
     pub(crate) wake_ns: Option<u64>,
 }
 
@@ -69,6 +73,8 @@ impl Sender {
             sequence: 0,
             sent_bytes: 0,
             settled_bytes: 0,
+            lost_bytes: 0,
+            repeated_bytes: 0,
             wake_ns: None,
         }
     }
@@ -108,9 +114,13 @@ impl Sender {
         self.sequence += 1;
         self.sent_bytes += bytes;
         self.bucket.consume(now_ns, bytes);
+        let is_repeat = self.repeated_bytes < self.lost_bytes;
+        if is_repeat {
+            self.repeated_bytes += bytes;
+        }
         self.departures.push_back(Departure {
             sequence: self.sequence,
-            departed_ns: now_ns,
+            departed_ns: (!is_repeat).then_some(now_ns),
             sent_bytes: self.sent_bytes,
         });
         self.controller.on_sent(&Sent {
@@ -134,11 +144,13 @@ impl Sender {
             return;
         }
         self.settled_bytes = self.settled_bytes.max(newest.sent_bytes);
+        let lost_bytes = newest.sent_bytes.saturating_sub(report.bytes);
+        self.lost_bytes = self.lost_bytes.max(lost_bytes);
         self.controller.on_feedback(&Feedback {
             now_ns,
             newest: Some(Newest {
                 sent_bytes: newest.sent_bytes,
-                departed_ns: Some(newest.departed_ns),
+                departed_ns: newest.departed_ns,
                 hold_ns: report.hold_ns,
             }),
             received_bytes: report.bytes,

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use farwrite_dice::SplitMix;
 use farwrite_link::{Datagram, Link, LinkConfig, Loss};
 
 use super::case::{Case, FlowKind};
@@ -18,9 +19,22 @@ const PATH_PACKETS: f64 = 1_000.0;
 const DATAGRAM: u64 = 1_200;
 const SMALLEST: u64 = 40;
 
+/// Time between two stalls of a receiver, in nanoseconds.
+const STALL_EVERY_NS: u64 = 7_000_000;
+
+/// A packet at the receiver's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Arrival {
+    flow: usize,
+    sequence: u32,
+    bytes: u64,
+    marked: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Wake(usize),
+    Take(Arrival),
     ReportDue(usize),
     ReportInFlight(usize, ReportInFlight),
     Step,
@@ -137,15 +151,42 @@ impl<'a> Network<'a> {
                     u32::from_be_bytes(datagram.payload[at..at + 4].try_into().unwrap())
                 };
                 let (flow, sequence) = (word(0) as usize, word(4));
-                let bytes = datagram.ip_bytes() * self.scale;
-                let receiver = &mut self.receivers[flow];
-                let due_ns = receiver.take(now_ns, sequence, bytes, datagram.tos == 3);
-                if !std::mem::replace(&mut receiver.waiting, true) {
-                    self.schedule(due_ns, Event::ReportDue(flow));
-                }
-                self.measure.delivered(now_ns, flow, bytes);
+                self.take(
+                    now_ns,
+                    Arrival {
+                        flow,
+                        sequence,
+                        bytes: datagram.ip_bytes() * self.scale,
+                        marked: datagram.tos == 3,
+                    },
+                );
             }
         }
+    }
+
+    /// The receiver takes a packet, or leaves it in its socket while it stalls.
+    fn take(&mut self, now_ns: u64, arrival: Arrival) {
+        let awake_ns = self.awake_ns(now_ns);
+        if awake_ns > now_ns {
+            return self.schedule(awake_ns, Event::Take(arrival));
+        }
+        let flow = arrival.flow;
+        let receiver = &mut self.receivers[flow];
+        let due_ns = receiver.take(now_ns, arrival.sequence, arrival.bytes, arrival.marked);
+        if !std::mem::replace(&mut receiver.waiting, true) {
+            self.schedule(due_ns, Event::ReportDue(flow));
+        }
+        self.measure.delivered(now_ns, flow, arrival.bytes);
+    }
+
+    /// When receivers take packets that arrive at `now_ns`.
+    fn awake_ns(&self, now_ns: u64) -> u64 {
+        if self.case.stall_ns == 0 {
+            return now_ns;
+        }
+        let stall = now_ns / STALL_EVERY_NS;
+        let length_ns = SplitMix::new(self.case.seed ^ stall).below(self.case.stall_ns);
+        now_ns.max(stall * STALL_EVERY_NS + length_ns)
     }
 
     fn handle(&mut self, now_ns: u64, event: Event) {
@@ -157,6 +198,7 @@ impl<'a> Network<'a> {
                     self.pump(now_ns, flow);
                 }
             }
+            Event::Take(arrival) => self.take(now_ns, arrival),
             Event::ReportDue(flow) => {
                 self.receivers[flow].waiting = false;
                 let report = self.receivers[flow].report(now_ns);
