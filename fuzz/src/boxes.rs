@@ -90,8 +90,8 @@ fn feed<B: PathBox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: imp
 }
 
 fn drain(this: &mut impl PathBox, out: &mut [Vec<Vec<u8>>; 2]) {
-    while let Some((side, frame)) = this.poll() {
-        out[usize::from(side == Side::Far)].push(frame);
+    while let Some(frame) = this.poll() {
+        out[usize::from(frame.to == Side::Far)].push(frame.bytes);
     }
 }
 

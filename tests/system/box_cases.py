@@ -295,10 +295,11 @@ def _one_box(report, rig):
         rig.stop(forward)
 
 
-def _narrow(chain, rate):
-    """Limits the rate from `a` to `b` behind the box of `a`."""
-    chain.near_a.run("tc", "qdisc", "add", "dev", "far", "root", "tbf", "rate", rate,
-                     "burst", "20kb", "latency", "200ms")
+def _narrow(chain, rate, device="far", burst="20kb", queue=("latency", "200ms")):
+    """Limits the rate from `a` to `b` behind the box of `a`, or the rate of another interface of
+    this box."""
+    chain.near_a.run("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate,
+                     "burst", burst, *queue)
 
 
 def _restart(report, rig):
@@ -340,6 +341,27 @@ def _backpressure(report, rig):
                      else f"{sender}, {boxes[0]}")
         report.check("so the box loses nothing, and the NIC repeats nothing",
                      None if boxes[0]["far_unsent"] == 0 and sender["repeated"] == 0
+                     else f"{sender}, {boxes[0]}")
+
+
+def _full_queues(report, rig):
+    """The kernel's queues are shorter than the one at which the box pauses the NIC, so the kernel
+    refuses frames. The queue towards the NIC is full too, of acknowledgements."""
+    with Chain() as chain:
+        _narrow(chain, "50mbit", queue=("limit", "22kb"))
+        _narrow(chain, "200kbit", device="near", burst="2kb", queue=("limit", "500b"))
+        with rig.boxes(chain, "--coding", "8,1") as boxes:
+            wrong, (sender, _) = rig.send(chain, timeout_ms=30_000)
+        dropped = [int(json.loads(chain.near_a.run("tc", "-s", "-j", "qdisc", "show", "dev", device))
+                       [0]["drops"]) for device in ("far", "near")]
+        report.check("the queues of both interfaces refuse frames",
+                     None if min(dropped) > 0 else f"{dropped}")
+        report.check("all arrives", wrong)
+        report.check("a frame that the kernel refuses is sent again",
+                     None if boxes[0]["far_unsent"] == boxes[0]["near_unsent"] == 0
+                     and sender["repeated"] == 0 else f"{sender}, {boxes[0]}")
+        report.check("and so is a PFC frame",
+                     None if sender["paused"] > 0 and boxes[0]["pauses"] > 0
                      else f"{sender}, {boxes[0]}")
 
 
@@ -392,6 +414,7 @@ _CASES = {
     "a box without another one": _one_box,
     "a box that is restarted": _restart,
     "a path narrower than the NIC": _backpressure,
+    "full queues in the kernel": _full_queues,
     "metrics": _metrics,
     "an interface that goes away": _gone,
     "what makes no sense": _refusals,

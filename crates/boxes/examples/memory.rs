@@ -73,9 +73,9 @@ fn send<B: PathBox>(boxes: &mut [B; 2], now_ns: u64, flow: u32, psn: u32) {
     bytes[5..8].copy_from_slice(&(flow + 2).to_be_bytes()[1..]);
     boxes[0].handle(now_ns, Side::Near, frame(IPV4, 0, bytes));
     for (from, to) in [(0, 1), (1, 0)] {
-        while let Some((side, frame)) = boxes[from].poll() {
-            if side == Side::Far {
-                boxes[to].handle(now_ns, Side::Far, frame);
+        while let Some(sent) = boxes[from].poll() {
+            if sent.to == Side::Far {
+                boxes[to].handle(now_ns, Side::Far, sent.bytes);
             }
         }
     }

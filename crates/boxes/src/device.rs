@@ -6,11 +6,13 @@ use farwrite_net::{Device, Ecn, Frame, Output, Ports, ROCE_PORT};
 
 use crate::backpressure::Backpressure;
 use crate::bytes::{from_bytes, to_bytes};
-use crate::{PathBox, Side};
+use crate::{BoxFrame, Class, PathBox, PortQueue, Side};
 
 /// A box between two cables. It forwards two kinds of frames unchanged, without handing them to the
 /// box: frames that a switch trimmed, which have no representation as bytes; and frames to a UDP
 /// port other than RoCEv2's.
+///
+/// The ports of a device have no limit. [`with_buffer`](Self::with_buffer) gives the far port one.
 #[derive(Debug)]
 pub struct BoxDevice<B: PathBox> {
     inner: B,
@@ -19,6 +21,9 @@ pub struct BoxDevice<B: PathBox> {
     near_port: usize,
     backpressure: Backpressure,
     outputs: VecDeque<Output>,
+    /// Frames for the far port, if it has a limit. They leave it when the port is free.
+    buffer: Option<PortQueue<Frame>>,
+    refused: u64,
     /// Bitmap of the priorities of all frames that came from the near side so far.
     seen: u8,
     /// Bitmap of the priorities that are stopped because of the queue at the far port.
@@ -41,12 +46,29 @@ impl<B: PathBox> BoxDevice<B> {
             near_port,
             backpressure,
             outputs: VecDeque::new(),
+            buffer: None,
+            refused: 0,
             seen: 0,
             queue_stops: 0,
             stopped: 0,
             queued_bytes: 0,
             marked: 0,
         }
+    }
+
+    /// Limits the queue of the far port to `bytes` of IP datagrams. A full queue drops repairs
+    /// first, and refuses data only if data alone fills it.
+    #[must_use]
+    pub fn with_buffer(mut self, bytes: u64) -> Self {
+        self.buffer = Some(PortQueue::new(bytes));
+        self
+    }
+
+    /// Repairs that the full queue of the far port dropped, and other frames that it refused.
+    #[must_use]
+    pub fn dropped(&self) -> (u64, u64) {
+        let repairs = self.buffer.as_ref().map_or(0, PortQueue::repairs_dropped);
+        (repairs, self.refused)
     }
 
     /// The box itself.
@@ -82,16 +104,40 @@ impl<B: PathBox> BoxDevice<B> {
 
     /// Moves frames from the box to the outputs.
     fn drain(&mut self) {
-        while let Some((side, bytes)) = self.inner.poll() {
+        while let Some(BoxFrame { to, class, bytes }) = self.inner.poll() {
             let Some(mut frame) = from_bytes(&bytes) else {
                 continue;
             };
-            if side == Side::Far {
+            if to == Side::Far {
                 self.mark(&mut frame);
             }
-            let port = self.port_of(side);
-            self.outputs.push_back(Output::Send { port, frame });
+            self.send(to, class, frame);
         }
+    }
+
+    fn send(&mut self, to: Side, class: Class, frame: Frame) {
+        match &mut self.buffer {
+            Some(buffer) if to == Side::Far => {
+                if class == Class::Data && buffer.is_full_of_data() {
+                    self.refused += 1;
+                } else {
+                    buffer.push(class, u64::from(frame.ip_bytes()), frame);
+                }
+            }
+            _ => {
+                let port = self.port_of(to);
+                self.outputs.push_back(Output::Send { port, frame });
+            }
+        }
+    }
+
+    /// The next frame for the far port from its buffer, if it can leave now.
+    fn leave_buffer(&mut self, ports: &Ports<'_>) -> Option<Output> {
+        let port = self.port_of(Side::Far);
+        let ready = ports.ready_priorities(port);
+        let buffer = self.buffer.as_mut().filter(|_| ready != 0)?;
+        let frame = buffer.pop_if(|frame| ready >> frame.priority.min(7) & 1 == 1)?;
+        Some(Output::Send { port, frame })
     }
 
     fn mark(&mut self, frame: &mut Frame) {
@@ -150,19 +196,25 @@ impl<B: PathBox> Device for BoxDevice<B> {
                 self.drain();
             }
             None => {
-                let port = 1 - port;
-                self.outputs.push_back(Output::Send { port, frame });
+                let to = match from {
+                    Side::Near => Side::Far,
+                    Side::Far => Side::Near,
+                };
+                self.send(to, Class::Data, frame);
             }
         }
     }
 
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
-        self.queued_bytes = ports.queued_bytes(self.port_of(Side::Far));
+        let waiting = self.buffer.as_ref().map_or(0, PortQueue::bytes);
+        self.queued_bytes = waiting + ports.queued_bytes(self.port_of(Side::Far));
         if self.inner.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.inner.handle_timeout(now_ns);
             self.drain();
         }
-        self.outputs.pop_front().or_else(|| self.pause())
+        let output = self.outputs.pop_front();
+        let output = output.or_else(|| self.leave_buffer(ports));
+        output.or_else(|| self.pause())
     }
 
     fn next_ns(&self) -> Option<u64> {

@@ -19,6 +19,7 @@ pub mod lowar;
 mod message;
 pub mod netrt;
 mod packets;
+mod port_queue;
 mod psn;
 mod reorder;
 mod streams;
@@ -27,6 +28,7 @@ mod timers;
 pub use backpressure::Backpressure;
 pub use device::BoxDevice;
 pub use message::KEY_BYTES;
+pub use port_queue::PortQueue;
 
 /// A side of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +37,39 @@ pub enum Side {
     Near,
     /// The side of the path to the other box.
     Far,
+}
+
+/// What a frame that a box sends is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A frame of a NIC or of other traffic, or a message that the other box needs to follow the
+    /// frames.
+    Data,
+    /// A frame that the box adds to repair losses: a repair packet of LoWAR, or a packet that NetRT
+    /// repeats. Without it, the path is no worse than without boxes, so a full queue drops it before
+    /// data ([`PortQueue`]).
+    Repair,
+}
+
+/// A frame that a box sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoxFrame {
+    /// The side to which the frame goes.
+    pub to: Side,
+    /// What the frame is for.
+    pub class: Class,
+    /// The Ethernet frame.
+    pub bytes: Vec<u8>,
+}
+
+impl BoxFrame {
+    fn data(to: Side, bytes: Vec<u8>) -> Self {
+        Self {
+            to,
+            class: Class::Data,
+            bytes,
+        }
+    }
 }
 
 /// A box between two sides, without clock or I/O. Its inputs and outputs are Ethernet frames
@@ -54,8 +89,9 @@ pub trait PathBox {
     /// Processes a frame that came from side `from`.
     fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>);
 
-    /// The next frame to send, and to which side.
-    fn poll(&mut self) -> Option<(Side, Vec<u8>)>;
+    /// The next frame to send. The frames of a side must leave in this order, also repairs: LoWAR's
+    /// receiving half gives up a block when data of the next one arrives before its repairs.
+    fn poll(&mut self) -> Option<BoxFrame>;
 
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
     fn next_ns(&self) -> Option<u64>;

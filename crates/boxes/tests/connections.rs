@@ -35,6 +35,7 @@ fn setting(loss_packet: f64, config: Config, seed: u64) -> Setting {
         seed,
         boxes: [Some(config.clone()), Some(config)],
         backpressure: Backpressure::default(),
+        buffer: None,
     }
 }
 
@@ -169,6 +170,26 @@ fn a_box_stops_its_sender_and_drops_nothing() {
     assert!(path.path_box(0).marked() > 0);
 }
 
+/// LoWAR(4, 4) doubles the packets, and nothing slows the NIC: half of what the box sends is too
+/// much for its port.
+#[test]
+fn a_full_port_drops_repairs_and_keeps_data() {
+    let mut setting = setting(0.0, coding(4, 4), 1);
+    setting.backpressure = Backpressure::Ecn {
+        mark_bytes: u64::MAX,
+    };
+    setting.buffer = Some(100_000);
+    let mut path = Path::new(&setting);
+    let qpn = write_much(&mut path, 40);
+    let sent = path.path_box(0).counters().repairs_sent;
+    let (repairs, refused) = path.path_box(0).dropped();
+    assert!(2 * repairs > sent, "{repairs} of {sent}");
+    assert_eq!(refused, 0);
+    assert_eq!(path.nic(0).qp_counters(qpn).unwrap().repeated, 0);
+    let arrived = path.path_box(1).counters().repairs_received;
+    assert_eq!(arrived, sent - repairs);
+}
+
 /// Peak queue in front of the long cable, in bytes.
 fn peak_queue(path: &Path) -> u64 {
     let far = path.network.counters(path.boxes[0]).nth(1).unwrap();
@@ -212,6 +233,7 @@ fn goodput(loss: Loss, coding: Coding) -> u32 {
         seed: 2,
         boxes: [Some(config.clone()), Some(config)],
         backpressure: Backpressure::default(),
+        buffer: None,
     });
     let config = QpConfig {
         mtu_bytes: 1024,

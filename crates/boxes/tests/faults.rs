@@ -7,8 +7,12 @@ use common::{
     IPV4, Kind, Link, Pair, QPN, SRC_PORT, ack, addresses, config, drain, ethernet, frame,
     is_box_message, is_repair, message, offset, payload,
 };
+use std::net::IpAddr;
+
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_boxes::{PathBox, Side};
+
+const TAG_BYTES: usize = 16;
 
 /// Sends two messages of one packet each. After that, the boxes know each other.
 fn warm(pair: &mut Pair, psn: u32) {
@@ -293,6 +297,76 @@ fn forged_repairs_recover_nothing() {
     assert!(is_box_message(IPV4, &sent[0]));
     assert_eq!(other.decode(sent[0].clone()), [sent[0].clone()]);
     assert_eq!(other.a.counters().reports_received, 0);
+}
+
+/// Returns a repair packet with changed bytes between its header and its tag, sealed again with the
+/// key of [`config`].
+fn forge(repair: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let end = repair.len() - TAG_BYTES - 4;
+    let mut message = repair[offset(IPV4)..end].to_vec();
+    change(&mut message);
+    let mut hash = blake3::Hasher::new_keyed(&[7; 32]);
+    let (src, dst) = addresses(IPV4);
+    for address in [src.ip(), dst.ip()] {
+        let IpAddr::V4(address) = address else {
+            panic!("an IPv6 address");
+        };
+        hash.update(&address.to_ipv6_mapped().octets());
+    }
+    hash.update(&message);
+    let mut tag = [0; TAG_BYTES];
+    hash.finalize_xof().fill(&mut tag);
+    message.extend_from_slice(&tag);
+    frame(IPV4, 0, message)
+}
+
+/// A change of a repair packet.
+type Forgery<'a> = &'a dyn Fn(&mut Vec<u8>);
+
+/// All of a block's data arrives except one packet. A forged repair packet comes before each of the
+/// frames, and the true ones come last.
+#[test]
+fn the_true_repair_recovers_after_forged_ones() {
+    let packets_at = 17;
+    let unit_at = 20;
+    let forgeries: [(&str, Forgery<'_>); 8] = [
+        ("none", &|_| {}),
+        ("other bytes", &|message| message[unit_at + 40] ^= 1),
+        ("another length", &|message| message[unit_at + 1] ^= 1),
+        ("a longer unit", &|message| message.extend([0xA5; 4000])),
+        ("a shorter unit", &|message| message.truncate(unit_at + 9)),
+        ("fewer packets", &|message| message[packets_at] = 2),
+        ("more packets", &|message| message[packets_at] = 7),
+        ("a full block", &|message| message[packets_at] = 8),
+    ];
+    for (shape, lost, unit) in [(8, 1), (8, 2)]
+        .iter()
+        .flat_map(|shape| (0..6).map(move |lost| (shape, lost)))
+        .flat_map(|(shape, lost)| (0..shape.1).map(move |unit| (shape, lost, unit)))
+    {
+        for (name, change) in forgeries.iter().skip(1) {
+            for at in 0..=6 {
+                let mut pair = Pair::new(&config(shape.0, shape.1));
+                warm(&mut pair, 0);
+                let frames = write(2, 6);
+                let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
+                assert_eq!(forge(&sent[6], forgeries[0].1), sent[6]);
+                let forged = forge(&sent[6 + usize::from(unit)], change);
+                let mut got = Vec::new();
+                for (number, frame) in sent.into_iter().enumerate() {
+                    if number == at {
+                        got.extend(pair.decode(forged.clone()));
+                    }
+                    if number != lost {
+                        got.extend(pair.decode(frame));
+                    }
+                }
+                let when = format!("{name}, {shape:?}, lost {lost}, unit {unit}, before {at}");
+                assert!(got == frames, "{when}");
+                assert_eq!(pair.b.counters().given_up, 0, "{when}");
+            }
+        }
+    }
 }
 
 /// A repair packet that is replayed long after its block does no harm.

@@ -9,7 +9,7 @@ mod targets;
 use common::payload;
 use farwrite_boxes::lowar::{Config, Lowar};
 use farwrite_boxes::netrt::{self, NetRt};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{BoxFrame, PathBox, Side};
 use proptest::prelude::*;
 
 /// Generates a data packet with a valid ICRC, from either side, with or without the code point of
@@ -127,7 +127,7 @@ fn the_target_seals_as_boxes_do() {
     let mut lowar = Lowar::new(&config, 1);
     lowar.handle(0, Side::Far, targets::wrapped(3, Side::Far, &probe));
     assert_eq!(lowar.counters().reports_sent, 1);
-    assert!(matches!(lowar.poll(), Some((Side::Far, _))));
+    assert!(matches!(lowar.poll(), Some(BoxFrame { to: Side::Far, .. })));
     // A request about a flow that is not known is answered by a notice.
     let mut request = vec![0x1F, 0, 0x12, 0x34, 7, 0, 0, 0, 0, 0, 0, 5];
     request.extend([0; 16]);
@@ -139,5 +139,5 @@ fn the_target_seals_as_boxes_do() {
     let mut netrt = NetRt::new(&config, 1);
     netrt.handle(0, Side::Far, targets::wrapped(3, Side::Far, &request));
     assert_eq!(netrt.counters().notices_sent, 1);
-    assert!(matches!(netrt.poll(), Some((Side::Far, _))));
+    assert!(matches!(netrt.poll(), Some(BoxFrame { to: Side::Far, .. })));
 }

@@ -36,6 +36,7 @@ fn setting(loss_packet: f64, config: Config, seed: u64) -> Setting {
         seed,
         boxes: [Some(config.clone()), Some(config)],
         backpressure: Backpressure::default(),
+        buffer: None,
     }
 }
 

@@ -10,7 +10,7 @@ use common::{
     psn_of,
 };
 use farwrite_boxes::netrt::{Config, NetRt};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{BoxFrame, PathBox, Side};
 
 const US: u64 = 1000;
 /// PSNs wrap on the way.
@@ -66,20 +66,20 @@ impl Pair {
         loop {
             let before = self.got.len();
             let mut quiet = true;
-            while let Some((side, frame)) = self.source.poll() {
-                assert_eq!(side, Side::Far);
+            while let Some(BoxFrame { to, bytes, .. }) = self.source.poll() {
+                assert_eq!(to, Side::Far);
                 quiet = false;
-                if lost != Some(&frame[..]) {
-                    self.destination.handle(self.now_ns, Side::Far, frame);
+                if lost != Some(&bytes[..]) {
+                    self.destination.handle(self.now_ns, Side::Far, bytes);
                 } else {
                     lost = None;
                 }
             }
-            while let Some((side, frame)) = self.destination.poll() {
+            while let Some(BoxFrame { to, bytes, .. }) = self.destination.poll() {
                 quiet = false;
-                match side {
-                    Side::Near => self.got.push(frame),
-                    Side::Far => self.source.handle(self.now_ns, Side::Far, frame),
+                match to {
+                    Side::Near => self.got.push(bytes),
+                    Side::Far => self.source.handle(self.now_ns, Side::Far, bytes),
                 }
             }
             if quiet && before == self.got.len() {
@@ -175,9 +175,9 @@ fn an_acknowledgement_does_not_overtake_responses() {
     pair.destination.handle(0, Side::Far, ack(IPV4, 9));
     let near = |pair: &mut Pair| {
         let mut near = Vec::new();
-        while let Some((side, frame)) = pair.destination.poll() {
-            if side == Side::Near {
-                near.push(frame);
+        while let Some(BoxFrame { to, bytes, .. }) = pair.destination.poll() {
+            if to == Side::Near {
+                near.push(bytes);
             }
         }
         near
@@ -252,11 +252,11 @@ fn forged_messages_pass_like_foreign_frames() {
     let frames = message(IPV4, Kind::Write, 0, 3);
     other.handle(0, Side::Near, frames[0].clone());
     let forged: Vec<_> = std::iter::from_fn(|| other.poll()).collect();
-    let start = forged[0].1.clone();
+    let start = forged[0].bytes.clone();
     assert!(is_box_message(IPV4, &start));
     let mut own = NetRt::new(&config(), 1);
     own.handle(0, Side::Near, frames[0].clone());
-    let genuine = own.poll().unwrap().1;
+    let genuine = own.poll().unwrap().bytes;
     let mut changed = genuine.clone();
     changed[offset(IPV4) + 11] ^= 4;
     let mut moved = genuine.clone();
@@ -268,7 +268,8 @@ fn forged_messages_pass_like_foreign_frames() {
         assert_eq!(pair.got.pop(), Some(forged));
     }
     pair.destination.handle(0, Side::Near, genuine.clone());
-    assert_eq!(pair.destination.poll(), Some((Side::Far, genuine)));
+    let passed = pair.destination.poll().map(|frame| (frame.to, frame.bytes));
+    assert_eq!(passed, Some((Side::Far, genuine)));
     // No flow is known: a later packet passes at once.
     pair.destination.handle(0, Side::Far, frames[2].clone());
     pair.exchange(None);
@@ -280,7 +281,7 @@ fn an_old_start_is_not_taken_again() {
     let mut pair = Pair::new(IPV4);
     let frames = message(IPV4, Kind::Write, 0, 6);
     pair.source.handle(0, Side::Near, frames[0].clone());
-    let start = pair.source.poll().unwrap().1;
+    let start = pair.source.poll().unwrap().bytes;
     pair.destination.handle(0, Side::Far, start.clone());
     pair.exchange(None);
     frames[1..5]

@@ -5,7 +5,7 @@ mod common;
 
 use common::{IPV4, Kind, Pair, config, is_box_message, message};
 use farwrite_boxes::lowar::{Coding, Config};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Class, PathBox, Side};
 use farwrite_dice::SplitMix;
 
 fn packets(psn: u32, packets: u32) -> Vec<Vec<u8>> {
@@ -50,9 +50,9 @@ fn an_unfinished_block_closes_after_a_while() {
     assert_eq!(pair.a.next_ns(), Some(1_000_000));
     pair.a.handle_timeout(1_000_000);
     let mut got = Vec::new();
-    while let Some((side, repair)) = pair.a.poll() {
-        assert_eq!(side, Side::Far);
-        got.extend(pair.decode(repair));
+    while let Some(repair) = pair.a.poll() {
+        assert_eq!((repair.to, repair.class), (Side::Far, Class::Repair));
+        got.extend(pair.decode(repair.bytes));
     }
     assert_eq!(got, frames[2..]);
     // The next block begins behind it.

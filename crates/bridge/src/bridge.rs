@@ -5,20 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite_boxes::{Backpressure, PathBox, Side};
+use farwrite_boxes::{Backpressure, BoxFrame, Class, PathBox, Side};
 use farwrite_trains::{VNET_BYTES, mark_congestion};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::interface::{Incoming, Interface, Received};
+use crate::interface::{Incoming, Interface, Received, Room};
 use crate::queue::Outgoing;
 use crate::sort::{Sorted, ethernet_bytes, sort};
 use crate::throttle::Throttle;
 use crate::{BridgeError, BridgeTask};
 
-/// If more bytes than this are queued at an interface, the bridge stops reading from the other one.
-const MAX_WAITING_BYTES: u64 = 4 << 20;
-/// Interval at which the bridge checks a queue that pauses the near side.
+/// Interval at which the bridge checks a queue that pauses the near side, and a full queue of the
+/// kernel.
 const LOOK_NS: u64 = 50_000;
 /// Interval at which the thread publishes its report.
 const REPORT_NS: u64 = 100_000_000;
@@ -57,6 +56,8 @@ pub struct BridgeReport<C> {
     pub pauses: u64,
     /// Packets marked with congestion experienced.
     pub marked: u64,
+    /// Repairs dropped because more than 4 MiB were queued at the far interface.
+    pub repairs_dropped: u64,
     /// The counters of the box.
     pub counters: C,
 }
@@ -78,7 +79,7 @@ pub struct SideReport {
     /// Frames sent.
     pub sent: u64,
     /// Frames lost because the kernel refused to send them: they were longer than the interface's
-    /// MTU, or its queue was full.
+    /// MTU, or the interface was down.
     pub unsent: u64,
 }
 
@@ -179,6 +180,7 @@ struct End {
     /// Frames to this address are for this machine.
     address: [u8; 6],
     queue: Outgoing,
+    room: Room,
     report: SideReport,
 }
 
@@ -188,6 +190,7 @@ impl End {
             address: interface.address(),
             interface,
             queue: Outgoing::default(),
+            room: Room::Signalled,
             report: SideReport::default(),
         }
     }
@@ -241,7 +244,7 @@ where
             return Ok(false);
         }
         for side in [NEAR, FAR] {
-            if self.ends[1 - side].queue.bytes() < MAX_WAITING_BYTES {
+            if !self.ends[1 - side].queue.is_full() {
                 self.take(side)?;
             }
         }
@@ -251,7 +254,7 @@ where
             self.drain();
         }
         for end in &mut self.ends {
-            end.interface.send(&mut end.queue)?;
+            end.room = end.interface.send(&mut end.queue)?;
         }
         self.pause();
         Ok(true)
@@ -260,19 +263,22 @@ where
     /// Waits for frames, for room in a queue, or for the next timeout. Returns `true` when the
     /// bridge must end.
     fn wait(&self) -> Result<bool, BridgeError> {
-        let look_ns = self.throttle.renew_at_ns();
-        let look_ns = look_ns.map(|renew_ns| renew_ns.min(self.now_ns() + LOOK_NS));
-        let next_ns = self.inner.next_ns().into_iter().chain(look_ns).min();
+        let renew_ns = self.throttle.renew_at_ns();
+        let tries = self.ends.iter().any(|end| end.room == Room::Later);
+        let look_ns = (tries || renew_ns.is_some()).then(|| self.now_ns() + LOOK_NS);
+        let times = [self.inner.next_ns(), renew_ns, look_ns];
+        let next_ns = times.into_iter().flatten().min();
         let sleep = next_ns.map(|at_ns| at_ns.saturating_sub(self.now_ns()));
         // Wake up for reports even if no frame arrives.
         let sleep = Duration::from_nanos(sleep.unwrap_or(REPORT_NS).min(REPORT_NS));
         let timeout = Timespec::try_from(sleep).ok();
         let flags = |side: usize| {
             let mut flags = PollFlags::empty();
-            if self.ends[1 - side].queue.bytes() < MAX_WAITING_BYTES {
+            if !self.ends[1 - side].queue.is_full() {
                 flags |= PollFlags::IN;
             }
-            if !self.ends[side].queue.is_empty() {
+            let end = &self.ends[side];
+            if !end.queue.is_empty() && end.room == Room::Signalled {
                 flags |= PollFlags::OUT;
             }
             flags
@@ -316,7 +322,7 @@ where
             Sorted::Local => report.local += 1,
             Sorted::Around(vnet, frame) => {
                 report.around += 1;
-                self.ends[1 - side].queue.push(vnet, frame);
+                self.ends[1 - side].queue.push(Class::Data, vnet, frame);
             }
             Sorted::Through(packets) => {
                 let from = if side == NEAR { Side::Near } else { Side::Far };
@@ -331,31 +337,34 @@ where
     /// Moves frames from the box to the queues.
     fn drain(&mut self) {
         let [near, far] = &mut self.ends;
-        while let Some((side, mut frame)) = self.inner.poll() {
-            match side {
-                Side::Near => near.queue.push([0; VNET_BYTES], frame),
+        while let Some(BoxFrame { to, class, bytes }) = self.inner.poll() {
+            let mut frame = bytes;
+            match to {
+                Side::Near => near.queue.push(class, [0; VNET_BYTES], frame),
                 Side::Far => {
                     let queued_bytes = self.kernel_bytes + far.queue.bytes();
                     if self.throttle.marks(queued_bytes) {
                         let ethernet = ethernet_bytes(&frame);
                         self.marked += u64::from(mark_congestion(&mut frame[ethernet..]));
                     }
-                    far.queue.push([0; VNET_BYTES], frame);
+                    far.queue.push(class, [0; VNET_BYTES], frame);
                 }
             }
         }
     }
 
-    /// Pauses or resumes the near side. If the kernel does not accept the PFC frame now, it is not
-    /// sent again: a pause is renewed before it expires, and otherwise expires by itself.
+    /// Pauses or resumes the near side. If the kernel has no room for the PFC frame, it stays due. A
+    /// frame that fails for another reason is lost: the pause is renewed or expires by itself.
     fn pause(&mut self) {
         let now_ns = self.now_ns();
         let [near, far] = &mut self.ends;
         self.kernel_bytes = far.interface.queued_bytes();
         let queued_bytes = self.kernel_bytes + far.queue.bytes();
         let stops = self.inner.stops();
-        if let Some(frame) = self.throttle.pause(now_ns, queued_bytes, stops) {
-            let _ = near.interface.send_frame(&frame);
+        if let Some(frame) = self.throttle.pause(now_ns, queued_bytes, stops)
+            && !near.interface.offer(&frame)
+        {
+            self.throttle.not_sent(&frame);
         }
     }
 
@@ -378,6 +387,7 @@ where
             far,
             pauses: self.throttle.pauses(),
             marked: self.marked,
+            repairs_dropped: self.ends[FAR].queue.repairs_dropped(),
             counters: self.inner.counters(),
         };
     }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{BoxFrame, Class, PathBox, Side};
 
 /// Forwards all frames from one side to the other. Shows the cost of a bridge without a box.
 #[derive(Debug, Default)]
 pub struct Forward {
-    frames: VecDeque<(Side, Vec<u8>)>,
+    frames: VecDeque<BoxFrame>,
 }
 
 impl PathBox for Forward {
@@ -18,15 +18,16 @@ impl PathBox for Forward {
         Self::default()
     }
 
-    fn handle(&mut self, _now_ns: u64, from: Side, frame: Vec<u8>) {
+    fn handle(&mut self, _now_ns: u64, from: Side, bytes: Vec<u8>) {
         let to = match from {
             Side::Near => Side::Far,
             Side::Far => Side::Near,
         };
-        self.frames.push_back((to, frame));
+        let class = Class::Data;
+        self.frames.push_back(BoxFrame { to, class, bytes });
     }
 
-    fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+    fn poll(&mut self) -> Option<BoxFrame> {
         self.frames.pop_front()
     }
 

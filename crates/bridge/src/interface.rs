@@ -41,6 +41,15 @@ impl Default for Received {
     }
 }
 
+/// How the bridge learns that the kernel accepts more frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// poll(2) reports the socket as writable.
+    Signalled,
+    /// The socket is writable, but the interface's queue is full: the bridge has to try again.
+    Later,
+}
+
 /// A received frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
@@ -184,20 +193,23 @@ impl Interface {
     ///
     /// # Errors
     /// [`BridgeError::Interface`], when the interface is gone.
-    pub(crate) fn send(&self, queue: &mut Outgoing) -> Result<(), BridgeError> {
+    pub(crate) fn send(&self, queue: &mut Outgoing) -> Result<Room, BridgeError> {
         while !queue.is_empty() {
             match sys::send_many(self.socket.as_fd(), queue.iter()) {
                 Ok(count) => queue.sent(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Room::Signalled);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_gone(&error) => {
                     return Err(self.failed(InterfaceTask::Send, error));
                 }
-                // The interface is down, its queue is full, or the frame is too long for it.
+                Err(error) if self.will_have_room(&error) => return Ok(Room::Later),
+                // The interface is down, the frame is too long for it, or a filter drops the frame.
                 Err(_) => queue.refused(),
             }
         }
-        Ok(())
+        Ok(Room::Signalled)
     }
 
     /// Sends one finished frame.
@@ -209,6 +221,22 @@ impl Interface {
         let sent = sys::send_many(self.socket.as_fd(), frames);
         sent.map(drop)
             .map_err(|source| self.failed(InterfaceTask::Send, source))
+    }
+
+    /// Sends one finished frame. Returns `false` if the kernel will have room for it later.
+    pub(crate) fn offer(&self, frame: &[u8]) -> bool {
+        let frames = std::iter::once([&[0; VNET_BYTES][..], frame]);
+        match sys::send_many(self.socket.as_fd(), frames) {
+            Ok(_) => true,
+            Err(error) => !is_busy(&error) && !self.will_have_room(&error),
+        }
+    }
+
+    /// Whether the kernel refused a frame because the queue of the interface is full of frames of
+    /// this socket. It has room when they have left. Filters of the interface give the same error,
+    /// but do so when nothing is queued too.
+    fn will_have_room(&self, error: &io::Error) -> bool {
+        error.raw_os_error() == Some(libc::ENOBUFS) && self.queued_bytes() > 0
     }
 
     /// Bytes in the kernel's queue of the interface.
@@ -243,6 +271,14 @@ impl AsFd for Interface {
 fn is_transient(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(libc::ENETDOWN)
+}
+
+/// Whether the send buffer of the socket is full, or a signal interrupted the call.
+fn is_busy(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -15,9 +15,11 @@
 //! back.
 //!
 //! **Queues.** When frames queue up at the far interface,
-//! [`Backpressure`](farwrite_boxes::Backpressure) slows the senders of the near side. When more
-//! than 4 MiB are queued at an interface, the bridge stops reading from the other one, and the
-//! kernel drops arriving frames, like a switch with full buffers.
+//! [`Backpressure`](farwrite_boxes::Backpressure) slows the senders of the near side. If more than
+//! 4 MiB are queued at an interface all the same, repairs are dropped first. When data alone fills
+//! the queue, the bridge stops reading from the other interface, and the kernel drops arriving
+//! frames, like a switch with full buffers. A full queue in the kernel loses no frame: the bridge
+//! sends the frame again when there is room.
 
 mod bridge;
 mod forward;

@@ -4,6 +4,8 @@
 //! Above the queue length that [`Backpressure`] sets, the bridge pauses the senders of the near
 //! side with PFC frames (IEEE 802.1Qbb), or marks packets as Congestion Experienced.
 
+use std::mem;
+
 use farwrite_boxes::Backpressure;
 
 /// The destination of PFC frames: all stations of this link (IEEE 802.1Q, annex F).
@@ -12,6 +14,10 @@ const GROUP: [u8; 6] = [0x01, 0x80, 0xC2, 0x00, 0x00, 0x01];
 const TYPE_AND_OPERATION: [u8; 4] = [0x88, 0x08, 0x01, 0x01];
 /// Minimum length of an Ethernet frame, without the frame check sequence.
 const FRAME_BYTES: usize = 60;
+/// Offset of the bitmap of the priorities that a frame names (its lower byte).
+const NAMED: usize = 17;
+/// Interval between attempts to send a frame for which the kernel has no room.
+const RETRY_NS: u64 = 50_000;
 /// Length of a pause quantum, in bit times.
 const QUANTUM_BITS: u64 = 512;
 /// Assumed speed of an interface that does not know its speed. It is high, so that pauses are
@@ -32,6 +38,8 @@ pub(crate) struct Throttle {
     is_full: bool,
     /// Bitmap of the priorities that are stopped now.
     stopped: u8,
+    /// Bitmap of the priorities in a PFC frame that the kernel did not accept.
+    unsent: u8,
     pauses: u64,
 }
 
@@ -52,6 +60,7 @@ impl Throttle {
             renewed_ns: 0,
             is_full: false,
             stopped: 0,
+            unsent: 0,
             pauses: 0,
         }
     }
@@ -79,17 +88,28 @@ impl Throttle {
         let stops = stops | if self.is_full { self.priorities } else { 0 };
         let changes = stops ^ self.stopped;
         let renews = self.renew_at_ns().is_some_and(|at_ns| at_ns <= now_ns);
-        if changes == 0 && !renews {
+        if changes | self.unsent == 0 && !renews {
             return None;
         }
         self.pauses += u64::from((changes & stops).count_ones());
         self.stopped = stops;
         self.renewed_ns = now_ns;
-        Some(self.frame(changes | stops))
+        let unsent = mem::take(&mut self.unsent);
+        Some(self.frame(changes | stops | unsent))
     }
 
-    /// When to renew the pause; `None` if the near side is not paused.
+    /// The kernel has no room for the frame that [`pause`](Self::pause) returned. The next one names
+    /// its priorities too.
+    pub(crate) fn not_sent(&mut self, frame: &[u8; FRAME_BYTES]) {
+        self.unsent = frame[NAMED];
+    }
+
+    /// When the next frame is due if nothing changes: a frame that was not sent, or the renewal of
+    /// the pause.
     pub(crate) fn renew_at_ns(&self) -> Option<u64> {
+        if self.unsent != 0 {
+            return Some(self.renewed_ns + RETRY_NS);
+        }
         (self.stopped != 0).then_some(self.renewed_ns + self.renew_ns)
     }
 
@@ -110,7 +130,7 @@ impl Throttle {
         frame[..6].copy_from_slice(&GROUP);
         frame[6..12].copy_from_slice(&self.source);
         frame[12..16].copy_from_slice(&TYPE_AND_OPERATION);
-        frame[17] = named;
+        frame[NAMED] = named;
         for priority in (0..8).filter(|priority| self.stopped >> priority & 1 == 1) {
             let at = 18 + 2 * priority;
             frame[at..at + 2].copy_from_slice(&u16::MAX.to_be_bytes());
@@ -161,6 +181,29 @@ mod tests {
         assert_eq!(named(2, 1 << 20, 0), Some((0b01100, [0, 0xFF, 0])));
         assert_eq!(named(3, 0, 0), Some((0b01000, [0, 0, 0])));
         assert_eq!(named(4, 0, 0), None);
+    }
+
+    #[test]
+    fn a_frame_that_is_not_sent_stays_due() {
+        let mut throttle = throttle(Backpressure::default());
+        let stop = throttle.pause(0, 1 << 20, 0).expect("a full queue");
+        throttle.not_sent(&stop);
+        assert_eq!(throttle.renew_at_ns(), Some(RETRY_NS));
+        let again = throttle.pause(RETRY_NS, 1 << 20, 0);
+        assert_eq!(again, Some(stop));
+        assert_eq!(throttle.pause(RETRY_NS + 1, 1 << 20, 0), None);
+        // So does the end of a pause, which nothing renews.
+        let resume = throttle.pause(60_000, 0, 0).expect("an empty queue");
+        throttle.not_sent(&resume);
+        let again = throttle.pause(110_000, 0, 1 << 5).expect("still due");
+        assert_eq!(
+            (again[NAMED], [again[25], again[29]]),
+            (0b10_1000, [0, 0xFF])
+        );
+        throttle.not_sent(&again);
+        assert_eq!(throttle.pause(160_000, 0, 1 << 5), Some(again));
+        assert_eq!(throttle.pause(160_001, 0, 1 << 5), None);
+        assert_eq!(throttle.pauses(), 2);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use farwrite_link::Loss;
 use farwrite_units::parse::{parse_count, parse_path_rate};
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
@@ -20,6 +20,11 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
     let text = String::deserialize(from)?;
     humantime::parse_duration(&text)
         .map_err(|_| D::Error::custom(format!("{text:?}: not a time; write it like 500ns or 25ms")))
+}
+
+/// A time as files have it, such as `1us`.
+pub(crate) fn write_time<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&humantime::format_duration(*time))
 }
 
 pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {

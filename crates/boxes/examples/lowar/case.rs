@@ -64,6 +64,7 @@ impl Case {
             seed: SEED,
             boxes: [config.clone(), config],
             backpressure: Backpressure::default(),
+            buffer: None,
         };
         let mut path = match lost {
             Some(lost) => network::Path::<Lowar>::with_lost(&setting, lost),

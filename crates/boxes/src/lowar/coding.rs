@@ -103,16 +103,24 @@ impl CodingUnit {
         self.xor(0, bytes);
     }
 
+    /// Reverts [`add_unit`](Self::add_unit). `len` is the length of the unit before it.
+    pub(crate) fn remove_unit(&mut self, bytes: &[u8], len: usize) {
+        self.xor(0, bytes);
+        self.bytes.truncate(len);
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Reads the unit as one packet: its identification and payload. Meaningful if exactly one
-    /// packet is left in the unit.
+    /// packet is left in the unit. Then zeros follow the packet.
     pub(crate) fn packet(&self) -> Option<(u16, &[u8])> {
         let ([a, b, c, d], payload) = self.bytes.split_first_chunk()?;
         let bytes = usize::from(u16::from_be_bytes([*a, *b]));
-        Some((u16::from_be_bytes([*c, *d]), payload.get(..bytes)?))
+        let (packet, rest) = payload.split_at_checked(bytes)?;
+        let is_one = rest.iter().all(|byte| *byte == 0);
+        is_one.then_some((u16::from_be_bytes([*c, *d]), packet))
     }
 
     fn xor(&mut self, at: usize, bytes: &[u8]) {

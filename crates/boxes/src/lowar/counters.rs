@@ -21,7 +21,7 @@ pub struct Counters {
     pub repairs_received: u64,
     /// Packets recovered, and sent to the NIC.
     pub recovered: u64,
-    /// Packets that were reconstructed, failed verification and were dropped.
+    /// Repair packets that did not fit the data packets of their block. They had no effect.
     pub not_verified: u64,
     /// Blocks whose packets were forwarded although some were missing.
     pub given_up: u64,

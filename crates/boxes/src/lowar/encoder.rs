@@ -17,6 +17,7 @@ use super::controller::Controller;
 use super::counters::Counters;
 use super::format::{LossReport, LowarBody, LowarMessage, REPAIR_EXTRA_BYTES, RepairId};
 use super::negotiation::{Negotiation, ProbeTiming};
+use crate::Class;
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
 use crate::packets::{DataPacket, Sequence, Space};
@@ -79,8 +80,8 @@ struct OutgoingBlock {
 /// Frames that the box sends directly before and after a data packet.
 #[derive(Debug, Default)]
 pub(crate) struct AddedFrames {
-    pub(crate) before: Vec<Vec<u8>>,
-    pub(crate) after: Vec<Vec<u8>>,
+    pub(crate) before: Vec<(Class, Vec<u8>)>,
+    pub(crate) after: Vec<(Class, Vec<u8>)>,
 }
 
 impl Encoder {
@@ -172,7 +173,7 @@ impl Encoder {
     }
 
     /// Closes the blocks of one-packet messages that are due.
-    pub(crate) fn close_due(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn close_due(&mut self, now_ns: u64) -> Vec<(Class, Vec<u8>)> {
         let mut out = Vec::new();
         while let Some(key) = self.shared.deadlines.pop_due(now_ns) {
             if let Some(stream) = self.streams.get(now_ns, &key) {
@@ -330,14 +331,24 @@ impl EncoderShared {
         shape: Shape,
         body: LowarBody<'_>,
         envelope: &Envelope,
-        out: &mut Vec<Vec<u8>>,
+        out: &mut Vec<(Class, Vec<u8>)>,
     ) {
         let message = LowarMessage::about(&key, shape, body);
-        out.extend(self.seal.wrap(envelope, message.emit()));
+        let class = match message.body {
+            LowarBody::Repair(..) => Class::Repair,
+            _ => Class::Data,
+        };
+        let frame = self.seal.wrap(envelope, message.emit());
+        out.extend(frame.map(|frame| (class, frame)));
     }
 
     /// Sends the repair packets of a block, and releases it.
-    fn finish(&mut self, key: StreamKey, block: Option<OutgoingBlock>, out: &mut Vec<Vec<u8>>) {
+    fn finish(
+        &mut self,
+        key: StreamKey,
+        block: Option<OutgoingBlock>,
+        out: &mut Vec<(Class, Vec<u8>)>,
+    ) {
         let Some(block) = block else { return };
         let units = block.shape.units_of(block.packets);
         for (number, unit) in (0..).zip(&block.units[..units]) {

@@ -28,7 +28,7 @@ use crate::frame::View;
 use crate::message::Seal;
 use crate::packets::{PacketKind, Space};
 use crate::streams::StreamKey;
-use crate::{PathBox, Side};
+use crate::{BoxFrame, Class, PathBox, Side};
 use farwrite_wire::packet::Packet;
 
 /// A LoWAR box.
@@ -37,7 +37,7 @@ pub struct Lowar {
     encoder: Encoder,
     decoder: Decoder,
     seal: Seal,
-    out: VecDeque<(Side, Vec<u8>)>,
+    out: VecDeque<BoxFrame>,
 }
 
 impl PathBox for Lowar {
@@ -60,7 +60,7 @@ impl PathBox for Lowar {
         }
     }
 
-    fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+    fn poll(&mut self) -> Option<BoxFrame> {
         self.out.pop_front()
     }
 
@@ -71,7 +71,7 @@ impl PathBox for Lowar {
 
     fn handle_timeout(&mut self, now_ns: u64) {
         let repairs = self.encoder.close_due(now_ns);
-        self.send(Side::Far, repairs);
+        self.send_classed(repairs);
         let frames = self.decoder.hold_ended(now_ns);
         self.send(Side::Near, frames);
     }
@@ -113,14 +113,14 @@ impl Lowar {
             }
         });
         let added = added.unwrap_or_default();
-        self.send(Side::Far, added.before);
-        self.out.push_back((Side::Far, frame));
-        self.send(Side::Far, added.after);
+        self.send_classed(added.before);
+        self.out.push_back(BoxFrame::data(Side::Far, frame));
+        self.send_classed(added.after);
     }
 
     fn handle_far(&mut self, now_ns: u64, frame: Vec<u8>) {
         let Some(view) = View::parse(&frame) else {
-            return self.out.push_back((Side::Near, frame));
+            return self.out.push_back(BoxFrame::data(Side::Near, frame));
         };
         if let Some(message) = self.seal.open(&view).and_then(LowarMessage::parse) {
             if let LowarBody::Report(stamp, report) = &message.body {
@@ -140,12 +140,22 @@ impl Lowar {
                 let key = StreamKey::new(&view, qpn, Space::Response);
                 self.decoder.handle_ack(now_ns, frame, key)
             }
-            _ => return self.out.push_back((Side::Near, frame)),
+            _ => return self.out.push_back(BoxFrame::data(Side::Near, frame)),
         };
         self.send(Side::Near, frames);
     }
 
     fn send(&mut self, to: Side, frames: impl IntoIterator<Item = Vec<u8>>) {
-        self.out.extend(frames.into_iter().map(|frame| (to, frame)));
+        let frames = frames.into_iter();
+        self.out
+            .extend(frames.map(|frame| BoxFrame::data(to, frame)));
+    }
+
+    /// Sends frames of the encoder to the path.
+    fn send_classed(&mut self, frames: Vec<(Class, Vec<u8>)>) {
+        let to = Side::Far;
+        let frames = frames.into_iter();
+        self.out
+            .extend(frames.map(|(class, bytes)| BoxFrame { to, class, bytes }));
     }
 }

@@ -33,7 +33,7 @@ use crate::frame::View;
 use crate::message::Seal;
 use crate::packets::{PacketKind, Space};
 use crate::streams::StreamKey;
-use crate::{PathBox, Side};
+use crate::{BoxFrame, PathBox, Side};
 
 /// A NetRT box.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct NetRt {
     source: Source,
     destination: Destination,
     seal: Seal,
-    out: VecDeque<(Side, Vec<u8>)>,
+    out: VecDeque<BoxFrame>,
 }
 
 impl PathBox for NetRt {
@@ -64,7 +64,7 @@ impl PathBox for NetRt {
         }
     }
 
-    fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+    fn poll(&mut self) -> Option<BoxFrame> {
         self.out.pop_front()
     }
 
@@ -74,7 +74,7 @@ impl PathBox for NetRt {
     }
 
     fn handle_timeout(&mut self, now_ns: u64) {
-        self.send(Side::Far, |this| this.source.due(now_ns));
+        self.send_due(now_ns);
         for emitted in self.destination.due(now_ns) {
             self.finish(emitted);
         }
@@ -125,14 +125,14 @@ impl NetRt {
             Some(self.source.handle(now_ns, &view, &frame, &data))
         });
         let [before, after] = around.unwrap_or_default();
-        self.send(Side::Far, |_| before);
-        self.out.push_back((Side::Far, frame));
-        self.send(Side::Far, |_| after);
+        self.send(Side::Far, before);
+        self.out.push_back(BoxFrame::data(Side::Far, frame));
+        self.send(Side::Far, after);
     }
 
     fn handle_far(&mut self, now_ns: u64, frame: Vec<u8>) {
         let Some(view) = View::parse(&frame) else {
-            return self.out.push_back((Side::Near, frame));
+            return self.out.push_back(BoxFrame::data(Side::Near, frame));
         };
         if let Some(message) = self.seal.open(&view).and_then(NetRtMessage::parse) {
             return self.handle_message(now_ns, &view, &message);
@@ -143,7 +143,7 @@ impl NetRt {
                 let key = StreamKey::new(&view, qpn, Space::Response);
                 self.destination.handle_ack(now_ns, frame, key)
             }
-            _ => return self.out.push_back((Side::Near, frame)),
+            _ => return self.out.push_back(BoxFrame::data(Side::Near, frame)),
         };
         self.finish(emitted);
     }
@@ -153,8 +153,8 @@ impl NetRt {
             let key = StreamKey::new(view, message.qpn, message.space).reversed();
             let (psn, source) = (message.psn, &mut self.source);
             let notice = source.request(now_ns, key, psn, request, view);
-            self.send(Side::Far, |_| notice);
-            self.send(Side::Far, |this| this.source.due(now_ns));
+            self.send(Side::Far, notice);
+            self.send_due(now_ns);
         } else {
             let emitted = self.destination.message(now_ns, view, message);
             self.finish(emitted);
@@ -162,16 +162,22 @@ impl NetRt {
     }
 
     fn finish(&mut self, emitted: Emitted) {
-        self.send(Side::Near, |_| emitted.near);
-        self.send(Side::Far, |_| emitted.far);
+        self.send(Side::Near, emitted.near);
+        self.send(Side::Far, emitted.far);
     }
 
-    fn send<F>(&mut self, to: Side, frames: impl FnOnce(&mut Self) -> F)
-    where
-        F: IntoIterator<Item = Vec<u8>>,
-    {
-        let frames = frames(self);
-        self.out.extend(frames.into_iter().map(|frame| (to, frame)));
+    fn send(&mut self, to: Side, frames: impl IntoIterator<Item = Vec<u8>>) {
+        let frames = frames.into_iter();
+        self.out
+            .extend(frames.map(|frame| BoxFrame::data(to, frame)));
+    }
+
+    /// Sends the repeats and marks that are due.
+    fn send_due(&mut self, now_ns: u64) {
+        let to = Side::Far;
+        let due = self.source.due(now_ns).into_iter();
+        self.out
+            .extend(due.map(|(class, bytes)| BoxFrame { to, class, bytes }));
     }
 }
 

@@ -12,6 +12,7 @@ use super::counters::Counters;
 use super::format::{NetRtBody, NetRtMessage, Request};
 use super::pool::DuplicatePool;
 use super::repeats::{QueuedRepeat, RepeatQueue};
+use crate::Class;
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
 use crate::packets::{DataPacket, Sequence};
@@ -188,14 +189,14 @@ impl Source {
     }
 
     /// Returns the repeats and marks that are due.
-    pub(crate) fn due(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn due(&mut self, now_ns: u64) -> Vec<(Class, Vec<u8>)> {
         let mut out = Vec::new();
         while let Some(repeat) = self.repeats.pop_due(now_ns) {
             let frame = self.pool.repeat(now_ns, &repeat.key, repeat.psn);
             // The pool may have dropped the copy since the request.
             if let Some(view) = frame.and_then(View::parse) {
                 self.counters.repeated += 1;
-                out.push(view.with_dscp(self.config.repeat_dscp));
+                out.push((Class::Repair, view.with_dscp(self.config.repeat_dscp)));
             }
         }
         while let Some(key) = self.tails.pop_due(now_ns) {
@@ -210,7 +211,7 @@ impl Source {
                 self.tails.set(key, &mut flow.tail_ns, Some(at_ns));
             }
             flow.marked_ns = now_ns;
-            out.extend(self.mark(key));
+            out.extend(self.mark(key).map(|mark| (Class::Data, mark)));
         }
         out
     }

@@ -249,10 +249,10 @@ impl Pair {
 
     fn deliver(&mut self) -> Vec<Vec<u8>> {
         let mut near = Vec::new();
-        while let Some((side, frame)) = self.b.poll() {
-            match side {
-                Side::Near => near.push(frame),
-                Side::Far => self.a.handle(self.now_ns, Side::Far, frame),
+        while let Some(frame) = self.b.poll() {
+            match frame.to {
+                Side::Near => near.push(frame.bytes),
+                Side::Far => self.a.handle(self.now_ns, Side::Far, frame.bytes),
             }
         }
         assert_eq!(self.a.poll(), None);
@@ -273,9 +273,9 @@ impl Pair {
 
 pub(crate) fn drain(lowar: &mut Lowar, want: Side) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
-    while let Some((side, frame)) = lowar.poll() {
-        assert_eq!(side, want);
-        out.push(frame);
+    while let Some(frame) = lowar.poll() {
+        assert_eq!(frame.to, want);
+        out.push(frame.bytes);
     }
     out
 }

@@ -117,6 +117,8 @@ pub(crate) struct Setting<C> {
     /// The boxes beside a and b; `None` where one is missing.
     pub(crate) boxes: [Option<C>; 2],
     pub(crate) backpressure: Backpressure,
+    /// Limit of the queues of the boxes' far ports, in bytes.
+    pub(crate) buffer: Option<u64>,
 }
 
 impl<B: PathBox> Path<B>
@@ -191,7 +193,10 @@ where
             }),
             Role::Box => match &setting.boxes[usize::from(id == near_b)] {
                 Some(config) => {
-                    let device = BoxDevice::new(config.clone(), 0, setting.backpressure);
+                    let mut device = BoxDevice::new(config.clone(), 0, setting.backpressure);
+                    if let Some(bytes) = setting.buffer {
+                        device = device.with_buffer(bytes);
+                    }
                     Node::Box(Box::new(device))
                 }
                 None => Node::Wire(Vec::new()),

@@ -71,6 +71,11 @@ pub(super) fn of_bridge<C>(report: &BridgeReport<C>) -> Vec<Metric> {
             "packets marked with congestion experienced",
             report.marked,
         ),
+        Metric::counter(
+            "repairs_dropped",
+            "repairs dropped: the queue of the far interface was full",
+            report.repairs_dropped,
+        ),
     ]
 }
 
@@ -120,7 +125,7 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Metric> {
         Metric::counter("recovered", "packets recovered for the NIC", recovered),
         Metric::counter(
             "not_verified",
-            "recovered packets dropped: ICRC wrong",
+            "repair packets ignored: they do not fit their block",
             not_verified,
         ),
         Metric::counter("given_up", "blocks passed with packets missing", given_up),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_link::Ramp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::PRIORITIES;
 use crate::cable::CableConfig;
@@ -12,7 +12,7 @@ use crate::cable::CableConfig;
 pub(crate) const PFC_FRAME_BYTES: u64 = 84;
 
 /// Configuration of a switch. The default is store and forward with a buffer of 9 MiB.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwitchConfig {
     /// Bytes of frames that all ports hold together.
@@ -23,7 +23,10 @@ pub struct SwitchConfig {
     /// 1998). Queues of lossless priorities are limited by [`Pfc`] instead.
     pub alpha: f64,
     /// Time from the arrival of a frame's last bit until the frame joins an egress queue.
-    #[serde(deserialize_with = "crate::units::time")]
+    #[serde(
+        deserialize_with = "crate::units::time",
+        serialize_with = "crate::units::write_time"
+    )]
     pub latency: Duration,
     /// Weight of each priority. Weight 0 is strict: strict priorities go first, the highest first.
     /// The others share the remaining rate in proportion to their weights.
@@ -40,7 +43,7 @@ pub struct SwitchConfig {
 
 /// ECN marking by queue length (RED on the instantaneous queue, as in DCQCN: SIGCOMM 2015, section
 /// 5). `kmin_bytes = kmax_bytes` with `pmax = 1` is the step of DCTCP (SIGCOMM 2010).
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Red {
     /// Up to this length of the frame's egress queue, in bytes, no frame is marked.
@@ -57,7 +60,7 @@ pub struct Red {
 }
 
 /// When the queue length is read for marking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MarkAt {
     /// When the frame joins the queue: the bytes ahead of it count.
@@ -83,7 +86,7 @@ impl Red {
 
 /// Priority-based flow control (IEEE 802.1Qbb), by the bytes that the switch holds of each ingress
 /// port.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pfc {
     /// The lossless priorities.
@@ -115,7 +118,7 @@ pub struct Pfc {
 }
 
 /// The threshold at which a priority of an ingress port stops.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum XoffThreshold {
     /// This multiple of the free bytes of the shared buffer.
@@ -171,7 +174,7 @@ impl Pfc {
 
 /// Trimming (NDP, SIGCOMM 2017): a frame that finds no room loses its payload, and the switch
 /// forwards its headers.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trim {
     /// Queue length in bytes beyond which frames are trimmed. Frames are also trimmed if
@@ -183,7 +186,7 @@ pub struct Trim {
 }
 
 /// Which port a frame takes among those on shortest paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "policy", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Policy {
     /// The port given by a hash of source, destination and UDP source port: a flow stays on its
@@ -204,7 +207,10 @@ pub enum Policy {
     /// 2017).
     Flowlet {
         /// The gap that ends a flowlet.
-        #[serde(deserialize_with = "crate::units::time")]
+        #[serde(
+            deserialize_with = "crate::units::time",
+            serialize_with = "crate::units::write_time"
+        )]
         gap: Duration,
         /// Entries of the table of flows. Flows that share an entry count as one flow.
         #[serde(default = "Policy::default_flows")]

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod config;
+mod last_ports;
 mod router;
 
 pub use config::{MarkAt, Pfc, Policy, Red, SwitchConfig, SwitchError, Trim, XoffThreshold};

@@ -1,11 +1,9 @@
 //! The choice of a path among equal ones.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use farwrite_link::Dice;
 
 use super::config::Policy;
+use super::last_ports::LastPorts;
 use crate::Frame;
 
 /// The ports on shortest paths from one switch, grouped: hosts with the same ports share a group.
@@ -31,8 +29,8 @@ pub(crate) struct Router {
     flowlets: Vec<Flowlet>,
     /// Whether several paths lead to a host, or did before a change of the tables.
     has_choice: Vec<bool>,
-    /// The port that the last frame of each flow to such a host took, by the hash of the flow.
-    last_ports: HashMap<u64, u16, BuildHasherDefault<IdentityHasher>>,
+    /// The last ports of flows to such hosts.
+    last_ports: LastPorts,
 }
 
 /// The choice of a router.
@@ -41,26 +39,6 @@ pub(crate) struct Choice {
     pub(crate) port: u16,
     /// Whether the previous frame of the flow took another port.
     pub(crate) is_change: bool,
-}
-
-/// A hasher for keys that are hashes already: the identity.
-#[derive(Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0 << 8 | u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 /// A flowlet: a run of frames of a flow without a gap.
@@ -89,7 +67,7 @@ impl Router {
             remembered: Vec::new(),
             flowlets: vec![over; flows],
             has_choice: Vec::new(),
-            last_ports: HashMap::default(),
+            last_ports: LastPorts::default(),
         }
     }
 
@@ -131,7 +109,7 @@ impl Router {
                 self.flowlet(group, hash, now_ns, gap_ns)
             }
         };
-        let before = self.last_ports.insert(hash, port);
+        let before = self.last_ports.replace(hash, port);
         let is_change = before.is_some_and(|before| before != port);
         Some(Choice { port, is_change })
     }

@@ -2,14 +2,15 @@
 //!
 //! The units hold the XOR of the packets that arrived. When a class lacks exactly one packet, the
 //! box XORs the repair packet into the unit of the class, and the result is the missing packet. It
-//! is used only if its ICRC, queue pair, PSN and length are right.
+//! is used only if its ICRC, queue pair, PSN and length are right. Without a key, anybody can forge
+//! repair packets, so one that does not fit the data packets leaves the block as it was.
 
 use alloc::vec::Vec;
 
 use crate::frame::{Envelope, View};
 use crate::lowar::coding::{CodingUnit, Shape};
 use crate::lowar::format::{LossReport, RepairId, SPANS};
-use crate::packets::{DataPacket, PacketKind};
+use crate::packets::{DataPacket, PacketKind, Space};
 use crate::psn;
 use crate::streams::StreamKey;
 use farwrite_wire::packet::Packet;
@@ -57,10 +58,13 @@ pub(crate) enum Repaired {
     Nothing,
     /// A packet was recovered. This is its frame.
     Packet(DataPacket, Vec<u8>),
-    /// The reconstructed packet failed verification.
+    /// The repair packet does not fit the packets of its class.
     NotVerified,
     /// More than one packet of the class is missing.
     Hopeless,
+    /// More than one packet of the class is missing if the block is as long as the repair packet
+    /// says. No data packet shows that it is.
+    Unclear,
 }
 
 impl IncomingBlock {
@@ -131,17 +135,14 @@ impl IncomingBlock {
         }
     }
 
-    /// Whether a repair packet can belong to this block.
+    /// Whether a repair packet claims to belong to this block.
     pub(crate) fn matches(&self, shape: Shape, repair: &RepairId) -> bool {
-        let length = repair.packets;
-        shape == self.shape
-            && repair.base == self.base
-            && self.packets.is_none_or(|packets| packets == length)
-            && self.seen <= length
+        shape == self.shape && repair.base == self.base
     }
 
     /// Applies a repair packet that [`matches`](Self::matches). A recovered packet gets the headers
-    /// of `envelope`.
+    /// of `envelope`. The length of the block follows from a repair packet only if its unit is
+    /// right.
     pub(crate) fn repair(
         &mut self,
         key: &StreamKey,
@@ -149,27 +150,49 @@ impl IncomingBlock {
         unit: &[u8],
         envelope: &Envelope,
     ) -> Repaired {
-        self.packets = Some(repair.packets);
-        self.ends_message = repair.last_bytes.is_some();
+        let known = self.packets.unwrap_or(self.seen);
+        if known > repair.packets || self.packets.is_some_and(|known| known != repair.packets) {
+            return Repaired::NotVerified;
+        }
         let class = usize::from(repair.unit);
         let mut missing = (0..repair.packets)
             .filter(|&at| self.shape.class_of(at) == class && !self.present.get(at));
-        let Some(position) = missing.next() else {
-            return Repaired::Nothing;
-        };
-        if missing.next().is_some() {
-            return Repaired::Hopeless;
-        }
-        self.units[class].add_unit(unit);
-        let frame = self.verify(key, repair, position, envelope);
-        match frame {
-            Some((data, frame)) => {
-                self.recovered.set(position);
-                self.mark(position);
-                Repaired::Packet(data, frame)
+        match (missing.next(), missing.next()) {
+            (None, _) if self.units[class].bytes() != unit => Repaired::NotVerified,
+            (None, _) => {
+                self.set_end(repair);
+                Repaired::Nothing
             }
-            None => Repaired::NotVerified,
+            (Some(_), Some(second)) if second < known => Repaired::Hopeless,
+            (Some(_), Some(_)) => Repaired::Unclear,
+            (Some(position), None) => self.recover(key, repair, (position, unit), envelope),
         }
+    }
+
+    fn set_end(&mut self, repair: &RepairId) {
+        self.packets = Some(repair.packets);
+        self.ends_message = repair.last_bytes.is_some();
+    }
+
+    /// Recovers the packet at a position, the only one of its class that is missing.
+    fn recover(
+        &mut self,
+        key: &StreamKey,
+        repair: &RepairId,
+        (position, unit): (u16, &[u8]),
+        envelope: &Envelope,
+    ) -> Repaired {
+        let class = self.shape.class_of(position);
+        let len = self.units[class].bytes().len();
+        self.units[class].add_unit(unit);
+        let Some((data, frame)) = self.verify(key, repair, position, envelope) else {
+            self.units[class].remove_unit(unit, len);
+            return Repaired::NotVerified;
+        };
+        self.set_end(repair);
+        self.recovered.set(position);
+        self.mark(position);
+        Repaired::Packet(data, frame)
     }
 
     /// Returns the packet in the unit if it is a valid packet and the one missing at `position`.
@@ -194,7 +217,9 @@ impl IncomingBlock {
         };
         let psn = psn::add(self.base, u32::from(position));
         let same = StreamKey::new(&view, data.qpn, data.space) == *key && data.psn == psn;
-        same.then_some((data, frame))
+        // A message is the end of a block, unless all messages are one packet.
+        let ends = data.space == Space::Singles || data.ends_message() == bytes.is_some();
+        (same && ends).then_some((data, frame))
     }
 
     /// Adds the block's packets, losses and bursts to a report, when the block has ended.

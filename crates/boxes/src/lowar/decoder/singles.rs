@@ -96,20 +96,23 @@ impl SinglesStream {
             self.open(repair.base, shared);
         }
         let block = self.block.as_mut()?;
-        let repaired = block.repair(&self.key, repair, unit, &view.envelope());
+        let recovered = match block.repair(&self.key, repair, unit, &view.envelope()) {
+            Repaired::Packet(_, frame) => {
+                shared.counters.recovered += 1;
+                Some(frame)
+            }
+            Repaired::NotVerified => {
+                // The true repair packet may follow.
+                shared.counters.not_verified += 1;
+                return None;
+            }
+            Repaired::Nothing | Repaired::Hopeless | Repaired::Unclear => None,
+        };
         let last = usize::from(repair.unit) + 1 == shape.units_of(repair.packets);
         if last || block.is_complete() {
             self.close(shared);
         }
-        match repaired {
-            Repaired::Packet(_, frame) => {
-                shared.counters.recovered += 1;
-                return Some(frame);
-            }
-            Repaired::NotVerified => shared.counters.not_verified += 1,
-            Repaired::Nothing | Repaired::Hopeless => {}
-        }
-        None
+        recovered
     }
 
     fn open(&mut self, base: u32, shared: &mut DecoderShared) {

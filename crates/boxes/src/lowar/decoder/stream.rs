@@ -167,7 +167,9 @@ impl OrderedStream {
                 shared.counters.recovered += 1;
                 self.deliver(now_ns, data, frame, shared, out);
             }
-            Repaired::NotVerified => shared.counters.not_verified += 1,
+            // The true repair packet may follow. Otherwise, the next block ends this one.
+            Repaired::NotVerified => return shared.counters.not_verified += 1,
+            Repaired::Unclear => return,
             Repaired::Hopeless => return self.give_up(now_ns, shared, out),
         }
         self.send_ready(shared, out);
@@ -276,7 +278,7 @@ impl OrderedStream {
                     self.shape = shape;
                     self.open_for_held(repair.base, shared);
                     self.send_ready(shared, out);
-                } else {
+                } else if !self.held.buffer.psns().any(within) {
                     self.give_up(now_ns, shared, out);
                 }
             }
