@@ -81,6 +81,8 @@ pub struct CaseParts {
     pub workload: Workload,
     /// The transport of the hosts.
     pub transport: Transport,
+    /// For each node number of a peer's topology, the index among the hosts; `None` for a switch.
+    pub host_of: Vec<Option<usize>>,
     seed: u64,
     until_ns: Option<u64>,
 }
@@ -217,9 +219,16 @@ impl Plan {
             options,
             workload,
             transport: transport.clone(),
+            host_of: laid.host_of,
             seed: case.seed,
             until_ns: self.until.map(nanoseconds),
         })
+    }
+
+    /// The `id` of each flow in the connection matrix of a case; empty for other workloads.
+    #[must_use]
+    pub fn flow_ids(&self, case: &Case) -> &[Option<u64>] {
+        self.workloads[case.workload].1.flow_ids()
     }
 
     /// Estimated upper bound of the memory of `threads` simultaneous runs, in bytes.

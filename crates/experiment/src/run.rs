@@ -94,12 +94,19 @@ pub enum RunError {
 /// # Errors
 /// [`RunError`].
 pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
-    scene.workload.validate(scene.topology.hosts().count())?;
-    scene.transport.validate()?;
-    scene.transport.check_flows(&scene.workload.flows)?;
-    let mut running = Running::new(scene)?;
-    running.run()?;
+    let mut running = Running::checked(scene)?;
+    running.run(&|| true)?;
     Ok(running.finish())
+}
+
+/// The same as [`run`], as long as `goes_on` returns true; `None` if the run stopped before its end.
+pub(crate) fn run_while(
+    scene: &Scene<'_>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Outcome>, RunError> {
+    let mut running = Running::checked(scene)?;
+    let is_whole = running.run(goes_on)?;
+    Ok(is_whole.then(|| running.finish()))
 }
 
 /// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
@@ -200,6 +207,13 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
+    fn checked(scene: &Scene<'a>) -> Result<Self, RunError> {
+        scene.workload.validate(scene.topology.hosts().count())?;
+        scene.transport.validate()?;
+        scene.transport.check_flows(&scene.workload.flows)?;
+        Self::new(scene)
+    }
+
     fn new(scene: &Scene<'a>) -> Result<Self, RunError> {
         let scene = *scene;
         let hosts: Vec<_> = scene.topology.hosts().collect();
@@ -252,7 +266,9 @@ impl<'a> Running<'a> {
         Ok(running)
     }
 
-    fn run(&mut self) -> Result<(), RunError> {
+    /// Runs to the end, and returns true; or returns false after a sample of the queues at which
+    /// `goes_on` is false. Samples come at least each thousandth of the time so far.
+    fn run(&mut self, goes_on: &dyn Fn() -> bool) -> Result<bool, RunError> {
         let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
         // When all flows are done, only idle timers and duplicates of delivered packets remain.
         while !self.starts.is_empty() || self.under_way > 0 {
@@ -267,16 +283,19 @@ impl<'a> Running<'a> {
                 next.map_or(Ok(()), |Reverse((_, flow))| self.start(flow))?;
             } else if next_ns == until_ns {
                 self.network.run_until(until_ns);
-                return Ok(());
+                return Ok(true);
             } else if start_ns.is_none() && self.network.next_ns().is_none() {
                 // All flows that are not done have failed.
-                return Ok(());
+                return Ok(true);
             } else {
                 self.network.run_until(sample_ns);
                 self.meter.sample(&self.network);
+                if !goes_on() {
+                    return Ok(false);
+                }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn start(&mut self, number: usize) -> Result<(), RunError> {

@@ -7,13 +7,13 @@ use farwrite::{QpConfig as SdrConfig, SchemeName};
 use farwrite_net::SwitchConfig;
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, PathProfile, QpConfig, RdmaTransport, Recovery};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Flow;
 use crate::units::nanoseconds;
 
 /// Parameters of DCQCN, and the interval of congestion notifications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dcqcn {
     /// [`DcqcnOptions::paper`].
@@ -38,7 +38,7 @@ pub enum Protocol {
 }
 
 /// The transport of a run: a protocol and its settings.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {
     /// The name of an [`RdmaTransport`], or `farwrite-` and the name of a scheme.
@@ -54,7 +54,11 @@ pub struct Transport {
     /// Packets from one acknowledgement to the next; `None`: 16 with Go-Back-N, otherwise 1.
     pub ack_every: Option<u32>,
     /// Retransmission timeout; `None`: the value of [`RdmaTransport::config`].
-    #[serde(default, deserialize_with = "crate::units::maybe_time")]
+    #[serde(
+        default,
+        deserialize_with = "crate::units::maybe_time",
+        serialize_with = "crate::units::write_maybe_time"
+    )]
     pub timeout: Option<Duration>,
     /// Largest number of consecutive retransmissions without progress; `None`: 7.
     pub retries: Option<u8>,
@@ -69,7 +73,11 @@ pub struct Transport {
     pub rate: Option<u64>,
     /// With endpoints and a best-effort scheme: longest duration of a flow. At the deadline, the
     /// flow ends with the bytes that have arrived.
-    #[serde(default, deserialize_with = "crate::units::maybe_wait")]
+    #[serde(
+        default,
+        deserialize_with = "crate::units::maybe_wait",
+        serialize_with = "crate::units::write_maybe_time"
+    )]
     pub deadline: Option<Duration>,
     /// With endpoints: their UDP port. LoWAR boxes protect packets to 4791, the port of RoCEv2.
     /// `None`: each host draws a port, so that ECMP spreads the flows of different pairs of hosts.

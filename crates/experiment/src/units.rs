@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farwrite_units::parse::{parse_count, parse_path_rate};
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
@@ -17,6 +17,17 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
 
 pub(crate) fn maybe_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from).map(Some)
+}
+
+/// A time as plans have it, such as `4ms`.
+pub(crate) fn write_maybe_time<S: Serializer>(
+    time: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => to.collect_str(&humantime::format_duration(*time)),
+        None => to.serialize_none(),
+    }
 }
 
 /// A time to wait; above 0.

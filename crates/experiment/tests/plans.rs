@@ -136,6 +136,25 @@ fn a_sweep_can_be_stopped() {
     assert!(outcomes.len() < 50);
 }
 
+/// The second run would take hours: 8 hosts send 1 TB each.
+#[test]
+fn a_stopped_sweep_keeps_finished_runs_and_does_not_wait_for_others() {
+    let long = "[workload.long]\npattern = \"permutation\"\nsize = \"1TB\"\n";
+    let plan = read(&format!("{FIRST}{long}")).unwrap();
+    let mut ended = Vec::new();
+    let outcomes = sweep(&plan, 1, None, |outcome| match outcome {
+        Some(outcome) => {
+            ended.push(outcome.case.number);
+            true
+        }
+        // Nothing ended for a while: the long run is in progress.
+        None => ended.is_empty(),
+    });
+    assert_eq!(ended, [0]);
+    assert_eq!(outcomes.len(), 1);
+    assert_eq!(outcomes[0].outcome.as_ref().map(|run| run.done()), Ok(7));
+}
+
 /// A text of the first plan, its replacement, and the resulting error.
 const WRONG: &[(&str, &str, &str)] = &[
     (

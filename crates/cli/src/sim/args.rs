@@ -34,8 +34,8 @@ A plan has names for its parts, and each combination of them is a run. More in a
   [workload.theirs]
   file = "incast.cm"               # of htsim, or flows of the RDMA trees of ns-3
 docs/sim.md lists all keys. The directory of results has flows.csv (completion times by flow),
-runs.csv, sizes.csv (by size, with confidence intervals), results.json, plan.toml, and timeline.svg,
-a picture of one run."#;
+runs.csv, sizes.csv (by size, with confidence intervals), results.json, plan.toml, timeline.svg,
+a picture of one run, and with --compare, compare.csv: both times of each flow."#;
 
 fn examples() -> String {
     let plan: String = FIRST_PLAN
@@ -44,7 +44,8 @@ fn examples() -> String {
         .collect();
     format!(
         "Examples:\n  farwrite sim plan.toml\n  farwrite sim --connections incast.cm --topology \
-         rack.topo\n  farwrite sim --flows flow.txt --topology topology.txt --mtu 1024\n\nA plan for a \
+         rack.topo\n  farwrite sim --flows flow.txt --topology topology.txt --mtu 1024\n  \
+         farwrite sim --flows flow.txt --topology topology.txt --mtu 1024 --compare fct.txt\n\nA plan for a \
          first run:\n{}\n{}",
         plan.replace("  \n", "\n").trim_end_matches('\n'),
         MORE.replace("{names}", &farwrite_experiment::transport::names())
@@ -71,6 +72,10 @@ pub(crate) struct SimArgs {
     pub(crate) topology: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) quick: QuickArgs,
+    /// Completion times of another simulator, to compare flow by flow: fct.txt of ns-3, or a log of
+    /// htsim. A plan then has one topology and one workload
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Option<PathBuf>,
     /// Directory for the results; made if need be
     #[arg(long, value_name = "DIR", default_value = "out/sim")]
     pub(crate) out: PathBuf,

@@ -1,11 +1,15 @@
 //! `farwrite sim`: simulates flows in networks in virtual time.
 
 mod args;
+mod compare;
 mod picture;
 mod report;
+mod settings;
 mod show;
 mod tables;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,12 +20,16 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::memory::check_available;
 pub(crate) use args::SimArgs;
+use compare::Peer;
 use report::Report;
+use settings::with_absolute_files;
 
 /// Runs a plan, or the plan that the options describe.
 pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     let (text, directory) = plan_text(args)?;
+    let files = RefCell::new(BTreeSet::new());
     let read_file = |name: &str| {
+        files.borrow_mut().insert(name.to_owned());
         let path = directory.join(name);
         fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
     };
@@ -38,6 +46,8 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::Usage, line));
     }
+    let peer = args.compare.as_ref().map(|path| Peer::read(path, &plan));
+    let peer = peer.transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
     let memory = plan
@@ -46,26 +56,59 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     let help = "take fewer --threads, fewer flows or a smaller topology";
     check_available(memory, "the simulation", help)?;
     fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
-    let outcomes = run_all(&plan, threads, args.picture, console)?;
-    let report = Report::new(&plan, &outcomes);
-    let picture = picture::draw(&plan, &outcomes[args.picture]).or_exit(Exit::Other, "drawing")?;
-    let json = serde_json::to_string_pretty(&report).or_exit(Exit::Other, "writing JSON")?;
+    let text = with_absolute_files(&text, &directory, &files.borrow());
+    let (outcomes, failure) = run_all(&plan, threads, args.picture, console)?;
+    if let (Some(failure), true) = (&failure, outcomes.is_empty()) {
+        return Err(Failure::new(failure.exit, failure));
+    }
+    let report = Report::new(&plan, &text, &outcomes, peer.as_ref());
+    write_results(args, &plan, &text, &outcomes, &report)?;
+    console.say(show::text(&report, &args.out));
+    match failure {
+        None => console.json(&report),
+        Some(failure) => {
+            let (done, out) = (outcomes.len(), args.out.display());
+            let line = format!("{failure}; results of {done} of {cases} runs are in {out}");
+            Err(Failure::new(failure.exit, line))
+        }
+    }
+}
+
+/// Writes the results of all outcomes. Files of an earlier command that these outcomes do not have
+/// are removed.
+fn write_results(
+    args: &SimArgs,
+    plan: &Plan,
+    text: &str,
+    outcomes: &[CaseOutcome],
+    report: &Report,
+) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report).or_exit(Exit::Other, "writing JSON")?;
     for (name, content) in [
         ("plan.toml", text),
-        ("runs.csv", tables::runs(&report)),
-        ("sizes.csv", tables::sizes(&report)),
-        ("results.json", json),
-        ("timeline.svg", picture),
+        ("runs.csv", &tables::runs(report)),
+        ("sizes.csv", &tables::sizes(report)),
+        ("results.json", &json),
     ] {
         write(&args.out.join(name), |file| {
             io::Write::write_all(file, content.as_bytes())
         })?;
     }
     write(&args.out.join("flows.csv"), |file| {
-        tables::write_flows(file, &outcomes)
+        tables::write_flows(file, outcomes)
     })?;
-    console.say(show::text(&report, &args.out));
-    console.json(&report)
+    let drawn = outcomes.iter().find(|at| at.case.number == args.picture);
+    let picture = drawn.map(|case| picture::draw(plan, case)).transpose();
+    let picture = picture.or_exit(Exit::Other, "drawing")?;
+    write_or_remove(&args.out.join("timeline.svg"), picture, |file, picture| {
+        io::Write::write_all(file, picture.as_bytes())
+    })?;
+    let comparison = report.comparison.as_ref();
+    write_or_remove(
+        &args.out.join("compare.csv"),
+        comparison,
+        tables::write_compared,
+    )
 }
 
 /// The text of the plan, and the directory of the files that it names.
@@ -128,29 +171,49 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Runs all cases. Returns the outcomes of the runs that ended, and why others did not.
 fn run_all(
     plan: &Plan,
     threads: usize,
     watched: usize,
     console: &Console,
-) -> Result<Vec<CaseOutcome>, Failure> {
+) -> Result<(Vec<CaseOutcome>, Option<Failure>), Failure> {
     let cancel = crate::interrupt::catch()?;
     let total = plan.cases().len();
     let progress = console.progress("simulating", total as u64);
     let mut done = 0;
-    let outcomes = sweep(plan, threads, Some(watched), |_| {
-        done += 1;
+    let mut outcomes = sweep(plan, threads, Some(watched), |outcome| {
+        done += u64::from(outcome.is_some());
         progress.show(done, format_args!("{done} of {total} runs"));
         !cancel.is_set()
     });
     progress.finish(done, format_args!("{done} of {total} runs"));
-    if outcomes.len() < total {
-        return Err(Failure::new(Exit::Interrupted, "interrupted"));
+    let wrong = outcomes.iter().find_map(|case| {
+        let why = case.outcome.as_ref().err()?;
+        let (run, seed) = (case.case.number, case.case.seed);
+        let line = format!("run {run} with seed {seed}: {why}");
+        Some(Failure::new(Exit::Usage, line))
+    });
+    let is_whole = outcomes.len() == total;
+    let interrupted = || Failure::new(Exit::Interrupted, "interrupted");
+    outcomes.retain(|case| case.outcome.is_ok());
+    Ok((outcomes, wrong.or_else(|| (!is_whole).then(interrupted))))
+}
+
+/// Writes a file if there is content for it, and otherwise removes the file of an earlier command.
+fn write_or_remove<T>(
+    path: &Path,
+    content: Option<T>,
+    fill: impl FnOnce(&mut io::BufWriter<fs::File>, T) -> io::Result<()>,
+) -> Result<(), Failure> {
+    if let Some(content) = content {
+        return write(path, |file| fill(file, content));
     }
-    let wrong = outcomes.iter().find_map(|case| case.outcome.as_ref().err());
-    match wrong {
-        Some(why) => Err(Failure::new(Exit::Usage, why)),
-        None => Ok(outcomes),
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => {
+            Err(why).or_exit(Exit::Files, path.display())
+        }
+        _ => Ok(()),
     }
 }
 

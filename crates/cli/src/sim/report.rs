@@ -8,11 +8,19 @@ use serde::Serialize;
 
 use farwrite_units::show::real;
 
+use super::compare::{Comparison, Peer};
+use super::settings::Values;
+
 /// All results except those of single flows.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
+    /// All runs of the plan. An interrupted command has fewer results.
+    pub(super) planned_runs: usize,
     pub(super) runs: Vec<Run>,
     pub(super) settings: Vec<Setting>,
+    /// The same flows in the results of another simulator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) comparison: Option<Comparison>,
 }
 
 /// The properties that identify a run or a setting.
@@ -81,6 +89,7 @@ pub(super) struct Setting {
     #[serde(flatten)]
     pub(super) key: Key,
     pub(super) seeds: usize,
+    pub(super) values: Option<Values>,
     /// By size class. The last entry is for all sizes.
     pub(super) sizes: Vec<SizeClass>,
 }
@@ -107,7 +116,7 @@ pub(super) struct Estimate {
 }
 
 /// The upper bounds of size classes.
-const CLASSES: [u64; 7] = [
+pub(super) const CLASSES: [u64; 7] = [
     1_000,
     10_000,
     100_000,
@@ -118,19 +127,29 @@ const CLASSES: [u64; 7] = [
 ];
 
 impl Report {
-    /// `outcomes` holds all cases of the plan, in order. None of them failed to run.
-    pub(super) fn new(plan: &Plan, outcomes: &[CaseOutcome]) -> Self {
+    /// `outcomes` holds cases of the plan, in order. None of them failed to run.
+    /// `text` is that of the plan.
+    pub(super) fn new(
+        plan: &Plan,
+        text: &str,
+        outcomes: &[CaseOutcome],
+        peer: Option<&Peer>,
+    ) -> Self {
         let run = |at: &CaseOutcome| Some(Run::new(plan, &at.case, at.outcome.as_ref().ok()?));
         let settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
         Self {
+            planned_runs: plan.cases().len(),
             runs: outcomes.iter().filter_map(run).collect(),
-            settings: settings.map(|cases| Setting::new(plan, cases)).collect(),
+            settings: settings
+                .map(|cases| Setting::new(plan, text, cases))
+                .collect(),
+            comparison: peer.map(|peer| peer.compare(plan, outcomes)),
         }
     }
 }
 
 impl Key {
-    fn new(plan: &Plan, case: &Case) -> Self {
+    pub(super) fn new(plan: &Plan, case: &Case) -> Self {
         let names = plan.names(case);
         Self {
             topology: names.topology.to_owned(),
@@ -189,7 +208,7 @@ impl Run {
 }
 
 impl Spread {
-    fn of(values: Vec<f64>) -> Option<Self> {
+    pub(super) fn of(values: Vec<f64>) -> Option<Self> {
         Summary::of(values).map(|summary| Self {
             mean: summary.mean,
             p50: summary.p50,
@@ -200,7 +219,7 @@ impl Spread {
 }
 
 impl Setting {
-    fn new(plan: &Plan, cases: &[CaseOutcome]) -> Self {
+    fn new(plan: &Plan, text: &str, cases: &[CaseOutcome]) -> Self {
         let mut sizes = Vec::new();
         let mut above = 0;
         for up_to in CLASSES {
@@ -215,6 +234,7 @@ impl Setting {
         Self {
             key: Key::new(plan, &cases[0].case),
             seeds: cases.len(),
+            values: Values::new(plan, text, &cases[0].case),
             sizes,
         }
     }

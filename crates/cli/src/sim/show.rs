@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison, Found};
 use super::report::{Estimate, Key, Report, Setting};
 use crate::table::lay_out;
 use farwrite_units::show::Bytes;
@@ -15,8 +16,9 @@ pub(super) fn text(report: &Report, out: &Path) -> String {
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(report.settings.iter().map(|setting| row(report, setting)));
     let out = out.display();
+    let compared = report.comparison.as_ref().map(compared).unwrap_or_default();
     format!(
-        "{}{}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and a picture: {out}",
+        "{}{}{compared}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and a picture: {out}",
         lay_out(&rows, 1),
         missing(report)
     )
@@ -106,4 +108,125 @@ fn row(report: &Report, setting: &Setting) -> [String; 10] {
         dropped,
         pauses,
     ]
+}
+
+/// Our completion times beside those of another simulator, by setting.
+fn compared(comparison: &Comparison) -> String {
+    let parts = comparison.settings.iter().map(|setting| {
+        let name = name(&setting.key);
+        let file = &comparison.file;
+        format!(
+            "\n\n{name} and {file}, times in us; ratio: ours to theirs\n{}{}{}",
+            sizes(setting),
+            apart(setting),
+            alone(setting, file)
+        )
+    });
+    parts.collect()
+}
+
+fn sizes(setting: &ComparedSetting) -> String {
+    let head = [
+        "bytes", "flows", "mean", "theirs", "ratio", "p50", "theirs", "ratio", "p99", "theirs",
+        "ratio",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(setting.sizes.iter().map(size_row));
+    lay_out(&rows, 1)
+}
+
+fn size_row(class: &ComparedSize) -> [String; 11] {
+    let (ours, theirs) = (class.ours_us, class.theirs_us);
+    let [mean, p50, p99] = [
+        [ours.mean, theirs.mean],
+        [ours.p50, theirs.p50],
+        [ours.p99, theirs.p99],
+    ]
+    .map(|[ours, theirs]| {
+        let ratio = format!("{:.3}", ours / theirs);
+        [format!("{ours:.1}"), format!("{theirs:.1}"), ratio]
+    });
+    let up_to = class
+        .up_to_bytes
+        .map_or_else(|| "all".to_owned(), |bytes| format!("up to {bytes}"));
+    let [a, b, c] = mean;
+    let [d, e, f] = p50;
+    let [g, h, i] = p99;
+    [up_to, class.flows.to_string(), a, b, c, d, e, f, g, h, i]
+}
+
+/// The flows that differ most.
+fn apart(setting: &ComparedSetting) -> String {
+    let head = [
+        "furthest apart",
+        "run",
+        "flow",
+        "bytes",
+        "us",
+        "theirs",
+        "ratio",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(setting.most_apart.iter().map(|row| {
+        let cell = |value: Option<f64>, digits: usize| {
+            value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+        };
+        [
+            format!("host {} to host {}", row.src, row.dst),
+            row.run.to_string(),
+            row.flow.map_or_else(String::new, |flow| flow.to_string()),
+            row.bytes
+                .map_or_else(String::new, |bytes| bytes.to_string()),
+            cell(row.ours_us, 1),
+            cell(row.theirs_us, 1),
+            cell(row.ratio(), 3),
+        ]
+    }));
+    match rows.len() {
+        1 => String::new(),
+        _ => format!("\n{}", lay_out(&rows, 1)),
+    }
+}
+
+/// The flows that have a time in one simulator only, or another start there, in one line for each
+/// reason.
+fn alone(setting: &ComparedSetting, file: &str) -> String {
+    let reasons = [
+        (Found::OnlyOurs, format!("Not in {file}")),
+        (Found::OnlyTheirs, format!("Only in {file}")),
+        (Found::NotDone, "Not done here".to_owned()),
+        (Found::NoStart, format!("Without a start in {file}")),
+    ];
+    let lines = reasons.into_iter().map(|(found, why)| {
+        let rows = setting.without_pair.iter();
+        named(&why, rows.filter(|row| row.found == found).collect())
+    });
+    let why = format!("Started at another time in {file} than in its input");
+    let other_start = named(&why, setting.other_start.iter().collect());
+    lines.chain([other_start]).collect()
+}
+
+fn named(why: &str, rows: Vec<&ComparedFlow>) -> String {
+    let shown = rows.iter().take(NAMED).map(|row| alone_name(row));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match rows.len() {
+        0 => String::new(),
+        count if count > NAMED => {
+            let more = count - NAMED;
+            format!("\n  {why}: {shown} and {more} more, in compare.csv")
+        }
+        _ => format!("\n  {why}: {shown}"),
+    }
+}
+
+/// The number of flows that a line names.
+const NAMED: usize = 5;
+
+fn alone_name(row: &ComparedFlow) -> String {
+    let hosts = format!("host {} to host {}", row.src, row.dst);
+    match (row.flow, row.line) {
+        (Some(flow), _) => format!("flow {flow} of run {} ({hosts})", row.run),
+        (None, Some(line)) => format!("line {line} ({hosts})"),
+        (None, None) => hosts,
+    }
 }

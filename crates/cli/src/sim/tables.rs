@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use farwrite_experiment::plan::CaseOutcome;
 use farwrite_experiment::{Flow, FlowOutcome};
 
+use super::compare::{ComparedFlow, Comparison};
 use super::report::{Estimate, Key, Report, Run, Setting, SizeClass, Spread};
 
 const KEY: &str = "topology,workload,switch,transport,loss";
@@ -112,6 +113,40 @@ pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io
         }
     }
     Ok(())
+}
+
+/// One row per flow that either simulator has, for all runs.
+pub(super) fn write_compared<W: Write>(file: &mut W, comparison: &Comparison) -> io::Result<()> {
+    writeln!(
+        file,
+        "run,flow,line,src,dst,bytes,planned_us,their_start_us,fct_us,their_fct_us,ratio,found"
+    )?;
+    for row in &comparison.rows {
+        writeln!(file, "{}", compared_cells(row))?;
+    }
+    Ok(())
+}
+
+fn compared_cells(row: &ComparedFlow) -> String {
+    let number = |value: Option<usize>| value.map_or_else(String::new, |value| value.to_string());
+    let time = |us: Option<f64>| us.map_or_else(String::new, |us| format!("{us:.3}"));
+    [
+        row.run.to_string(),
+        number(row.flow),
+        number(row.line),
+        row.src.to_string(),
+        row.dst.to_string(),
+        row.bytes
+            .map_or_else(String::new, |bytes| bytes.to_string()),
+        time(row.planned_us),
+        time(row.their_start_us),
+        time(row.ours_us),
+        time(row.theirs_us),
+        row.ratio()
+            .map_or_else(String::new, |ratio| format!("{ratio:.4}")),
+        row.found.name().to_owned(),
+    ]
+    .join(",")
 }
 
 fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {

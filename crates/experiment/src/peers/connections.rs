@@ -13,6 +13,8 @@ pub struct ConnectionMatrix {
     pub nodes: usize,
     /// Flows in the order of the file, and triggers in the order of their numbers.
     pub workload: Workload,
+    /// The `id` of each flow, where the file has one.
+    pub ids: Vec<Option<u64>>,
     /// Cables that are absent from the topology.
     pub failures: Vec<CableFailure>,
     /// Warnings about parts of the file that were ignored.
@@ -64,6 +66,7 @@ struct Reader {
     /// Numbers of connections, triggers and failures that the header announces.
     announced: [Option<usize>; 3],
     flows: Vec<Flow>,
+    ids: Vec<Option<u64>>,
     /// Index and kind of each trigger, and the first line that names it.
     triggers: BTreeMap<u64, (usize, Option<TriggerKind>, usize)>,
     failures: Vec<CableFailure>,
@@ -111,6 +114,7 @@ impl Reader {
         if flow.src == flow.dst {
             return Err(line.error(format!("{word:?}: a flow is between two hosts")));
         }
+        let mut id = None;
         let mut starts = 0;
         let mut at = 1;
         while let Some(&key) = line.words.get(at) {
@@ -136,10 +140,11 @@ impl Reader {
                 }
                 "size" => flow.bytes = line.number(at + 1, key, want)?,
                 "id" => {
-                    let id: u64 = line.number(at + 1, key, want)?;
-                    if id == 0 {
+                    let number: u64 = line.number(at + 1, key, want)?;
+                    if number == 0 {
                         return Err(line.error("id is 0: a whole number from 1 on"));
                     }
+                    id = Some(number);
                 }
                 "prio" => {
                     let _: u64 = line.number(at + 1, key, "a whole number from 0 on")?;
@@ -161,6 +166,7 @@ impl Reader {
             return Err(line.error(format!("{word} has no size, or size 0: {FLOW}")));
         }
         self.flows.push(flow);
+        self.ids.push(id);
         Ok(())
     }
 
@@ -277,6 +283,7 @@ impl Reader {
                 flows: self.flows,
                 triggers,
             },
+            ids: self.ids,
             failures: self.failures,
             notes,
         })

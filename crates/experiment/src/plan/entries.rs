@@ -162,6 +162,14 @@ impl WorkloadSource {
         }
     }
 
+    /// The `id` of each flow in a connection matrix; empty for other sources.
+    pub(super) fn flow_ids(&self) -> &[Option<u64>] {
+        match self {
+            Self::Matrix(matrix, _) => &matrix.ids,
+            Self::Pattern(..) | Self::Ns3(..) => &[],
+        }
+    }
+
     pub(super) fn build(
         &self,
         network: PatternNetwork,
