@@ -58,7 +58,10 @@ def run(size: int, elements: int, rounds: int) -> dict[str, float]:
     ends, processes = [], []
     for rank in range(size):
         ours, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(theirs, rank, size, port, elements, rounds))
+        # A daemon, so that this program ends where a rank fails.
+        process = context.Process(
+            target=serve, args=(theirs, rank, size, port, elements, rounds), daemon=True
+        )
         process.start()
         theirs.close()
         ends.append(ours)
@@ -81,6 +84,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="all-reduces that count")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error(f"--rounds {args.rounds}: must be at least 1")
     print(f"{args.mib} MiB of float32, medians of {args.rounds}, {os.cpu_count()} cores")
     print(f"{'ranks':>5}  {'gloo':>8}  {'exact':>8}  {'bounded':>8}  exact/gloo  bounded/gloo")
     for size in args.ranks:

@@ -11,6 +11,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from math import inf
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -56,17 +59,43 @@ def train(path: NetworkPath, ranks: int, *options: str, seconds: float = 900) ->
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         started.append(path.own(process))
-    ended = [process.communicate(timeout=seconds) for process in started]
-    for rank, (process, (_, problem)) in enumerate(zip(started, ended, strict=True)):
-        if process.returncode != 0:
-            raise Failed(f"rank {rank} of {ranks} ended with {process.returncode}: {problem.strip()[-2000:]}")
-    result: dict[str, Any] = json.loads(ended[0][0].splitlines()[-1])
+    result: dict[str, Any] = json.loads(outputs(started, seconds)[0].splitlines()[-1])
     return result
 
 
-def seconds_to(loss: float, tests: list[tuple[float, float]]) -> float:
-    """Return after how many seconds of steps the loss was first at most this."""
-    return next((seconds for seconds, reached in tests if reached <= loss), float("nan"))
+def outputs(ranks: Sequence[subprocess.Popen[str]], seconds: float) -> list[str]:
+    """Wait for the processes of all ranks, and return what each printed.
+
+    All of them are read at once: a process whose pipe is full stops, and so do those that wait for it. Where
+    one fails, the others are ended.
+    """
+    with ThreadPoolExecutor(len(ranks)) as threads:
+        reading = {threads.submit(process.communicate, timeout=seconds): process for process in ranks}
+        try:
+            for ended in as_completed(reading):
+                _, problem = ended.result()
+                process = reading[ended]
+                if process.returncode != 0:
+                    raise Failed(
+                        f"rank {ranks.index(process)} of {len(ranks)} ended with {process.returncode}: "
+                        f"{problem.strip()[-2000:]}"
+                    )
+        except (Failed, subprocess.TimeoutExpired):
+            for process in ranks:
+                process.kill()
+            raise
+    return [ended.result()[0] for ended in reading]
+
+
+def seconds_to(loss: float, tests: Sequence[tuple[float, float]]) -> float | None:
+    """Return after how many seconds of steps the loss was first at most this; None where it never was."""
+    return next((seconds for seconds, reached in tests if reached <= loss), None)
+
+
+def typical(times: Sequence[float | None]) -> str:
+    """Return the median, in which a run that has no time counts as longer than all others."""
+    middle = median(inf if seconds is None else seconds for seconds in times)
+    return "never" if middle == inf else f"{middle:.1f}"
 
 
 def main() -> None:
@@ -74,23 +103,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="the program farwrite")
     parser.add_argument("--task", choices=("digits", "text"), default="text")
+    parser.add_argument("--way", choices=("ddp", "fsdp2", "zero3"), default="ddp")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
     parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms --loss 1%", help="of `farwrite link`")
     arguments = parser.parse_args()
+    if arguments.seeds < 1:
+        parser.error(f"--seeds {arguments.seeds}: must be at least 1")
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.backends}
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.backends:
-            options = ["--task", arguments.task, "--steps", str(arguments.steps), "--seed", str(seed)]
+            options = ["--task", arguments.task, "--way", arguments.way]
+            options += ["--steps", str(arguments.steps), "--seed", str(seed)]
             with NetworkPath(arguments.program, *arguments.link.split()) as path:
                 results[name].append(train(path, arguments.ranks, *options, *BACKENDS[name]))
     print(
-        f"{arguments.task}, {arguments.ranks} ranks, {arguments.steps} steps, {arguments.seeds} seeds, "
-        f"farwrite link {arguments.link}, {os.cpu_count()} cores"
+        f"{arguments.task}, {arguments.way}, {arguments.ranks} ranks, {arguments.steps} steps, "
+        f"{arguments.seeds} seeds, farwrite link {arguments.link}, {os.cpu_count()} cores"
     )
-    print("The loss to reach is 1.02 times the final one of the first backend, of the same seed.")
+    print("The loss to reach is 1.02 times the final one of the first backend, of the same seed. Times to it")
+    print("are medians; never: in half of the seeds or more, it was not reached. All else are means.")
     print(
         f"{'':>12}  {'mean ms':>8}  {'p99 ms':>8}  {'waiting':>7}  {'s to loss':>9}  {'loss':>6}  "
         f"{'missing':>7}  {'cut':>5}  {'drift':>5}"
@@ -107,7 +141,7 @@ def main() -> None:
         loss = mean(result["tests"][-1][1] for result in of_seeds)
         print(
             f"{name:>12}  {column['step_mean_ms']:>8.1f}  {column['step_p99_ms']:>8.1f}  "
-            f"{mean(waiting):>7.0%}  {median(times):>9.1f}  {loss:>6.3f}  {column['missing_share']:>7.2%}  "
+            f"{mean(waiting):>7.0%}  {typical(times):>9}  {loss:>6.3f}  {column['missing_share']:>7.2%}  "
             f"{column['cut_share']:>5.0%}  {column['drift']:>5.1g}"
         )
 

@@ -7,6 +7,7 @@
 
 import argparse
 import json
+import os
 import time
 from copy import deepcopy
 from pathlib import Path
@@ -17,10 +18,14 @@ import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 import farwrite.torch  # the first of two lines: it registers the backend
+
+#: First steps of a run, which take longer than later ones.
+UNTIMED = 5
 
 
 class Digits:
@@ -33,7 +38,10 @@ class Digits:
         self._train = (images[order[360:]] / 16).float(), labels[order[360:]]
         layers = [nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
         self.model = nn.Sequential(*layers)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Make the optimizer of the model's weights, as they are now."""
+        return torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
 
     def batch(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw 32 pictures and their digits."""
@@ -57,7 +65,10 @@ class Text:
         test = torch.frombuffer(bytearray((self.FOLDER / "MPL-2.0").read_bytes()), dtype=torch.uint8).long()
         self.test = self._windows(test, torch.arange(0, len(test) - self.CONTEXT - 1, self.CONTEXT))
         self.model = Transformer(self.CONTEXT)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-3)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Make the optimizer of the model's weights, as they are now."""
+        return torch.optim.AdamW(self.model.parameters(), lr=2e-3)
 
     def batch(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw 16 pieces of the text, and what follows each of their bytes."""
@@ -98,26 +109,116 @@ def join(arguments: argparse.Namespace) -> None:
             arguments.bounded, hadamard_block=arguments.hadamard, exact=farwrite.torch.Exact(arguments.exact)
         )
     # The second line: a store on a network that only the ranks use.
-    dist.init_process_group("farwrite", pg_options=farwrite.torch.Options(trusted_store=True, policy=policy))
+    options = farwrite.torch.Options(
+        trusted_store=True, policy=policy, missing_log=arguments.log, replay_log=arguments.replay
+    )
+    dist.init_process_group("farwrite", pg_options=options)
 
 
-def drift(model: nn.Module) -> float:
-    """Return the largest difference between weights of two ranks."""
-    weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    least, most = weights.clone(), weights.clone()
-    dist.all_reduce(least, dist.ReduceOp.MIN)
-    dist.all_reduce(most, dist.ReduceOp.MAX)
-    return float((most - least).max())
+class Alone:
+    """Training without other ranks."""
+
+    def __init__(self, task: Digits | Text) -> None:
+        self.model: nn.Module = task.model
+        self._optimizer = task.optimizer()
+
+    def learn(self, loss: torch.Tensor) -> None:
+        """Change the weights by the gradients of a loss."""
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return all weights, as this rank computes with them. All ranks must call it."""
+        return [parameter.detach() for parameter in self.model.parameters()]
 
 
-def step(task: Digits | Text, model: nn.Module, generator: torch.Generator) -> float:
+class Replicas(Alone):
+    """Every rank has all weights: `DistributedDataParallel`."""
+
+    def __init__(self, task: Digits | Text) -> None:
+        super().__init__(task)
+        self.model = DistributedDataParallel(task.model)
+
+
+class Shards(Alone):
+    """Every rank has a part of all weights: FSDP2."""
+
+    def __init__(self, task: Digits | Text) -> None:
+        mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+        fully_shard(task.model, mesh=mesh)
+        super().__init__(task)
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return all weights, as this rank computes with them. All ranks must call it."""
+        self.model.unshard()
+        whole = [parameter.detach().clone() for parameter in self.model.parameters()]
+        self.model.reshard()
+        return whole
+
+
+class Zero3:
+    """Every rank has a part of all weights: ZeRO-3 of DeepSpeed."""
+
+    def __init__(self, task: Digits | Text) -> None:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+        os.environ.setdefault("LOCAL_RANK", "0")
+        import deepspeed
+        import deepspeed.ops
+
+        self._zero = deepspeed.zero
+        # DeepSpeed's operation through shared memory would need a compiler. Training does not use it.
+        deepspeed.ops.__compatible_ops__.clear()
+        self.model, *_ = deepspeed.initialize(
+            model=task.model,
+            optimizer=task.optimizer(),
+            dist_init_required=False,
+            config={
+                "train_micro_batch_size_per_gpu": 1,
+                "zero_optimization": {"stage": 3},
+                "zero_allow_untested_optimizer": True,
+                "zero_force_ds_cpu_optimizer": False,
+                # As the others do; else gradients are scaled to a norm of 1.
+                "gradient_clipping": 0.0,
+            },
+        )
+
+    def learn(self, loss: torch.Tensor) -> None:
+        """Change the weights by the gradients of a loss."""
+        self.model.backward(loss)
+        self.model.step()
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return all weights, as this rank computes with them. All ranks must call it."""
+        parameters = list(self.model.parameters())
+        with self._zero.GatheredParameters(parameters):
+            return [parameter.detach().clone() for parameter in parameters]
+
+
+#: How weights lie on ranks, by the name of an option.
+WAYS = {"ddp": Replicas, "fsdp2": Shards, "zero3": Zero3}
+
+
+def drift(weights: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> float:
+    """Return the largest difference between a weight of two ranks; 0 only where no weight differs.
+
+    Weights travel as integers, which no policy leaves out.
+    """
+    bits = torch.cat([weight.flatten() for weight in weights]).view(torch.int32)
+    everyone = [torch.empty_like(bits) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(everyone, bits, group)
+    replicas = torch.stack(everyone).view(torch.float32).double()
+    differences = replicas.amax(0) - replicas.amin(0)
+    # Where all ranks have the same bits, there is no difference, even if they are no number.
+    differences[(torch.stack(everyone) == bits).all(0)] = 0
+    return float(differences.nan_to_num(nan=torch.inf).max())
+
+
+def step(task: Digits | Text, way: Alone | Zero3, generator: torch.Generator) -> float:
     """Do one step, and return how many seconds it took."""
     begin = time.monotonic()
     inputs, labels = task.batch(generator)
-    loss = cross_entropy(model(inputs), labels)
-    task.optimizer.zero_grad()
-    loss.backward()
-    task.optimizer.step()
+    way.learn(cross_entropy(way.model(inputs), labels))
     return time.monotonic() - begin
 
 
@@ -125,33 +226,32 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train, and return how long steps took and what the loss on tests was when."""
     generator = torch.Generator().manual_seed(1000 * arguments.seed + dist.get_rank())
     # What a step takes without the other ranks, for the share of communication.
-    copy = deepcopy(task)
-    alone = [step(copy, copy.model, generator) for _ in range(12)]
+    copy = Alone(deepcopy(task))
+    alone = [step(task, copy, generator) for _ in range(12)]
 
-    model = DistributedDataParallel(task.model)
-    seconds, tests, missing = [], [], []
+    way = WAYS[arguments.way](task)
+    seconds, tests = [], []
     for number in range(1, arguments.steps + 1):
-        seconds.append(step(task, model, generator))
-        # Of the operation that a step waits for last; those of its other buckets do not count.
-        if arguments.backend == "farwrite" and (report := farwrite.torch.last_report()):
-            missing.append(report.missing_bytes / max(1, report.result_bytes))
+        seconds.append(step(task, way, generator))
         if number % arguments.test_every == 0 or number == arguments.steps:
             with torch.no_grad():
-                loss = cross_entropy(task.model(task.test[0]), task.test[1]).item()
+                loss = cross_entropy(way.model(task.test[0]), task.test[1]).item()
             tests.append((sum(seconds), loss))
     report = farwrite.torch.last_report() if arguments.backend == "farwrite" else None
-    milliseconds = np.array(seconds[5:]) * 1e3
+    milliseconds = np.array(seconds[UNTIMED:]) * 1e3
     return {
         "backend": arguments.backend,
+        "way": arguments.way,
         "ranks": dist.get_world_size(),
         "steps": arguments.steps,
         "step_mean_ms": milliseconds.mean(),
         "step_p99_ms": np.quantile(milliseconds, 0.99),
         "alone_ms": np.median(alone[2:]) * 1e3,
         "tests": tests,
-        "missing_share": float(np.mean(missing or [0])),
+        "missing_share": report.missing_share if report else 0.0,
         "cut_share": report.cut_share if report else 0.0,
         "scheme": report.scheme if report else None,
+        "drift": drift(way.weights()),
     }
 
 
@@ -159,31 +259,35 @@ def main() -> None:
     """Train, and print how it went."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=("digits", "text"), default="digits")
+    parser.add_argument("--way", choices=WAYS, default="ddp", help="how weights lie on ranks")
     parser.add_argument("--backend", default="farwrite")
     parser.add_argument(
         "--bounded", type=float, help="a share of gradients that may be missing, such as 0.02"
     )
     parser.add_argument("--hadamard", type=int, help="values of a block of the Hadamard transform")
     parser.add_argument("--exact", default="sr-nack", help="with --bounded: the scheme of exact operations")
+    parser.add_argument("--log", help="with --bounded: a folder for logs of what was missing")
+    parser.add_argument("--replay", help="with --bounded: the folder of the logs of a run to repeat exactly")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--test-every", type=int, default=20, help="steps between two tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args()
+    if arguments.steps <= UNTIMED:
+        parser.error(f"--steps {arguments.steps}: must be more than {UNTIMED}, which are not timed")
 
     torch.set_num_threads(1)
     join(arguments)
     torch.manual_seed(arguments.seed)
     task = Digits(arguments.seed) if arguments.task == "digits" else Text(arguments.seed)
     result = train(task, arguments)
-    result["drift"] = drift(task.model)
     if dist.get_rank() == 0:
         if arguments.json:
             print(json.dumps(result))
         else:
             print(
-                f"{result['backend']}: {result['ranks']} ranks, {result['steps']} steps, mean "
-                f"{result['step_mean_ms']:.1f} ms, p99 {result['step_p99_ms']:.1f} ms; test loss "
+                f"{result['backend']}, {result['way']}: {result['ranks']} ranks, {result['steps']} steps, "
+                f"mean {result['step_mean_ms']:.1f} ms, p99 {result['step_p99_ms']:.1f} ms; test loss "
                 f"{result['tests'][-1][1]:.4f}, missing {result['missing_share']:.2%}; "
                 f"drift between replicas: {result['drift']}"
             )

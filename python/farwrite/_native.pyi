@@ -13,6 +13,7 @@ __all__ = [
     "CollectiveTimes",
     "Communicator",
     "CompletionTimes",
+    "Ended",
     "Plan",
     "PointError",
     "Settings",
@@ -21,6 +22,7 @@ __all__ = [
     "chunk_loss",
     "group_failure",
     "parity_overhead",
+    "replay",
 ]
 
 _Column: TypeAlias = NDArray[np.float64]
@@ -139,6 +141,8 @@ class Communicator:
         scheme: str,
         bounded: tuple[str, int, tuple[int, int] | None] | None = None,
     ) -> Communicator: ...
+    @property
+    def packet_bytes(self) -> int: ...
     def info(self) -> bytes: ...
     def connect(self, infos: Sequence[bytes]) -> None: ...
     def submit(
@@ -164,8 +168,42 @@ class Ticket:
     """An operation that was started."""
 
     def is_done(self) -> bool: ...
-    def wait(self, timeout_s: float | None) -> tuple[int, int, float, float, str | None, float | None]: ...
+    def wait(self, timeout_s: float | None) -> Ended: ...
+
+@final
+class Ended:
+    """How an operation went at this rank."""
+
+    @property
+    def operation(self) -> int: ...
+    @property
+    def result_bytes(self) -> int: ...
+    @property
+    def missing_bytes(self) -> int: ...
+    @property
+    def elapsed_s(self) -> float: ...
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def scheme(self) -> str | None: ...
+    @property
+    def least_missing_share(self) -> float | None: ...
+    @property
+    def was_cut(self) -> bool: ...
+    @property
+    def missing(self) -> list[tuple[int, int, list[int]]]: ...
 
 def chunk_loss(loss_packet: _Column, packets: Sequence[int]) -> _Column: ...
 def group_failure(scheme: Sequence[str], loss_chunk: _Column) -> _Column: ...
 def parity_overhead(scheme: str) -> float: ...
+def replay(
+    operation: str,
+    rank: int,
+    inputs: Sequence[NDArray[np.uint8]],
+    missing: Sequence[tuple[int, int, Sequence[int]]],
+    *,
+    packet_bytes: int,
+    hadamard: tuple[int, int] | None = None,
+    element: str | None = None,
+    reduction: str | None = None,
+) -> NDArray[np.uint8]: ...

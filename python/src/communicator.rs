@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use farwrite::deadline::{Policy, Verdict};
 use farwrite_collectives as collectives;
 use farwrite_collectives::{
-    Buffer, Buffers, CommunicatorOptions, Delivery, ElementType, Operation, OperationOptions,
-    Reduction,
+    Buffer, Buffers, CommunicatorOptions, Delivery, Hadamard, Missing, OperationOptions, Report,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::operation;
 
 pyo3::create_exception!(
     farwrite._native,
@@ -38,6 +39,7 @@ pub(crate) struct Communicator {
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
     /// Memory of operations that may still run.
     lent: Mutex<Vec<Arc<Lent>>>,
+    packet_bytes: u32,
 }
 
 /// Memory that an operation uses until its ticket is done. Holding the views keeps it where it is.
@@ -75,16 +77,24 @@ impl Communicator {
         if let Some((scheme, loss_target_ppm, hadamard)) = bounded {
             options.group.bounded.scheme = scheme.parse().map_err(value_error)?;
             options.group.bounded.hadamard =
-                hadamard.map(|(block, stride)| collectives::Hadamard { block, stride });
+                hadamard.map(|(block, stride)| Hadamard { block, stride });
             if let Policy::LossTarget { target_ppm, .. } = &mut options.group.bounded.policy {
                 *target_ppm = loss_target_ppm;
             }
         }
+        let packet_bytes = options.group.packet_bytes;
         let inner = collectives::Communicator::new(rank, size, options).map_err(exception)?;
         Ok(Self {
             inner: Mutex::new(Some(Arc::new(inner))),
             lent: Mutex::default(),
+            packet_bytes,
         })
+    }
+
+    /// Bytes of a packet, on which the replay of an operation depends.
+    #[getter]
+    fn packet_bytes(&self) -> u32 {
+        self.packet_bytes
     }
 
     /// What the other ranks need to connect.
@@ -120,33 +130,12 @@ impl Communicator {
         bounded: bool,
         timeout_s: Option<f64>,
     ) -> PyResult<Ticket> {
-        let operation = match operation {
-            "all-reduce" => Operation::AllReduce {
-                element: element_type(element)?,
-                reduction: reduction_of(reduction)?,
-            },
-            "reduce-scatter" => Operation::ReduceScatter {
-                element: element_type(element)?,
-                reduction: reduction_of(reduction)?,
-            },
-            "all-gather" => Operation::AllGather,
-            "all-to-all" => Operation::AllToAll {
-                send_bytes,
-                receive_bytes,
-            },
-            "broadcast" => Operation::Broadcast { root: peer },
-            "reduce" => Operation::Reduce {
-                root: peer,
-                element: element_type(element)?,
-                reduction: reduction_of(reduction)?,
-            },
-            "gather" => Operation::Gather { root: peer },
-            "scatter" => Operation::Scatter { root: peer },
-            "barrier" => Operation::Barrier,
-            "send" => Operation::Send { to: peer, tag },
-            "receive" => Operation::Receive { from: peer, tag },
-            _ => return Err(value_error(format!("operation = {operation:?}: unknown"))),
-        };
+        let operation = operation::parse(
+            operation,
+            (element, reduction),
+            (peer, tag),
+            (send_bytes, receive_bytes),
+        )?;
         let buffers = Buffers {
             input: input.as_ref().map(readable).transpose()?,
             output: output.as_ref().map(writable).transpose()?,
@@ -218,8 +207,48 @@ impl Drop for Communicator {
     }
 }
 
-/// What [`Ticket::wait`] gives.
-type Ended = (u64, u64, f64, f64, Option<String>, Option<f64>);
+/// How an operation went at this rank: what [`Ticket::wait`] gives.
+#[pyclass(frozen, get_all, module = "farwrite._native")]
+pub(crate) struct Ended {
+    /// Number of the operation in the group.
+    operation: u64,
+    result_bytes: u64,
+    missing_bytes: u64,
+    elapsed_s: f64,
+    /// How long it waited at most.
+    timeout_s: f64,
+    /// What carried a bounded operation.
+    scheme: Option<String>,
+    /// Where the loss target cannot be met, the least share that would be missing.
+    least_missing_share: Option<f64>,
+    /// Whether the deadline of a bounded operation came before everything had arrived.
+    was_cut: bool,
+    /// Start and end of the bytes of the result that lack contributions, and the ranks that they lack.
+    missing: Vec<(u64, u64, Vec<usize>)>,
+}
+
+impl From<Report> for Ended {
+    fn from(report: Report) -> Self {
+        let limit = report.limit.unwrap_or(report.timeout);
+        let least_missing_share = match report.repair {
+            Some((_, Verdict::CannotBeMet { least_ppm })) => Some(f64::from(least_ppm) / 1e6),
+            _ => None,
+        };
+        let missing = report.missing.into_iter();
+        let missing = missing.map(|Missing { range, ranks }| (range.start, range.end, ranks));
+        Self {
+            operation: report.operation,
+            result_bytes: report.bytes,
+            missing_bytes: report.missing_bytes,
+            elapsed_s: report.elapsed.as_secs_f64(),
+            timeout_s: limit.as_secs_f64(),
+            scheme: report.repair.map(|(scheme, _)| scheme.to_string()),
+            least_missing_share,
+            was_cut: report.was_cut,
+            missing: missing.collect(),
+        }
+    }
+}
 
 /// An operation that was started.
 #[pyclass(frozen, module = "farwrite._native")]
@@ -233,9 +262,6 @@ impl Ticket {
     }
 
     /// Waits for the end without the interpreter's lock, and releases the memory of the operation.
-    /// Gives the bytes of the result and those that are missing, the seconds that it took and those
-    /// that it waited at most, and of a bounded operation the scheme that carried it and, where the
-    /// loss target cannot be met, the least share that would be missing.
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Ended> {
         let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
@@ -252,20 +278,7 @@ impl Ticket {
             if self.0.ticket.is_done() {
                 self.0.release();
             }
-            let report = waited.map_err(exception)?;
-            let limit = report.limit.unwrap_or(report.timeout);
-            let least_missing = match report.repair {
-                Some((_, Verdict::CannotBeMet { least_ppm })) => Some(f64::from(least_ppm) / 1e6),
-                _ => None,
-            };
-            return Ok((
-                report.bytes,
-                report.missing_bytes,
-                report.elapsed.as_secs_f64(),
-                limit.as_secs_f64(),
-                report.repair.map(|(scheme, _)| scheme.to_string()),
-                least_missing,
-            ));
+            return Ok(waited.map_err(exception)?.into());
         }
     }
 }
@@ -295,40 +308,16 @@ fn lend(argument: &str, view: &PyBuffer<u8>) -> PyResult<Buffer> {
     Ok(unsafe { Buffer::from_raw_parts(view.buf_ptr().cast(), view.len_bytes()) })
 }
 
-fn element_type(name: Option<&str>) -> PyResult<ElementType> {
-    let all = ElementType::ALL.into_iter();
-    named(
-        "element",
-        name,
-        all.map(|element| (element.to_string(), element)),
-    )
-}
-
-fn reduction_of(name: Option<&str>) -> PyResult<Reduction> {
-    let all = Reduction::ALL.into_iter();
-    named("reduction", name, all.map(|how| (how.to_string(), how)))
-}
-
-fn named<T>(
-    argument: &str,
-    name: Option<&str>,
-    mut all: impl Iterator<Item = (String, T)>,
-) -> PyResult<T> {
-    let found = all.find(|(known, _)| Some(known.as_str()) == name);
-    let found = found.map(|(_, value)| value);
-    found.ok_or_else(|| value_error(format!("{argument} = {name:?}: unknown")))
-}
-
 fn seconds(argument: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|why| value_error(format!("{argument} = {value} s: {why}")))
 }
 
-fn value_error(why: impl ToString) -> PyErr {
+pub(crate) fn value_error(why: impl ToString) -> PyErr {
     PyValueError::new_err(why.to_string())
 }
 
-fn exception(error: collectives::CollectiveError) -> PyErr {
+pub(crate) fn exception(error: collectives::CollectiveError) -> PyErr {
     let message = error.to_string();
     match error {
         collectives::CollectiveError::Argument { .. } => PyValueError::new_err(message),

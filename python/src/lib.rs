@@ -8,9 +8,11 @@
 mod collective;
 mod communicator;
 mod completion;
+mod operation;
 mod plan;
 mod points;
 mod probability;
+mod replay;
 mod setting;
 mod sim;
 
@@ -22,7 +24,7 @@ mod _native {
     #[pymodule_export]
     use crate::collective::CollectiveTimes;
     #[pymodule_export]
-    use crate::communicator::{CollectiveError, Communicator, Ticket};
+    use crate::communicator::{CollectiveError, Communicator, Ended, Ticket};
     #[pymodule_export]
     use crate::completion::CompletionTimes;
     #[pymodule_export]
@@ -31,6 +33,8 @@ mod _native {
     use crate::points::PointError;
     #[pymodule_export]
     use crate::probability::{chunk_loss, group_failure, parity_overhead};
+    #[pymodule_export]
+    use crate::replay::replay;
     #[pymodule_export]
     use crate::setting::Settings;
     #[pymodule_export]

@@ -23,7 +23,9 @@ PATIENCE_S = 300
 class Ranks:
     """Processes with a default group of a backend and an additional group of gloo."""
 
-    def __init__(self, size: int, backend: str = "farwrite") -> None:
+    def __init__(
+        self, size: int, backend: str = "farwrite", options: farwrite.torch.Options = OPTIONS
+    ) -> None:
         self.size = size
         self._is_broken = False
         # The server imports torch once, and its child processes inherit it.
@@ -34,7 +36,9 @@ class Ranks:
         self._processes = []
         for rank in range(size):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, rank, size, port, backend), daemon=True)
+            process = context.Process(
+                target=_serve, args=(theirs, rank, size, port, backend, options), daemon=True
+            )
             process.start()
             theirs.close()
             self._ends.append(ours)
@@ -92,12 +96,14 @@ def gloo() -> dist.ProcessGroup:
 _groups: list[dist.ProcessGroup] = []
 
 
-def _serve(end: Connection, rank: int, size: int, port: int, backend: str) -> None:
+def _serve(
+    end: Connection, rank: int, size: int, port: int, backend: str, options: farwrite.torch.Options
+) -> None:
     import traceback
 
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size))
-    dist.init_process_group(backend, pg_options=OPTIONS if backend == "farwrite" else None)
+    dist.init_process_group(backend, pg_options=options if backend == "farwrite" else None)
     _groups.append(dist.new_group(backend="gloo"))
     while (request := end.recv()) is not None:
         function, arguments = request

@@ -35,6 +35,19 @@ def contributors(tensor: torch.Tensor, ranks: int) -> int:
     return int((values != 2**ranks - 1).sum())
 
 
+def check_shares(group: dist.ProcessGroup, bounded: list[farwrite.torch.Report], exact: int) -> None:
+    """Check that a group's last report sums up the reports of its bounded operations."""
+    last = farwrite.torch.last_report(group)
+    assert last is not None
+    assert (last.operations, last.bounded_operations) == (len(bounded) + exact, len(bounded))
+    assert last.cut_share == sum(report.was_cut for report in bounded) / len(bounded)
+    missing, whole = (
+        sum(getattr(report, name) for report in bounded) for name in ("missing_bytes", "result_bytes")
+    )
+    assert last.missing_share == missing / whole
+    assert all(report.missing_bytes > 0 for report in bounded if report.was_cut)
+
+
 def test_an_all_reduce_names_what_it_lacks(job: Ranks) -> None:
     for results in zip(*job.run(_all_reduces), strict=True):
         assert len(set(results)) == 1, "ranks have different results"
@@ -42,7 +55,7 @@ def test_an_all_reduce_names_what_it_lacks(job: Ranks) -> None:
 
 def _all_reduces() -> list[bytes]:
     group = dist.new_group(pg_options=OPTIONS)
-    results = []
+    results, reports = [], []
     for step in range(10):
         tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
         if dist.get_rank() == 1 and step == 5:
@@ -52,7 +65,12 @@ def _all_reduces() -> list[bytes]:
         assert report is not None
         assert report.missing_bytes == 4 * contributors(tensor, dist.get_world_size())
         results.append(tensor.numpy().tobytes())
-    assert report.cut_share > 0
+        reports.append(report)
+    # Rank 1 was late, so each of the others waited for it in vain.
+    assert dist.get_rank() == 1 or any(report.was_cut for report in reports)
+    # An exact operation changes neither share.
+    dist.barrier(group=group)
+    check_shares(group, reports, exact=1)
     dist.destroy_process_group(group)
     return results
 
@@ -74,7 +92,7 @@ def _late() -> bool:
         cut = cut or contributors(tensor, 2) > 0
     report = farwrite.torch.last_report(group)
     assert report is not None
-    assert (report.cut_share > 0) == cut
+    assert (report.missing_share > 0) == cut
     dist.destroy_process_group(group)
     return cut
 
@@ -113,7 +131,7 @@ def _ddp() -> None:
     train(module, module.parameters(), dist.get_rank())
     report = farwrite.torch.last_report(group)
     assert report is not None
-    assert report.cut_share > 0
+    assert report.missing_share > 0
     weights = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
     everyone = [torch.empty_like(weights) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, weights)

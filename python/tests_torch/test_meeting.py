@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 
-from farwrite.torch import Exact, Options, Place, RendezvousError, rendezvous
+from farwrite.torch import Bounded, Exact, Options, Place, RendezvousError, rendezvous
 
 OPTIONS = Options(trusted_store=True)
 #: A timeout for cases in which a rank does not come.
@@ -71,6 +71,15 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     said = both(HashStore(), options=(OPTIONS, other))
     assert "rank 1 has policy Exact(scheme='ec-mds:32,8'), this rank Exact(scheme='sr-nack')" in said[0]
     assert "rank 0 has policy Exact(scheme='sr-nack')" in said[1]
+    log, replay = (
+        Options(trusted_store=True, policy=Bounded(), **{name: "folder"})
+        for name in ("missing_log", "replay_log")
+    )
+    said = both(HashStore(), options=(log, replay))
+    assert "exact=Exact(scheme='sr-nack')), replayed, this rank Bounded(" in said[0]
+    # It makes no difference to the others whether a rank writes a log.
+    silent = Options(trusted_store=True, policy=Bounded())
+    assert both(HashStore(), options=(log, silent)) == [[b"of 0", b"of 1"]] * 2
     # Rank 1 waits for rank 2 until the timeout. Rank 0 must see rank 1 within this time.
     said = both(HashStore(), sizes=(2, 3), timeout=timedelta(seconds=3))
     assert "rank 1 has size 3, this rank 2: all ranks must have the same" in said[0]

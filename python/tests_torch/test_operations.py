@@ -295,7 +295,8 @@ def _large() -> bytes:
     assert report.operation == "all_reduce"
     assert report.result_bytes == tensor.nbytes
     assert report.missing_bytes == 0
-    assert report.cut_share == 0
+    assert not report.was_cut
+    assert (report.bounded_operations, report.cut_share, report.missing_share) == (0, 0, 0)
     assert 0 < report.elapsed_s < report.timeout_s
     return tensor.numpy().tobytes()[:: 1 << 10]
 

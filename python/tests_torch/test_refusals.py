@@ -171,6 +171,9 @@ test_groups = every_rank(_groups)
     ({"key": "hush"}, r"key is of str: must be bytes"),
     ({"key": b"hush"}, r"key has 4 bytes: must have 32"),
     ({"trusted_store": True, "policy": "exact"}, r"policy = 'exact': must be Exact"),
+    ({"missing_log": "logs", "trusted_store": True}, r"missing_log = 'logs': needs policy=Bounded"),
+    ({"replay_log": 1}, r"replay_log = 1: must be the name of a folder"),
+    ({"missing_log": "a", "replay_log": "b", "policy": Bounded()}, r"'a', replay_log = 'b': a run that is"),
     ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),
 ])  # fmt: skip
 def test_options(arguments: dict[str, Any], problem: str) -> None:

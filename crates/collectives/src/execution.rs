@@ -340,6 +340,7 @@ impl Execution {
             bytes: self.plan.bytes,
             missing_bytes: missing_bytes.sum(),
             limit: limit_ns.map(std::time::Duration::from_nanos),
+            was_cut: self.bounded.as_ref().is_some_and(Bounded::was_cut),
             missing,
             repair: self.bounded.as_ref().and_then(Bounded::repair),
             elapsed: std::time::Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),

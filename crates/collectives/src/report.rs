@@ -23,6 +23,10 @@ pub struct Report {
     /// For a bounded operation: how long it waited for contributions at most. `None` for the
     /// warm-up, which has no such limit, and where no rank receives contributions.
     pub limit: Option<Duration>,
+    /// For a bounded operation: whether the limit ended its first phase at this rank before
+    /// everything had arrived here. Bytes that the path dropped before do not count: without a cut,
+    /// they are missing too. [`Communicator::tally`](crate::Communicator::tally) sums this up.
+    pub was_cut: bool,
     /// The bytes of the result that lack contributions, in order; empty for an exact operation. If
     /// contributions are transformed
     /// ([`BoundedOptions::hadamard`](crate::BoundedOptions::hadamard)), these are bytes of the

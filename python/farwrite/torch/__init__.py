@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import _DistributedBackendOptions
 
 from farwrite._native import CollectiveError
 from farwrite.torch.group import ProcessGroup
+from farwrite.torch.missing_log import MissingLogError
 from farwrite.torch.options import Bounded, Exact, Options, Policy
 from farwrite.torch.rendezvous import Place, RendezvousError
 from farwrite.torch.reports import Report
@@ -27,6 +28,7 @@ __all__ = [
     "Bounded",
     "CollectiveError",
     "Exact",
+    "MissingLogError",
     "Options",
     "Policy",
     "ProcessGroup",

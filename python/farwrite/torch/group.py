@@ -5,22 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
 from farwrite import _native
 from farwrite.torch.arguments import FLOATS, Call
 from farwrite.torch.memory import Memory, overlap
+from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
 from farwrite.torch.rendezvous import Place, local_address, meet
 from farwrite.torch.reports import Report, Tally
-from farwrite.torch.work import Work
+from farwrite.torch.work import Started, Work
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -47,8 +48,9 @@ class ProcessGroup(dist.ProcessGroup):
             timeout_s=timeout.total_seconds(),
             key=options.key,
             scheme=exact.scheme,
-            bounded=_native_options(bounded) if bounded else None,
+            bounded=bounded.native() if bounded else None,
         )
+        self._log, self._replayed = open_logs(place, options, self._communicator.packet_bytes)
         self._communicator.connect(meet(place, self._communicator.info(), address, options, timeout))
 
     # What the group is.
@@ -324,8 +326,8 @@ class ProcessGroup(dist.ProcessGroup):
         load_output: bool = False,
         **how: Any,
     ) -> Work:
-        ticket, store = self._submit(operation, input, output, load_output, how)
-        return Work(call.operation, [ticket], output, store, self._tally)
+        started = self._submit(operation, input, output, load_output, how)
+        return Work(call.operation, [started], output, self._tally)
 
     def _submit(
         self,
@@ -334,7 +336,7 @@ class ProcessGroup(dist.ProcessGroup):
         output: Sequence[torch.Tensor],
         load_output: bool,
         how: dict[str, Any],
-    ) -> tuple[_native.Ticket, Callable[[], None]]:
+    ) -> Started:
         """Start an operation; also return what copies its result to where it belongs."""
         if any(overlap(one, other) for one in input for other in output):
             # As when every rank gathers into a tensor of which its own input is a part.
@@ -345,14 +347,39 @@ class ProcessGroup(dist.ProcessGroup):
             read.load()
         if written and load_output:
             written.load()
+        is_bounded = self._is_bounded(operation, output, how)
+        if is_bounded and written and self._replayed:
+            return self._replay(self._replayed, operation, read or written, written, how)
         ticket = self._communicator.submit(
             operation,
             input=read.buffer() if read else None,
             output=written.buffer() if written else None,
-            bounded=self._is_bounded(operation, output, how),
+            bounded=is_bounded,
             **how,
         )
-        return ticket, written.store if written else _nothing
+
+        def store(ended: _native.Ended) -> None:
+            if written:
+                written.store()
+            if is_bounded and self._log:
+                self._log.add(_entry(operation, how, ended, ended.result_bytes))
+
+        return ticket, store
+
+    def _replay(
+        self, log: Reader, operation: str, source: Memory, written: Memory, how: dict[str, Any]
+    ) -> Started:
+        """Start an exact exchange of all inputs, and compute the result that a bounded operation had."""
+        mine, result = source.buffer(), written.buffer()
+        everyone = np.empty(self.size() * mine.size, dtype=np.uint8)
+        ticket = self._communicator.submit("all-gather", input=mine, output=everyone)
+
+        def store(ended: _native.Ended) -> None:
+            inputs = np.split(everyone, self.size())
+            result[:] = log.result(_entry(operation, how, ended, result.size), inputs)
+            written.store()
+
+        return ticket, store
 
     def _is_bounded(self, operation: str, output: Sequence[torch.Tensor], how: dict[str, Any]) -> bool:
         # All ranks must decide the same, so only by what is the same at all ranks: parts of different sizes
@@ -379,27 +406,10 @@ class ProcessGroup(dist.ProcessGroup):
             self._submit(operation, [input], [output], False, one)
             for (output, input), one in zip(pairs, hows, strict=True)
         ]
-        stores = [store for _, store in started]
-        return Work(
-            call.operation,
-            [ticket for ticket, _ in started],
-            [output for output, _ in pairs],
-            partial(_each, stores),
-            self._tally,
-        )
+        return Work(call.operation, started, [output for output, _ in pairs], self._tally)
 
 
-def _native_options(bounded: Bounded) -> tuple[str, int, tuple[int, int] | None]:
-    hadamard = None
-    if bounded.hadamard_block is not None:
-        hadamard = bounded.hadamard_block, bounded.hadamard_stride or 0
-    return bounded.scheme, round(bounded.loss_target * 1e6), hadamard
-
-
-def _nothing() -> None:
-    pass
-
-
-def _each(calls: Sequence[Callable[[], None]]) -> None:
-    for call in calls:
-        call()
+def _entry(operation: str, how: dict[str, Any], ended: _native.Ended, result_bytes: int) -> Entry:
+    """Return what a log says of an operation."""
+    element, reduction = how.get("element"), how.get("reduction")
+    return Entry(ended.operation, operation, element, reduction, result_bytes, ended.missing)

@@ -16,12 +16,13 @@ class Exact:
 
 @dataclass(frozen=True)
 class Bounded:
-    """Large operations on floats end in time: contributions that are late or lost are left out.
+    """Large operations on floats leave out contributions that are late or lost.
 
-    All ranks get the same result of an all-reduce, so replicas of a model stay equal, bit for bit. A sum
-    lacks what was left out; a mean divides by the number of contributions that came. With `hadamard_block`,
-    the values of a block with a lost packet are inexact instead. Where nothing is reduced, missing values
-    are 0. All other operations are exact.
+    They stop waiting for contributions at a deadline. What follows is exact, and waits for every rank. All
+    ranks get the same result of an all-reduce, so replicas of a model stay equal, bit for bit. A sum lacks
+    what was left out; a mean divides by the number of contributions that came. With `hadamard_block`, the
+    values of a block with a lost packet are inexact instead. Where nothing is reduced, missing values are 0.
+    All other operations are exact.
     """
 
     #: How many of the bytes may be missing, as a share from 1e-6 to below 1. The wait is the shortest that
@@ -38,11 +39,11 @@ class Bounded:
     hadamard_block: int | None = None
     #: Blocks that share a packet, a power of two. None: as many as a packet has values.
     hadamard_stride: int | None = None
-    #: Which operations end in time: of `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`. Leave out
-    #: `all-gather` where it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes are
-    #: given is exact.
+    #: Which operations have a deadline: of `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`. Leave
+    #: out `all-gather` where it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes
+    #: are given is exact.
     operations: tuple[str, ...] = ("all-reduce", "reduce-scatter")
-    #: Operations on fewer bytes at a rank are exact.
+    #: Operations whose result at a rank has fewer bytes are exact.
     min_bytes: int = 65536
     #: What repairs losses of exact operations.
     exact: Exact = field(default_factory=Exact)
@@ -62,6 +63,13 @@ class Bounded:
                 raise ValueError(f"{name} = {value!r}: must be a power of two, at most 2**25, or None")
         if self.hadamard_stride is not None and self.hadamard_block is None:
             raise ValueError(f"hadamard_stride = {self.hadamard_stride}: needs a hadamard_block")
+
+    def native(self) -> tuple[str, int, tuple[int, int] | None]:
+        """Return what the native half wants: the scheme, the loss target in millionths, block and stride."""
+        hadamard = None
+        if self.hadamard_block is not None:
+            hadamard = self.hadamard_block, self.hadamard_stride or 0
+        return self.scheme, round(self.loss_target * 1e6), hadamard
 
 
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
@@ -92,6 +100,12 @@ class Options:
     #: The address of this rank that the other ranks can reach. The default is the one that this machine
     #: uses toward the store.
     address: str | None = None
+    #: A folder in which each rank of each group writes what its bounded operations lacked, a file each. The
+    #: folder may be another one on each rank.
+    missing_log: str | None = None
+    #: A folder that an earlier run wrote. Bounded operations then have the results that they had in that run,
+    #: bit for bit, where their inputs are the same. They take the time of an exact exchange of all inputs.
+    replay_log: str | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
         if not isinstance(self.trusted_store, bool):
@@ -107,6 +121,17 @@ class Options:
                 ip_address(self.address)
             except ValueError:
                 raise ValueError(f"address = {self.address!r}: must be an IPv4 or IPv6 address") from None
+        for name in ("missing_log", "replay_log"):
+            folder = getattr(self, name)
+            if folder is not None and not isinstance(folder, str):
+                raise TypeError(f"{name} = {folder!r}: must be the name of a folder")
+            if folder is not None and not isinstance(self.policy, Bounded):
+                raise ValueError(f"{name} = {folder!r}: needs policy=Bounded(...): else nothing is missing")
+        if self.missing_log is not None and self.replay_log is not None:
+            raise ValueError(
+                f"missing_log = {self.missing_log!r}, replay_log = {self.replay_log!r}: a run that is "
+                "replayed lacks what it lacked before: pass one of both"
+            )
         if self.key is None and not self.trusted_store:
             raise ValueError(
                 "trusted_store = False, key = None: the ranks exchange keys through the store, so pass "

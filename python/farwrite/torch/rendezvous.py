@@ -54,7 +54,7 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
     said = {
         "farwrite": version("farwrite"),
         "size": place.size,
-        "policy": repr(options.policy),
+        "policy": repr(options.policy) + (", replayed" if options.replay_log is not None else ""),
         "address": address,
         "info": b64encode(info).decode(),
     }

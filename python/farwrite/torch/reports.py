@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import Lock
 
+from farwrite import _native
+
 
 @dataclass(frozen=True)
 class Report:
-    """How the last operation of a group that was waited for went at this rank."""
+    """How the last operation of a group that was waited for went at this rank, and all before it."""
 
     #: Which operation.
     operation: str
@@ -22,6 +24,9 @@ class Report:
     #: Seconds that it waited for contributions at most; of an exact operation those that it was allowed
     #: to take.
     timeout_s: float
+    #: Whether it waited for contributions until `timeout_s`, and some had not arrived at this rank then.
+    #: Bytes that the network dropped can be missing without that. False of an exact operation.
+    was_cut: bool
     #: What carried the contributions of this rank to a bounded operation, such as `best-effort+ec-mds:32,4`;
     #: None of an exact one.
     scheme: str | None
@@ -30,33 +35,46 @@ class Report:
     least_missing_share: float | None
     #: How many operations of the group were waited for.
     operations: int
-    #: Which share of them ended with bytes missing.
+    #: How many of these were bounded.
+    bounded_operations: int
+    #: Which share of the bounded ones was cut; 0 where there are none.
     cut_share: float
+    #: Which share of the bytes of all their results is missing; 0 where there are none.
+    missing_share: float
 
 
 class Tally:
-    """Counts the operations of a group that were waited for. Any thread may wait."""
+    """Sums up the operations of a group that were waited for. Any thread may wait."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._ended = 0
+        self._operations = 0
+        self._bounded = 0
         self._cut = 0
+        self._result_bytes = 0
+        self._missing_bytes = 0
         self.last: Report | None = None
 
-    def add(self, operation: str, ended: tuple[int, int, float, float, str | None, float | None]) -> None:
-        """Count one: what `Ticket.wait` returned."""
-        result_bytes, missing_bytes, elapsed_s, timeout_s, scheme, least_missing_share = ended
+    def add(self, operation: str, ended: _native.Ended) -> None:
+        """Add one operation."""
         with self._lock:
-            self._ended += 1
-            self._cut += missing_bytes > 0
+            self._operations += 1
+            if ended.scheme is not None:
+                self._bounded += 1
+                self._cut += ended.was_cut
+                self._result_bytes += ended.result_bytes
+                self._missing_bytes += ended.missing_bytes
             self.last = Report(
-                operation,
-                result_bytes,
-                missing_bytes,
-                elapsed_s,
-                timeout_s,
-                scheme,
-                least_missing_share,
-                self._ended,
-                self._cut / self._ended,
+                operation=operation,
+                result_bytes=ended.result_bytes,
+                missing_bytes=ended.missing_bytes,
+                elapsed_s=ended.elapsed_s,
+                timeout_s=ended.timeout_s,
+                was_cut=ended.was_cut,
+                scheme=ended.scheme,
+                least_missing_share=ended.least_missing_share,
+                operations=self._operations,
+                bounded_operations=self._bounded,
+                cut_share=self._cut / max(1, self._bounded),
+                missing_share=self._missing_bytes / max(1, self._result_bytes),
             )

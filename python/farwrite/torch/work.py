@@ -15,6 +15,9 @@ from farwrite import _native
 from farwrite.torch.reports import Tally
 from farwrite.torch.stream import Stream
 
+#: An operation of the native half, and what brings its result to where it belongs when it has ended.
+Started = tuple[_native.Ticket, Callable[[_native.Ended], None]]
+
 
 class Work(dist.Work):
     """What an asynchronous call returns. Any thread may wait for it, more than once."""
@@ -22,16 +25,15 @@ class Work(dist.Work):
     def __init__(
         self,
         operation: str,
-        tickets: Sequence[_native.Ticket],
+        started: Sequence[Started],
         outputs: Sequence[torch.Tensor],
-        store: Callable[[], None],
         tally: Tally,
     ) -> None:
         super().__init__()
         self._operation = operation
-        self._tickets = tickets
+        self._tickets = [ticket for ticket, _ in started]
+        self._stores = [store for _, store in started]
         self._outputs = list(outputs)
-        self._store = store
         self._tally = tally
         self._stream = Stream(outputs)
         self._lock = Lock()
@@ -58,7 +60,8 @@ class Work(dist.Work):
         with self._lock:
             if not self._stored:
                 with self._stream.after_start():
-                    self._store()
+                    for store, one in zip(self._stores, ended, strict=True):
+                        store(one)
                 for one in ended:
                     self._tally.add(self._operation, one)
                 self._stored = True

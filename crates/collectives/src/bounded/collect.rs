@@ -76,6 +76,14 @@ pub(crate) struct Collected {
     pub(crate) timed_out: bool,
 }
 
+impl Collected {
+    /// Whether the deadline ended the exchange before everything had arrived at this rank, as
+    /// [`Tally::cut`](farwrite::deadline::Tally::cut) counts it.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.timed_out && self.received_bytes < self.expected_bytes
+    }
+}
+
 impl Collect {
     /// Begins the exchange: the queue pairs expect the messages of this operation.
     pub(crate) fn new(

@@ -95,6 +95,14 @@ impl Bounded {
         self.terms?.timeout_ns
     }
 
+    /// Whether the deadline ended the first phase before everything had arrived at this rank.
+    pub(crate) fn was_cut(&self) -> bool {
+        match &self.phase {
+            Phase::Exchanging(collected) => collected.was_cut(),
+            _ => false,
+        }
+    }
+
     /// The scheme that carried the contributions, and the verdict that selected it; `None` before
     /// the operation begins.
     pub(crate) fn repair(&self) -> Option<(SchemeName, Verdict)> {

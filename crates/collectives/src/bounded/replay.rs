@@ -19,7 +19,7 @@ use crate::sizes::Sizes;
 /// before the operation. `missing` is what the report of `rank` lists.
 ///
 /// # Errors
-/// [`CollectiveError::Argument`]: the operation is always exact, `rank` is not in the group, inputs
+/// [`CollectiveError::Argument`]: an option is invalid, the operation is always exact, `rank` is not in the group, inputs
 /// have different or wrong lengths, or a missing range or rank is outside of the result or the
 /// group.
 pub fn replay(
@@ -69,6 +69,9 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn check(&self, rank: usize) -> Result<(), CollectiveError> {
         let view = self.options.view(rank, self.ranks);
+        if let Some((name, value, expected)) = self.options.problem() {
+            return Err(view.wrong(name, value, expected));
+        }
         if rank >= self.ranks {
             return Err(view.wrong("rank", rank, format!("there are {} inputs", self.ranks)));
         }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use farwrite::SchemeName;
-use farwrite::deadline::{Bounds, Policy, Verdict};
+use farwrite::deadline::{Bounds, Policy, Tally, Verdict};
 use farwrite::fabric::sim::{LinkConfig, Loss};
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
@@ -328,6 +328,12 @@ fn a_replay_of_what_cannot_have_been_is_refused_by_value() {
         let error = replay(&options(), rank, operation, &inputs, missing).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
+    let packets = GroupOptions {
+        packet_bytes: 0,
+        ..options()
+    };
+    let error = replay(&packets, 0, &sum, &[&input, &input], &[]).unwrap_err();
+    assert!(error.to_string().contains("packet_bytes = 0"), "{error}");
 }
 
 #[test]
@@ -357,6 +363,79 @@ fn a_rank_that_comes_late_is_left_out_and_comes_back() {
         check_all_reduce(&mut world, Reduction::Sum);
     }
     assert!(world.members[0].tally().cut >= 1);
+}
+
+#[test]
+fn the_tally_sums_up_what_reports_say_of_cuts_and_missing_bytes() {
+    let bounded = BoundedOptions {
+        policy: Policy::OptiNic,
+        ..BoundedOptions::default()
+    };
+    let scatter = Operation::ReduceScatter {
+        element: F32,
+        reduction: Reduction::Sum,
+    };
+    let mut world = World::new(14, 2, losing(0.03), &with(bounded));
+    let (mut cut, mut lossy_but_not_cut) = (0, 0);
+    let mut sums = [[0; 4]; 2];
+    for _ in 0..40 {
+        for rank in 0..2 {
+            let source = values(F32, rank, 2 * COUNT);
+            let buffers = Buffers::new(source, vec![0; 4 * COUNT]);
+            world.start(rank, &scatter, BOUNDED, buffers);
+        }
+        world.run_until_over(1);
+        for (rank, [operations, cuts, bytes, missing]) in sums.iter_mut().enumerate() {
+            let (report, _) = world.take(rank).remove(0).unwrap();
+            let Some(limit) = report.limit else {
+                assert!(!report.was_cut, "a warm-up has no deadline");
+                continue;
+            };
+            if report.was_cut {
+                assert!(report.elapsed >= limit, "{report:?}");
+                assert!(report.missing_bytes > 0, "{report:?}");
+                cut += 1;
+            } else if report.missing_bytes > 0 {
+                lossy_but_not_cut += 1;
+            }
+            *operations += 1;
+            *cuts += u64::from(report.was_cut);
+            *bytes += report.bytes;
+            *missing += report.missing_bytes;
+        }
+    }
+    assert!(cut > 0 && lossy_but_not_cut > 0, "the path makes both");
+    for (rank, sums) in sums.into_iter().enumerate() {
+        let tally = world.members[rank].tally();
+        let Tally {
+            operations,
+            cut,
+            expected_bytes,
+            missing_bytes,
+        } = tally;
+        assert_eq!([operations, cut, expected_bytes, missing_bytes], sums);
+    }
+}
+
+#[test]
+fn a_rank_whose_peers_came_in_time_was_not_cut() {
+    let mut world = World::new(15, 3, clean(), &options());
+    for _ in 0..3 {
+        check_all_reduce(&mut world, Reduction::Sum);
+    }
+    for rank in [0, 2, 1] {
+        if rank == 1 {
+            world.run(SECOND, |_| false);
+        }
+        start_all_reduce(&mut world, rank, Reduction::Sum, COUNT);
+    }
+    world.run_until_over(1);
+    for rank in 0..3 {
+        let (report, _) = world.take(rank).remove(0).unwrap();
+        // Rank 1 came late: all lack its contributions and know of it, but it waited for nobody.
+        assert!(report.missing_bytes > 0, "rank {rank}");
+        assert_eq!(report.was_cut, rank != 1, "rank {rank}");
+    }
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! Results of bounded operations, computed again.
+
+use farwrite_collectives as collectives;
+use farwrite_collectives::{GroupOptions, Hadamard, Missing};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+
+use crate::communicator::exception;
+use crate::operation;
+
+/// Computes the result of a bounded operation at a rank again, from the inputs of all ranks and the ranges
+/// that were missing: start, end, and the ranks whose contributions they lack.
+#[pyfunction]
+#[pyo3(signature = (
+    operation, rank, inputs, missing, *, packet_bytes, hadamard=None, element=None, reduction=None,
+))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+pub(crate) fn replay<'py>(
+    py: Python<'py>,
+    operation: &str,
+    rank: usize,
+    inputs: Vec<PyReadonlyArray1<'py, u8>>,
+    missing: Vec<(u64, u64, Vec<usize>)>,
+    packet_bytes: u32,
+    hadamard: Option<(u32, u32)>,
+    element: Option<&str>,
+    reduction: Option<&str>,
+) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    let operation = operation::parse(
+        operation,
+        (element, reduction),
+        (0, 0),
+        (Vec::new(), Vec::new()),
+    )?;
+    let mut options = GroupOptions {
+        packet_bytes,
+        ..GroupOptions::default()
+    };
+    options.bounded.hadamard = hadamard.map(|(block, stride)| Hadamard { block, stride });
+    let missing = missing.into_iter();
+    let missing = missing.map(|(start, end, ranks)| Missing {
+        range: start..end,
+        ranks,
+    });
+    let missing: Vec<_> = missing.collect();
+    let inputs: Result<Vec<&[u8]>, _> = inputs.iter().map(PyReadonlyArray1::as_slice).collect();
+    let inputs = inputs?;
+    let replayed = py.detach(|| collectives::replay(&options, rank, &operation, &inputs, &missing));
+    Ok(PyArray1::from_vec(py, replayed.map_err(exception)?))
+}
