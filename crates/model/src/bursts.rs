@@ -26,7 +26,11 @@ pub(crate) struct BurstExcess {
 }
 
 /// The chunks that have been sent in exactly `rounds` rounds, traversed from the last to the first.
-/// The state is the number of the rounds' chains that are in the bad state.
+///
+/// The state is that of the first round's chain, and how many of the other rounds' chains are bad.
+/// The other chains are alike only to one another, because all chunks are sent in the first round.
+/// State `2 * bad + first` means: `bad` of the other chains are bad, and the first round's chain is
+/// good (`first` is 0) or bad (1).
 #[derive(Clone, Debug)]
 struct Level {
     rounds: usize,
@@ -70,7 +74,7 @@ impl BurstExcess {
         if passed >= float(self.levels.len()) || chunks < 1.0 {
             return [0.0; 2];
         }
-        let mut dead = vec![0.0; index(passed) + 2];
+        let mut dead = vec![0.0; 2 * (index(passed) + 1)];
         let mut done = 0.0;
         for level in &self.levels[index(passed)..] {
             // The number of chunks, from the last one on, that have been sent at most this often.
@@ -82,21 +86,14 @@ impl BurstExcess {
                 break;
             }
             // Add a round with an independent chain.
-            dead.push(0.0);
-            for bad in (0..dead.len()).rev() {
-                let came = if bad > 0 { dead[bad - 1] } else { 0.0 };
-                dead[bad] = dead[bad] * self.share[0] + came * self.share[1];
+            dead.extend([0.0; 2]);
+            for state in (0..dead.len()).rev() {
+                let came = if state >= 2 { dead[state - 2] } else { 0.0 };
+                dead[state] = dead[state] * self.share[0] + came * self.share[1];
             }
         }
-        // The chain of the first round is one of all chains, each equally likely.
-        let rounds = float(dead.len() - 1);
-        let mut parts = [0.0; 2];
-        for (bad, p) in dead.iter().enumerate() {
-            let share = float(bad) / rounds;
-            parts[0] += p * (1.0 - share);
-            parts[1] += p * share;
-        }
-        parts
+        let first = |state| dead.iter().skip(state).step_by(2).sum();
+        [first(0), first(1)]
     }
 
     /// The mean excess over `chunks` chunks.
@@ -187,8 +184,8 @@ impl Ord for Gap {
 impl Level {
     fn new(chain: &Chain, rounds: usize, max_chunks: f64) -> Self {
         let mut span = Span {
-            walk: Square::of_chains(&chain.walk(1.0), rounds),
-            dead: Square::of_chains(&chain.lost, rounds),
+            walk: Square::of_rounds(&chain.walk(1.0), rounds),
+            dead: Square::of_rounds(&chain.lost, rounds),
         };
         let mut spans = vec![];
         let mut reach = 1.0;
@@ -227,14 +224,15 @@ impl Level {
     }
 }
 
-/// Long-run probabilities that 0, 1, ... `rounds` of `rounds` chains are bad.
+/// Long-run probabilities of the states of `rounds` rounds.
 fn states(share: [f64; 2], rounds: usize) -> impl Iterator<Item = f64> {
+    let others = rounds - 1;
     let mut choose = 1.0;
-    (0..=rounds).map(move |bad| {
-        let (bad, good) = (float(bad), float(rounds - bad));
+    (0..=others).flat_map(move |bad| {
+        let (bad, good) = (float(bad), float(others - bad));
         let probability = choose * share[0].powf(good) * share[1].powf(bad);
         choose *= good / (bad + 1.0);
-        probability
+        share.map(|first| first * probability)
     })
 }
 
@@ -270,6 +268,22 @@ struct Square {
 }
 
 impl Square {
+    /// The transition matrix of the states of `rounds` rounds, whose chains have the transition
+    /// `step`.
+    fn of_rounds(step: &States, rounds: usize) -> Self {
+        let others = Self::of_chains(step, rounds - 1);
+        let mut cells = Vec::with_capacity(4 * others.cells.len());
+        for row in others.cells.chunks_exact(others.size) {
+            for first in step {
+                cells.extend(row.iter().flat_map(|cell| first.map(|to| cell * to)));
+            }
+        }
+        Self {
+            size: 2 * others.size,
+            cells,
+        }
+    }
+
     /// The transition matrix of the number of bad chains among `chains` chains, each with the
     /// transition `step`.
     fn of_chains(step: &States, chains: usize) -> Self {
@@ -321,6 +335,78 @@ mod tests {
     use super::*;
     use crate::excess::IidExcess;
     use crate::loss::Loss;
+
+    /// The probability that the excess is more than `slots`, by the state of the first round's
+    /// chain before the first chunk: forward through all states of all rounds' chains.
+    fn survival_by_states(chain: &Chain, period: f64, chunks: u32, slots: f64) -> [f64; 2] {
+        let rounds = |chunk: u32| 1 + index(((slots + f64::from(chunk)) / period).floor());
+        let all = rounds(chunks - 1);
+        let bad = |state: usize, round: usize| state >> round & 1;
+        let mut parts = [0.0; 2];
+        for (start, part) in parts.iter_mut().enumerate() {
+            let share = |state| {
+                (0..all)
+                    .map(|round| chain.share[bad(state, round)])
+                    .product()
+            };
+            let begin = |state| {
+                if bad(state, 0) == start {
+                    share(state)
+                } else {
+                    0.0
+                }
+            };
+            // The probabilities of the states, if no chunk is open, and in all cases.
+            let mut done: Vec<f64> = (0..1 << all).map(begin).collect();
+            let before: f64 = done.iter().sum();
+            for chunk in 0..chunks {
+                // The excess counts from the last chunk. Earlier chunks are sent more often.
+                let sent = rounds(chunks - 1 - chunk);
+                let mut next = vec![0.0; done.len()];
+                for (from, p) in done.iter().enumerate() {
+                    for (to, sum) in next.iter_mut().enumerate() {
+                        let product = |matrix: &States, rounds: core::ops::Range<usize>| {
+                            let step = |round| matrix[bad(from, round)][bad(to, round)];
+                            rounds.map(step).product::<f64>()
+                        };
+                        let walk = chain.walk(1.0);
+                        let lost = product(&chain.lost, 0..sent) * product(&walk, sent..all);
+                        *sum += p * (product(&walk, 0..all) - lost);
+                    }
+                }
+                done = next;
+            }
+            *part = before - done.iter().sum::<f64>();
+        }
+        parts
+    }
+
+    #[test]
+    fn the_first_chain_before_the_first_chunk_is_that_of_all_states() {
+        let loss = Loss::Markov {
+            p_good_to_bad: 0.02,
+            p_bad_to_good: 0.2,
+            loss_good: 1e-3,
+            loss_bad: 0.7,
+            packets_per_chunk: 2,
+        };
+        let chain = loss.chain().unwrap().unwrap();
+        for (chunks, period) in [(1, 2.0), (5, 4.5), (7, 3.0), (9, 20.0)] {
+            let bursts = BurstExcess::new(&chain, period, f64::from(chunks)).unwrap();
+            let mut before = [1.0; 2];
+            for step in 0..8 {
+                let slots = f64::from(step) * period / 3.7;
+                let want = survival_by_states(&chain, period, chunks, slots);
+                let got = bursts.survival(f64::from(chunks), slots);
+                for state in 0..2 {
+                    let close = (got[state] - want[state]).abs() < 1e-12;
+                    assert!(close, "{chunks} {slots}: {got:?} {want:?}");
+                    assert!(got[state] <= before[state], "{chunks} {slots}: {got:?}");
+                }
+                before = got;
+            }
+        }
+    }
 
     #[test]
     fn states_alike_are_iid_loss() {

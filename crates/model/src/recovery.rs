@@ -98,7 +98,7 @@ impl Recovery {
     fn nodes(&self) -> usize {
         match self {
             Self::Iid(_) => 128,
-            Self::Bursts(_) => 32,
+            Self::Bursts(_) => 128,
         }
     }
 
