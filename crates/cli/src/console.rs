@@ -352,7 +352,7 @@ impl Drawing {
             self.line_at = Instant::now();
             let percent = u128::from(standing.done) * 100 / u128::from(standing.total.max(1));
             let (label, detail) = (&standing.label, &standing.detail);
-            let _ = writeln!(stream, "  {label:<11}  {percent:>3} %  {detail}");
+            let _ = writeln!(stream, "  {label:<10}  {percent:>3} % {detail}");
         }
         if standing.is_last {
             self.end(stream);
@@ -375,7 +375,7 @@ impl Drawing {
             return;
         }
         let style =
-            ProgressStyle::with_template("  {prefix:11} [{bar:16}] {percent:>3} %  {wide_msg}")
+            ProgressStyle::with_template("  {prefix:10} [{bar:6}] {percent:>3} % {wide_msg}")
                 .expect("the template is constant")
                 .progress_chars("=> ");
         let target = ProgressDrawTarget::stderr_with_hz(15);

@@ -1,4 +1,4 @@
-//! Progress for people: rate, time left, repairs, and the current file.
+//! Progress for people: rate, time left, the path, and the current file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use farwrite_session::Text;
 use farwrite_session::files::{Kind, Manifest};
 
 use crate::host::{Event, Observer};
-use farwrite_units::show::{Percent, Rate, Time, real};
+use farwrite_units::show::{Rate, Time, real};
 
 /// The displayed rate is the mean over this time.
 const SPAN: Duration = Duration::from_secs(4);
@@ -30,11 +30,8 @@ pub(crate) struct Meter<'a> {
 
 /// What is displayed besides the progress.
 pub(crate) struct Status<'a> {
-    /// A share, with its base.
-    pub(crate) repairs: f64,
-    pub(crate) note: &'a str,
-    /// What limits the rate, if this end knows it.
-    pub(crate) limit: Option<&'static str>,
+    /// What this end knows of the path, for instance its loss, and what limits the rate.
+    pub(crate) path: &'a str,
     /// What the transfer waits for.
     pub(crate) slow_disk: Option<(&'static str, Duration)>,
 }
@@ -79,15 +76,13 @@ impl<'a> Meter<'a> {
             Err(_) => "?".into(),
         };
         let rate = Rate(bps).to_string();
-        let repairs = Percent(status.repairs).to_string();
-        let limit = status.limit.map(|limit| format!(" ({limit})"));
-        let limit = limit.unwrap_or_default();
         let at = match status.slow_disk {
             Some((disk, busy)) => format!("waiting for {disk}, {} s", busy.as_secs()),
             None => self.name(done_bytes),
         };
-        let note = status.note;
-        let detail = format!("{rate:>11}{limit}  {left:>6} left  {repairs:>7} {note}  {at}");
+        let path = status.path;
+        // In 80 columns, the end of the line is not shown.
+        let detail = format!("{rate:>10} {left:>4} left {path}  {at}");
         self.report(done_bytes, detail, false);
     }
 

@@ -18,6 +18,9 @@ use crate::shape::Shape;
 /// fails a million files does not fill the memory.
 pub(crate) const LISTED_FAILURES: usize = 1000;
 
+/// The state of an ECN field that does not arrive, in JSON.
+const CLEARED: &str = "cleared";
+
 /// Which end reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -139,6 +142,8 @@ impl Sending {
             RateControl::Adaptive { max_bps, .. } => ("adaptive", max_bps),
             RateControl::Fixed { rate_bps } => ("fixed", Some(rate_bps)),
         };
+        // At the configured maximum, the path may carry more than was measured.
+        let is_below = |start: &Start| max_rate_bps.is_none_or(|max| start.rate_bps < max / 8 * 7);
         let base_rtt = path.base_rtt_ns.map(Duration::from_nanos);
         Self {
             rate_control: Some(name),
@@ -149,11 +154,11 @@ impl Sending {
             ecn: Some(match path.ecn_to_peer {
                 EcnField::Unknown => "unknown",
                 EcnField::Kept => "kept",
-                EcnField::Cleared => "cleared",
+                EcnField::Cleared => CLEARED,
             }),
             limited_by: Some(limits.shares()),
             main_limit: limits.main(),
-            learned: path.learned,
+            learned: path.learned.filter(is_below),
         }
     }
 }
@@ -218,7 +223,8 @@ impl TransferReport {
         Some(ErrorKind::of_file(worst, self.role == Role::Sender))
     }
 
-    /// Measurements that a later transfer to the same receiver can start with.
+    /// Measurements that a later transfer to the same receiver can start with. `None` if the
+    /// transfer was too short to measure the rate of the path, or if its maximum rate was lower.
     #[must_use]
     pub fn learned(&self) -> Option<Start> {
         self.sending.learned
@@ -269,6 +275,9 @@ impl TransferReport {
         }
         if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
             line += &format!(", the path lost {loss}");
+        }
+        if self.sending.ecn == Some(CLEARED) {
+            line += ", the path clears the ECN field";
         }
         if self.mtu < self.first_mtu {
             line += &format!(

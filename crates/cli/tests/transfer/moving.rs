@@ -336,13 +336,14 @@ fn a_sender_remembers_the_path() {
     // The transfer must be long enough to see what limits the rate, which is checked every 10 ms.
     let file = rig.file("data", 64_000_000);
     let cache = rig.path("cache/farwrite/paths.toml");
-    let send = |args: &[&str]| {
+    let send_file = |args: &[&str], file: &Path| {
         let receiver = rig.recv(V4, &["--once"]);
-        let sent = rig.send(receiver.addr, args, &[&file]).end();
+        let sent = rig.send(receiver.addr, args, &[file]).end();
         sent.assert(0, "");
         receiver.end().assert(0, "");
         sent.stderr + &sent.stdout
     };
+    let send = |args: &[&str]| send_file(args, &file);
     send(&["--no-path-cache"]);
     assert!(!cache.exists());
     send(&["--rate-control", "fixed", "--rate", "1Gbit"]);
@@ -351,6 +352,11 @@ fn a_sender_remembers_the_path() {
     assert!(said.contains("limited by "), "{said}");
     let known = fs::read_to_string(&cache).expect("a cache");
     assert!(known.contains("127.0.0.1 127.0.9.1"), "{known}");
+    // These measure less than the path carries.
+    let short = rig.file("short", 20_000);
+    send_file(&[], &short);
+    send_file(&["--rate", "100Mbit"], &rig.file("slow", 2_000_000));
+    assert_eq!(fs::read_to_string(&cache).expect("a cache"), known);
     // An invalid cache is replaced.
     fs::write(&cache, "damaged").expect("write");
     send(&[]);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use farwrite::{MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, Region};
 use farwrite_session::TransferPlan;
 use farwrite_session::files::Manifest;
-use farwrite_units::show::real;
+use farwrite_units::show::{Percent, real};
 
 use super::Event;
 use super::disk::{Job, Segment};
@@ -178,9 +178,10 @@ impl Stream {
             host.warn(warning);
         }
         let status = Status {
-            repairs: duplicate_share(&stats),
-            note: "came twice",
-            limit: None,
+            path: &format!(
+                "{:>5} came twice",
+                Percent(duplicate_share(&stats)).to_string()
+            ),
             slow_disk: signs.slow_disk(),
         };
         meter.show(now, around.pulse.stream_bytes(), &status);

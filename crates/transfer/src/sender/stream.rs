@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use farwrite::{
     MemoryRegion, Outcome, PathStats, QpStats, Region, SchemeName, SendHandle, SendOptions,
@@ -25,7 +25,7 @@ use crate::shape::Shape;
 use crate::speaker::Outbox;
 use crate::watch::{Signs, Watch};
 use crate::{Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
-use farwrite_units::show::real;
+use farwrite_units::show::{Percent, Time, real};
 
 /// Filled buffers that wait to be posted.
 const READ_AHEAD: usize = 2;
@@ -218,11 +218,8 @@ impl Stream {
         }
         let limit = self.limit()?;
         self.limits.add(limit);
-        let repairs = retransmitted_share(&self.stats()?);
         let status = Status {
-            repairs,
-            note: &self.repair_note(),
-            limit: limit.map(Limit::name),
+            path: &self.path_note(limit)?,
             slow_disk: signs.slow_disk(),
         };
         meter.show(now, self.arrived_bytes, &status);
@@ -270,15 +267,23 @@ impl Stream {
         Ok(())
     }
 
-    /// The base of the share of repairs, and the scheme that makes them.
-    fn repair_note(&self) -> String {
-        match &self.picker {
-            Picker::Auto(auto) => match auto.current() {
-                Some(scheme) => format!("sent again, {scheme}"),
-                None => "sent again".to_owned(),
-            },
-            Picker::Named(_) => "sent again".to_owned(),
+    /// Loss and round trip of the path, what limits the rate, and the scheme if it was chosen
+    /// automatically.
+    fn path_note(&self, limit: Option<Limit>) -> Result<String, Error> {
+        let stats = self.stats()?;
+        let loss = stats.send_loss.loss_chunk();
+        let loss = loss.map_or("?".to_owned(), |share| Percent(share).to_string());
+        let rtt = Time(Duration::from_nanos(stats.rtt_ns));
+        let mut note = format!("{loss:>5} lost RTT {rtt}");
+        if let Some(limit) = limit {
+            note += &format!(" ({})", limit.name());
         }
+        if let Picker::Auto(auto) = &self.picker
+            && let Some(scheme) = auto.current()
+        {
+            note += &format!(" {scheme}");
+        }
+        Ok(note)
     }
 
     /// The scheme for the next message.
