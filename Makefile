@@ -9,7 +9,7 @@ DENY_VERSION := 0.20.2
 export PROPTEST_RNG_SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,8 +114,11 @@ bench-agreement: ## measure: completion times of shipped endpoints in virtual ti
 	-$(AGREEMENT) --size-kib 8192 --burst 10,100 --loss 1e-4,1e-3 --samples 1000
 
 # `make bench-path PART="rate file"`; RUNS="--runs 5" and the like go to tests/bench/main.py.
-bench-path: ## measure: transfers, files, messages, sharing and changes over an emulated path, beside TCP, rsync and quinn (root; long)
+bench-path: ## measure: transfers, files, messages, sharing, changes and a flood over an emulated path, beside TCP, rsync and quinn (root; long)
 	tests/bench/run $(RUNS) $(PART)
+
+bench-paths: ## measure: one endpoint on 192 paths in virtual time: goodput, queue, repeats (half an hour on two cores)
+	$(CARGO) run --release --quiet --package farwrite-bench --bin paths
 
 # The rate is that of packets with their headers: 4160 bytes carry 4096. An exit status of 1 is about the
 # goals of docs/agreement.md.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 
@@ -11,6 +12,8 @@ from lib.veth import sh, until
 PORT = 4792
 #: A link whose packets leave later than this is too slow for the path that it emulates.
 LATE_MS = 1.0
+#: Runs the link with a real-time priority: on two cores, the ends would otherwise delay it.
+_REAL_TIME = ("chrt", "--rr", "20") if shutil.which("chrt") else ()
 
 
 class Failed(Exception):
@@ -23,6 +26,7 @@ class Programs:
     def __init__(self, args, directory):
         self.farwrite = str(args.programs / "farwrite")
         self.messages = str(args.programs / "messages")
+        self.paths = str(args.programs / "paths")
         self.rc_host = str(args.programs / "farwrite-rc-host")
         self.quinn = str(args.quinn) if args.quinn.exists() else None
         self.runs = args.runs
@@ -37,7 +41,7 @@ class Programs:
 
     def path(self, *options):
         """Returns a path with these options of `farwrite link`."""
-        return Path(self.farwrite, *map(str, options))
+        return Path(self.farwrite, *map(str, options), prefix=_REAL_TIME)
 
     def file(self, size):
         """Makes a file of random bytes."""

@@ -10,6 +10,7 @@ import tempfile
 
 import boxes
 import files
+import flood
 import messages
 import rate
 import sharing
@@ -22,6 +23,7 @@ _PARTS = {
     "message": messages.run,
     "sharing": sharing.run,
     "steps": steps.run,
+    "flood": flood.run,
     "box": boxes.run,
 }
 

@@ -50,13 +50,25 @@ class Meter:
         return [8 * (b - a) / (last - first) for a, b in zip(before, after)]
 
     def first_at_least(self, flow, rate, begin):
-        """Returns the seconds from `begin` until a flow has had a rate over one second; `None` if
-        never."""
-        times = [at for at, _ in self.samples if at >= begin]
-        for at in times:
-            if self.rates(at - 1.0 if at - 1.0 >= begin else begin, at + 0.05)[flow] >= rate:
-                return at - begin
-        return None
+        """Returns the seconds from `begin` to the end of the first second in which a flow had a
+        rate; `None` if there is none."""
+        ends = (at for at, mean in self._seconds(flow, begin, self.samples[-1][0]) if mean >= rate)
+        return next((at - begin for at in ends), None)
+
+    def last_below(self, flow, rate, begin, end):
+        """Returns the seconds from `begin` to the end of the last second before `end` in which a
+        flow had less than a rate: 0 if there is none, `None` if it is the last one."""
+        means = list(self._seconds(flow, begin, end))
+        if not means or means[-1][1] < rate:
+            return None
+        return max((at - begin for at, mean in means if mean < rate), default=0.0)
+
+    def _seconds(self, flow, begin, end):
+        """Yields the end and the mean rate of each second between two times, one per sample."""
+        for at, _ in self.samples:
+            # Samples are not taken at exact times. Half a period more keeps the window a second.
+            if begin + 1.0 <= at <= end:
+                yield at, self.rates(at - 1.0 - self.period / 2, at)[flow]
 
 
 def _name(flow):

@@ -1,6 +1,8 @@
 """The share of a path that one transfer fills."""
 
+import csv
 import statistics
+import subprocess
 
 import ends
 import table
@@ -20,6 +22,7 @@ def run(programs):
     for rate, rtt, mtu, loss, seconds in _PATHS:
         seconds = max(1.0, seconds * programs.scale)
         fill = programs.fill(rate, mtu)
+        title = f"{rate // GBIT} Gbit/s, {rtt} ms, loss {loss:g}"
         for name, flow in _contestants(programs):
             goodputs, late, lasted = [], [], True
             for seed in range(programs.runs):
@@ -30,17 +33,32 @@ def run(programs):
                     lasted &= whole
                     late.append(ends.lateness(path.stop()))
             goodput = statistics.median(goodputs)
-            rows.append([f"{rate // GBIT} Gbit/s, {rtt} ms, loss {loss:g}",
-                         name if lasted else f"{name}, broke off",
+            rows.append([title, name if lasted else f"{name}, broke off",
                          goodput / 1e6, goodput / rate, f"{fill:.3f}{'' if fill >= .98 else '!'}",
                          ends.shown(*late)])
+        goodput = _virtual(programs, rate, rtt, loss, seconds)
+        rows.append([title, "farwrite, virtual time", goodput / 1e6, goodput / rate, None, None])
+    # Packets of the virtual endpoints are as long as those of `farwrite send` on these paths.
     table.show(
         "One flow on a path of its own, start-up included",
         "Queue of one round trip; offloads; loss both ways. TCP and quinn for 10 s (at 10 Gbit/s, "
         f"3 s) times {programs.scale:g},\nfarwrite a file that takes as long at the rate. Fill: what "
         "a blast of UDP reaches. Late: p99 of the link's\nlateness in ms, the worst run. Rows with ! "
-        "do not count.",
+        "do not count. Virtual time: endpoints alone, for the same time.",
         ["path", "program", "Mbit/s", "of the rate", "fill", "late"], rows)
+
+
+def _virtual(programs, rate, rtt, loss, seconds):
+    """Returns the bits per second of endpoints on the same path in virtual time."""
+    seconds = max(1, round(seconds))
+    done = subprocess.run([programs.paths, "--csv", "--rates", str(rate // 10**6), "--rtts", str(rtt),
+                           "--queues", "1", "--losses", str(loss), "--seconds", str(seconds),
+                           "--warm-up", "0"], capture_output=True, text=True)
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    # The status is 1 if a goal is missed.
+    if len(rows) != 1:
+        raise ends.Failed(f"paths: {done.stderr or done.stdout}")
+    return float(rows[0]["goodput_bps"])
 
 
 def _contestants(programs):

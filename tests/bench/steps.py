@@ -28,9 +28,9 @@ def run(programs):
     table.show(
         "After a change of the path: seconds until the flow has followed",
         "200 Mbit/s, 40 ms, queue of 1 MB, 1500-byte packets one by one. Rate / 4: until packets "
-        f"wait for less than {_BOUND * 1e3:.0f} ms,\nas pings see it. Rate x 4, round "
-        "trip 80 ms, receiver stopped for 5 s: until the flow has 0.8 of the rate over a second. "
-        "Late: p99 in ms.",
+        f"wait for less than {_BOUND * 1e3:.0f} ms,\nas pings see it. Rate x 4, receiver stopped for "
+        "5 s: until the flow has had 0.8 of the rate over a second. Round trip\n80 ms: until the end of "
+        "the last second with less than 0.8 of the rate. Late: p99 in ms.",
         ["flow", "rate / 4", "rate x 4", "80 ms", "stopped", "late"], rows)
     _start_up(programs)
 
@@ -86,8 +86,10 @@ def _steps(programs, start):
     drained = max(beyond) if beyond else 0.0
     if drained > up - down - 0.5:
         drained = None
-    follow = [meter.first_at_least(0, 0.8 * RATE, at - ahead) for at in (up, far)]
-    return [drained, *follow, meter.first_at_least(0, 0.8 * RATE, resumed), late]
+    wanted = 0.8 * RATE
+    return [drained, meter.first_at_least(0, wanted, up - ahead),
+            meter.last_below(0, wanted, far - ahead, stop - ahead),
+            meter.first_at_least(0, wanted, resumed), late]
 
 
 def _start_up(programs):
