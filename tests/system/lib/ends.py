@@ -126,6 +126,10 @@ class Ends:
         address = to.address if isinstance(to, End) else to
         return self._start(host, "send", "--to", address, *map(str, what))
 
+    def probe(self, to, *more, host=None):
+        """Starts `farwrite probe` to an address."""
+        return self._start(host, "probe", to, *map(str, more))
+
     def _start(self, host, *arguments, address=None):
         inside = ["ip", "netns", "exec", host.name] if host else []
         end = End([*inside, self.program, "--json", "--quiet", arguments[0], "--psk-file",

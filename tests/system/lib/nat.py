@@ -6,8 +6,10 @@
 the neighbour to which they lead.
 """
 
+import contextlib
 import itertools
 import os
+import subprocess
 import time
 
 from .veth import Network, sh, until
@@ -16,6 +18,21 @@ _numbers = itertools.count()
 
 A, B = "10.1.0.2", "10.2.0.2"
 NEAR, FAR = "192.0.2.1", "192.0.2.2"
+
+
+#: Sends packets of 18 bytes in batches of 64 to an address and a port.
+_FLOOD = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(17, 103, 18)
+s.connect((sys.argv[1], int(sys.argv[2])))
+batch = bytes([0x2B]) * (64 * 18)
+while True:
+    try:
+        s.send(batch)
+    except OSError:
+        pass
+"""
 
 
 class Node:
@@ -119,3 +136,13 @@ class Nat(Network):
         """Makes each router know the network behind the other one, for ends without translation."""
         self.near.ip("route", "add", "10.2.0.0/24", "via", FAR)
         self.far.ip("route", "add", "10.1.0.0/24", "via", NEAR)
+
+    @contextlib.contextmanager
+    def flood(self, port):
+        """Sends small packets from `far` to a port of `b`, as fast as one core can."""
+        command = ["ip", "netns", "exec", self.far.name, "python3", "-c", _FLOOD, B, str(port)]
+        with subprocess.Popen(command) as stranger:
+            try:
+                yield
+            finally:
+                stranger.kill()

@@ -16,9 +16,9 @@ _numbers = itertools.count()
 
 
 class Path:
-    """Hosts `a` and `b`. `options` are those of `farwrite link`."""
+    """Hosts `a` and `b`. `options` are those of `farwrite link`, and `prefix` runs it."""
 
-    def __init__(self, program, *options):
+    def __init__(self, program, *options, prefix=()):
         tag = f"fwl{os.getpid()}-{next(_numbers)}"
         self.a = Host(f"{tag}a", "10.77.0.1", "fd77::1")
         self.b = Host(f"{tag}b", "10.77.0.2", "fd77::2")
@@ -26,6 +26,7 @@ class Path:
             host.dev = "far0"
         self.program = program
         self.options = options
+        self.prefix = prefix
         self.link = None
         self.report = None
         self.started = None
@@ -39,8 +40,8 @@ class Path:
                 # Twice the bandwidth-delay product of 10 Gbit/s and 50 ms.
                 for buffers in ("tcp_wmem", "tcp_rmem"):
                     host.run("sysctl", "-qw", f"net.ipv4.{buffers}=4096 131072 134217728")
-            command = [self.program, "--json", "--quiet", "link", "--namespaces", self.a.name,
-                       self.b.name, *self.options]
+            command = [*self.prefix, self.program, "--json", "--quiet", "link", "--namespaces",
+                       self.a.name, self.b.name, *self.options]
             self.link = subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE)
             until(lambda: self.link.poll() is not None or self._is_up(), 60, "the link is up")
