@@ -168,7 +168,10 @@ impl Watch {
         if now - self.heard_at >= self.timeout {
             return dead(format!("nothing was heard of the peer for {after_s} s"));
         }
-        if now - self.moved_at >= self.timeout {
+        // The last packet of a peer that stops can be later than the last movement. Such a peer
+        // does not answer: its silence ends the transfer shortly after.
+        let answers = now - self.heard_at < self.timeout / 2;
+        if answers && now - self.moved_at >= self.timeout {
             return dead(format!(
                 "the peer answers, but nothing moved for {after_s} s, and neither end waits for its \
                  disk: if small packets come through and large ones do not, a smaller --mtu helps"
@@ -239,6 +242,16 @@ mod tests {
         }
         let error = look(&mut watch, start, 60, signs(70, 70, 0)).expect("stuck");
         assert!(error.contains("--mtu"), "{error}");
+    }
+
+    #[test]
+    fn a_peer_that_stops_after_a_last_word_is_silent() {
+        let (mut watch, start) = watch();
+        assert_eq!(look(&mut watch, start, 1, signs(1, 1, 1)), None);
+        assert_eq!(look(&mut watch, start, 3, signs(2, 1, 1)), None);
+        assert_eq!(look(&mut watch, start, 62, signs(2, 1, 1)), None);
+        let error = look(&mut watch, start, 63, signs(2, 1, 1)).expect("lost");
+        assert!(error.contains("nothing was heard"), "{error}");
     }
 
     #[test]
