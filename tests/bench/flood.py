@@ -26,8 +26,8 @@ def run(programs):
                      f"{statistics.median(rates) / 1e3:.0f}"])
     table.show(
         "A transfer while a stranger sends small packets to the receiver's port",
-        f"{size / 1e6:g} MB at {RATE} between namespaces, medians of {programs.runs}. Packets: all that "
-        "reach the receiver's machine, in thousands per second.",
+        f"{size / 1e6:g} MB at {RATE} between namespaces, medians of {programs.runs}. Packets: all UDP "
+        "datagrams that reach the receiver's machine, in thousands per second.",
         ["", "seconds", "of the quiet rate", "packets"], rows)
 
 
@@ -42,10 +42,10 @@ def _one(programs, size, flooded):
             stack.enter_context(nat.flood(PORT))
         transfer = Transfer(nat, programs.farwrite, pathlib.Path(where), f"{B}:{PORT}", "--rate",
                             RATE, size=size)
-        before, start = nat.b.received_packets("far"), time.monotonic()
+        before, start = nat.b.received_datagrams(), time.monotonic()
         problems, _ = transfer.finish(300)
         seconds = time.monotonic() - start
-        rate = (nat.b.received_packets("far") - before) / seconds
+        rate = (nat.b.received_datagrams() - before) / seconds
     if problems:
         raise RuntimeError(f"the transfer failed: {problems}")
     return seconds, rate
