@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
 use farwrite_net::FrameDrop;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
@@ -98,7 +99,7 @@ impl SimPlan {
     /// Runs one of the runs, without the interpreter's lock.
     fn run(&self, py: Python<'_>, number: usize) -> PyResult<Ran> {
         let case = *self.case(number)?;
-        let ran = py.detach(|| run_case(&self.plan, case, false));
+        let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
     }
 }

@@ -15,6 +15,7 @@ import link_cases
 import nat_cases
 import path_cases
 import program_cases
+import rc_cases
 import wire_cases
 from lib.report import Report
 
@@ -33,6 +34,7 @@ def main(programs):
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
         link_cases.run(report, str(programs / "farwrite"))
+        rc_cases.run(report, programs, directory)
         box_cases.run(report, programs, directory)
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)

@@ -8,42 +8,21 @@ use farwrite_net::{Ecn, Frame, Payload};
 
 use crate::frame::View;
 
-/// An Ethernet header: two locally administered addresses, and the Ethernet type of IPv4. The
-/// simulated networks ignore Ethernet addresses.
-const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
-const UDP_PROTOCOL: u8 = 17;
+const ETHERNET_BYTES: usize = 14;
 
-/// Converts a frame to Ethernet bytes. Returns `None` if a switch trimmed the frame, or if it is
-/// not an IPv4 datagram.
+/// Converts a frame to Ethernet bytes. Returns `None` if a switch trimmed the frame.
 pub(crate) fn to_bytes(frame: &Frame) -> Option<Vec<u8>> {
-    let datagram = frame.to_datagram().ok()?;
-    let (src, dst) = (datagram.src, datagram.dst);
-    let (core::net::IpAddr::V4(from), core::net::IpAddr::V4(to)) = (src.ip(), dst.ip()) else {
+    if let Payload::Trimmed(_) = frame.payload {
         return None;
-    };
-    let udp_bytes = u16::try_from(8 + datagram.payload.len()).ok()?;
-    let ip_bytes = udp_bytes.checked_add(20)?;
-    let mut bytes = Vec::with_capacity(ETHERNET.len() + usize::from(ip_bytes));
-    bytes.extend_from_slice(&ETHERNET);
-    bytes.extend_from_slice(&[0x45, datagram.tos]);
-    bytes.extend_from_slice(&ip_bytes.to_be_bytes());
-    bytes.extend_from_slice(&datagram.id.to_be_bytes());
-    // Don't Fragment, time to live 64. The envelope computes the checksum.
-    bytes.extend_from_slice(&[0x40, 0, 64, UDP_PROTOCOL, 0, 0]);
-    bytes.extend_from_slice(&from.octets());
-    bytes.extend_from_slice(&to.octets());
-    for number in [src.port(), dst.port(), udp_bytes, 0] {
-        bytes.extend_from_slice(&number.to_be_bytes());
     }
-    bytes.extend_from_slice(&datagram.payload);
-    Some(bytes)
+    frame.to_ethernet().ok()
 }
 
 /// Converts Ethernet bytes to a frame between two nodes. A datagram that is not a RoCEv2 packet
 /// with a valid ICRC becomes a frame with an opaque header and no payload, which a NIC drops.
 pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Frame> {
     let view = View::parse(bytes)?;
-    let tos = bytes[ETHERNET.len() + 1];
+    let tos = bytes[ETHERNET_BYTES + 1];
     let datagram = |payload: Vec<u8>| Datagram {
         src: view.src,
         dst: view.dst,

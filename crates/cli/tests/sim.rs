@@ -606,6 +606,11 @@ fn what_cannot_run_is_refused_before_anything_runs() {
     assert!(line.contains("--topology"), "{line}");
     let line = refusal(at, &["many.toml", "--picture", "99999"]);
     assert!(line.contains("runs 0 to 99998"), "{line}");
+    let line = refusal(at, &["many.toml", "--capture", "16"]);
+    assert!(
+        line.contains("--capture 16: run 0 has hosts 0 to 15"),
+        "{line}"
+    );
     let output = sim(at, &["many.toml", "--threads", "65535"]);
     let line = text(&output.stderr);
     assert!(line.contains("of memory and this machine has"), "{line}");

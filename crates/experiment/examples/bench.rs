@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Pattern, PatternNetwork, Protocol, Scene, Transport, Workload, memory_bytes, run,
+    Flow, Pattern, PatternNetwork, Protocol, Recording, Scene, Transport, Workload, memory_bytes,
+    run,
 };
 use farwrite_net::{CableConfig, LeafSpine, Options, Pfc, Shape, SwitchConfig, Topology};
 
@@ -234,7 +235,7 @@ fn scene<'a>(
         changes: &[],
         seed: 1,
         until_ns: None,
-        keeps_ports: false,
+        recording: Recording::default(),
     }
 }
 

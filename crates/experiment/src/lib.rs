@@ -15,6 +15,7 @@
 //! on all cores. `docs/sim.md` describes plans and results.
 
 mod boxes;
+mod capture;
 mod changes;
 mod flow;
 mod ideal;
@@ -31,12 +32,13 @@ pub mod transport;
 mod units;
 
 pub use boxes::{BoxKind, BoxTotals, LowarBox, NetrtBox, PlacedBox};
+pub use capture::Capture;
 pub use changes::CableChange;
 pub use flow::{Flow, Start, Trigger, TriggerKind, Workload, WorkloadError};
 pub use ideal::{Ideal, PacketFormat};
 pub use meter::{Depth, Depths};
 pub use outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
 pub use pattern::{Pattern, PatternError, PatternNetwork};
-pub use run::{RunError, Scene, memory_bytes, run};
+pub use run::{Recording, RunError, Scene, memory_bytes, run};
 pub use sizes::{SizeError, Sizes};
 pub use transport::{Dcqcn, Protocol, Transport};

@@ -2,7 +2,7 @@
 
 use farwrite_net::PortCounters;
 
-use crate::{BoxTotals, Depths};
+use crate::{BoxTotals, Capture, Depths};
 
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub struct Outcome {
     pub boxes: BoxTotals,
     /// Queue lengths over time.
     pub depths: Depths,
+    /// The packets of one host, if the run records them.
+    pub capture: Option<Capture>,
     /// End of the run in nanoseconds. If all flows are done, this is when the last one ended.
     pub end_ns: u64,
     /// Events that the simulator handled.

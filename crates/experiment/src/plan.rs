@@ -15,7 +15,9 @@ use farwrite_rc::Nic;
 use crate::changes::{self, PlannedChange};
 use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
-use crate::{CableChange, PatternNetwork, PlacedBox, Scene, Transport, Workload, memory_bytes};
+use crate::{
+    CableChange, PatternNetwork, PlacedBox, Recording, Scene, Transport, Workload, memory_bytes,
+};
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 
 /// A plan: topologies, switches, workloads, transports, losses and seeds. Each combination is a
@@ -238,7 +240,9 @@ impl Plan {
     pub fn memory_bytes(&self, threads: usize) -> Result<u64, PlanError> {
         let mut most = 0;
         for case in self.settings() {
-            most = most.max(memory_bytes(&self.parts(&case)?.scene(false)));
+            most = most.max(memory_bytes(
+                &self.parts(&case)?.scene(Recording::default()),
+            ));
         }
         let runs = self.cases().len().min(threads);
         Ok(most.saturating_mul(runs as u64))
@@ -269,7 +273,7 @@ impl Plan {
                     names.topology
                 ));
             }
-            if let Some(note) = problem_of_boxes(&parts.scene(false)) {
+            if let Some(note) = problem_of_boxes(&parts.scene(Recording::default())) {
                 let at = format!(
                     "topology.{} with transport.{}",
                     names.topology, names.transport
@@ -289,9 +293,9 @@ impl Plan {
 }
 
 impl CaseParts {
-    /// The scene to run. `keeps_ports` is the field of [`Scene`].
+    /// The scene to run. `recording` is the field of [`Scene`].
     #[must_use]
-    pub fn scene(&self, keeps_ports: bool) -> Scene<'_> {
+    pub fn scene(&self, recording: Recording) -> Scene<'_> {
         Scene {
             topology: &self.topology,
             options: &self.options,
@@ -301,7 +305,7 @@ impl CaseParts {
             changes: &self.changes,
             seed: self.seed,
             until_ns: self.until_ns,
-            keeps_ports,
+            recording,
         }
     }
 }

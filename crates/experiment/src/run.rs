@@ -40,8 +40,17 @@ pub struct Scene<'a> {
     pub seed: u64,
     /// End of the run in nanoseconds; `None`: the run ends when all flows have ended.
     pub until_ns: Option<u64>,
+    /// What to record besides counters.
+    pub recording: Recording,
+}
+
+/// What a run records besides its counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
     /// Whether to keep the queue of each port over time.
-    pub keeps_ports: bool,
+    pub ports: bool,
+    /// The host whose packets are captured, by its index among the hosts.
+    pub host: Option<usize>,
 }
 
 /// Why a run is not possible.
@@ -57,6 +66,14 @@ pub enum RunError {
     /// The transport is invalid.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// No host has the index of the host to capture.
+    #[error("host {host} cannot be captured: the hosts are 0 to {last}")]
+    Captured {
+        /// The index.
+        host: usize,
+        /// Index of the last host.
+        last: usize,
+    },
     /// A host cannot be set up.
     #[error("node {node}: {why}")]
     Host {
@@ -238,7 +255,7 @@ impl<'a> Running<'a> {
             Start::On(_) => None,
         });
         let start_ns = starts.min().unwrap_or(0);
-        let meter = Meter::new(scene.topology, &network, start_ns, scene.keeps_ports);
+        let meter = Meter::new(scene.topology, &network, start_ns, scene.recording.ports);
         for (&host, path) in &unstarted.receivers {
             if let Some(host) = network.device_mut(hosts[host]) {
                 host.prepare(scene.transport, path)?;
@@ -397,8 +414,12 @@ impl<'a> Running<'a> {
             let station = self.network.device(placed.node);
             boxes.add(station.map(Station::box_totals).unwrap_or_default());
         }
+        let captured = self.scene.recording.host.map(|host| self.hosts[host]);
+        let captured = captured.and_then(|node| self.network.device_mut(node));
+        let capture = captured.and_then(|host| host.take_capture());
         Outcome {
             flows: self.flows,
+            capture,
             totals: self.network.totals(),
             boxes,
             depths: self.meter.finish(),
@@ -416,9 +437,14 @@ fn stations(
     board: &FlowReports,
 ) -> Result<BTreeMap<NodeId, Station>, RunError> {
     let mut made = BTreeMap::new();
-    for node in scene.topology.hosts() {
+    for (index, node) in scene.topology.hosts().enumerate() {
         let host = Station::host(node, scene.transport, scene.seed, board)?;
-        made.insert(node, host);
+        let is_captured = scene.recording.host == Some(index);
+        made.insert(node, if is_captured { host.captured() } else { host });
+    }
+    if let Some(host) = scene.recording.host.filter(|host| *host >= made.len()) {
+        let last = made.len().saturating_sub(1);
+        return Err(RunError::Captured { host, last });
     }
     for placed in scene.boxes {
         let at = box_path(scene, unstarted, placed.node);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
-use farwrite_experiment::{Flow, Outcome, RunError, Scene, Transport, Workload, run};
+use farwrite_experiment::{Flow, Outcome, Recording, RunError, Scene, Transport, Workload, run};
 use farwrite_net::{CableConfig, CableId, Options, Shape};
 
 /// Two writes from one site to another, 2 ms away. The cable between the sites loses packets.
@@ -281,7 +281,7 @@ fn a_box_that_nothing_describes_is_refused() {
         changes: &[],
         seed: 1,
         until_ns: None,
-        keeps_ports: false,
+        recording: Recording::default(),
     };
     assert_eq!(run(&scene).unwrap_err(), RunError::Box { node: at.0 });
 }

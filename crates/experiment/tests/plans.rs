@@ -1,8 +1,14 @@
 //! Plans and sweeps.
 
-use farwrite_experiment::FlowEnd;
 use farwrite_experiment::plan::{Plan, sweep};
+use farwrite_experiment::{FlowEnd, Recording};
 use farwrite_net::FrameDrop;
+
+/// Records the queues of ports.
+const PORTS: Recording = Recording {
+    ports: true,
+    host: None,
+};
 
 const FIRST: &str = r#"
 [topology.rack]
@@ -34,7 +40,7 @@ fn read(text: &str) -> Result<Plan, String> {
 #[test]
 fn nine_lines_are_a_plan() {
     let plan = read(FIRST).unwrap();
-    let outcomes = sweep(&plan, 1, Some(0), |_| true);
+    let outcomes = sweep(&plan, 1, Some((0, PORTS)), |_| true);
     assert_eq!(outcomes.len(), 1);
     let outcome = outcomes[0].outcome.as_ref().unwrap();
     assert_eq!((outcome.done(), outcome.totals.all_dropped()), (7, 0));
@@ -43,6 +49,35 @@ fn nine_lines_are_a_plan() {
     assert_eq!(depths.ports.len(), 8);
     let deepest = depths.samples.iter().map(|depth| depth.deepest).max();
     assert_eq!(depths.ports[7].bytes.iter().copied().max(), deepest);
+}
+
+#[test]
+fn a_capture_changes_nothing_and_has_each_packet() {
+    for transport in ["roce", "farwrite-sr-nack"] {
+        let plan = read(&format!("transport = [\"{transport}\"]\n{FIRST}")).unwrap();
+        let of_host = |host| Recording { host, ports: false };
+        let outcome = |host| {
+            let mut outcomes = sweep(&plan, 1, Some((0, of_host(host))), |_| true);
+            outcomes.remove(0).outcome.unwrap()
+        };
+        let mut captured = outcome(Some(7));
+        let capture = captured.capture.take().unwrap();
+        assert_eq!(captured, outcome(None));
+        // The receiver gets all packets, and answers.
+        assert!(capture.packets() > captured.packets(), "{transport}");
+        assert_eq!(capture.left_out(), 0);
+    }
+    let plan = read(FIRST).unwrap();
+    let recording = Recording {
+        host: Some(8),
+        ports: false,
+    };
+    let outcomes = sweep(&plan, 1, Some((0, recording)), |_| true);
+    let why = outcomes[0].outcome.as_ref().unwrap_err();
+    assert!(
+        why.contains("host 8 cannot be captured: the hosts are 0 to 7"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -340,7 +375,7 @@ fn change(keys: &str) -> String {
 /// The time until all flows are done, in microseconds, and the frames that were lost on a cable that
 /// was down. `None` instead of the time if a flow fails.
 fn outcome(plan: &Plan) -> (Option<u64>, u64) {
-    let outcomes = sweep(plan, 1, Some(0), |_| true);
+    let outcomes = sweep(plan, 1, Some((0, PORTS)), |_| true);
     let outcome = outcomes[0].outcome.as_ref().unwrap();
     let ends = outcome.flows.iter().map(|flow| match flow.end {
         FlowEnd::Done { at_ns } => Some(at_ns / 1_000),

@@ -62,6 +62,7 @@ mod cable;
 mod core;
 mod counters;
 mod device;
+mod ethernet;
 mod events;
 mod frame;
 pub mod header;

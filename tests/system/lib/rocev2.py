@@ -9,6 +9,8 @@ ETHERNET_BYTES = 14
 UDP_BYTES = 8
 BTH_BYTES = 12
 ICRC_BYTES = 4
+#: Opcodes below this are those of reliable connections.
+RELIABLE_CONNECTION_END = 0x20
 UC_SEND_ONLY = 0x24
 UC_WRITE_ONLY_WITH_IMMEDIATE = 0x2B
 
@@ -75,7 +77,9 @@ def parse(frame):
     if udp_length - UDP_BYTES < BTH_BYTES + ICRC_BYTES or udp_length % 4:
         raise NotRoce(f"{udp_length} bytes of UDP")
     opcode, flags, pkey, qp, psn = struct.unpack_from("!BBHII", frame, bth_at)
-    if flags & 0xCF != 0x40 or pkey != 0xFFFF or qp >> 24 or psn >> 24:
+    # Reliable connections may request an acknowledgement.
+    reserved = psn >> 24 & (0x7F if opcode < RELIABLE_CONNECTION_END else 0xFF)
+    if flags & 0xCF != 0x40 or pkey != 0xFFFF or qp >> 24 or reserved:
         raise NotRoce(f"BTH {frame[bth_at:bth_at + BTH_BYTES].hex()}")
     return Packet(frame, version, ip_bytes, source, source_port, destination_port, identification,
                   opcode, flags >> 4 & 3, qp & 0xFFFFFF, psn & 0xFFFFFF,

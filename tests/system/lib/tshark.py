@@ -3,6 +3,7 @@
 import subprocess
 
 _FIELDS = {
+    "time": "frame.time_epoch",
     "protocols": "frame.protocols",
     "identification": "ip.id",
     "opcode": "infiniband.bth.opcode",
@@ -16,6 +17,8 @@ _FIELDS = {
     "rkey": "infiniband.reth.r_key",
     "length": "infiniband.reth.dmalen",
     "immediate": "infiniband.immdt",
+    "syndrome": "infiniband.aeth.syndrome",
+    "msn": "infiniband.aeth.msn",
     "icrc": "infiniband.invariant.crc",
     "payload": "infiniband.payload",
     "data": "data.data",

@@ -240,7 +240,7 @@ pub(crate) fn run_endpoints(
         transport: &transport,
         seed,
         until_ns: None,
-        keeps_ports: false,
+        recording: farwrite_experiment::Recording::default(),
     });
     run.expect("a possible scene")
 }

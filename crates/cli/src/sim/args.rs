@@ -35,7 +35,8 @@ A plan has names for its parts, and each combination of them is a run. More in a
   file = "incast.cm"               # of htsim, or flows of the RDMA trees of ns-3
 docs/sim.md lists all keys. The directory of results has flows.csv (completion times by flow),
 runs.csv, sizes.csv (by size, with confidence intervals), results.json, plan.toml, timeline.svg,
-a picture of one run, and with --compare, compare.csv: both times of each flow."#;
+a picture of one run; with --compare, compare.csv: both times of each flow; and with --capture,
+capture.pcap: the packets of one host."#;
 
 fn examples() -> String {
     let plan: String = FIRST_PLAN
@@ -45,7 +46,8 @@ fn examples() -> String {
     format!(
         "Examples:\n  farwrite sim plan.toml\n  farwrite sim --connections incast.cm --topology \
          rack.topo\n  farwrite sim --flows flow.txt --topology topology.txt --mtu 1024\n  \
-         farwrite sim --flows flow.txt --topology topology.txt --mtu 1024 --compare fct.txt\n\nA plan for a \
+         farwrite sim --flows flow.txt --topology topology.txt --mtu 1024 --compare fct.txt\n  \
+         farwrite sim plan.toml --capture 15\n\nA plan for a \
          first run:\n{}\n{}",
         plan.replace("  \n", "\n").trim_end_matches('\n'),
         MORE.replace("{names}", &farwrite_experiment::transport::names())
@@ -85,6 +87,10 @@ pub(crate) struct SimArgs {
     /// Number of the run to draw, as in runs.csv
     #[arg(long, value_name = "RUN", default_value = "0")]
     pub(crate) picture: usize,
+    /// Capture the packets of this host in the run to draw, for Wireshark or tshark: capture.pcap.
+    /// Hosts are counted from 0
+    #[arg(long, value_name = "HOST")]
+    pub(crate) capture: Option<usize>,
 }
 
 /// What a plan would say, for --connections and --flows.

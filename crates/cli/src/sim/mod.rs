@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
 
 use crate::console::Console;
@@ -46,6 +47,9 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::Usage, line));
     }
+    if let Some(host) = args.capture {
+        check_captured(&plan, args.picture, host)?;
+    }
     let peer = args.compare.as_ref().map(|path| Peer::read(path, &plan));
     let peer = peer.transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -57,12 +61,30 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     check_available(memory, "the simulation", help)?;
     fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
     let text = with_absolute_files(&text, &directory, &files.borrow());
-    let (outcomes, failure) = run_all(&plan, threads, args.picture, console)?;
+    let recording = Recording {
+        ports: true,
+        host: args.capture,
+    };
+    let recorded = (args.picture, recording);
+    let (outcomes, failure) = run_all(&plan, threads, recorded, console)?;
     if let (Some(failure), true) = (&failure, outcomes.is_empty()) {
         return Err(Failure::new(failure.exit, failure));
     }
     let report = Report::new(&plan, &text, &outcomes, peer.as_ref());
     write_results(args, &plan, &text, &outcomes, &report)?;
+    for case in &outcomes {
+        let capture = case
+            .outcome
+            .as_ref()
+            .ok()
+            .and_then(|at| at.capture.as_ref());
+        if let Some(capture) = capture.filter(|capture| capture.left_out() > 0) {
+            let (kept, rest) = (capture.packets(), capture.left_out());
+            console.warn(format!(
+                "capture.pcap has the first {kept} packets; {rest} followed"
+            ));
+        }
+    }
     console.say(show::text(&report, &args.out));
     match failure {
         None => console.json(&report),
@@ -103,12 +125,31 @@ fn write_results(
     write_or_remove(&args.out.join("timeline.svg"), picture, |file, picture| {
         io::Write::write_all(file, picture.as_bytes())
     })?;
+    let capture = drawn.and_then(|case| case.outcome.as_ref().ok()?.capture.as_ref());
+    write_or_remove(&args.out.join("capture.pcap"), capture, |file, capture| {
+        io::Write::write_all(file, capture.file())
+    })?;
     let comparison = report.comparison.as_ref();
     write_or_remove(
         &args.out.join("compare.csv"),
         comparison,
         tables::write_compared,
     )
+}
+
+/// Checks before any run that the host to capture exists.
+fn check_captured(plan: &Plan, run: usize, host: usize) -> Result<(), Failure> {
+    let parts = plan.parts(&plan.cases()[run]);
+    let hosts = parts
+        .or_exit(Exit::Usage, "the plan")?
+        .topology
+        .hosts()
+        .count();
+    if host < hosts {
+        return Ok(());
+    }
+    let line = format!("--capture {host}: run {run} has hosts 0 to {}", hosts - 1);
+    Err(Failure::new(Exit::Usage, line))
 }
 
 /// The text of the plan, and the directory of the files that it names.
@@ -175,14 +216,14 @@ fn quoted(text: &str) -> String {
 fn run_all(
     plan: &Plan,
     threads: usize,
-    watched: usize,
+    recorded: (usize, Recording),
     console: &Console,
 ) -> Result<(Vec<CaseOutcome>, Option<Failure>), Failure> {
     let cancel = crate::interrupt::catch()?;
     let total = plan.cases().len();
     let progress = console.progress("simulating", total as u64);
     let mut done = 0;
-    let mut outcomes = sweep(plan, threads, Some(watched), |outcome| {
+    let mut outcomes = sweep(plan, threads, Some(recorded), |outcome| {
         done += u64::from(outcome.is_some());
         progress.show(done, format_args!("{done} of {total} runs"));
         !cancel.is_set()

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Outcome, Pattern, PatternNetwork, Scene, Start, Transport, Workload, run,
+    Flow, Outcome, Pattern, PatternNetwork, Recording, Scene, Start, Transport, Workload, run,
 };
 use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
 
@@ -99,7 +99,7 @@ impl Subject {
             changes: &[],
             seed,
             until_ns: None,
-            keeps_ports: false,
+            recording: Recording::default(),
         })?)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Case, Plan};
 use crate::run::run_while;
-use crate::{Flow, Outcome};
+use crate::{Flow, Outcome, Recording};
 
 /// A case and its outcome.
 #[derive(Clone, Debug)]
@@ -24,14 +24,14 @@ pub struct CaseOutcome {
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs all cases on `threads` threads, one run per thread at a time. The run of the case with the
-/// number `watched` keeps the queue of each port over time. The calling thread calls `goes_on` after
+/// number `recorded.0` records `recorded.1`. The calling thread calls `goes_on` after
 /// each run, in the order in which the runs end, and every 100 ms between. If it returns false, the
 /// runs in progress stop. The outcomes are in the order of the cases, without those that did not run
 /// to their end.
 pub fn sweep(
     plan: &Plan,
     threads: usize,
-    watched: Option<usize>,
+    recorded: Option<(usize, Recording)>,
     mut goes_on: impl FnMut(Option<&CaseOutcome>) -> bool,
 ) -> Vec<CaseOutcome> {
     let cases = plan.cases();
@@ -50,8 +50,9 @@ pub fn sweep(
                     let Some(&case) = cases.get(number) else {
                         return;
                     };
-                    let keeps_ports = watched == Some(case.number);
-                    let ran = run_case_while(plan, case, keeps_ports, &goes_on);
+                    let own = recorded.filter(|(run, _)| *run == case.number);
+                    let recording = own.map(|(_, recording)| recording).unwrap_or_default();
+                    let ran = run_case_while(plan, case, recording, &goes_on);
                     if ran.is_none_or(|outcome| results.send(outcome).is_err()) {
                         return;
                     }
@@ -75,11 +76,11 @@ pub fn sweep(
     outcomes
 }
 
-/// Runs one case on the calling thread. `keeps_ports` is the field of [`Scene`](crate::Scene).
+/// Runs one case on the calling thread. `recording` is the field of [`Scene`](crate::Scene).
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "nothing stops the run")]
-pub fn run_case(plan: &Plan, case: Case, keeps_ports: bool) -> CaseOutcome {
-    let ran = run_case_while(plan, case, keeps_ports, &|| true);
+pub fn run_case(plan: &Plan, case: Case, recording: Recording) -> CaseOutcome {
+    let ran = run_case_while(plan, case, recording, &|| true);
     ran.expect("nothing stops the run")
 }
 
@@ -87,7 +88,7 @@ pub fn run_case(plan: &Plan, case: Case, keeps_ports: bool) -> CaseOutcome {
 fn run_case_while(
     plan: &Plan,
     case: Case,
-    keeps_ports: bool,
+    recording: Recording,
     goes_on: &dyn Fn() -> bool,
 ) -> Option<CaseOutcome> {
     let parts = match plan.parts(&case) {
@@ -100,7 +101,7 @@ fn run_case_while(
             });
         }
     };
-    let outcome = run_while(&parts.scene(keeps_ports), goes_on).map_err(|why| why.to_string());
+    let outcome = run_while(&parts.scene(recording), goes_on).map_err(|why| why.to_string());
     Some(CaseOutcome {
         case,
         flows: parts.workload.flows,

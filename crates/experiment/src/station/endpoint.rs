@@ -263,7 +263,7 @@ fn patience_ns(ideal_ns: Option<f64>) -> u64 {
 }
 
 fn program(network: &mut Network<Station>, node: NodeId) -> Result<&mut EndpointFlows, String> {
-    match network.device_mut(node) {
+    match network.device_mut(node).map(Station::uncaptured) {
         Some(Station::Endpoint(host)) => Ok(host.program_mut()),
         _ => Err(format!("node {} has no endpoint", node.0)),
     }

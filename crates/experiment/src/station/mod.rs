@@ -1,6 +1,7 @@
 //! Hosts and boxes of a run. A host is a NIC or an endpoint, and reports the completion of its
 //! flows.
 
+mod captured;
 mod endpoint;
 mod nic;
 mod path_box;
@@ -14,7 +15,8 @@ use farwrite_rc::PathProfile;
 use crate::boxes::{BoxKind, BoxPath, BoxTotals};
 use crate::outcome::FlowError;
 use crate::transport::{Protocol, TransportError};
-use crate::{Flow, RunError, Transport};
+use crate::{Capture, Flow, RunError, Transport};
+use captured::CapturedHost;
 use endpoint::EndpointHost;
 pub(crate) use nic::MAX_WRITE_BYTES;
 use nic::NicHost;
@@ -74,6 +76,7 @@ pub(crate) enum Station {
     Nic(Box<NicHost>),
     Endpoint(Box<EndpointHost>),
     PathBox(PathBox),
+    Captured(Box<CapturedHost>),
 }
 
 impl Station {
@@ -97,6 +100,30 @@ impl Station {
         })
     }
 
+    /// The same host, whose packets are captured from now on.
+    pub(crate) fn captured(self) -> Self {
+        Self::Captured(Box::new(CapturedHost {
+            host: self,
+            capture: Capture::default(),
+        }))
+    }
+
+    /// The host behind a capture, or the station itself.
+    fn uncaptured(&mut self) -> &mut Self {
+        match self {
+            Self::Captured(captured) => &mut captured.host,
+            station => station,
+        }
+    }
+
+    /// Removes and returns what was captured.
+    pub(crate) fn take_capture(&mut self) -> Option<Capture> {
+        match self {
+            Self::Captured(captured) => Some(std::mem::take(&mut captured.capture)),
+            _ => None,
+        }
+    }
+
     /// Makes a box.
     pub(crate) fn path_box(kind: BoxKind, at: &BoxPath) -> Self {
         Self::PathBox(PathBox::new(kind, at))
@@ -111,6 +138,7 @@ impl Station {
     ) -> Result<(), TransportError> {
         match self {
             Self::Nic(host) => transport.prepare(&mut host.nic, path),
+            Self::Captured(captured) => captured.host.prepare(transport, path),
             Self::Endpoint(_) | Self::PathBox(_) => Ok(()),
         }
     }
@@ -119,7 +147,7 @@ impl Station {
     pub(crate) fn box_totals(&self) -> BoxTotals {
         match self {
             Self::PathBox(path_box) => path_box.totals(),
-            Self::Nic(_) | Self::Endpoint(_) => BoxTotals::default(),
+            Self::Nic(_) | Self::Endpoint(_) | Self::Captured(_) => BoxTotals::default(),
         }
     }
 
@@ -128,6 +156,7 @@ impl Station {
         match self {
             Self::Nic(host) => host.finish(now_ns, flow),
             Self::Endpoint(host) => host.program().counted(flow),
+            Self::Captured(captured) => captured.host.finish(now_ns, flow),
             Self::PathBox(_) => FlowCounters::default(),
         }
     }
@@ -151,6 +180,7 @@ impl Device for Station {
             Self::Nic(host) => host.handle(now_ns, port, frame),
             Self::Endpoint(host) => host.handle(now_ns, port, frame),
             Self::PathBox(path_box) => path_box.handle(now_ns, port, frame),
+            Self::Captured(captured) => captured.handle(now_ns, port, frame),
         }
     }
 
@@ -159,6 +189,7 @@ impl Device for Station {
             Self::Nic(host) => host.poll(now_ns, ports),
             Self::Endpoint(host) => host.poll(now_ns, ports),
             Self::PathBox(path_box) => path_box.poll(now_ns, ports),
+            Self::Captured(captured) => captured.poll(now_ns, ports),
         }
     }
 
@@ -167,6 +198,7 @@ impl Device for Station {
             Self::Nic(host) => host.nic.next_ns(),
             Self::Endpoint(host) => host.next_ns(),
             Self::PathBox(path_box) => path_box.next_ns(),
+            Self::Captured(captured) => captured.next_ns(),
         }
     }
 }

@@ -154,7 +154,7 @@ pub(super) fn start(
 }
 
 fn nic(network: &mut Network<Station>, node: NodeId) -> Result<&mut NicHost, String> {
-    match network.device_mut(node) {
+    match network.device_mut(node).map(Station::uncaptured) {
         Some(Station::Nic(host)) => Ok(host),
         _ => Err(format!("node {} has no NIC", node.0)),
     }

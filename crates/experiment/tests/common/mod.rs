@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_experiment::{Scene, Transport, Workload};
+use farwrite_experiment::{Recording, Scene, Transport, Workload};
 use farwrite_net::{CableConfig, LeafSpine, Options, Shape, Topology};
 
 pub(crate) fn cable(gbps: u64, delay_ns: u64) -> CableConfig {
@@ -41,6 +41,6 @@ pub(crate) fn scene<'a>(
         changes: &[],
         seed: 1,
         until_ns: None,
-        keeps_ports: false,
+        recording: Recording::default(),
     }
 }

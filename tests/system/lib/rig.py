@@ -1,0 +1,105 @@
+"""Boxes, and NICs that send RC packets over real interfaces, in a chain of namespaces."""
+
+import contextlib
+import filecmp
+import json
+import os
+import signal
+import subprocess
+import threading
+
+#: Bytes of the data that the NICs carry.
+BYTES = 4 << 20
+#: Drops one RoCEv2 packet in fifty, at random. A counter would not work: Go-Back-N repeats the same
+#: packets after each timeout, and if it repeats a multiple of fifty packets, a counter drops the
+#: same packet every time.
+LOSS = "udp dport 4791 numgen random mod 50 == 0 drop"
+
+
+class Rig:
+    """Programs and files."""
+
+    def __init__(self, programs, directory):
+        self.program = str(programs / "farwrite")
+        self.nic = str(programs / "farwrite-rc-host")
+        self.directory = directory
+        self.key = directory / "boxes.key"
+        if not self.key.exists():
+            subprocess.run([self.program, "keygen", str(self.key)], check=True,
+                           stdout=subprocess.DEVNULL)
+        self.data = directory / "box-data"
+        if not self.data.exists():
+            self.data.write_bytes(os.urandom(BYTES))
+
+    def box(self, chain, host, *options, kind="lowar"):
+        """Starts a box in the namespace of `host`."""
+        command = [self.program, "--json", kind, "--near", "near", "--far", "far", "--every", "0s",
+                   "--psk-file", str(self.key), *options]
+        process = chain.own(host.popen(command, text=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE))
+        line = process.stderr.readline()
+        if "Carrying" not in line:
+            raise RuntimeError(f"farwrite {kind}: {line}")
+        return process
+
+    @contextlib.contextmanager
+    def boxes(self, chain, *options, kind="lowar"):
+        """Starts a box beside each host. Yields a list that has their results at the end."""
+        hosts = (chain.near_a, chain.near_b)
+        processes = [self.box(chain, host, *options, kind=kind) for host in hosts]
+        results = []
+        yield results
+        results.extend(self.stop(process) for process in processes)
+
+    def stop(self, process):
+        """Ends a box and returns its counters."""
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        if process.returncode != 0:
+            raise RuntimeError(f"farwrite: {err}")
+        return json.loads(out)["result"]
+
+    def nics(self, chain, a, b, vlan=None, timeout_ms=100, seconds=180, when_ready=lambda: None):
+        """Runs a NIC on both hosts and returns their counters. A NIC repeats a packet if no
+        acknowledgement arrives for `timeout_ms`. `when_ready` is called just before the NICs
+        exchange packets."""
+        common = ["--timeout-ms", str(timeout_ms)]
+        common += [] if vlan is None else ["--vlan", str(vlan)]
+        ends = []
+        for host, peer, node, work in ((chain.b, chain.a, 1, b), (chain.a, chain.b, 0, a)):
+            command = [self.nic, "--interface", "veth0", "--node", str(node),
+                       "--peer", str(1 - node), "--peer-mac", chain.mac(peer), *common, *map(str, work)]
+            process = chain.own(host.popen(command, text=True, stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+            self.expect(process, "ready")
+            ends.append(process)
+        when_ready()
+        timer = _kill_after(ends, seconds)
+        for process in ends:
+            self.expect(process, "done")
+        counters = []
+        for process in reversed(ends):
+            out, _ = process.communicate(timeout=60)
+            counters.append(json.loads(out))
+        timer.cancel()
+        return counters
+
+    @staticmethod
+    def expect(process, word):
+        """Waits for a line of output."""
+        line = process.stdout.readline().strip()
+        if line != word:
+            raise RuntimeError(f"a NIC says {line!r} and not {word!r}: {process.stderr.read()}")
+
+    def send(self, chain, **options):
+        """SENDs data from `a` to `b`. Returns what is wrong with it, and both NICs' counters."""
+        out = self.directory / "box-out"
+        counters = self.nics(chain, ["--send", self.data], ["--recv", f"{out}={BYTES}"], **options)
+        same = filecmp.cmp(self.data, out, shallow=False)
+        return None if same else "the bytes differ", counters
+
+
+def _kill_after(processes, seconds):
+    timer = threading.Timer(seconds, lambda: [process.kill() for process in processes])
+    timer.start()
+    return timer
