@@ -61,14 +61,6 @@ class Node:
         """Returns the packets that an interface has received."""
         return self._statistic(device, "rx_packets")
 
-    def received_datagrams(self):
-        """Returns the UDP datagrams that have reached the machine, with those that its sockets
-        dropped. An interface counts a batch as one packet, this counts each datagram."""
-        lines = (line.split() for line in self.run("cat", "/proc/net/snmp").splitlines())
-        names, values = (words[1:] for words in lines if words[0] == "Udp:")
-        counters = dict(zip(names, map(int, values)))
-        return counters["InDatagrams"] + counters["InErrors"] + counters["NoPorts"]
-
     def _statistic(self, device, name):
         return int(self.run("cat", f"/sys/class/net/{device}/statistics/{name}"))
 

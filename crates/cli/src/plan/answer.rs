@@ -4,6 +4,7 @@ use farwrite_model::plan::{self, Input, Plan, Question};
 use farwrite_model::{Loss, ModelError, Scheme};
 use serde::Serialize;
 
+use super::nics::Nics;
 use super::show;
 
 /// The complete answer. The text for people is made from it.
@@ -19,20 +20,7 @@ pub(super) struct Answer {
     /// The schemes that the best one is compared with when a number changes.
     pub(super) rivals: Vec<String>,
     pub(super) sensitivity: Vec<Sensitivity>,
-    /// The effect of boxes in the path for NICs with Go-Back-N.
-    pub(super) lowar: Option<Lowar>,
-}
-
-/// NICs with Go-Back-N between LoWAR boxes.
-#[derive(Debug, Serialize)]
-pub(super) struct Lowar {
-    /// The number of data packets for each repair packet.
-    pub(super) class_packets: u32,
-    pub(super) objective_s: f64,
-    pub(super) mean_s: f64,
-    pub(super) p99_s: f64,
-    pub(super) p999_s: f64,
-    pub(super) parity_overhead: f64,
+    pub(super) nics: Nics,
 }
 
 /// The question, in the units of the model.
@@ -111,7 +99,7 @@ impl Answer {
         plan: &Plan,
         rivals: &[Scheme],
         sensitivity: &[plan::Sensitivity],
-        lowar: Option<plan::Lowar>,
+        nics: Nics,
     ) -> Result<Self, ModelError> {
         let best_s = plan.best().objective_s;
         let alternative = |at: &plan::Alternative| Alternative {
@@ -137,7 +125,7 @@ impl Answer {
             left_out: left_out.collect(),
             rivals: rivals.iter().map(ToString::to_string).collect(),
             sensitivity: sensitivity.collect::<Result<_, _>>()?,
-            lowar: lowar.map(Lowar::new),
+            nics,
         })
     }
 
@@ -145,19 +133,6 @@ impl Answer {
     /// relevant ones.
     pub(super) fn text(&self, all: bool) -> String {
         show::text(self, all)
-    }
-}
-
-impl Lowar {
-    fn new(boxes: plan::Lowar) -> Self {
-        Self {
-            class_packets: boxes.class_packets,
-            objective_s: boxes.objective_s,
-            mean_s: boxes.mean_s,
-            p99_s: boxes.p99_s,
-            p999_s: boxes.p999_s,
-            parity_overhead: boxes.parity_overhead,
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod nics;
 mod path;
 mod show;
 
@@ -13,6 +14,7 @@ use crate::exit::{Exit, Failure};
 use answer::Answer;
 pub(crate) use args::PlanArgs;
 use farwrite_units::show::real;
+use nics::Nics;
 use path::PlannedPath;
 
 /// Plans for the path and the message of the command line, and shows the result.
@@ -29,9 +31,8 @@ pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
     // The best of all is the best among its rivals too.
     let sensitivity = among.plan().and_then(|plan| plan.sensitivity());
     let sensitivity = sensitivity.map_err(refused)?;
-    // Extreme paths are out of the range of the model with the lower rate that repair packets leave.
-    let lowar = path.of_packets(&question).lowar().ok().flatten();
-    let answer = Answer::new(&question, &plan, &rivals, &sensitivity, lowar).map_err(refused)?;
+    let nics = Nics::new(&path.of_packets(&question));
+    let answer = Answer::new(&question, &plan, &rivals, &sensitivity, nics).map_err(refused)?;
     console.say(answer.text(args.all));
     console.json(&answer)
 }

@@ -132,7 +132,29 @@ impl PlannedPath {
             (Loss::Iid { loss_chunk }, Unit::Chunks) => Loss::Iid {
                 loss_chunk: -((-loss_chunk).ln_1p() / packets).exp_m1(),
             },
-            (bursts, _) => bursts,
+            (
+                Loss::Markov {
+                    p_good_to_bad,
+                    p_bad_to_good,
+                    loss_good,
+                    loss_bad,
+                    ..
+                },
+                unit,
+            ) => {
+                // A run of lost chunks is a longer run of lost packets.
+                let factor = match unit {
+                    Unit::Chunks => packets,
+                    Unit::Packets => 1.0,
+                };
+                Loss::Markov {
+                    p_good_to_bad: p_good_to_bad / factor,
+                    p_bad_to_good: p_bad_to_good / factor,
+                    loss_good,
+                    loss_bad,
+                    packets_per_chunk: 1,
+                }
+            }
         };
         Question {
             loss,

@@ -24,7 +24,7 @@ pub(super) fn text(answer: &Answer, all: bool) -> String {
         alternatives(answer, all),
     ];
     parts.push(sensitivity(answer));
-    parts.push(boxes(answer));
+    parts.push(nics(answer));
     parts.join("\n\n")
 }
 
@@ -117,26 +117,38 @@ fn sensitivity(answer: &Answer) -> String {
     text
 }
 
-/// The recommendation for RDMA NICs that cannot be changed at the ends.
-fn boxes(answer: &Answer) -> String {
-    let found = match &answer.lowar {
-        Some(boxes) => format!(
-            ", between LoWAR({},1) boxes: mean {}, p99 {},\np99.9 {}, {} parity.",
-            boxes.class_packets,
-            seconds(boxes.mean_s),
-            seconds(boxes.p99_s),
-            seconds(boxes.p999_s),
-            Percent(boxes.parity_overhead)
-        ),
-        None if answer.question.p_bad_to_good.is_some() => {
-            ": LoWAR boxes repair bursts of as many packets\nas a block has repair packets."
-                .to_owned()
-        }
-        None => ": the parity budget has no room for LoWAR boxes.".to_owned(),
-    };
-    format!(
-        "RDMA NICs that cannot be changed (gbn){found} Boxes do not help where queues overflow: docs/boxes.md"
-    )
+/// What repairs the losses of RDMA NICs.
+fn nics(answer: &Answer) -> String {
+    let head = ["repair", "mean", "p99", "p99.9", "parity"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(answer.nics.ways.iter().map(|way| {
+        let name = match (way.name, way.class_packets) {
+            ("gbn", _) => "Go-Back-N of the NICs".to_owned(),
+            (_, Some(packets)) => format!("the same between LoWAR({packets},1) boxes"),
+            ("netrt", _) => "the same between NetRT boxes".to_owned(),
+            _ => "selective repeat of the NICs (IRN)".to_owned(),
+        };
+        [
+            name,
+            seconds(way.mean_s),
+            seconds(way.p99_s),
+            seconds(way.p999_s),
+            Percent(way.parity_overhead).to_string(),
+        ]
+    }));
+    let mut text = format!(
+        "RDMA NICs in place of farwrite. Each packet counts as a chunk; docs/boxes.md says where boxes help.\n\n{}",
+        lay_out(&rows, 1)
+    );
+    for left_out in &answer.nics.left_out {
+        let name = match left_out.scheme.as_str() {
+            "lowar" => "LoWAR",
+            "netrt" => "NetRT",
+            other => other,
+        };
+        text += &format!("\n  {name} is left out: {}", left_out.reason);
+    }
+    text
 }
 
 fn dependence(of: &Sensitivity) -> [String; 10] {
