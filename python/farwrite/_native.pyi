@@ -122,6 +122,18 @@ class SimPlan:
     def run(
         self, number: int
     ) -> tuple[list[tuple[str, int]], list[_Flow], tuple[int, int, list[tuple[int, int]]]]: ...
+    def compare(
+        self, number: int, file: str, text: str
+    ) -> list[
+        tuple[
+            tuple[int | None, int | None],
+            int,
+            int,
+            int | None,
+            tuple[float | None, float | None, float | None, float | None],
+            str,
+        ]
+    ]: ...
 
 class CollectiveError(RuntimeError):
     """An operation failed, or its group did; the message names the rank."""

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use farwrite_experiment::Recording;
+use farwrite_experiment::peers::{compare_flows, completion_times};
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
 use farwrite_net::FrameDrop;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
@@ -28,6 +29,17 @@ type Row = (
 type Queues = (u64, u64, Vec<(u64, u64)>);
 /// Counts by name, the rows of the flows, and queues.
 type Ran = (Vec<(&'static str, u64)>, Vec<Row>, Queues);
+
+/// Index of the flow, line of the other simulator's file; source, destination, bytes; planned start,
+/// their start, our time and theirs in nanoseconds; which simulator has a time.
+type ComparedRow = (
+    [Option<usize>; 2],
+    usize,
+    usize,
+    Option<u64>,
+    [Option<f64>; 4],
+    &'static str,
+);
 
 /// A plan whose parts have been checked.
 #[pyclass(frozen, module = "farwrite._native")]
@@ -101,6 +113,41 @@ impl SimPlan {
         let case = *self.case(number)?;
         let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
+    }
+
+    /// Runs one of the runs, and puts its completion times beside those in the text of a file of
+    /// another simulator.
+    fn compare(
+        &self,
+        py: Python<'_>,
+        number: usize,
+        file: &str,
+        text: &str,
+    ) -> PyResult<Vec<ComparedRow>> {
+        let case = *self.case(number)?;
+        let parts = self.plan.parts(&case);
+        let parts = parts.map_err(|why| PyValueError::new_err(why.to_string()))?;
+        let theirs = completion_times(file, text, &parts.host_of);
+        let theirs = theirs.map_err(|why| PyValueError::new_err(why.to_string()))?;
+        let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
+        let outcome = ran.outcome.map_err(PyRuntimeError::new_err)?;
+        let flows = compare_flows(&ran.flows, self.plan.flow_ids(&case), &outcome, &theirs);
+        let rows = flows.into_iter().map(|flow| {
+            (
+                [flow.flow, flow.line],
+                flow.src,
+                flow.dst,
+                flow.bytes,
+                [
+                    flow.planned_ns,
+                    flow.their_start_ns,
+                    flow.ours_ns,
+                    flow.theirs_ns,
+                ],
+                flow.found.name(),
+            )
+        });
+        Ok(rows.collect())
     }
 }
 

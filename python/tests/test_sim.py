@@ -180,3 +180,28 @@ def test_a_plot_of_flows_that_are_not_done_has_no_line() -> None:
     assert not plots.slowdowns(results).axes[0].get_lines()
     assert not plots.completion_times(results).axes[0].get_lines()
     assert len(plots.queues(results).axes[0].get_lines()) == 1
+
+
+def test_times_of_another_simulator(tmp_path: Path) -> None:
+    (tmp_path / "two.cm").write_text(MATRIX)
+    plan = tmp_path / "plan.toml"
+    plan.write_text(sim.to_toml(PLAN | {"workload": {"two": {"file": "two.cm"}}}))
+    log = tmp_path / "htsim.log"
+    log.write_text(
+        "Flow Roce_0_1 17 finished at 20 total bytes 20000\n"
+        "Flow Roce_3_1 18 finished at 40 total bytes 20000\n"
+    )
+    table = sim.compare(plan, log)
+    assert table["found"].tolist() == ["both", "only_ours", "only_theirs"]
+    fct_ns = sim.run(plan).flows["fct_ns"]
+    assert table["fct_ns"][:2].tolist() == fct_ns.tolist()
+    assert table["their_fct_ns"][0] == 20_000
+    assert table["ratio"][0] == fct_ns[0] / 20_000
+    assert np.isnan(table["ratio"][1:]).all()
+    assert table.settings["run"] == 0
+    log.write_text("Flow Roce_3_1 18 finished at 40 total bytes 20000\n")
+    with pytest.raises(ValueError, match=r"htsim.log: none of its flows is in the workload"):
+        sim.compare(plan, log)
+    log.write_text("nothing\n")
+    with pytest.raises(ValueError, match=r"htsim.log"):
+        sim.compare(plan, log)

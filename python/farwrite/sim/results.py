@@ -36,17 +36,18 @@ class Results:
     def of(cls, ran: Sequence[Ran], text: str, notes: Sequence[str]) -> Results:
         """Put rows together; each run knows its number."""
         settings = {"plan": text, "farwrite": version("farwrite")}
-        runs = {name: _column([row[name] for row, _, _ in ran]) for name in ran[0][0]}
+        runs = {name: column([row[name] for row, _, _ in ran]) for name in ran[0][0]}
         flows = _joined([columns for _, columns, _ in ran])
         queues = _joined([columns for _, _, columns in ran])
         return cls(Table(runs, settings), Table(flows, settings), Table(queues, settings), notes)
 
 
 def _joined(parts: Sequence[dict[str, list[Any]]]) -> dict[str, NDArray[Any]]:
-    return {name: _column([value for part in parts for value in part[name]]) for name in parts[0]}
+    return {name: column([value for part in parts for value in part[name]]) for name in parts[0]}
 
 
-def _column(values: list[Any]) -> NDArray[Any]:
+def column(values: list[Any]) -> NDArray[Any]:
+    """Return values as an array, with NaN for each None."""
     if any(value is None for value in values):
         return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     return np.array(values)

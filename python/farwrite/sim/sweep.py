@@ -54,7 +54,7 @@ def run(plan: Plan, number: int = 0) -> Results:
     '606.9 us'
     """
     text, directory = text_of(plan)
-    native = _checked(_native.SimPlan(text, {}, directory))
+    native = checked(_native.SimPlan(text, {}, directory))
     return Results.of([_ran(native, number)], text, native.notes())
 
 
@@ -91,7 +91,7 @@ def _run_all(
 ) -> Iterator[tuple[int, Ran]]:
     """Results with the number of their run, as they come."""
     if executor is None:
-        _checked(native)
+        checked(native)
         for number in range(count):
             yield number, _ran(native, number)
         return
@@ -116,10 +116,11 @@ def evaluate(text: str, files: tuple[tuple[str, str], ...], number: int) -> Ran:
 @lru_cache(maxsize=1)
 def _given(text: str, files: tuple[tuple[str, str], ...]) -> _native.SimPlan:
     """Read a plan whose files are given, and refuse it if a run needs more memory than there is."""
-    return _checked(_native.SimPlan(text, dict(files), "."))
+    return checked(_native.SimPlan(text, dict(files), "."))
 
 
-def _checked(native: _native.SimPlan) -> _native.SimPlan:
+def checked(native: _native.SimPlan) -> _native.SimPlan:
+    """Refuse a plan of which a run needs more memory than the machine has to spare."""
     wanted, available = native.memory_bytes(), available_bytes()
     if available is not None and wanted > available:
         raise MemoryError(

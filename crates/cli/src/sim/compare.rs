@@ -3,10 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use farwrite_experiment::Outcome;
-use farwrite_experiment::peers::{PeerFlow, completion_times, match_flows, planned_ns};
+use farwrite_experiment::peers::{self, Found, PeerFlow, completion_times, match_flows};
 use farwrite_experiment::plan::{Case, CaseOutcome, Plan};
-use farwrite_units::show::real;
 use serde::Serialize;
 
 use super::report::{CLASSES, Key, Spread};
@@ -77,35 +75,6 @@ pub(super) struct ComparedFlow {
     pub(super) found: Found,
 }
 
-/// Which simulator has a time for a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Found {
-    Both,
-    /// The other simulator's file lacks the flow.
-    OnlyOurs,
-    /// The workload lacks the flow.
-    OnlyTheirs,
-    /// The flow did not end in this run.
-    NotDone,
-    /// The other simulator's file has the end of the flow, and neither its start nor an input with
-    /// a start.
-    NoStart,
-}
-
-impl Found {
-    /// The name in files.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::OnlyOurs => "only_ours",
-            Self::OnlyTheirs => "only_theirs",
-            Self::NotDone => "not_done",
-            Self::NoStart => "no_start",
-        }
-    }
-}
-
 impl Peer {
     /// Reads the file, and checks before any run that it belongs to the workload of the plan.
     pub(super) fn read(path: &Path, plan: &Plan) -> Result<Self, Failure> {
@@ -171,68 +140,33 @@ impl Peer {
         let Ok(outcome) = &case.outcome else {
             return Vec::new();
         };
-        let matching = match_flows(&case.flows, plan.flow_ids(&case.case), &self.flows);
-        let mut theirs: Vec<Option<&PeerFlow>> = vec![None; case.flows.len()];
-        for (flow, number) in matching.pairs {
-            theirs[flow] = Some(&self.flows[number]);
-        }
-        let ours = theirs
-            .into_iter()
-            .enumerate()
-            .map(|(flow, peer)| row(case, outcome, flow, peer));
-        let only_theirs = matching.only_theirs.into_iter().map(|number| {
-            let peer = &self.flows[number];
-            ComparedFlow {
-                run: case.case.number,
-                flow: None,
-                line: Some(peer.line),
-                src: peer.src,
-                dst: peer.dst,
-                bytes: peer.bytes,
-                planned_us: None,
-                their_start_us: peer.start_ns.map(|ns| ns / 1e3),
-                ours_us: None,
-                theirs_us: peer.time_ns(None).map(|ns| ns / 1e3),
-                found: Found::OnlyTheirs,
-            }
-        });
-        ours.chain(only_theirs).collect()
-    }
-}
-
-fn row(
-    case: &CaseOutcome,
-    outcome: &Outcome,
-    number: usize,
-    peer: Option<&PeerFlow>,
-) -> ComparedFlow {
-    let flow = &case.flows[number];
-    let ours_us = outcome.flows[number].time_ns().map(|ns| real(ns) / 1e3);
-    let theirs_us = peer
-        .and_then(|peer| peer.time_ns(planned_ns(flow)))
-        .map(|ns| ns / 1e3);
-    let found = match (peer, ours_us, theirs_us) {
-        (None, ..) => Found::OnlyOurs,
-        (_, None, _) => Found::NotDone,
-        (_, _, None) => Found::NoStart,
-        (_, Some(_), Some(_)) => Found::Both,
-    };
-    ComparedFlow {
-        run: case.case.number,
-        flow: Some(number),
-        line: peer.map(|peer| peer.line),
-        src: flow.src,
-        dst: flow.dst,
-        bytes: Some(flow.bytes),
-        planned_us: planned_ns(flow).map(|ns| ns / 1e3),
-        their_start_us: peer.and_then(|peer| peer.start_ns).map(|ns| ns / 1e3),
-        ours_us,
-        theirs_us,
-        found,
+        let ids = plan.flow_ids(&case.case);
+        let flows = peers::compare_flows(&case.flows, ids, outcome, &self.flows);
+        let flows = flows.into_iter();
+        flows
+            .map(|flow| ComparedFlow::new(case.case.number, &flow))
+            .collect()
     }
 }
 
 impl ComparedFlow {
+    fn new(run: usize, flow: &peers::ComparedFlow) -> Self {
+        let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
+        Self {
+            run,
+            flow: flow.flow,
+            line: flow.line,
+            src: flow.src,
+            dst: flow.dst,
+            bytes: flow.bytes,
+            planned_us: us(flow.planned_ns),
+            their_start_us: us(flow.their_start_ns),
+            ours_us: us(flow.ours_ns),
+            theirs_us: us(flow.theirs_ns),
+            found: flow.found,
+        }
+    }
+
     /// Our time divided by theirs, for a flow that both have.
     pub(super) fn ratio(&self) -> Option<f64> {
         let is_both = self.found == Found::Both;

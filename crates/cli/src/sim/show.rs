@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison, Found};
+use farwrite_experiment::peers::Found;
+
+use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison};
 use super::report::{Estimate, Key, Report, Setting};
 use crate::table::lay_out;
 use farwrite_units::show::Bytes;

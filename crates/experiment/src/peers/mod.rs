@@ -4,12 +4,13 @@
 //!   failures ([`connections`]), and topologies of two and three tiers ([`HtsimTopology`]).
 //! - The RDMA trees of ns-3, HPCC and `ConWeave`: topologies ([`ns3::topology`]), flows
 //!   ([`ns3::flows`]) and size distributions ([`ns3::sizes`]).
-//! - Completion times that they write ([`completion_times`]), and which flow is which
-//!   ([`match_flows`]).
+//! - Completion times that they write ([`completion_times`]), which flow is which
+//!   ([`match_flows`]), and their times beside ours ([`compare_flows`]).
 //!
 //! Each reader takes the text of a file, and its name for errors. Parts of a file without a
 //! counterpart here are ignored, with a note.
 
+mod comparison;
 mod connections;
 mod htsim;
 mod matching;
@@ -17,6 +18,7 @@ pub mod ns3;
 mod times;
 mod words;
 
+pub use comparison::{ComparedFlow, Found, compare_flows};
 pub use connections::{CableFailure, ConnectionMatrix, Tier, connections};
 pub use htsim::HtsimTopology;
 pub use matching::{FlowMatching, match_flows, planned_ns};

@@ -1,0 +1,126 @@
+//! The completion times of a run beside those of another simulator.
+
+use farwrite_units::show::real;
+use serde::Serialize;
+
+use super::{PeerFlow, match_flows, planned_ns};
+use crate::{Flow, Outcome};
+
+/// A flow of a run, a flow of the other simulator, or one that both have. Times are in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparedFlow {
+    /// Index of the flow in the workload; `None`: the workload lacks it.
+    pub flow: Option<usize>,
+    /// Line of the other simulator's file; `None`: it lacks the flow.
+    pub line: Option<usize>,
+    /// Index of the sender among the hosts.
+    pub src: usize,
+    /// Index of the receiver among the hosts.
+    pub dst: usize,
+    /// Size of the flow; `None`: only the other simulator has it, and its file has no sizes.
+    pub bytes: Option<u64>,
+    /// The start in the input; `None`: a trigger starts the flow.
+    pub planned_ns: Option<f64>,
+    /// The start in the other simulator's results, if they have it.
+    pub their_start_ns: Option<f64>,
+    /// The completion time of the run.
+    pub ours_ns: Option<f64>,
+    /// The completion time of the other simulator.
+    pub theirs_ns: Option<f64>,
+    /// Which simulator has a time.
+    pub found: Found,
+}
+
+/// Which simulator has a time for a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// Both.
+    Both,
+    /// The other simulator's file lacks the flow.
+    OnlyOurs,
+    /// The workload lacks the flow.
+    OnlyTheirs,
+    /// The flow did not end in this run.
+    NotDone,
+    /// The other simulator's file has the end of the flow, and neither its start nor an input with
+    /// a start.
+    NoStart,
+}
+
+impl Found {
+    /// The name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::OnlyOurs => "only_ours",
+            Self::OnlyTheirs => "only_theirs",
+            Self::NotDone => "not_done",
+            Self::NoStart => "no_start",
+        }
+    }
+}
+
+/// Compares a run of `flows` with the flows of another simulator: all flows of the run, then those
+/// that only the other simulator has. `ids` is as in [`match_flows`].
+#[must_use]
+pub fn compare_flows(
+    flows: &[Flow],
+    ids: &[Option<u64>],
+    outcome: &Outcome,
+    theirs: &[PeerFlow],
+) -> Vec<ComparedFlow> {
+    let matching = match_flows(flows, ids, theirs);
+    let mut peers: Vec<Option<&PeerFlow>> = vec![None; flows.len()];
+    for (flow, number) in matching.pairs {
+        peers[flow] = Some(&theirs[number]);
+    }
+    let ours = peers.into_iter().enumerate();
+    let ours = ours.map(|(number, peer)| compared(flows, outcome, number, peer));
+    let only_theirs = matching.only_theirs.into_iter().map(|number| {
+        let peer = &theirs[number];
+        ComparedFlow {
+            flow: None,
+            line: Some(peer.line),
+            src: peer.src,
+            dst: peer.dst,
+            bytes: peer.bytes,
+            planned_ns: None,
+            their_start_ns: peer.start_ns,
+            ours_ns: None,
+            theirs_ns: peer.time_ns(None),
+            found: Found::OnlyTheirs,
+        }
+    });
+    ours.chain(only_theirs).collect()
+}
+
+fn compared(
+    flows: &[Flow],
+    outcome: &Outcome,
+    number: usize,
+    peer: Option<&PeerFlow>,
+) -> ComparedFlow {
+    let flow = &flows[number];
+    let ours_ns = outcome.flows[number].time_ns().map(real);
+    let theirs_ns = peer.and_then(|peer| peer.time_ns(planned_ns(flow)));
+    let found = match (peer, ours_ns, theirs_ns) {
+        (None, ..) => Found::OnlyOurs,
+        (_, None, _) => Found::NotDone,
+        (_, _, None) => Found::NoStart,
+        (_, Some(_), Some(_)) => Found::Both,
+    };
+    ComparedFlow {
+        flow: Some(number),
+        line: peer.map(|peer| peer.line),
+        src: flow.src,
+        dst: flow.dst,
+        bytes: Some(flow.bytes),
+        planned_ns: planned_ns(flow),
+        their_start_ns: peer.and_then(|peer| peer.start_ns),
+        ours_ns,
+        theirs_ns,
+        found,
+    }
+}
