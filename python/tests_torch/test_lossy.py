@@ -40,10 +40,15 @@ def losses(result: dict[str, Any]) -> list[float]:
     return [loss for _, loss in result["tests"]]
 
 
-@NETWORK
-def test_training_over_a_lossy_path(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def clean() -> dict[str, Any]:
+    """Return the result of exact training over a path without loss."""
     assert not LACKS, f"needs {', '.join(LACKS)}"
-    clean = _train(*CLEAN)
+    return _train(*CLEAN)
+
+
+@NETWORK
+def test_training_over_a_lossy_path(clean: dict[str, Any], tmp_path: Path) -> None:
     exact = _train(*LOSSY)
     assert losses(exact) == losses(clean)
     log = str(tmp_path)
@@ -57,10 +62,8 @@ def test_training_over_a_lossy_path(tmp_path: Path) -> None:
 
 @NETWORK
 @pytest.mark.parametrize("way", ["fsdp2", "zero3"])
-def test_training_with_shards_over_a_lossy_path(way: str) -> None:
-    assert not LACKS, f"needs {', '.join(LACKS)}"
-    exact = _train(*CLEAN, options=("--way", way))
-    check(_train(*LOSSY, options=("--way", way, "--bounded", "0.05")), exact)
+def test_training_with_shards_over_a_lossy_path(clean: dict[str, Any], way: str) -> None:
+    check(_train(*LOSSY, options=("--way", way, "--bounded", "0.05")), clean)
 
 
 def _train(*link: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
