@@ -160,10 +160,12 @@ fn beside() {
 /// Seconds 20 to 80 beside one flow that starts at the same time, between hosts with 1 ms of noise.
 fn noisy() {
     head();
-    for buffer in [0.25, 0.5, 1.0, 2.0, 4.0] {
+    let queues = [0.25, 0.5, 1.0, 2.0, 4.0].map(|buffer| (buffer, 0.0));
+    for (buffer, loss) in queues.into_iter().chain([(1.0, 1e-4), (1.0, 1e-3)]) {
         for (kind, name) in [(FlowKind::Cubic, "CUBIC"), (FlowKind::Bbr, "BBR")] {
             let case = Case {
                 buffer,
+                loss,
                 packet_bytes: Some(1_500),
                 jitter_ns: 1_000_000,
                 ..Case::new(200_000_000, 40_000_000)
