@@ -283,7 +283,7 @@ impl Driver {
         loop {
             let now_ns = self.member.endpoint_mut().fabric().now_ns();
             self.take_calls(now_ns, &mut end);
-            let next_ns = self.member.poll(now_ns);
+            let next_ns = self.member.poll_now();
             self.complete();
             let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
             let all_sent = self.member.in_flight(now_ns) == 0;

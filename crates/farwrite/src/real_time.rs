@@ -20,8 +20,7 @@ impl<F: RealTime> Endpoint<F> {
     /// # Errors
     /// [`Error::Fabric`] when the fabric has failed permanently.
     pub fn poll_now(&mut self) -> Result<Option<u64>, Error> {
-        let now_ns = self.fabric().now_ns();
-        self.poll(now_ns)
+        self.poll_by(F::now_ns)
     }
 
     /// Polls, then sleeps until there is more work, but at most for `at_most`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::Fabric;
+use farwrite::{Fabric, RealTime};
 
 use super::{Finished, Member};
 use crate::error::{CollectiveError, RankState};
@@ -11,6 +11,15 @@ use crate::execution::Execution;
 /// The maximum number of segments that a poll processes, so that packets do not wait for long.
 const SEGMENTS_A_POLL: usize = 16;
 
+impl<F: RealTime> Member<F> {
+    /// The same as [`poll`](Self::poll), by the clock of the fabric.
+    pub fn poll_now(&mut self) -> Option<u64> {
+        let polled = self.endpoint.poll_now();
+        let now_ns = self.endpoint.fabric().now_ns();
+        self.advance(now_ns, polled)
+    }
+}
+
 impl<F: Fabric> Member<F> {
     /// Processes what has arrived and sends what is ready, at `now_ns`. The time must not run
     /// backward. Returns when to call again at the latest if nothing arrives earlier; `None` if
@@ -18,7 +27,17 @@ impl<F: Fabric> Member<F> {
     ///
     /// An error of the group ends all of its operations with that error. It is not returned here.
     pub fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        let polled = match self.endpoint.poll(now_ns) {
+        let polled = self.endpoint.poll(now_ns);
+        self.advance(now_ns, polled)
+    }
+
+    /// Does everything that follows a poll of the endpoint.
+    fn advance(
+        &mut self,
+        now_ns: u64,
+        polled: Result<Option<u64>, farwrite::Error>,
+    ) -> Option<u64> {
+        let polled = match polled {
             Ok(next_ns) => next_ns,
             Err(error) => {
                 self.fail(error.into());

@@ -75,16 +75,16 @@ impl UdpRx {
 impl CarrierRx for UdpRx {
     fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
         self.connected.refresh();
-        let mut arrived_ns = None;
-        let mut hand_on = |batch: ReceivedBatch<'_>| {
-            // One clock read for all datagrams of one call.
+        let mut hand_on = |batch: ReceivedBatch<'_>, arrived_ns: &mut Option<u64>| {
+            // One clock read for all datagrams of one system call, after the call.
             let arrived_ns = *arrived_ns.get_or_insert_with(now_ns);
             hand_on(&batch, arrived_ns, self.port, &self.path_packets, &mut each);
         };
         let mut more = false;
         for socket in &self.connected.sockets {
             let (received, is_full) = self.buffers.recv(socket)?;
-            received.for_each(&mut hand_on);
+            let mut arrived_ns = None;
+            received.for_each(|batch| hand_on(batch, &mut arrived_ns));
             more |= is_full;
         }
         let shares = self.connected.shares();
@@ -96,7 +96,8 @@ impl CarrierRx for UdpRx {
             self.open_read_ns = now_ns;
         }
         let (received, is_full) = self.buffers.recv(&self.open)?;
-        received.for_each(&mut hand_on);
+        let mut arrived_ns = None;
+        received.for_each(|batch| hand_on(batch, &mut arrived_ns));
         Ok(more | (is_full && shares))
     }
 }

@@ -24,9 +24,17 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::Fabric`] when the fabric has failed permanently.
     pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
+        self.poll_by(|_| now_ns)
+    }
+
+    /// The same as [`poll`](Self::poll), by a clock. The clock is read after packets were taken
+    /// from the fabric: if this thread is suspended between the two, an earlier time would make
+    /// round trips shorter than the path, and the estimate of the path keeps the shortest one.
+    pub(crate) fn poll_by(&mut self, clock: impl FnOnce(&F) -> u64) -> Result<Option<u64>, Error> {
+        let more = self.reception.take(&mut self.fabric, &mut self.notices);
+        let now_ns = clock(&self.fabric);
         self.now_ns = now_ns;
         self.take_departures()?;
-        let more = self.reception.take(&mut self.fabric, &mut self.notices);
         // This also runs when a port is broken: other ports may have received packets.
         self.handle_notices(now_ns);
         self.drop_events.report(now_ns, || self.fabric.counters());
