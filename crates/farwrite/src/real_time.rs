@@ -97,3 +97,37 @@ impl Endpoint<UdpFabric> {
         Ok(Self::new(UdpFabric::bind(config)?, seed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+    use crate::{Fabric, QpOptions, SendOptions};
+
+    /// A clock that was read earlier would date these packets back.
+    #[test]
+    fn the_clock_is_read_after_the_packets() {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let end = || Endpoint::over_udp(&UdpConfig::new(loopback)).expect("sockets");
+        let (mut a, mut b) = (end(), end());
+        let qa = a.create_qp(QpOptions::default()).expect("a queue pair");
+        let qb = b.create_qp(QpOptions::default()).expect("a queue pair");
+        let (info_a, info_b) = (a.qp_info(qa).expect("info"), b.qp_info(qb).expect("info"));
+        a.connect_qp(qa, &info_b).expect("connected");
+        b.connect_qp(qb, &info_a).expect("connected");
+        let source = a.register(vec![7; 1000]).expect("registered");
+        let _send = a.post_send(qa, source.whole(), SendOptions::default());
+        // The offer of the message reaches the other end.
+        a.poll_now().expect("a poll");
+        b.wait_until(None, Duration::from_secs(60)).expect("a wait");
+        let before = b.counters().taken_packets();
+        let mut at_the_clock = before;
+        b.poll_by(|fabric| {
+            at_the_clock = fabric.counters().taken_packets();
+            fabric.now_ns()
+        })
+        .expect("a poll");
+        assert!(at_the_clock > before, "{at_the_clock} packets");
+    }
+}
