@@ -4,16 +4,14 @@
 
 use std::time::Duration;
 
-use farwrite::SchemeName;
-use farwrite::deadline::{Bounds, Policy, Tally, Verdict};
-use farwrite::fabric::sim::{LinkConfig, Loss};
+use farwrite::deadline::{Bounds, Policy, Tally};
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
     Algorithm, BoundedOptions, Buffers, CollectiveError, Delivery, ElementType, GroupOptions,
     Missing, Operation, OperationOptions, Reduction, Report, kernel, replay,
 };
 
-use crate::world::{MS, SECOND, World, clean, faulty, options, values};
+use crate::world::{MS, SECOND, World, clean, faulty, losing, options, values};
 
 const BOUNDED: OperationOptions = OperationOptions {
     algorithm: Algorithm::Auto,
@@ -57,13 +55,13 @@ fn reduced(
     sum
 }
 
-fn start_all_reduce(world: &mut World, rank: usize, reduction: Reduction, count: usize) {
+pub(crate) fn start_all_reduce(world: &mut World, rank: usize, reduction: Reduction, count: usize) {
     let buffers = Buffers::in_place(values(F32, rank, count));
     world.start(rank, &all_reduce(reduction), BOUNDED, buffers);
 }
 
 /// Runs an all-reduce at all ranks, and checks each value against the report. Returns one report.
-fn check_all_reduce(world: &mut World, reduction: Reduction) -> Report {
+pub(crate) fn check_all_reduce(world: &mut World, reduction: Reduction) -> Report {
     for rank in 0..world.ranks() {
         start_all_reduce(world, rank, reduction, COUNT);
     }
@@ -93,7 +91,7 @@ fn check_with_late_rank(
 
 /// Waits for the all-reduces of `count` values that all ranks have started, and checks each value
 /// against the reports. Returns the reports of one rank, in the order of operations.
-fn check_started(
+pub(crate) fn check_started(
     world: &mut World,
     reduction: Reduction,
     count: usize,
@@ -150,14 +148,14 @@ fn check_operation(ended: &[(Report, Vec<u8>)], reduction: Reduction, count: usi
     report.clone()
 }
 
-fn with(bounded: BoundedOptions) -> GroupOptions {
+pub(crate) fn with(bounded: BoundedOptions) -> GroupOptions {
     GroupOptions {
         bounded,
         ..options()
     }
 }
 
-fn scheme(name: &str) -> GroupOptions {
+pub(crate) fn scheme(name: &str) -> GroupOptions {
     with(BoundedOptions {
         scheme: name.parse().expect("a scheme"),
         ..BoundedOptions::default()
@@ -165,7 +163,7 @@ fn scheme(name: &str) -> GroupOptions {
 }
 
 /// Returns the error when a rank with these options is created.
-fn problem(options: GroupOptions) -> Option<String> {
+pub(crate) fn problem(options: GroupOptions) -> Option<String> {
     let network = farwrite::fabric::sim::SimNetwork::new(1);
     let fabric = network.endpoint(crate::world::address(0), 1).unwrap();
     let endpoint = farwrite::Endpoint::new(fabric, [1; 32]);
@@ -542,11 +540,7 @@ fn what_cannot_be_bounded_is_refused_by_name() {
 #[test]
 fn operations_end_soon_on_a_path_that_loses_packets() {
     // The timeout adapts: no operation takes a long time.
-    let link = LinkConfig {
-        loss: Loss::Iid { loss_packet: 0.05 },
-        ..clean()
-    };
-    let mut world = World::new(6, 3, link, &options());
+    let mut world = World::new(6, 3, losing(0.05), &options());
     let mut slowest = Duration::ZERO;
     for round in 0..20 {
         let report = check_all_reduce(&mut world, Reduction::Sum);
@@ -574,171 +568,4 @@ fn an_all_to_all_of_different_sizes_is_refused_by_name() {
         error.contains("rank 1 has bytes = 800, this rank 1600"),
         "{error}"
     );
-}
-
-/// Runs all-reduces with a target on a path that loses packets. Returns the scheme of the last one,
-/// its verdict and its report.
-fn toward_target(world: &mut World, rounds: usize) -> (SchemeName, Verdict, Report) {
-    let mut last = None;
-    for _ in 0..rounds {
-        last = Some(check_all_reduce(world, Reduction::Sum));
-    }
-    let report = last.expect("some rounds");
-    let (scheme, verdict) = report.repair.expect("a bounded operation");
-    (scheme, verdict, report)
-}
-
-fn target(target_ppm: u32, rtt_ns: u64, max_ns: u64) -> GroupOptions {
-    GroupOptions {
-        packets_per_segment: 64,
-        ..with(BoundedOptions {
-            policy: Policy::LossTarget { target_ppm, rtt_ns },
-            bounds: Bounds { min_ns: MS, max_ns },
-            ..BoundedOptions::default()
-        })
-    }
-}
-
-fn losing(loss_packet: f64) -> LinkConfig {
-    LinkConfig {
-        loss: Loss::Iid { loss_packet },
-        ..clean()
-    }
-}
-
-#[test]
-fn a_path_that_drops_more_than_the_target_gets_repeats_or_parity() {
-    // The round trip is first short relative to the operation, then long.
-    for (rtt_ns, expected) in [
-        (MS / 100, "best-effort+sr"),
-        (SECOND, "best-effort+ec-mds:32,"),
-    ] {
-        let options = target(10_000, rtt_ns, 10 * SECOND);
-        let mut world = World::new(7, 3, losing(0.04), &options);
-        let (scheme, verdict, _) = toward_target(&mut world, 1);
-        assert_eq!((scheme, verdict), (SchemeName::BestEffort, Verdict::Wait));
-        let (scheme, verdict, _) = toward_target(&mut world, 12);
-        assert!(
-            scheme.to_string().starts_with(expected),
-            "{scheme}, {verdict:?}"
-        );
-        let before = world.members[0].tally();
-        toward_target(&mut world, 30);
-        let tally = world.members[0].tally();
-        let missing = tally.missing_bytes - before.missing_bytes;
-        let share = missing as f64 / (tally.expected_bytes - before.expected_bytes) as f64;
-        assert!(share < 0.01, "{expected}: {share} is missing");
-    }
-}
-
-#[test]
-fn losses_of_any_share_can_follow_one_another() {
-    // Each amount of parity is a separate scheme, and a queue pair accepts 16 schemes of its peer.
-    let mut world = World::new(12, 2, clean(), &target(20_000, SECOND, 10 * SECOND));
-    let mut schemes = std::collections::BTreeSet::new();
-    let levels = (3..48).flat_map(|percent| [0.001, f64::from(percent) / 100.0]);
-    for loss_packet in levels.chain([0.03]) {
-        let [a, b] = [0, 1].map(|rank| crate::world::address(rank).ip());
-        for (from, to) in [(a, b), (b, a)] {
-            let link = losing(loss_packet);
-            world.network.set_link(from, to, link, &[]).unwrap();
-        }
-        for _ in 0..12 {
-            schemes.insert(toward_target(&mut world, 1).0.to_string());
-        }
-    }
-    assert!((5..=14).contains(&schemes.len()), "{schemes:?}");
-    let (_, _, report) = toward_target(&mut world, 30);
-    assert!(report.missing_bytes < report.bytes / 10, "{report:?}");
-}
-
-#[test]
-fn parity_is_no_longer_than_segments_of_any_length() {
-    // 48 packets form two groups. Each group has at most 24 packets of parity.
-    let options = GroupOptions {
-        packets_per_segment: 48,
-        ..target(20_000, SECOND, 10 * SECOND)
-    };
-    let mut world = World::new(13, 2, losing(0.33), &options);
-    let count = 16 << 10;
-    for _ in 0..20 {
-        for rank in 0..2 {
-            start_all_reduce(&mut world, rank, Reduction::Sum, count);
-        }
-        let report = check_started(&mut world, Reduction::Sum, count, 1).remove(0);
-        let scheme = match report.repair.expect("a bounded operation") {
-            (scheme, Verdict::Parity { k, m }) => {
-                assert_eq!(scheme.to_string(), format!("best-effort+ec-mds:{k},{m}"));
-                assert!(m <= 24, "{scheme}");
-                continue;
-            }
-            (scheme, Verdict::Repeats { .. }) => (scheme, SchemeName::BestEffortSr),
-            (scheme, _) => (scheme, SchemeName::BestEffort),
-        };
-        assert_eq!(scheme.0, scheme.1);
-    }
-}
-
-#[test]
-fn parity_longer_than_a_segment_is_refused_by_name() {
-    let with = |packets, exact: &str, bounded: &str| GroupOptions {
-        packets_per_segment: packets,
-        scheme: exact.parse().unwrap(),
-        ..scheme(bounded)
-    };
-    let refused = [
-        (
-            with(512, "ec-mds:8,16", "best-effort"),
-            "scheme = ec-mds:8,16",
-        ),
-        (
-            with(33, "ec-mds:32,17", "best-effort"),
-            "scheme = ec-mds:32,17",
-        ),
-        (
-            with(64, "sr-nack", "best-effort+ec-mds:4,8"),
-            "bounded scheme = best-effort+ec-mds:4,8",
-        ),
-    ];
-    for (options, what) in refused {
-        let packets = options.packets_per_segment;
-        let expected = format!(
-            "rank 0: {what}: at most {packets} packets of parity for a segment of {packets}"
-        );
-        assert_eq!(problem(options), Some(expected));
-    }
-    assert_eq!(
-        problem(with(512, "ec-mds:32,32", "best-effort+ec-mds:4,4")),
-        None
-    );
-    assert_eq!(problem(with(33, "ec-mds:32,16", "best-effort")), None);
-}
-
-#[test]
-fn a_path_that_drops_less_than_the_target_gets_neither() {
-    let mut world = World::new(8, 3, losing(0.004), &target(20_000, MS, SECOND));
-    let (scheme, verdict, _) = toward_target(&mut world, 30);
-    assert_eq!((scheme, verdict), (SchemeName::BestEffort, Verdict::Wait));
-}
-
-#[test]
-fn a_target_that_cannot_be_met_in_time_is_reported_with_what_can() {
-    // Not even one chunk of parity fits into the maximum timeout.
-    let mut world = World::new(9, 3, losing(0.2), &target(1_000, SECOND, MS));
-    let (scheme, verdict, report) = toward_target(&mut world, 20);
-    assert_eq!(scheme, SchemeName::BestEffort);
-    let Verdict::CannotBeMet { least_ppm } = verdict else {
-        panic!("{verdict:?}");
-    };
-    assert!((100_000..300_000).contains(&least_ppm), "{least_ppm}");
-    assert!(report.missing_bytes > 0);
-}
-
-#[test]
-fn a_scheme_with_repair_stays_whatever_the_path_does() {
-    let mut options = target(10_000, MS, SECOND);
-    options.bounded.scheme = SchemeName::BestEffortSr;
-    let mut world = World::new(10, 2, losing(0.04), &options);
-    let (scheme, _, _) = toward_target(&mut world, 12);
-    assert_eq!(scheme, SchemeName::BestEffortSr);
 }

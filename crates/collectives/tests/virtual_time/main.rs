@@ -4,5 +4,6 @@ mod bounded;
 mod exact;
 mod faults;
 mod hadamard;
+mod loss_targets;
 mod random;
 mod world;

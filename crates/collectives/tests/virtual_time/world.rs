@@ -38,6 +38,14 @@ pub(crate) fn clean() -> LinkConfig {
     }
 }
 
+/// A path that loses this share of its packets, and does nothing else to them.
+pub(crate) fn losing(loss_packet: f64) -> LinkConfig {
+    LinkConfig {
+        loss: Loss::Iid { loss_packet },
+        ..clean()
+    }
+}
+
 /// Returns the same path, but it also loses, reorders, duplicates and damages packets.
 pub(crate) fn faulty() -> LinkConfig {
     let mut link = LinkConfig {
