@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 
+use farwrite_net::checksum;
 use farwrite_wire::icrc::{Flow, IdRange, verify};
 
 /// UDP destination port of RoCEv2 (IBTA annex A17).
@@ -236,22 +237,6 @@ fn put(frame: &mut [u8], at: usize, value: u16) {
 fn swap(bytes: &mut [u8], at: usize, length: usize) {
     let (first, second) = bytes[at..at + 2 * length].split_at_mut(length);
     first.swap_with_slice(second);
-}
-
-/// The Internet checksum (RFC 1071) of bytes, starting from the sum `initial`.
-fn checksum(initial: u32, bytes: &[u8]) -> u16 {
-    let mut sum = u64::from(initial);
-    let mut pairs = bytes.chunks_exact(2);
-    for pair in &mut pairs {
-        sum += u64::from(u16::from_be_bytes([pair[0], pair[1]]));
-    }
-    if let [last] = pairs.remainder() {
-        sum += u64::from(*last) << 8;
-    }
-    while sum >> 16 != 0 {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    !u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Frame {
         bytes.extend_from_slice(&[TIME_TO_LIVE, UDP_PROTOCOL, 0, 0]);
         bytes.extend_from_slice(&from);
         bytes.extend_from_slice(&to);
-        let sum = checksum(&bytes[ip..]);
+        let sum = checksum(0, &bytes[ip..]);
         bytes[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
         let udp_length = ip_length - 20;
         // RoCEv2 senders leave the UDP checksum at 0.
@@ -68,16 +68,21 @@ fn address(node: NodeId) -> [u8; 6] {
     [2, 0, a, b, c, d]
 }
 
-/// The checksum of an IPv4 header whose checksum field is 0 (RFC 1071).
-fn checksum(header: &[u8]) -> u16 {
-    let (words, _) = header.as_chunks();
-    let sum: u32 = words
-        .iter()
-        .map(|word| u32::from(u16::from_be_bytes(*word)))
-        .sum();
-    let folded = (sum & 0xFFFF) + (sum >> 16);
-    let folded = (folded & 0xFFFF) + (folded >> 16);
-    !u16::try_from(folded).unwrap_or(0)
+/// The Internet checksum (RFC 1071) of bytes, which starts from the sum `initial`.
+#[must_use]
+pub fn checksum(initial: u32, bytes: &[u8]) -> u16 {
+    let mut sum = u64::from(initial);
+    let mut pairs = bytes.chunks_exact(2);
+    for pair in &mut pairs {
+        sum += u64::from(u16::from_be_bytes([pair[0], pair[1]]));
+    }
+    if let [last] = pairs.remainder() {
+        sum += u64::from(*last) << 8;
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    !u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -94,7 +99,7 @@ mod tests {
         let bytes = frame(Payload::Ghost(1000)).to_ethernet().unwrap();
         assert_eq!(bytes.len(), 14 + 1044);
         assert_eq!(bytes[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0]);
-        assert_eq!(checksum(&bytes[14..34]), 0);
+        assert_eq!(checksum(0, &bytes[14..34]), 0);
         assert_eq!(bytes[26..34], [10, 0, 0, 1, 10, 0, 0, 2]);
     }
 
