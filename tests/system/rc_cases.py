@@ -63,11 +63,11 @@ def _real(report, rig, directory):
     wanted = {SEND_FIRST, SEND_MIDDLE, SEND_LAST, READ_REQUEST, READ_FIRST, READ_MIDDLE, READ_LAST,
               ACKNOWLEDGE}
     seen = {packet.opcode for packet in packets}
-    report.check("requests, responses and acknowledgements of all positions are there",
+    report.check("the capture has each kind of packet: SEND and READ, first to last, and ACK",
                  None if wanted <= seen else f"opcodes {sorted(seen)}")
     negative = [row for row in rows if row["opcode"] == str(ACKNOWLEDGE)
                 and expected.number(row["syndrome"]) >> 5 == NEGATIVE]
-    report.check("there are negative acknowledgements", None if negative else "none")
+    report.check("the receiver sends negative acknowledgements", None if negative else "none")
 
 
 def _has_last_response(frames):

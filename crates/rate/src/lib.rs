@@ -69,10 +69,10 @@
 //! round trip. Slow start would queue all of these bytes.
 //!
 //! **Silence.** If no report arrives in time, the controller sends a train, and after each further
-//! timeout another train at half the rate, but not below 8 packets a second. The first report after that only shows that the receiver
-//! is back. It does not measure the path, because the reported packets have waited in the
-//! receiver's socket. A train then tests the earlier estimates, or at least the rate of the first
-//! train.
+//! timeout another train at half the rate, but not below 8 packets a second. The first report after
+//! that only shows that the receiver is back. It does not measure the path, because the reported
+//! packets have waited in the receiver's socket. A train then tests the earlier estimates, or at
+//! least the rate of the first train.
 //!
 //! **Growth** in bytes is (2^n - 1) sqrt(w p) / 8 for a share of w and packets of p bytes, where n
 //! is the time since the cut over one and a half round trips; beyond a quarter of the window it is
