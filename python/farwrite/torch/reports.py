@@ -10,7 +10,7 @@ from farwrite import _native
 
 @dataclass(frozen=True)
 class Report:
-    """How the last operation of a group that was waited for went at this rank, and all before it."""
+    """The last operation of a group that this rank waited for, and totals of all operations so far."""
 
     #: Which operation.
     operation: str
@@ -25,7 +25,8 @@ class Report:
     #: to take.
     timeout_s: float
     #: Whether it waited for contributions until `timeout_s`, and some had not arrived at this rank then.
-    #: Bytes that the network dropped can be missing without that. False of an exact operation.
+    #: An operation that was not cut can still lack bytes that the network dropped. Always False for an exact
+    #: operation.
     was_cut: bool
     #: What carried the contributions of this rank to a bounded operation, such as `best-effort+ec-mds:32,4`;
     #: None of an exact one.
@@ -33,13 +34,13 @@ class Report:
     #: Where the network drops more than the loss target, and neither parity nor repeats can help in the
     #: longest time that is allowed: the least share of bytes that would be missing. Else None.
     least_missing_share: float | None
-    #: How many operations of the group were waited for.
+    #: Number of operations of the group that this rank has waited for.
     operations: int
-    #: How many of these were bounded.
+    #: Number of bounded operations among these.
     bounded_operations: int
-    #: Which share of the bounded ones was cut; 0 where there are none.
+    #: Share of the bounded operations that were cut; 0 if there are none.
     cut_share: float
-    #: Which share of the bytes of all their results is missing; 0 where there are none.
+    #: Share of the bytes of their results that is missing; 0 if there are none.
     missing_share: float
 
 
