@@ -11,7 +11,7 @@ const nearest = (stops, value) =>
     0,
   );
 
-/** Builds all inputs; `onChange(settings)` gets new settings whenever all that was typed is numbers. */
+/** Builds all inputs. `onChange(settings)` gets the new settings whenever all inputs are valid. */
 export function buildControls(first, onChange) {
   let settings = first;
   const change = (part) => {
@@ -41,7 +41,7 @@ export function buildControls(first, onChange) {
       const rest = faults.filter((fault) => fault.input >= NUMBERS.length).map((fault) => fault.text);
       byId("fault").textContent = rest[0] ?? "";
     },
-    /** Shows a word on what the value of `key` means. */
+    /** Shows a short text about what the value of `key` means. */
     note(key, text) {
       numbers[NUMBERS.findIndex((input) => input.key === key)].note(text);
     },
@@ -119,7 +119,7 @@ function buildNumber({ key, label, unit, stops }, onValue) {
   };
 }
 
-/** Boxes for the schemes, of which one at least stays checked; returns what sets them. */
+/** Check boxes for the schemes, of which at least one stays checked. Returns a function that sets them. */
 function buildBoxes(onCompare, compare) {
   const boxes = SCHEMES.map((scheme) => {
     const box = make("input", { type: "checkbox", id: `scheme-${scheme.letter}`, value: scheme.letter });

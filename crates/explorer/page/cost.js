@@ -1,5 +1,5 @@
-// The cost of being wrong: how much longer each scheme takes than the best, here and where the loss is other
-// than assumed.
+// The cost of a wrong choice: how much longer each scheme takes than the best one, for the assumed loss and for
+// other losses.
 
 import { byId, make, swatch } from "./dom.js";
 import { plain, ratio, seconds } from "./format.js";
@@ -9,7 +9,7 @@ import { compared, questionOf, JUDGED_BY } from "./settings.js";
 
 const LOSSES = Array.from({ length: 33 }, (_, i) => 10 ** (-9 + i / 4));
 const FACTORS = [0.1, 1, 10];
-// The plot ends there, lest one bad scheme press the others together.
+// Upper end of the plot. Without it, one slow scheme would compress the curves of the others.
 const MOST_SLOWER = 20;
 
 function jobs(settings, loss) {
@@ -27,7 +27,7 @@ export function costBatches(settings) {
   return [table, ...LOSSES.map((loss) => jobs(settings, loss))];
 }
 
-/** Times as multiples of the least; undefined where there is none. */
+/** Times as multiples of the shortest; undefined where there is no time. */
 function slowdowns(answers) {
   const times = answers.map((answer) => answer.numbers?.[0]);
   const least = Math.min(...times.filter((time) => time !== undefined));
@@ -76,7 +76,7 @@ function costCell(scheme, found) {
   );
 }
 
-/** One sentence or two on what the choice costs. */
+/** One or two sentences about the cost of the choice. */
 export function verdict(settings, figures, columns) {
   const here = columns[1];
   const choice = here.findIndex((found) => found && found.slower === 1);
@@ -103,8 +103,8 @@ export function verdict(settings, figures, columns) {
   return said.join(" ");
 }
 
-/** Draws how much longer each scheme takes than the best, by the loss that it meets; `rows` are the answers to the
- * batches of the plot. */
+/** Draws how much longer each scheme takes than the best one, against the loss of the path. `rows` are the answers
+ * to the batches of the plot. */
 export function showSlowdowns(settings, figures, rows) {
   const columns = rows.map((answers) => slowdowns(answers));
   const lines = figures

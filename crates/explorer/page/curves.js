@@ -1,4 +1,4 @@
-// The distributions of the completion time beside each other, and their figures.
+// The distributions of the completion time of all schemes, and their mean and quantiles.
 
 import { byId, make, swatch } from "./dom.js";
 import { plain, ratio, seconds } from "./format.js";
@@ -9,7 +9,7 @@ import { compared, questionOf } from "./settings.js";
 
 const POINTS = 500;
 const TAIL = 1e-6;
-// Curves end at so many times the best median, lest one bad scheme press the others together.
+// Curves end at this multiple of the best median. Otherwise one slow scheme would compress the others.
 const WIDEST = 20;
 const PLACES = { mean: 0, p50: 3, p99: 4, "p99.9": 5 };
 const [LEAST, LAST, LOSSLESS, RTT, LOSS_CHUNK, CHUNK_BYTES] = [6, 7, 8, 9, 10, 11];
@@ -19,7 +19,7 @@ export function figureJobs(settings) {
   return SCHEMES.map((scheme) => ({ call: "figures", question: questionOf(settings, scheme) }));
 }
 
-/** What the answers say of each compared scheme: {scheme, name, times: {mean, p50, ..}} or a fault. */
+/** The answer for each compared scheme: {scheme, name, times: {mean, p50, ..}} or a fault. */
 export function readFigures(settings, answers) {
   return compared(settings).map((scheme) => {
     const answer = answers[scheme.number];
@@ -30,7 +30,7 @@ export function readFigures(settings, answers) {
   });
 }
 
-/** What the path is, from whichever scheme has an answer. */
+/** The properties of the path, from the first scheme that has an answer. */
 export function readPath(answers) {
   const numbers = answers.find((answer) => answer.numbers)?.numbers;
   return (
@@ -43,7 +43,7 @@ export function readPath(answers) {
   );
 }
 
-/** The least of `by` among `figures`. */
+/** The smallest value of `by` among `figures`. */
 function bestOf(figures, by) {
   const answered = figures.filter((entry) => entry.times);
   return answered.reduce((best, entry) => (best && best.times[by] <= entry.times[by] ? best : entry), null);

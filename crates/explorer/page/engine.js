@@ -1,6 +1,6 @@
 // A worker that answers the newest request only.
 
-/** Starts a worker of the script `source` with the compressed model `wasm`; `onFailure` gets words. */
+/** Starts a worker of the script `source` with the compressed model `wasm`. `onFailure` gets the text of an error. */
 export function startEngine(source, wasm, onFailure) {
   const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
   let current = { id: 0, end() {} };
@@ -14,8 +14,8 @@ export function startEngine(source, wasm, onFailure) {
   worker.onerror = (event) => onFailure(event.message || "the worker could not be started");
   worker.postMessage({ wasm });
   return {
-    /** Asks `batches` of questions; `take(answers, index)` gets the answers of each. Resolves to true when
-     * all are there, to false when a later request came before. */
+    /** Asks `batches` of questions. `take(answers, index)` gets the answers to each batch. Resolves to true after
+     * the last one, or to false if a newer request came before. */
     ask(batches, take) {
       const id = current.id + 1;
       current.end(false);

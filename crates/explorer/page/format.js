@@ -31,26 +31,26 @@ const SIZES = [
   [1, "B"],
 ];
 
-/** Seconds, as "25.1 ms". */
+/** Seconds, such as "25.1 ms". */
 export function seconds(value, count = 4) {
   return scaled(value, TIMES, count);
 }
 
-/** Bytes, as "128 MiB". */
+/** Bytes, such as "128 MiB". */
 export function bytes(value) {
   return scaled(value, SIZES, 3)
     .replace(/(\.\d*?)0+ /, "$1 ")
     .replace(". ", " ");
 }
 
-/** A number as short as it goes, as "1e-4" or "3750". */
+/** A number in its shortest form, such as "1e-4" or "3750". */
 export function plain(value) {
   const text = String(value);
   const exponent = value.toExponential().replace("e+", "e");
   return value !== 0 && (value < 0.01 || value >= 1e5) && exponent.length < text.length ? exponent : text;
 }
 
-/** How many times as long, as "3.10×". */
+/** A ratio of times, such as "3.10×". */
 export function ratio(value) {
   return `${digits(value)}×`;
 }

@@ -23,7 +23,7 @@ let settings = null;
 let redraw = () => {};
 let timer = 0;
 
-/** Answers everything about `settings`, the nearest things first. */
+/** Computes all answers about `settings`, those at the top of the page first. */
 async function update() {
   const asked = settings;
   let figures = [];
@@ -61,7 +61,7 @@ async function update() {
   if (await mapped) document.body.dataset.answered = toFragment(asked);
 }
 
-/** Computes the map, unless it is that of the last time. */
+/** Computes the map, unless it has not changed. */
 async function updateMap(asked) {
   showPlace(map, asked);
   const key = toFragment({ ...asked, loss: 0, size_mib: 0, view: "" });
@@ -81,7 +81,7 @@ async function updateMap(asked) {
   return true;
 }
 
-/** Says at the inputs what they amount to. */
+/** Shows beside the inputs what they mean. */
 function showPath(asked, path) {
   controls.note("distance_km", path ? `${seconds(path.rtt, 3)} round trip` : "");
   controls.note(

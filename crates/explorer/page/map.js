@@ -1,5 +1,5 @@
-// Which scheme is best, by message size and loss (the paper's Fig. 9). A grid of cells that the arrow keys
-// walk; Enter or a click takes the settings there.
+// The best scheme by message size and loss (the paper's Fig. 9): a grid of cells. Arrow keys move between cells;
+// Enter or a click changes the settings to those of the cell.
 
 import { byId, make } from "./dom.js";
 import { bytes, digits, plain, ratio, seconds } from "./format.js";
@@ -11,7 +11,7 @@ const SIZES_MIB = Array.from({ length: 17 }, (_, i) => 2 ** (13 - i));
 const LOSSES = Array.from({ length: 9 }, (_, i) => Number(`1e${i - 9}`));
 const TIE = 1.05;
 
-/** The questions for the map, a row a batch. */
+/** The questions for the map: one batch for each row. */
 export function mapBatches(settings) {
   const by = JUDGED_BY.indexOf(settings.by);
   return SIZES_MIB.map((size_mib) =>
@@ -46,7 +46,7 @@ function describe(settings, row, column, found) {
   return `${best}; ${nameOf(found.next.scheme, settings)} takes ${ratio(found.slower)} as long`;
 }
 
-/** Builds the map; `onMove({size_mib, loss})` is called when someone goes to a cell. */
+/** Builds the map. It calls `onMove({size_mib, loss})` when a user selects a cell. */
 export function buildMap(onMove) {
   const cells = SIZES_MIB.map(() => LOSSES.map(() => make("td", { role: "gridcell", tabindex: "-1" })));
   const body = byId("map-body");
@@ -129,8 +129,8 @@ export function showRow(map, settings, row, answers) {
   });
 }
 
-/** Marks where the settings are: a frame at their place, at the rim if they lie beyond, and the nearest
- * cell as the one that the keyboard enters. */
+/** Marks the current settings: with a frame at their place, or at the edge if they lie outside of the map. The
+ * keyboard starts at the nearest cell. */
 export function showPlace(map, settings) {
   const across = logScale(LOSSES[0], LOSSES.at(-1), 0, LOSSES.length - 1).at(settings.loss);
   const down = logScale(SIZES_MIB[0], SIZES_MIB.at(-1), 0, SIZES_MIB.length - 1).at(settings.size_mib);

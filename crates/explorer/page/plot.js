@@ -1,4 +1,4 @@
-// A plot of lines, one a scheme, each with its dashes and its letter.
+// A plot of lines: one for each scheme, with its dashes and its letter.
 
 import { badge, draw } from "./dom.js";
 
@@ -87,7 +87,7 @@ function footAt(at, bottom) {
   return draw("path", { class: "foot", d: `M ${at} ${bottom - 9} l 5 9 h -10 z` });
 }
 
-/** Where a line that only falls, or only rises, crosses a share of the height; its end where it does not. */
+/** The point where a monotonic line crosses a share of the height, or its end if it does not. */
 function crossing(path, { top, bottom }, share) {
   const level = top + (bottom - top) * share;
   const next = path.findIndex(([, y], i) => i > 0 && (y - level) * (path[i - 1][1] - level) <= 0);
@@ -96,7 +96,7 @@ function crossing(path, { top, bottom }, share) {
   return [xa + ((xb - xa) * (level - ya)) / (yb - ya || 1), level];
 }
 
-/** Where a line is at a share of the width, or last before it without leaving the picture. */
+/** The point of a line at a share of the width, or the last point before it inside the picture. */
 function along(path, { left, right, top }, share) {
   const inside = path.filter(([x, y]) => y >= top && x <= left + (right - left) * share + 1);
   return inside.at(-1);

@@ -1,4 +1,4 @@
-// From values to places on the screen and back.
+// Conversions between values and positions on the screen.
 
 /** Logarithmic: `low` lies at `from`, `high` at `to`. */
 export function logScale(low, high, from, to) {

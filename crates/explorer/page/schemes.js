@@ -1,4 +1,4 @@
-// The schemes that are compared. `number` is what the model's exports know them by.
+// The schemes to compare. `number` identifies a scheme in the model's exports.
 
 export const SCHEMES = [
   { number: 0, letter: "R", dash: "", title: "selective repeat, by timeouts", name: () => "sr-rto", parity: false },
@@ -6,7 +6,7 @@ export const SCHEMES = [
     number: 1,
     letter: "N",
     dash: "7 3",
-    title: "selective repeat, the receiver tells",
+    title: "selective repeat, by reports of holes",
     name: () => "sr-nack",
     parity: false,
   },
@@ -22,7 +22,7 @@ export const SCHEMES = [
   { number: 4, letter: "X", dash: "4 2", title: "XOR parity", name: (k, m) => `ec-xor:${k},${m}`, parity: true },
 ];
 
-/** The scheme's name at `settings`, as the program and the library take it. */
+/** The name of the scheme with `settings`, in the form that the program and the library accept. */
 export function nameOf(scheme, settings) {
   return scheme.name(settings.k, settings.m);
 }

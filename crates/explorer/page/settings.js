@@ -1,4 +1,4 @@
-// What the inputs say, and the link that carries it.
+// The values of the inputs, and the link that contains them.
 
 import { SCHEMES } from "./schemes.js";
 
@@ -12,8 +12,8 @@ const decades = (from, to, steps) => {
 const powers = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => 2 ** (from + i));
 const counts = (to) => Array.from({ length: to }, (_, i) => i + 1);
 
-/** Inputs that take a number, in the order by which the model names them in faults; `stops` are the
- * slider's, the text box takes anything. */
+/** Inputs of numbers, in the order in which faults of the model refer to them. `stops` are those of the slider;
+ * the text box takes any number. */
 export const NUMBERS = [
   {
     key: "distance_km",
@@ -39,10 +39,10 @@ export const NUMBERS = [
 const KM_PER_S = { vacuum: 300000, fibre: 204000 };
 /** In the order of the model's numbers for them. */
 const VARIANTS = ["paper", "serial"];
-/** What schemes are judged by, in the order of the model's numbers for them. */
+/** The values by which schemes are compared, in the order of the model's numbers for them. */
 export const JUDGED_BY = ["mean", "p50", "p99", "p99.9"];
 
-/** Inputs that take a word; the first is the usual one. */
+/** Inputs of words. The first word is the default. */
 export const WORDS = [
   { key: "signal", words: Object.keys(KM_PER_S) },
   { key: "variant", words: VARIANTS },
@@ -109,8 +109,8 @@ export function readNumber(text) {
   return Number.isFinite(value) ? { value } : { problem: "must be a number, as 250 or 1e-4" };
 }
 
-/** Settings from the fragment of a link: the usual ones where it says nothing or nothing that can be
- * understood, and a note on each of the latter. */
+/** Settings from the fragment of a link. Values that are missing or invalid get their defaults, and each invalid
+ * one a note. */
 export function fromFragment(fragment) {
   const settings = usualSettings();
   const notes = [];

@@ -1,13 +1,13 @@
-// Asks the model, off the page's own thread. Takes {wasm} (compressed) once, then {id, batches}: lists of
-// questions, and answers each batch by {id, index, answers}. A newer id ends an older one. What goes wrong is
-// told by {failure}.
+// Runs the model on a thread of its own. The worker takes {wasm} (compressed) once, then {id, batches}: lists of
+// questions. It answers each batch with {id, index, answers}. A newer id ends the work on an older one. It reports
+// an error as {failure}.
 
 import { modelOf } from "./model.js";
 
 let model = null;
 let newest = 0;
 
-// A turn of the event loop, in which a newer request may come in; timers would wait for 4 ms.
+// One turn of the event loop, so that a newer request can arrive. A timer would wait for 4 ms.
 const { port1, port2 } = new MessageChannel();
 const turn = () =>
   new Promise((resolve) => {
