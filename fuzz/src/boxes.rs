@@ -95,7 +95,7 @@ fn drain(this: &mut impl PathBox, out: &mut [Vec<Vec<u8>>; 2]) {
     }
 }
 
-/// The bytes as a frame; as a UDP payload; with a right ICRC behind them; with the right tag too.
+/// Wraps bytes as a frame, as a UDP payload, with a valid ICRC, or with a valid ICRC and tag.
 pub fn wrapped(how: u8, side: Side, bytes: &[u8]) -> Vec<u8> {
     // Packets from the far side are those of the peer, so reports meet streams.
     let (src, dst) = match side {

@@ -2,7 +2,7 @@
 
 use farwrite_codes::{ChunkMask, Code, Codec, CodecError, Decoder, Kernel, Kind, Layout, Present};
 
-/// Name of a code: what reads is written the same, but for the way its numbers are.
+/// The name of a code. A name that was read is written the same, except for the form of its numbers.
 pub fn name(data: &[u8]) {
     let Ok(code) = String::from_utf8_lossy(data).parse::<Code>() else {
         return;
@@ -11,13 +11,12 @@ pub fn name(data: &[u8]) {
     assert!(code.k() + code.m() <= 255);
 }
 
-/// Bytes of an input before the group's.
+/// Number of bytes of an input before those of the group.
 const HEADER_BYTES: usize = 8 + 2 * MASK_BYTES;
 const MASK_BYTES: usize = 32;
 
-/// A group with a shape, lengths, losses and a kernel that the input picks, and bytes that it gives:
-/// recovery either says that it cannot, and leaves everything as it was, or restores what was there;
-/// chunk by chunk it does the same.
+/// A group. The input selects its shape, lengths, losses and kernel, and has its bytes. Recovery restores
+/// the bytes, or returns an error and changes nothing. Recovery chunk by chunk does the same.
 pub fn decode(data: &[u8]) {
     let Some((header, bytes)) = data.split_first_chunk::<HEADER_BYTES>() else {
         return;
@@ -49,7 +48,7 @@ pub fn decode(data: &[u8]) {
     let whole = Layout::new(code, sent.len(), chunk_bytes).ok();
     let whole = whole.filter(|layout| layout.groups() == 1);
     let parity_bytes = whole.map_or(data_bytes, |layout| layout.parity_bytes());
-    // Now and then of a length that does not fit.
+    // Sometimes with a length that does not fit.
     let parity_bytes = parity_bytes + usize::from(excess / 255);
     let mut parity = vec![0; parity_bytes];
     let encoded = codec.encode(&sent, chunk_bytes, &mut parity);
@@ -81,8 +80,7 @@ pub fn decode(data: &[u8]) {
     assert!(again == received);
 }
 
-/// What a decoder makes of the chunks that are present: whether it could rebuild the rest, and the
-/// data then.
+/// Decodes the chunks that are present. Returns whether the others could be rebuilt, and the data.
 fn chunk_by_chunk(
     codec: &Codec,
     damaged: &[u8],

@@ -9,17 +9,17 @@ use farwrite_wire::icrc::{Flow, Icrc};
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// Bytes of the one region, and those of it that peers may write: through the only window of a set,
-/// and through the middle one of three.
+/// Length of the region, and the ranges that peers may write: one through the only window of a set, the
+/// other through the middle window of three.
 const REGION: usize = 400;
 const WINDOW: Range<usize> = 100..200;
 const SLOT: Range<usize> = 300..350;
-/// What the region holds elsewhere, and everywhere at first.
+/// The contents of the region before any write.
 const UNTOUCHED: u8 = 0x5A;
 
-/// Packets for the receive path of a NIC: each is a byte of [`Wrap`], a length byte, and that many
-/// bytes. None panics, each is counted once, and memory changes only where it is exposed and only
-/// by a write that completes.
+/// Packets for the receive path of a NIC: for each, a byte of [`Wrap`], a length byte, and that number
+/// of bytes. No packet causes a panic. Each is counted once. Only a write that completes changes memory,
+/// and only memory behind a window.
 pub fn nic_receive(data: &[u8]) {
     let mut nic = Victim::new();
     let mut rest = data;
@@ -30,24 +30,24 @@ pub fn nic_receive(data: &[u8]) {
     }
 }
 
-/// What is done to the bytes of a packet so that they get further.
+/// Changes to the bytes of a packet, so that it passes more checks.
 #[derive(Clone, Copy)]
 struct Wrap(u8);
 
 impl Wrap {
-    /// A right ICRC is appended.
+    /// Appends a valid ICRC.
     fn sealed(self) -> bool {
         self.0 & 1 != 0
     }
-    /// The right queue pair is named.
+    /// Names an existing queue pair.
     fn addressed(self) -> bool {
         self.0 & 2 != 0
     }
-    /// It comes from someone else.
+    /// Comes from another address than the peer's.
     fn strange(self) -> bool {
         self.0 & 4 != 0
     }
-    /// Which key is named where a write has it: none that is known, or one of [`Victim::keys`].
+    /// Which key the packet has at the place of a write's key: an unknown one, or one of [`Victim::keys`].
     fn key(self) -> Option<usize> {
         usize::from(self.0 >> 3 & 3).checked_sub(1)
     }
@@ -58,7 +58,7 @@ struct Victim {
     end: Adapter<SimFabric>,
     qpn: Qpn,
     region: Lkey,
-    /// Of the set with one window, of that with three, and of one that was destroyed.
+    /// Keys of the set with one window, of the set with three, and of a set that was destroyed.
     keys: [Rkey; 3],
     peer: SocketAddr,
 }
@@ -172,7 +172,7 @@ impl Victim {
     }
 }
 
-/// Packets counted, one way or the other.
+/// The number of packets in all counters.
 fn seen(counters: &Counters) -> u64 {
     counters.received_packets + counters.dropped.iter().sum::<u64>()
 }

@@ -1,5 +1,5 @@
-//! What the fuzz targets run: one module a crate, one function a target. Each takes any bytes and
-//! panics when something that must hold does not.
+//! The fuzz targets: one module for each crate, and one function for each target. Each function takes any
+//! bytes, and panics if a property does not hold.
 
 pub mod boxes;
 pub mod codes;

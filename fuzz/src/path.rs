@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use farwrite_path::{Config, MIN_BYTES, Path, PathPacket, Role};
 
 const KEY: [u8; 32] = [7; 32];
-/// Where the tag is made over, and where it is.
+/// The bytes that the tag covers, and the place of the tag.
 const CONTENT: usize = 60;
 const TAG: std::ops::Range<usize> = 60..76;
 
-/// Path packets of a peer that holds the key, each 1 byte of time, 1 of address and 60 of content:
-/// whatever it says, an end sends no more bytes to an address than came from there, until it has
-/// accepted the address.
+/// Path packets of a peer that has the key: for each, 1 byte of time, 1 of address and 60 of content.
+/// Until an end has accepted an address, it sends no more bytes there than came from there.
 pub fn receive(data: &[u8]) {
     let _ = PathPacket::open(&KEY, data);
     let named = SocketAddr::from(([192, 0, 2, 1], 5));
@@ -52,7 +51,7 @@ pub fn receive(data: &[u8]) {
         }
         for place in 0..4 {
             let address = SocketAddr::from(([198, 51, 100, place as u8], 9));
-            // An address that has answered is the peer's.
+            // An address that has answered belongs to the peer.
             accepted[place] |= path.route().is_some_and(|route| route.peer == address);
             assert!(accepted[place] || sent[place] <= came[place]);
         }

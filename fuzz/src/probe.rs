@@ -25,7 +25,7 @@ pub fn open(bytes: &[u8]) -> Option<Datagram> {
     Datagram::open(&KEY, bytes).ok()
 }
 
-/// Bytes for a responder's socket, as they are and then under the right tag.
+/// Bytes for a responder's socket: first as they are, then with the right tag.
 pub fn datagram(data: &[u8]) {
     arrive(data);
     let mut tagged = data.to_vec();
@@ -33,7 +33,7 @@ pub fn datagram(data: &[u8]) {
     arrive(&tagged);
 }
 
-/// A responder answers questions of its trial alone, each once, and reads what it would write.
+/// A responder answers each question of its trial once, and no others. It can read what it writes.
 fn arrive(bytes: &[u8]) {
     let read = Datagram::open(&KEY, bytes);
     if let Ok(read) = read {

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use farwrite_sdr::{EndpointId, QpConfig, QpInfo, Timing};
 
-/// Queue-pair information: what reads has a possible shape and timing, and reads again from its
-/// own bytes, which lack the fields that this version does not know.
+/// Queue-pair information. What can be read has a possible shape and timing. Written again, without the
+/// fields that this version does not know, it reads the same.
 pub fn qp_info(data: &[u8]) {
     let Ok(info) = QpInfo::decode(data) else {
         return;
@@ -17,7 +17,7 @@ pub fn qp_info(data: &[u8]) {
     assert_eq!(QpInfo::decode(&bytes), Ok(info));
 }
 
-/// The same, where all before the fields is good and the fields are `data`.
+/// The same for valid information whose typed fields are `data`.
 pub fn qp_info_fields(data: &[u8]) {
     let config = QpConfig::default();
     let address = SocketAddr::from(([192, 0, 2, 1], 4791));

@@ -12,14 +12,14 @@ static KEY: LazyLock<Psk> = LazyLock::new(|| {
     text.parse().expect("a key")
 });
 
-/// Bytes of the initiator's preamble and first message.
+/// Length of the initiator's preamble and first message.
 const FIRST_BYTES: usize = 58;
-/// Most bytes of an answer to a peer that is refused: a preamble and a status.
+/// Greatest length of an answer to a refused peer: a preamble and a status.
 const REFUSAL_BYTES: usize = 11;
 
-/// Bytes for a responder, in pieces of a length that the first byte says: without the key none of
-/// them is accepted. Then the same bytes as changes of a true initiator's first message: it is
-/// accepted only unchanged.
+/// Bytes for a responder, in pieces whose length is the first byte. Without the key, it accepts none of
+/// them. Then the same bytes change the first message of an initiator that has the key: the responder
+/// accepts only an unchanged message.
 pub fn handshake(data: &[u8]) {
     let Some((&piece_bytes, rest)) = data.split_first() else {
         return;
@@ -42,7 +42,7 @@ pub fn handshake(data: &[u8]) {
     assert_eq!(accepted, is_unchanged);
 }
 
-/// Hands bytes to an end of a handshake, which may answer only where it `accepts` the peer.
+/// Gives bytes to an end of a handshake. It may answer only if it `accepts` the peer.
 fn take(end: &mut Handshake, bytes: &[u8], accepts: bool) -> Result<(), Failed> {
     let mut rest = bytes;
     let progress = end.receive(&KEY, &mut rest)?;
@@ -55,7 +55,7 @@ fn take(end: &mut Handshake, bytes: &[u8], accepts: bool) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Bytes for an initiator, as an answer to its first message: none is the peer's.
+/// Bytes for an initiator, as an answer to its first message. It accepts none of them.
 pub fn answer(data: &[u8]) {
     let (mut initiator, _) = Handshake::initiate(&KEY).expect("own parameters");
     let mut rest = data;
@@ -65,7 +65,7 @@ pub fn answer(data: &[u8]) {
     }
 }
 
-/// Ciphertext from someone without the keys of the channel: no byte of it gets further.
+/// Ciphertext that was not made with the keys of the channel. The reader returns none of it.
 pub fn channel_records(data: &[u8]) {
     let (_, mut incoming) = channel();
     let mut rest = data;
@@ -73,8 +73,8 @@ pub fn channel_records(data: &[u8]) {
     assert!(matches!(received, Ok(None) | Err(_)));
 }
 
-/// Records of a peer that holds the keys, whatever is in them: each is a length byte and that many
-/// bytes. What reads as a message can be sent, and reads the same again.
+/// Records of a peer that has the keys: for each, a length byte and that number of bytes of any content.
+/// A message that was read can be sent, and reads the same again.
 pub fn channel_messages(data: &[u8]) {
     let (mut outgoing, mut incoming) = channel();
     let mut sealed = Vec::new();
@@ -99,8 +99,8 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// A message that was read can be sent, and is the same then: unless it was so long that its own
-/// form, in which texts are cleaned and may be longer, is over the limit.
+/// A message that was read can be sent, and reads the same again. The exception is a long message whose
+/// cleaned texts are longer than the limit.
 fn sends_the_same(read: &Message) {
     let (mut outgoing, mut incoming) = channel();
     let Ok(sealed) = outgoing.seal(read) else {
@@ -117,7 +117,7 @@ fn channel() -> (RecordSealer, RecordOpener) {
     records(&KEY).expect("the same key at both ends")
 }
 
-/// Manifest entries as a peer sends them: each is refused or has the next number.
+/// Manifest entries of a peer. Each is refused or gets the next number.
 pub fn manifest(data: &[u8]) {
     let Ok(Message::Entries(entries)) = decode(data) else {
         return;
@@ -136,7 +136,8 @@ pub fn manifest(data: &[u8]) {
     }
 }
 
-/// The text form of a key (P7.1): what reads is written the same, but for case and blanks around.
+/// The text form of a key (P7.1). A key that was read is written the same, except for case and for blanks
+/// around it.
 pub fn psk(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(key) = text.parse::<Psk>() {
@@ -144,7 +145,7 @@ pub fn psk(data: &[u8]) {
     }
 }
 
-/// An address to connect to or to listen on: what reads is written so that it reads the same.
+/// An address to connect to or to listen on. An address that was read is written so that it reads the same.
 pub fn address(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(to) = text.parse::<HostPort>() {

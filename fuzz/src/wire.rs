@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 const KEY: [u8; KEY_BYTES] = [7; KEY_BYTES];
 
-/// A whole UDP payload: what parses accounts for every byte.
+/// A whole UDP payload. The parts of a parsed packet cover every byte.
 pub fn packet(data: &[u8]) {
     let Ok(packet) = Packet::parse(data) else {
         return;
@@ -34,8 +34,8 @@ pub fn packet(data: &[u8]) {
     assert_eq!(Bth::parse(&header), bth);
 }
 
-/// Two flows, an identification, and a UDP payload: what is sealed verifies, here and re-sealed, and
-/// what verifies under an identification was sealed with it.
+/// Two flows, an IPv4 identification, and a UDP payload. A sealed packet verifies, also after it was
+/// sealed for the other flow. A packet that verifies for an identification was sealed with it.
 pub fn icrc(data: &[u8]) {
     let Some((ends, rest)) = data.split_first_chunk::<16>() else {
         return;
@@ -64,7 +64,7 @@ pub fn icrc(data: &[u8]) {
     assert_eq!(moved, seal(&new));
 }
 
-/// Two flows of one family, which the first byte picks.
+/// Two flows of one address family. The first byte selects the family.
 fn flows(ends: &[u8; 16]) -> (Flow, Flow) {
     let end = |bytes: &[u8]| -> SocketAddr {
         let mut ip = [0x20; 16];
@@ -84,14 +84,14 @@ fn flows(ends: &[u8; 16]) -> (Flow, Flow) {
     (flow(0), flow(8))
 }
 
-/// A control packet as it comes from the network: no forgery opens.
+/// A control packet as it comes from the network. A forged packet does not open.
 pub fn control_open(data: &[u8]) {
     if let Ok((_, messages)) = control::open(&KEY, data) {
         read_and_write(messages);
     }
 }
 
-/// The messages of a control packet that a peer sealed, whatever is in them.
+/// Any bytes as the messages of a control packet that a peer has sealed.
 pub fn control_messages(data: &[u8]) {
     let header = Header {
         counter: 1,
@@ -109,7 +109,7 @@ pub fn control_messages(data: &[u8]) {
     read_and_write(messages);
 }
 
-/// What is read can be written, and reads the same again.
+/// A message that was read can be written, and reads the same again.
 fn read_and_write(messages: control::Messages<'_>) {
     let read: Vec<Control> = messages.flatten().collect();
     let mut builder = Builder::new(usize::MAX);
