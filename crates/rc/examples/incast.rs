@@ -4,7 +4,7 @@
 //!
 //! `cargo run --release -p farwrite-rc --example incast`
 
-#[path = "../tests/common/incast.rs"]
+#[path = "../tests/rc/common/incast.rs"]
 mod incast;
 
 use farwrite_net::Policy;

@@ -1,0 +1,144 @@
+//! Compares results with those of two public simulators, htsim and the RDMA tree of ns-3, for the
+//! same settings. The plans are in `plans/`; docs/sim.md has the comparison.
+
+use farwrite_experiment::plan::{Plan, sweep};
+use farwrite_experiment::stats::Summary;
+use farwrite_experiment::{FlowOutcome, Outcome};
+
+/// Runs some workloads of a plan with one seed. Returns their outcomes.
+fn outcomes(text: &str, workloads: &[&str]) -> Vec<Outcome> {
+    outcomes_of_seeds(1, text, workloads)
+}
+
+fn outcomes_of_seeds(seeds: usize, text: &str, workloads: &[&str]) -> Vec<Outcome> {
+    let text = text.replace("seeds = 20", &format!("seeds = {seeds}"));
+    let none = |name: &str| Err(format!("{name}: not needed"));
+    let mut plan = Plan::read(&text, &none).unwrap();
+    plan.keep_workloads(|name| workloads.contains(&name));
+    let outcomes = sweep(&plan, 2, None, |_| true);
+    outcomes
+        .into_iter()
+        .map(|case| case.outcome.unwrap())
+        .collect()
+}
+
+fn times_us(outcome: &Outcome) -> Summary {
+    let times = outcome.flows.iter().filter_map(FlowOutcome::time_ns);
+    Summary::of(times.map(|ns| ns as f64 / 1e3).collect()).unwrap()
+}
+
+#[track_caller]
+fn near(ours: f64, theirs: f64, share: f64) {
+    assert!((ours / theirs - 1.0).abs() <= share, "{ours} and {theirs}");
+}
+
+/// Checks mean and 99th percentile of a single packet and of incasts of 15 and 50 senders. The last
+/// flow ends when the cable has carried all bytes: 1252 and 4175 us without headers.
+fn check_star(text: &str, theirs: [[f64; 2]; 3], header_share: f64) {
+    let all = outcomes(text, &["incast15", "incast50", "packet"]);
+    let [incast15, incast50, packet] = &all[..] else {
+        panic!("three workloads");
+    };
+    for (outcome, [mean, p99]) in [packet, incast15, incast50].into_iter().zip(theirs) {
+        let ours = times_us(outcome);
+        near(ours.mean, mean, 0.05);
+        near(ours.p99, p99, 0.05);
+        assert_eq!((outcome.repeated(), outcome.totals.all_dropped()), (0, 0));
+    }
+    for (outcome, drained_us) in [(incast15, 1200.0), (incast50, 4000.0)] {
+        near(
+            outcome.last_done_ns() as f64 / 1e3,
+            drained_us * header_share + 5.0,
+            0.01,
+        );
+    }
+}
+
+#[test]
+fn incasts_agree_with_htsim() {
+    let text = include_str!("../../plans/htsim-star.toml");
+    let theirs = [[4.361, 4.361], [1135.0, 1186.0], [3714.0, 4058.0]];
+    check_star(text, theirs, 1.064);
+}
+
+#[test]
+fn incasts_agree_with_ns3() {
+    let text = include_str!("../../plans/ns3-star.toml");
+    let theirs = [[4.352, 4.352], [915.0, 1117.0], [3214.0, 3719.0]];
+    check_star(text, theirs, 1.044);
+}
+
+#[test]
+fn a_flow_alone_agrees_with_htsim() {
+    let text = include_str!("../../plans/htsim-clos.toml");
+    let alone = outcomes(text, &["alone"]);
+    near(times_us(&alone[0]).mean, 2040.0, 0.01);
+}
+
+const SEEDS: usize = 10;
+
+/// Returns the means over all seeds of three values: the mean completion time in microseconds, its
+/// 99th percentile, and the number of retransmitted packets.
+fn means(runs: &[Outcome]) -> [f64; 3] {
+    assert_eq!(runs.len(), SEEDS);
+    let all_done = |run: &Outcome| run.done() == run.flows.len();
+    assert!(runs.iter().all(all_done));
+    let of_run = |run| {
+        let times = times_us(run);
+        [times.mean, times.p99, run.repeated() as f64]
+    };
+    let sums = runs.iter().map(of_run);
+    let sums = sums.fold([0.0; 3], |sums, run| [0, 1, 2].map(|at| sums[at] + run[at]));
+    sums.map(|sum| sum / SEEDS as f64)
+}
+
+/// Go-Back-N with PFC and DCQCN, and IRN with DCQCN. The settings of a plan are in alphabetical
+/// order: `irn`, `roce`.
+#[test]
+fn incasts_under_dcqcn_agree_with_ns3() {
+    let text = include_str!("../../plans/ns3-dcqcn.toml");
+    let all = outcomes_of_seeds(SEEDS, text, &["incast15"]);
+    let (irn, roce) = all.split_at(SEEDS);
+    for (runs, theirs) in [(irn, [1088.0, 1378.0]), (roce, [1167.0, 1400.0])] {
+        let [mean, p99, repeated] = means(runs);
+        near(mean, theirs[0], 0.15);
+        near(p99, theirs[1], 0.15);
+        assert!(repeated < 1.0, "{repeated}");
+        assert!(runs.iter().all(|run| run.totals.marked > 0));
+    }
+    let stops = |runs: &[Outcome]| runs.iter().map(|run| run.totals.pauses_sent).sum::<u64>();
+    assert!(stops(roce) > 0);
+    assert_eq!(stops(irn), 0);
+}
+
+#[test]
+fn incasts_under_eqds_agree_with_htsim() {
+    let text = include_str!("../../plans/htsim-eqds.toml");
+    let all = outcomes_of_seeds(SEEDS, text, &["incast15"]);
+    let [mean, p99, repeated] = means(&all);
+    near(mean, 1106.0, 0.05);
+    near(p99, 1178.0, 0.05);
+    let trimmed = all.iter().map(|run| run.totals.trimmed).sum::<u64>();
+    assert!(repeated > 0.0 && trimmed > 0);
+}
+
+/// Packets of a flow arrive out of order over many paths. Go-Back-N retransmits thousands of them.
+#[test]
+fn many_paths_agree_with_ns3() {
+    let text = include_str!("../../plans/ns3-leaves.toml");
+    let all = outcomes_of_seeds(SEEDS, text, &["senders15"]);
+    let settings: Vec<_> = all.chunks(SEEDS).collect();
+    let [drill_irn, drill_roce, _ecmp_irn, ecmp_roce] = settings[..] else {
+        panic!("four settings");
+    };
+    let rows = [
+        (ecmp_roce, 3311.0, 0.0..1.0),
+        (drill_roce, 4398.0, 1000.0..10_000.0),
+        (drill_irn, 3515.0, 0.0..1000.0),
+    ];
+    for (runs, theirs, of_repeated) in rows {
+        let [mean, _, repeated] = means(runs);
+        near(mean, theirs, 0.15);
+        assert!(of_repeated.contains(&repeated), "{repeated}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Topologies from shapes and from files.
+
+use std::time::Duration;
+
+use crate::common::{Host, cable, frame, got, hosts, network, send};
+use farwrite_net::{
+    CableConfig, LeafSpine, Loss, Options, Policy, Role, Shape, SwitchConfig, Topology,
+    XoffThreshold, read_toml,
+};
+
+/// Returns the number of nodes by role, and the number of cables.
+fn counts(topology: &Topology) -> (usize, usize, usize) {
+    let switches = topology.with_role(Role::Switch).count();
+    (topology.hosts().count(), switches, topology.cables().len())
+}
+
+fn site() -> LeafSpine {
+    let cable = cable(100, 1000);
+    LeafSpine {
+        leaves: 4,
+        spines: 3,
+        hosts_per_leaf: 5,
+        host_cable: cable,
+        spine_cable: cable,
+    }
+}
+
+fn all() -> [(Shape, (usize, usize, usize)); 7] {
+    let c = cable(100, 1000);
+    [
+        (Shape::PointToPoint { cable: c }, (2, 0, 1)),
+        (
+            Shape::Dumbbell {
+                left: 3,
+                right: 2,
+                host_cable: c,
+                middle_cable: c,
+            },
+            (5, 2, 6),
+        ),
+        (
+            Shape::Chain {
+                switches: 4,
+                hosts_per_switch: 2,
+                host_cable: c,
+                switch_cable: c,
+            },
+            (8, 4, 11),
+        ),
+        (Shape::Star { hosts: 9, cable: c }, (9, 1, 9)),
+        (Shape::LeafSpine(site()), (20, 7, 32)),
+        // k = 4: 16 hosts, 20 switches, 48 cables (Al-Fares et al., figure 3).
+        (
+            Shape::FatTree {
+                k: 4,
+                host_cable: c,
+                pod_cable: c,
+                core_cable: c,
+            },
+            (16, 20, 48),
+        ),
+        (
+            Shape::Datacenters {
+                sites: 3,
+                site: site(),
+                border_cable: c,
+                long_cable: cable(400, 10_000_000),
+            },
+            (60, 24, 3 * (32 + 3) + 3),
+        ),
+    ]
+}
+
+#[test]
+fn shapes_have_the_nodes_and_cables_that_they_say() {
+    for (shape, want) in all() {
+        assert_eq!(counts(&shape.build().unwrap()), want, "{shape:?}");
+    }
+}
+
+/// A single frame from the first host to each other host takes the time of the cables on the
+/// shortest path.
+#[test]
+fn frames_take_shortest_paths_to_every_host() {
+    let hop_ns = 87 + 1000;
+    let cables: [fn(usize) -> u64; 6] = [
+        |_| 1,
+        |host| if host < 3 { 2 } else { 3 },
+        |host| 2 + host as u64 / 2,
+        |_| 2,
+        |host| if host < 5 { 2 } else { 4 },
+        |host| match host {
+            0..2 => 2,
+            2..4 => 4,
+            _ => 6,
+        },
+    ];
+    for ((shape, _), cables) in all().into_iter().zip(cables) {
+        let topology = shape.build().unwrap();
+        let ends = hosts(&topology);
+        for (host, &dst) in ends.iter().enumerate().skip(1) {
+            let mut network = network(&topology, &Options::default(), 1);
+            send(&mut network, 0, [frame(ends[0], dst, 0, 1000)]);
+            network.run();
+            assert_eq!(
+                got(&network, dst)[0].0,
+                cables(host) * hop_ns,
+                "{shape:?}, {host}"
+            );
+        }
+    }
+}
+
+#[test]
+fn datacenters_are_joined_by_their_long_cables() {
+    let (shape, _) = all()[6];
+    let topology = shape.build().unwrap();
+    let ends = hosts(&topology);
+    let mut network: farwrite_net::Network<Host> = network(&topology, &Options::default(), 1);
+    send(&mut network, 0, [frame(ends[0], ends[59], 0, 1000)]);
+    network.run();
+    // Host, leaf, spine, border; the long cable, 21.64 ns at 400 Gbit/s; and the same way down.
+    assert_eq!(got(&network, ends[59])[0].0, 6 * 1087 + 10_000_022);
+    let names = ["site0-border", "site2-border"].map(|name| topology.find(name).unwrap());
+    let long = topology.cable_between(names[0], names[1]).unwrap();
+    assert_eq!(
+        topology.cables()[long.0 as usize].config.delay,
+        Duration::from_millis(10)
+    );
+}
+
+#[test]
+fn impossible_shapes_are_refused_by_parameter_and_value() {
+    let c = cable(100, 1000);
+    let cases = [
+        (Shape::Star { hosts: 0, cable: c }, "hosts = 0: 1 to 65536"),
+        (
+            Shape::FatTree {
+                k: 5,
+                host_cable: c,
+                pod_cable: c,
+                core_cable: c,
+            },
+            "k = 5: an even number",
+        ),
+        (
+            Shape::LeafSpine(LeafSpine {
+                leaves: 1 << 12,
+                spines: 1 << 12,
+                ..site()
+            }),
+            "leaves * spines = 16777216: at most 2^20",
+        ),
+        (
+            Shape::Star {
+                hosts: 40_000,
+                cable: c,
+            },
+            "switch0 has 40000 ports; a node has at most 32768",
+        ),
+        (
+            Shape::Datacenters {
+                sites: 0,
+                site: site(),
+                border_cable: c,
+                long_cable: c,
+            },
+            "sites = 0: 1 to 1024",
+        ),
+    ];
+    for (shape, want) in cases {
+        let text = shape.build().unwrap_err().to_string();
+        assert!(text.contains(want), "{text:?} lacks {want:?}");
+    }
+    let mut topology = Topology::new();
+    let host = topology.add(Role::Host, "host0");
+    topology.connect(host, host, c);
+    let text = topology.validate().unwrap_err().to_string();
+    assert!(text.contains("joins node 0 and node 0"), "{text}");
+}
+
+#[test]
+fn a_file_says_all_that_a_program_can() {
+    let (topology, options) = read_toml(
+        r#"
+        framing_bytes = 0
+        reroute = "5ms"
+        [topology]
+        shape = "datacenters"
+        sites = 2
+        site = { leaves = 2, spines = 2, hosts_per_leaf = 2, host_cable = { rate = "100Gbit", delay = "1us" }, spine_cable = { rate = "400Gbit", delay = "500ns", loss = 1e-6 } }
+        border_cable = { rate = "400Gbit", delay = "1us" }
+        long_cable = { rate = "400Gbit", delay = "12ms", loss = { p_good_to_bad = 1e-5, p_bad_to_good = 0.3, loss_good = 0.0, loss_bad = 0.5 } }
+        [switch]
+        buffer = "16MiB"
+        alpha = 2.0
+        latency = "600ns"
+        weights = [1, 1, 2, 0, 0, 0, 0, 0]
+        ecn = { kmin = "100kB", kmax = "400kB", pmax = 0.2, at = "arrival" }
+        pfc = { priorities = [3, 4], xoff = { bytes = "30kB" }, headroom = "50kB" }
+        trim = { queue = "36kB", priority = 6 }
+        routing = { policy = "flowlet", gap = "50us" }
+        [switches.site1-border]
+        buffer = "64MiB"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(counts(&topology), (8, 10, 2 * (4 + 4 + 2) + 1));
+    assert_eq!(
+        (options.framing_bytes, options.reroute),
+        (0, Some(Duration::from_millis(5)))
+    );
+    let switch = &options.switch;
+    assert_eq!(
+        (switch.buffer_bytes, switch.latency),
+        (16 << 20, Duration::from_nanos(600))
+    );
+    assert_eq!(switch.ecn.unwrap().kmax_bytes, 400_000);
+    assert_eq!(
+        switch.pfc.as_ref().unwrap().xoff,
+        XoffThreshold::Bytes(30_000)
+    );
+    assert_eq!(switch.pfc.as_ref().unwrap().headroom_bytes, Some(50_000));
+    let gap = Duration::from_micros(50);
+    assert_eq!(switch.routing, Policy::Flowlet { gap, flows: 65_536 });
+    let border = topology.find("site1-border").unwrap();
+    let want = SwitchConfig {
+        buffer_bytes: 64 << 20,
+        ..SwitchConfig::default()
+    };
+    assert_eq!(options.exceptions[&border], want);
+    let lossy = |config: &CableConfig| matches!(config.loss, Loss::Markov { .. });
+    assert_eq!(
+        topology
+            .cables()
+            .iter()
+            .filter(|cable| lossy(&cable.config))
+            .count(),
+        1
+    );
+    network(&topology, &options, 1);
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_line() {
+    let star =
+        "[topology]\nshape = \"star\"\nhosts = 2\ncable = { rate = \"1Gbit\", delay = \"1us\" }\n";
+    assert!(read_toml(star).is_ok());
+    let cases = [
+        (star.replace("star", "ring"), "unknown variant `ring`"),
+        (star.replace("hosts = 2", "hosts = -2"), "invalid value"),
+        (star.replace("1Gbit", "1GB"), "write it like 2Gbit"),
+        (star.replace("1us", "soon"), "\"soon\": not a time"),
+        (star.replace("hosts", "guests"), "guests"),
+        (
+            star.replace("hosts = 2", "hosts = 0"),
+            "topology: hosts = 0: 1 to 65536",
+        ),
+        (
+            format!("{star}[switch]\nbufer = \"1MiB\"\n"),
+            "unknown field `bufer`",
+        ),
+        (
+            format!("{star}[switches.spine7]\nbuffer = \"1MiB\"\n"),
+            "switches.spine7: the topology has no",
+        ),
+        (
+            star.replace("delay = \"1us\"", "delay = \"1us\", loss = \"much\""),
+            "a loss is a probability",
+        ),
+    ];
+    for (text, want) in cases {
+        let error = read_toml(&text).expect_err(want).to_string();
+        assert!(error.contains(want), "{error:?} lacks {want:?}");
+    }
+}

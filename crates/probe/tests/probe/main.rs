@@ -1,0 +1,5 @@
+//! Tests of the public interface, as one program: it links once.
+
+mod emulated;
+mod fuzz;
+mod tallies;

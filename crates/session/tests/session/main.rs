@@ -1,0 +1,11 @@
+//! Tests of the public interface, as one program: it links once.
+
+mod channel;
+#[path = "../common/mod.rs"]
+mod common;
+mod connect;
+mod fuzz;
+mod handshake;
+mod listener;
+mod manifest;
+mod session;

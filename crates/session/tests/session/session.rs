@@ -1,0 +1,203 @@
+//! A whole session (P8.1): a tree is sent over a channel and a pipe. The pipe replaces the queue
+//! pairs.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use crate::common::channels;
+use farwrite_session::files::{
+    CommitGate, Sink, Source, Special, Summary, manifest_messages, recv_manifest,
+};
+use farwrite_session::{Channel, Error, Expected, Hello, Message, MessageKind, Text, TransferPlan};
+
+const SEGMENT_BYTES: usize = 4096;
+
+fn hello() -> Message {
+    Message::Hello(Hello {
+        software: Text::new("farwrite 0.1.0"),
+        capabilities: 0,
+    })
+}
+
+/// Waits for the other end's hello.
+fn meet(channel: &mut Channel) -> Result<Hello, Error> {
+    channel.halves().0.recv_expected(
+        Expected::Message(MessageKind::Hello),
+        |message| match message {
+            Message::Hello(hello) => Ok(hello),
+            other => Err(other),
+        },
+    )
+}
+
+/// Returns the number of files that the receiver verified, and the failures.
+fn send(
+    mut channel: Channel,
+    tree: &Path,
+    data: SyncSender<Vec<u8>>,
+) -> Result<(u32, Vec<String>), Error> {
+    channel.send(&hello())?;
+    assert_eq!(meet(&mut channel)?.software.as_str(), "farwrite 0.1.0");
+    let mut stream_bytes = 0;
+    let mut source = Source::scan(&[tree.to_path_buf()], Special::Refuse).expect("plain files");
+    let manifest = Arc::clone(source.manifest());
+    channel.send(&Message::Plan(TransferPlan {
+        scheme: Text::new("sr-nack"),
+        segment_bytes: 4096,
+        entries: u32::try_from(manifest.entries().len()).expect("few"),
+        stream_bytes: manifest.stream_bytes(),
+    }))?;
+    let (mut reader, mut writer) = channel.split();
+    for message in manifest_messages(&manifest) {
+        writer.send(&message)?;
+    }
+    let verdicts = thread::spawn(move || {
+        let (mut verified, mut failed) = (0, Vec::new());
+        loop {
+            match reader.recv()? {
+                Message::FileVerified { .. } => verified += 1,
+                Message::FileFailed { index, reason, .. } => {
+                    failed.push(format!("{:?}: {reason}", manifest.path(index)));
+                }
+                Message::Done => return Ok((verified, failed)),
+                other => return Err(other.unexpected(Expected::AboutFiles)),
+            }
+        }
+    });
+    loop {
+        let mut segment = vec![0; SEGMENT_BYTES];
+        let read_bytes = source.read(&mut segment);
+        while let Some(read) = source.poll_file() {
+            writer.send(&read.message())?;
+        }
+        if read_bytes == 0 {
+            break;
+        }
+        stream_bytes += u64::try_from(read_bytes).expect("few bytes");
+        segment.truncate(read_bytes);
+        data.send(segment).expect("the receiver is there");
+    }
+    drop(data);
+    writer.send(&Message::StreamEnd { stream_bytes })?;
+    verdicts.join().expect("no panic")
+}
+
+fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<Summary, Error> {
+    channel.send(&hello())?;
+    meet(&mut channel)?;
+    let (mut reader, mut writer) = channel.split();
+    let plan = reader.recv_expected(
+        Expected::Message(MessageKind::Plan),
+        |message| match message {
+            Message::Plan(plan) => Ok(plan),
+            other => Err(other),
+        },
+    )?;
+    let manifest = Arc::new(recv_manifest(&plan, || reader.recv())?);
+    let mut sink = Sink::new(to, manifest, CommitGate::default()).expect("sink");
+    for segment in data {
+        sink.write(&segment).expect("write");
+    }
+    loop {
+        match reader.recv()? {
+            Message::FileHash { index, hash } => sink.handle_hash(index, hash).expect("in turn"),
+            Message::FileAbandoned {
+                index,
+                sent_bytes,
+                reason,
+            } => {
+                let abandoned = sink.handle_abandoned(index, sent_bytes, reason);
+                abandoned.expect("in turn");
+            }
+            Message::StreamEnd { .. } => break,
+            other => return Err(other.unexpected(Expected::AboutFiles)),
+        }
+        while let Some(verdict) = sink.poll_verdict() {
+            writer.send(&verdict.message())?;
+        }
+    }
+    let summary = sink.finish().expect("all told");
+    writer.send(&Message::Done)?;
+    Ok(summary)
+}
+
+/// Sends a tree of three files. `damage` changes the bytes between the two ends.
+fn session(damage: impl Fn(&mut Vec<u8>) + Send) -> (Vec<String>, Summary, Vec<String>) {
+    let from = tempfile::tempdir().expect("directory");
+    let to = tempfile::tempdir().expect("directory");
+    let tree = from.path().join("tree");
+    fs::create_dir(&tree).expect("directory");
+    fs::write(tree.join("a"), [b'a'; 10_000]).expect("write");
+    fs::write(tree.join("b"), []).expect("write");
+    fs::write(tree.join("c"), [b'c'; 5_000]).expect("write");
+    let (initiator, responder) = channels();
+    let (near, relayed) = sync_channel::<Vec<u8>>(4);
+    let (relay, far) = sync_channel(4);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for mut segment in relayed {
+                damage(&mut segment);
+                relay.send(segment).expect("the receiver is there");
+            }
+        });
+        let receives = scope.spawn(|| receive(responder, to.path(), far));
+        let (verified, failed) = send(initiator, &tree, near).expect("the sender's end");
+        let summary = receives
+            .join()
+            .expect("no panic")
+            .expect("the receiver's end");
+        assert_eq!(verified, summary.verified_files);
+        let mut names: Vec<_> = fs::read_dir(to.path().join("tree"))
+            .expect("list")
+            .map(|item| {
+                item.expect("item")
+                    .file_name()
+                    .into_string()
+                    .expect("UTF-8")
+            })
+            .collect();
+        names.sort();
+        (names, summary, failed)
+    })
+}
+
+#[test]
+fn tree_arrives_and_the_sender_knows() {
+    let (names, summary, failed) = session(|_| {});
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(
+        summary,
+        Summary {
+            verified_files: 3,
+            verified_bytes: 15_000,
+            failed_files: 0
+        }
+    );
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+fn damaged_file_is_thrown_away_and_the_sender_knows() {
+    let (names, summary, failed) = session(|segment| {
+        if let Some(byte) = segment.iter_mut().find(|byte| **byte == b'c') {
+            *byte = b'x';
+        }
+    });
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(
+        summary,
+        Summary {
+            verified_files: 2,
+            verified_bytes: 10_000,
+            failed_files: 1
+        }
+    );
+    assert_eq!(failed.len(), 1);
+    assert!(
+        failed[0].starts_with("\"tree/c\": its hash is"),
+        "{failed:?}"
+    );
+}
