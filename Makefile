@@ -8,6 +8,11 @@ DENY_VERSION := 0.20.2
 # Property tests draw the same cases in each run. `PROPTEST_RNG_SEED=2 make unit` draws others.
 export PROPTEST_RNG_SEED ?= 1
 
+# Continuous integration compiles everything once.
+ifeq ($(CI),true)
+export CARGO_INCREMENTAL := 0
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
 
@@ -64,9 +69,7 @@ tsan: ## endpoints with threads under ThreadSanitizer (needs a nightly toolchain
 		--target $(TSAN) --package farwrite --test threads
 
 loom: ## every interleaving of receive workers on the slot table, and of their notices
-	@# Compiling the dependencies takes longer than the tests: optimise them less.
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) \
-		--config 'profile.dev.package."*".opt-level=1' test --package farwrite-sdr --package farwrite \
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite-sdr --package farwrite \
 		--lib -- interleavings announcement
 
 system: ## tests in network namespaces, judged by tshark and ISA-L (root; installs both on Debian)
