@@ -6,6 +6,7 @@ import csv
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from farwrite.figures.rows import COLUMNS
 
@@ -33,7 +34,7 @@ class Table:
         with path.open("w", newline="", encoding="utf-8") as file:
             self._write(file)
 
-    def _write(self, file: object) -> None:
+    def _write(self, file: TextIO) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(self._rows)
