@@ -14,7 +14,7 @@ export CARGO_INCREMENTAL := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-hadamard bench-train model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -161,13 +161,19 @@ figures-optinic: ## measure: the Hadamard transform and the adaptive timeouts at
 	$(OPTINIC) splits --csv $(OPTINIC_OUT)/splits.csv
 	$(OPTINIC) timeouts --csv $(OPTINIC_OUT)/timeouts.csv
 
-# With the settings of figures/C2 and figures/O6.
+# With the settings of figures/C2, figures/O5 and figures/O6.
 TAILS := $(CARGO) run --release --quiet --package farwrite-experiment --example tails
 COLLECTIVES_OUT := figures/collectives
-figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (20 minutes on one core)
+figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (half an hour on one core)
 	@mkdir -p $(COLLECTIVES_OUT)
 	$(TAILS) celeris --csv $(COLLECTIVES_OUT)/celeris.csv
 	$(TAILS) optinic --csv $(COLLECTIVES_OUT)/optinic.csv
+	$(TAILS) sizes --runs 10 --csv $(COLLECTIVES_OUT)/sizes.csv
+
+TRAINING_OUT := figures/training
+figures-training: ## measure: accuracy of training and inference with drops, for `make figures` (two minutes on one core)
+	@mkdir -p $(TRAINING_OUT)
+	python/run $(TOOLS) --torch python -P python/benches/drops.py --tasks digits --csv $(TRAINING_OUT)/digits.csv
 
 figures: ## make the papers' figures again in figures/, and compare them with their numbers in out/figures.html
 	@mkdir -p out
@@ -182,6 +188,9 @@ bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sam
 
 bench-torch: ## measure: all-reduces through PyTorch beside gloo, over loopback
 	python/run $(TOOLS) --torch python -P python/benches/allreduce.py
+
+bench-hadamard: ## measure: the Hadamard transform on a GPU, beside a copy (needs a GPU of CUDA)
+	python/run $(TOOLS) --torch python -P python/benches/hadamard.py
 
 # `make bench-train TRAIN="--task digits --seeds 5"`; --help lists the options.
 bench-train: ## measure: training over a path that loses packets, beside gloo over TCP BBR (root; long)

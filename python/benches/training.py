@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -21,7 +21,10 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parents[1] / "tests" / "system"))
 
+sys.path.append(str(HERE))
+
 from lib.path import Path as NetworkPath  # noqa: E402
+from table import Table  # noqa: E402
 
 BACKENDS = {
     "gloo": ["--backend", "gloo"],
@@ -41,6 +44,7 @@ def train(path: NetworkPath, ranks: int, *options: str, seconds: float = 900) ->
     """Run one training over a path, and return what rank 0 says."""
     sides = (path.a, path.b)
     for side in sides:
+        # It fails where the kernel has no BBR.
         side.run("sysctl", "-qw", "net.ipv4.tcp_congestion_control=bbr")
     started = []
     for rank in range(ranks):
@@ -92,14 +96,8 @@ def seconds_to(loss: float, tests: Sequence[tuple[float, float]]) -> float | Non
     return next((seconds for seconds, reached in tests if reached <= loss), None)
 
 
-def typical(times: Sequence[float | None]) -> str:
-    """Return the median, in which a run that has no time counts as longer than all others."""
-    middle = median(inf if seconds is None else seconds for seconds in times)
-    return "never" if middle == inf else f"{middle:.1f}"
-
-
 def main() -> None:
-    """Print a table."""
+    """Train with all backends, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="the program farwrite")
     parser.add_argument("--task", choices=("digits", "text"), default="text")
@@ -109,6 +107,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
     parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms --loss 1%", help="of `farwrite link`")
+    parser.add_argument("--csv", type=Path, help="a file for the rows of the figure O3")
     arguments = parser.parse_args()
     if arguments.seeds < 1:
         parser.error(f"--seeds {arguments.seeds}: must be at least 1")
@@ -119,30 +118,60 @@ def main() -> None:
             options += ["--steps", str(arguments.steps), "--seed", str(seed)]
             with NetworkPath(arguments.program, *arguments.link.split()) as path:
                 results[name].append(train(path, arguments.ranks, *options, *BACKENDS[name]))
-    print(
+    conditions = (
         f"{arguments.task}, {arguments.way}, {arguments.ranks} ranks, {arguments.steps} steps, "
         f"{arguments.seeds} seeds, farwrite link {arguments.link}, {os.cpu_count()} cores"
     )
+    summaries = summarize(results)
+    show(conditions, summaries)
+    if arguments.csv:
+        table = Table("O3", conditions)
+        panel = f"{arguments.task}, {arguments.way}"
+        for name, of_seeds in results.items():
+            for measure, value in summaries[name].items():
+                if isfinite(value):
+                    table.add(panel, name, 0, measure, value)
+            # One line for all seeds: the means of the times and of the losses of each test.
+            for tests in zip(*(result["tests"] for result in of_seeds), strict=True):
+                seconds, loss = (mean(column) for column in zip(*tests, strict=True))
+                table.add(panel, name, seconds, "test_loss", loss)
+        table.write(arguments.csv)
+
+
+def summarize(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
+    """Return numbers of each backend, over its seeds. The first backend says which loss is to be reached."""
+    first = next(iter(results.values()))
+    wanted = [1.02 * result["tests"][-1][1] for result in first]
+    summaries = {}
+    for name, of_seeds in results.items():
+        times = [seconds_to(loss, result["tests"]) for loss, result in zip(wanted, of_seeds, strict=True)]
+        summaries[name] = {
+            # A run that has no time counts as longer than all others.
+            "s_to_loss": median(inf if seconds is None else seconds for seconds in times),
+            "waiting_percent": 100 * mean(1 - run["alone_ms"] / run["step_mean_ms"] for run in of_seeds),
+            "final_loss": mean(run["tests"][-1][1] for run in of_seeds),
+            "missing_percent": 100 * mean(run["missing_share"] for run in of_seeds),
+            "cut_percent": 100 * mean(run["cut_share"] for run in of_seeds),
+            **{key: mean(run[key] for run in of_seeds) for key in ("step_mean_ms", "step_p99_ms", "drift")},
+        }
+    return summaries
+
+
+def show(conditions: str, summaries: dict[str, dict[str, float]]) -> None:
+    """Print a table."""
+    print(conditions)
     print("The loss to reach is 1.02 times the final one of the first backend, of the same seed. Times to it")
     print("are medians; never: in half of the seeds or more, it was not reached. All else are means.")
     print(
         f"{'':>12}  {'mean ms':>8}  {'p99 ms':>8}  {'waiting':>7}  {'s to loss':>9}  {'loss':>6}  "
         f"{'missing':>7}  {'cut':>5}  {'drift':>5}"
     )
-    first = results[arguments.backends[0]]
-    wanted = [1.02 * result["tests"][-1][1] for result in first]
-    for name, of_seeds in results.items():
-        times = [seconds_to(loss, result["tests"]) for loss, result in zip(wanted, of_seeds, strict=True)]
-        waiting = [1 - result["alone_ms"] / result["step_mean_ms"] for result in of_seeds]
-        column = {
-            key: mean(result[key] for result in of_seeds)
-            for key in ("step_mean_ms", "step_p99_ms", "missing_share", "cut_share", "drift")
-        }
-        loss = mean(result["tests"][-1][1] for result in of_seeds)
+    for name, of in summaries.items():
+        seconds = "never" if of["s_to_loss"] == inf else f"{of['s_to_loss']:.1f}"
         print(
-            f"{name:>12}  {column['step_mean_ms']:>8.1f}  {column['step_p99_ms']:>8.1f}  "
-            f"{mean(waiting):>7.0%}  {typical(times):>9}  {loss:>6.3f}  {column['missing_share']:>7.2%}  "
-            f"{column['cut_share']:>5.0%}  {column['drift']:>5.1g}"
+            f"{name:>12}  {of['step_mean_ms']:>8.1f}  {of['step_p99_ms']:>8.1f}  "
+            f"{of['waiting_percent']:>6.0f}%  {seconds:>9}  {of['final_loss']:>6.3f}  "
+            f"{of['missing_percent']:>6.2f}%  {of['cut_percent']:>4.0f}%  {of['drift']:>5.1g}"
         )
 
 

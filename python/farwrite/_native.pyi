@@ -21,6 +21,7 @@ __all__ = [
     "Ticket",
     "chunk_loss",
     "group_failure",
+    "hadamard",
     "parity_overhead",
     "replay",
 ]
@@ -218,4 +219,14 @@ def replay(
     hadamard: tuple[int, int] | None = None,
     element: str | None = None,
     reduction: str | None = None,
+) -> NDArray[np.uint8]: ...
+def hadamard(
+    values: NDArray[np.uint8],
+    *,
+    element: str,
+    block: int,
+    packet: int,
+    stride: int,
+    segment_ends: Sequence[int],
+    inverse: bool,
 ) -> NDArray[np.uint8]: ...

@@ -8,6 +8,7 @@
 mod collective;
 mod communicator;
 mod completion;
+mod hadamard;
 mod operation;
 mod plan;
 mod points;
@@ -27,6 +28,8 @@ mod _native {
     use crate::communicator::{CollectiveError, Communicator, Ended, Ticket};
     #[pymodule_export]
     use crate::completion::CompletionTimes;
+    #[pymodule_export]
+    use crate::hadamard::hadamard;
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -56,18 +57,29 @@ def _equally_broken() -> float:
 
 
 def test_a_time_that_no_run_has_is_named() -> None:
-    from training import seconds_to, typical
+    from training import seconds_to, summarize
 
     tests = [(1.0, 0.9), (2.0, 0.5), (3.0, 0.4)]
     assert seconds_to(0.5, tests) == 2.0
     assert seconds_to(0.1, tests) is None
     assert seconds_to(0.1, []) is None
-    assert typical([3.0]) == "3.0"
-    assert typical([None]) == "never"
-    assert typical([1.0, None, 3.0]) == "3.0"
-    assert typical([None, None, 3.0]) == "never"
+
+    def typical(*to_half: float | None) -> float:
+        """The time to the loss of a first run that reaches it, of runs that reach it after these times."""
+        keys = ["alone_ms", "step_mean_ms", "step_p99_ms", "missing_share", "cut_share", "drift"]
+        numbers = dict.fromkeys(keys, 1.0)
+        first = [numbers | {"tests": [(1.0, 0.5)]} for _ in to_half]
+        second = [
+            numbers | {"tests": [(9.0 if of is None else of, 0.6 if of is None else 0.5)]} for of in to_half
+        ]
+        return summarize({"first": first, "second": second})["second"]["s_to_loss"]
+
+    assert typical(3.0) == 3.0
+    assert typical(None) == inf
+    assert typical(1.0, None, 3.0) == 3.0
+    assert typical(None, None, 3.0) == inf
     # Between a run that has a time and one that has none there is no time.
-    assert typical([1.0, None]) == "never"
+    assert typical(1.0, None) == inf
 
 
 def _rank(program: str, *arguments: str) -> subprocess.Popen[str]:

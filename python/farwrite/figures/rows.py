@@ -3,7 +3,8 @@
 The files are in folders beside those of the claims. ``make figures-boxes`` writes ``boxes``: NICs with and
 without LoWAR and NetRT boxes, in virtual time. ``make figures-collectives`` writes ``collectives``:
 collectives with NICs and endpoints, in virtual time. ``make figures-optinic`` writes ``optinic``: the
-Hadamard transform and the adaptive timeouts.
+Hadamard transform and the adaptive timeouts. ``make figures-training`` writes ``training``: training and
+inference with drops.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import _DistributedBackendOptions
 
 from farwrite._native import CollectiveError
 from farwrite.torch.group import ProcessGroup
+from farwrite.torch.hadamard import Hadamard
 from farwrite.torch.missing_log import MissingLogError
 from farwrite.torch.options import Bounded, Exact, Options, Policy
 from farwrite.torch.rendezvous import Place, RendezvousError
@@ -28,6 +29,7 @@ __all__ = [
     "Bounded",
     "CollectiveError",
     "Exact",
+    "Hadamard",
     "MissingLogError",
     "Options",
     "Policy",

@@ -1,13 +1,15 @@
 //! Tails of collectives: RDMA NICs and models of SRNIC, Falcon and UCCL beside endpoints that end
-//! in time (claims C2, Celeris Fig. 2, and O6, OptiNIC Fig. 6).
+//! in time (claims C2, Celeris Fig. 2, and O5 and O6, OptiNIC Figs. 5 and 6).
 //!
-//! `cargo run --release -p farwrite-experiment --example tails -- celeris|optinic [--OPTION N]...
-//! [--csv FILE]`. Options are the fields of `celeris::Setting` and `optinic::Setting`, with dashes.
+//! `cargo run --release -p farwrite-experiment --example tails -- celeris|optinic|sizes [--OPTION
+//! N]... [--csv FILE]`. Options are the fields of `celeris::Setting` and `optinic::Setting`, with
+//! dashes. `sizes` has those of `optinic`, and `--short-percent`.
 //! Without `--csv`, the rows go to the standard output.
 
 mod celeris;
 mod measure;
 mod optinic;
+mod sizes;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -53,7 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let table = match what.as_str() {
         "celeris" => celeris::measure(numbers)?,
         "optinic" => optinic::measure(numbers)?,
-        other => return Err(format!("{other:?}: choose celeris or optinic").into()),
+        "sizes" => sizes::measure(numbers)?,
+        other => return Err(format!("{other:?}: choose celeris, optinic or sizes").into()),
     };
     match file {
         Some(file) => Ok(fs::write(file, table.csv())?),

@@ -21,21 +21,21 @@ const RATE_BPS: u64 = 25_000_000_000;
 const BURSTS_NS: u64 = 20_000_000;
 const START_NS: u64 = BURSTS_NS + 2_000_000;
 /// Timeout of the steps of warm-ups, in nanoseconds, and their number.
-const WARM_UP_NS: u64 = 1_000_000_000;
-const WARM_UPS: u64 = 10;
+pub(crate) const WARM_UP_NS: u64 = 1_000_000_000;
+pub(crate) const WARM_UPS: u64 = 10;
 /// The collectives, and their steps.
-const COLLECTIVES: [(&str, usize); 2] = [
+pub(crate) const COLLECTIVES: [(&str, usize); 2] = [
     ("AllReduce", 2 * (HOSTS - 1)),
     ("AllGather, ReduceScatter", HOSTS - 1),
 ];
 
 /// Parameters of the collectives and of the random other traffic.
 #[derive(Debug)]
-struct Setting {
+pub(crate) struct Setting {
     /// Measured collectives of each kind.
-    runs: u64,
+    pub(crate) runs: u64,
     /// Bytes of the tensor in MB.
-    tensor_mb: u64,
+    pub(crate) tensor_mb: u64,
     /// Hosts that send bursts, their mean length in kB, and the mean silence in us.
     senders: u64,
     burst_kb: u64,
@@ -43,11 +43,11 @@ struct Setting {
     /// Buffer of the switch.
     buffer_kb: u64,
     /// Rate of endpoints with a fixed rate.
-    rate_mbps: u64,
+    pub(crate) rate_mbps: u64,
 }
 
 impl Setting {
-    fn parse(mut numbers: Numbers) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn parse(mut numbers: Numbers) -> Result<Self, Box<dyn Error>> {
         let setting = Self {
             runs: numbers.take("runs", 80),
             tensor_mb: numbers.take("tensor-mb", 20),
@@ -63,6 +63,24 @@ impl Setting {
 
     fn tensor_bytes(&self) -> u64 {
         self.tensor_mb * 1_000_000
+    }
+
+    /// Says it in words.
+    pub(crate) fn conditions(&self, tensor: &str) -> String {
+        let Self {
+            runs,
+            senders,
+            burst_kb,
+            silence_us,
+            buffer_kb,
+            rate_mbps,
+            ..
+        } = self;
+        format!(
+            "{HOSTS} hosts, one switch, 25 Gbit/s, buffer of {buffer_kb} kB; {runs} collectives of {tensor}; \
+             {senders} hosts send bursts of {burst_kb} kB (mean) after {silence_us} us (mean); fixed rate {rate_mbps} \
+             Mbit/s"
+        )
     }
 
     /// The flows of the collective, then the warm-up, then the bursts.
@@ -101,7 +119,7 @@ impl Setting {
 }
 
 /// What the collectives of one transport took.
-struct Times {
+pub(crate) struct Times {
     /// Milliseconds, sorted.
     times: Vec<f64>,
     missing_percent: f64,
@@ -111,7 +129,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(
+    pub(crate) fn of(
         setting: &Setting,
         topology: &Topology,
         subject: &Subject,
@@ -146,26 +164,31 @@ impl Times {
         Ok(done)
     }
 
-    /// The first timeout of a step after these collectives as warm-ups (OptiNIC, section 3.1.2), in
-    /// nanoseconds. Each step gets the same share of the collective.
+    /// A share of the mean time of a step, in nanoseconds.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a positive time"
     )]
-    fn timeout_ns(&self, steps: usize) -> u64 {
-        let warm_up_ns = mean(&self.times) * 1e6 / steps as f64;
-        (warm_up_ns * 1.25) as u64 + 50_000
+    pub(crate) fn step_ns(&self, steps: usize, share: f64) -> u64 {
+        (mean(&self.times) * 1e6 / steps as f64 * share) as u64
     }
 
-    fn write(&self, table: &mut Table, panel: &str, name: &str) {
+    /// The first timeout of a step after these collectives as warm-ups (OptiNIC, section 3.1.2), in
+    /// nanoseconds. Each step gets the same share of the collective.
+    pub(crate) fn timeout_ns(&self, steps: usize) -> u64 {
+        self.step_ns(steps, 1.25) + 50_000
+    }
+
+    /// Adds the numbers at a place: a panel, and an x in it.
+    pub(crate) fn write(&self, table: &mut Table, (panel, x): (&str, f64), name: &str) {
         let (mean, p99, median) = (
             mean(&self.times),
             at(&self.times, 0.99),
             at(&self.times, 0.5),
         );
         eprintln!(
-            "{panel:<38} {name:<24} mean {mean:7.2} ms, median {median:7.2}, p99 {p99:7.2}; {:.2}% missing; {} \
+            "{panel:<38} {x:>3} {name:<30} mean {mean:7.2} ms, median {median:7.2}, p99 {p99:7.2}; {:.2}% missing; {} \
              repeated, {} timeouts, {} dropped",
             self.missing_percent, self.repeated, self.timeouts, self.dropped
         );
@@ -179,12 +202,12 @@ impl Times {
             ("timeouts", counts[1]),
             ("dropped", counts[2]),
         ] {
-            table.add(panel, name, 0.0, measure, value);
+            table.add(panel, name, x, measure, value);
         }
     }
 }
 
-fn topology(loss_packet: f64) -> Result<Topology, Box<dyn Error>> {
+pub(crate) fn topology(loss_packet: f64) -> Result<Topology, Box<dyn Error>> {
     let cable = cable(RATE_BPS, loss_packet);
     Ok(Shape::Star {
         hosts: HOSTS,
@@ -195,23 +218,8 @@ fn topology(loss_packet: f64) -> Result<Topology, Box<dyn Error>> {
 
 pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
     let setting = Setting::parse(numbers)?;
-    let Setting {
-        runs,
-        tensor_mb,
-        senders,
-        burst_kb,
-        silence_us,
-        buffer_kb,
-        rate_mbps,
-    } = setting;
-    let mut table = Table::new(
-        format!(
-            "{HOSTS} hosts, one switch, 25 Gbit/s, buffer of {buffer_kb} kB; {runs} collectives of {tensor_mb} MB; \
-             {senders} hosts send bursts of {burst_kb} kB (mean) after {silence_us} us (mean); fixed rate {rate_mbps} \
-             Mbit/s"
-        ),
-        "O6",
-    );
+    let tensor = format!("{} MB", setting.tensor_mb);
+    let mut table = Table::new(setting.conditions(&tensor), "O6");
     for (loss, loss_packet) in LOSSES {
         let topology = topology(loss_packet)?;
         for (collective, steps) in COLLECTIVES {
@@ -233,7 +241,7 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
             }
             for subject in &subjects {
                 let times = Times::of(&setting, &topology, subject, (steps, setting.runs))?;
-                times.write(&mut table, &panel, subject.name);
+                times.write(&mut table, (&panel, 0.0), subject.name);
             }
         }
     }

@@ -1,0 +1,148 @@
+"""The Hadamard transform with stride on tensors, of the host and of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from farwrite import _native
+from farwrite.torch.memory import octets
+
+#: Names of the types that are transformed, as the native half has them.
+ELEMENTS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive groups of blocks of one size. Those of a group share packets."""
+
+    #: The first value of the part, in the tensor.
+    start: int
+    #: Values of a block.
+    block: int
+    #: Blocks of a group, and the number of groups.
+    blocks: int
+    groups: int
+    #: How many coefficients of a block are next to each other in a packet. If it is `block`, the order does
+    #: not change.
+    run: int
+
+
+@dataclass(frozen=True)
+class Hadamard:
+    """A block Walsh-Hadamard transform with stride: a lost packet becomes a small error of many values.
+
+    It is that of the crate ``farwrite-codes``, whose documentation says which coefficient travels where and
+    what remains after losses (OptiNIC, section 3.2). A tensor of a GPU is transformed there, by a kernel in
+    Triton; the results are those of the host, bit for bit, apart from the payload of a NaN. Sums are in
+    float32; a result is rounded once, to the nearest value, with ties to even.
+
+    A group with ``Bounded(hadamard_block=...)`` needs none of this: it transforms contributions itself, in
+    memory of the host. This class is for code that sends tensors by other means.
+
+    Raises
+    ------
+    ValueError
+        Where a number is not a power of two, or is out of its range.
+    """
+
+    #: Values of a block, a power of two from 1 to 2**25, on a GPU to 2**14.
+    block: int = 1024
+    #: Values of a packet, a power of two from 1 to 2**15.
+    packet: int = 256
+    #: Blocks that share a packet, a power of two from 1 to `packet`. None: `packet`.
+    stride: int | None = None
+
+    def __post_init__(self) -> None:  # noqa: D105
+        most = {"block": 2**25, "packet": 2**15, "stride": self.packet}
+        for name, largest in most.items():
+            value = getattr(self, name)
+            if name == "stride" and value is None:
+                continue
+            if not isinstance(value, int) or not 1 <= value <= largest or value & (value - 1):
+                raise ValueError(f"{name} = {value!r}: must be a power of two from 1 to {largest}")
+
+    def encode(self, tensor: torch.Tensor, segment_ends: Sequence[int] | None = None) -> torch.Tensor:
+        """Return the coefficients of a tensor, in the order in which packets carry them.
+
+        Parameters
+        ----------
+        tensor
+            Values of float32, float16 or bfloat16, contiguous; of any shape, which the result has too.
+        segment_ends
+            Where segments end, in values. Packets are counted from the start of a segment. None: the tensor
+            is one segment.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Where an argument will not do; the message names it and its value.
+        """
+        return self._transform(tensor, segment_ends, inverse=False)
+
+    def decode(self, tensor: torch.Tensor, segment_ends: Sequence[int] | None = None) -> torch.Tensor:
+        """Return the values whose coefficients these are. Arguments are those of `encode`.
+
+        Set the coefficients of packets that did not arrive to 0 first, and multiply the others of their group
+        of blocks by the inverse of the share that arrived.
+        """
+        return self._transform(tensor, segment_ends, inverse=True)
+
+    def parts(self, segment_ends: Sequence[int]) -> Iterator[Part]:
+        """Return what the segments consist of, in order and without gaps.
+
+        The blocks of the end of a segment are powers of two of descending sizes.
+        """
+        stride = self.stride or self.packet
+        run = min(self.block, self.packet // stride)
+        start = 0
+        for end in segment_ends:
+            blocks = (end - start) // self.block
+            if stride == 1 or run == self.block:
+                groups, rest, order = 0, blocks, self.block
+            else:
+                (groups, rest), order = divmod(blocks, stride), run
+            for size, count in [(stride, groups), (rest, min(rest, 1))]:
+                if count:
+                    yield Part(start, self.block, size, count, order if size > 1 else self.block)
+                    start += self.block * size * count
+            while start < end:
+                block = 1 << ((end - start).bit_length() - 1)
+                yield Part(start, block, 1, 1, block)
+                start += block
+
+    def _transform(
+        self, tensor: torch.Tensor, segment_ends: Sequence[int] | None, *, inverse: bool
+    ) -> torch.Tensor:
+        if tensor.dtype not in ELEMENTS:
+            raise TypeError(f"tensor is of {tensor.dtype}: must be of float32, float16 or bfloat16")
+        if not tensor.is_contiguous():
+            raise ValueError(
+                f"tensor is not contiguous: shape {tuple(tensor.shape)}, strides {tensor.stride()}; pass "
+                "tensor.contiguous()"
+            )
+        ends = [tensor.numel()] if segment_ends is None else list(segment_ends)
+        starts = [0, *ends[:-1]]
+        if not ends or ends[-1] != tensor.numel() or any(a > b for a, b in zip(starts, ends, strict=True)):
+            raise ValueError(f"segment_ends = {ends}: must rise, and end with {tensor.numel()}")
+        if tensor.device.type == "cpu":
+            return self._on_host(tensor, ends, inverse=inverse)
+        # Triton is a dependency of torch where there are GPUs, and takes a second to import.
+        from farwrite.torch import hadamard_kernel
+
+        return hadamard_kernel.transform(self, tensor.detach(), ends, inverse=inverse)
+
+    def _on_host(self, tensor: torch.Tensor, ends: list[int], *, inverse: bool) -> torch.Tensor:
+        transformed = _native.hadamard(
+            np.asarray(octets(tensor)),
+            element=ELEMENTS[tensor.dtype],
+            block=self.block,
+            packet=self.packet,
+            stride=self.stride or self.packet,
+            segment_ends=ends,
+            inverse=inverse,
+        )
+        return torch.from_numpy(transformed).view(tensor.dtype).view(tensor.shape)

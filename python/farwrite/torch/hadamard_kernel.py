@@ -1,0 +1,119 @@
+"""The Hadamard transform as a kernel in Triton.
+
+A program transforms a tile of whole blocks in registers: it reads each value once, and writes each
+coefficient once. The permutation is in the addresses of the reads or of the writes.
+
+All sums are those of the scalar kernel of ``farwrite-codes``, in the same order, so the results are the same
+bits: values are multiplied by the scale first, and the compiler must not fuse this product with the sums of
+the first level.
+"""
+
+# Triton's types are not those of the functions as they are called here.
+# mypy: ignore-errors
+# ruff: noqa: ANN001, ANN202
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+from farwrite.torch.hadamard import Hadamard, Part
+
+#: Most values of a tile: 64 KiB of registers.
+TILE = 2**14
+#: A GPU moves memory in pieces of as many bytes.
+SECTOR = 32
+
+
+@triton.jit
+def _transform(
+    source,
+    target,
+    scale,
+    blocks,
+    tiles,
+    BLOCK: tl.constexpr,
+    LEVELS: tl.constexpr,
+    RUN: tl.constexpr,
+    ROWS: tl.constexpr,
+    INVERSE: tl.constexpr,
+):
+    """Transform `ROWS` blocks of a group of `blocks` blocks, which has `tiles` such tiles."""
+    program = tl.program_id(0).to(tl.int64)
+    group = program // tiles * blocks * BLOCK
+    rows = (program % tiles * ROWS + tl.arange(0, ROWS))[:, None]
+    columns = tl.arange(0, BLOCK)[None, :]
+    there = (rows < blocks) & (columns < BLOCK)
+    values = group + rows * BLOCK + columns
+    coefficients = group + (columns // RUN * blocks + rows) * RUN + columns % RUN
+    read = coefficients if INVERSE else values
+    write = values if INVERSE else coefficients
+
+    loaded = tl.load(source + read, mask=there, other=0.0)
+    # bfloat16 is converted by hand: Triton's interpreter rounds toward zero, and makes small values zero.
+    if source.dtype.element_ty == tl.bfloat16:
+        loaded = (loaded.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
+    tile = loaded.to(tl.float32) * scale
+    for level in tl.static_range(LEVELS):
+        # Pairs of values whose places in the block differ in this bit alone.
+        pairs = tl.reshape(tile, (ROWS * BLOCK // (2 << level), 2, 1 << level))
+        low, high = tl.split(tl.permute(pairs, (0, 2, 1)))
+        tile = tl.permute(tl.join(low + high, low - high), (0, 2, 1))
+    tile = tl.reshape(tile, (ROWS, BLOCK))
+    if target.dtype.element_ty == tl.bfloat16:
+        bits = tile.to(tl.uint32, bitcast=True)
+        bits = tl.where(tile == tile, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, 0x7FC0)
+        result = bits.to(tl.uint16).to(tl.bfloat16, bitcast=True)
+    else:
+        result = tile.to(target.dtype.element_ty)
+    tl.store(target + write, result, mask=there)
+
+
+def transform(
+    hadamard: Hadamard, tensor: torch.Tensor, segment_ends: Sequence[int], *, inverse: bool
+) -> torch.Tensor:
+    """Transform a contiguous tensor of a GPU, or of the host where Triton's interpreter runs.
+
+    Raises
+    ------
+    ValueError
+        Where a block has more values than a tile.
+    """
+    if hadamard.block > TILE:
+        raise ValueError(f"block = {hadamard.block}: must be at most {TILE} for a tensor of a GPU")
+    source = tensor.reshape(-1)
+    target = torch.empty_like(source)
+    for part in hadamard.parts(segment_ends):
+        _launch(source[part.start :], target[part.start :], part, inverse=inverse)
+    return target.view(tensor.shape)
+
+
+def _launch(source: torch.Tensor, target: torch.Tensor, part: Part, *, inverse: bool) -> None:
+    levels = part.block.bit_length() - 1
+    # As many blocks as fill a sector with a run of each; of small blocks, as many as keep a warp busy.
+    wanted = max(SECTOR // (part.run * source.element_size()), 1024 // part.block, 1)
+    rows = min(wanted, triton.next_power_of_2(part.blocks), TILE // part.block)
+    tiles = triton.cdiv(part.blocks, rows)
+    _transform[(part.groups * tiles,)](
+        source,
+        target,
+        _scale(levels),
+        part.blocks,
+        tiles,
+        BLOCK=part.block,
+        LEVELS=levels,
+        RUN=part.run,
+        ROWS=rows,
+        INVERSE=inverse,
+        num_warps=min(max(rows * part.block // 512, 1), 16),
+        enable_fp_fusion=False,
+    )
+
+
+def _scale(levels: int) -> float:
+    """Return `1 / sqrt(2**levels)` as a value of float32."""
+    half = torch.tensor(0.5**0.5, dtype=torch.float32).item() if levels % 2 else 1.0
+    return 2.0 ** -(levels // 2) * half
