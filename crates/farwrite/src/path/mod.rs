@@ -11,6 +11,7 @@ mod drops;
 mod received;
 mod reports;
 mod sending;
+mod silence;
 mod stats;
 
 use std::collections::HashMap;
