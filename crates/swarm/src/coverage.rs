@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 76] = [
+const KINDS: [&str; 78] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
