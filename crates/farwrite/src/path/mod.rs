@@ -246,8 +246,8 @@ impl PeerPaths {
         let path = number.map(|&number| &self.paths[number]);
         match path.map(|path| path.sending.choice()) {
             Some(present) if !present.is_like(wanted) => Err(Error::RateControl {
-                present: *present,
-                wanted: *wanted,
+                present: Box::new(*present),
+                wanted: Box::new(*wanted),
             }),
             _ => Ok(()),
         }
