@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
-use farwrite_transfer::{self as transfer, Host, RateControl, SchemeChoice, SendSettings, Start};
+use farwrite_transfer::{
+    self as transfer, DcqcnOptions, Host, RateControl, SchemeChoice, SendSettings, Start,
+};
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_timeout};
 
 use crate::console::Console;
@@ -70,7 +72,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
     /// Most bits a second to put on the wire, headers included: 1Mbit to 100Gbit; without it, as many
-    /// as the path carries
+    /// as the path carries. With dcqcn, the rate of the port
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<u64>,
     /// How the rate is found
@@ -112,6 +114,8 @@ enum Control {
     Adaptive,
     /// Send at --rate
     Fixed,
+    /// DCQCN, from --rate down: for datacenters with switches that mark packets (ECN)
+    Dcqcn,
 }
 
 impl SendArgs {
@@ -120,8 +124,15 @@ impl SendArgs {
         match (self.rate_control, self.rate) {
             (Control::Adaptive, max_bps) => Ok(RateControl::Adaptive { max_bps, start }),
             (Control::Fixed, Some(rate_bps)) => Ok(RateControl::Fixed { rate_bps }),
+            (Control::Dcqcn, Some(rate_bps)) => {
+                Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)))
+            }
             (Control::Fixed, None) => {
                 let what = "--rate-control fixed: give the rate with --rate";
+                Err(Failure::new(Exit::Usage, what))
+            }
+            (Control::Dcqcn, None) => {
+                let what = "--rate-control dcqcn: give the rate of the port with --rate";
                 Err(Failure::new(Exit::Usage, what))
             }
         }

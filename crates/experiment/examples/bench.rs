@@ -110,7 +110,7 @@ fn options(transport: &Transport) -> Options {
 }
 
 fn is_endpoint(transport: &Transport) -> bool {
-    matches!(transport.protocol(), Ok(Protocol::Endpoint(_)))
+    matches!(transport.protocol(), Ok(Protocol::Endpoint(..)))
 }
 
 fn speed(name: &str, topology: &Topology, workload: &Workload, transport: &Transport) {

@@ -41,4 +41,4 @@ pub use outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
 pub use pattern::{Pattern, PatternError, PatternNetwork};
 pub use run::{Recording, RunError, Scene, memory_bytes, run};
 pub use sizes::{SizeError, Sizes};
-pub use transport::{Dcqcn, Protocol, Transport};
+pub use transport::{Dcqcn, EndpointControl, Protocol, Transport};

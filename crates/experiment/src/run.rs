@@ -148,7 +148,7 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
     let flows = scene.workload.flows.len() as u64;
     let mtu = u64::from(scene.transport.mtu);
     let of_flows = match scene.transport.protocol() {
-        Ok(Protocol::Endpoint(_)) => [
+        Ok(Protocol::Endpoint(..)) => [
             hosts * ENDPOINT_HOST,
             flows.saturating_mul(ENDPOINT_FLOW),
             pieces(scene, mtu).saturating_mul(ENDPOINT_PACKET),

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use farwrite::{QpConfig as SdrConfig, SchemeName};
+use farwrite::{QpConfig as SdrConfig, RateControl, SchemeName, SwiftOptions};
 use farwrite_net::SwitchConfig;
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, PathProfile, QpConfig, RdmaTransport, Recovery};
@@ -34,14 +34,39 @@ pub enum Protocol {
     /// A NIC model with reliable connections.
     Nic(RdmaTransport),
     /// An endpoint of [`farwrite`], with this scheme for each flow.
-    Endpoint(SchemeName),
+    Endpoint(SchemeName, EndpointControl),
+}
+
+/// What sets the rate of endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointControl {
+    /// The adaptive controller, or [`Transport::rate`].
+    Default,
+    /// DCQCN.
+    Dcqcn,
+    /// Swift.
+    Swift,
+}
+
+impl EndpointControl {
+    /// Those with a name, which follows the name of the scheme.
+    const NAMED: [(&str, Self); 2] = [("+dcqcn", Self::Dcqcn), ("+swift", Self::Swift)];
+
+    /// Splits the name of a scheme and what follows it.
+    fn split(name: &str) -> (&str, Self) {
+        let found = Self::NAMED
+            .into_iter()
+            .find_map(|(suffix, control)| Some((name.strip_suffix(suffix)?, control)));
+        found.unwrap_or((name, Self::Default))
+    }
 }
 
 /// The transport of a run: a protocol and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {
-    /// The name of an [`RdmaTransport`], or `farwrite-` and the name of a scheme.
+    /// The name of an [`RdmaTransport`], or `farwrite-` and the name of a scheme, which `+dcqcn` or
+    /// `+swift` may follow.
     /// Window, acknowledgements, timeout, retries and DCQCN are settings of NICs only.
     pub protocol: String,
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096. With endpoints, a multiple of 4
@@ -144,7 +169,7 @@ pub enum TransportError {
 pub fn names() -> String {
     let nics = RdmaTransport::ALL.map(RdmaTransport::name);
     format!(
-        "{}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack",
+        "{}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack+dcqcn",
         nics.join(", ")
     )
 }
@@ -156,7 +181,8 @@ pub fn described() -> String {
     let nics = RdmaTransport::ALL.map(line);
     let endpoints = "endpoints of farwrite with a scheme, such as";
     format!(
-        "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8",
+        "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
+         place of their own, such as {ENDPOINT}sr-nack+dcqcn or {ENDPOINT}sr-nack+swift",
         nics.join("; ")
     )
 }
@@ -198,13 +224,20 @@ impl Transport {
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
             ]
             .to_vec(),
-            Protocol::Endpoint(scheme) => [
+            Protocol::Endpoint(scheme, control) => [
+                (
+                    "rate",
+                    self.rate.is_some() && control != EndpointControl::Default,
+                ),
                 ("deadline", self.deadline.is_some() && scheme.is_exact()),
                 ("window", self.window.is_some()),
                 ("ack_every", self.ack_every.is_some()),
                 ("timeout", self.timeout.is_some()),
                 ("retries", self.retries.is_some()),
-                ("dcqcn", self.dcqcn.is_some()),
+                (
+                    "dcqcn",
+                    self.dcqcn.is_some() && control != EndpointControl::Dcqcn,
+                ),
             ]
             .to_vec(),
         };
@@ -214,7 +247,7 @@ impl Transport {
         }
         match protocol {
             Protocol::Nic(nic) => Ok(self.queue_pair(nic, 2, &self.path(0)).validate()?),
-            Protocol::Endpoint(scheme) => {
+            Protocol::Endpoint(scheme, _) => {
                 if !scheme.is_exact() && self.deadline.is_none() {
                     let why = format!("{}: needs a deadline, such as \"3ms\"", self.protocol);
                     return Err(TransportError::Endpoint(why));
@@ -268,10 +301,11 @@ impl Transport {
             name: self.protocol.clone(),
         };
         match self.protocol.strip_prefix(ENDPOINT) {
-            Some(scheme) => scheme
-                .parse()
-                .map(Protocol::Endpoint)
-                .map_err(|_| unknown()),
+            Some(name) => {
+                let (scheme, control) = EndpointControl::split(name);
+                let scheme = scheme.parse().map_err(|_| unknown())?;
+                Ok(Protocol::Endpoint(scheme, control))
+            }
             None => self
                 .protocol
                 .parse()
@@ -293,18 +327,17 @@ impl Transport {
     /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`
     /// if it does.
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
-        let Ok(Protocol::Nic(nic)) = self.protocol() else {
-            return None;
+        let has_dcqcn = match self.protocol().ok()? {
+            Protocol::Nic(RdmaTransport::Eqds) if switch.trim.is_none() => {
+                return Some(
+                    "the switches do not trim, so dropped packets wait for timeouts; add trim",
+                );
+            }
+            Protocol::Nic(nic) => nic.has_dcqcn(),
+            Protocol::Endpoint(_, control) => control == EndpointControl::Dcqcn,
         };
-        match nic {
-            RdmaTransport::Eqds if switch.trim.is_none() => {
-                Some("the switches do not trim, so dropped packets wait for timeouts; add trim")
-            }
-            _ if nic.has_dcqcn() && switch.ecn.is_none() => {
-                Some("the switches do not mark, so DCQCN never slows a flow; add ecn")
-            }
-            _ => None,
-        }
+        let lacks_marks = has_dcqcn && switch.ecn.is_none();
+        lacks_marks.then_some("the switches do not mark, so DCQCN never slows a flow; add ecn")
     }
 
     /// The switches that the protocol needs, for the priorities of its flows. `framing_bytes` is
@@ -312,8 +345,12 @@ impl Transport {
     pub(crate) fn switch(&self, priorities: &[u8], framing_bytes: u32) -> SwitchConfig {
         match self.protocol() {
             Ok(Protocol::Nic(nic)) => nic.switch(priorities, &self.path(framing_bytes)),
-            // Endpoints have no requirements on switches.
-            Ok(Protocol::Endpoint(_)) | Err(_) => SwitchConfig::default(),
+            // The marks of DCQCN's paper; endpoints need no PFC.
+            Ok(Protocol::Endpoint(_, EndpointControl::Dcqcn)) => {
+                RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes))
+            }
+            // Endpoints have no other requirements on switches.
+            Ok(Protocol::Endpoint(..)) | Err(_) => SwitchConfig::default(),
         }
     }
 
@@ -350,7 +387,7 @@ impl Transport {
     fn nic(&self) -> Result<RdmaTransport, TransportError> {
         match self.protocol()? {
             Protocol::Nic(nic) => Ok(nic),
-            Protocol::Endpoint(_) => Err(TransportError::Unknown {
+            Protocol::Endpoint(..) => Err(TransportError::Unknown {
                 name: self.protocol.clone(),
             }),
         }
@@ -380,6 +417,21 @@ impl Transport {
         nic.map_or(u64::MAX, |nic| self.queue_pair(nic, 2, path).ack_timeout_ns)
     }
 
+    /// The rate control of an endpoint's path.
+    pub(crate) fn rate_control(&self, control: EndpointControl, path: &PathProfile) -> RateControl {
+        match (control, self.rate) {
+            (EndpointControl::Default, None) => RateControl::default(),
+            (EndpointControl::Default, Some(rate_bps)) => RateControl::Fixed { rate_bps },
+            (EndpointControl::Dcqcn, _) => RateControl::Dcqcn(self.dcqcn(path)),
+            (EndpointControl::Swift, _) => RateControl::Swift(SwiftOptions {
+                base_target_ns: path.rtt_ns.saturating_add(SWIFT_QUEUE_NS),
+                // Receivers hold reports for up to an eighth of a round trip.
+                endpoint_target_ns: path.rtt_ns.saturating_add(SWIFT_ENDPOINT_NS),
+                ..SwiftOptions::new(path.rate_bps, u64::from(self.mtu), 0)
+            }),
+        }
+    }
+
     fn dcqcn(&self, path: &PathProfile) -> DcqcnOptions {
         match self.dcqcn {
             None | Some(Dcqcn::Paper) => DcqcnOptions::paper(path.rate_bps),
@@ -396,6 +448,11 @@ impl Transport {
     }
 }
 
+/// Swift's target delay beyond the round trip without queues, in nanoseconds: `base_target` of
+/// [`SwiftOptions::new`], as with the models of Falcon and UCCL.
+const SWIFT_QUEUE_NS: u64 = 20_000;
+/// Swift's target for the time in the receiver beyond a round trip, in nanoseconds.
+const SWIFT_ENDPOINT_NS: u64 = 100_000;
 /// Largest number of consecutive retransmissions of a NIC without progress.
 const RETRIES: u8 = 7;
 /// Packets from one acknowledgement to the next with Go-Back-N, which does not need more
@@ -415,6 +472,18 @@ mod tests {
             Transport::new(&format!("{ENDPOINT}{scheme}"))
                 .validate()
                 .unwrap();
+        }
+        for (suffix, control) in EndpointControl::NAMED {
+            let transport = Transport::new(&format!("{ENDPOINT}sr-nack{suffix}"));
+            transport.validate().unwrap();
+            let want = Protocol::Endpoint(SchemeName::SrNack, control);
+            assert_eq!(transport.protocol(), Ok(want));
+            let plain = transport.switch(&[3], 38);
+            let marks = control == EndpointControl::Dcqcn;
+            assert_eq!(
+                (plain.ecn.is_some(), transport.lacks(&plain)),
+                (marks, None)
+            );
         }
         for scheme in SchemeName::BOUNDED {
             let mut transport = Transport::new(&format!("{ENDPOINT}{scheme}"));
@@ -463,7 +532,23 @@ mod tests {
         };
         let wrong = wrong.validate().unwrap_err().to_string();
         assert!(wrong.contains("1501"), "{wrong}");
-        for unknown in ["farwrite-", "farwrite-tcp", "farwrite-ec-mds:0,8"] {
+        let wrong = Transport {
+            rate: Some(1_000_000),
+            ..Transport::new("farwrite-best-effort+sr+swift")
+        };
+        let wrong = wrong.validate().unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("rate: farwrite-best-effort+sr+swift has no such"),
+            "{wrong}"
+        );
+        for unknown in [
+            "farwrite-",
+            "farwrite-tcp",
+            "farwrite-ec-mds:0,8",
+            "farwrite-+dcqcn",
+            "farwrite-sr-nack+eqds",
+            "farwrite-sr-nack+dcqcn+swift",
+        ] {
             assert!(Transport::new(unknown).validate().is_err(), "{unknown}");
         }
     }

@@ -44,9 +44,9 @@ pub enum Error {
     )]
     RateControl {
         /// The rate control of the path.
-        present: RateControl,
+        present: Box<RateControl>,
         /// The rate control that the queue pair requests.
-        wanted: RateControl,
+        wanted: Box<RateControl>,
     },
     /// The message has ended, or was never posted.
     #[error("message {0} is not open")]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use farwrite_rate::Start;
+use farwrite_rate::{DcqcnOptions, Start, SwiftOptions};
 use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
@@ -29,6 +29,15 @@ pub enum RateControl {
         /// Rate in bits per second on the wire, including IP headers.
         rate_bps: u64,
     },
+    /// DCQCN (SIGCOMM 2015), for datacenters with switches that mark packets. The marks that a
+    /// report of the receiver counts (P4.10) replace congestion notification packets.
+    Dcqcn(DcqcnOptions),
+    /// Swift (SIGCOMM 2020), for datacenters: it keeps the delay at a target. The delay samples
+    /// come from the receiver's reports (P4.10), and a repeated packet counts as a loss. A receiver
+    /// holds reports for up to an eighth of the round trip, so
+    /// [`SwiftOptions::endpoint_target_ns`] must be longer than that. The path replaces
+    /// [`SwiftOptions::packet_bytes`] by the size of its own packets.
+    Swift(SwiftOptions),
 }
 
 impl Default for RateControl {
@@ -42,6 +51,28 @@ impl Default for RateControl {
 }
 
 impl RateControl {
+    /// The name of the controller: `adaptive`, `fixed`, `dcqcn` or `swift`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Adaptive { .. } => "adaptive",
+            Self::Fixed { .. } => "fixed",
+            Self::Dcqcn(_) => "dcqcn",
+            Self::Swift(_) => "swift",
+        }
+    }
+
+    /// The highest rate in bits per second on the wire. `None`: no limit other than the path.
+    #[must_use]
+    pub fn max_rate_bps(&self) -> Option<u64> {
+        match self {
+            Self::Adaptive { max_bps, .. } => *max_bps,
+            Self::Fixed { rate_bps } => Some(*rate_bps),
+            Self::Dcqcn(options) => Some(options.line_rate_bps),
+            Self::Swift(options) => Some(options.line_rate_bps),
+        }
+    }
+
     /// Returns whether queue pairs with these two values can share a path. The values may differ
     /// only in what is known at the start.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
@@ -56,13 +87,11 @@ impl RateControl {
 
 impl fmt::Display for RateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Adaptive {
-                max_bps: Some(max_bps),
-                ..
-            } => write!(f, "adaptive, at most {max_bps} bit/s"),
-            Self::Adaptive { max_bps: None, .. } => write!(f, "adaptive"),
-            Self::Fixed { rate_bps } => write!(f, "fixed, {rate_bps} bit/s"),
+        let name = self.name();
+        match (self, self.max_rate_bps()) {
+            (_, None) => write!(f, "{name}"),
+            (Self::Fixed { .. }, Some(bps)) => write!(f, "{name}, {bps} bit/s"),
+            (_, Some(bps)) => write!(f, "{name}, at most {bps} bit/s"),
         }
     }
 }
@@ -80,7 +109,7 @@ pub struct QpOptions {
     /// Maximum number of bytes put on the wire at once, by all queue pairs of the path together.
     /// Only the value of the path's first queue pair counts. The burst is also limited to the bytes
     /// that leave in half of [`Timing::lateness_ns`] with [`RateControl::Fixed`], and in a tenth of
-    /// it with [`RateControl::Adaptive`]. It is never less than one packet.
+    /// it with the others. It is never less than one packet.
     pub burst_bytes: u64,
     /// The timeouts that both ends must agree on. With [`Timing::datacenter`], start from
     /// [`QpOptions::datacenter`], because its initial round trip fits.

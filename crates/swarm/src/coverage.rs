@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 76] = [
+const KINDS: [&str; 78] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -86,6 +86,8 @@ const KINDS: [&str; 76] = [
     "refused for its immediate",
     "whole as foreseen",
     "fixed rate",
+    "dcqcn",
+    "swift",
     "adaptive rate",
     "adaptive rate with a hint",
     "adaptive rate with a maximum",
@@ -206,6 +208,8 @@ fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
         coverage.saw_if("asymmetric path", differ);
         match path.rate_control {
             RateControl::Fixed { .. } => coverage.saw("fixed rate"),
+            RateControl::Dcqcn(_) => coverage.saw("dcqcn"),
+            RateControl::Swift(_) => coverage.saw("swift"),
             RateControl::Adaptive { max_bps, start } => {
                 coverage.saw("adaptive rate");
                 coverage.saw_if("adaptive rate with a hint", start.is_some());

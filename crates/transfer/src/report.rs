@@ -138,15 +138,12 @@ pub(crate) struct Sending {
 
 impl Sending {
     pub(crate) fn new(control: RateControl, path: &PathStats, limits: &Limits) -> Self {
-        let (name, max_rate_bps) = match control {
-            RateControl::Adaptive { max_bps, .. } => ("adaptive", max_bps),
-            RateControl::Fixed { rate_bps } => ("fixed", Some(rate_bps)),
-        };
+        let max_rate_bps = control.max_rate_bps();
         // At the configured maximum, the path may carry more than was measured.
         let is_below = |start: &Start| max_rate_bps.is_none_or(|max| start.rate_bps < max / 8 * 7);
         let base_rtt = path.base_rtt_ns.map(Duration::from_nanos);
         Self {
-            rate_control: Some(name),
+            rate_control: Some(control.name()),
             max_rate_bps,
             path_rate_bps: path.learned.map(|learned| learned.rate_bps),
             base_rtt_ms: base_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),

@@ -11,7 +11,7 @@ use farwrite_experiment::{PatternNetwork, Workload};
 use farwrite_net::{LeafSpine, Shape, Topology};
 
 use crate::Numbers;
-use crate::measure::{Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
+use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
 
 const LEAVES: usize = 16;
 const SPINES: usize = 8;
@@ -189,12 +189,10 @@ fn panel(
         done.push((subject.name, Steps::of(setting, &topology, &subject)?));
     }
     let deadline_ns = done[0].1.deadline_ns();
-    let fixed_bps = Some(setting.rate_gbps * 1_000_000_000);
-    for subject in [
-        Subject::new("endpoint, exact", "farwrite-sr-nack"),
-        Subject::bounded("best effort", deadline_ns, None),
-        Subject::bounded("best effort, fixed rate", deadline_ns, fixed_bps),
-    ] {
+    let fixed_bps = setting.rate_gbps * 1_000_000_000;
+    let exact = Subject::new("endpoint, exact", "farwrite-sr-nack");
+    let bounded = BOUNDED.map(|endpoint| Subject::bounded(endpoint, deadline_ns, fixed_bps));
+    for subject in [exact].into_iter().chain(bounded) {
         done.push((subject.name, Steps::of(setting, &topology, &subject)?));
     }
     table.add(

@@ -21,6 +21,24 @@ pub(crate) fn cable(rate_bps: u64, loss_packet: f64) -> CableConfig {
     cable
 }
 
+/// The protocols with DCQCN, whose switches mark packets.
+const MARKED: [&str; 5] = [
+    "roce",
+    "roce-lossy",
+    "irn",
+    "srnic",
+    "farwrite-best-effort+dcqcn",
+];
+
+/// Endpoints whose messages end at a deadline: the name in the figure, the protocol, and whether
+/// they have a fixed rate.
+pub(crate) const BOUNDED: [(&str, &str, bool); 4] = [
+    ("best effort", "farwrite-best-effort", false),
+    ("best effort, fixed rate", "farwrite-best-effort", true),
+    ("best effort, DCQCN", "farwrite-best-effort+dcqcn", false),
+    ("best effort, Swift", "farwrite-best-effort+swift", false),
+];
+
 /// The traffic class of all packets.
 const PRIORITY: u8 = 3;
 
@@ -39,7 +57,7 @@ impl Subject {
         Self {
             name,
             transport: Transport::new(protocol),
-            marks: ["roce", "roce-lossy", "irn", "srnic"].contains(&protocol),
+            marks: MARKED.contains(&protocol),
             pauses: protocol == "roce",
         }
     }
@@ -58,11 +76,15 @@ impl Subject {
         .into()
     }
 
-    /// Messages that end at a deadline. `rate_bps` replaces the adaptive controller.
-    pub(crate) fn bounded(name: &'static str, deadline_ns: u64, rate_bps: Option<u64>) -> Self {
-        let mut subject = Self::new(name, "farwrite-best-effort");
+    /// A member of [`BOUNDED`]. `rate_bps` is the fixed rate.
+    pub(crate) fn bounded(
+        (name, protocol, is_fixed): (&'static str, &str, bool),
+        deadline_ns: u64,
+        rate_bps: u64,
+    ) -> Self {
+        let mut subject = Self::new(name, protocol);
         subject.transport.deadline = Some(Duration::from_nanos(deadline_ns));
-        subject.transport.rate = rate_bps;
+        subject.transport.rate = is_fixed.then_some(rate_bps);
         subject
     }
 

@@ -13,7 +13,7 @@ use farwrite_experiment::{Pattern, PatternNetwork, Start, Workload};
 use farwrite_net::{Shape, Topology};
 
 use crate::Numbers;
-use crate::measure::{Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
+use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
 
 const HOSTS: usize = 8;
 const RATE_BPS: u64 = 25_000_000_000;
@@ -225,19 +225,20 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
         for (collective, steps) in COLLECTIVES {
             let panel = format!("{collective}, {loss}");
             let mut subjects = Subject::reliable();
-            for (name, rate_bps) in [
-                ("best effort", None),
-                (
-                    "best effort, fixed rate",
-                    Some(setting.rate_mbps * 1_000_000),
-                ),
-            ] {
-                let warm_up = Subject::bounded(name, WARM_UP_NS, rate_bps);
+            let rate_bps = setting.rate_mbps * 1_000_000;
+            for endpoint in BOUNDED {
+                let warm_up = Subject::bounded(endpoint, WARM_UP_NS, rate_bps);
                 let runs = setting.runs.min(WARM_UPS);
                 let times = Times::of(&setting, &topology, &warm_up, (steps, runs))?;
                 let timeout_ns = times.timeout_ns(steps);
-                table.add(&panel, name, 0.0, "timeout_ms", timeout_ns as f64 / 1e6);
-                subjects.push(Subject::bounded(name, timeout_ns, rate_bps));
+                table.add(
+                    &panel,
+                    endpoint.0,
+                    0.0,
+                    "timeout_ms",
+                    timeout_ns as f64 / 1e6,
+                );
+                subjects.push(Subject::bounded(endpoint, timeout_ns, rate_bps));
             }
             for subject in &subjects {
                 let times = Times::of(&setting, &topology, subject, (steps, setting.runs))?;

@@ -16,7 +16,7 @@ use farwrite_net::{BytesError, Network, NodeId};
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
 use crate::Transport;
 use crate::outcome::FlowError;
-use crate::transport::ENDPOINT_OFFSET_BITS;
+use crate::transport::{ENDPOINT_OFFSET_BITS, EndpointControl};
 use crate::units::nanoseconds;
 
 /// Lower bound of the time after which an unfinished flow fails.
@@ -138,10 +138,11 @@ impl EndpointFlows {
 pub(super) fn start(
     network: &mut Network<Station>,
     transport: &Transport,
-    scheme: SchemeName,
+    (scheme, control): (SchemeName, EndpointControl),
     starting: &FlowSetup,
 ) -> Result<(), String> {
-    let options = options(transport, scheme, starting);
+    let rate_control = transport.rate_control(control, &starting.path);
+    let options = options(transport, scheme, rate_control, starting);
     let mut ends = Vec::new();
     for node in starting.ends {
         let endpoint = &mut program(network, node)?.endpoint;
@@ -202,19 +203,17 @@ pub(super) fn start(
 }
 
 /// Queue pair options for one message.
-fn options(transport: &Transport, scheme: SchemeName, starting: &FlowSetup) -> QpOptions {
+fn options(
+    transport: &Transport,
+    scheme: SchemeName,
+    rate_control: RateControl,
+    starting: &FlowSetup,
+) -> QpOptions {
     let path = starting.path;
     let bytes = starting.flow.bytes;
     let base = match path.rtt_ns {
         ..WIDE_AREA_NS => QpOptions::datacenter(),
         _ => QpOptions::default(),
-    };
-    let rate_control = match transport.rate {
-        Some(rate_bps) => RateControl::Fixed { rate_bps },
-        None => RateControl::Adaptive {
-            max_bps: None,
-            start: None,
-        },
     };
     let mut sdr = QpConfig {
         mtu: transport.mtu,

@@ -89,7 +89,7 @@ impl Station {
     ) -> Result<Self, RunError> {
         Ok(match transport.protocol()? {
             Protocol::Nic(_) => Self::Nic(Box::new(NicHost::new(node, Rc::clone(board)))),
-            Protocol::Endpoint(_) => {
+            Protocol::Endpoint(..) => {
                 let host = endpoint::host(node, transport, seed, Rc::clone(board));
                 let host = host.map_err(|why| RunError::Host {
                     node: node.0,
@@ -170,7 +170,9 @@ pub(crate) fn start(
 ) -> Result<(), String> {
     match transport.protocol().map_err(|why| why.to_string())? {
         Protocol::Nic(_) => nic::start(network, transport, starting),
-        Protocol::Endpoint(scheme) => endpoint::start(network, transport, scheme, starting),
+        Protocol::Endpoint(scheme, control) => {
+            endpoint::start(network, transport, (scheme, control), starting)
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The controllers that a user can choose.
 
-use farwrite_rate::{Adaptive, AdaptiveOptions, Fixed, Phase, Start};
+use farwrite_rate::{Adaptive, AdaptiveOptions, Dcqcn, Fixed, Phase, Start, SwiftOptions};
 use farwrite_wire::timing::Timing;
 
+use super::silence::TimedSwift;
 use super::stats::PathLimit;
 use crate::options::RateControl;
 
@@ -15,6 +16,8 @@ const MAX_BPS: u64 = 1_000_000_000_000;
 pub(super) enum Controller {
     Fixed(Fixed),
     Adaptive(Box<Adaptive>),
+    Dcqcn(Box<Dcqcn>),
+    Swift(Box<TimedSwift>),
 }
 
 impl Controller {
@@ -32,6 +35,14 @@ impl Controller {
                     start,
                 })))
             }
+            RateControl::Dcqcn(options) => Self::Dcqcn(Box::new(Dcqcn::new(options))),
+            RateControl::Swift(options) => {
+                let options = SwiftOptions {
+                    packet_bytes,
+                    ..options
+                };
+                Self::Swift(Box::new(TimedSwift::new(options, timing)))
+            }
         }
     }
 
@@ -39,6 +50,8 @@ impl Controller {
         match self {
             Self::Fixed(fixed) => fixed,
             Self::Adaptive(adaptive) => &**adaptive,
+            Self::Dcqcn(dcqcn) => &**dcqcn,
+            Self::Swift(swift) => &**swift,
         }
     }
 
@@ -46,26 +59,28 @@ impl Controller {
         match self {
             Self::Fixed(fixed) => fixed,
             Self::Adaptive(adaptive) => &mut **adaptive,
+            Self::Dcqcn(dcqcn) => &mut **dcqcn,
+            Self::Swift(swift) => &mut **swift,
         }
     }
 
     pub(super) fn phase(&self) -> Option<Phase> {
         match self {
-            Self::Fixed(_) => None,
+            Self::Fixed(_) | Self::Dcqcn(_) | Self::Swift(_) => None,
             Self::Adaptive(adaptive) => Some(adaptive.phase()),
         }
     }
 
     pub(super) fn learned(&self) -> Option<Start> {
         match self {
-            Self::Fixed(_) => None,
+            Self::Fixed(_) | Self::Dcqcn(_) | Self::Swift(_) => None,
             Self::Adaptive(adaptive) => adaptive.learned(),
         }
     }
 
     pub(super) fn base_rtt_ns(&self) -> Option<u64> {
         match self {
-            Self::Fixed(_) => None,
+            Self::Fixed(_) | Self::Dcqcn(_) | Self::Swift(_) => None,
             Self::Adaptive(adaptive) => adaptive.base_rtt_ns(),
         }
     }
@@ -73,12 +88,13 @@ impl Controller {
     /// Returns what bounds the rate while there is something to send.
     pub(super) fn limit(&self, choice: &RateControl) -> PathLimit {
         let pace_bps = self.get().limits().pace_bps;
-        let (max_bps, ceiling_bps) = match (self, choice) {
-            (Self::Adaptive(adaptive), RateControl::Adaptive { max_bps, .. }) => {
-                (max_bps.unwrap_or(MAX_BPS), adaptive.ceiling_bps())
-            }
-            (_, RateControl::Fixed { rate_bps }) => (*rate_bps, pace_bps),
-            (Self::Fixed(_), RateControl::Adaptive { .. }) => (u64::MAX, pace_bps),
+        let max_bps = choice.max_rate_bps().unwrap_or(MAX_BPS);
+        let ceiling_bps = match self {
+            Self::Fixed(_) => pace_bps,
+            Self::Adaptive(adaptive) => adaptive.ceiling_bps(),
+            Self::Dcqcn(_) => max_bps,
+            // The window of Swift follows the path at any pace.
+            Self::Swift(_) => return PathLimit::Path,
         };
         if pace_bps < ceiling_bps {
             PathLimit::Path
@@ -116,7 +132,7 @@ pub(super) fn burst_bytes(
 ) -> u64 {
     let (rate_bps, ns) = match choice {
         RateControl::Fixed { rate_bps } => (*rate_bps, timing.lateness_ns / 2),
-        RateControl::Adaptive { .. } => {
+        RateControl::Adaptive { .. } | RateControl::Dcqcn(_) | RateControl::Swift(_) => {
             let most_ns = base_rtt_ns.map_or(u64::MAX, |ns| ns / BURST_SHARE);
             (pace_bps, jitter_ns(timing).min(most_ns))
         }

@@ -11,6 +11,7 @@ mod drops;
 mod received;
 mod reports;
 mod sending;
+mod silence;
 mod stats;
 
 use std::collections::HashMap;
@@ -245,8 +246,8 @@ impl PeerPaths {
         let path = number.map(|&number| &self.paths[number]);
         match path.map(|path| path.sending.choice()) {
             Some(present) if !present.is_like(wanted) => Err(Error::RateControl {
-                present: *present,
-                wanted: *wanted,
+                present: Box::new(*present),
+                wanted: Box::new(*wanted),
             }),
             _ => Ok(()),
         }

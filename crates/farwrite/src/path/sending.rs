@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use farwrite_rate::{Feedback, Newest, Sent, TokenBucket};
+use farwrite_rate::{Feedback, Loss, Newest, Sent, TokenBucket};
 use farwrite_wire::control::{MessageId, PathFeedback};
 use farwrite_wire::timing::Timing;
 
@@ -149,6 +149,9 @@ impl Sending {
         self.sent_bytes += run.bytes;
         self.sent_packets += u64::from(run.packets.end - run.packets.start);
         self.turn_bytes += run.bytes;
+        if run.is_repeat {
+            self.controller.get_mut().on_loss(now_ns, Loss::Reported);
+        }
     }
 
     /// Ends the turn of queue pair `index`. The flags are whether it has more to send, and whether
@@ -200,8 +203,12 @@ impl Sending {
     pub(super) fn release(&mut self, now_ns: u64) -> Option<u32> {
         let timeout = self.controller.get().next_timeout();
         if timeout.is_some_and(|at_ns| at_ns <= now_ns) {
+            // Without a window, the timers of a controller have nothing to do with reports.
+            let has_window = self.controller.get().limits().window_bytes < u64::MAX;
             self.controller.get_mut().on_timeout(now_ns);
-            self.give_up();
+            if has_window {
+                self.give_up();
+            }
         }
         let first = *self.line.front()?;
         let may_send = now_ns >= self.paced_until_ns && self.allowance(now_ns, first) > 0;

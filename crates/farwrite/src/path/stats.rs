@@ -9,7 +9,8 @@ pub struct PathStats {
     /// until the first measurement.
     pub rtt_ns: u64,
     /// Shortest round-trip time of a data packet in nanoseconds, as with empty queues. `None` until
-    /// the first measurement, and under [`RateControl::Fixed`](crate::RateControl::Fixed).
+    /// the first measurement, and with another controller than
+    /// [`RateControl::Adaptive`](crate::RateControl::Adaptive).
     pub base_rtt_ns: Option<u64>,
     /// Rate at which packets are paced, in bits per second on the wire.
     pub pace_bps: u64,

@@ -9,6 +9,7 @@ mod changes;
 mod coding;
 mod connecting;
 mod control_loss;
+mod controls;
 mod datacenter;
 mod deadline_faults;
 mod deadlines;

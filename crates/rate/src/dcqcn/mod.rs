@@ -42,6 +42,7 @@ pub struct Dcqcn {
     byte_steps: u32,
     now_ns: u64,
     marked_packets: u64,
+    dropped_packets: u64,
     received_packets: u64,
     /// When a report's marks last counted as a notification.
     report_ns: Option<u64>,
@@ -68,6 +69,7 @@ impl Dcqcn {
             byte_steps: 0,
             now_ns: 0,
             marked_packets: 0,
+            dropped_packets: 0,
             received_packets: 0,
             report_ns: None,
         }
@@ -175,15 +177,18 @@ impl RateControl for Dcqcn {
     }
 
     /// All marks within [`DcqcnOptions::notification_interval_ns`] count as one notification. So
-    /// the controller also works if the receiver sends reports instead of notifications.
+    /// the controller also works if the receiver sends reports instead of notifications. Packets
+    /// for which the receiver had no room count as marks.
     fn on_feedback(&mut self, feedback: &Feedback) {
         self.run_timers(feedback.now_ns);
         if feedback.received_packets < self.received_packets {
             return;
         }
         self.received_packets = feedback.received_packets;
-        let marked = feedback.marked_packets > self.marked_packets;
+        let marked = feedback.marked_packets > self.marked_packets
+            || feedback.dropped_packets > self.dropped_packets;
         self.marked_packets = self.marked_packets.max(feedback.marked_packets);
+        self.dropped_packets = self.dropped_packets.max(feedback.dropped_packets);
         let interval_ns = self.options.notification_interval_ns;
         let due = self
             .report_ns

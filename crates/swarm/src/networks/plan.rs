@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use farwrite::{RateControl, SchemeName};
+use farwrite::{DcqcnOptions, RateControl, SchemeName, SwiftOptions};
 use farwrite_net::{
     CableConfig, CableId, Change, LeafSpine, Loss, MarkAt, Pfc, Policy, Red, Shape, SwitchConfig,
     Topology, XoffThreshold,
@@ -95,12 +95,14 @@ impl NetworkPlan {
         // With PFC, routing tables do not change: packets on detours in lossless queues can
         // deadlock, also in real networks.
         let reroute = (!has_pfc && dice.chance(0.7)).then(|| micros(&mut dice, 10..500));
-        let rate_control = match dice.chance(0.5) {
-            true => RateControl::default(),
-            false => RateControl::Fixed {
-                rate_bps: dice.within(1..8) * GBIT,
-            },
-        };
+        let rate_bps = dice.within(1..8) * GBIT;
+        let rate_control = dice.pick(&[
+            RateControl::default(),
+            RateControl::Fixed { rate_bps },
+            RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)),
+            // Any size of packets: the path sets its own.
+            RateControl::Swift(SwiftOptions::new(rate_bps, 1, 4)),
+        ]);
         let hosts = topology.hosts().count();
         let flows = (0..dice.within(3..10)).map(|_| flow(&mut dice, hosts));
         let flows = flows.collect();

@@ -1,6 +1,6 @@
 //! Invariants of the paths between endpoints.
 
-use farwrite::{PathStats, packet_overhead_bytes};
+use farwrite::{PathStats, RateControl, packet_overhead_bytes};
 
 use super::World;
 use crate::violation::{Rule, Violation};
@@ -50,6 +50,9 @@ impl World<'_> {
         // The controller may have lowered the window since the packets left.
         let before = before.unwrap_or(now);
         let windows = [before, now].map(|stats| stats.window_bytes.unwrap_or(u64::MAX));
+        // Swift halves the window when a chunk is repeated, also in the turn that sends.
+        let halvings = u64::from(matches!(path.rate_control, RateControl::Swift(_)));
+        let windows = [windows[0], windows[1].saturating_mul(1 + halvings)];
         let packet_bytes = self.longest_packet(self.plan.pairs[pair].path);
         let most_bytes = windows[0].max(windows[1]).saturating_add(packet_bytes);
         if now.sent_bytes > before.sent_bytes && now.in_flight_bytes > most_bytes {

@@ -50,21 +50,16 @@ pub struct SendSettings {
 }
 
 impl SendSettings {
-    /// The maximum bits per second on the wire; `None`: as many as the path carries.
-    fn max_rate_bps(&self) -> Option<u64> {
-        match self.rate_control {
-            RateControl::Adaptive { max_bps, .. } => max_bps,
-            RateControl::Fixed { rate_bps } => Some(rate_bps),
-        }
-    }
-
     /// What is known about the path before the transfer.
     fn speed(&self) -> Speed {
         let measured = match self.rate_control {
             RateControl::Adaptive { start, .. } => start,
-            RateControl::Fixed { .. } => None,
+            _ => None,
         };
-        Speed::of(self.max_rate_bps(), measured.map(|start| start.rate_bps))
+        Speed::of(
+            self.rate_control.max_rate_bps(),
+            measured.map(|start| start.rate_bps),
+        )
     }
 }
 
@@ -255,6 +250,9 @@ fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_
             ..
         } => format!("the rate of the path, at most {}", Rate(real(max_bps))),
         RateControl::Adaptive { .. } => "the rate of the path".to_owned(),
+        control @ (RateControl::Dcqcn(_) | RateControl::Swift(_)) => {
+            format!("the rate of the path ({control})")
+        }
     };
     host.note(format!(
         "sending {} in {} to {}: {} at {rate}, MTU {}",
@@ -266,6 +264,7 @@ fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_
     ));
     let window_bps = shape.window_bps(joined.rtt);
     let is_short = settings
+        .rate_control
         .max_rate_bps()
         .is_some_and(|most| window_bps < most);
     if is_short && shape.segments() > shape.slots.into() {

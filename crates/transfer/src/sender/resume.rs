@@ -82,7 +82,7 @@ impl Stream {
                 max_bps,
                 start: path.learned.or(start),
             },
-            fixed @ RateControl::Fixed { .. } => fixed,
+            other => other,
         };
         let rtt = Duration::from_nanos(path.rtt_ns);
         let options = options(shape.config(), rate_control, rtt);

@@ -6,7 +6,8 @@ mod terms;
 use std::time::Duration;
 
 use farwrite::{
-    ImmediateSplit, Outcome, QpConfig, QpOptions, RateControl, SchemeName, SchemeTag, Start, Timing,
+    DcqcnOptions, ImmediateSplit, Outcome, QpConfig, QpOptions, RateControl, SchemeName, SchemeTag,
+    Start, SwiftOptions, Timing,
 };
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
@@ -95,6 +96,22 @@ fn slowest_bps(links: &[LinkConfig; 2]) -> u64 {
     rates.min().map_or(2_000_000_000, |bps| bps / 10 * 9)
 }
 
+/// A controller for datacenters, on a path that need not be in one. Swift's targets leave room for
+/// the delays of the swarm's hosts; otherwise its window would fall to the least one.
+fn datacenter_control(dice: &mut SplitMix, line_rate_bps: u64, rtt_ns: u64) -> RateControl {
+    if dice.chance(0.5) {
+        return RateControl::Dcqcn(DcqcnOptions::paper(line_rate_bps));
+    }
+    let target_ns = rtt_ns * dice.pick(&[2, 4]) + 5 * MS;
+    RateControl::Swift(SwiftOptions {
+        base_target_ns: target_ns,
+        endpoint_target_ns: target_ns,
+        min_cwnd_millionths: 100_000,
+        // The path sets the size of its own packets.
+        ..SwiftOptions::new(line_rate_bps, 1, 0)
+    })
+}
+
 /// A timing profile, or other durations. They need not fit the path: with an unsuitable timing,
 /// messages take longer but still end.
 fn timing(dice: &mut SplitMix) -> Timing {
@@ -171,6 +188,9 @@ impl Draft {
             return RateControl::Fixed { rate_bps };
         }
         let rtt_ns = 2 * u64::try_from(delay.as_nanos()).expect("a short delay");
+        if dice.chance(0.2) {
+            return datacenter_control(dice, within_bps, rtt_ns);
+        }
         let start = Start {
             rate_bps: dice.pick(&[within_bps / 10, within_bps, within_bps * 10]),
             rtt_ns: dice.pick(&[rtt_ns / 2, rtt_ns, rtt_ns * 3]),

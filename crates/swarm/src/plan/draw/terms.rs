@@ -44,7 +44,7 @@ impl Draft {
         let rtt_ns = u64::try_from((links[0].delay + links[1].delay).as_nanos());
         let rate_bps = match path.rate_control {
             RateControl::Fixed { rate_bps } => rate_bps,
-            RateControl::Adaptive { .. } => slowest_bps(links),
+            _ => slowest_bps(links),
         };
         let wire_ns = bytes as u64 * 8 * SECOND / rate_bps;
         rtt_ns.expect("a short delay") + wire_ns

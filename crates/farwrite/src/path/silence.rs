@@ -1,0 +1,175 @@
+//! A timeout for Swift, which has a window and leaves timeouts to the transport.
+
+use farwrite_rate::{Feedback, Limits, Loss, RateControl, Sent, Swift, SwiftOptions};
+use farwrite_wire::timing::Timing;
+
+/// Round trips without a report after which the bytes in flight are given up.
+const ROUND_TRIPS: u64 = 4;
+/// The timeout doubles at most this number of times.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// Swift, and when the bytes in flight are given up. Without that, the window would stay full for
+/// ever after a round trip in which all packets or all reports were lost.
+#[derive(Debug)]
+pub(super) struct TimedSwift {
+    swift: Swift,
+    packet_bytes: u64,
+    /// Part of the timeout that the round trip does not determine, in nanoseconds.
+    least_ns: u64,
+    /// The timeout before the first measurement.
+    first_ns: u64,
+    /// Smoothed round trip of data packets, without the time that the receiver held the report.
+    rtt_ns: Option<u64>,
+    sent_bytes: u64,
+    /// When the bytes in flight are given up; `None` while no bytes are in flight.
+    deadline_ns: Option<u64>,
+    /// Consecutive timeouts.
+    timeouts: u32,
+    /// Whether the last report named a packet that left twice, which gives no delay (P5.5.6).
+    is_blind: bool,
+}
+
+impl TimedSwift {
+    pub(super) fn new(options: SwiftOptions, timing: &Timing) -> Self {
+        Self {
+            swift: Swift::new(options),
+            packet_bytes: options.packet_bytes,
+            least_ns: 2 * timing.lateness_ns + timing.min_repeat_ns,
+            first_ns: timing.max_repeat_ns,
+            rtt_ns: None,
+            sent_bytes: 0,
+            deadline_ns: None,
+            timeouts: 0,
+            is_blind: false,
+        }
+    }
+
+    fn deadline_ns(&self, now_ns: u64) -> u64 {
+        let wait_ns = self.rtt_ns.map_or(self.first_ns, |rtt_ns| {
+            rtt_ns
+                .saturating_mul(ROUND_TRIPS)
+                .saturating_add(self.least_ns)
+        });
+        let doubled_ns = wait_ns.saturating_mul(1 << self.timeouts.min(MAX_DOUBLINGS));
+        now_ns.saturating_add(doubled_ns)
+    }
+}
+
+impl RateControl for TimedSwift {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sent_bytes += sent.bytes;
+        if self.deadline_ns.is_none() {
+            self.deadline_ns = Some(self.deadline_ns(sent.now_ns));
+        }
+        self.swift.on_sent(sent);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        self.timeouts = 0;
+        let newest = feedback.newest.unwrap_or_default();
+        self.is_blind = newest.departed_ns.is_none();
+        if let Some(departed_ns) = newest.departed_ns {
+            let sample_ns = feedback.now_ns.saturating_sub(departed_ns);
+            let sample_ns = sample_ns.saturating_sub(newest.hold_ns);
+            let smoothed_ns = |rtt_ns: u64| rtt_ns - rtt_ns / 8 + sample_ns / 8;
+            self.rtt_ns = Some(self.rtt_ns.map_or(sample_ns, smoothed_ns));
+        }
+        let is_in_flight = newest.sent_bytes < self.sent_bytes;
+        self.deadline_ns = is_in_flight.then(|| self.deadline_ns(feedback.now_ns));
+        self.swift.on_feedback(feedback);
+    }
+
+    fn on_timeout(&mut self, now_ns: u64) {
+        if self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.deadline_ns = None;
+            self.timeouts = self.timeouts.saturating_add(1);
+            self.is_blind = false;
+            self.swift.on_loss(now_ns, Loss::TimedOut);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        self.deadline_ns
+    }
+
+    /// The limits of Swift. After an outage, all packets are repeats. They give no delay, and
+    /// without a delay the window does not grow. Then one packet leaves in each round trip.
+    fn limits(&self) -> Limits {
+        let limits = self.swift.limits();
+        let Some(rtt_ns) = self.rtt_ns.filter(|_| self.is_blind) else {
+            return limits;
+        };
+        let one_bps = self.packet_bytes.saturating_mul(8_000_000_000) / rtt_ns.max(1);
+        Limits {
+            pace_bps: limits.pace_bps.max(one_bps),
+            ..limits
+        }
+    }
+
+    fn on_loss(&mut self, now_ns: u64, loss: Loss) {
+        self.swift.on_loss(now_ns, loss);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farwrite_rate::Newest;
+
+    const US: u64 = 1_000;
+
+    fn swift() -> TimedSwift {
+        let options = SwiftOptions::new(10_000_000_000, 1_000, 2);
+        TimedSwift::new(options, &Timing::datacenter())
+    }
+
+    fn send(swift: &mut TimedSwift, now_ns: u64) {
+        swift.on_sent(&Sent {
+            now_ns,
+            bytes: 1_000,
+            ..Sent::default()
+        });
+    }
+
+    /// Reports the first `packets` packets. The last of them left 10 us ago.
+    fn hear(swift: &mut TimedSwift, now_ns: u64, packets: u64) {
+        swift.on_feedback(&Feedback {
+            now_ns,
+            newest: Some(Newest {
+                sent_bytes: packets * 1_000,
+                departed_ns: Some(now_ns - 10 * US),
+                hold_ns: 0,
+            }),
+            received_bytes: packets * 1_000,
+            received_packets: packets,
+            ..Feedback::default()
+        });
+    }
+
+    #[test]
+    fn bytes_without_a_report_are_given_up_and_the_waits_double() {
+        let mut swift = swift();
+        assert_eq!(swift.next_timeout(), None);
+        send(&mut swift, 0);
+        let first_ns = Timing::datacenter().max_repeat_ns;
+        assert_eq!(swift.next_timeout(), Some(first_ns));
+        let window_bytes = swift.limits().window_bytes;
+        swift.on_timeout(first_ns);
+        assert_eq!(swift.next_timeout(), None);
+        assert!(swift.limits().window_bytes < window_bytes);
+        send(&mut swift, first_ns);
+        assert_eq!(swift.next_timeout(), Some(3 * first_ns));
+    }
+
+    #[test]
+    fn a_report_starts_the_wait_again_while_bytes_are_in_flight() {
+        let mut swift = swift();
+        send(&mut swift, 0);
+        send(&mut swift, 5 * US);
+        hear(&mut swift, 10 * US, 1);
+        // Four round trips of 10 us, twice the lateness of 10 us, and 5 us.
+        assert_eq!(swift.next_timeout(), Some(75 * US));
+        hear(&mut swift, 15 * US, 2);
+        assert_eq!(swift.next_timeout(), None);
+    }
+}
