@@ -168,9 +168,7 @@ impl Core {
         let delay_ns = port.delay_ns();
         let (peer, epoch) = (port.peer, port.epoch);
         let latency_ns = self.nodes[self.ports[peer.index()].node.index()].latency_ns;
-        let at_ns = end_ns
-            .saturating_add(delay_ns)
-            .saturating_add(latency_ns);
+        let at_ns = end_ns.saturating_add(delay_ns).saturating_add(latency_ns);
         self.events.add(
             at_ns,
             Event::Arrive {
