@@ -7,7 +7,8 @@ pub struct Flow {
     pub src: usize,
     /// Index of the receiver among the hosts of the topology.
     pub dst: usize,
-    /// Bytes of the message, at least 1.
+    /// Bytes of the message, at least 1; [`ENDLESS_BYTES`](Self::ENDLESS_BYTES) for a flow that
+    /// sends until the run ends.
     pub bytes: u64,
     /// Traffic class, 0 to 7; `None`: the class of the transport.
     pub priority: Option<u8>,
@@ -90,6 +91,15 @@ pub enum WorkloadError {
         /// Index of the flow.
         flow: usize,
     },
+    /// A flow sends until the run ends, and the run has no end.
+    #[error(
+        "flow {flow} has no size, so it sends until the run ends, and the run has no end; set until \
+         in a plan, for example until = \"10ms\", or give the flow a size"
+    )]
+    NoEnd {
+        /// Index of the flow.
+        flow: usize,
+    },
     /// A flow names a trigger that does not exist.
     #[error("flow {flow} names trigger {trigger}; the workload has {triggers}")]
     NoTrigger {
@@ -103,6 +113,15 @@ pub enum WorkloadError {
 }
 
 impl Flow {
+    /// The length of a flow that sends until the run ends.
+    pub const ENDLESS_BYTES: u64 = u64::MAX;
+
+    /// Whether the flow sends until the run ends.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        self.bytes == Self::ENDLESS_BYTES
+    }
+
     /// A flow that starts at a given time and activates no trigger.
     #[must_use]
     pub fn new(src: usize, dst: usize, bytes: u64, start_ns: u64) -> Self {
@@ -148,6 +167,18 @@ impl Workload {
             ..flow
         }));
         self.triggers.extend(other.triggers);
+    }
+
+    /// Checks that a run with endless flows has an end.
+    ///
+    /// # Errors
+    /// [`WorkloadError::NoEnd`] names the first endless flow.
+    pub fn check_end(&self, until_ns: Option<u64>) -> Result<(), WorkloadError> {
+        let endless = self.flows.iter().position(Flow::is_endless);
+        match (endless, until_ns) {
+            (Some(flow), None) => Err(WorkloadError::NoEnd { flow }),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the flows for a topology with this number of hosts.

@@ -193,6 +193,10 @@ impl Plan {
         workload
             .validate(hosts)
             .map_err(|why| flow_error(why.to_string()))?;
+        let until_ns = self.until.map(nanoseconds);
+        workload
+            .check_end(until_ns)
+            .map_err(|why| flow_error(why.to_string()))?;
         let carried = transport.check_flows(&workload.flows);
         carried.map_err(|why| flow_error(format!("with transport.{transport_name}: {why}")))?;
         let own = case.switch.map(|at| self.switches[at].1.clone());
@@ -223,7 +227,7 @@ impl Plan {
             transport: transport.clone(),
             host_of: laid.host_of,
             seed: case.seed,
-            until_ns: self.until.map(nanoseconds),
+            until_ns,
         })
     }
 

@@ -182,7 +182,10 @@ fn carried_bytes(scene: &Scene<'_>) -> u64 {
 /// Number of pieces of at most `bytes` bytes in all flows.
 fn pieces(scene: &Scene<'_>, bytes: u64) -> u64 {
     let flows = scene.workload.flows.iter();
-    let pieces = flows.map(|flow| flow.bytes.div_ceil(bytes));
+    let pieces = flows.map(|flow| match flow.is_endless() {
+        true => 2,
+        false => flow.bytes.div_ceil(bytes),
+    });
     pieces.fold(0, u64::saturating_add)
 }
 
@@ -228,6 +231,7 @@ impl<'a> Running<'a> {
         scene.workload.validate(scene.topology.hosts().count())?;
         scene.transport.validate()?;
         scene.transport.check_flows(&scene.workload.flows)?;
+        scene.workload.check_end(scene.until_ns)?;
         Self::new(scene)
     }
 
@@ -540,7 +544,10 @@ impl UnstartedFlows {
             let flow = flows[number];
             let path = ideal.path(flow.src, flow.dst).unwrap_or(nowhere);
             unstarted.paths[number] = path;
-            unstarted.outcomes[number].ideal_ns = ideal.time_ns(flow.src, flow.dst, flow.bytes);
+            unstarted.outcomes[number].ideal_ns = match flow.is_endless() {
+                true => None,
+                false => ideal.time_ns(flow.src, flow.dst, flow.bytes),
+            };
             let of_receiver = unstarted.receivers.entry(flow.dst).or_insert(PathProfile {
                 rate_bps: ideal.nic_rate_bps(flow.dst),
                 ..nowhere

@@ -150,6 +150,15 @@ pub enum TransportError {
         /// Priority of the transport.
         of_transport: u8,
     },
+    /// A flow has no end, and the hosts are endpoints.
+    #[error(
+        "flow {flow} has no size, so it sends until the run ends; endpoints send whole messages: give \
+         it a size, or choose a transport of NICs"
+    )]
+    EndlessFlow {
+        /// Index of the flow.
+        flow: usize,
+    },
     /// A flow has more packets than a message of an endpoint can have.
     #[error(
         "flow {flow} has {bytes} bytes; a message of an endpoint has at most {most} at this mtu"
@@ -274,6 +283,9 @@ impl Transport {
         }
         let most = u64::from(self.mtu) << ENDPOINT_OFFSET_BITS;
         for (number, flow) in flows.iter().enumerate() {
+            if flow.is_endless() {
+                return Err(TransportError::EndlessFlow { flow: number });
+            }
             if let Some(priority) = flow.priority.filter(|own| *own != self.priority) {
                 return Err(TransportError::FlowPriority {
                     flow: number,

@@ -46,9 +46,10 @@ impl CableConfig {
         u64::try_from(self.delay.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// One direction, behind the port that sends into it.
-    pub(crate) fn wire(&self, seed: u64) -> Result<Wire, ConfigError> {
-        Wire::new(self.link(), seed)
+    /// One direction, behind the port that sends into it; `None` if the cable loses nothing.
+    pub(crate) fn lossy_wire(&self, seed: u64) -> Result<Option<Box<Wire>>, ConfigError> {
+        let wire = Wire::new(self.link(), seed)?;
+        Ok((self.loss != Loss::None).then(|| Box::new(wire)))
     }
 
     fn link(&self) -> LinkConfig {

@@ -220,7 +220,7 @@ impl<D: Device> Network<D> {
                 if !self.core.arrive(port, frame, epoch) {
                     return;
                 }
-                if self.core.role_at(port) == Role::Switch {
+                if self.core.is_at_switch(port) {
                     self.core.forward(port, frame);
                 } else {
                     self.deliver(port, frame);
@@ -261,15 +261,18 @@ impl<D: Device> Network<D> {
         let (now_ns, at) = (*now_ns, &ports[port.index()]);
         let (node, number) = (at.node, usize::from(at.number));
         self.core.delivered += 1;
-        let slot = self.core.arena.remove(frame);
+        let frame = self.core.arena.remove(frame);
         if let Some(plug) = &mut self.devices[node.index()] {
-            plug.device.handle(now_ns, number, slot.frame);
+            plug.device.handle(now_ns, number, frame);
         }
         self.poll(node);
     }
 
     /// Polls the device of a port that became free or whose PFC pause changed.
     fn poll_at(&mut self, port: PortId) {
+        if self.core.is_at_switch(port) {
+            return;
+        }
         self.poll(self.core.ports[port.index()].node);
     }
 

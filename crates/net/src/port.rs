@@ -16,7 +16,8 @@ pub(crate) struct Port {
     /// The port at the other end.
     pub(crate) peer: PortId,
     pub(crate) cable: CableId,
-    pub(crate) wire: Wire,
+    /// What the cable does to frames; `None` if it loses nothing.
+    pub(crate) lossy_wire: Option<Box<Wire>>,
     pub(crate) down: bool,
     /// Number of failures of the cable so far. A frame that carries another number was on the cable
     /// during a failure and is lost.
@@ -54,7 +55,7 @@ impl Port {
     pub(crate) fn new(
         identity: PortIdentity,
         cable: &CableConfig,
-        wire: Wire,
+        lossy_wire: Option<Box<Wire>>,
         weights: [u16; PRIORITIES],
     ) -> Self {
         Self {
@@ -62,7 +63,7 @@ impl Port {
             number: identity.number,
             peer: identity.peer,
             cable: identity.cable,
-            wire,
+            lossy_wire,
             down: false,
             epoch: 0,
             free_is_due: false,
@@ -183,9 +184,9 @@ impl Port {
     }
 
     /// Replaces the cable's rate, delay and loss, from the next frame on.
-    pub(crate) fn set_cable(&mut self, cable: &CableConfig, wire: Wire) {
+    pub(crate) fn set_cable(&mut self, cable: &CableConfig, lossy_wire: Option<Box<Wire>>) {
         let free_ns = self.serialiser.free_ns();
-        self.wire = wire;
+        self.lossy_wire = lossy_wire;
         self.rate_bps = cable.rate_bps;
         self.delay_ns = cable.delay_ns();
         self.serialiser = Serialiser::new(cable.rate_bps);

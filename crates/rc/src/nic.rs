@@ -35,8 +35,11 @@ pub struct Nic {
     node: NodeId,
     /// Memory that peers write and read.
     pub memory: Memory,
-    pub(crate) ends: Vec<ScheduledPair>,
+    /// The queue pairs in the order of their numbers; `None` for released ones.
+    pub(crate) ends: Vec<Option<Box<ScheduledPair>>>,
     lanes: [Lane; PRIORITIES],
+    /// Priorities whose lanes have queue pairs, one bit each.
+    busy_lanes: u8,
     /// Times at which queue pairs have something to do: the time, and the index of the queue pair.
     timers: BTreeSet<(u64, usize)>,
     /// The latest time that the network has passed to the NIC.
@@ -113,6 +116,7 @@ impl Nic {
             memory: Memory::default(),
             ends: Vec::new(),
             lanes: Default::default(),
+            busy_lanes: 0,
             timers: BTreeSet::new(),
             now_ns: 0,
             notifications: NotificationPoint::new(NOTIFICATION_INTERVAL_NS),
@@ -143,8 +147,9 @@ impl Nic {
         qpn: u32,
         rate: Box<dyn RateControl + Send>,
     ) -> Result<(), PostError> {
-        let at = self.find(qpn).ok_or(PostError::NoQueuePair(qpn))?;
-        self.ends[at].pair.set_control(self.now_ns, rate);
+        let now_ns = self.now_ns;
+        let (at, end) = self.pair_mut(qpn).ok_or(PostError::NoQueuePair(qpn))?;
+        end.pair.set_control(now_ns, rate);
         self.reschedule(at);
         Ok(())
     }
@@ -161,7 +166,7 @@ impl Nic {
         let qpn = u32::try_from(pairs).ok().map(|pairs| pairs + FIRST_QPN);
         let qpn = qpn.filter(|qpn| *qpn < 1 << 24);
         let qpn = qpn.ok_or(ConfigError::QueuePairs(pairs))?;
-        self.ends.push(ScheduledPair {
+        self.ends.push(Some(Box::new(ScheduledPair {
             pair: QueuePair::new(config)?,
             connection: Connection {
                 priority: to.priority.min(7),
@@ -174,7 +179,7 @@ impl Nic {
             listed_tag: None,
             listed_ack: false,
             timer_ns: None,
-        });
+        })));
         Ok(qpn)
     }
 
@@ -189,7 +194,7 @@ impl Nic {
         rate: Box<dyn RateControl + Send>,
     ) -> Result<u32, ConfigError> {
         let qpn = self.connect(to, config)?;
-        if let Some(end) = self.ends.last_mut() {
+        if let Some(Some(end)) = self.ends.last_mut() {
             end.pair.set_control(self.now_ns, rate);
         }
         Ok(qpn)
@@ -201,8 +206,8 @@ impl Nic {
     /// # Errors
     /// [`PostError`].
     pub fn post(&mut self, qpn: u32, id: u64, request: Request) -> Result<(), PostError> {
-        let at = self.find(qpn).ok_or(PostError::NoQueuePair(qpn))?;
-        self.ends[at].pair.post(id, request)?;
+        let (at, end) = self.pair_mut(qpn).ok_or(PostError::NoQueuePair(qpn))?;
+        end.pair.post(id, request)?;
         self.reschedule(at);
         Ok(())
     }
@@ -212,14 +217,14 @@ impl Nic {
     /// # Errors
     /// [`PostError`].
     pub fn post_receive(&mut self, qpn: u32, id: u64, max_bytes: u32) -> Result<(), PostError> {
-        let at = self.find(qpn).ok_or(PostError::NoQueuePair(qpn))?;
-        self.ends[at].pair.post_receive(id, max_bytes)
+        let (_, end) = self.pair_mut(qpn).ok_or(PostError::NoQueuePair(qpn))?;
+        end.pair.post_receive(id, max_bytes)
     }
 
     /// Removes and returns the oldest completion of a queue pair.
     pub fn poll_completion(&mut self, qpn: u32) -> Option<Completion> {
-        let at = self.find(qpn)?;
-        self.ends[at].pair.poll_completion()
+        let (_, end) = self.pair_mut(qpn)?;
+        end.pair.poll_completion()
     }
 
     /// Removes and returns a queue pair that got completions since the last call without a frame
@@ -232,7 +237,8 @@ impl Nic {
     /// The counters of a queue pair.
     #[must_use]
     pub fn qp_counters(&self, qpn: u32) -> Option<QpCounters> {
-        Some(self.ends[self.find(qpn)?].pair.counters())
+        let end = self.ends.get(index_of(qpn)?)?.as_ref()?;
+        Some(end.pair.counters())
     }
 
     /// The counters of dropped frames.
@@ -241,22 +247,43 @@ impl Nic {
         self.counters
     }
 
-    fn find(&self, qpn: u32) -> Option<usize> {
-        let at = usize::try_from(qpn.checked_sub(FIRST_QPN)?).ok()?;
-        (at < self.ends.len()).then_some(at)
+    /// Frees the memory of a queue pair and returns its counters. Its number is not used again, and
+    /// packets for it count as strangers. `None`, without effect: the queue pair does not exist, or
+    /// has something to do: a request that is not complete, a packet to send, a completion that was
+    /// not polled, or packets that wait for software.
+    ///
+    /// A queue pair that answers its peer must stay: the peer repeats packets whose acknowledgement
+    /// was lost.
+    pub fn release(&mut self, qpn: u32) -> Option<QpCounters> {
+        let (at, end) = self.pair_mut(qpn)?;
+        let is_scheduled = end.listed_ack || end.listed_tag.is_some() || end.timer_ns.is_some();
+        if is_scheduled || !end.pair.is_idle() {
+            return None;
+        }
+        let counters = end.pair.counters();
+        self.ends[at] = None;
+        Some(counters)
+    }
+
+    /// A queue pair and its index.
+    fn pair_mut(&mut self, qpn: u32) -> Option<(usize, &mut ScheduledPair)> {
+        let at = index_of(qpn)?;
+        let end = self.ends.get_mut(at)?.as_mut()?;
+        Some((at, end))
     }
 
     /// Updates the schedule entries of a queue pair after its state changed.
     pub(crate) fn reschedule(&mut self, at: usize) {
-        let end = &mut self.ends[at];
-        let lane = &mut self.lanes[usize::from(end.connection.priority)];
+        let Some(end) = &mut self.ends[at] else {
+            return;
+        };
+        let priority = end.connection.priority;
+        let lane = &mut self.lanes[usize::from(priority)];
         if end.pair.has_ack() && !end.listed_ack {
             lane.acks.push_back(at);
             end.listed_ack = true;
         }
-        if let Some(tag) = end.listed_tag.take() {
-            lane.data.remove(&(tag, at));
-        }
+        let listed_tag = end.listed_tag.take();
         let mut timer_ns = end.pair.next_timeout();
         if end.pair.has_data() {
             let free_ns = end.pace.as_ref().map_or(0, Serialiser::free_ns);
@@ -265,11 +292,18 @@ impl Nic {
                 // A queue pair that was idle does not catch up on what it missed.
                 end.tag = end.tag.max(lane.tag);
                 end.listed_tag = Some(end.tag);
-                lane.data.insert((end.tag, at));
             } else {
                 timer_ns = Some(timer_ns.map_or(free_ns, |timer_ns| timer_ns.min(free_ns)));
             }
         }
+        if end.listed_tag != listed_tag {
+            if let Some(tag) = listed_tag {
+                lane.data.remove(&(tag, at));
+            }
+            lane.data.extend(end.listed_tag.map(|tag| (tag, at)));
+        }
+        let is_busy = !lane.acks.is_empty() || !lane.data.is_empty();
+        self.busy_lanes = self.busy_lanes & !(1 << priority) | u8::from(is_busy) << priority;
         if timer_ns != end.timer_ns {
             if let Some(timer_ns) = end.timer_ns {
                 self.timers.remove(&(timer_ns, at));
@@ -285,7 +319,9 @@ impl Nic {
             && at_ns <= self.now_ns
         {
             self.timers.pop_first();
-            let end = &mut self.ends[at];
+            let Some(end) = &mut self.ends[at] else {
+                continue;
+            };
             end.timer_ns = None;
             end.pair.handle_timeout(self.now_ns, &mut self.memory);
             if end.pair.has_completion() {
@@ -299,30 +335,38 @@ impl Nic {
     fn next_frame(&mut self, priority: usize) -> Option<Frame> {
         let lane = &mut self.lanes[priority];
         let (at, frame) = if let Some(at) = lane.acks.pop_front() {
-            self.ends[at].listed_ack = false;
-            let packet = self.ends[at].pair.poll_ack()?;
-            (at, self.frame(at, 0, packet))
+            let end = self.ends[at].as_mut()?;
+            end.listed_ack = false;
+            let packet = end.pair.poll_ack()?;
+            (at, end.frame(self.node, 0, packet))
         } else {
             let (tag, at) = lane.data.pop_first()?;
             lane.tag = tag;
-            self.ends[at].listed_tag = None;
-            let packet = self.ends[at].pair.poll_data(self.now_ns, &self.memory)?;
-            let frame = self.frame(at, 1, packet);
-            self.ends[at].charge(self.now_ns, u64::from(frame.ip_bytes()));
+            let end = self.ends[at].as_mut()?;
+            end.listed_tag = None;
+            let packet = end.pair.poll_data(self.now_ns, &self.memory)?;
+            let frame = end.frame(self.node, 1, packet);
+            end.charge(self.now_ns, u64::from(frame.ip_bytes()));
             (at, frame)
         };
         self.reschedule(at);
         Some(frame)
     }
+}
 
-    /// `kind`: 0 for acknowledgements, 1 for data.
-    fn frame(&mut self, at: usize, kind: usize, packet: Packet) -> Frame {
-        let end = &mut self.ends[at];
-        let connection = &end.connection;
-        let src_port = end.paths.port(connection.src_port, end.sent[kind]);
-        end.sent[kind] += 1;
+/// Index of a queue pair, from its number.
+fn index_of(qpn: u32) -> Option<usize> {
+    usize::try_from(qpn.checked_sub(FIRST_QPN)?).ok()
+}
+
+impl ScheduledPair {
+    /// A frame with a packet. `kind`: 0 for acknowledgements, 1 for data.
+    fn frame(&mut self, node: NodeId, kind: usize, packet: Packet) -> Frame {
+        let connection = &self.connection;
+        let src_port = self.paths.port(connection.src_port, self.sent[kind]);
+        self.sent[kind] += 1;
         Frame {
-            src: self.node,
+            src: node,
             dst: connection.peer,
             src_port,
             dst_port: ROCE_PORT,
@@ -333,9 +377,7 @@ impl Nic {
             payload: packet.payload,
         }
     }
-}
 
-impl ScheduledPair {
     /// Charges a packet to the fair share and the rate limit of the queue pair.
     fn charge(&mut self, now_ns: u64, bytes: u64) {
         self.tag += bytes;
@@ -363,16 +405,20 @@ impl Device for Nic {
             self.counters.strangers += 1;
             return;
         };
-        let at = self.find(header.bth.dest_qp);
-        let Some(at) = at.filter(|at| self.ends[*at].connection.peer == frame.src) else {
+        let at = index_of(header.bth.dest_qp);
+        let packet = Packet { header, payload };
+        let known = at.filter(|at| match self.ends.get(*at) {
+            Some(Some(end)) => end.connection.peer == frame.src,
+            _ => false,
+        });
+        let Some(at) = known else {
             self.counters.strangers += 1;
             return;
         };
-        let packet = Packet { header, payload };
         self.note_arrival(at, frame.ecn, &packet);
-        self.ends[at]
-            .pair
-            .handle_packet(now_ns, &packet, &mut self.memory);
+        if let Some(end) = &mut self.ends[at] {
+            end.pair.handle_packet(now_ns, &packet, &mut self.memory);
+        }
         self.reschedule(at);
     }
 
@@ -380,7 +426,7 @@ impl Device for Nic {
         self.now_ns = now_ns;
         self.handle_timers();
         self.handle_notices();
-        let mut ready = ports.ready_priorities(PORT);
+        let mut ready = ports.ready_priorities(PORT) & self.busy_lanes;
         while let Some(priority) = ready.checked_ilog2() {
             if let Some(frame) = self.next_frame(priority as usize) {
                 return Some(Output::Send { port: PORT, frame });

@@ -21,7 +21,7 @@ impl Nic {
 
     fn notice(&mut self, flow: u32, send: impl FnOnce(&mut QueuePair)) {
         let at = flow as usize;
-        if let Some(end) = self.ends.get_mut(at) {
+        if let Some(Some(end)) = self.ends.get_mut(at) {
             send(&mut end.pair);
             self.reschedule(at);
         }
@@ -37,7 +37,10 @@ impl Nic {
         let Ok(flow) = u32::try_from(at) else {
             return;
         };
-        let pair = &self.ends[at].pair;
+        let Some(end) = &self.ends[at] else {
+            return;
+        };
+        let pair = &end.pair;
         let arrival = Arrival {
             now_ns: self.now_ns,
             flow,

@@ -173,6 +173,13 @@ impl QueuePair {
         !self.completions.is_empty()
     }
 
+    /// Whether there is nothing to do until a packet arrives or a request is posted.
+    #[must_use]
+    pub(crate) fn is_idle(&self) -> bool {
+        let waits = self.has_completion() || self.next_timeout().is_some();
+        !waits && !self.requester.is_busy() && !self.has_ack() && !self.has_data()
+    }
+
     /// Receives a packet for this queue pair. A packet that is not valid in the current state
     /// changes nothing. The same holds for a trimmed packet, unless the queue pair uses
     /// [`Recovery::Trimming`]. Packets for host software are handled by a later call of

@@ -157,7 +157,8 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {
     [
         flow.src.to_string(),
         flow.dst.to_string(),
-        flow.bytes.to_string(),
+        // As in the file of the flow: 0 for one without an end.
+        if flow.is_endless() { 0 } else { flow.bytes }.to_string(),
         whole(outcome.start_ns),
         whole(outcome.time_ns()),
         real(outcome.ideal_ns, 1),

@@ -46,7 +46,7 @@ pub enum Tier {
 }
 
 const FLOW: &str = "a flow is written SRC->DST id N start PICOSECONDS size BYTES, or with trigger N \
-                    in place of start";
+                    in place of start; without size, or with size 0, it sends until the run ends";
 
 /// Reads a connection matrix. Times are in picoseconds and are rounded to nanoseconds.
 ///
@@ -138,7 +138,10 @@ impl Reader {
                     flow.start = Start::On(self.named(line, at)?);
                     starts += 1;
                 }
-                "size" => flow.bytes = line.number(at + 1, key, want)?,
+                "size" => {
+                    let want = "bytes, or 0 for a flow without an end";
+                    flow.bytes = line.number(at + 1, key, want)?;
+                }
                 "id" => {
                     let number: u64 = line.number(at + 1, key, want)?;
                     if number == 0 {
@@ -162,8 +165,9 @@ impl Reader {
             let what = format!("{word} has {starts} of start and trigger, and needs one: {FLOW}");
             return Err(line.error(what));
         }
+        // In htsim, a flow without a size and one of size 0 send until the simulation ends.
         if flow.bytes == 0 {
-            return Err(line.error(format!("{word} has no size, or size 0: {FLOW}")));
+            flow.bytes = Flow::ENDLESS_BYTES;
         }
         self.flows.push(flow);
         self.ids.push(id);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farwrite_net::header::Header;
 use farwrite_net::{Device, Frame, Network, NodeId, Output, Payload, Ports};
-use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Remote, Request};
+use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpCounters, Remote, Request};
 
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
 use crate::Transport;
@@ -14,6 +14,8 @@ use crate::outcome::FlowError;
 const RKEY: u32 = 1;
 /// Longer messages are sent as several WRITEs, one after the other.
 pub(crate) const MAX_WRITE_BYTES: u64 = 1 << 30;
+/// In place of a number of WRITEs: an endless flow.
+const ENDLESS_WRITES: u64 = u64::MAX;
 
 /// A NIC whose completions become reports.
 #[derive(Debug)]
@@ -22,8 +24,16 @@ pub(crate) struct NicHost {
     board: FlowReports,
     /// Index of the flow of each queue pair, in the order of their numbers from [`FIRST_QPN`] on.
     flows: Vec<usize>,
-    /// For each flow that the host sends: the queue pair, and the number of open WRITEs.
-    sent: BTreeMap<usize, (u32, u64)>,
+    sent: BTreeMap<usize, SentFlow>,
+}
+
+/// A flow that the host sends.
+#[derive(Debug)]
+enum SentFlow {
+    /// Its queue pair, and the number of WRITEs that are not complete.
+    Open { qpn: u32, writes: u64 },
+    /// The flow is done, and the memory of its queue pair is free.
+    Over(FlowCounters),
 }
 
 impl NicHost {
@@ -61,15 +71,42 @@ impl NicHost {
 
     /// Completions of the last moment may not have been reported yet.
     pub(super) fn finish(&mut self, now_ns: u64, flow: usize) -> FlowCounters {
-        let Some(&(qpn, _)) = self.sent.get(&flow) else {
-            return FlowCounters::default();
+        if let Some(&SentFlow::Open { qpn, .. }) = self.sent.get(&flow) {
+            self.report(now_ns, qpn);
+        }
+        match self.sent.get(&flow) {
+            None => FlowCounters::default(),
+            Some(SentFlow::Over(counters)) => *counters,
+            Some(&SentFlow::Open { qpn, .. }) => {
+                counters_of(&self.nic.qp_counters(qpn).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Records the completion of a WRITE. Returns whether it was the last one of its flow. An
+    /// endless flow gets another WRITE instead.
+    fn note_written(&mut self, flow: usize) -> bool {
+        let Some(SentFlow::Open { qpn, writes }) = self.sent.get_mut(&flow) else {
+            return false;
         };
-        self.report(now_ns, qpn);
-        let counters = self.nic.qp_counters(qpn).unwrap_or_default();
-        FlowCounters {
-            packets: counters.sent,
-            repeated: counters.repeated,
-            timeouts: counters.timeouts,
+        if *writes == ENDLESS_WRITES {
+            let posted = self.nic.post(*qpn, 0, write(MAX_WRITE_BYTES, None));
+            debug_assert!(
+                posted.is_ok(),
+                "a WRITE of this queue pair was just acknowledged"
+            );
+            return false;
+        }
+        *writes -= 1;
+        *writes == 0
+    }
+
+    /// Frees the memory of the queue pair of a flow that is done. Acknowledgements that still come
+    /// change nothing. The queue pair of the receiver stays, because it answers repeated packets.
+    fn release(&mut self, flow: usize, qpn: u32) {
+        if let Some(counters) = self.nic.release(qpn) {
+            self.sent
+                .insert(flow, SentFlow::Over(counters_of(&counters)));
         }
     }
 
@@ -81,12 +118,7 @@ impl NicHost {
         while let Some(completion) = self.nic.poll_completion(qpn) {
             let what = match completion {
                 Completion::Acknowledged { .. } => {
-                    let open = self.sent.get_mut(&flow).map(|(_, open)| open);
-                    let is_last = open.is_some_and(|open| {
-                        *open -= 1;
-                        *open == 0
-                    });
-                    is_last.then_some(FlowProgress::Sent)
+                    self.note_written(flow).then_some(FlowProgress::Sent)
                 }
                 Completion::Written { .. } => Some(FlowProgress::Received),
                 Completion::Failed { error, .. } => {
@@ -98,6 +130,9 @@ impl NicHost {
             };
             let done = what.map(|what| FlowReport { flow, at_ns, what });
             self.board.borrow_mut().extend(done);
+            if matches!(what, Some(FlowProgress::Sent)) {
+                self.release(flow, qpn);
+            }
         }
     }
 }
@@ -133,24 +168,47 @@ pub(super) fn start(
         let posted = nic(network, dst)?.nic.post_receive(qpns[1], 0, 0);
         posted.map_err(|why| why.to_string())?;
     }
-    let writes = flow.bytes.div_ceil(MAX_WRITE_BYTES);
     let sender = nic(network, src)?;
-    sender.sent.insert(starting.number, (qpns[0], writes));
-    for write in 0..writes {
-        let rest = flow.bytes - write * MAX_WRITE_BYTES;
-        let bytes = u32::try_from(rest.min(MAX_WRITE_BYTES)).unwrap_or(u32::MAX);
-        let request = Request::Write {
-            data: Payload::Ghost(bytes),
-            to: Remote {
-                rkey: RKEY,
-                addr: 0,
-            },
-            imm: (write + 1 == writes && is_reported).then_some(0),
-        };
-        let posted = sender.nic.post(qpns[0], write, request);
+    let (writes, posted) = match flow.is_endless() {
+        // The second one is there when the first one is complete.
+        true => (ENDLESS_WRITES, 2),
+        false => {
+            let writes = flow.bytes.div_ceil(MAX_WRITE_BYTES);
+            (writes, writes)
+        }
+    };
+    let qpn = qpns[0];
+    sender
+        .sent
+        .insert(starting.number, SentFlow::Open { qpn, writes });
+    for number in 0..posted {
+        let rest = flow.bytes - number * MAX_WRITE_BYTES;
+        let imm = (number + 1 == writes && is_reported).then_some(0);
+        let posted = sender.nic.post(qpn, number, write(rest, imm));
         posted.map_err(|why| why.to_string())?;
     }
     Ok(())
+}
+
+/// A WRITE of the next part of a flow, of which `rest` bytes are left.
+fn write(rest: u64, imm: Option<u32>) -> Request {
+    let bytes = u32::try_from(rest.min(MAX_WRITE_BYTES)).unwrap_or(u32::MAX);
+    Request::Write {
+        data: Payload::Ghost(bytes),
+        to: Remote {
+            rkey: RKEY,
+            addr: 0,
+        },
+        imm,
+    }
+}
+
+fn counters_of(counters: &QpCounters) -> FlowCounters {
+    FlowCounters {
+        packets: counters.sent,
+        repeated: counters.repeated,
+        timeouts: counters.timeouts,
+    }
 }
 
 fn nic(network: &mut Network<Station>, node: NodeId) -> Result<&mut NicHost, String> {

@@ -1,8 +1,10 @@
 //! Input files of other simulators.
 
+mod common;
+
 use farwrite_experiment::peers::{FileKind, HtsimTopology, Tier, connections, kind_of, ns3};
-use farwrite_experiment::{Flow, Start, TriggerKind};
-use farwrite_net::{Loss, Role};
+use farwrite_experiment::{Flow, FlowEnd, Start, Transport, TriggerKind, run};
+use farwrite_net::{Loss, Options, Role};
 
 const MATRIX: &str = "\
 # four hosts
@@ -51,6 +53,44 @@ fn a_connection_matrix_becomes_flows_and_triggers() {
     assert!(read.notes[0].contains("prio"));
 }
 
+/// In htsim, a flow of size 0 and one without a size send until the simulation ends. They keep their
+/// starts and triggers, and flows with a size beside them end.
+#[test]
+fn flows_without_a_size_send_until_the_run_ends() {
+    for size in ["size 0", ""] {
+        let text = format!(
+            "Nodes 4\nConnections 3\nTriggers 1\n0->1 id 1 start 0 size 100000 send_done_trigger 1\n\
+             2->1 id 2 start 0 {size}\n3->0 id 3 trigger 1 {size}\ntrigger id 1 oneshot\n"
+        );
+        let read = connections("x.cm", &text).unwrap();
+        let endless: Vec<_> = read.workload.flows.iter().map(Flow::is_endless).collect();
+        assert_eq!(endless, [false, true, true]);
+        let topology = common::star(4, 100, 1000);
+        let options = Options::default();
+        let transport = Transport::new("roce-nocc");
+        let mut scene = common::scene(&topology, &options, &read.workload, &transport);
+        let refused = run(&scene).unwrap_err().to_string();
+        assert!(refused.starts_with("flow 1 has no size"), "{refused}");
+        assert!(refused.contains("until"), "{refused}");
+        // Longer than a WRITE of 1 GiB takes.
+        scene.until_ns = Some(100_000_000);
+        let outcome = run(&scene).unwrap();
+        assert_eq!((outcome.done(), outcome.end_ns), (1, 100_000_000));
+        let [sized, early, triggered] = [0, 1, 2].map(|flow| outcome.flows[flow]);
+        assert!(sized.time_ns().is_some());
+        assert_eq!([early.end, triggered.end], [FlowEnd::Unfinished; 2]);
+        assert_eq!(
+            triggered.start_ns,
+            sized.start_ns.zip(sized.time_ns()).map(|(a, b)| a + b)
+        );
+        for flow in [early, triggered] {
+            // Both use their links almost alone: 1.25 GB in 100 ms.
+            assert!(flow.packets * 4096 > 1 << 30, "{} packets", flow.packets);
+            assert_eq!((flow.ideal_ns, flow.slowdown()), (None, None));
+        }
+    }
+}
+
 #[test]
 fn errors_of_a_matrix_name_file_line_value_and_remedy() {
     let error = |text: &str| connections("x.cm", text).unwrap_err().to_string();
@@ -63,7 +103,7 @@ fn errors_of_a_matrix_name_file_line_value_and_remedy() {
         (
             "size 2000",
             "size many",
-            "x.cm:7: size is \"many\": a whole number from 1 on",
+            "x.cm:7: size is \"many\": bytes, or 0 for a flow without an end",
         ),
         (
             "size 2000",
@@ -80,7 +120,6 @@ fn errors_of_a_matrix_name_file_line_value_and_remedy() {
             "start -1",
             "x.cm:7: start is -1: picoseconds, 0 or more",
         ),
-        ("size 2000", "size 0", "x.cm:7: 0->1 has no size, or size 0"),
         ("id 2 trigger", "id 0 trigger", "x.cm:8: id is 0"),
         (
             "trigger id 7 oneshot\n",

@@ -29,7 +29,7 @@ pub(super) struct ScheduledChange {
 enum Action {
     Down(bool),
     /// The new configuration, and a wire for each direction.
-    Config(CableConfig, Box<[Wire; 2]>),
+    Config(CableConfig, [Option<Box<Wire>>; 2]),
 }
 
 impl Core {
@@ -53,10 +53,10 @@ impl Core {
             Change::Up => Action::Down(false),
             Change::Config(config) => {
                 let wires = [
-                    config.wire(self.dice.bits())?,
-                    config.wire(self.dice.bits())?,
+                    config.lossy_wire(self.dice.bits())?,
+                    config.lossy_wire(self.dice.bits())?,
                 ];
-                Action::Config(config, Box::new(wires))
+                Action::Config(config, wires)
             }
         };
         let number = crate::ids::next_id(self.changes.len());
@@ -72,7 +72,7 @@ impl Core {
         let ends = self.cables[cable.index()];
         match action {
             Action::Config(config, wires) => {
-                for (end, wire) in ends.into_iter().zip(&**wires) {
+                for (end, wire) in ends.into_iter().zip(wires) {
                     self.ports[end.index()].set_cable(config, wire.clone());
                 }
             }

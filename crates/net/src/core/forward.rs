@@ -26,7 +26,7 @@ impl Core {
             self.drop_frame(egress, id, reason);
             return;
         }
-        let priority = self.arena[id].frame.priority.min(7);
+        let priority = self.arena[id].priority.min(7);
         let queue_bytes = self.ports[egress.index()].queue_bytes(priority);
         self.mark(egress, id, MarkAt::Arrival, queue_bytes);
         self.review_pause(ingress, priority);
@@ -35,8 +35,8 @@ impl Core {
 
     /// The egress port toward the frame's destination; `None` if no path leads there.
     fn route(&mut self, ingress: PortId, id: FrameId) -> Option<PortId> {
-        let frame = &self.arena[id].frame;
-        let host = self.nodes.get(frame.dst.index())?;
+        let flow = self.arena[id].flow;
+        let host = self.nodes.get(flow.dst.index())?;
         if host.role != Role::Host {
             return None;
         }
@@ -44,7 +44,7 @@ impl Core {
         let (first, ports) = (node.ports().start, &self.ports);
         let queued_bytes = |number: u16| ports[first + usize::from(number)].queued_bytes();
         let router = &mut self.switches[node.number].router;
-        let choice = router.choose(frame, host.number, self.now_ns, queued_bytes)?;
+        let choice = router.choose(flow, host.number, self.now_ns, queued_bytes)?;
         let index = first + usize::from(choice.port);
         self.ports[index].counters.path_changes += u64::from(choice.is_change);
         Some(PortId(next_id(index)))
@@ -53,12 +53,12 @@ impl Core {
     /// Charges a frame to the shared buffer, or says why it does not fit.
     fn admit(&mut self, ingress: PortId, egress: PortId, id: FrameId) -> Result<(), FrameDrop> {
         let slot = &self.arena[id];
-        let (bytes, priority) = (u64::from(slot.bytes), slot.frame.priority.min(7));
+        let (bytes, priority) = (u64::from(slot.bytes), slot.priority.min(7));
         let port = &self.ports[egress.index()];
         let queue_bytes = port.queue_bytes(priority);
         let switch = &mut self.switches[self.nodes[port.node.index()].number];
         // A frame without payload cannot be trimmed, so the trim limit of the queue does not apply.
-        let has_payload = || slot.frame.payload.carried_bytes() > 0;
+        let has_payload = || self.arena.payload(id).carried_bytes() > 0;
         let trim = switch.config.trim.filter(|_| has_payload());
         let trims = trim.filter(|trim| trim.priority != priority);
         if trims.is_some_and(|trim| queue_bytes + bytes > trim.queue_bytes)
@@ -74,18 +74,15 @@ impl Core {
     /// no payload.
     fn trim(&mut self, egress: PortId, id: FrameId) -> bool {
         let switch = self.nodes[self.ports[egress.index()].node.index()].number;
-        let slot = &mut self.arena[id];
         let Some(trim) = self.switches[switch].config.trim else {
             return false;
         };
-        if slot.frame.payload.carried_bytes() == 0 {
+        if self.arena.payload(id).carried_bytes() == 0 {
             return false;
         }
-        slot.frame.trim();
-        slot.frame.priority = trim.priority;
-        slot.bytes = slot.frame.ip_bytes().saturating_add(self.framing_bytes);
-        self.trace
-            .note(self.now_ns, Step::Trimmed, egress, slot.serial);
+        self.arena.trim(id, trim.priority, self.framing_bytes);
+        let serial = self.arena[id].serial;
+        self.trace.note(self.now_ns, Step::Trimmed, egress, serial);
         true
     }
 

@@ -10,7 +10,7 @@ use farwrite_link::Dice;
 
 pub use change::Change;
 
-use crate::arena::{Arena, FrameId, StoredFrame};
+use crate::arena::{Arena, FrameId};
 use crate::counters::FrameDrop;
 use crate::events::{Event, Events};
 use crate::ids::{PortId, next_id};
@@ -27,6 +27,8 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) arena: Arena,
     pub(crate) ports: Vec<Port>,
+    /// For each port, whether its node is a switch.
+    at_switch: Vec<bool>,
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) trace: Trace,
     /// Frames that devices have sent.
@@ -72,11 +74,14 @@ impl Core {
         let mut dice = Dice::new(seed);
         let nodes = lay_out(topology, options);
         let (ports, cables) = plug_in(topology, options, &nodes, &mut dice)?;
+        let is_switch = |port: &Port| nodes[port.node.index()].role == Role::Switch;
+        let at_switch = ports.iter().map(is_switch).collect();
         let mut core = Self {
             now_ns: 0,
             events: Events::default(),
             arena: Arena::default(),
             ports,
+            at_switch,
             nodes,
             trace: Trace::default(),
             sent: 0,
@@ -127,14 +132,9 @@ impl Core {
     /// If the device has no such port.
     pub(crate) fn send(&mut self, node: NodeId, number: usize, frame: Frame) {
         let port = self.port_of(node, number);
-        let bytes = frame.ip_bytes().saturating_add(self.framing_bytes);
         let serial = self.sent;
         self.sent += 1;
-        let id = self.arena.insert(StoredFrame {
-            frame,
-            serial,
-            bytes,
-        });
+        let id = self.arena.insert(frame, serial, self.framing_bytes);
         self.enqueue(port, id, port);
     }
 
@@ -157,8 +157,9 @@ impl Core {
         PortId(next_id(port))
     }
 
-    pub(crate) fn role_at(&self, port: PortId) -> Role {
-        self.nodes[self.ports[port.index()].node.index()].role
+    /// Whether a port belongs to a switch, and not to a device.
+    pub(crate) fn is_at_switch(&self, port: PortId) -> bool {
+        self.at_switch[port.index()]
     }
 
     /// Both ends of a cable.
@@ -171,11 +172,11 @@ impl Core {
 
     /// Removes the next event, unless it is after `until_ns`, and moves the clock to it.
     pub(crate) fn next_event(&mut self, until_ns: u64) -> Option<Event> {
-        let arena = &self.arena;
+        let (arena, at_switch) = (&self.arena, &self.at_switch);
         // By the time a frame arrives, events of other frames have evicted it from the caches.
         let fetch = |event: &Event| {
-            if let Event::Arrive { frame, .. } = *event {
-                arena.prefetch(frame);
+            if let Event::Arrive { port, frame, .. } = *event {
+                arena.prefetch(frame, !at_switch[port.index()]);
             }
         };
         let (at_ns, event) = self.events.pop_until(until_ns, fetch)?;
@@ -199,9 +200,10 @@ impl Core {
     }
 
     fn drop_frame(&mut self, at: PortId, id: FrameId, reason: FrameDrop) {
-        let slot = self.arena.remove(id);
+        let serial = self.arena[id].serial;
+        self.arena.remove(id);
         self.ports[at.index()].counters.dropped[reason as usize] += 1;
-        self.trace.note(self.now_ns, Step::Dropped, at, slot.serial);
+        self.trace.note(self.now_ns, Step::Dropped, at, serial);
     }
 
     fn add_event(&mut self, after_ns: u64, event: Event) {
@@ -295,7 +297,7 @@ fn plug_in(
             };
             let wire = cable
                 .config
-                .wire(dice.bits())
+                .lossy_wire(dice.bits())
                 .map_err(NetworkError::Cable)?;
             ports.push((
                 ends[at].0,

@@ -13,7 +13,6 @@ use crate::counters::FrameDrop;
 use crate::events::Event;
 use crate::ids::PortId;
 use crate::switch::{MarkAt, PFC_FRAME_BYTES};
-use crate::topology::Role;
 use crate::trace::Step;
 
 impl Core {
@@ -22,7 +21,8 @@ impl Core {
         let slot = &self.arena[id];
         self.trace.note(self.now_ns, Step::Queued, at, slot.serial);
         let queued = slot.queued(id, ingress);
-        self.ports[at.index()].enqueue(slot.frame.priority, queued);
+        let priority = slot.priority;
+        self.ports[at.index()].enqueue(priority, queued);
         self.start(at);
     }
 
@@ -69,7 +69,7 @@ impl Core {
         while self.ports[at.index()].can_send(self.now_ns) {
             self.send_next(at);
         }
-        let is_device = self.role_at(at) != Role::Switch;
+        let is_device = !self.is_at_switch(at);
         let port = &mut self.ports[at.index()];
         let free_ns = port.free_ns();
         if free_ns > self.now_ns && (port.has_work() || is_device) && !port.free_is_due {
@@ -110,7 +110,7 @@ impl Core {
         port.counters.transmitted_bytes += bytes;
         let end_ns = port.serialise(self.now_ns, bytes);
         self.trace.note(self.now_ns, Step::Sent, at, queued.serial);
-        let is_switch = self.role_at(at) == Role::Switch;
+        let is_switch = self.is_at_switch(at);
         if is_switch {
             self.leave_switch(at, &queued, priority);
         }
@@ -142,9 +142,9 @@ impl Core {
             return;
         }
         let slot = &mut self.arena[id];
-        let capable = matches!(slot.frame.ecn, Ecn::Capable0 | Ecn::Capable1);
+        let capable = matches!(slot.ecn, Ecn::Capable0 | Ecn::Capable1);
         if capable && switch.marks(probability) {
-            slot.frame.ecn = Ecn::Experienced;
+            slot.ecn = Ecn::Experienced;
             self.ports[at.index()].counters.marked += 1;
             self.trace.note(self.now_ns, Step::Marked, at, slot.serial);
         }
@@ -157,17 +157,18 @@ impl Core {
             self.drop_frame(at, id, FrameDrop::CableDown);
             return;
         }
-        // A cable configuration has no duplication and no bit errors, so the link model does not
-        // need the payload size.
-        let (Passage::Once(journey) | Passage::Twice(journey, _)) = port.wire.carry(0) else {
+        // A cable configuration has no other faults than loss, so the link model does not need the
+        // payload size, and every frame takes the same time.
+        if let Some(wire) = &mut port.lossy_wire
+            && wire.carry(0) == Passage::Lost
+        {
             self.drop_frame(at, id, FrameDrop::Cable);
             return;
-        };
+        }
+        let delay_ns = port.delay_ns();
         let (peer, epoch) = (port.peer, port.epoch);
         let latency_ns = self.nodes[self.ports[peer.index()].node.index()].latency_ns;
-        let at_ns = end_ns
-            .saturating_add(journey.delay_ns)
-            .saturating_add(latency_ns);
+        let at_ns = end_ns.saturating_add(delay_ns).saturating_add(latency_ns);
         self.events.add(
             at_ns,
             Event::Arrive {

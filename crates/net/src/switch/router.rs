@@ -4,7 +4,7 @@ use farwrite_link::Dice;
 
 use super::config::Policy;
 use super::last_ports::LastPorts;
-use crate::Frame;
+use crate::arena::FlowKey;
 
 /// The ports on shortest paths from one switch, grouped: hosts with the same ports share a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Router {
     /// returns the bytes in the queues of a port.
     pub(crate) fn choose(
         &mut self,
-        frame: &Frame,
+        flow: FlowKey,
         host: usize,
         now_ns: u64,
         queued_bytes: impl Fn(u16) -> u64,
@@ -97,7 +97,7 @@ impl Router {
             let is_change = false;
             return Some(Choice { port, is_change });
         }
-        let hash = self.hash(frame);
+        let hash = self.hash(flow);
         let port = match (&ports[..], self.policy) {
             ([], _) => return None,
             (&[only], _) => only,
@@ -151,9 +151,9 @@ impl Router {
         flowlet.port
     }
 
-    fn hash(&self, frame: &Frame) -> u64 {
-        let hosts = u64::from(frame.src.0) << 32 | u64::from(frame.dst.0);
-        mix(mix(hosts ^ self.salt) ^ u64::from(frame.src_port))
+    fn hash(&self, flow: FlowKey) -> u64 {
+        let hosts = u64::from(flow.src.0) << 32 | u64::from(flow.dst.0);
+        mix(mix(hosts ^ self.salt) ^ u64::from(flow.src_port))
     }
 }
 
@@ -175,21 +175,14 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::Header;
-    use crate::{Ecn, NodeId, Payload};
+    use crate::NodeId;
     use std::time::Duration;
 
-    fn frame(src_port: u16) -> Frame {
-        Frame {
+    fn flow(src_port: u16) -> FlowKey {
+        FlowKey {
             src: NodeId(1),
             dst: NodeId(2),
             src_port,
-            dst_port: crate::ROCE_PORT,
-            ipv4_id: 0,
-            priority: 0,
-            ecn: Ecn::NotCapable,
-            header: Header::Other([].into()),
-            payload: Payload::Ghost(0),
         }
     }
 
@@ -207,8 +200,8 @@ mod tests {
         let mut router = router(Policy::Ecmp, 8);
         let mut flows = [0; 8];
         for src_port in 0..8000 {
-            let port = router.choose(&frame(src_port), 0, 0, |_| 0).unwrap();
-            let again = router.choose(&frame(src_port), 0, 9, |p| p.into()).unwrap();
+            let port = router.choose(flow(src_port), 0, 0, |_| 0).unwrap();
+            let again = router.choose(flow(src_port), 0, 9, |p| p.into()).unwrap();
             assert_eq!(again, port);
             let port = port.port;
             flows[usize::from(port)] += 1;
@@ -222,7 +215,7 @@ mod tests {
         let mut router = router(Policy::Spray, 8);
         let mut frames = [0; 8];
         for _ in 0..80_000 {
-            let port = router.choose(&frame(1), 0, 0, |_| 0).unwrap().port;
+            let port = router.choose(flow(1), 0, 0, |_| 0).unwrap().port;
             frames[usize::from(port)] += 1;
         }
         // The expected count is 10,000 each, with a standard deviation of 94.
@@ -238,12 +231,12 @@ mod tests {
     fn drill_finds_the_least_loaded_port_and_remembers_it() {
         let mut router = router(Policy::Drill { d: 1, m: 1 }, 8);
         let load = |port: u16| if port == 5 { 0 } else { 1000 };
-        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap().port);
+        let mut choices = (0..1000).map(|_| router.choose(flow(1), 0, 0, load).unwrap().port);
         assert!(choices.any(|port| port == 5));
         assert!(choices.all(|port| port == 5));
         // Now another port is the least loaded: the memory follows.
         let load = |port: u16| if port == 2 { 0 } else { 1000 };
-        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap().port);
+        let mut choices = (0..1000).map(|_| router.choose(flow(1), 0, 0, load).unwrap().port);
         assert!(choices.any(|port| port == 2));
         assert!(choices.all(|port| port == 2));
     }
@@ -255,7 +248,7 @@ mod tests {
         let mut router = router(Policy::Drill { d: 2, m: 0 }, 4);
         let mut frames = [0; 4];
         for _ in 0..16_000 {
-            let port = router.choose(&frame(1), 0, 0, u64::from).unwrap().port;
+            let port = router.choose(flow(1), 0, 0, u64::from).unwrap().port;
             frames[usize::from(port)] += 1;
         }
         for (count, want) in frames.into_iter().zip([7000, 5000, 3000, 1000]) {
@@ -270,12 +263,12 @@ mod tests {
         let mut now_ns = 1000;
         let mut ports = Vec::new();
         for _ in 0..200 {
-            let port = router.choose(&frame(1), 0, now_ns, |_| 0).unwrap().port;
+            let port = router.choose(flow(1), 0, now_ns, |_| 0).unwrap().port;
             for _ in 0..5 {
                 now_ns += 99;
                 let is_change = false;
                 let same = Choice { port, is_change };
-                assert_eq!(router.choose(&frame(1), 0, now_ns, |_| 0), Some(same));
+                assert_eq!(router.choose(flow(1), 0, now_ns, |_| 0), Some(same));
             }
             now_ns += 100;
             ports.push(port);
@@ -291,7 +284,7 @@ mod tests {
     fn a_flow_that_takes_another_port_has_changed_its_path() {
         let mut router = router(Policy::Ecmp, 2);
         let changes = |router: &mut Router| {
-            let choices = (0..100).map(|src_port| router.choose(&frame(src_port), 0, 0, |_| 0));
+            let choices = (0..100).map(|src_port| router.choose(flow(src_port), 0, 0, |_| 0));
             choices.flatten().filter(|choice| choice.is_change).count()
         };
         assert_eq!((changes(&mut router), changes(&mut router)), (0, 0));
@@ -307,7 +300,7 @@ mod tests {
     #[test]
     fn no_path_is_no_port() {
         let mut router = router(Policy::Spray, 0);
-        assert_eq!(router.choose(&frame(1), 0, 0, |_| 0), None);
-        assert_eq!(router.choose(&frame(1), 1, 0, |_| 0), None);
+        assert_eq!(router.choose(flow(1), 0, 0, |_| 0), None);
+        assert_eq!(router.choose(flow(1), 1, 0, |_| 0), None);
     }
 }

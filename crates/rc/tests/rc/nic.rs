@@ -328,3 +328,36 @@ fn keys_and_addresses_that_cannot_be_registered_are_named() {
     let long = memory.register_ghost(8, addr, 5);
     assert_eq!(long, Err(RegisterError::TooLong { addr, length: 5 }));
 }
+
+/// A released queue pair is gone, and the others keep their numbers. A queue pair that still has
+/// something to do is not released.
+#[test]
+fn only_an_idle_queue_pair_is_released() {
+    let topology = pair();
+    let ends = hosts(&topology);
+    let mut network = network(&topology, &Options::default(), 1);
+    let connect = |network: &mut Network<Node>, number| {
+        connect(network, ends, number, connection(), QpConfig::new(2))
+    };
+    let (first, second) = (connect(&mut network, 0), connect(&mut network, 1));
+    write(&mut network, ends, first, 10 << 10);
+    assert_eq!(nic(&mut network, ends[0]).release(first), None);
+    network.run_until(2000);
+    assert_eq!(nic(&mut network, ends[0]).release(first), None);
+    network.run();
+    // The completion was not polled yet.
+    assert_eq!(nic(&mut network, ends[0]).release(first), None);
+    let done = [Completion::Acknowledged { id: 0 }];
+    assert_eq!(completions(&mut network, ends[0], first), done);
+    let counters = nic(&mut network, ends[0]).release(first).unwrap();
+    assert_eq!((counters.sent, counters.repeated), (10, 0));
+    let sender = nic(&mut network, ends[0]);
+    assert_eq!(
+        (sender.release(first), sender.qp_counters(first)),
+        (None, None)
+    );
+    write(&mut network, ends, second, 10 << 10);
+    network.run();
+    assert_eq!(completions(&mut network, ends[0], second), done);
+    assert_eq!(nic(&mut network, ends[0]).counters().strangers, 0);
+}
