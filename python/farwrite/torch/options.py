@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -72,6 +73,15 @@ class Bounded:
         return self.scheme, round(self.loss_target * 1e6), hadamard
 
 
+_LAST_SITE = 2**32 - 2
+
+
+def _are_sites(sites: object) -> bool:
+    return isinstance(sites, list | tuple) and all(
+        isinstance(site, int) and not isinstance(site, bool) and 0 <= site <= _LAST_SITE for site in sites
+    )
+
+
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 #: What the operations of a group do about what the network loses.
 Policy = Exact | Bounded
@@ -97,6 +107,11 @@ class Options:
     key: bytes | None = field(default=None, repr=False)
     #: What operations do about what the network loses. It must be the same on all ranks.
     policy: Policy = field(default_factory=Exact)
+    #: The site of each rank, in order, as any number from 0 on: `(0, 0, 1, 1)` where ranks 0 and 1 are in one
+    #: datacenter, and ranks 2 and 3 in another. Exact all-reduces of more than 64 KiB then reduce within
+    #: sites first, so that each byte crosses between two sites once in each direction. It must be the same on
+    #: all ranks. None: all ranks are near each other.
+    sites: Sequence[int] | None = None
     #: The address of this rank that the other ranks can reach. The default is the one that this machine
     #: uses toward the store.
     address: str | None = None
@@ -116,6 +131,10 @@ class Options:
             raise ValueError(f"key has {len(self.key)} bytes: must have 32")
         if not isinstance(self.policy, Exact | Bounded):
             raise TypeError(f"policy = {self.policy!r}: must be Exact(...) or Bounded(...)")
+        if self.sites is not None and not _are_sites(self.sites):
+            raise ValueError(
+                f"sites = {self.sites!r}: must be the number of a site for each rank, from 0 to {_LAST_SITE}"
+            )
         if self.address is not None:
             try:
                 ip_address(self.address)
