@@ -9,7 +9,7 @@ DENY_VERSION := 0.20.2
 export PROPTEST_RNG_SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-train model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-train model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -179,6 +179,12 @@ bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sam
 
 bench-torch: ## measure: all-reduces through PyTorch beside gloo, over loopback
 	python/run $(TOOLS) --torch python -P python/benches/allreduce.py
+
+# `make bench-collectives COLLECTIVES="--ranks 4 --losses 1%"`; --help lists the options.
+bench-collectives: ## measure: collectives over a path between two sites, beside gloo over TCP BBR (root; minutes)
+	$(CARGO) build --release --package farwrite-cli
+	python/run $(TOOLS) --torch python -P python/benches/collectives.py \
+		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(COLLECTIVES)
 
 # `make bench-train TRAIN="--task digits --seeds 5"`; --help lists the options.
 bench-train: ## measure: training over a path that loses packets, beside gloo over TCP BBR (root; long)

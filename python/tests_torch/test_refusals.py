@@ -152,6 +152,10 @@ def _groups() -> None:
     said = message(TypeError, lambda: dist.new_group(pg_options=object()))
     assert said.startswith(f"rank {rank} of group ")
     assert "pg_options = <object" in said
+    sites = Options(trusted_store=True, sites=(0, 0, 1))
+    said = message(ValueError, lambda: dist.new_group(pg_options=sites))
+    assert said.startswith(f"rank {rank} of group ")
+    assert said.endswith("sites = (0, 0, 1): has 3 sites: one for each of 2 ranks is needed")
     group = dist.new_group(pg_options=Options(key=bytes(32)))
     tensor = torch.ones(3)
     dist.all_reduce(tensor, group=group)
@@ -175,6 +179,8 @@ test_groups = every_rank(_groups)
     ({"replay_log": 1}, r"replay_log = 1: must be the name of a folder"),
     ({"missing_log": "a", "replay_log": "b", "policy": Bounded()}, r"'a', replay_log = 'b': a run that is"),
     ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),
+    ({"trusted_store": True, "sites": (0, "x")}, r"sites = \(0, 'x'\): must be the number of a site for each"),
+    ({"trusted_store": True, "sites": [0, -1]}, r"sites = \[0, -1\]: must be"),
 ])  # fmt: skip
 def test_options(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem) as raised:
@@ -203,6 +209,12 @@ def test_a_key_is_not_shown() -> None:
 
 def test_options_of_the_default_group_are_those_of_others(two: Ranks) -> None:
     two.run(_inherited)
+
+
+def test_a_group_of_some_ranks_has_their_sites() -> None:
+    options = Options(trusted_store=True, sites=[0, 0, 1, 1])
+    assert farwrite.torch._of_subgroup(options, [1, 2, 3]).sites == (0, 1, 1)
+    assert farwrite.torch._of_subgroup(OPTIONS, [1, 2, 3]) == OPTIONS
 
 
 def _inherited() -> None:
