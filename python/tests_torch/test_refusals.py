@@ -36,6 +36,8 @@ def _tensors() -> None:
          "all_reduce: tensor is of torch.int16, which cannot be reduced: only float64, float32"),
         (TypeError, lambda: dist.broadcast(flat.to_sparse(), 0),
          "broadcast: tensor has layout torch.sparse_coo: it must be dense"),
+        (ValueError, lambda: dist.broadcast(flat.to(torch.complex64).conj(), 0),
+         "broadcast: tensor is a view that conjugates or negates"),
         (TypeError, lambda: dist.broadcast(flat.to("meta"), 0), "broadcast: tensor is on meta"),
         (ValueError, lambda: dist.all_reduce(flat, ReduceOp.BXOR), "all_reduce: op = "),
         (ValueError, lambda: dist.all_reduce(flat.bool(), ReduceOp.AVG), "which has no mean"),
@@ -197,9 +199,11 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     ({"hadamard_block": 1000}, r"hadamard_block = 1000: must be a power of two"),
     ({"hadamard_block": 64, "hadamard_stride": 0}, r"hadamard_stride = 0: must be a power of two"),
     ({"hadamard_stride": 8}, r"hadamard_stride = 8: needs a hadamard_block"),
+    ({"scheme": 3}, r"scheme = 3: must be the name of a scheme"),
+    ({"exact": "sr-nack"}, r"exact = 'sr-nack': must be Exact"),
 ])  # fmt: skip
 def test_bounded(arguments: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises((TypeError, ValueError), match=problem):
         Bounded(**arguments)
 
 

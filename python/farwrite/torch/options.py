@@ -14,6 +14,9 @@ class Exact:
     #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md.
     scheme: str = "sr-nack"
 
+    def __post_init__(self) -> None:  # noqa: D105
+        _check_scheme(self.scheme)
+
 
 @dataclass(frozen=True)
 class Bounded:
@@ -52,6 +55,9 @@ class Bounded:
     def __post_init__(self) -> None:  # noqa: D105
         if not isinstance(self.loss_target, float) or not 1e-6 <= self.loss_target < 1:
             raise ValueError(f"loss_target = {self.loss_target!r}: must be a share from 1e-6 to below 1")
+        _check_scheme(self.scheme)
+        if not isinstance(self.exact, Exact):
+            raise TypeError(f"exact = {self.exact!r}: must be Exact(...)")
         unknown = [name for name in self.operations if name not in _BOUNDED]
         if unknown:
             raise ValueError(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}")
@@ -80,6 +86,11 @@ def _are_sites(sites: object) -> bool:
     return isinstance(sites, list | tuple) and all(
         isinstance(site, int) and not isinstance(site, bool) and 0 <= site <= _LAST_SITE for site in sites
     )
+
+
+def _check_scheme(scheme: object) -> None:
+    if not isinstance(scheme, str):
+        raise TypeError(f"scheme = {scheme!r}: must be the name of a scheme, such as 'sr-nack'")
 
 
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
