@@ -44,7 +44,7 @@ def options(backend: str, size: int) -> Options:
 
 
 def operation(name: str, values: int, size: int, group: dist.ProcessGroup) -> Callable[[], None]:
-    """Return a call of an operation. Its result at a rank, or its input if that is larger, has these values."""
+    """Return a call of an operation. The larger of its input and its result has `values` values."""
     whole, part = torch.ones(values), torch.ones(values // size)
     calls = {
         "all-reduce": lambda: dist.all_reduce(whole, group=group),

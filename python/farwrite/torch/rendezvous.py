@@ -47,8 +47,8 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
     Raises
     ------
     RendezvousError
-        Where a rank does not come, is there twice, has another version, policy, size or sites of the group, or
-        announces an address that others cannot reach.
+        Where a rank does not come, is there twice, has another version, policy, size or sites of the group,
+        or announces an address that others cannot reach.
     """
     keys = [f"farwrite/{place.before}/{rank}" for rank in range(place.size)]
     said = {
@@ -113,7 +113,10 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
 def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
     try:
         said = json.loads(value)
-        if isinstance(said, dict) and {"farwrite", "size", "policy", "sites", "address", "info"} <= said.keys():
+        if (
+            isinstance(said, dict)
+            and {"farwrite", "size", "policy", "sites", "address", "info"} <= said.keys()
+        ):
             return said
     except ValueError:
         pass
