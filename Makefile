@@ -14,7 +14,7 @@ export CARGO_INCREMENTAL := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-hadamard bench-train model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -191,6 +191,12 @@ bench-torch: ## measure: all-reduces through PyTorch beside gloo, over loopback
 
 bench-hadamard: ## measure: the Hadamard transform on a GPU, beside a copy (needs a GPU of CUDA)
 	python/run $(TOOLS) --torch python -P python/benches/hadamard.py
+
+# `make bench-collectives COLLECTIVES="--ranks 4 --losses 1%"`; --help lists the options.
+bench-collectives: ## measure: collectives over a path between two sites, beside gloo over TCP BBR (root; minutes)
+	$(CARGO) build --release --package farwrite-cli
+	python/run $(TOOLS) --torch python -P python/benches/collectives.py \
+		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(COLLECTIVES)
 
 # `make bench-train TRAIN="--task digits --seeds 5"`; --help lists the options.
 bench-train: ## measure: training over a path that loses packets, beside gloo over TCP BBR (root; long)

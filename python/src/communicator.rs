@@ -60,7 +60,11 @@ impl Lent {
 #[pymethods]
 impl Communicator {
     #[new]
-    #[pyo3(signature = (rank, size, *, address, timeout_s, key, scheme, bounded=None))]
+    #[pyo3(signature = (
+        rank, size, *, address, timeout_s, key, scheme, sites=Vec::new(),
+        bounded=None,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         rank: usize,
         size: usize,
@@ -68,12 +72,14 @@ impl Communicator {
         timeout_s: f64,
         key: Option<[u8; 32]>,
         scheme: &str,
+        sites: Vec<u32>,
         bounded: Option<Bounded<'_>>,
     ) -> PyResult<Self> {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
         options.key = key;
         options.group.timeout = seconds("timeout_s", timeout_s)?;
         options.group.scheme = scheme.parse().map_err(value_error)?;
+        options.group.sites = sites;
         if let Some((scheme, loss_target_ppm, hadamard)) = bounded {
             options.group.bounded.scheme = scheme.parse().map_err(value_error)?;
             options.group.bounded.hadamard =

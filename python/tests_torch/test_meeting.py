@@ -80,6 +80,9 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     # It makes no difference to the others whether a rank writes a log.
     silent = Options(trusted_store=True, policy=Bounded())
     assert both(HashStore(), options=(log, silent)) == [[b"of 0", b"of 1"]] * 2
+    here, there = (Options(trusted_store=True, sites=sites) for sites in ((0, 0), [0, 1]))
+    said = both(HashStore(), options=(here, there))
+    assert "rank 1 has sites [0, 1], this rank [0, 0]: all ranks must have the same" in said[0]
     # Rank 1 waits for rank 2 until the timeout. Rank 0 must see rank 1 within this time.
     said = both(HashStore(), sizes=(2, 3), timeout=timedelta(seconds=3))
     assert "rank 1 has size 3, this rank 2: all ranks must have the same" in said[0]

@@ -384,3 +384,20 @@ def _side_by_side() -> None:
     assert report.operations == 5
     for pair in pairs:
         dist.destroy_process_group(pair)
+
+
+def test_sites_reduce_before_values_cross_between_them(four: Ranks) -> None:
+    four.run(_sites)
+
+
+def _sites() -> None:
+    options = farwrite.torch.Options(trusted_store=True, sites=[0, 1, 0, 1])
+    group = dist.new_group(pg_options=options)
+    # Ranks 0 and 2 cancel each other out. Before that, a float32 cannot hold what ranks 1 and 3 add.
+    value = (1e8, 1.0, -1e8, 1.0)[dist.get_rank()]
+    # Only tensors of more than 64 KiB go through sites.
+    for values, by_sites in ((100_003, True), (10, False)):
+        tensor = torch.full((values,), value)
+        dist.all_reduce(tensor, group=group)
+        assert bool((tensor == 2.0).all()) == by_sites
+    dist.destroy_process_group(group)

@@ -36,6 +36,8 @@ def _tensors() -> None:
          "all_reduce: tensor is of torch.int16, which cannot be reduced: only float64, float32"),
         (TypeError, lambda: dist.broadcast(flat.to_sparse(), 0),
          "broadcast: tensor has layout torch.sparse_coo: it must be dense"),
+        (ValueError, lambda: dist.broadcast(torch._neg_view(flat), 0),
+         "broadcast: tensor is a view that conjugates or negates"),
         (TypeError, lambda: dist.broadcast(flat.to("meta"), 0), "broadcast: tensor is on meta"),
         (ValueError, lambda: dist.all_reduce(flat, ReduceOp.BXOR), "all_reduce: op = "),
         (ValueError, lambda: dist.all_reduce(flat.bool(), ReduceOp.AVG), "which has no mean"),
@@ -152,6 +154,10 @@ def _groups() -> None:
     said = message(TypeError, lambda: dist.new_group(pg_options=object()))
     assert said.startswith(f"rank {rank} of group ")
     assert "pg_options = <object" in said
+    sites = Options(trusted_store=True, sites=(0, 0, 1))
+    said = message(ValueError, lambda: dist.new_group(pg_options=sites))
+    assert said.startswith(f"rank {rank} of group ")
+    assert said.endswith("sites = (0, 0, 1): has 3 sites: one for each of 2 ranks is needed")
     group = dist.new_group(pg_options=Options(key=bytes(32)))
     tensor = torch.ones(3)
     dist.all_reduce(tensor, group=group)
@@ -175,6 +181,8 @@ test_groups = every_rank(_groups)
     ({"replay_log": 1}, r"replay_log = 1: must be the name of a folder"),
     ({"missing_log": "a", "replay_log": "b", "policy": Bounded()}, r"'a', replay_log = 'b': a run that is"),
     ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),
+    ({"trusted_store": True, "sites": (0, "x")}, r"sites = \(0, 'x'\): must be the number of a site for"),
+    ({"trusted_store": True, "sites": [0, -1]}, r"sites = \[0, -1\]: must be"),
 ])  # fmt: skip
 def test_options(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem) as raised:
@@ -191,9 +199,11 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     ({"hadamard_block": 1000}, r"hadamard_block = 1000: must be a power of two"),
     ({"hadamard_block": 64, "hadamard_stride": 0}, r"hadamard_stride = 0: must be a power of two"),
     ({"hadamard_stride": 8}, r"hadamard_stride = 8: needs a hadamard_block"),
+    ({"scheme": 3}, r"scheme = 3: must be the name of a scheme"),
+    ({"exact": "sr-nack"}, r"exact = 'sr-nack': must be Exact"),
 ])  # fmt: skip
 def test_bounded(arguments: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises((TypeError, ValueError), match=problem):
         Bounded(**arguments)
 
 
@@ -203,6 +213,12 @@ def test_a_key_is_not_shown() -> None:
 
 def test_options_of_the_default_group_are_those_of_others(two: Ranks) -> None:
     two.run(_inherited)
+
+
+def test_a_group_of_some_ranks_has_their_sites() -> None:
+    options = Options(trusted_store=True, sites=[0, 0, 1, 1])
+    assert farwrite.torch._of_subgroup(options, [1, 2, 3]).sites == (0, 1, 1)
+    assert farwrite.torch._of_subgroup(OPTIONS, [1, 2, 3]) == OPTIONS
 
 
 def _inherited() -> None:

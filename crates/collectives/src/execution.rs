@@ -16,6 +16,7 @@ use crate::operation::name;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Action, Step};
+use crate::scratch::Scratch;
 use crate::segment::{Descriptor, Header};
 
 /// An operation that has begun.
@@ -27,7 +28,8 @@ pub(crate) struct Execution {
     plan: Plan,
     ranks: u32,
     buffers: Buffers,
-    /// The memory that the steps work on, if it is not the output.
+    /// The memory that the steps work on, if it is not the output. That of a bounded operation is
+    /// created when it begins.
     copy: Option<Buffer>,
     steps: Vec<StepProgress>,
     /// By rank: the ranges that remain to be sent to it and received from it.
@@ -56,19 +58,21 @@ struct Queues {
 impl Execution {
     /// An operation that begins at the first of the two times and may take as long as the second.
     /// `OrderedOperations` or `SendsAndReceives` sets its number.
-    pub(crate) fn new(times_ns: [u64; 2], ranks: usize, mut plan: Plan, buffers: Buffers) -> Self {
-        let mut bounded = plan.bounded.take();
-        let working_memory = bounded.as_mut().map(|bounded| {
-            let source = buffers.input.as_ref().or(buffers.output.as_ref());
-            bounded.prepare(source.map_or(&[][..], Buffer::as_slice))
-        });
+    pub(crate) fn new(
+        times_ns: [u64; 2],
+        ranks: usize,
+        mut plan: Plan,
+        buffers: Buffers,
+        scratch: &mut Scratch,
+    ) -> Self {
+        let bounded = plan.bounded.take();
         let mut execution = Self {
             number: 0,
             started_ns: times_ns[0],
             timeout_ns: times_ns[1],
             ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
             buffers,
-            copy: working_memory.map(Buffer::from),
+            copy: None,
             bounded: bounded.map(|bounded| Bounded::new(*bounded)),
             steps: with_dependencies(&plan.steps),
             queues: vec![Queues::default(); ranks],
@@ -82,7 +86,9 @@ impl Execution {
                 false => queues.receives.push_back(index),
             }
         }
-        execution.copy_before();
+        if execution.bounded.is_none() {
+            execution.copy_before(scratch);
+        }
         execution
     }
 
@@ -99,18 +105,17 @@ impl Execution {
         self.started_ns.saturating_add(self.timeout_ns)
     }
 
-    fn copy_before(&mut self) {
+    fn copy_before(&mut self, scratch: &mut Scratch) {
         let Buffers { input, output } = &mut self.buffers;
         let input = input.as_ref().map_or(&[][..], Buffer::as_slice);
-        if self.copy.is_some() {
-            return;
-        }
         if self.plan.on_copy {
             let length = to_usize(self.plan.descriptor.bytes);
             let copy = if input.is_empty() {
-                vec![0; length]
+                scratch.take_zeroed(length)
             } else {
-                input.to_vec()
+                let mut copy = scratch.take(input.len());
+                copy.copy_from_slice(input);
+                copy
             };
             self.copy = Some(copy.into());
         } else if let (Some((range, at)), Some(output)) = (&self.plan.before, output) {
@@ -158,9 +163,11 @@ impl Execution {
         let Buffers { input, output } = &mut self.buffers;
         let source = input.as_ref().or(output.as_ref());
         let source = source.map_or(&[][..], Buffer::as_slice);
-        let (Some(bounded), Some(work)) = (&mut self.bounded, &mut self.copy) else {
+        let Some(bounded) = &mut self.bounded else {
             return Ok(false);
         };
+        let prepare = || bounded.prepare(source, group.scratch).into();
+        let work = self.copy.get_or_insert_with(prepare);
         bounded.progress(group, source, work.as_mut_slice(), may_end)
     }
 
@@ -321,7 +328,7 @@ impl Execution {
     }
 
     /// Ends an operation whose steps are done.
-    pub(crate) fn finish(mut self, now_ns: u64) -> (Report, Buffers) {
+    pub(crate) fn finish(mut self, now_ns: u64, scratch: &mut Scratch) -> (Report, Buffers) {
         if let (Some(copy), Some(output)) = (&self.copy, &mut self.buffers.output) {
             let result = self.plan.after.clone().unwrap_or(0..0);
             let bytes = &copy.as_slice()[to_range(&result)];
@@ -346,6 +353,9 @@ impl Execution {
             elapsed: std::time::Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
             timeout: std::time::Duration::from_nanos(self.timeout_ns),
         };
+        if let Some(copy) = self.copy.and_then(Buffer::into_vec) {
+            scratch.give(copy);
+        }
         (report, self.buffers)
     }
 

@@ -12,6 +12,7 @@ use crate::error::CollectiveError;
 use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
 use crate::member::OperationId;
+use crate::scratch::Scratch;
 
 /// The maximum number of operations that make progress at the same time. Later ones wait.
 const ACTIVE: usize = 8;
@@ -28,6 +29,8 @@ pub(crate) struct OrderedOperations {
     /// The same for contributions to bounded operations.
     pub(crate) bounded_qps: Vec<Option<BoundedQp>>,
     learned: Learned,
+    /// For the operations of this rank, those that are not collective included.
+    pub(crate) scratch: Scratch,
     /// The operations that have not ended, in order.
     running: VecDeque<(OperationId, Execution)>,
     /// The number of operations that were started.
@@ -44,6 +47,7 @@ impl OrderedOperations {
             qps,
             bounded_qps,
             learned,
+            scratch: Scratch::default(),
             running: VecDeque::new(),
             started: 0,
         }
@@ -112,6 +116,7 @@ impl OrderedOperations {
                 endpoint: &mut *endpoint,
                 qps: &mut self.bounded_qps,
                 learned: &mut self.learned,
+                scratch: &mut self.scratch,
                 now_ns,
             };
             moved |= execution.collect(group, may_end)?;

@@ -64,6 +64,7 @@ mod plan;
 mod qp_buffers;
 mod report;
 pub mod schedule;
+mod scratch;
 mod seal;
 mod segment;
 mod send_receive;

@@ -190,7 +190,9 @@ impl<F: Fabric> Member<F> {
             self.peers.note_moved(now_ns);
         }
         let point = plan.point;
-        let execution = Execution::new([now_ns, timeout_ns], self.view.ranks, plan, buffers);
+        let scratch = &mut self.in_order.scratch;
+        let times_ns = [now_ns, timeout_ns];
+        let execution = Execution::new(times_ns, self.view.ranks, plan, buffers, scratch);
         match point {
             None => self.in_order.start(id, execution),
             Some(end) => self.send_receive.start(id, end, execution, &mut self.peers),

@@ -74,8 +74,8 @@ impl GroupOptions {
     #[must_use]
     pub fn loopback() -> Self {
         Self {
-            packet_bytes: 8192,
-            packets_per_segment: 128,
+            packet_bytes: 32_704,
+            packets_per_segment: 32,
             segments_in_flight: 8,
             initial_rtt: Duration::from_millis(1),
             ..Self::default()

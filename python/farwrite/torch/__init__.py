@@ -12,6 +12,8 @@ Importing this module registers the backend::
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import _DistributedBackendOptions
@@ -60,13 +62,20 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
 _made: Counter[str] = Counter()
 
 
+def _of_subgroup(options: Options, ranks: Sequence[int]) -> Options:
+    """Return the options of the default group for a group of some of its ranks."""
+    if options.sites is None:
+        return options
+    return replace(options, sites=tuple(options.sites[rank] for rank in ranks))
+
+
 def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup:
     name = wanted.group_id
     place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, before=_made[name])
     _made[name] += 1
     default = dist.group.WORLD
     if options is None and isinstance(default, ProcessGroup):
-        options = default.options
+        options = _of_subgroup(default.options, wanted.global_ranks_in_group)
     if not isinstance(options, Options):
         raise TypeError(
             f"{place.describe()}: pg_options = {options!r}: must be farwrite.torch.Options(...), such as "

@@ -55,6 +55,10 @@ class Call:
             raise self.type_error(argument, f"has layout {tensor.layout}: it must be dense")
         if tensor.device.type not in _DEVICES:
             raise self.type_error(argument, f"is on {tensor.device}: it must be on {' or '.join(_DEVICES)}")
+        if tensor.is_conj() or tensor.is_neg():
+            raise self.value_error(
+                argument, "is a view that conjugates or negates: pass tensor.resolve_conj().resolve_neg()"
+            )
         if not tensor.is_contiguous():
             raise self.value_error(
                 argument,

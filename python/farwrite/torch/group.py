@@ -48,6 +48,7 @@ class ProcessGroup(dist.ProcessGroup):
             timeout_s=timeout.total_seconds(),
             key=options.key,
             scheme=exact.scheme,
+            sites=_sites(place, options),
             bounded=bounded.native() if bounded else None,
         )
         self._log, self._replayed = open_logs(place, options, self._communicator.packet_bytes)
@@ -407,6 +408,17 @@ class ProcessGroup(dist.ProcessGroup):
             for (output, input), one in zip(pairs, hows, strict=True)
         ]
         return Work(call.operation, started, [output for output, _ in pairs], self._tally)
+
+
+def _sites(place: Place, options: Options) -> Sequence[int]:
+    """Return the site of each rank of a group; none where all are near each other."""
+    sites = options.sites or ()
+    if options.sites is not None and len(sites) != place.size:
+        raise ValueError(
+            f"{place.describe()}: sites = {options.sites!r}: has {len(sites)} sites: one for each of "
+            f"{place.size} ranks is needed"
+        )
+    return sites
 
 
 def _entry(operation: str, how: dict[str, Any], ended: _native.Ended, result_bytes: int) -> Entry:

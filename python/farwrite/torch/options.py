@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -12,6 +13,9 @@ class Exact:
 
     #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md.
     scheme: str = "sr-nack"
+
+    def __post_init__(self) -> None:  # noqa: D105
+        _check_scheme(self.scheme)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,9 @@ class Bounded:
     def __post_init__(self) -> None:  # noqa: D105
         if not isinstance(self.loss_target, float) or not 1e-6 <= self.loss_target < 1:
             raise ValueError(f"loss_target = {self.loss_target!r}: must be a share from 1e-6 to below 1")
+        _check_scheme(self.scheme)
+        if not isinstance(self.exact, Exact):
+            raise TypeError(f"exact = {self.exact!r}: must be Exact(...)")
         unknown = [name for name in self.operations if name not in _BOUNDED]
         if unknown:
             raise ValueError(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}")
@@ -70,6 +77,20 @@ class Bounded:
         if self.hadamard_block is not None:
             hadamard = self.hadamard_block, self.hadamard_stride or 0
         return self.scheme, round(self.loss_target * 1e6), hadamard
+
+
+_LAST_SITE = 2**32 - 2
+
+
+def _are_sites(sites: object) -> bool:
+    return isinstance(sites, list | tuple) and all(
+        isinstance(site, int) and not isinstance(site, bool) and 0 <= site <= _LAST_SITE for site in sites
+    )
+
+
+def _check_scheme(scheme: object) -> None:
+    if not isinstance(scheme, str):
+        raise TypeError(f"scheme = {scheme!r}: must be the name of a scheme, such as 'sr-nack'")
 
 
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
@@ -97,6 +118,11 @@ class Options:
     key: bytes | None = field(default=None, repr=False)
     #: What operations do about what the network loses. It must be the same on all ranks.
     policy: Policy = field(default_factory=Exact)
+    #: The site of each rank, in order, as any number from 0 on: `(0, 0, 1, 1)` where ranks 0 and 1 are in one
+    #: datacenter, and ranks 2 and 3 in another. Exact all-reduces of more than 64 KiB then reduce within
+    #: sites first, so that each byte crosses between two sites once in each direction. It must be the same on
+    #: all ranks. None: all ranks are near each other.
+    sites: Sequence[int] | None = None
     #: The address of this rank that the other ranks can reach. The default is the one that this machine
     #: uses toward the store.
     address: str | None = None
@@ -116,6 +142,10 @@ class Options:
             raise ValueError(f"key has {len(self.key)} bytes: must have 32")
         if not isinstance(self.policy, Exact | Bounded):
             raise TypeError(f"policy = {self.policy!r}: must be Exact(...) or Bounded(...)")
+        if self.sites is not None and not _are_sites(self.sites):
+            raise ValueError(
+                f"sites = {self.sites!r}: must be the number of a site for each rank, from 0 to {_LAST_SITE}"
+            )
         if self.address is not None:
             try:
                 ip_address(self.address)

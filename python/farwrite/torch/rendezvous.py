@@ -47,14 +47,15 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
     Raises
     ------
     RendezvousError
-        Where a rank does not come, is there twice, has another version, policy or size of the group, or
-        announces an address that others cannot reach.
+        Where a rank does not come, is there twice, has another version, policy, size or sites of the group,
+        or announces an address that others cannot reach.
     """
     keys = [f"farwrite/{place.before}/{rank}" for rank in range(place.size)]
     said = {
         "farwrite": version("farwrite"),
         "size": place.size,
         "policy": repr(options.policy) + (", replayed" if options.replay_log is not None else ""),
+        "sites": None if options.sites is None else list(options.sites),
         "address": address,
         "info": b64encode(info).decode(),
     }
@@ -112,7 +113,10 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
 def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
     try:
         said = json.loads(value)
-        if isinstance(said, dict) and {"farwrite", "size", "policy", "address", "info"} <= said.keys():
+        if (
+            isinstance(said, dict)
+            and {"farwrite", "size", "policy", "sites", "address", "info"} <= said.keys()
+        ):
             return said
     except ValueError:
         pass
@@ -124,7 +128,7 @@ def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
 
 def _compare(place: Place, mine: dict[str, object], heard: Sequence[dict[str, object]]) -> None:
     for rank, theirs in enumerate(heard):
-        for name in ("farwrite", "size", "policy"):
+        for name in ("farwrite", "size", "policy", "sites"):
             if theirs[name] != mine[name]:
                 what = "version" if name == "farwrite" else name
                 raise RendezvousError(

@@ -11,6 +11,7 @@ use super::learned::Terms;
 use super::qp::{Arrival, BoundedQp};
 use crate::element::{ElementType, Reduction};
 use crate::index::{to_range, to_usize};
+use crate::scratch::Scratch;
 
 /// Which bytes go to which rank, and how received bytes are used.
 #[derive(Clone, Debug)]
@@ -91,11 +92,12 @@ impl Collect {
         qps: &mut [Option<BoundedQp>],
         terms: Terms,
         started_ns: u64,
+        scratch: &mut Scratch,
     ) -> Self {
         let incoming = exchange.receives.iter().enumerate().map(|(rank, range)| {
             let is_own = rank == exchange.rank;
             Incoming {
-                contribution: Contribution::new(&exchange, rank),
+                contribution: Contribution::new(&exchange, rank, scratch),
                 first: qps[rank]
                     .as_mut()
                     .map_or(0, |qp| qp.begin(exchange.segments_of(range))),
@@ -199,6 +201,7 @@ impl Collect {
         qps: &mut [Option<BoundedQp>],
         work: &mut [u8],
         now_ns: u64,
+        scratch: &mut Scratch,
     ) -> Result<Collected, Error> {
         let timed_out = !self.is_complete();
         let ended_ns = self.completed_ns.or(self.deadline_ns).unwrap_or(now_ns);
@@ -226,12 +229,13 @@ impl Collect {
         let expected = expected.filter(|(peer, _)| *peer != self.exchange.rank);
         let expected_bytes = expected.map(|(_, range)| range.end - range.start).sum();
         let missing_bytes = self.missing_bytes(|_| u64::MAX);
+        let mut arrived = Vec::new();
+        for Incoming { contribution, .. } in self.incoming {
+            arrived.push(contribution.arrived);
+            scratch.give(contribution.staged);
+        }
         Ok(Collected {
-            arrived: self
-                .incoming
-                .into_iter()
-                .map(|incoming| incoming.contribution.arrived)
-                .collect(),
+            arrived,
             elapsed_ns: ended_ns.saturating_sub(self.started_ns),
             received_bytes: expected_bytes - missing_bytes,
             expected_bytes,

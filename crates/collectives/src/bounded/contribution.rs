@@ -6,11 +6,13 @@ use super::collect::Exchange;
 use crate::element::Reduction;
 use crate::index::{to_range, to_usize};
 use crate::kernel;
+use crate::scratch::Scratch;
 
 /// What has arrived of the contribution of one rank.
 #[derive(Debug)]
 pub(super) struct Contribution {
-    /// Bytes that wait for the reduction. Empty for this rank, and if nothing is reduced.
+    /// Bytes that wait for the reduction; those of packets that have not arrived have any value, or
+    /// are 0 if contributions are transformed. Empty for this rank, and if nothing is reduced.
     pub(super) staged: Vec<u8>,
     /// Whether each packet has arrived. The own contribution of a rank is complete.
     pub(super) arrived: Vec<bool>,
@@ -18,13 +20,15 @@ pub(super) struct Contribution {
 
 impl Contribution {
     /// Nothing has arrived from `rank` yet.
-    pub(super) fn new(exchange: &Exchange, rank: usize) -> Self {
+    pub(super) fn new(exchange: &Exchange, rank: usize, scratch: &mut Scratch) -> Self {
         let range = &exchange.receives[rank];
         let bytes = range.end - range.start;
         let is_own = rank == exchange.rank;
         let staged = match exchange.reduction {
-            Some(_) if !is_own => vec![0; to_usize(bytes)],
-            _ => Vec::new(),
+            Some(_) if is_own => Vec::new(),
+            Some(_) if exchange.encoding.is_some() => scratch.take_zeroed(to_usize(bytes)),
+            Some(_) => scratch.take(to_usize(bytes)),
+            None => Vec::new(),
         };
         let packets = to_usize(bytes.div_ceil(exchange.packet_bytes));
         Self {

@@ -29,6 +29,7 @@ use self::plan::BoundedPlan;
 use self::qp::BoundedQp;
 use crate::index::{to_range, to_usize};
 use crate::report::Missing;
+use crate::scratch::Scratch;
 
 pub use self::options::{BoundedOptions, Hadamard};
 
@@ -38,6 +39,7 @@ pub(crate) struct BoundedGroup<'a, F: Fabric> {
     /// By rank; `None` for this rank.
     pub(crate) qps: &'a mut [Option<BoundedQp>],
     pub(crate) learned: &'a mut Learned,
+    pub(crate) scratch: &'a mut Scratch,
     pub(crate) now_ns: u64,
 }
 
@@ -113,6 +115,11 @@ impl Bounded {
         TimeoutKey::new(self.plan.collective, self.plan.bytes, 0)
     }
 
+    /// The working memory, with what this rank contributes to its own result.
+    pub(crate) fn prepare(&mut self, source: &[u8], scratch: &mut Scratch) -> Vec<u8> {
+        self.plan.prepare(source, scratch)
+    }
+
     /// Continues the first phase. The phase ends only if `may_end` is true. Returns whether it did
     /// anything.
     ///
@@ -129,12 +136,14 @@ impl Bounded {
             endpoint,
             qps,
             learned,
+            scratch,
             now_ns,
         } = group;
         if matches!(self.phase, Phase::Waiting) {
             let terms = learned.terms(self.key(), self.plan.bytes);
             self.terms = Some(terms);
-            let collect = Collect::new(self.plan.exchange.clone(), qps, terms, now_ns);
+            let exchange = self.plan.exchange.clone();
+            let collect = Collect::new(exchange, qps, terms, now_ns, scratch);
             self.phase = Phase::Collecting(Box::new(collect));
         }
         let Phase::Collecting(collect) = &mut self.phase else {
@@ -147,7 +156,7 @@ impl Bounded {
             return Ok(moved);
         }
         if let Phase::Collecting(collect) = std::mem::replace(&mut self.phase, Phase::Broken) {
-            let collected = collect.finish(endpoint, qps, work, now_ns)?;
+            let collected = collect.finish(endpoint, qps, work, now_ns, scratch)?;
             let (key, bytes) = (self.key(), self.plan.bytes);
             let terms = self.terms.as_ref();
             let verdict = terms.map_or(Verdict::Wait, |terms| terms.verdict);

@@ -13,6 +13,7 @@ use crate::group_view::GroupView;
 use crate::index::{to_range, to_usize};
 use crate::operation::{Algorithm, Operation};
 use crate::schedule::{self, Step};
+use crate::scratch::Scratch;
 use crate::sizes::Sizes;
 
 /// What one rank does for a bounded operation.
@@ -106,7 +107,7 @@ impl BoundedPlan {
 
     /// Transforms the contributions of this rank if the plan requires it, and creates the working
     /// memory, which holds only these contributions.
-    pub(crate) fn prepare(&mut self, source: &[u8]) -> Vec<u8> {
+    pub(crate) fn prepare(&mut self, source: &[u8], scratch: &mut Scratch) -> Vec<u8> {
         let Exchange {
             encoding,
             ref sends,
@@ -115,7 +116,10 @@ impl BoundedPlan {
         self.encoded = encoding.map(|encoding| encoding.encode(source, sends));
         let source = self.encoded.as_deref().unwrap_or(source);
         let length = self.record(self.layout.ranks).start;
-        let mut work = vec![0; to_usize(length)];
+        let mut work = scratch.take(to_usize(length));
+        // A reduction writes its whole result. Elsewhere, what does not arrive is 0.
+        let written = self.exchange.reduction.map_or(0, |_| self.result_bytes);
+        work[to_usize(written)..].fill(0);
         let (range, at) = &self.own;
         let own = &source[to_range(range)];
         work[to_usize(*at)..][..own.len()].copy_from_slice(own);

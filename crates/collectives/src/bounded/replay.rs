@@ -10,6 +10,7 @@ use crate::index::{to_range, to_usize};
 use crate::operation::Operation;
 use crate::options::GroupOptions;
 use crate::report::Missing;
+use crate::scratch::Scratch;
 use crate::sizes::Sizes;
 
 /// Computes the result of a bounded operation at a rank again, bit for bit. A log of
@@ -110,7 +111,7 @@ impl Replay<'_> {
         let output = vec![0; to_usize(self.result_bytes(input.len()))];
         let sizes = Sizes::of(&view, self.operation, &Buffers::new(input.to_vec(), output))?;
         let mut plan = BoundedPlan::new(&view, self.operation, self.operation.element(), &sizes)?;
-        let work = plan.prepare(input);
+        let work = plan.prepare(input, &mut Scratch::default());
         Ok((plan, work))
     }
 
@@ -120,7 +121,8 @@ impl Replay<'_> {
         let part = &exchange.receives[exchange.rank];
         let mut contributions = Vec::new();
         for (rank, theirs) in plans.iter().enumerate() {
-            let mut contribution = Contribution::new(exchange, rank);
+            let scratch = &mut Scratch::default();
+            let mut contribution = Contribution::new(exchange, rank, scratch);
             if rank != exchange.rank {
                 let source = theirs.encoded.as_deref().unwrap_or(self.inputs[rank]);
                 let bytes = &source[to_range(&theirs.exchange.sends[exchange.rank])];

@@ -113,7 +113,7 @@ impl<F: Fabric> Member<F> {
             ..
         } = self;
         while let Some((id, done)) = in_order.take_done().or_else(|| send_receive.take_done()) {
-            let (report, buffers) = done.finish(now_ns);
+            let (report, buffers) = done.finish(now_ns, &mut in_order.scratch);
             let result = Ok(report);
             self.finished.push_back(Finished {
                 id,

@@ -1,7 +1,6 @@
 //! Input files of other simulators.
 
-mod common;
-
+use crate::common;
 use farwrite_experiment::peers::{FileKind, HtsimTopology, Tier, connections, kind_of, ns3};
 use farwrite_experiment::{Flow, FlowEnd, Start, Transport, TriggerKind, run};
 use farwrite_net::{Loss, Options, Role};

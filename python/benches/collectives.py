@@ -1,0 +1,197 @@
+"""Times collective operations over a path between two sites: gloo over TCP, farwrite exact and bounded.
+
+Half of the ranks, which are processes, are in each of two network namespaces that `farwrite link` joins. With
+each size, the backends take turns. The time of an operation is that of the slowest rank. It needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import farwrite.torch
+from farwrite.torch import Bounded, Options
+
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
+
+from lib.path import Path as NetworkPath  # noqa: E402
+from training import outputs  # noqa: E402
+
+OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+BACKENDS = ("gloo", "exact", "sites", "bounded")
+LOSS_TARGET = 0.02
+
+
+def options(backend: str, size: int) -> Options:
+    """Return the options of a group of farwrite."""
+    if backend == "bounded":
+        policy = Bounded(loss_target=LOSS_TARGET, operations=OPERATIONS)
+        return Options(trusted_store=True, policy=policy)
+    sites = [rank * 2 // size for rank in range(size)] if backend == "sites" else None
+    return Options(trusted_store=True, sites=sites)
+
+
+def operation(name: str, values: int, size: int, group: dist.ProcessGroup) -> Callable[[], None]:
+    """Return a call of an operation. The larger of its input and its result has `values` values."""
+    whole, part = torch.ones(values), torch.ones(values // size)
+    calls = {
+        "all-reduce": lambda: dist.all_reduce(whole, group=group),
+        "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
+        "all-gather": lambda: dist.all_gather_into_tensor(whole, part, group=group),
+        "all-to-all": lambda: dist.all_to_all_single(whole, torch.ones(values), group=group),
+    }
+
+    def call() -> None:
+        calls[name]()
+
+    return call
+
+
+def slowest(call: Callable[[], None]) -> float:
+    """Return how long a call takes at the rank where it takes longest, in seconds."""
+    dist.barrier()
+    start = time.perf_counter()
+    call()
+    elapsed = torch.tensor([time.perf_counter() - start], dtype=torch.float64)
+    dist.all_reduce(elapsed, dist.ReduceOp.MAX)
+    return float(elapsed)
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Run all operations on one rank. Rank 0 prints a line of JSON for each."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    groups = {
+        name: dist.new_group(backend="gloo")
+        if name == "gloo"
+        else dist.new_group(backend="farwrite", pg_options=options(name, size))
+        for name in arguments.backends
+    }
+    for megabytes in arguments.megabytes:
+        for name in arguments.operations:
+            values = round(megabytes * 1e6 / 4) // size * size
+            cell = measure(name, values, groups, arguments)
+            if rank == 0:
+                print(json.dumps({"operation": name, "megabytes": megabytes, "backends": cell}), flush=True)
+    dist.destroy_process_group()
+
+
+def measure(
+    name: str, values: int, groups: dict[str, dist.ProcessGroup], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the times of one operation with each backend, and the share of bytes that were missing."""
+    # Sites make a difference to all-reduces only.
+    wanted = [backend for backend in groups if backend != "sites" or name == "all-reduce"]
+    size = dist.get_world_size()
+    calls = {backend: operation(name, values, size, groups[backend]) for backend in wanted}
+    times: dict[str, list[float]] = {backend: [] for backend in wanted}
+    missing: dict[str, list[float]] = {backend: [] for backend in wanted}
+    end = time.monotonic() + arguments.seconds * len(wanted)
+    for _ in range(arguments.rounds + 1):
+        for backend, call in calls.items():
+            times[backend].append(slowest(call))
+            if backend != "gloo":
+                report = farwrite.torch.last_report(groups[backend])
+                assert report is not None
+                missing[backend].append(report.missing_bytes / max(report.result_bytes, 1))
+        goes_on = torch.tensor([time.monotonic() < end])
+        dist.broadcast(goes_on, 0)
+        if len(times["gloo" if "gloo" in times else wanted[0]]) > 1 and not goes_on:
+            break
+    # The first round is a warm-up: in it, bounded operations measure.
+    return {
+        backend: {"seconds": times[backend][1:], "missing": mean(missing[backend][1:] or [0])}
+        for backend in wanted
+    }
+
+
+def run(link: Sequence[str], size: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return what rank 0 of a job of `size` ranks printed."""
+    with NetworkPath(arguments.program, *link) as path:
+        started = []
+        for side in (path.a, path.b):
+            side.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={arguments.tcp}")
+        for rank in range(size):
+            side = (path.a, path.b)[rank * 2 // size]
+            environment = dict(
+                os.environ,
+                MASTER_ADDR=str(path.a.v4),
+                MASTER_PORT="29500",
+                RANK=str(rank),
+                WORLD_SIZE=str(size),
+                OMP_NUM_THREADS="1",
+                GLOO_SOCKET_IFNAME=side.dev,
+            )
+            command = [sys.executable, "-P", str(Path(__file__).resolve()), "--serve", *sys.argv[1:]]
+            process = side.popen(
+                command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            started.append(path.own(process))
+        return [json.loads(line) for line in outputs(started, 3600)[0].splitlines()]
+
+
+def show(size: int, loss: str, row: dict[str, Any], names: Sequence[str]) -> None:
+    """Print a row."""
+    cells = row["backends"]
+    medians = {name: median(cell["seconds"]) * 1e3 for name, cell in cells.items()}
+    text = f"{size:>5}  {loss:>5}  {row['operation']:>14}  {row['megabytes']:>4g}"
+    for name in names:
+        if name in medians:
+            text += f"  {medians[name]:>7.0f} ({max(cells[name]['seconds']) * 1e3:>6.0f})"
+        else:
+            text += f"  {'':>16}"
+    if "bounded" in cells:
+        text += f"  {cells['bounded']['missing']:>7.2%}"
+    print(text, flush=True)
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        epilog="example: --ranks 4 --losses 0% 1% --megabytes 1 20 --operations all-reduce all-gather",
+    )
+    parser.add_argument("--program", required=True, help="the program farwrite")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--losses", nargs="+", default=["0%", "1%"], help="of packets on the path")
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[1, 5, 20, 80])
+    parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=["all-reduce"])
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS))
+    parser.add_argument("--rounds", type=int, default=5, help="operations that count, at most")
+    parser.add_argument("--seconds", type=float, default=10, help="after which a cell has no further rounds")
+    parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms", help="of `farwrite link`")
+    parser.add_argument("--tcp", default="bbr", help="congestion control of TCP, for gloo")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error(f"--rounds {arguments.rounds}: must be at least 1")
+    if arguments.serve:
+        serve(arguments)
+        return
+    if odd := [size for size in arguments.ranks if size < 2 or size % 2]:
+        parser.error(f"--ranks {odd[0]}: must be even, since each site has half of them")
+    print(f"farwrite link {arguments.link}, TCP {arguments.tcp}, {os.cpu_count()} cores. Medians of at most")
+    print(f"{arguments.rounds} in ms, and the longest. Bounded with a target of {LOSS_TARGET:.0%}.")
+    heads = "".join(f"  {name:>16}" for name in arguments.backends)
+    print(f"{'ranks':>5}  {'loss':>5}  {'operation':>14}  {'MB':>4}{heads}  {'missing':>7}")
+    for size in arguments.ranks:
+        for loss in arguments.losses:
+            for row in run([*arguments.link.split(), "--loss", loss], size, arguments):
+                show(size, loss, row, arguments.backends)
+
+
+if __name__ == "__main__":
+    main()
