@@ -65,6 +65,7 @@ impl World {
             scheme: order.scheme,
             immediate: order.immediate,
             deadline_ns: order.deadline_ns,
+            ..SendOptions::default()
         };
         match end.endpoint.post_send(end.qp, source.whole(), options) {
             Ok(send) => Ok(Outbound { send, source }),
