@@ -9,6 +9,7 @@ mod changes;
 mod coding;
 mod connecting;
 mod control_loss;
+mod critical;
 mod datacenter;
 mod deadline_faults;
 mod deadlines;
