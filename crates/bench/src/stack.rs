@@ -89,8 +89,7 @@ impl StackPair {
             .post_recv(self.rx.qp, self.rx.memory.whole())?;
         let options = SendOptions {
             scheme,
-            immediate: None,
-            deadline_ns: None,
+            ..SendOptions::default()
         };
         let send = self
             .tx

@@ -216,8 +216,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         source.whole(),
         SendOptions {
             scheme: TWICE,
-            immediate: None,
-            deadline_ns: None,
+            ..SendOptions::default()
         },
     )?;
     while send.outcome().is_none() {

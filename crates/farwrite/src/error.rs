@@ -5,6 +5,7 @@ use std::sync::Arc;
 use farwrite_fabric::contract::FabricError;
 use farwrite_sdr::{Awaited, ConfigError, ConnectError, SdrError};
 
+use crate::critical::CriticalError;
 use crate::options::RateControl;
 
 /// Why a call on an [`Endpoint`](crate::Endpoint) failed.
@@ -77,6 +78,9 @@ pub enum Error {
     /// A run of chunks of a stream cannot be sent.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// The critical ranges of a message are not valid.
+    #[error(transparent)]
+    Critical(#[from] CriticalError),
     /// The message is not valid.
     #[error(transparent)]
     Sdr(#[from] SdrError),

@@ -46,6 +46,7 @@
 
 mod announcement;
 mod control;
+mod critical;
 mod endpoint;
 mod error;
 pub mod events;
@@ -68,6 +69,7 @@ mod schedule;
 mod turns;
 mod workers;
 
+pub use critical::{CriticalError, CriticalRanges};
 pub use endpoint::Endpoint;
 pub use error::{Error, StreamError};
 pub use farwrite_deadline as deadline;

@@ -8,6 +8,8 @@ use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
 
+use crate::critical::CriticalRanges;
+
 /// How fast packets are sent on a path. With any of these, the sender slows down when the receiver
 /// drops packets because it has no room (P5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,8 +172,12 @@ pub struct SendOptions {
     /// The deadline of the send, by the clock of [`Endpoint::poll`](crate::Endpoint::poll). The
     /// first poll at or after that time stops the send. The send ends as partial if it was cleared
     /// to send and the receiver accepts that ([`RecvOptions::accept_partial`]), and as failed
-    /// otherwise.
+    /// otherwise. With `best-effort+exact`, it ends as partial only if the critical ranges are known
+    /// to have arrived.
     pub deadline_ns: Option<u64>,
+    /// The critical ranges of the message, with `best-effort+first` and `best-effort+exact`. The
+    /// receiver gets them with the offer.
+    pub critical: CriticalRanges,
 }
 
 impl Default for SendOptions {
@@ -180,6 +186,7 @@ impl Default for SendOptions {
             scheme: SchemeName::SrNack.tag(),
             immediate: None,
             deadline_ns: None,
+            critical: CriticalRanges::NONE,
         }
     }
 }

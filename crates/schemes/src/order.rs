@@ -25,9 +25,15 @@ pub trait WireOrder {
 ///
 /// ```
 /// use farwrite_schemes::order::{InSequence, WireOrder};
-/// use farwrite_schemes::scheme::{Message, MessageId};
+/// use farwrite_schemes::scheme::{CriticalChunks, Message, MessageId};
 ///
-/// let message = Message { number: 7, bytes: 10_000, chunks: 3, chunk_bytes: 4096 };
+/// let message = Message {
+///     number: 7,
+///     bytes: 10_000,
+///     chunks: 3,
+///     chunk_bytes: 4096,
+///     critical: CriticalChunks::NONE,
+/// };
 /// let order = InSequence::of(&message);
 /// assert_eq!(order.at(2), Some((MessageId::new(7), 2)));
 /// assert_eq!(order.at(3), None);
@@ -65,6 +71,7 @@ impl WireOrder for InSequence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::CriticalChunks;
 
     #[test]
     fn a_sequence_is_in_sequence() {
@@ -73,6 +80,7 @@ mod tests {
             bytes: 3 * 4096,
             chunks: 3,
             chunk_bytes: 4096,
+            critical: CriticalChunks::NONE,
         };
         let order = InSequence::of(&message);
         assert_eq!((order.len(), order.is_empty()), (3, false));

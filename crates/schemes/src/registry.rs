@@ -18,7 +18,8 @@ use crate::timing::Alpha;
 
 /// The name of a scheme as a user writes it: `sr-rto`, `sr-nack`, `gbn`, `ec-xor:32,8` or
 /// `ec-mds:32,8`, with any numbers of data and parity chunks a group that make a [`Code`];
-/// `best-effort`, `best-effort+sr`, `best-effort+ec-xor:32,8` or `best-effort+ec-mds:32,8`.
+/// `best-effort`, `best-effort+sr`, `best-effort+ec-xor:32,8`, `best-effort+ec-mds:32,8`,
+/// `best-effort+first` or `best-effort+exact`.
 ///
 /// ```
 /// use farwrite_schemes::registry::{ParseSchemeError, SchemeName, from_tag};
@@ -44,6 +45,10 @@ pub enum SchemeName {
     BestEffortSr,
     /// Best effort, with erasure coding while it can help (P5.9).
     BestEffortEc(Code),
+    /// Best effort, with critical ranges first (P5.9).
+    BestEffortFirst,
+    /// Best effort, with critical ranges that arrive in any case (P5.9).
+    BestEffortExact,
 }
 
 /// A name that is not a scheme.
@@ -54,7 +59,8 @@ pub enum ParseSchemeError {
     #[error(
         "no scheme is called {name:?}; there are sr-rto, sr-nack, gbn, and with any numbers of data \
          and parity chunks ec-xor:32,8 and ec-mds:32,8; and to end in time instead of whole, \
-         best-effort, best-effort+sr, best-effort+ec-xor:32,8 and best-effort+ec-mds:32,8"
+         best-effort, best-effort+sr, best-effort+ec-xor:32,8, best-effort+ec-mds:32,8, \
+         best-effort+first and best-effort+exact"
     )]
     Unknown {
         /// The name.
@@ -86,11 +92,13 @@ impl SchemeName {
     ];
 
     /// Every scheme whose messages may end as partial. The codes are those of [`Self::EXACT`].
-    pub const BOUNDED: [Self; 4] = [
+    pub const BOUNDED: [Self; 6] = [
         Self::BestEffort,
         Self::BestEffortSr,
         Self::BestEffortEc(usual(Kind::Xor)),
         Self::BestEffortEc(usual(Kind::Mds)),
+        Self::BestEffortFirst,
+        Self::BestEffortExact,
     ];
 
     /// Returns whether the scheme continues until a message is whole. A message of another scheme
@@ -99,7 +107,11 @@ impl SchemeName {
     pub const fn is_exact(self) -> bool {
         !matches!(
             self,
-            Self::BestEffort | Self::BestEffortSr | Self::BestEffortEc(_)
+            Self::BestEffort
+                | Self::BestEffortSr
+                | Self::BestEffortEc(_)
+                | Self::BestEffortFirst
+                | Self::BestEffortExact
         )
     }
 
@@ -143,11 +155,13 @@ impl SchemeName {
                 BestEffort::Alone => Self::BestEffort,
                 BestEffort::Repeats(_) => Self::BestEffortSr,
                 BestEffort::Parity(coding) => Self::BestEffortEc(coding.code),
+                BestEffort::First => Self::BestEffortFirst,
+                BestEffort::Exact(_) => Self::BestEffortExact,
             }),
         }
     }
 
-    /// The scheme with this timeout. Best effort alone has no timeout.
+    /// The scheme with this timeout. Best effort without repair has no timeout.
     pub fn with_alpha(self, alpha: Alpha) -> Box<dyn Scheme + Send + Sync> {
         match self {
             Self::SrRto => Box::new(SelectiveRepeat::with_timeouts(alpha)),
@@ -155,6 +169,8 @@ impl SchemeName {
             Self::Gbn => Box::new(GoBackN::new(alpha)),
             Self::Ec(code) => Box::new(ErasureCoding::new(code, alpha)),
             Self::BestEffort => Box::new(BestEffort::Alone),
+            Self::BestEffortFirst => Box::new(BestEffort::First),
+            Self::BestEffortExact => Box::new(BestEffort::Exact(alpha)),
             Self::BestEffortSr => Box::new(BestEffort::Repeats(alpha)),
             Self::BestEffortEc(code) => {
                 Box::new(BestEffort::Parity(ErasureCoding::new(code, alpha)))
@@ -187,6 +203,8 @@ impl fmt::Display for SchemeName {
             Self::BestEffort => f.write_str("best-effort"),
             Self::BestEffortSr => f.write_str("best-effort+sr"),
             Self::BestEffortEc(code) => write!(f, "best-effort+{code}"),
+            Self::BestEffortFirst => f.write_str("best-effort+first"),
+            Self::BestEffortExact => f.write_str("best-effort+exact"),
         }
     }
 }
@@ -201,6 +219,8 @@ impl FromStr for SchemeName {
             "gbn" => Ok(Self::Gbn),
             "best-effort" => Ok(Self::BestEffort),
             "best-effort+sr" => Ok(Self::BestEffortSr),
+            "best-effort+first" => Ok(Self::BestEffortFirst),
+            "best-effort+exact" => Ok(Self::BestEffortExact),
             _ if name.starts_with("ec-") => Ok(Self::Ec(name.parse()?)),
             _ if name.starts_with("best-effort+ec-") => {
                 let code = name.trim_start_matches("best-effort+");
@@ -243,7 +263,7 @@ mod tests {
             let tag = name.with_alpha(Alpha::from_256ths(0x1234)).tag();
             let params = match name {
                 SchemeName::Ec(_) | SchemeName::BestEffortEc(_) => [32, 8, 0x12, 0x34, 32, 0],
-                SchemeName::BestEffort => [0; 6],
+                SchemeName::BestEffort | SchemeName::BestEffortFirst => [0; 6],
                 _ => [0x12, 0x34, 0, 0, 0, 0],
             };
             assert_eq!(tag, SchemeTag { id, params });
@@ -290,7 +310,7 @@ mod tests {
 
     #[test]
     fn tags_of_others_and_unreadable_parameters_are_refused() {
-        for id in [0, 10, 127, 128, 255] {
+        for id in [0, 12, 127, 128, 255] {
             let params = [0; 6];
             assert!(from_tag(SchemeTag { id, params }).is_none(), "{id}");
             assert_eq!(SchemeName::from_tag(SchemeTag { id, params }), None, "{id}");
@@ -307,6 +327,8 @@ mod tests {
             (7, [2, 0, 0, 0, 0, 1]),
             (8, [8, 32, 2, 0, 16, 0]),
             (9, [32, 8, 2, 0, 0, 0]),
+            (10, [2, 0, 0, 0, 0, 0]),
+            (11, [2, 0, 0, 0, 0, 1]),
         ] {
             let tag = SchemeTag { id, params };
             assert!(from_tag(tag).is_none(), "{tag:?}");

@@ -18,7 +18,7 @@ use core::ops::Range;
 
 use alloc::boxed::Box;
 pub use farwrite_codes::Layout;
-pub use farwrite_wire::control::{Ack, MessageId, Nack, Outcome, SchemeTag};
+pub use farwrite_wire::control::{Ack, CriticalChunks, MessageId, Nack, Outcome, SchemeTag};
 pub use farwrite_wire::timing::Timing;
 
 use crate::order::{InSequence, WireOrder};
@@ -48,6 +48,18 @@ pub struct Message {
     pub chunks: u32,
     /// Bytes of a chunk that is not short, at least 1.
     pub chunk_bytes: u64,
+    /// The critical chunks. Only schemes with [`Scheme::critical`] look at them.
+    pub critical: CriticalChunks,
+}
+
+/// What a scheme does for the critical ranges of a message (P5.9.6, P5.9.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Critical {
+    /// They leave before the rest of the message.
+    First,
+    /// They leave before the rest, and are repeated until they have arrived. A message that ends as
+    /// partial has them.
+    Exact,
 }
 
 /// A run of chunks of one message, never empty.
@@ -139,6 +151,11 @@ pub trait Sender {
     /// The receiver closed the message: no more of it needs to be sent. [`Sender::poll_outcome`]
     /// returns the outcome.
     fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome);
+    /// Returns whether a message may end as partial at its deadline. Called only if the scheme
+    /// [is bounded](Scheme::is_bounded).
+    fn may_end_partial(&self, _message: u64) -> bool {
+        true
+    }
     /// The local user gives up the message. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Sender::next_timeout`].
@@ -186,6 +203,10 @@ pub trait Receiver {
     /// The sender of a bounded message has finished with it: nothing more of it leaves. Packets may
     /// still be in flight. Called only if the scheme [is bounded](Scheme::is_bounded).
     fn handle_sender_done(&mut self, _path: &PathView, _message: u64) {}
+    /// Returns whether a message may end as partial at its deadline, with what has arrived.
+    fn may_end_partial(&self, _message: u64, _arrivals: &dyn Arrivals) -> bool {
+        true
+    }
     /// The receive was closed by its user, early or not. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Receiver::next_timeout`].
@@ -222,6 +243,11 @@ pub trait Scheme {
     /// are (P5.9). The messages of such a scheme begin in the order of their numbers.
     fn is_bounded(&self) -> bool {
         false
+    }
+    /// What the scheme does for critical ranges. `None` if its messages have none. If they have, the
+    /// receiving half starts with the offer, which names them.
+    fn critical(&self) -> Option<Critical> {
+        None
     }
     /// The order in which the chunks of a message are first put on the wire.
     fn order(&self, message: &Message) -> Box<dyn WireOrder + Send> {

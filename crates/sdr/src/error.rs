@@ -61,6 +61,14 @@ pub enum SdrError {
         /// The largest valid value.
         max: u64,
     },
+    /// Critical chunks are not chunks of the message.
+    #[error("critical chunks go up to {end}, but the message has {chunks} chunks")]
+    CriticalOutOfRange {
+        /// One past the last critical chunk.
+        end: u32,
+        /// Chunks of the message, 0 if its length is not known.
+        chunks: u32,
+    },
     /// The buffer's address range exceeds 64 bits.
     #[error("{length} bytes from address {base:#x} on leave the 64-bit range")]
     BadTarget {
@@ -179,6 +187,18 @@ pub enum Violation {
         length: u64,
         /// The queue pair's limit.
         max: u64,
+    },
+    /// An offer whose critical chunks are not chunks of the message.
+    #[error(
+        "message {message} is offered with critical chunks up to {end}, but has {chunks} chunks"
+    )]
+    CriticalOutOfRange {
+        /// The message.
+        message: u64,
+        /// One past the last critical chunk.
+        end: u32,
+        /// Chunks of the message, 0 if its length is not known.
+        chunks: u32,
     },
     /// An offer that disagrees with an earlier one for the same message.
     #[error("message {0} is offered again with another length or scheme")]

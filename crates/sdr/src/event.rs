@@ -1,6 +1,6 @@
 //! Events of a queue pair, for its owner.
 
-use farwrite_wire::control::{MessageId, Outcome, SchemeTag, Withdrawal};
+use farwrite_wire::control::{CriticalChunks, MessageId, Outcome, SchemeTag, Withdrawal};
 
 /// Something that the peer caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Event {
         length: Option<u64>,
         /// The scheme that repairs it.
         scheme: SchemeTag,
+        /// Its critical chunks, which lie within the message.
+        critical: CriticalChunks,
         /// Whether the message carries a user immediate.
         has_immediate: bool,
     },

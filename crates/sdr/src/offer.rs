@@ -32,6 +32,17 @@ pub(crate) fn check_offer(
             max,
         });
     }
+    let chunks = offer
+        .length
+        .map_or(0, |length| geometry.chunks(length, offer.has_immediate));
+    let end = offer.critical.end();
+    if end > chunks {
+        return Err(Violation::CriticalOutOfRange {
+            message,
+            end,
+            chunks,
+        });
+    }
     if offer.has_immediate && geometry.fragments() == 0 {
         return Err(Violation::ImmediatesOff(message));
     }
@@ -48,7 +59,11 @@ pub(crate) fn merge(known: Option<&Offer>, new: &Offer) -> Result<Option<Offer>,
         return Ok(Some(*new));
     };
     let lengths_differ = known.length.zip(new.length).is_some_and(|(a, b)| a != b);
-    if lengths_differ || known.scheme != new.scheme || known.has_immediate != new.has_immediate {
+    let differ = lengths_differ
+        || known.scheme != new.scheme
+        || known.critical != new.critical
+        || known.has_immediate != new.has_immediate;
+    if differ {
         return Err(Violation::OfferChanged(new.message));
     }
     let merged = Offer {

@@ -218,7 +218,7 @@ impl SdrQp {
     ///
     /// # Errors
     /// [`SdrError::Retry`] while a message is in flight in the slot, [`SdrError::TooLong`],
-    /// [`SdrError::ImmediatesOff`], [`SdrError::NotConnected`].
+    /// [`SdrError::ImmediatesOff`], [`SdrError::CriticalOutOfRange`], [`SdrError::NotConnected`].
     pub fn start_send(&mut self, spec: SendSpec) -> Result<u64, SdrError> {
         if !self.connected {
             return Err(SdrError::NotConnected);
@@ -286,11 +286,13 @@ impl SdrQp {
                     .handle_receive_complete(*message, *outcome, &mut self.events)
             }
             Control::Ack(ack) => {
-                self.send.handle_report(now_ns, ack.message);
+                self.send
+                    .handle_report(now_ns, ack.message, &mut self.events);
                 Ok(())
             }
             Control::Nack(nack) => {
-                self.send.handle_report(now_ns, nack.message);
+                self.send
+                    .handle_report(now_ns, nack.message, &mut self.events);
                 Ok(())
             }
             Control::Loss(_) | Control::PathFeedback(_) => Ok(()),

@@ -307,6 +307,7 @@ impl RecvHalf {
                     message,
                     length,
                     scheme: offer.scheme,
+                    critical: offer.critical,
                     has_immediate: offer.has_immediate,
                 },
             });

@@ -82,6 +82,13 @@ impl SendHalf {
         if spec.immediate.is_some() && self.geometry.fragments() == 0 {
             return Err(SdrError::ImmediatesOff);
         }
+        let chunks = spec.length.map_or(0, |length| {
+            self.geometry.chunks(length, spec.immediate.is_some())
+        });
+        let end = spec.critical.end();
+        if end > chunks {
+            return Err(SdrError::CriticalOutOfRange { end, chunks });
+        }
         let message = self.next;
         let last = message.checked_sub(self.geometry.slots().into());
         if last.is_some_and(|last| self.sends.contains(last)) {
@@ -129,8 +136,11 @@ impl SendHalf {
                 events.push_back(Event::SendRefused { message, refusal });
                 return;
             }
-            let message = message.into();
-            events.push_back(Event::ClearToSend { message });
+            sending.clearance = Room::Known(*clearance);
+            if sending.is_writable() {
+                let message = message.into();
+                events.push_back(Event::ClearToSend { message });
+            }
         }
         sending.clearance = Room::Known(*clearance);
         let needed = sending.spec.parity_bytes;
@@ -251,7 +261,7 @@ impl SendHalf {
         self.cleared = self.cleared.max(self.posted.saturating_sub(slots));
         let oldest = self.next.saturating_sub(slots);
         for message in self.answered.max(oldest)..cts.offers {
-            self.answer(now_ns, message);
+            self.answer(now_ns, message, events);
         }
         self.answered = self.answered.max(cts.offers);
         Ok(())
@@ -302,13 +312,18 @@ impl SendHalf {
         sending.is_none_or(|sending| !sending.awaits_clearance())
     }
 
-    /// The receiver knows the length of a message.
-    fn answer(&mut self, now_ns: u64, message: u64) {
+    /// The receiver knows the offer of a message.
+    fn answer(&mut self, now_ns: u64, message: u64, events: &mut VecDeque<Event>) {
         self.hear(now_ns, message);
         let Some(sending) = self.sends.get_mut(message) else {
             return;
         };
+        let could_write = sending.is_writable();
         sending.answered = true;
+        if sending.stage == Stage::Active && sending.is_writable() && !could_write {
+            let message = message.into();
+            events.push_back(Event::ClearToSend { message });
+        }
         if sending.stage == Stage::Done {
             self.remove(message);
         }
@@ -321,10 +336,15 @@ impl SendHalf {
     }
 
     /// Handles a report on a message: the receiver runs its scheme, so it has received an offer.
-    pub(crate) fn handle_report(&mut self, now_ns: u64, message: u64) {
+    pub(crate) fn handle_report(
+        &mut self,
+        now_ns: u64,
+        message: u64,
+        events: &mut VecDeque<Event>,
+    ) {
         match self.sends.get(message) {
             Some(sending) if sending.streaming => self.hear(now_ns, message),
-            Some(_) => self.answer(now_ns, message),
+            Some(_) => self.answer(now_ns, message, events),
             None => {}
         }
     }
@@ -379,6 +399,7 @@ impl SendHalf {
                 length: sending.spec.length,
                 has_immediate: sending.spec.immediate.is_some(),
                 scheme: sending.spec.scheme,
+                critical: sending.spec.critical,
                 cleared,
                 withdrawn: match sending.stage {
                     Stage::Withdrawn(withdrawal) => Some(withdrawal),

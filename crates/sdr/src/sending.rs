@@ -1,6 +1,6 @@
 //! One message at its sender.
 
-use farwrite_wire::control::{Clearance, MessageId, Place, SchemeTag, Withdrawal};
+use farwrite_wire::control::{Clearance, CriticalChunks, MessageId, Place, SchemeTag, Withdrawal};
 
 /// What to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,11 @@ pub struct SendSpec {
     /// Whether the scheme allows the message to end as partial, whatever the peer's terms are
     /// (P5.9).
     pub is_bounded: bool,
+    /// The critical chunks (P5.9.6). They must lie within the message, whose length must be known.
+    pub critical: CriticalChunks,
+    /// Whether the message may be written only once the receiver knows its scheme: the receiver has
+    /// the offer, or its terms name the scheme.
+    pub needs_offer: bool,
 }
 
 /// The state of a send.
@@ -75,6 +80,15 @@ impl Sending {
     pub(crate) fn is_settled(&self) -> bool {
         let is_clear = self.clearance.known().is_some() && self.parity != Room::Awaited;
         self.stage == Stage::Active && self.answered && is_clear
+    }
+
+    /// Returns whether the message may be written: there is a clearance, and the receiver knows what
+    /// it must know.
+    pub(crate) fn is_writable(&self) -> bool {
+        let clearance = self.clearance.known();
+        clearance.is_some_and(|clearance| {
+            !self.spec.needs_offer || self.answered || clearance.terms.scheme.is_some()
+        })
     }
 
     /// Returns whether the send waits for its clearance.

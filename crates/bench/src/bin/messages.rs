@@ -115,8 +115,7 @@ fn send(
     let start = Instant::now();
     let options = SendOptions {
         scheme: scheme.tag(),
-        immediate: None,
-        deadline_ns: None,
+        ..SendOptions::default()
     };
     let send = endpoint.post_send(qp, what, options)?;
     endpoint.run_until(|_| send.outcome().is_some())?;

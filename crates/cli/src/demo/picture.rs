@@ -182,6 +182,8 @@ fn long_name(scheme: SchemeName) -> &'static str {
         SchemeName::BestEffort => "Best effort",
         SchemeName::BestEffortSr => "Best effort, repeats",
         SchemeName::BestEffortEc(_) => "Best effort, parity",
+        SchemeName::BestEffortFirst => "Best effort, critical ranges first",
+        SchemeName::BestEffortExact => "Best effort, exact ranges",
     }
 }
 

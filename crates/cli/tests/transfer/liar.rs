@@ -144,8 +144,7 @@ impl Liar {
         let region = self.endpoint.register(bytes).expect("memory");
         let options = SendOptions {
             scheme: SchemeName::SrNack.scheme().tag(),
-            immediate: None,
-            deadline_ns: None,
+            ..SendOptions::default()
         };
         let posted = self.endpoint.post_send(self.qp, region.whole(), options);
         posted.expect("a slot")

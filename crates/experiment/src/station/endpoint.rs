@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, Program};
-use farwrite::schemes::scheme::Message;
+use farwrite::schemes::scheme::{CriticalChunks, Message};
 use farwrite::{
     Endpoint, Outcome, Partial, QpConfig, QpOptions, QueuePair, RateControl, RecvHandle,
     RecvOptions, Region, SchemeName, SendHandle, SendOptions,
@@ -189,9 +189,9 @@ pub(super) fn start(
     let memory = sender.endpoint.register_region(memory).map_err(text)?;
     let options = SendOptions {
         scheme: scheme.tag(),
-        immediate: None,
         deadline_ns: deadline_ns
             .or_else(|| Some(now_ns.saturating_add(patience_ns(starting.ideal_ns)))),
+        ..SendOptions::default()
     };
     let send = sender.endpoint.post_send(src_qp, memory.whole(), options);
     let send = send.map_err(text)?;
@@ -245,6 +245,7 @@ fn parity_bytes(scheme: SchemeName, bytes: u64, mtu: u32) -> u64 {
         bytes,
         chunks: u32::try_from(bytes.div_ceil(chunk_bytes)).unwrap_or(u32::MAX),
         chunk_bytes,
+        critical: CriticalChunks::NONE,
     };
     let layout = scheme.scheme().layout(&message);
     layout.map_or(0, |layout| layout.parity_bytes() as u64)

@@ -7,7 +7,9 @@ use farwrite_fabric::contract::Fabric;
 use farwrite_wire::control::{Outcome, Withdrawal};
 
 use super::Pair;
+use super::send::OpenSend;
 use crate::error::Error;
+use crate::registry::TableArrivals;
 
 /// The deadlines of open messages, the earliest first. A message has at most one deadline.
 #[derive(Debug, Default)]
@@ -39,7 +41,7 @@ impl Deadlines {
 
 impl Pair {
     /// Ends the receives whose deadline has passed: as whole if all has arrived, otherwise as
-    /// partial. Returns whether there were any.
+    /// partial, or as failed if critical ranges are missing. Returns whether there were any.
     pub(super) fn expire_receives<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -51,12 +53,29 @@ impl Pair {
             let is_whole = received.is_complete(message) && received.immediate_is_whole(message);
             let outcome = match is_whole {
                 true => Outcome::Whole,
-                false => Outcome::Partial,
+                false if self.may_end_partial(message) => Outcome::Partial,
+                false => Outcome::Failed,
             };
             self.complete_recv(fabric, message, outcome)?;
             any = true;
         }
         Ok(any)
+    }
+
+    /// Returns whether a receive may end as partial now.
+    fn may_end_partial(&mut self, message: u64) -> bool {
+        let Some(recv) = self.recv.open.get(&message) else {
+            return false;
+        };
+        let receiver = recv
+            .scheme()
+            .and_then(|tag| self.halves.existing_receiver(tag));
+        match receiver {
+            Some(receiver) => {
+                receiver.may_end_partial(message, &TableArrivals(self.sdr.received()))
+            }
+            None => !recv.awaits_exact_ranges(),
+        }
     }
 
     /// Handles the news that the sender has ended a message.
@@ -102,11 +121,14 @@ impl Pair {
         }
     }
 
-    /// Ends the sends whose deadline has passed: as partial if the receiver accepts that, otherwise
-    /// as failed.
+    /// Ends the sends whose deadline has passed: as partial if the receiver and the scheme accept
+    /// that, otherwise as failed.
     pub(super) fn expire_sends(&mut self, now_ns: u64) {
         while let Some(message) = self.send.deadlines.pop_due(now_ns) {
-            let outcome = match self.sdr.accepts_partial(message) {
+            let scheme = self.send.open.get(&message).map(OpenSend::scheme);
+            let sender = scheme.and_then(|tag| self.halves.existing_sender(tag));
+            let may_end = sender.is_none_or(|sender| sender.may_end_partial(message));
+            let outcome = match may_end && self.sdr.accepts_partial(message) {
                 true => Outcome::Partial,
                 false => Outcome::Failed,
             };

@@ -286,12 +286,14 @@ impl Pair {
                     message,
                     length,
                     scheme,
+                    critical,
                     has_immediate,
                 } => {
                     let offer = Offered {
                         message,
                         length,
                         scheme,
+                        critical,
                         has_immediate,
                     };
                     self.handle_offered(fabric, known, now_ns, &offer)?;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, Table, Window};
-use farwrite_schemes::scheme::Message;
+use farwrite_schemes::scheme::{CriticalChunks, Message};
 use farwrite_sdr::Place;
 use farwrite_wire::control::SchemeTag;
 
@@ -135,6 +135,7 @@ impl Pair {
             bytes,
             chunks: self.geometry().chunks(bytes, false),
             chunk_bytes: self.geometry().chunk_bytes(),
+            critical: CriticalChunks::NONE,
         };
         known.find(tag)?.layout(&message)
     }

@@ -46,8 +46,8 @@ fn start_until(
     let source = a.endpoint.register(vec![7; bytes]).expect("room");
     let options = SendOptions {
         scheme,
-        immediate: None,
         deadline_ns,
+        ..SendOptions::default()
     };
     let send = a.endpoint.post_send(qa, source.whole(), options);
     Transfer {

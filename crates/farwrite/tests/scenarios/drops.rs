@@ -28,8 +28,7 @@ fn sending(queue_pairs: usize, rate_bps: u64) -> SlowWorld {
     for (&qa, &qb) in a.qps.iter().zip(&b.qps) {
         let send = SendOptions {
             scheme: tag("sr-nack"),
-            immediate: None,
-            deadline_ns: None,
+            ..SendOptions::default()
         };
         let recv = b.endpoint.post_recv(qb, target.whole());
         recv.expect("a free slot");

@@ -181,8 +181,7 @@ fn memory_of_an_open_message_is_not_given_back() {
     let source = world.a.endpoint.register(vec![7; 10_000]).expect("room");
     let options = farwrite::SendOptions {
         scheme: tag("sr-nack"),
-        immediate: None,
-        deadline_ns: None,
+        ..farwrite::SendOptions::default()
     };
     let qp = world.a.qp;
     let send = world

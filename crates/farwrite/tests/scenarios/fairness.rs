@@ -41,8 +41,7 @@ fn busy(configs: &[QpConfig]) -> SlowWorld {
     for (&qa, &qb) in a.qps.iter().zip(&b.qps) {
         let send = SendOptions {
             scheme: tag("sr-nack"),
-            immediate: None,
-            deadline_ns: None,
+            ..SendOptions::default()
         };
         let recv = b.endpoint.post_recv(qb, target.whole());
         recv.expect("a free slot");

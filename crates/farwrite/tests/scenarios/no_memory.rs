@@ -28,8 +28,7 @@ fn a_message_goes_without_parity_where_a_fabric_has_no_room_and_others_go_on() {
             recv.expect("a free slot");
             let send = SendOptions {
                 scheme: tag(scheme),
-                immediate: None,
-                deadline_ns: None,
+                ..SendOptions::default()
             };
             let send = a.endpoint.post_send(a.qps[index], source.whole(), send);
             send.expect("a free slot")

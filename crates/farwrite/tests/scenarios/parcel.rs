@@ -1,7 +1,8 @@
 //! Messages between two ends, and the checks of their results.
 
 use farwrite::{
-    Error, MemoryRegion, Outcome, RecvHandle, RecvOptions, SchemeTag, SendHandle, SendOptions,
+    CriticalRanges, Error, MemoryRegion, Outcome, RecvHandle, RecvOptions, SchemeTag, SendHandle,
+    SendOptions,
 };
 
 use crate::world::{MS, SECOND, Way, World};
@@ -20,6 +21,7 @@ pub(crate) struct Order {
     pub(crate) immediate: Option<u32>,
     /// Deadline of the send.
     pub(crate) deadline_ns: Option<u64>,
+    pub(crate) critical: CriticalRanges,
     /// Bytes by which the buffer is longer than the message.
     pub(crate) spare: usize,
 }
@@ -32,6 +34,7 @@ impl Order {
             scheme,
             immediate: None,
             deadline_ns: None,
+            critical: CriticalRanges::NONE,
             spare: 0,
         }
     }
@@ -65,6 +68,7 @@ impl World {
             scheme: order.scheme,
             immediate: order.immediate,
             deadline_ns: order.deadline_ns,
+            critical: order.critical,
         };
         match end.endpoint.post_send(end.qp, source.whole(), options) {
             Ok(send) => Ok(Outbound { send, source }),

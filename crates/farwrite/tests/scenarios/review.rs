@@ -181,8 +181,7 @@ fn memory_of_another_endpoint_is_refused_when_it_is_posted() {
     let endpoint = &mut world.a.endpoint;
     let send = SendOptions {
         scheme,
-        immediate: None,
-        deadline_ns: None,
+        ..SendOptions::default()
     };
     let refused = [
         endpoint.post_send(qp, foreign.whole(), send).err(),
@@ -237,8 +236,7 @@ fn a_control_packet_that_waits_for_room_is_tried_again_soon() {
     let scheme = SchemeTag::NONE;
     let send = SendOptions {
         scheme,
-        immediate: None,
-        deadline_ns: None,
+        ..SendOptions::default()
     };
     a.post_send(qa, source.whole(), send).expect("a free slot");
     let next_ns = a.poll(MS).expect("works").expect("an offer waits");

@@ -19,8 +19,7 @@ fn busy() -> SlowWorld {
     recv.expect("a free slot");
     let send = SendOptions {
         scheme: tag("sr-nack"),
-        immediate: None,
-        deadline_ns: None,
+        ..SendOptions::default()
     };
     let send = a.endpoint.post_send(a.qps[0], source.whole(), send);
     send.expect("a free slot");

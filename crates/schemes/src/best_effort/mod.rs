@@ -1,13 +1,17 @@
 //! Best effort: a message ends in time, with the chunks that have arrived (OptiNIC section 3.1;
 //! P5.9).
 //!
-//! `best-effort` alone never sends a chunk twice (`sender`, `receiver`). In the other schemes of
-//! this module, another scheme repairs losses while a repair can still arrive in time.
-//! `bounded_sender` and `bounded_receiver` wrap its halves.
+//! `best-effort` alone never sends a chunk twice (`sender`, `receiver`). With repairs or parity,
+//! another scheme repairs losses while a repair can still arrive in time: `bounded_sender` and
+//! `bounded_receiver` wrap its halves. With critical ranges, some chunks leave first (`critical`),
+//! and are exact if the scheme says so (`exact_sender`, `exact_receiver`).
 
 mod bounded_receiver;
 mod bounded_sender;
+mod critical;
 mod endings;
+mod exact_receiver;
+mod exact_sender;
 mod receiver;
 mod sender;
 
@@ -17,8 +21,8 @@ use farwrite_wire::control::SchemeTag;
 
 use crate::erasure::ErasureCoding;
 use crate::order::{InSequence, WireOrder};
-use crate::scheme::{Arrivals, Layout, Message, PathView, Receiver, Scheme, Sender};
-use crate::selective_repeat::SelectiveRepeat;
+use crate::scheme::{Arrivals, Critical, Layout, Message, PathView, Receiver, Scheme, Sender};
+use crate::selective_repeat::{SelectiveReceiver, SelectiveRepeat, SelectiveSender};
 use crate::timing::Alpha;
 
 /// Best effort, alone or with a scheme that repairs losses within the deadline.
@@ -31,6 +35,11 @@ pub enum BestEffort {
     /// `best-effort+ec-mds:k,m`, `best-effort+ec-xor:k,m`: parity first, then repeats while they
     /// can arrive in time.
     Parity(ErasureCoding),
+    /// `best-effort+first`: critical ranges leave first. Lost chunks are not repaired.
+    First,
+    /// `best-effort+exact`: critical ranges leave first, and are repaired by selective repeat with
+    /// NACKs until they have arrived.
+    Exact(Alpha),
 }
 
 impl BestEffort {
@@ -42,6 +51,10 @@ impl BestEffort {
     pub const XOR_ID: u8 = 8;
     /// Id in the [`SchemeTag`] of best effort with MDS parity (P5.9).
     pub const MDS_ID: u8 = 9;
+    /// Id in the [`SchemeTag`] of best effort with critical ranges first (P5.9).
+    pub const FIRST_ID: u8 = 10;
+    /// Id in the [`SchemeTag`] of best effort with exact critical ranges (P5.9).
+    pub const EXACT_ID: u8 = 11;
 
     /// The scheme that a tag selects. `None` if the tag is not one of these, or its parameters are
     /// not valid.
@@ -49,6 +62,8 @@ impl BestEffort {
         let params = tag.params;
         match tag.id {
             Self::ALONE_ID => (params == [0; 6]).then_some(Self::Alone),
+            Self::FIRST_ID => (params == [0; 6]).then_some(Self::First),
+            Self::EXACT_ID => Some(Self::Exact(Alpha::from_params(params)?)),
             Self::REPEATS_ID => Some(Self::Repeats(Alpha::from_params(params)?)),
             Self::XOR_ID | Self::MDS_ID => {
                 let id = match tag.id {
@@ -76,6 +91,14 @@ impl Scheme for BestEffort {
                 id: Self::REPEATS_ID,
                 params: alpha.to_params(),
             },
+            Self::First => SchemeTag {
+                id: Self::FIRST_ID,
+                params: [0; 6],
+            },
+            Self::Exact(alpha) => SchemeTag {
+                id: Self::EXACT_ID,
+                params: alpha.to_params(),
+            },
             Self::Parity(coding) => SchemeTag {
                 id: match coding.code.kind() {
                     Kind::Xor => Self::XOR_ID,
@@ -88,7 +111,11 @@ impl Scheme for BestEffort {
 
     fn sender(&self) -> Box<dyn Sender + Send> {
         match self {
-            Self::Alone => Box::new(sender::BestEffortSender::default()),
+            Self::Alone | Self::First => Box::new(sender::BestEffortSender::default()),
+            Self::Exact(alpha) => {
+                let repairs = SelectiveSender::new(*alpha, true);
+                Box::new(exact_sender::ExactSender::new(repairs))
+            }
             Self::Repeats(alpha) => {
                 let repairs = SelectiveRepeat::with_nacks(*alpha).repair_sender();
                 Box::new(bounded_sender::BoundedSender::new(repairs))
@@ -101,7 +128,11 @@ impl Scheme for BestEffort {
 
     fn receiver(&self) -> Box<dyn Receiver + Send> {
         match self {
-            Self::Alone => Box::new(receiver::BestEffortReceiver::default()),
+            Self::Alone | Self::First => Box::new(receiver::BestEffortReceiver::default()),
+            Self::Exact(_) => {
+                let repairs = SelectiveReceiver::new(true);
+                Box::new(exact_receiver::ExactReceiver::new(repairs))
+            }
             Self::Repeats(alpha) => {
                 let repairs = SelectiveRepeat::with_nacks(*alpha).repair_receiver();
                 Box::new(bounded_receiver::BoundedReceiver::new(repairs))
@@ -115,7 +146,7 @@ impl Scheme for BestEffort {
     fn layout(&self, message: &Message) -> Option<Layout> {
         match self {
             Self::Parity(coding) => coding.layout(message),
-            Self::Alone | Self::Repeats(_) => None,
+            Self::Alone | Self::Repeats(_) | Self::First | Self::Exact(_) => None,
         }
     }
 
@@ -123,9 +154,18 @@ impl Scheme for BestEffort {
         true
     }
 
+    fn critical(&self) -> Option<Critical> {
+        match self {
+            Self::First => Some(Critical::First),
+            Self::Exact(_) => Some(Critical::Exact),
+            Self::Alone | Self::Repeats(_) | Self::Parity(_) => None,
+        }
+    }
+
     fn order(&self, message: &Message) -> Box<dyn WireOrder + Send> {
         match self {
             Self::Parity(coding) => coding.order(message),
+            Self::First | Self::Exact(_) => Box::new(critical::CriticalFirst::of(message)),
             Self::Alone | Self::Repeats(_) => Box::new(InSequence::of(message)),
         }
     }

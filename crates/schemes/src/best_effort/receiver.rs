@@ -1,15 +1,16 @@
-//! The receiving half of best effort alone (P5.9.2, P5.9.3).
+//! The receiving half of best effort without repair (P5.9.2, P5.9.3, P5.9.6).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
+use super::critical::CriticalOrder;
 use super::endings::Endings;
 use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
 
 #[derive(Debug, Default)]
 pub(super) struct BestEffortReceiver {
-    /// Number of chunks of each open message.
-    messages: BTreeMap<u64, u32>,
+    /// The chunks of each open message.
+    messages: BTreeMap<u64, CriticalOrder>,
     endings: Endings,
     outcomes: VecDeque<(u64, Outcome)>,
 }
@@ -29,7 +30,8 @@ fn is_whole(arrivals: &dyn Arrivals, message: u64, chunks: u32) -> bool {
 impl Receiver for BestEffortReceiver {
     fn start(&mut self, path: &PathView, message: &Message) {
         if self.endings.start(path, message.number) {
-            self.messages.insert(message.number, message.chunks.max(1));
+            self.messages
+                .insert(message.number, CriticalOrder::of(message));
         }
     }
 
@@ -39,14 +41,14 @@ impl Receiver for BestEffortReceiver {
             return;
         }
         let message = message.data();
-        let Some(&chunks) = self.messages.get(&message) else {
+        let Some(order) = self.messages.get(&message) else {
             return;
         };
         if arrivals.seen(message.into()) == 0 {
             return;
         }
         self.endings.pass(path, message);
-        let last = chunks - 1;
+        let (last, chunks) = (order.last(), order.chunks());
         if is_whole(arrivals, message, chunks) {
             self.finish(message, Outcome::Whole);
         } else if arrivals.word(message.into(), last / 64) >> (last % 64) & 1 == 1 {
@@ -65,7 +67,8 @@ impl Receiver for BestEffortReceiver {
 
     fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         while let Some(message) = self.endings.take_due(path.now_ns) {
-            let chunks = self.messages.get(&message).copied().unwrap_or(u32::MAX);
+            let order = self.messages.get(&message);
+            let chunks = order.map_or(u32::MAX, CriticalOrder::chunks);
             let outcome = match is_whole(arrivals, message, chunks) {
                 true => Outcome::Whole,
                 false => Outcome::Partial,

@@ -1,8 +1,9 @@
-//! The sending half of best effort alone (P5.9.1).
+//! The sending half of best effort without repair (P5.9.1, P5.9.6).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
+use super::critical::CriticalOrder;
 use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
 
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub(super) struct BestEffortSender {
 /// A message of which some chunks have not left yet.
 #[derive(Debug)]
 struct UnrepairedSend {
-    chunks: u32,
-    /// Chunks `0..handed_out` have been handed out, `0..departed` have left.
+    order: CriticalOrder,
+    /// The chunks at positions `0..handed_out` have been handed out, `0..departed` have left.
     handed_out: u32,
     departed: u32,
 }
@@ -34,7 +35,7 @@ impl Sender for BestEffortSender {
         self.messages
             .entry(message.number)
             .or_insert(UnrepairedSend {
-                chunks: message.chunks.max(1),
+                order: CriticalOrder::of(message),
                 handed_out: 0,
                 departed: 0,
             });
@@ -47,8 +48,10 @@ impl Sender for BestEffortSender {
             return;
         };
         // Chunks leave in the order in which they were handed out.
-        outgoing.departed = outgoing.departed.max(chunks.range.end);
-        if outgoing.departed >= outgoing.chunks {
+        let last = chunks.range.end.saturating_sub(1);
+        let position = outgoing.order.position(last);
+        outgoing.departed = outgoing.departed.max(position.map_or(0, |p| p + 1));
+        if outgoing.departed >= outgoing.order.chunks() {
             self.finish(chunks.message.data(), Outcome::Partial);
         }
     }
@@ -65,11 +68,12 @@ impl Sender for BestEffortSender {
 
     fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
         let mut unsent = self.messages.iter_mut();
-        let (&message, outgoing) = unsent.find(|(_, o)| o.handed_out < o.chunks)?;
+        let (&message, outgoing) = unsent.find(|(_, o)| o.handed_out < o.order.chunks())?;
         let start = outgoing.handed_out;
-        outgoing.handed_out = start.saturating_add(max_chunks).min(outgoing.chunks);
-        let range = start..outgoing.handed_out;
-        self.counters.sent_chunks += u64::from(range.end - range.start);
+        let range = outgoing.order.run(start..start.saturating_add(max_chunks));
+        let count = range.end - range.start;
+        outgoing.handed_out += count;
+        self.counters.sent_chunks += u64::from(count);
         let message = message.into();
         Some(Chunks { message, range })
     }

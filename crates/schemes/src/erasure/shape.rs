@@ -140,6 +140,7 @@ fn count(chunks: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::CriticalChunks;
     use core::num::NonZeroU8;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -157,6 +158,7 @@ mod tests {
             bytes,
             chunks,
             chunk_bytes: 100,
+            critical: CriticalChunks::NONE,
         };
         Shape::new(&scheme, &message)
     }

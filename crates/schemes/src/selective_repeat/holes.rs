@@ -130,6 +130,7 @@ impl Holes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::CriticalChunks;
     use crate::scheme::{MessageId, Timing};
     use std::collections::BTreeMap;
 
@@ -158,6 +159,7 @@ mod tests {
             bytes,
             chunks,
             chunk_bytes: 4096,
+            critical: CriticalChunks::NONE,
         };
         let mut holes = Holes::default();
         let mut told: BTreeMap<u32, Vec<u64>> = BTreeMap::new();

@@ -15,6 +15,8 @@ use farwrite_wire::control::SchemeTag;
 use crate::best_effort::{RepairReceiver, RepairSender};
 use crate::scheme::{Receiver, Scheme, Sender};
 use crate::timing::Alpha;
+pub(crate) use receiver::SelectiveReceiver;
+pub(crate) use sender::SelectiveSender;
 
 /// Selective repeat, with timeouts alone or with NACKs as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +44,11 @@ impl SelectiveRepeat {
     }
 
     pub(crate) fn repair_sender(&self) -> Box<dyn RepairSender + Send> {
-        Box::new(sender::SelectiveSender::new(self.alpha, self.nack))
+        Box::new(SelectiveSender::new(self.alpha, self.nack))
     }
 
     pub(crate) fn repair_receiver(&self) -> Box<dyn RepairReceiver + Send> {
-        Box::new(receiver::SelectiveReceiver::new(self.nack))
+        Box::new(SelectiveReceiver::new(self.nack))
     }
 }
 
@@ -64,10 +66,10 @@ impl Scheme for SelectiveRepeat {
     }
 
     fn sender(&self) -> Box<dyn Sender + Send> {
-        Box::new(sender::SelectiveSender::new(self.alpha, self.nack))
+        Box::new(SelectiveSender::new(self.alpha, self.nack))
     }
 
     fn receiver(&self) -> Box<dyn Receiver + Send> {
-        Box::new(receiver::SelectiveReceiver::new(self.nack))
+        Box::new(SelectiveReceiver::new(self.nack))
     }
 }

@@ -86,9 +86,9 @@ impl Nacks {
         }
     }
 
-    /// A packet of a newer message has arrived. The sender began that message after all chunks of
-    /// older ones.
-    fn pass(&mut self, path: &PathView, older: Range<u64>) {
+    /// The sender has sent all chunks of these messages. A packet of a newer message shows that: the
+    /// sender began it after them.
+    pub(super) fn pass(&mut self, path: &PathView, older: Range<u64>) {
         let mut passed = BTreeSet::new();
         for (number, watched) in self.messages.range_mut(older) {
             watched.holes.note(path, watched.message.chunks);

@@ -11,7 +11,7 @@ use crate::best_effort::RepairReceiver;
 use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
 
 #[derive(Debug)]
-pub(super) struct SelectiveReceiver {
+pub(crate) struct SelectiveReceiver {
     messages: BTreeMap<u64, AckState>,
     acks: AckClock,
     /// `None` if the sender relies on its timeouts.
@@ -20,12 +20,19 @@ pub(super) struct SelectiveReceiver {
 }
 
 impl SelectiveReceiver {
-    pub(super) fn new(nack: bool) -> Self {
+    pub(crate) fn new(nack: bool) -> Self {
         Self {
             messages: BTreeMap::new(),
             acks: AckClock::default(),
             nacks: nack.then(Nacks::default),
             outcomes: VecDeque::new(),
+        }
+    }
+
+    /// The sender has sent all chunks of a message, as something shows that this half does not see.
+    pub(crate) fn pass(&mut self, path: &PathView, message: u64) {
+        if let Some(nacks) = &mut self.nacks {
+            nacks.pass(path, message..message.saturating_add(1));
         }
     }
 

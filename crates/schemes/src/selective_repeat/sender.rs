@@ -12,7 +12,7 @@ use crate::silence::Silence;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
 
 #[derive(Debug)]
-pub(super) struct SelectiveSender {
+pub(crate) struct SelectiveSender {
     alpha: Alpha,
     nack: bool,
     messages: BTreeMap<u64, SelectiveSend>,
@@ -29,7 +29,7 @@ pub(super) struct SelectiveSender {
 }
 
 impl SelectiveSender {
-    pub(super) fn new(alpha: Alpha, nack: bool) -> Self {
+    pub(crate) fn new(alpha: Alpha, nack: bool) -> Self {
         Self {
             alpha,
             nack,

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Message, MessageId, Nack, Outcome, PathView, Report, Sender, Timing,
+    Arrivals, Chunks, CriticalChunks, Message, MessageId, Nack, Outcome, PathView, Report, Sender,
+    Timing,
 };
 use proptest::prelude::*;
 
@@ -28,12 +29,16 @@ fn message(number: u64, chunks: u32) -> Message {
         bytes: u64::from(chunks) * 4096,
         chunks,
         chunk_bytes: 4096,
+        critical: CriticalChunks::NONE,
     }
 }
 
 fn repairing() -> impl Iterator<Item = SchemeName> {
     let names = SchemeName::BOUNDED.into_iter();
-    names.filter(|name| *name != SchemeName::BestEffort)
+    names.filter(|name| {
+        let repairs_nothing = [SchemeName::BestEffort, SchemeName::BestEffortFirst];
+        !repairs_nothing.contains(name) && *name != SchemeName::BestEffortExact
+    })
 }
 
 /// Sends and departs all chunks that the sender hands out. Returns their number.

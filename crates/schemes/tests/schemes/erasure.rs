@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use farwrite_codes::{Code, Kind};
 use farwrite_dice::SplitMix;
 use farwrite_schemes::erasure::ErasureCoding;
-use farwrite_schemes::scheme::{MessageId, Scheme};
+use farwrite_schemes::scheme::{CriticalChunks, MessageId, Scheme};
 use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::Outcome;
 use proptest::prelude::*;
@@ -177,6 +177,7 @@ fn a_burst_that_fits_the_interleaving_costs_no_round_trip() {
         bytes: 4096 * 5_120,
         chunks: 5_120,
         chunk_bytes: 4096,
+        critical: CriticalChunks::NONE,
     });
     for start in [0, 100, 1_200, 1_279, 3_000] {
         // The message has five superblocks of 32 groups. The burst takes 8 chunks of each group of

@@ -1,7 +1,9 @@
 //! Tests every state of a chunk at the sender with every event.
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Chunks, Message, MessageId, PathView, Report, Sender, Timing};
+use farwrite_schemes::scheme::{
+    Chunks, CriticalChunks, Message, MessageId, PathView, Report, Sender, Timing,
+};
 use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
@@ -74,6 +76,7 @@ fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
         bytes: 8192,
         chunks: 2,
         chunk_bytes: 4096,
+        critical: CriticalChunks::NONE,
     };
     sender.start(&at(0), &message);
     let mut now_ns = 0;
@@ -203,6 +206,7 @@ fn retransmissions_of_the_oldest_come_first_and_then_its_new_chunks() {
                     bytes,
                     chunks,
                     chunk_bytes: 4096,
+                    critical: CriticalChunks::NONE,
                 },
             );
         }
@@ -237,6 +241,7 @@ fn going_back_repeats_all_that_follows_of_every_message() {
                 bytes,
                 chunks,
                 chunk_bytes: 4096,
+                critical: CriticalChunks::NONE,
             },
         );
     }
@@ -270,6 +275,7 @@ fn a_newer_message_that_was_cleared_first_times_out_once() {
                 bytes: 8192,
                 chunks: 2,
                 chunk_bytes: 4096,
+                critical: CriticalChunks::NONE,
             };
             sender.start(&at(0), &message);
             while let Some(chunks) = sender.poll_transmit(&at(0), 2) {

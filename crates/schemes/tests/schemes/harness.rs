@@ -8,8 +8,8 @@ use farwrite_codes::Present;
 use farwrite_dice::SplitMix;
 use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Job, Layout, Message, MessageId, PathView, Receiver, Report, Scheme,
-    SchemeTag, Sender, SenderCounters, Timing, Work,
+    Arrivals, Chunks, CriticalChunks, Job, Layout, Message, MessageId, PathView, Receiver, Report,
+    Scheme, SchemeTag, Sender, SenderCounters, Timing, Work,
 };
 use farwrite_wire::control::Outcome;
 
@@ -255,6 +255,7 @@ impl World {
             bytes: u64::from(chunks.saturating_sub(self.channel.empty_chunks)) * 4096,
             chunks,
             chunk_bytes: 4096,
+            critical: CriticalChunks::NONE,
         };
         let data = MessageId::new(number);
         self.chunks.insert(data, chunks);
@@ -552,6 +553,7 @@ pub(crate) fn parity_chunks(scheme: &dyn Scheme, chunks: u32) -> u32 {
         bytes: u64::from(chunks) * 4096,
         chunks,
         chunk_bytes: 4096,
+        critical: CriticalChunks::NONE,
     });
     let parity_chunks = layout.map_or(0, |layout| layout.parity_chunks());
     u32::try_from(parity_chunks).unwrap()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Chunks, Message, PathView, Report, Sender, Timing};
+use farwrite_schemes::scheme::{Chunks, CriticalChunks, Message, PathView, Report, Sender, Timing};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
 
@@ -112,6 +112,7 @@ impl Bench {
                         bytes,
                         chunks,
                         chunk_bytes: 4096,
+                        critical: CriticalChunks::NONE,
                     },
                 );
             }

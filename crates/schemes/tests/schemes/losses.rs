@@ -7,7 +7,7 @@ use farwrite_dice::SplitMix;
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::loss_meter::LossMeter;
 use farwrite_schemes::order::{InSequence, WireOrder};
-use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView, Timing};
+use farwrite_schemes::scheme::{Arrivals, CriticalChunks, Message, MessageId, PathView, Timing};
 use farwrite_wire::control::LossCounts;
 use proptest::prelude::*;
 
@@ -32,6 +32,7 @@ fn message(number: u64, chunks: u32) -> Message {
         bytes: u64::from(chunks) * 4096,
         chunks,
         chunk_bytes: 4096,
+        critical: CriticalChunks::NONE,
     }
 }
 

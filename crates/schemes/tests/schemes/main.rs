@@ -4,6 +4,7 @@
 
 mod best_effort;
 mod completion;
+mod critical;
 mod depths;
 mod erasure;
 mod events;

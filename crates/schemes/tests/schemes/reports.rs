@@ -1,7 +1,9 @@
 //! Tests of the content and the time of receivers' reports.
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report, Timing};
+use farwrite_schemes::scheme::{
+    Arrivals, CriticalChunks, Message, MessageId, PathView, Receiver, Report, Timing,
+};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
 
@@ -33,6 +35,7 @@ impl Bench {
                 bytes,
                 chunks,
                 chunk_bytes: 4096,
+                critical: CriticalChunks::NONE,
             };
             bench.memory.post(&message);
             bench.receiver.start(&bench.path(), &message);
@@ -133,6 +136,7 @@ fn a_message_that_came_before_its_offer_is_acknowledged_at_once() {
             bytes: 0,
             chunks: 1,
             chunk_bytes: 4096,
+            critical: CriticalChunks::NONE,
         };
         bench.memory.post(&message);
         bench.memory.arrive(5, 0);

@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView, Report, Timing};
+use farwrite_schemes::scheme::{
+    Arrivals, CriticalChunks, Message, MessageId, PathView, Report, Timing,
+};
 use farwrite_wire::control::{Builder, Control, Outcome};
 use proptest::prelude::*;
 
@@ -89,6 +91,7 @@ fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
         bytes: u64::from(arrivals.chunks) * 4096,
         chunks: arrivals.chunks,
         chunk_bytes: 4096,
+        critical: CriticalChunks::NONE,
     };
     let mut receiver = name.scheme().receiver();
     receiver.start(&path(0), &message);

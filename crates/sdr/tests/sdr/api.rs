@@ -4,7 +4,7 @@ use farwrite_sdr::{
     ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Terms, Timing,
     Withdrawal,
 };
-use farwrite_wire::control::{Control, Outcome, SchemeTag};
+use farwrite_wire::control::{Control, CriticalChunks, Outcome, SchemeTag};
 
 use crate::world::RTT_NS;
 use crate::{arrive, connected, info, offer, post, small, tell};
@@ -300,6 +300,7 @@ fn a_stream_gets_its_length_later() {
         message,
         length: None,
         scheme: stream.scheme,
+        critical: CriticalChunks::NONE,
         has_immediate: false,
     };
     assert_eq!(events(&mut receiver), [offered]);
@@ -364,6 +365,7 @@ fn an_offer_waits_for_its_receive() {
         message,
         length: Some(5),
         scheme,
+        critical: CriticalChunks::NONE,
         has_immediate: false,
     };
     assert_eq!(events(&mut receiver), [offered]);

@@ -3,8 +3,8 @@
 
 use farwrite_sdr::{Event, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, LossCounts, Nack, Offer, Outcome, Place, SchemeTag,
-    Terms, Withdrawal,
+    Ack, ClearToSend, Clearance, Control, CriticalChunks, LossCounts, Nack, Offer, Outcome, Place,
+    SchemeTag, Terms, Withdrawal,
 };
 use proptest::prelude::*;
 
@@ -104,6 +104,21 @@ fn what_a_sender_cannot_say_is_named() {
         ..offer(1, 1)
     };
     assert_eq!(say(immediate), Err(Violation::ImmediatesOff(1)));
+    let critical = |length, end| Offer {
+        critical: CriticalChunks::new([0..1, 3..end]).unwrap(),
+        length,
+        ..offer(1, 0)
+    };
+    let out_of_range = |end, chunks| {
+        let message = 1;
+        Err(Violation::CriticalOutOfRange {
+            message,
+            end,
+            chunks,
+        })
+    };
+    assert_eq!(say(critical(Some(4096), 17)), out_of_range(17, 16));
+    assert_eq!(say(critical(None, 4)), out_of_range(4, 0));
     for message in [0, 1] {
         assert_eq!(say(offer(message, 10)), Ok(()));
         assert_eq!(say(offer(message, 10)), Ok(()));
@@ -229,13 +244,18 @@ fn control() -> impl Strategy<Value = Control> {
         0_u8..2,
         number(),
         withdrawn(),
+        (0_u32..3, 1_u32..20),
     );
-    let offer = offer.prop_map(|(message, length, has_immediate, id, cleared, withdrawn)| {
+    let offer = offer.prop_map(|fields| {
+        let (message, length, has_immediate, id, cleared, withdrawn, (start, count)) = fields;
+        let range = start..start + count;
+        let ranges = Some(range).filter(|_| count < 4);
         Control::Offer(Offer {
             message,
             length,
             has_immediate,
             scheme: SchemeTag { id, params: [0; 6] },
+            critical: CriticalChunks::new(ranges).expect("one range"),
             cleared,
             withdrawn,
         })

@@ -22,7 +22,7 @@ use farwrite_sdr::{
     Arrival, ChunkBitmap, EndpointId, ImmediateParts, ImmediateSplit, MessageId, Place, QpConfig,
     QpInfo, SdrQp, Terms, Timing,
 };
-use farwrite_wire::control::{Offer, SchemeTag};
+use farwrite_wire::control::{CriticalChunks, Offer, SchemeTag};
 
 /// Returns a small shape with short packets, so that all numbers wrap soon.
 pub(crate) fn small() -> QpConfig {
@@ -116,6 +116,7 @@ pub(crate) fn offer(message: u64, length: u64) -> Offer {
         length: Some(length),
         has_immediate: false,
         scheme: SchemeTag::default(),
+        critical: CriticalChunks::NONE,
         cleared: 0,
         withdrawn: None,
     }

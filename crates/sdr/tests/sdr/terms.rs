@@ -2,7 +2,7 @@
 //! sender ends a message early (P3.9).
 
 use farwrite_sdr::{Arrival, Event, MessageId, Refusal, SdrError, SendSpec, Terms, Withdrawal};
-use farwrite_wire::control::{Control, Outcome, SchemeTag};
+use farwrite_wire::control::{Control, CriticalChunks, Outcome, SchemeTag};
 
 use crate::api::{events, pair, spec};
 use crate::{arrive, connected, post, post_with, small, tell};
@@ -52,6 +52,50 @@ fn packets_without_bytes_still_wait_for_the_offer() {
     assert!(bitmap.is_complete());
 }
 
+/// A message with critical chunks is written only to a receiver that cannot mistake it for another.
+#[test]
+fn a_send_waits_until_the_receiver_knows_its_scheme() {
+    for terms in [Terms::default(), EXACT] {
+        let (mut sender, mut receiver) = pair();
+        post_with(&mut receiver, 600, terms);
+        tell(0, &mut receiver, &mut sender);
+        let critical = CriticalChunks::new([0..1, 2..3]).unwrap();
+        let start = |sender: &mut farwrite_sdr::SdrQp, critical| {
+            sender.start_send(SendSpec {
+                scheme: SCHEME,
+                critical,
+                needs_offer: true,
+                ..spec(600)
+            })
+        };
+        let beyond = CriticalChunks::new([0..4]).unwrap();
+        let (end, chunks) = (4, 3);
+        let out_of_range = SdrError::CriticalOutOfRange { end, chunks };
+        assert_eq!(start(&mut sender, beyond), Err(out_of_range));
+        start(&mut sender, critical).unwrap();
+        let clear = [Event::ClearToSend { message: 0.into() }];
+        let (at_once, later) = match terms.scheme {
+            Some(_) => (&clear[..], &[][..]),
+            None => (&[][..], &clear[..]),
+        };
+        assert_eq!(events(&mut sender), at_once);
+        tell(0, &mut sender, &mut receiver);
+        let [Event::Offered { critical: told, .. }] = events(&mut receiver)[..] else {
+            panic!("no offer");
+        };
+        assert_eq!(told, critical);
+        tell(crate::world::RTT_NS, &mut receiver, &mut sender);
+        assert_eq!(events(&mut sender), later);
+        // A report shows that the receiver has the offer, and does not clear the message again.
+        let nack = Control::Nack(farwrite_wire::control::Nack {
+            message: 0,
+            lost: Vec::new(),
+        });
+        sender.handle_control(0, &nack).unwrap();
+        assert_eq!(events(&mut sender), []);
+    }
+}
+
 #[test]
 fn an_offer_that_agrees_confirms() {
     let (mut sender, mut receiver) = pair();
@@ -72,6 +116,7 @@ fn an_offer_that_agrees_confirms() {
         message: 0,
         length: Some(600),
         scheme: SCHEME,
+        critical: CriticalChunks::NONE,
         has_immediate: false,
     };
     assert_eq!(events(&mut receiver), [offered]);
@@ -240,6 +285,7 @@ fn a_bounded_send_ends_as_partial_and_its_only_offer_brings_its_length() {
             message,
             length: Some(500),
             scheme: SchemeTag::default(),
+            critical: CriticalChunks::NONE,
             has_immediate: false,
         });
         let withdrawal = match is_bounded {

@@ -342,7 +342,7 @@ impl Stream {
             scheme: self.pick()?.tag(),
             // Without abandoned files, no immediate is necessary.
             immediate: Some(ready.abandoned).filter(|abandoned| *abandoned > 0),
-            deadline_ns: None,
+            ..SendOptions::default()
         };
         let slice = ready.region.slice(0..ready.bytes);
         match self.link.endpoint.post_send(qp, slice, options) {

@@ -1,6 +1,7 @@
 //! The bodies of control messages as bytes (P4.3 to P4.8, P4.10).
 
 use super::check::{ParseError, check};
+use super::critical::CriticalChunks;
 use super::message::{
     Ack, ClearToSend, Clearance, Control, LossCounts, MessageId, Nack, Offer, Outcome,
     PathFeedback, Place, SchemeTag, Terms, Withdrawal,
@@ -147,6 +148,10 @@ fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
     out.push(flags);
     out.push(offer.scheme.id);
     out.extend(offer.scheme.params);
+    for range in offer.critical.ranges() {
+        out.extend(range.start.to_be_bytes());
+        out.extend(range.end.to_be_bytes());
+    }
 }
 
 fn encode_clearance(clearance: &Clearance, out: &mut Vec<u8>) {
@@ -188,7 +193,7 @@ fn encode_terms(terms: &Terms, out: &mut Vec<u8>) {
 pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError>> {
     let mut reader = Reader(body);
     let control = match kind {
-        OFFER => reader.offer().map(Control::Offer).map(Ok),
+        OFFER => reader.offer(),
         CLEAR_TO_SEND => reader.clear_to_send().map(Control::ClearToSend).map(Ok),
         ACK => reader.ack().map(Control::Ack).map(Ok),
         NACK => reader.nack().map(Control::Nack).map(Ok),
@@ -237,26 +242,33 @@ impl Reader<'_> {
         Some(items)
     }
 
-    fn offer(&mut self) -> Option<Offer> {
+    fn offer(&mut self) -> Option<Result<Control, ParseError>> {
         let message = self.u64()?;
         let length = self.u64()?;
         let cleared = self.u64()?;
         let flags = self.u8()?;
-        Some(Offer {
+        let scheme = SchemeTag {
+            id: self.u8()?,
+            params: self.array()?,
+        };
+        let ranges = self.rest(|reader| Some(reader.u32()?..reader.u32()?))?;
+        let count = ranges.len();
+        let Some(critical) = CriticalChunks::new(ranges) else {
+            return Some(Err(ParseError::Critical { message, count }));
+        };
+        Some(Ok(Control::Offer(Offer {
             message,
             length: (flags & OFFER_LENGTH_KNOWN != 0).then_some(length),
             has_immediate: flags & OFFER_HAS_IMMEDIATE != 0,
-            scheme: SchemeTag {
-                id: self.u8()?,
-                params: self.array()?,
-            },
+            scheme,
+            critical,
             cleared,
             withdrawn: match (flags & OFFER_WITHDRAWN, flags & OFFER_EXPIRED) {
                 (0, _) => None,
                 (_, 0) => Some(Withdrawal::GivenUp),
                 _ => Some(Withdrawal::Expired),
             },
-        })
+        })))
     }
 
     fn clear_to_send(&mut self) -> Option<ClearToSend> {

@@ -1,5 +1,6 @@
 //! Checks the values of control messages (P4.3 to P4.8, P4.10).
 
+use super::critical::MAX_CRITICAL_RANGES;
 use super::message::{Ack, ClearToSend, Control, PathFeedback};
 use core::ops::Range;
 
@@ -53,6 +54,18 @@ pub enum ParseError {
         end: u32,
         /// One past the last chunk of the range before, or 0.
         after: u32,
+    },
+    /// The critical ranges of an offer are too many, empty, or not ascending with a chunk between
+    /// any two.
+    #[error(
+        "message {message} is offered with {count} critical ranges; at most {MAX_CRITICAL_RANGES} \
+         were wanted, ascending, none empty, and with a chunk between any two"
+    )]
+    Critical {
+        /// The message.
+        message: u64,
+        /// Number of ranges.
+        count: usize,
     },
     /// A path feedback counts more packets of one kind than in total.
     #[error(

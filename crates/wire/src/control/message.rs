@@ -1,5 +1,6 @@
 //! The bodies of a control packet, as plain structs.
 
+use super::critical::CriticalChunks;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -57,6 +58,8 @@ pub struct Offer {
     pub has_immediate: bool,
     /// The scheme that the receiver runs.
     pub scheme: SchemeTag,
+    /// The critical chunks, if the scheme has any (P5.9.6).
+    pub critical: CriticalChunks,
     /// Clearances that the sender holds: for messages `0..cleared`. This acknowledges
     /// [`ClearToSend`].
     pub cleared: u64,

@@ -6,6 +6,7 @@
 
 mod body;
 mod check;
+mod critical;
 mod message;
 mod packet;
 mod replay;
@@ -15,6 +16,7 @@ pub use body::{
     CLEARANCE_TERMS_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES,
 };
 pub use check::ParseError;
+pub use critical::{CriticalChunks, MAX_CRITICAL_RANGES};
 pub use message::{
     Ack, ClearToSend, Clearance, Control, LossCounts, MessageId, Nack, Offer, Outcome,
     PathFeedback, Place, SchemeTag, Terms, Withdrawal,

@@ -4,8 +4,8 @@ use crate::common;
 use crate::common::control_messages;
 use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Ack, Builder, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES,
-    CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, Echo,
-    HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES, MessageId, NACK_OVERHEAD_BYTES,
+    CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, CriticalChunks,
+    Echo, HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES, MessageId, NACK_OVERHEAD_BYTES,
     NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError, PathFeedback, Place,
     ReplayWindow, SchemeTag, Terms, Withdrawal,
 };
@@ -119,6 +119,7 @@ fn bodies_are_laid_out_as_specified() {
             id: 9,
             params: *b"params",
         },
+        critical: CriticalChunks::new([1..2, 3..5]).unwrap(),
         cleared: 7,
         withdrawn: Some(Withdrawal::GivenUp),
     });
@@ -166,7 +167,8 @@ fn bodies_are_laid_out_as_specified() {
     };
     let packet = packet_of(&[offer, clear_to_send, ack, nack, complete]);
     let expected =
-        b"\x01\0\0\x20\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\x07\x09params\
+        b"\x01\0\0\x30\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\x07\x09params\
+        \0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x05\
         \x02\0\0\x56\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
         \x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\
         \x82\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\
@@ -240,6 +242,34 @@ fn an_offer_says_why_it_was_withdrawn() {
         };
         assert_eq!(offer.withdrawn, withdrawn);
     }
+}
+
+/// Critical ranges must ascend, hold a chunk each, and leave a chunk between two (P4.3).
+#[test]
+fn critical_ranges_that_no_sender_has_are_refused() {
+    let offer = |ranges: &[(u32, u32)]| {
+        let mut body = vec![0; 32];
+        for (start, end) in ranges {
+            body.extend(start.to_be_bytes());
+            body.extend(end.to_be_bytes());
+        }
+        messages_in(&packet_with(1, &body)).remove(0)
+    };
+    let spaced: Vec<(u32, u32)> = (0..9).map(|i| (3 * i, 3 * i + 2)).collect();
+    assert!(offer(&spaced[..8]).is_ok());
+    for bad in [
+        &spaced[..],
+        &[(1, 1)],
+        &[(2, 1)],
+        &[(0, 1), (1, 2)],
+        &[(5, 6), (0, 1)],
+    ] {
+        let (message, count) = (0, bad.len());
+        assert_eq!(offer(bad), Err(ParseError::Critical { message, count }));
+    }
+    let (kind, bytes) = (1, 39);
+    let cut = messages_in(&packet_with(1, &[0; 39]));
+    assert_eq!(cut, [Err(ParseError::Length { kind, bytes })]);
 }
 
 /// Checks the bytes of P4.8.

@@ -107,8 +107,7 @@ fn send_one(path: &Path, scheme: SchemeName, end: &mut End) -> Result<f64, Failu
     let start = Instant::now();
     let options = SendOptions {
         scheme: scheme.tag(),
-        immediate: None,
-        deadline_ns: None,
+        ..SendOptions::default()
     };
     let send = end
         .endpoint

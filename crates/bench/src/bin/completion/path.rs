@@ -72,6 +72,7 @@ impl Path {
             bytes,
             chunks: u32::try_from(bytes.div_ceil(chunk_bytes)).unwrap_or(u32::MAX),
             chunk_bytes,
+            critical: farwrite::schemes::scheme::CriticalChunks::NONE,
         };
         let layout = scheme.scheme().layout(&message);
         layout.map_or(0, |layout| layout.parity_bytes() as u64)

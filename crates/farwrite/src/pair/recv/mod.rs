@@ -10,6 +10,7 @@ use std::sync::Arc;
 use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey, Window};
+use farwrite_schemes::scheme::Critical;
 use farwrite_sdr::{Awaited, ChunkBitmap, Place, RecvPlace, SdrQp, Terms};
 use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
 
@@ -88,6 +89,8 @@ pub(super) struct OpenRecv {
     /// The scheme that repairs the message, once it has begun. Also `None` for a message without a
     /// scheme.
     repair: Option<Repair>,
+    /// What the scheme that the terms demand does for critical ranges.
+    expected_critical: Option<Critical>,
     pub(super) wants_immediate: bool,
     /// Memory for parity, if the receive has any.
     pub(super) lent: Option<Lent>,
@@ -112,6 +115,12 @@ impl OpenRecv {
 
     pub(super) fn repair(&self) -> Option<Repair> {
         self.repair
+    }
+
+    /// Returns whether the message may have critical ranges that must be there, and that are not
+    /// known before the offer.
+    pub(super) fn awaits_exact_ranges(&self) -> bool {
+        self.repair.is_none() && self.expected_critical == Some(Critical::Exact)
     }
 
     pub(super) fn scheme(&self) -> Option<SchemeTag> {
@@ -172,6 +181,7 @@ impl Pair {
             deadline_ns: options.deadline_ns,
             bitmap: bitmap.clone(),
             repair: None,
+            expected_critical: terms.scheme.and_then(|tag| known.find(tag)?.critical()),
             wants_immediate: terms.exact_length && terms.immediate,
             lent: None,
             layout: None,

@@ -5,7 +5,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::Fabric;
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::{Refusal, SdrError, Terms};
-use farwrite_wire::control::{Outcome, SchemeTag};
+use farwrite_wire::control::{CriticalChunks, Outcome, SchemeTag};
 
 use super::Repair;
 use crate::error::Error;
@@ -18,6 +18,7 @@ pub(in crate::pair) struct Offered {
     pub(in crate::pair) message: u64,
     pub(in crate::pair) length: Option<u64>,
     pub(in crate::pair) scheme: SchemeTag,
+    pub(in crate::pair) critical: CriticalChunks,
     pub(in crate::pair) has_immediate: bool,
 }
 
@@ -105,6 +106,7 @@ impl Pair {
             bytes: length,
             chunks,
             chunk_bytes,
+            critical: offer.critical,
         };
         receiver.start(&path, &message);
         // Chunks may have arrived before the offer.
@@ -178,11 +180,14 @@ impl Pair {
         let (length, has_immediate) = (recv.target().length(), recv.terms.immediate);
         // Packets without bytes count only after the offer (P3.7).
         let has_empty_packets = self.geometry().has_empty_packets(length, has_immediate);
-        let is_known = recv.terms.exact_length && !has_empty_packets;
+        // The offer names the critical chunks.
+        let is_known =
+            recv.terms.exact_length && !has_empty_packets && recv.expected_critical.is_none();
         is_known.then_some(Offered {
             message,
             length: Some(length),
             scheme,
+            critical: CriticalChunks::NONE,
             has_immediate,
         })
     }

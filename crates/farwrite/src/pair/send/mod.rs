@@ -11,13 +11,14 @@ use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::chunk_set::ChunkSet;
-use farwrite_schemes::scheme::{Chunks, Message};
+use farwrite_schemes::scheme::{Chunks, Critical, CriticalChunks, Message};
 use farwrite_sdr::{Awaited, Refusal, SendSpec};
 use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
 
 use super::Pair;
 use super::deadlines::Deadlines;
 use super::parity::Parity;
+use crate::critical::CriticalError;
 use crate::error::Error;
 use crate::handle::{SendHandle, SendShared};
 use crate::memory::MrSlice;
@@ -92,6 +93,15 @@ enum Stage {
     Started,
 }
 
+/// What follows from the scheme and the critical ranges of a message.
+#[derive(Clone, Copy, Default)]
+struct Traits {
+    is_bounded: bool,
+    critical: CriticalChunks,
+    /// Whether a message that ends as partial has its critical chunks.
+    is_exact_in_part: bool,
+}
+
 /// A message being sent.
 pub(super) struct OpenSend {
     /// Where the bytes of the message are. `None` for a stream, because each run of a stream has
@@ -106,6 +116,10 @@ pub(super) struct OpenSend {
     pub(super) parity: Option<Parity>,
     /// Whether the scheme of the message is bounded. Messages of a bounded scheme start in order.
     is_bounded: bool,
+    critical: CriticalChunks,
+    /// Whether the message must not end as partial before it has started: its critical chunks have
+    /// not left.
+    is_exact_in_part: bool,
     stage: Stage,
     /// Number of chunks that have left at least once.
     departed: u32,
@@ -190,12 +204,12 @@ impl Pair {
         if !is_raw && self.halves.sender(options.scheme, known).is_none() {
             return Err(Error::UnknownScheme(options.scheme.id));
         }
-        let is_bounded = known.is_bounded(options.scheme);
+        let traits = self.traits(known, &options, source.length)?;
         let layout = self.layout(known, options.scheme, source.length);
         if let Some(layout) = &layout {
             self.check_length(layout.parity_bytes() as u64)?;
         }
-        let handle = self.start_send(Some(source.length), options, layout, is_bounded)?;
+        let handle = self.start_send(Some(source.length), options, layout, traits)?;
         let send = self.send.open.get_mut(&handle.message);
         send.expect("just inserted").source = Some(source);
         if is_raw {
@@ -204,13 +218,34 @@ impl Pair {
         Ok(handle)
     }
 
+    /// What the scheme of a message says about it, and its critical chunks.
+    fn traits(
+        &self,
+        known: &Registry,
+        options: &SendOptions,
+        length: u64,
+    ) -> Result<Traits, Error> {
+        let scheme = known.find(options.scheme);
+        let critical = scheme.as_ref().and_then(|scheme| scheme.critical());
+        if critical.is_none() && !options.critical.is_empty() {
+            let scheme = options.scheme.id;
+            return Err(CriticalError::Scheme { scheme }.into());
+        }
+        let chunk_bytes = self.geometry().chunk_bytes();
+        Ok(Traits {
+            is_bounded: scheme.is_some_and(|scheme| scheme.is_bounded()),
+            critical: options.critical.chunks(length, chunk_bytes)?,
+            is_exact_in_part: critical == Some(Critical::Exact),
+        })
+    }
+
     /// Assigns the next number to a message. The next poll offers the message.
     fn start_send(
         &mut self,
         length: Option<u64>,
         options: SendOptions,
         layout: Option<Layout>,
-        is_bounded: bool,
+        traits: Traits,
     ) -> Result<SendHandle, Error> {
         if self.connected.is_none() {
             return Err(Error::NotConnected(self.name.serial));
@@ -225,7 +260,9 @@ impl Pair {
             immediate: options.immediate,
             scheme: options.scheme,
             parity_bytes: layout.map_or(0, |layout| layout.parity_bytes() as u64),
-            is_bounded,
+            is_bounded: traits.is_bounded,
+            critical: traits.critical,
+            needs_offer: traits.is_exact_in_part,
         };
         let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
         let shared = Arc::new(SendShared::default());
@@ -241,7 +278,9 @@ impl Pair {
             has_immediate: options.immediate.is_some(),
             layout,
             parity: None,
-            is_bounded,
+            is_bounded: traits.is_bounded,
+            critical: traits.critical,
+            is_exact_in_part: traits.is_exact_in_part,
             stage: Stage::Posted,
             departed: 0,
             stream: None,
@@ -328,6 +367,7 @@ impl Pair {
                 bytes: source.length,
                 chunks: geometry.chunks(source.length, send.has_immediate),
                 chunk_bytes: geometry.chunk_bytes(),
+                critical: send.critical,
             };
             sender.start(&path, &message);
         }
@@ -353,7 +393,13 @@ impl Pair {
             }
             // No scheme manages the message, for example because the receive ended before the
             // message was cleared.
-            _ => self.finish_send(message, outcome),
+            _ => {
+                let outcome = match outcome {
+                    Outcome::Partial if send.is_exact_in_part => Outcome::Failed,
+                    outcome => outcome,
+                };
+                self.finish_send(message, outcome);
+            }
         }
     }
 

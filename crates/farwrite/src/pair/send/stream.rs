@@ -3,6 +3,7 @@
 use farwrite_schemes::scheme::Chunks;
 use farwrite_wire::control::SchemeTag;
 
+use super::Traits;
 use super::queue::Source;
 use crate::error::{Error, StreamError};
 use crate::handle::SendHandle;
@@ -39,9 +40,9 @@ impl Pair {
         let options = SendOptions {
             immediate,
             scheme: SchemeTag::NONE,
-            deadline_ns: None,
+            ..SendOptions::default()
         };
-        let handle = self.start_send(None, options, None, false)?;
+        let handle = self.start_send(None, options, None, Traits::default())?;
         let send = self.send.open.get_mut(&handle.message);
         send.expect("just inserted").stream = Some(Stream::default());
         Ok(handle)

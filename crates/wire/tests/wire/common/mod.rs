@@ -4,8 +4,9 @@
 use std::net::SocketAddr;
 
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, HEADER_BYTES, LossCounts, MessageId, Nack, Offer,
-    Outcome, PathFeedback, Place, SchemeTag, Terms, Withdrawal,
+    Ack, ClearToSend, Clearance, Control, CriticalChunks, HEADER_BYTES, LossCounts,
+    MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PathFeedback, Place, SchemeTag, Terms,
+    Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -158,13 +159,23 @@ fn offers() -> impl Strategy<Value = Control> {
         Some(Withdrawal::Expired),
     ]);
     let rest = any::<(u64, Option<u64>, u64, bool, u8, [u8; 6])>();
-    (rest, withdrawn).prop_map(
-        |((message, length, cleared, has_immediate, id, params), withdrawn)| {
+    let steps = prop::collection::vec((1..1000_u32, 1..1000_u32), 0..=MAX_CRITICAL_RANGES);
+    let critical = steps.prop_map(|steps| {
+        let mut after = 0;
+        CriticalChunks::new(steps.into_iter().map(|(gap, length)| {
+            let start = after + gap;
+            after = start + length;
+            start..after
+        }))
+    });
+    (rest, withdrawn, critical).prop_map(
+        |((message, length, cleared, has_immediate, id, params), withdrawn, critical)| {
             Control::Offer(Offer {
                 message,
                 length,
                 has_immediate,
                 scheme: SchemeTag { id, params },
+                critical: critical.expect("ascending ranges with gaps"),
                 cleared,
                 withdrawn,
             })
