@@ -93,8 +93,9 @@ impl Adaptive {
     /// larger steps would make the shares fluctuate.
     fn fair_share(&self, share_bytes: u64, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
-        // A shorter rise consists of bursts, and the estimate would be far too high.
-        let least_ns = self.threshold_ns() / 4 * 3;
+        // A shorter rise consists of bursts, and the estimate would be far too high. With few
+        // packets in flight, single packets matter more.
+        let least_ns = self.threshold_ns() / 2 + self.packet_ns() / 2;
         let equal = sample.and_then(|sample| {
             self.cycle
                 .equal_share(share_bytes, sample, base_ns, least_ns)
@@ -198,7 +199,9 @@ impl Adaptive {
         };
         let base_ns = self.path.base_ns();
         if queue_ns > self.threshold_ns() / 4 {
-            if let Some(sample) = sample
+            // The flow's own bursts cause shorter delays before the path is full.
+            if queue_ns > self.threshold_ns() / 2
+                && let Some(sample) = sample
                 && sample.departed_ns.saturating_sub(since_ns) > base_ns / 4 * 5
             {
                 self.cycle.note_queue(sample);
