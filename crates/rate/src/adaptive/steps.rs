@@ -89,8 +89,9 @@ impl Adaptive {
     }
 
     /// Moves a quarter of the way from the measured share to the equal share, by at most a quarter
-    /// down and a half up. Flows do not cut at the same instant, so the measurement is noisy, and
-    /// larger steps would make the shares fluctuate.
+    /// down and an eighth up. Flows do not cut at the same instant, so the measurement is noisy, and
+    /// larger steps would make the shares fluctuate. A larger step up would overflow a queue of a
+    /// quarter of the path.
     fn fair_share(&self, share_bytes: u64, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
         // A shorter rise consists of bursts, and the estimate would be far too high. With few
@@ -106,7 +107,7 @@ impl Adaptive {
         let next_bytes = share_bytes - share_bytes / 4 + equal_bytes / 4;
         next_bytes.clamp(
             share_bytes / 4 * 3,
-            share_bytes.saturating_add(share_bytes / 2),
+            share_bytes.saturating_add(share_bytes / 8),
         )
     }
 
