@@ -21,11 +21,13 @@ pub struct Settings {
     pub rates_bps: Option<Vec<u64>>,
     /// Number of trials with each size at each rate.
     pub trials: u32,
-    /// Largest share of the path's rate that is used to count losses: above 0, at most 1.
+    /// Largest share of the path's rate that is used: above 0, at most 1. Trains that measure the
+    /// rate are faster, and stay below the share together with the pauses after them. The share is
+    /// at least 64 kbit/s.
     pub share: f64,
     /// Rate that is never exceeded, in bits per second.
     pub max_rate_bps: u64,
-    /// Duration of the whole probe.
+    /// Duration of the whole probe. The trains take longer if the share is small.
     pub time: Duration,
 }
 

@@ -83,8 +83,10 @@
 //! **Congestion** is a delay of more than base / 16 + noise + one packet of the flow, or marks
 //! (ECN CE) on more than an eighth of the packets of a quarter of a round trip, or drops that the
 //! receiver reports, or 2 % of loss beyond the random loss together with a quarter of that delay,
-//! or 10 % beyond it without delay (a policer). Less loss alone is not congestion: the controller
-//! learns the loss during an empty queue as the random loss of the path.
+//! or 10 % beyond it without delay (a policer). Below 10 %, the loss must also be two packets and
+//! two standard deviations more than the random loss explains: in a small window, a single lost
+//! packet is several percent. Less loss alone is not congestion: the controller learns the loss
+//! during an empty queue as the random loss of the path.
 //!
 //! The noise of the hosts is the shortest standing delay of the first round trip after a cut, when
 //! the queue is empty; of several cuts, the recent maximum. Before the first measurement it is the
@@ -98,7 +100,8 @@
 //! the delay rose by q, then x = a base / q would be its share if it were alone, and x x / share is
 //! the share of each flow if all are equal. Each cut moves a quarter of the way to this share.
 //! Flows do not cut at the same instant, and with larger steps the shares of two flows would
-//! fluctuate.
+//! fluctuate. The rise counts from a delay of half the threshold on: the flow's own bursts cause
+//! shorter delays before the path is full, and the share would be up to 17 % too high.
 //!
 //! **Compete.** If the queue does not empty although the flow's window fell, other flows fill it
 //! until packets are lost. Beside such flows, the window rises, in at most 8 round trips, to

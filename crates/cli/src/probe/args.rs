@@ -24,6 +24,8 @@ The probe measures the direction from this machine to the other. It finds, in th
 what happens to ECN bits and to addresses; the rate that the path carries, by trains of at most 20 ms,
 each four times as fast as the last, until one arrives more slowly than it left, and trains of 100 ms
 that confirm the rate; the MTU, without trusting ICMP; what is lost, at --share of that rate.
+A train is as fast as the path or faster. A pause follows it, so that train and pause together use at
+most --share of the path (or 64 kbit/s, so that a probe of a slow path ends).
 Losses in the two hosts are counted apart from those of the path, by the kernels' counters.
 
 Nothing is answered without the key. Ctrl-C ends the probe and shows what is known.";
@@ -80,7 +82,7 @@ pub(crate) struct ProbeArgs {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
     trials: u32,
-    /// Most of the path's rate that is used to count losses: above 0, to 100%
+    /// Most of the path's rate that the probe uses on average: above 0, to 100%
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_part)]
     #[arg(allow_hyphen_values = true)]
     share: f64,
@@ -88,7 +90,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "RATE", default_value = "10Gbit", value_parser = parse_rate)]
     #[arg(allow_hyphen_values = true)]
     max_rate: u64,
-    /// How long the probe takes: 2s to 1h
+    /// How long the probe takes, longer if --share is small: 2s to 1h
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_probe_time)]
     #[arg(allow_hyphen_values = true)]
     time: Duration,

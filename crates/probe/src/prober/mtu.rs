@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use farwrite_fabric::udp::path_mtu;
 use farwrite_path::Search;
 
-use super::rate::whole;
 use super::{ProbeStage, Session};
 use crate::Error;
 use crate::datagram::MIN_BYTES;
@@ -14,8 +13,6 @@ use crate::findings::{Mtu, MtuLimit};
 
 /// Largest IP packet that is tried: the jumbo frame size that most switches support.
 const MOST_BYTES: u32 = 9216;
-/// Slowest pace in bits per second.
-const LEAST_BPS: u64 = 1_000_000;
 /// Time for an answer, besides one and a half round trips.
 const WAIT: Duration = Duration::from_millis(20);
 
@@ -51,20 +48,15 @@ impl Session<'_> {
 
     /// Sends questions of the sizes that are due, and waits until more are due.
     fn ask_sizes(&mut self, search: &mut Search, most: u32) -> Result<(), Error> {
-        let share = self.findings.rate.map_or(0.0, |rate| rate.bps) * self.settings.share;
-        let bps = whole(share).max(LEAST_BPS).min(self.settings.max_rate_bps);
+        let path_bps = self.findings.rate.map_or(0.0, |rate| rate.bps);
         let timeout_ns = ns(self.longest_trip() * 3 / 2 + WAIT);
         while let Some(bytes) = search.probe(ns(self.started.elapsed()), timeout_ns) {
             if self.is_cancelled() {
                 return Ok(());
             }
             if self.ask(bytes as usize)? {
-                let bits = u64::from(self.ip_bytes(bytes)) * 8;
-                self.hear_sizes(
-                    Duration::from_nanos(bits * 1_000_000_000 / bps),
-                    search,
-                    most,
-                )?;
+                let turn = self.turn(self.ip_bytes(bytes).into(), path_bps);
+                self.hear_sizes(turn, search, most)?;
             } else {
                 search.too_large(bytes);
             }

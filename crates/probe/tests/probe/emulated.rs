@@ -1,14 +1,16 @@
 //! A probe finds the properties of an emulated path.
 
+use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_probe::{
-    EcnFindings, Error, Findings, MtuLimit, ProbeHooks, ResponderSummary, Settings, answer, probe,
+    EcnFindings, Error, Findings, MtuLimit, ProbeHooks, ProbeStage, ResponderSummary, Settings,
+    answer, probe,
 };
 use farwrite_session::{Channel, Hello, Message, Psk, Text};
 
@@ -40,6 +42,22 @@ fn answering(channel: JoinHandle<Channel>) -> JoinHandle<Result<ResponderSummary
     thread::spawn(move || answer(channel.join().expect("no panic"), &|| false))
 }
 
+/// Starts an emulated path to `to`, with `channels` channels that behave like a NAT.
+fn emulator([forward, backward]: [LinkConfig; 2], channels: u16, to: SocketAddr) -> LinkEmulator {
+    let ports = PortPair {
+        a: Side::learning(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        b: Side::facing(to),
+    };
+    let config = EmulatorConfig {
+        forward,
+        backward,
+        seed: 7,
+        channels: vec![ports; channels.into()],
+        verbatim: true,
+    };
+    LinkEmulator::start(&config).expect("emulator")
+}
+
 /// Runs a probe over an emulated path, with one channel of the emulator for each flow.
 fn probe_across(
     forward: LinkConfig,
@@ -48,25 +66,10 @@ fn probe_across(
 ) -> (Findings, ResponderSummary) {
     let (prober, responder) = channels();
     let responder = answering(responder);
-    let emulator = OnceLock::new();
-    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let path = OnceLock::new();
     let route = |flow: usize, to: SocketAddr| {
-        let start = || {
-            let ports = PortPair {
-                a: Side::learning(loopback),
-                b: Side::facing(to),
-            };
-            LinkEmulator::start(&EmulatorConfig {
-                forward,
-                backward,
-                seed: 7,
-                channels: vec![ports; settings.flows.into()],
-                verbatim: true,
-            })
-            .expect("emulator")
-        };
-        let emulator: &LinkEmulator = emulator.get_or_init(start);
-        emulator.addresses()[flow][0]
+        let path = path.get_or_init(|| emulator([forward, backward], settings.flows, to));
+        path.addresses()[flow][0]
     };
     let host = ProbeHooks {
         route: &route,
@@ -172,6 +175,54 @@ fn bursts_and_order_are_found() {
     // back, the extent grows by that moment.
     let extent = all.extent.as_millis();
     assert!((4..2000).contains(&extent), "{all:?}");
+}
+
+#[test]
+fn trains_and_their_pauses_stay_below_the_share() {
+    const RATE_BPS: u64 = 80_000_000;
+    let settings = Settings {
+        flows: 1,
+        share: 0.05,
+        max_rate_bps: 1_000_000_000,
+        ..Settings::default()
+    };
+    let (prober, responder) = channels();
+    let responder = answering(responder);
+    let path_of_probe = OnceLock::new();
+    let route = |_, to| {
+        let links = [path(RATE_BPS, 10); 2];
+        let path = path_of_probe.get_or_init(|| emulator(links, 1, to));
+        path.addresses()[0][0]
+    };
+    let start = Cell::new(Instant::now());
+    let used = Cell::new(None);
+    let observe = |stage| match stage {
+        ProbeStage::Rate => start.set(Instant::now()),
+        ProbeStage::Mtu => {
+            let path: &LinkEmulator = path_of_probe.get().expect("packets were sent");
+            used.set(Some((
+                path.counters().forward.link.delivered_bytes,
+                start.get().elapsed(),
+            )));
+        }
+        _ => {}
+    };
+    let host = ProbeHooks {
+        route: &route,
+        cancelled: &|| used.get().is_some(),
+        observe: &observe,
+    };
+    let findings = probe(prober, &settings, &host).expect("findings");
+    responder.join().expect("no panic").expect("answered");
+    assert!(
+        findings.rate.is_some_and(|rate| rate.trains >= 5),
+        "{findings:?}"
+    );
+    let (bytes, time) = used.get().expect("the rate was found");
+    let share = bytes as f64 * 8.0 / time.as_secs_f64() / RATE_BPS as f64;
+    // A busy machine compresses trains, so that the path seems up to twice as fast. Without pauses,
+    // the trains use a fifth of this path.
+    assert!(share < 2.0 * settings.share, "{share} {bytes} {time:?}");
 }
 
 /// Forwards datagrams of up to `payload_bytes` between a prober with one flow and a responder,
@@ -307,12 +358,12 @@ fn a_peer_that_does_not_know_probes_is_named() {
 fn ctrl_c_leaves_what_is_known() {
     let (prober, responder) = channels();
     let responder = answering(responder);
-    let is_counting = std::cell::Cell::new(false);
+    let is_counting = Cell::new(false);
     let host = ProbeHooks {
         route: &|_, to| to,
         cancelled: &|| is_counting.get(),
         observe: &|event| {
-            if let farwrite_probe::ProbeStage::Losses { done: 5, .. } = event {
+            if let ProbeStage::Losses { done: 5, .. } = event {
                 is_counting.set(true);
             }
         },

@@ -15,11 +15,15 @@ impl Adaptive {
     /// Delay from which on a queue is detected: a sixteenth of the round trip, plus the noise of the
     /// hosts, plus one packet of the flow.
     pub(super) fn threshold_ns(&self) -> u64 {
-        let base_ns = self.path.base_ns();
-        let packet_ns = mul_div(base_ns, self.options.packet_bytes, self.window_bytes);
-        (base_ns / 16)
+        (self.path.base_ns() / 16)
             .saturating_add(self.path.noise_ns(self.options.jitter_ns))
-            .saturating_add(packet_ns.min(base_ns / 2))
+            .saturating_add(self.packet_ns())
+    }
+
+    /// Time of one packet at the rate of the flow, at most half a round trip.
+    pub(super) fn packet_ns(&self) -> u64 {
+        let base_ns = self.path.base_ns();
+        mul_div(base_ns, self.options.packet_bytes, self.window_bytes).min(base_ns / 2)
     }
 
     /// Whether the newest reported packet left while the sender had less data than it was allowed
@@ -50,17 +54,26 @@ impl Adaptive {
             return true;
         }
         // Without a queue, only heavy loss among many packets is a signal: of a policer.
-        let (packets, allowed_ppm) = if queue_ns > threshold_ns / 4 {
-            (16, path::MILLION / 50)
-        } else {
-            (64, path::MILLION / 10)
-        };
+        let is_queue = queue_ns > threshold_ns / 4;
         // In a small window, this number of packets takes several round trips.
-        let least_bytes = packets * self.options.packet_bytes;
+        let least_bytes = if is_queue { 16 } else { 64 } * self.options.packet_bytes;
         let span = self.path.span_of(base_ns, least_bytes, from_bytes);
+        let span = span.filter(|span| span.sent_bytes >= least_bytes);
         span.is_some_and(|span| {
-            span.sent_bytes >= least_bytes && self.excess_loss_ppm(&span) > allowed_ppm
+            let excess_ppm = self.excess_loss_ppm(&span);
+            let is_light = excess_ppm > path::MILLION / 50 && !self.is_chance(&span);
+            excess_ppm > path::MILLION / 10 || is_queue && is_light
         })
+    }
+
+    /// Whether random loss may have caused the loss of a span: up to two packets and two standard
+    /// deviations more than the mean. One lost packet of a small window is several percent.
+    fn is_chance(&self, span: &ReportSpan) -> bool {
+        let packet_bytes = self.options.packet_bytes;
+        let lost_bytes = span.sent_bytes.saturating_sub(span.received_bytes);
+        let mean_bytes = mul_div(span.sent_bytes, self.path.random_loss_ppm(), path::MILLION);
+        let deviation_bytes = mean_bytes.saturating_mul(packet_bytes).isqrt();
+        lost_bytes <= mean_bytes.saturating_add(2 * (packet_bytes + deviation_bytes))
     }
 
     /// Bytes in flight that fill the flow's part of the path without a queue: the bytes in flight

@@ -89,12 +89,14 @@ impl Adaptive {
     }
 
     /// Moves a quarter of the way from the measured share to the equal share, by at most a quarter
-    /// down and a half up. Flows do not cut at the same instant, so the measurement is noisy, and
-    /// larger steps would make the shares fluctuate.
+    /// down and an eighth up. Flows do not cut at the same instant, so the measurement is noisy, and
+    /// larger steps would make the shares fluctuate. A larger step up would overflow a queue of a
+    /// quarter of the path.
     fn fair_share(&self, share_bytes: u64, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
-        // A shorter rise consists of bursts, and the estimate would be far too high.
-        let least_ns = self.threshold_ns() / 4 * 3;
+        // A shorter rise consists of bursts, and the estimate would be far too high. With few
+        // packets in flight, single packets matter more.
+        let least_ns = self.threshold_ns() / 2 + self.packet_ns() / 2;
         let equal = sample.and_then(|sample| {
             self.cycle
                 .equal_share(share_bytes, sample, base_ns, least_ns)
@@ -105,7 +107,7 @@ impl Adaptive {
         let next_bytes = share_bytes - share_bytes / 4 + equal_bytes / 4;
         next_bytes.clamp(
             share_bytes / 4 * 3,
-            share_bytes.saturating_add(share_bytes / 2),
+            share_bytes.saturating_add(share_bytes / 8),
         )
     }
 
@@ -198,7 +200,9 @@ impl Adaptive {
         };
         let base_ns = self.path.base_ns();
         if queue_ns > self.threshold_ns() / 4 {
-            if let Some(sample) = sample
+            // The flow's own bursts cause shorter delays before the path is full.
+            if queue_ns > self.threshold_ns() / 2
+                && let Some(sample) = sample
                 && sample.departed_ns.saturating_sub(since_ns) > base_ns / 4 * 5
             {
                 self.cycle.note_queue(sample);
