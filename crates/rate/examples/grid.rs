@@ -7,17 +7,19 @@
 mod common;
 
 use common::case::{Case, FlowKind, PathStep};
+use common::measure::CaseResult;
 use common::network::run;
 
 const RATES: [u64; 4] = [100_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000];
 const RTTS: [u64; 4] = [100_000, 1_000_000, 25_000_000, 300_000_000];
-const PARTS: [(&str, fn()); 7] = [
+const PARTS: [(&str, fn()); 8] = [
     ("alone", alone),
     ("equals", equals),
     ("many", many),
     ("beside", beside),
     ("noisy", noisy),
     ("start", start),
+    ("bursts", bursts),
     ("steps", steps),
 ];
 
@@ -190,6 +192,64 @@ fn start() {
             }
         }
     }
+}
+
+/// The first 20 round trips on a path that hands over packets in bursts, between hosts with 1 ms of
+/// noise: means of 20 seeds.
+fn bursts() {
+    println!(
+        "| Mbit/s | RTT ms | buffer | loss | burst us | used | worst | to 90% | worst | dropped |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for (rate_bps, rtt_ns, buffer, packet_bytes) in [
+        (10_000_000_000, 25_000_000, 1.0, 9_000),
+        (3_000_000_000, 25_000_000, 1.0, 9_000),
+        (1_000_000_000, 10_000_000, 0.25, 1_500),
+        (20_000_000, 40_000_000, 0.25, 1_500),
+    ] {
+        for loss in [0.0, 0.01] {
+            for burst_ns in [0, 500_000, 1_000_000, 2_000_000] {
+                let case = Case {
+                    buffer,
+                    loss,
+                    burst_ns,
+                    packet_bytes: Some(packet_bytes),
+                    jitter_ns: 1_000_000,
+                    ..Case::new(rate_bps, rtt_ns)
+                };
+                bursts_row(&case.lasting(20.0, 0.0));
+            }
+        }
+    }
+}
+
+fn bursts_row(case: &Case) {
+    let outcomes: Vec<_> = (1..=20)
+        .map(|seed| {
+            run(&Case {
+                seed,
+                ..case.clone()
+            })
+        })
+        .collect();
+    let mean = |of: &dyn Fn(&CaseResult) -> f64| outcomes.iter().map(of).sum::<f64>() / 20.0;
+    let rounds = |out: &CaseResult| out.rounds_to_90.unwrap_or(case.rounds);
+    println!(
+        "| {} | {} | {} | {} | {} | {:.2} | {:.2} | {:.1} | {} | {:.4} |",
+        case.rate_bps / 1_000_000,
+        case.rtt_ns as f64 / 1e6,
+        case.buffer,
+        case.loss,
+        case.burst_ns / 1_000,
+        mean(&|out| out.utilisation),
+        outcomes
+            .iter()
+            .map(|out| out.utilisation)
+            .fold(1.0, f64::min),
+        mean(&rounds),
+        outcomes.iter().map(rounds).fold(0.0, f64::max),
+        mean(&|out| out.dropped),
+    );
 }
 
 fn steps() {

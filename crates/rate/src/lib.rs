@@ -68,6 +68,13 @@
 //! the path holds, up to 3/8 between noisy hosts, and more if the jitter exceeds a tenth of the
 //! round trip. Slow start would queue all of these bytes.
 //!
+//! A delay of at most twice the jitter may be noise: an emulator or a busy processor is late for
+//! longer than hosts usually are. Then another train tests twice the measured rate, but at most the
+//! rate of the train before it, and the higher of the two results counts. The same holds if two
+//! packets of the first train are lost, which is one part in eight. A start-up has at most two such
+//! trains. Each costs a round trip; a rate that is too low costs ten or more, because growth has to
+//! find the rest.
+//!
 //! **Silence.** If no report arrives in time, the controller sends a train, and after each further
 //! timeout another train at half the rate, but not below 8 packets a second. The first report after
 //! that only shows that the receiver is back. It does not measure the path, because the reported
@@ -162,6 +169,7 @@
 //! | one flow, buffer 0.2 to 4 paths, loss 0 to 1 % | used 0.96 to 0.99; mean queue 0.02 to 0.14; at most 0.13 % dropped by the queue | 0.9; 0.25 |
 //! | one flow, buffer 0.1 | used 0.81 to 0.99; up to 7.3 % dropped | none |
 //! | start, nothing known | 90 % used after 1 to 9 round trips, up to 14 at 0.1 ms | a few |
+//! | start, 10 Gbit/s, 25 ms, path hands over packets in bursts, up to 0, 1, 2, 4 ms late (part `bursts`) | used over the first 20 round trips: mean 0.78, 0.76, 0.71, 0.47 of 20 seeds; least 0.78, 0.67, 0.66, 0.03 | none |
 //! | start, true hint | 2 to 4 round trips | 2 |
 //! | start, hint 2 and 10 times too high | 2 to 4 round trips; longest queue 0.76 | bounded |
 //! | start, hint of a half and a tenth | 8 to 19, and 20 to 28 round trips: growth finds the rest | none |

@@ -28,12 +28,23 @@ const SLOWEST_NS: u64 = 1_000_000_000;
 /// of the bytes that the path holds, and one of an eighth at most 3/8.
 const STEP: u64 = 4;
 
+/// A delay of up to this multiple of the noise may be noise, because hosts state their usual noise,
+/// and an emulator or a busy processor is late for longer.
+const DOUBTFUL: u64 = 2;
+
+/// Number of trains of a start-up that are sent again because their result is in doubt. Each costs
+/// a round trip; a wrong result costs ten or more, because growth has to find the rate.
+const REPEATS: u32 = 2;
+
 /// A train that is being sent or reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     rate_bps: u64,
     /// Whether the path is expected to carry the rate. Then no faster train follows.
     expected: bool,
+    /// Highest rate that a doubtful train measured, in bits a second; 0: none did.
+    doubted_bps: u64,
+    repeats: u32,
     rtt_ns: u64,
     train_bytes: u64,
     packet_bytes: u64,
@@ -54,6 +65,8 @@ pub(super) enum TrainResult {
     Carried,
     /// The path carries only this rate, in bits a second. It is lower than the train's rate.
     Limited(u64),
+    /// As `Limited`, but the delay may be noise.
+    Doubtful(u64),
     /// Too few reports arrived: a queue may have formed before the first of them.
     Unclear,
 }
@@ -65,6 +78,8 @@ impl Probe {
         Self {
             rate_bps: rate_of(train_bytes, FIRST_NS).min(max_rate_bps),
             expected: false,
+            doubted_bps: 0,
+            repeats: 0,
             rtt_ns: u64::MAX,
             train_bytes,
             packet_bytes,
@@ -116,7 +131,34 @@ impl Probe {
             rate_bps: self.rate_bps.saturating_mul(STEP).min(max_rate_bps),
             rtt_ns,
         };
-        Some(Self::searching(start, self.packet_bytes, jitter_ns))
+        Some(Self {
+            doubted_bps: self.doubted_bps,
+            repeats: self.repeats,
+            ..Self::searching(start, self.packet_bytes, jitter_ns)
+        })
+    }
+
+    /// Another train, after this one measured `limited_bps` and the reason may be noise. It tests
+    /// twice the result, but at most the same rate. `None` if another train measured about the same.
+    pub(super) fn doubted(&self, limited_bps: u64, rtt_ns: u64, jitter_ns: u64) -> Option<Self> {
+        let confirmed = self.doubted_bps > limited_bps / 4 * 3;
+        if self.expected || self.repeats >= REPEATS || confirmed {
+            return None;
+        }
+        let start = Start {
+            rate_bps: limited_bps.saturating_mul(2).min(self.rate_bps),
+            rtt_ns,
+        };
+        Some(Self {
+            doubted_bps: self.doubted_bps.max(limited_bps),
+            repeats: self.repeats + 1,
+            ..Self::searching(start, self.packet_bytes, jitter_ns)
+        })
+    }
+
+    /// The highest rate that this train, which measured `limited_bps`, or a doubtful one measured.
+    pub(super) fn best_bps(&self, limited_bps: u64) -> u64 {
+        limited_bps.max(self.doubted_bps)
     }
 
     /// Another train at half the rate, after no packet of this one was reported. Faster trains
@@ -251,6 +293,12 @@ impl Probe {
         let whole_ns = length_ns.saturating_add(queue_ns);
         let carried_bps = mul_div(self.rate_bps, paced_ns, whole_ns);
         let arrived_bps = mul_div(carried_bps, received_bytes, sent_bytes);
-        Some(TrainResult::Limited(arrived_bps.clamp(1, self.rate_bps)))
+        let limited_bps = arrived_bps.clamp(1, self.rate_bps);
+        // Two lost packets of the first train are one part in eight.
+        let by_chance = few && self.train_bytes <= FIRST_PACKETS * self.packet_bytes;
+        if queue_ns <= jitter_ns.saturating_mul(DOUBTFUL) && (!few || by_chance) {
+            return Some(TrainResult::Doubtful(limited_bps));
+        }
+        Some(TrainResult::Limited(limited_bps))
     }
 }

@@ -253,7 +253,13 @@ impl Adaptive {
         let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
             None => return,
             Some(TrainResult::Unclear) => return self.probe(probe.repeated(base_ns)),
-            Some(TrainResult::Limited(rate_bps)) => rate_bps,
+            Some(TrainResult::Limited(rate_bps)) => probe.best_bps(rate_bps),
+            Some(TrainResult::Doubtful(rate_bps)) => {
+                if let Some(again) = probe.doubted(rate_bps, base_ns, jitter_ns) {
+                    return self.probe(again);
+                }
+                probe.best_bps(rate_bps)
+            }
             Some(TrainResult::Carried) => {
                 if let Some(faster) = probe.faster(base_ns, max_rate_bps, jitter_ns) {
                     return self.probe(faster);

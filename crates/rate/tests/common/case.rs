@@ -55,6 +55,9 @@ pub(crate) struct Case {
     pub(crate) jitter_ns: u64,
     /// Longest time for which a receiver takes no packets, every 7 ms.
     pub(crate) stall_ns: u64,
+    /// Mean time between two bursts of packets that the path hands over, as an emulator in software
+    /// does; the longest time is twice as long. 0: it hands over each packet on its own.
+    pub(crate) burst_ns: u64,
     pub(crate) seed: u64,
 }
 
@@ -79,6 +82,7 @@ impl Case {
             packet_bytes: None,
             jitter_ns: 0,
             stall_ns: 0,
+            burst_ns: 0,
             seed: 1,
         }
     }

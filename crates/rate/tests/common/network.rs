@@ -181,12 +181,33 @@ impl<'a> Network<'a> {
 
     /// When receivers take packets that arrive at `now_ns`.
     fn awake_ns(&self, now_ns: u64) -> u64 {
+        let now_ns = self.burst_end_ns(now_ns);
         if self.case.stall_ns == 0 {
             return now_ns;
         }
         let stall = now_ns / STALL_EVERY_NS;
         let length_ns = SplitMix::new(self.case.seed ^ stall).below(self.case.stall_ns);
         now_ns.max(stall * STALL_EVERY_NS + length_ns)
+    }
+
+    /// When the path hands over packets that leave it at `now_ns`: there is one burst at a random
+    /// instant of each period.
+    fn burst_end_ns(&self, now_ns: u64) -> u64 {
+        let period_ns = self.case.burst_ns;
+        if period_ns == 0 {
+            return now_ns;
+        }
+        let instant_ns = |period: u64| {
+            let offset_ns = SplitMix::new(self.case.seed << 40 ^ period).below(period_ns);
+            period * period_ns + offset_ns
+        };
+        let period = now_ns / period_ns;
+        let first_ns = instant_ns(period);
+        if first_ns < now_ns {
+            instant_ns(period + 1)
+        } else {
+            first_ns
+        }
     }
 
     fn handle(&mut self, now_ns: u64, event: Event) {
