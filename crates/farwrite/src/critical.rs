@@ -148,7 +148,7 @@ mod tests {
             chunks(10).ranges().collect::<Vec<_>>(),
             [0..1, 9..20, 30..31]
         );
-        assert_eq!(chunks(1000).ranges().collect::<Vec<_>>(), [0..1]);
+        assert!(chunks(1000).ranges().eq(std::iter::once(0..1)));
         let (range, length) = (300..301, 300);
         let out_of_bounds = CriticalError::OutOfBounds { range, length };
         assert_eq!(critical.chunks(300, 100), Err(out_of_bounds));
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn ranges_that_no_message_can_have_are_refused() {
-        assert_eq!(CriticalRanges::new([5..5]), Err(CriticalError::Empty(5..5)));
+        let empty = CriticalRanges::new(std::iter::once(5..5));
+        assert_eq!(empty, Err(CriticalError::Empty(5..5)));
         let many = |count: u64| CriticalRanges::new((0..count).map(|i| 2 * i..2 * i + 1));
         assert!(many(8).is_ok());
         assert_eq!(many(9), Err(CriticalError::TooMany { count: 9 }));

@@ -1,7 +1,7 @@
 //! The amount of parity that a scheme sends for a message.
 
 use farwrite::SchemeName;
-use farwrite::schemes::scheme::{Layout, Message};
+use farwrite::schemes::scheme::{CriticalChunks, Layout, Message};
 
 /// Parity bytes of a message of `bytes`; 0 if the scheme sends none.
 #[must_use]
@@ -21,5 +21,6 @@ fn layout(scheme: SchemeName, bytes: u64, chunk_bytes: u64) -> Option<Layout> {
         bytes,
         chunks: u32::try_from(chunks).ok()?,
         chunk_bytes,
+        critical: CriticalChunks::NONE,
     })
 }

@@ -6,7 +6,7 @@
 use std::error::Error;
 
 use crate::Numbers;
-use crate::measure::{Subject, Table};
+use crate::measure::{BOUNDED, Subject, Table};
 use crate::optinic::{COLLECTIVES, Setting, Times, WARM_UP_NS, WARM_UPS, topology};
 
 /// Sizes of the tensor, in MB.
@@ -14,20 +14,21 @@ const SIZES_MB: [u64; 4] = [20, 40, 60, 80];
 
 /// The transports of one collective. The short timeout is `percent` of a warm-up.
 fn subjects(setting: &Setting, steps: usize, percent: u64) -> Result<Vec<Subject>, Box<dyn Error>> {
-    let (adaptive, fixed) = ("best effort", "best effort, fixed rate");
-    let fixed_bps = Some(setting.rate_mbps * 1_000_000);
-    let warm = |name, rate_bps| {
-        let subject = Subject::bounded(name, WARM_UP_NS, rate_bps);
+    let [adaptive, fixed, ..] = BOUNDED;
+    let short = ("best effort, short timeout", adaptive.1, adaptive.2);
+    let rate_bps = setting.rate_mbps * 1_000_000;
+    let warm = |member| {
+        let subject = Subject::bounded(member, WARM_UP_NS, rate_bps);
         let runs = setting.runs.min(WARM_UPS);
         Times::of(setting, &topology(0.0)?, &subject, (steps, runs))
     };
-    let (warm_adaptive, warm_fixed) = (warm(adaptive, None)?, warm(fixed, fixed_bps)?);
+    let (warm_adaptive, warm_fixed) = (warm(adaptive)?, warm(fixed)?);
     let short_ns = warm_adaptive.step_ns(steps, percent as f64 / 100.0);
     Ok(vec![
         Subject::new("RoCE", "roce"),
-        Subject::bounded(adaptive, warm_adaptive.timeout_ns(steps), None),
-        Subject::bounded("best effort, short timeout", short_ns, None),
-        Subject::bounded(fixed, warm_fixed.timeout_ns(steps), fixed_bps),
+        Subject::bounded(adaptive, warm_adaptive.timeout_ns(steps), rate_bps),
+        Subject::bounded(short, short_ns, rate_bps),
+        Subject::bounded(fixed, warm_fixed.timeout_ns(steps), rate_bps),
     ])
 }
 

@@ -101,7 +101,7 @@ fn ranges_that_the_message_cannot_have_are_refused() {
         };
         end.endpoint.post_send(end.qp, source.whole(), options)
     };
-    let ranges = |end| CriticalRanges::new([50..end]).unwrap();
+    let ranges = |end| CriticalRanges::new(std::iter::once(50..end)).unwrap();
     let why = post("best-effort", ranges(60)).unwrap_err();
     assert!(
         matches!(why, Error::Critical(CriticalError::Scheme { scheme: 6 })),

@@ -68,7 +68,7 @@ fn a_send_waits_until_the_receiver_knows_its_scheme() {
                 ..spec(600)
             })
         };
-        let beyond = CriticalChunks::new([0..4]).unwrap();
+        let beyond = CriticalChunks::new(std::iter::once(0..4)).unwrap();
         let (end, chunks) = (4, 3);
         let out_of_range = SdrError::CriticalOutOfRange { end, chunks };
         assert_eq!(start(&mut sender, beyond), Err(out_of_range));

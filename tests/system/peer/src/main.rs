@@ -137,7 +137,7 @@ impl Work {
             let options = SendOptions {
                 scheme,
                 immediate,
-                deadline_ns: None,
+                ..SendOptions::default()
             };
             let handle = endpoint.post_send(qp, region.whole(), options)?;
             sends.push((path.clone(), handle));

@@ -23,7 +23,7 @@ struct End {
 }
 
 enum Role {
-    Sender(Sender),
+    Sender(Box<Sender>),
     /// Its open receive.
     Receiver(Option<RecvHandle>),
 }
@@ -107,7 +107,7 @@ pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
 /// The sender and the receiver, connected to each other.
 fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<NetHost<End>>, Failure> {
     let rest_ns = rest_ns(cell);
-    let sender = Role::Sender(Sender {
+    let sender = Role::Sender(Box::new(Sender {
         options: SendOptions {
             scheme: cell.scheme.tag(),
             ..SendOptions::default()
@@ -116,7 +116,7 @@ fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<NetHost<End>>, Failure> 
         current: None,
         next_ns: rest_ns,
         times_ns: Vec::new(),
-    });
+    }));
     let mut ends = Vec::new();
     for (node, role) in hosts.iter().zip([sender, Role::Receiver(None)]) {
         ends.push(end(cell, *node, role)?);
