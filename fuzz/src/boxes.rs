@@ -4,7 +4,7 @@ use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{PathBox, Side};
 use farwrite_wire::icrc::{Flow, Icrc};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The key of the box.
 pub const KEY: [u8; 32] = [3; 32];
@@ -13,6 +13,10 @@ const MAX_HELD: usize = 6;
 const MAX_POOL_BYTES: usize = 1000;
 /// Type of service of packets that NetRT has repeated.
 const REPEAT_TOS: u8 = 0xC0;
+/// An Ethernet header without its type.
+const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+/// Tags of 802.1Q and 802.1ad, with a priority.
+const TAGS: [[u8; 4]; 2] = [[0x88, 0xA8, 0x60, 1], [0x81, 0, 0x60, 2]];
 const TAG_BYTES: usize = 16;
 
 /// Frames for a LoWAR box with little memory, as [`feed`] reads them. All units come back.
@@ -48,8 +52,9 @@ pub fn netrt(data: &[u8]) {
     });
 }
 
-/// Gives frames to a box. The input has, for each frame, a byte that chooses how it is wrapped, a
-/// length byte, and that number of bytes.
+/// Gives frames to a box. The first byte of the input chooses IPv4 or IPv6 and the number of VLAN
+/// tags. Then the input has, for each frame, a byte that chooses how it is wrapped, a length byte, and
+/// that number of bytes.
 ///
 /// The box does not panic. Frames from the near side leave unchanged and in order. Frames from the
 /// far side come out if `passes` accepts how they are wrapped. At the end, the box holds nothing.
@@ -58,7 +63,10 @@ fn feed<B: PathBox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: imp
     let mut sent = Vec::new();
     let mut far_frames = 0;
     let mut out = [Vec::new(), Vec::new()];
-    let mut rest = data;
+    let Some((&layers, mut rest)) = data.split_first() else {
+        return;
+    };
+    let layers = Layers::of(layers);
     while let [wrap, length, more @ ..] = rest {
         let (bytes, after) = more.split_at(more.len().min(usize::from(*length)));
         rest = after;
@@ -67,10 +75,8 @@ fn feed<B: PathBox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: imp
         this.handle_timeout(now_ns);
         drain(&mut this, &mut out);
         let how = wrap >> 1 & 3;
-        let mut frame = wrapped(how, side, bytes);
-        if wrap & 8 != 0 && how != 0 {
-            frame[15] = REPEAT_TOS;
-        }
+        let tos = if wrap & 8 != 0 { REPEAT_TOS } else { 0 };
+        let frame = wrapped(layers, tos, how, side, bytes);
         match side {
             Side::Near => sent.push(frame.clone()),
             Side::Far => far_frames += usize::from(passes(how)),
@@ -95,13 +101,43 @@ fn drain(this: &mut impl PathBox, out: &mut [Vec<Vec<u8>>; 2]) {
     }
 }
 
+/// What is around the UDP payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Layers {
+    /// IPv6 instead of IPv4.
+    pub v6: bool,
+    /// Number of VLAN tags, at most 3. A box knows two.
+    pub tags: usize,
+}
+
+impl Layers {
+    /// The layers that the first byte of an input selects.
+    pub fn of(byte: u8) -> Self {
+        Self {
+            v6: byte & 1 == 1,
+            tags: usize::from(byte >> 1 & 3),
+        }
+    }
+
+    fn addresses(self, side: Side) -> [IpAddr; 2] {
+        // Packets from the far side are those of the peer, so reports meet streams.
+        let numbers = match side {
+            Side::Near => [1, 2],
+            Side::Far => [2, 1],
+        };
+        numbers.map(|number| {
+            if self.v6 {
+                Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, number).into()
+            } else {
+                Ipv4Addr::new(10, 0, 0, number as u8).into()
+            }
+        })
+    }
+}
+
 /// Wraps bytes as a frame, as a UDP payload, with a valid ICRC, or with a valid ICRC and tag.
-pub fn wrapped(how: u8, side: Side, bytes: &[u8]) -> Vec<u8> {
-    // Packets from the far side are those of the peer, so reports meet streams.
-    let (src, dst) = match side {
-        Side::Near => ([10, 0, 0, 1], [10, 0, 0, 2]),
-        Side::Far => ([10, 0, 0, 2], [10, 0, 0, 1]),
-    };
+pub fn wrapped(layers: Layers, tos: u8, how: u8, side: Side, bytes: &[u8]) -> Vec<u8> {
+    let [src, dst] = layers.addresses(side);
     let mut payload = bytes.to_vec();
     match how {
         0 => return payload,
@@ -109,8 +145,8 @@ pub fn wrapped(how: u8, side: Side, bytes: &[u8]) -> Vec<u8> {
         2 => payload.extend(icrc(src, dst, bytes)),
         _ => {
             let mut hash = blake3::Hasher::new_keyed(&KEY);
-            for [a, b, c, d] in [src, dst] {
-                hash.update(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d]);
+            for address in [src, dst] {
+                hash.update(&mapped(address).octets());
             }
             hash.update(bytes);
             payload.extend(&hash.finalize().as_bytes()[..TAG_BYTES]);
@@ -118,12 +154,27 @@ pub fn wrapped(how: u8, side: Side, bytes: &[u8]) -> Vec<u8> {
             payload.extend(icrc);
         }
     }
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+    let mut frame = ADDRESSES.to_vec();
+    for number in 0..layers.tags {
+        frame.extend(TAGS[number.min(1)]);
+    }
     let udp_bytes = 8 + payload.len() as u16;
-    frame.extend((20 + udp_bytes).to_be_bytes());
-    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-    frame.extend(src);
-    frame.extend(dst);
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            frame.extend([8, 0, 0x45, tos]);
+            frame.extend((20 + udp_bytes).to_be_bytes());
+            frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+            frame.extend(src.octets());
+            frame.extend(dst.octets());
+        }
+        _ => {
+            frame.extend([0x86, 0xDD, 0x60 | tos >> 4, tos << 4, 0, 0]);
+            frame.extend(udp_bytes.to_be_bytes());
+            frame.extend([17, 64]);
+            frame.extend(mapped(src).octets());
+            frame.extend(mapped(dst).octets());
+        }
+    }
     for number in [50_000, 4791, udp_bytes, 0] {
         frame.extend(number.to_be_bytes());
     }
@@ -131,11 +182,15 @@ pub fn wrapped(how: u8, side: Side, bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn icrc(src: [u8; 4], dst: [u8; 4], bytes: &[u8]) -> [u8; 4] {
-    let (src, dst) = (
-        SocketAddr::from((src, 50_000)),
-        SocketAddr::from((dst, 4791)),
-    );
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+fn icrc(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> [u8; 4] {
+    let (src, dst) = (SocketAddr::new(src, 50_000), SocketAddr::new(dst, 4791));
     let flow = Flow::new(src, dst).expect("one family");
     let icrc = Icrc::new(&flow, 0, bytes.len() + 4);
     icrc.update(bytes).finish().to_le_bytes()

@@ -102,6 +102,15 @@ impl ReorderBuffer {
         self.data().map(|(data, _)| data.psn)
     }
 
+    /// The PSNs of the data packets after this one, in order.
+    pub(crate) fn psns_after(&self, psn: u32) -> impl Iterator<Item = u32> + '_ {
+        let at = self
+            .frames
+            .partition_point(|waiting| psn::distance(psn, waiting.psn) <= 0);
+        let after = self.frames.range(at..);
+        after.filter_map(|waiting| Some(waiting.data?.psn))
+    }
+
     /// Buffers a data packet. Returns the frame as the error if there is no room.
     pub(crate) fn push(
         &mut self,
@@ -171,6 +180,7 @@ mod tests {
         assert_eq!(buffer.push_behind(vec![1; 5], &mut room), Ok(()));
         assert_eq!(buffer.push(data(5), vec![2], &mut room), Err(vec![2]));
         assert_eq!((room.frames(), room.bytes, room.refused), (6, 55, 1));
+        assert!(buffer.psns_after(0xFF_FFFF).eq([0, 0, 1]));
         assert!(buffer.holds(0) && buffer.holds(0xFF_FFFF) && !buffer.holds(2));
         let out: Vec<_> = core::iter::from_fn(|| buffer.pop(&mut room)).collect();
         let psns: Vec<_> = out.iter().map(|waiting| waiting.psn).collect();

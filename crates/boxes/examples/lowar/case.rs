@@ -13,7 +13,8 @@ use crate::network::{self, Setting};
 pub(crate) const MB: u32 = 1_000_000;
 const RKEY: u32 = 1;
 const MTU_BYTES: u32 = 1024;
-const SEED: u64 = 9;
+/// Of the first run.
+pub(crate) const SEED: u64 = 9;
 /// Far above the time for which a box holds packets.
 const MIN_ACK_TIMEOUT_NS: u64 = 20_000_000;
 
@@ -29,15 +30,17 @@ pub(crate) struct Case {
     /// Messages that are posted and not done, of all connections.
     pub(crate) queue: u64,
     pub(crate) seconds: f64,
+    pub(crate) seed: u64,
 }
 
 impl Case {
     /// What the path is like, for a person.
     pub(crate) fn conditions(&self) -> String {
         format!(
-            "{} Gbit/s, round trip of {}, MTU of {MTU_BYTES} bytes, seed {SEED}",
+            "{} Gbit/s, round trip of {}, MTU of {MTU_BYTES} bytes, seed {}",
             self.rate_bps as f64 / 1e9,
             spaced(self.rtt),
+            self.seed,
         )
     }
 
@@ -61,7 +64,7 @@ impl Case {
             rate_bps: self.rate_bps,
             delay: self.rtt / 2,
             loss: self.loss,
-            seed: SEED,
+            seed: self.seed,
             boxes: [config.clone(), config],
             backpressure: Backpressure::default(),
             buffer: None,
@@ -88,6 +91,16 @@ impl Case {
     /// The goodput between the start and the end of a run, in Gbit/s.
     pub(crate) fn goodput_gbps(&self) -> f64 {
         self.goodput_of(None)
+    }
+
+    /// The goodput of `runs` runs with one seed after the other, in Gbit/s, each on a thread.
+    pub(crate) fn goodputs_gbps(&self, runs: u64) -> Vec<f64> {
+        std::thread::scope(|scope| {
+            let run = |seed| scope.spawn(move || Case { seed, ..*self }.goodput_gbps());
+            let runs: Vec<_> = (self.seed..self.seed + runs).map(run).collect();
+            let joined = runs.into_iter().map(std::thread::ScopedJoinHandle::join);
+            joined.map(|run| run.expect("a run that ends")).collect()
+        })
     }
 
     /// The same, where the path loses packets with these numbers too.

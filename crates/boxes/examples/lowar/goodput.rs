@@ -27,8 +27,10 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         rtt,
         ..options.case()
     };
-    let panel = rows.panel("L9", &spaced(rtt), &case.goodput_conditions(LONG));
-    println!("round trip {rtt:?}, goodput in Gbit/s");
+    let seeds = options.seeds;
+    let conditions = format!("{}, means of {seeds} seeds", case.goodput_conditions(LONG));
+    let panel = rows.panel("L9", &spaced(rtt), &conditions);
+    println!("round trip {rtt:?}, goodput in Gbit/s, means of {seeds} seeds");
     print!("{:>8} {:>8}", "loss", "GBN");
     for (r, c) in SHAPES {
         print!(" {:>8}", format!("({r},{c})"));
@@ -46,38 +48,66 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
                 coding,
                 ..case
             };
-            let goodput = case.goodput_gbps();
-            panel.add(&series(coding), loss, GOODPUT, goodput);
+            let goodputs = case.goodputs_gbps(seeds);
+            let goodput = Spread::of(&goodputs);
+            panel.add(&series(coding), loss, GOODPUT, goodput.mean);
             goodput
         };
-        let plain = run(None);
+        let plain = run(None).mean;
         print!("{loss:>8.0e} {plain:>8.3}");
-        let mut best: f64 = 0.0;
+        let mut best = Spread::default();
         let mut of_paper = 0.0;
         for (r, c) in SHAPES {
             let goodput = run(fixed(r, c));
             if (r, c) == (32, 1) {
-                of_paper = goodput;
+                of_paper = goodput.mean;
             }
-            best = best.max(goodput);
-            print!(" {goodput:>8.3}");
+            if goodput.mean > best.mean {
+                best = goodput;
+            }
+            print!(" {:>8.3}", goodput.mean);
         }
         let adaptive = run(Some(Coding::Adaptive));
-        let (share, ratio) = (adaptive / best, of_paper / plain);
+        let (share, ratio) = (adaptive.mean / best.mean, of_paper / plain);
         let slowed = [ideal, fitted].map(|slowed| slowed.goodput_gbps(loss));
         for (name, goodput) in ["ideal NIC", "fitted NIC"].into_iter().zip(slowed) {
             panel.add(name, loss, GOODPUT, goodput);
         }
         println!(
-            " {adaptive:>8.3} {share:>9.3} {ratio:>10.2} {:>8.2} {:>8.2}",
+            " {:>8.3} {share:>9.3} {ratio:>10.2} {:>8.2} {:>8.2}",
+            adaptive.mean,
             of_paper / slowed[0],
             of_paper / slowed[1]
         );
+        if seeds > 1 {
+            println!(
+                "         standard errors: best {:.3}, adaptive {:.3}",
+                best.error, adaptive.error
+            );
+        }
     }
     println!(
         "ideal, fitted: (32,1) beside 9.21 Gbit/s of which a loss costs 1 and {:.1} round trips",
         fitted.round_trips
     );
+}
+
+/// The mean of some runs, and its standard error.
+#[derive(Clone, Copy, Default)]
+struct Spread {
+    mean: f64,
+    error: f64,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        // One run has no spread.
+        let error = (squares / (count - 1.0).max(1.0) / count).sqrt();
+        Self { mean, error }
+    }
 }
 
 /// A NIC with the lossless goodput of the paper's ConnectX-5, to which a loss costs round trips.

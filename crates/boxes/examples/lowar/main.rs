@@ -9,7 +9,8 @@
 //! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses.
 //!
 //! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R`, `--rtt-us T,T`
-//! and `--loss P,P` the path of `goodput`. `--csv FILE` writes the results as rows.
+//! and `--loss P,P` the path of `goodput`, and `--seeds N` its runs for each number, on one thread
+//! each. `--csv FILE` writes the results as rows.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "small numbers of an example"
@@ -26,7 +27,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use case::{Case, MB};
+use case::{Case, MB, SEED};
 use farwrite_boxes::lowar::{Coding, Shape};
 use farwrite_link::Dice;
 use farwrite_net::Loss;
@@ -54,6 +55,8 @@ struct Options {
     rtts: Vec<Duration>,
     losses: Vec<f64>,
     seconds: f64,
+    /// Runs of `goodput` for each number.
+    seeds: u64,
     csv: Option<PathBuf>,
 }
 
@@ -97,6 +100,7 @@ fn arguments() -> Options {
         rtts: [40, 80].map(Duration::from_millis).to_vec(),
         losses: vec![0.0, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3],
         seconds: 2.0,
+        seeds: 1,
         csv: None,
     };
     let mut args = std::env::args().skip(1);
@@ -110,6 +114,7 @@ fn arguments() -> Options {
         let numbers = || -> Vec<f64> { numbers.map(|n| n.expect("a number")).collect() };
         match arg.as_str() {
             "--seconds" => options.seconds = numbers()[0],
+            "--seeds" => options.seeds = (numbers()[0].max(1.0) as u64).min(64),
             "--gbps" => options.rate_bps = (numbers()[0] * 1e9) as u64,
             "--rtt-us" => {
                 let rtts = numbers();
@@ -119,8 +124,8 @@ fn arguments() -> Options {
             "--loss" => options.losses = numbers(),
             "--csv" => options.csv = Some(PathBuf::from(&value)),
             _ => panic!(
-                "{arg}: the figures are {}; the options are --seconds, --gbps, --rtt-us, --loss \
-                 and --csv",
+                "{arg}: the figures are {}; the options are --seconds, --seeds, --gbps, \
+                 --rtt-us, --loss and --csv",
                 FIGURES.join(", ")
             ),
         }
@@ -164,6 +169,7 @@ impl Options {
             connections: 1,
             queue: 512,
             seconds: self.seconds,
+            seed: SEED,
         }
     }
 }

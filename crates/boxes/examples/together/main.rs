@@ -8,7 +8,7 @@
 //! - `together both`: both at once, in one network with one receiver.
 //!
 //! Without a name: all three. `--writes N` sets the number of writes over the long path, `--seeds N`
-//! how often the incast is repeated.
+//! how often the incast is repeated. `--only "Go-Back-N, NetRT"` runs one way over the long path.
 
 mod both;
 #[path = "../../tests/common/racks.rs"]
@@ -100,8 +100,13 @@ pub(crate) const ENDPOINTS: [Endpoints; 3] = [
 
 fn main() {
     let (mut names, mut writes, mut seeds) = (Vec::new(), 100, 5);
+    let mut only = None;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
+        if arg == "--only" {
+            only = args.next();
+            continue;
+        }
         let mut number = || {
             let number = args.next().and_then(|number| number.parse().ok());
             number
@@ -112,14 +117,16 @@ fn main() {
             "--writes" => writes = number(),
             "--seeds" => seeds = number(),
             "wan" | "incast" | "both" => names.push(arg),
-            _ => panic!("{arg}: the paths are wan, incast and both; the options --writes, --seeds"),
+            _ => panic!(
+                "{arg}: the paths are wan, incast and both; the options --writes, --seeds, --only"
+            ),
         }
     }
     let wants = |name: &str| names.is_empty() || names.iter().any(|arg| arg == name);
     let began = Instant::now();
     if wants("wan") {
         for loss in [1e-5, 1e-4, 1e-3] {
-            wan(loss, writes);
+            wan(loss, writes, only.as_deref());
         }
     }
     if wants("incast") {
@@ -133,7 +140,8 @@ fn main() {
     println!("{:.0} s", began.elapsed().as_secs_f64());
 }
 
-fn wan(loss: f64, writes: u64) {
+/// `only`: the name of one way, without the others.
+fn wan(loss: f64, writes: u64, only: Option<&str>) {
     head(&format!("40 ms, loss {loss:.0e}"));
     let scene = Scene::wan(5_000_000, loss, writes);
     let lowar = lowar::Config::default();
@@ -142,16 +150,27 @@ fn wan(loss: f64, writes: u64) {
         max_held: 60_000,
         ..scene.netrt(2)
     };
+    let wide = netrt::Config {
+        bitmap_bits: 65_536,
+        ..netrt.clone()
+    };
     let ways = [
         ("Go-Back-N", Repair::Gbn),
         ("Go-Back-N, LoWAR", Repair::Lowar(lowar)),
         ("Go-Back-N, NetRT", Repair::NetRt(netrt)),
+        ("Go-Back-N, NetRT, 64 Ki", Repair::NetRt(wide)),
         ("IRN", Repair::Irn),
     ];
-    for (name, repair) in ways {
+    for (name, repair) in ways
+        .into_iter()
+        .filter(|way| only.is_none_or(|only| way.0 == only))
+    {
         print_row(name, &scene, boxes(&scene, &repair, 1));
     }
-    for ends in &ENDPOINTS {
+    for ends in ENDPOINTS
+        .iter()
+        .filter(|ends| only.is_none_or(|only| ends.name == only))
+    {
         // Little of the line is left for acknowledgements and headers.
         let rate = Some(scene.rate_bps / 100 * 90);
         print_row(ends.name, &scene, endpoints(&scene, ends, rate, 1));

@@ -5,8 +5,9 @@
 //! The paper has 16 racks of 32 servers and 4 core switches: `--paper`. Without it, 4 racks of 16
 //! servers and 2 core switches have the same ratio of 4 between servers and core. `--flows N` sets
 //! the number of flows, 1000 unless given; all ways have the same ones. `--load L --buffer KIB` has
-//! one load of the cables between racks and core, and one buffer of the switches. `--csv FILE` writes
-//! the results as rows.
+//! one load of the cables between racks and core, and one buffer of the switches. `--seeds N` repeats
+//! each way with N sets of flows, on one thread each: times are means over the sets, counts too, and
+//! the range of the change is printed. `--csv FILE` writes the results as rows.
 
 #[path = "../../tests/common/racks.rs"]
 mod racks;
@@ -24,14 +25,14 @@ use farwrite_net::{CableConfig, Network, NodeId, Options, Payload, Policy, Role,
 use farwrite_rate::{DcqcnOptions, RateControl};
 use farwrite_rc::{Connection, FIRST_QPN, Nic, QpConfig, RdmaTransport, Remote, Request};
 use racks::{BACKPRESSURE, Host, Node, PRIORITY, Racks, Repair, Scene};
-use results::{Sum, print_row};
+use results::{Sum, measures, print_row};
 use rows::Rows;
 
 const CORE_BPS: u64 = 100_000_000_000;
 const RKEY: u32 = 1;
 /// Flows up to this length are short.
 const SHORT_BYTES: u64 = 100_000;
-/// Of the flows.
+/// Of the first set of flows.
 const SEED: u64 = 5;
 
 /// A flow of the workload.
@@ -64,6 +65,8 @@ struct Args {
     flows: usize,
     /// Load and buffers in KiB.
     settings: Vec<(f64, u64)>,
+    /// Sets of flows.
+    seeds: u64,
     csv: Option<PathBuf>,
 }
 
@@ -76,6 +79,7 @@ fn arguments() -> Args {
         },
         flows: 1000,
         settings: vec![(0.5, 2048), (0.8, 1024), (0.8, 512)],
+        seeds: 1,
         csv: None,
     };
     let (mut load, mut buffer) = (None, None);
@@ -97,8 +101,16 @@ fn arguments() -> Args {
             }
             "--load" => load = args.next().and_then(|number| number.parse().ok()),
             "--buffer" => buffer = args.next().and_then(|number| number.parse().ok()),
+            "--seeds" => {
+                let number = args.next().and_then(|number| number.parse().ok());
+                parsed.seeds = number
+                    .filter(|number| (1..=64).contains(number))
+                    .expect("--seeds needs a number from 1 to 64");
+            }
             "--csv" => parsed.csv = Some(args.next().expect("--csv needs a file").into()),
-            _ => panic!("{arg}: the options are --paper, --flows, --load, --buffer and --csv"),
+            _ => panic!(
+                "{arg}: the options are --paper, --flows, --load, --buffer, --seeds and --csv"
+            ),
         }
     }
     match (load, buffer) {
@@ -114,19 +126,22 @@ fn main() {
         size,
         flows: count,
         settings,
+        seeds,
         csv,
     } = arguments();
     let began = Instant::now();
     let rows = Rows::new();
     for (load, buffer_kib) in settings {
-        let flows = workload(size, load, count);
+        let sets: Vec<_> = (SEED..SEED + seeds)
+            .map(|seed| workload(size, load, count, seed))
+            .collect();
         let scene = Scene {
             buffer_bytes: buffer_kib << 10,
             ..Scene::spines(size.cores, Policy::Ecmp)
         };
         println!(
-            "{} servers, load {load}, {buffer_kib} KiB, {count} flows; times in us\n{:<22} {:>9} \
-             {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "{} servers, load {load}, {buffer_kib} KiB, {count} flows, {seeds} seeds; times in us\n\
+             {:<22} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
             size.hosts(),
             "",
             "short",
@@ -140,7 +155,7 @@ fn main() {
             "dropped"
         );
         let name = format!("load {load}, {buffer_kib} KiB");
-        let panel = rows.panel("N10", &name, &conditions(size, &scene, count));
+        let panel = rows.panel("N10", &name, &conditions(size, &scene, count, seeds));
         let netrt = |products| Repair::NetRt(scene.netrt(products));
         // All that fits into the path without queues, as IRN limits itself.
         let narrow = Some(scene.path().round_trip_packets());
@@ -157,9 +172,9 @@ fn main() {
         ];
         let mut plain = None;
         for (name, repair, window) in ways {
-            let sum = run(&scene, &repair, window, size, &flows);
-            print_row(name, &sum, plain.get_or_insert_with(|| sum.clone()));
-            for (measure, value) in sum.measures() {
+            let sums = run_all(&scene, &repair, window, size, &sets);
+            print_row(name, &sums, plain.get_or_insert_with(|| sums.clone()));
+            for (measure, value) in measures(&sums) {
                 panel.add(name, load, measure, value);
             }
         }
@@ -170,10 +185,14 @@ fn main() {
 }
 
 /// The network and its flows, for a person.
-fn conditions(size: Size, scene: &Scene, flows: usize) -> String {
+fn conditions(size: Size, scene: &Scene, flows: usize, seeds: u64) -> String {
+    let seeds = match seeds {
+        1 => format!("seed {SEED}"),
+        _ => format!("seeds {SEED} to {}", SEED + seeds - 1),
+    };
     format!(
         "{} servers in {} racks at {} Gbit/s, {} core switches at {} Gbit/s, MTU of {} bytes, ECMP, \
-         DCQCN, {flows} flows of the WebSearch sizes, seed {SEED}",
+         DCQCN, {flows} flows of the WebSearch sizes, {seeds}",
         size.hosts(),
         size.racks,
         scene.rate_bps / 1_000_000_000,
@@ -184,8 +203,8 @@ fn conditions(size: Size, scene: &Scene, flows: usize) -> String {
 }
 
 /// Flows that fill the cables between racks and core to this share.
-fn workload(size: Size, load: f64, count: usize) -> Vec<Flow> {
-    let mut dice = Dice::new(SEED);
+fn workload(size: Size, load: f64, count: usize, seed: u64) -> Vec<Flow> {
+    let mut dice = Dice::new(seed);
     let sizes = Sizes::web_search();
     let hosts = size.hosts();
     // The share of flows that leave their rack.
@@ -297,6 +316,27 @@ fn join(
         senders.push(own[0]);
     }
     senders
+}
+
+/// The results with each set of flows.
+fn run_all(
+    scene: &Scene,
+    repair: &Repair,
+    window: Option<u32>,
+    size: Size,
+    sets: &[Vec<Flow>],
+) -> Vec<Sum> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = sets
+            .iter()
+            .map(|flows| scope.spawn(move || run(scene, repair, window, size, flows)))
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Sum>| thread.join();
+        threads
+            .into_iter()
+            .map(|thread| join(thread).expect("a run that ends"))
+            .collect()
+    })
 }
 
 /// `window`: packets of a flow that may be unacknowledged; `None`: as the transport has it.

@@ -13,7 +13,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    pub(crate) fn measures(&self) -> [(&'static str, f64); 12] {
+    fn measures(&self) -> [(&'static str, f64); 12] {
         let (counts, boxes) = (&self.counts, &self.counts.boxes);
         [
             ("short_mean_us", mean(&self.short)),
@@ -40,36 +40,62 @@ fn p90(times: &[f64]) -> f64 {
     times[(times.len() * 9).div_ceil(10) - 1]
 }
 
-pub(crate) fn print_row(name: &str, sum: &Sum, plain: &Sum) {
-    let change = |of: fn(&[f64]) -> f64| (of(&sum.short) / of(&plain.short) - 1.0) * 100.0;
-    let counts = &sum.counts;
+/// The mean over all sets of flows.
+fn over(sums: &[Sum], of: impl Fn(&Sum) -> f64) -> f64 {
+    sums.iter().map(of).sum::<f64>() / sums.len() as f64
+}
+
+/// The same, of each measure.
+pub(crate) fn measures(sums: &[Sum]) -> Vec<(&'static str, f64)> {
+    let names = sums[0].measures().map(|(name, _)| name);
+    let mean = |(at, name): (usize, _)| (name, over(sums, |sum| sum.measures()[at].1));
+    names.into_iter().enumerate().map(mean).collect()
+}
+
+pub(crate) fn print_row(name: &str, sums: &[Sum], plain: &[Sum]) {
+    let short = |of: fn(&[f64]) -> f64| over(sums, |sum| of(&sum.short));
+    let long = |of: fn(&[f64]) -> f64| over(sums, |sum| of(&sum.long));
+    let change =
+        |of: fn(&[f64]) -> f64| (short(of) / over(plain, |sum| of(&sum.short)) - 1.0) * 100.0;
+    let count = |of: fn(&Sum) -> f64| over(sums, of);
     println!(
-        "{name:<22} {:>9.1} {:>8.1}% {:>9.1} {:>8.1}% {:>9.0} {:>9.0} {:>9} {:>9} {:>9}",
-        mean(&sum.short),
+        "{name:<22} {:>9.1} {:>8.1}% {:>9.1} {:>8.1}% {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0}",
+        short(mean),
         change(mean),
-        p90(&sum.short),
+        short(p90),
         change(p90),
-        mean(&sum.long),
-        p90(&sum.long),
-        counts.repeated,
-        counts.timeouts,
-        counts.dropped,
+        long(mean),
+        long(p90),
+        count(|sum| sum.counts.repeated as f64),
+        count(|sum| sum.counts.timeouts as f64),
+        count(|sum| sum.counts.dropped as f64),
     );
-    let boxes = &counts.boxes;
-    if boxes.copied > 0 {
+    if sums.len() > 1 {
+        let alone = |of: fn(&[f64]) -> f64| {
+            let changes = sums.iter().zip(plain);
+            let changes = changes.map(|(sum, plain)| of(&sum.short) / of(&plain.short) - 1.0);
+            let changes: Vec<_> = changes.map(|change| change * 100.0).collect();
+            let least = changes.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = changes.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            format!("{least:.1}% to {most:.1}%")
+        };
+        println!("  by set: short {}, p90 {}", alone(mean), alone(p90));
+    }
+    if sums[0].counts.boxes.copied > 0 {
+        let most_held = sums.iter().map(|sum| sum.counts.boxes.peak_held).max();
         println!(
             "  boxes: {} requests, {} of them without a copy, {} packets repeated, {} recovered; \
              given up {}, after notices {}, at the end of the hold time {}, without room {}; most \
              held {}",
-            boxes.requests_sent,
-            boxes.notices_sent,
-            boxes.repeated,
-            boxes.recovered,
-            boxes.given_up,
-            boxes.notices_received,
-            boxes.hold_ended,
-            boxes.held_full,
-            boxes.peak_held,
+            count(|sum| sum.counts.boxes.requests_sent as f64),
+            count(|sum| sum.counts.boxes.notices_sent as f64),
+            count(|sum| sum.counts.boxes.repeated as f64),
+            count(|sum| sum.counts.boxes.recovered as f64),
+            count(|sum| sum.counts.boxes.given_up as f64),
+            count(|sum| sum.counts.boxes.notices_received as f64),
+            count(|sum| sum.counts.boxes.hold_ended as f64),
+            count(|sum| sum.counts.boxes.held_full as f64),
+            most_held.unwrap_or(0),
         );
     }
 }

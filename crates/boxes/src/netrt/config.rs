@@ -1,6 +1,6 @@
 //! Settings of a NetRT box.
 
-use super::format::NO_KEY;
+use super::format::{BITMAP_BITS, NO_KEY};
 use super::rate::RateLimit;
 use crate::KEY_BYTES;
 use crate::message::Seal;
@@ -31,6 +31,11 @@ pub struct Config {
     pub max_flows: usize,
     /// After this time without a packet, a flow may be removed to make room for another one.
     pub idle_ns: u64,
+    /// Number of packets after the expected one within which missing packets are requested at once:
+    /// the bits of a flow's bitmap. The paper has 128. One request covers up to 129 packets, so more
+    /// bits take more requests, and the boxes of a path may differ. A path with more packets in
+    /// flight needs as many bits as these, and a `pool_bytes` and `max_held` for them.
+    pub bitmap_bits: u32,
     /// Delay before a missing packet is requested. On a path that reorders, a missing packet may
     /// only be late. 0 for a path that keeps the order.
     pub request_delay_ns: u64,
@@ -60,7 +65,7 @@ impl Config {
     /// Settings for ports of `rate_bps` and an unloaded round trip of `rtt_ns` between the NICs.
     ///
     /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
-    /// held frames; 512 flows that are idle after 10 s; requests at once and again after a round
+    /// held frames; 512 flows that are idle after 10 s; 128 bits; requests at once and again after a round
     /// trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round trip
     /// after the end of a message; code point 48 (CS6).
     #[must_use]
@@ -74,6 +79,7 @@ impl Config {
             rate: RateLimit::new(rate_bps, pool_bytes.max(MIN_POOL_BYTES) as u64),
             max_held: 2048,
             max_flows: 512,
+            bitmap_bits: BITMAP_BITS,
             idle_ns: 10_000_000_000,
             request_delay_ns: 0,
             request_ns: rtt_ns,

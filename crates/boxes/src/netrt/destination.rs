@@ -43,16 +43,18 @@ struct FlowEntry {
 pub(crate) struct Emitted {
     /// Frames for the NIC.
     pub(crate) near: Vec<Vec<u8>>,
-    /// A request to the source box.
-    pub(crate) far: Option<Vec<u8>>,
+    /// Requests to the source box.
+    pub(crate) far: Vec<Vec<u8>>,
 }
 
 impl Emitted {
     fn pass(frame: Vec<u8>) -> Self {
-        Self {
-            near: vec![frame],
-            far: None,
-        }
+        Self::to_nic(vec![frame])
+    }
+
+    fn to_nic(near: Vec<Vec<u8>>) -> Self {
+        let far = Vec::new();
+        Self { near, far }
     }
 }
 
@@ -160,7 +162,7 @@ impl Destination {
                 FlowEntry::new(view, message.psn, stamp, dscp),
                 &mut near,
             );
-            return Emitted { near, far: None };
+            return Emitted::to_nic(near);
         };
         if stamp <= entry.latest_stamp {
             return Emitted::default();
@@ -187,7 +189,7 @@ impl Destination {
         emitted
     }
 
-    /// Sends the request that is due, and sets the timer.
+    /// Sends the requests that are due, and sets the timer.
     fn request_and_set_timer(
         &mut self,
         now_ns: u64,
@@ -195,18 +197,18 @@ impl Destination {
         mut near: Vec<Vec<u8>>,
     ) -> Emitted {
         let Some(entry) = self.flows.peek(&key) else {
-            return Emitted { near, far: None };
+            return Emitted::to_nic(near);
         };
         let (config, shared) = (&self.config, &mut self.shared);
-        let request = entry.flow.due(now_ns, config, shared, &mut near);
-        let next_ns = entry.flow.next_ns(config);
-        self.timers.set(key, &mut entry.timer_ns, next_ns);
-        let far = request.and_then(|(psn, request)| {
+        let mut far = Vec::new();
+        while let Some((psn, request)) = entry.flow.due(now_ns, config, shared, &mut near) {
             shared.counters.requests_sent += 1;
             let envelope = entry.envelope.clone().with_dscp(config.repeat_dscp);
             let message = NetRtMessage::about(&key, psn, NetRtBody::Request(request));
-            self.seal.wrap(&envelope, message.emit())
-        });
+            far.extend(self.seal.wrap(&envelope, message.emit()));
+        }
+        let next_ns = entry.flow.next_ns(config);
+        self.timers.set(key, &mut entry.timer_ns, next_ns);
         Emitted { near, far }
     }
 

@@ -12,7 +12,8 @@
 //!   is off by one after a second hole. Here, the bitmap is not stored: each request derives it
 //!   from the reordering buffer.
 //! - The paper does not say what happens to a packet beyond the bitmap. Here, it is held too, and
-//!   reported when the bitmap reaches it.
+//!   reported when the bitmap reaches it. The bitmap may be longer than that of the paper
+//!   ([`Config::bitmap_bits`]): a request then begins at a missing packet after the expected one.
 //! - The paper does not say what happens to a packet before the expected one. Here, a repeat from
 //!   the source box is a duplicate and is dropped. Other packets pass: they are late or repeated by
 //!   the NIC, and the sender's NIC may wait for their acknowledgement.
@@ -24,7 +25,7 @@ use alloc::vec::Vec;
 
 use super::config::Config;
 use super::counters::Counters;
-use super::format::{BITMAP_BITS, MAX_SPAN, Request};
+use super::format::{MAX_SPAN, Request};
 use crate::packets::{DataPacket, Sequence};
 use crate::psn;
 use crate::reorder::{BufferBudget, ReorderBuffer};
@@ -219,7 +220,8 @@ impl DestinationFlow {
         }
     }
 
-    /// Ends the hold time if it is over. Otherwise, returns the request that is due.
+    /// Ends the hold time if it is over. Otherwise, returns a request that is due, with the PSN from
+    /// which it covers packets. Call it until it returns `None`.
     pub(crate) fn due(
         &mut self,
         now_ns: u64,
@@ -236,18 +238,27 @@ impl DestinationFlow {
             return None;
         }
         self.plan_request(now_ns, config);
+        let expected = self.expected();
+        let mut from = expected;
         if let Some((_, end)) = self.planned.take_if(|(at_ns, _)| *at_ns <= now_ns) {
-            self.requested_end = end;
+            if psn::distance(expected, end).unsigned_abs() > MAX_SPAN {
+                // One request does not reach from the expected packet to the end.
+                from = self.requested_end;
+            }
+            let reach = psn::distance(from, end).unsigned_abs().min(MAX_SPAN);
+            self.requested_end = psn::add(from, reach);
             if self.first_requests.len() < MAX_FIRST_REQUESTS {
-                self.first_requests.push_back((end, now_ns));
+                self.first_requests.push_back((self.requested_end, now_ns));
             }
             self.plan_request(now_ns, config);
         } else if self.next_repeat_ns > now_ns {
             return None;
         }
-        let next_repeat_ns = config.request_ns.max(shared.repair_ns.saturating_mul(2));
-        self.next_repeat_ns = now_ns.saturating_add(next_repeat_ns.max(MIN_REQUEST_NS));
-        Some((self.expected(), self.request()))
+        if from == expected {
+            let next_repeat_ns = config.request_ns.max(shared.repair_ns.saturating_mul(2));
+            self.next_repeat_ns = now_ns.saturating_add(next_repeat_ns.max(MIN_REQUEST_NS));
+        }
+        Some((from, self.request(from)))
     }
 
     /// Forwards all held packets.
@@ -343,7 +354,7 @@ impl DestinationFlow {
         {
             self.first_requests.pop_front();
         }
-        let end = psn::add(expected, self.span());
+        let end = psn::add(expected, self.span(config));
         let mut from = self.requested_end;
         while psn::distance(from, end) > 0 && self.holds(from) {
             from = psn::add(from, 1);
@@ -355,29 +366,29 @@ impl DestinationFlow {
         }
     }
 
-    /// Number of packets from the expected one to the last one that is known to have been sent, at
-    /// most [`MAX_SPAN`].
-    fn span(&self) -> u32 {
+    /// Number of packets from the expected one to the last one that is known to have been sent, as
+    /// far as the bitmap reaches.
+    fn span(&self, config: &Config) -> u32 {
         let expected = self.expected();
         let lasts = [self.buffer.psns().next_back(), self.marked_psn];
         let after = |last| psn::distance(expected, last).max(0).unsigned_abs() + 1;
         let spans = lasts.into_iter().flatten().map(after);
-        spans.max().unwrap_or(1).min(MAX_SPAN)
+        let bits = config.bitmap_bits.min(MAX_AHEAD.unsigned_abs());
+        spans.max().unwrap_or(1).min(bits + 1)
     }
 
-    /// The request for all missing packets before `requested_end`.
-    fn request(&self) -> Request {
-        let expected = self.expected();
-        let asked = psn::distance(expected, self.requested_end)
-            .max(1)
-            .unsigned_abs();
-        let span = asked.min(MAX_SPAN);
+    /// The request for the missing packets from `from` on before `requested_end`, as far as one
+    /// request reaches.
+    fn request(&self, from: u32) -> Request {
+        let asked = psn::distance(from, self.requested_end).max(1);
+        let span = asked.unsigned_abs().min(MAX_SPAN);
         let mut bitmap = 0;
-        for psn in self.buffer.psns() {
-            let bit = psn::distance(expected, psn).unsigned_abs().wrapping_sub(1);
-            if bit < BITMAP_BITS && bit + 1 < span {
-                bitmap |= 1 << bit;
+        for psn in self.buffer.psns_after(from) {
+            let bit = psn::distance(from, psn).unsigned_abs() - 1;
+            if bit + 1 >= span {
+                break;
             }
+            bitmap |= 1 << bit;
         }
         Request {
             // At most MAX_SPAN.

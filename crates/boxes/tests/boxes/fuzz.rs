@@ -10,6 +10,7 @@ use farwrite_boxes::lowar::{Config, Lowar};
 use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{BoxFrame, PathBox, Side};
 use proptest::prelude::*;
+use targets::Layers;
 
 /// Generates a data packet with a valid ICRC, from either side, with or without the code point of
 /// repeats.
@@ -82,8 +83,9 @@ fn netrt_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     prop_oneof![5 => data(), 3 => message, 1 => any_frame()]
 }
 
-fn input(frames: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
-    let mut input = Vec::new();
+/// `layers`: IPv4 or IPv6, and VLAN tags.
+fn input(layers: u8, frames: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
+    let mut input = vec![layers];
     for (wrap, bytes) in frames {
         input.extend([wrap, bytes.len() as u8]);
         input.extend(bytes);
@@ -95,13 +97,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn lowar_takes_any_frames(frames in prop::collection::vec(lowar_frame(), 0..60)) {
-        targets::lowar(&input(frames));
+    fn lowar_takes_any_frames(
+        layers in 0u8..8,
+        frames in prop::collection::vec(lowar_frame(), 0..60),
+    ) {
+        targets::lowar(&input(layers, frames));
     }
 
     #[test]
-    fn netrt_takes_any_frames(frames in prop::collection::vec(netrt_frame(), 0..60)) {
-        targets::netrt(&input(frames));
+    fn netrt_takes_any_frames(
+        layers in 0u8..8,
+        frames in prop::collection::vec(netrt_frame(), 0..60),
+    ) {
+        targets::netrt(&input(layers, frames));
     }
 
     #[test]
@@ -115,6 +123,13 @@ proptest! {
 /// probe is answered.
 #[test]
 fn the_target_seals_as_boxes_do() {
+    // IPv4 and IPv6, with up to two tags.
+    for layers in (0..6).map(Layers::of) {
+        check_seals(layers);
+    }
+}
+
+fn check_seals(layers: Layers) {
     let mut probe = vec![0x1F, 0, 0x12, 0x34, 2, 0, 0, 0, 0, 0, 0, 0];
     probe.extend([0, 4, 2, 0, 0, 0, 0, 0]);
     probe.extend([0; 15]);
@@ -123,8 +138,9 @@ fn the_target_seals_as_boxes_do() {
         key: Some(targets::KEY),
         ..Config::default()
     };
+    let probe = targets::wrapped(layers, 0, 3, Side::Far, &probe);
     let mut lowar = Lowar::new(&config, 1);
-    lowar.handle(0, Side::Far, targets::wrapped(3, Side::Far, &probe));
+    lowar.handle(0, Side::Far, probe);
     assert_eq!(lowar.counters().reports_sent, 1);
     assert!(matches!(lowar.poll(), Some(BoxFrame { to: Side::Far, .. })));
     // A request about a flow that is not known is answered by a notice.
@@ -135,8 +151,9 @@ fn the_target_seals_as_boxes_do() {
         key: Some(targets::KEY),
         ..netrt::Config::new(1_000_000_000, 50_000)
     };
+    let request = targets::wrapped(layers, 0, 3, Side::Far, &request);
     let mut netrt = NetRt::new(&config, 1);
-    netrt.handle(0, Side::Far, targets::wrapped(3, Side::Far, &request));
+    netrt.handle(0, Side::Far, request);
     assert_eq!(netrt.counters().notices_sent, 1);
     assert!(matches!(netrt.poll(), Some(BoxFrame { to: Side::Far, .. })));
 }

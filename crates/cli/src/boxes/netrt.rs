@@ -21,6 +21,8 @@ Examples:
   farwrite keygen boxes.key      then copy boxes.key to all boxes
   farwrite netrt --near eth1 --far eth2 --rate 25Gbit --rtt 20us --psk-file boxes.key
   farwrite netrt --near eth1 --far eth2 --rate 1Gbit --rtt 10ms --hold 50ms --psk-file boxes.key
+  farwrite netrt --near eth1 --far eth2 --rate 10Gbit --rtt 40ms --pool 100MB --bitmap 65536 \
+      --held 60000 --psk-file boxes.key
 
 Put one box beside each NIC, between the NIC and its switch, on a machine with two network interfaces. \
 Frames pass unchanged, and NICs need no other settings. A box keeps copies of the packets that its \
@@ -52,6 +54,15 @@ pub(crate) struct NetRtArgs {
     /// How long a flow waits for a missing packet; without it, 40 round trips, at least 1ms
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
     hold: Option<Duration>,
+    /// Packets after a missing one within which others are requested at once; more than 128 helps
+    /// where more packets are in flight
+    #[arg(long, value_name = "PACKETS", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(128..=1_000_000))]
+    bitmap: u32,
+    /// Frames that all flows together hold back, at most
+    #[arg(long, value_name = "FRAMES", default_value_t = 2048,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    held: u32,
 }
 
 /// Runs a box.
@@ -65,6 +76,8 @@ impl NetRtArgs {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut config = Config::new(self.rate, ns(self.rtt));
         config.key = self.key.derive(KEY_PURPOSE)?;
+        config.bitmap_bits = self.bitmap;
+        config.max_held = self.held as usize;
         if let Some(pool) = self.pool {
             config.pool_bytes = usize::try_from(pool).unwrap_or(usize::MAX);
         }
@@ -106,5 +119,8 @@ mod tests {
         assert_eq!((plain.pool_bytes, plain.hold_ns), (1_250_000, 400_000_000));
         let other = config("--pool 5MB --hold 50ms");
         assert_eq!((other.pool_bytes, other.hold_ns), (5_000_000, 50_000_000));
+        assert_eq!((plain.bitmap_bits, plain.max_held), (128, 2048));
+        let long = config("--bitmap 65536 --held 60000");
+        assert_eq!((long.bitmap_bits, long.max_held), (65_536, 60_000));
     }
 }

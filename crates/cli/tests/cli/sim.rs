@@ -580,7 +580,7 @@ fn what_cannot_run_is_refused_before_anything_runs() {
     .expect("written");
     let line = refusal(at, &["--connections", "bad.cm", "--topology", "a.topo"]);
     assert!(
-        line.contains("bad.cm:4: size is \"lots\": a whole number from 1 on"),
+        line.contains("bad.cm:4: size is \"lots\": a whole number of bytes"),
         "{line}"
     );
     let line = refusal(at, &["plan.toml"]);

@@ -139,7 +139,7 @@ impl Reader {
                     starts += 1;
                 }
                 "size" => {
-                    let want = "bytes, or 0 for a flow without an end";
+                    let want = "a whole number of bytes, or 0 for a flow without an end";
                     flow.bytes = line.number(at + 1, key, want)?;
                 }
                 "id" => {

@@ -93,8 +93,9 @@ impl Rig {
         let (flow, now_ns) = (&mut self.flow, self.now_ns);
         let request = flow.due(now_ns, &self.config, &mut self.shared, &mut out);
         let wants = request.map(|(psn, request)| {
-            assert_eq!(psn, flow.expected());
-            (0..200).filter(|&at| request.wants(at)).collect()
+            let from = psn::distance(flow.expected(), psn).unsigned_abs();
+            let wanted = (0..200).filter(|&at| request.wants(at));
+            wanted.map(|at| from + at).collect()
         });
         Observed {
             state: flow.state,
@@ -251,6 +252,34 @@ fn packets_beyond_the_bitmap_wait_and_are_requested_when_it_reaches_them() {
     assert_eq!(result.out, released);
     assert_eq!((result.state, result.wants), (ReTx, Some(vec![0])));
     assert_eq!(rig.on(Repeat(140)).state, Ordered);
+}
+
+#[test]
+fn a_longer_bitmap_requests_each_hole_when_it_is_seen() {
+    let mut rig = Rig::new(0);
+    rig.config.bitmap_bits = 4096;
+    assert_eq!(rig.on(Packet(1)).wants, Some(vec![0]));
+    for psn in (2..140).chain(141..150) {
+        let wants = (psn == 141).then(|| vec![140]);
+        assert_eq!(rig.on(Packet(psn)).wants, wants, "{psn}");
+    }
+    // 150 to 599 are missing: a request covers 129 of them.
+    let mut wanted = rig.on(Packet(600)).wants.expect("a request");
+    while let Some(wants) = rig.on(Wait(0)).wants {
+        assert!(wants.len() <= 129);
+        wanted.extend(wants);
+    }
+    assert!(wanted.into_iter().eq(150..600));
+    // The expected packet is requested again.
+    assert_eq!(rig.on(Wait(MS)).wants, Some(vec![0]));
+    // The later holes need no other request.
+    rig.on(Repeat(140));
+    let result = rig.on(Repeat(0));
+    assert_eq!((result.expected, result.wants), (150, None));
+    for psn in 150..600 {
+        rig.on(Repeat(psn));
+    }
+    assert_eq!((rig.flow.state, rig.flow.expected()), (Ordered, 601));
 }
 
 #[test]
