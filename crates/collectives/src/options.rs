@@ -205,8 +205,13 @@ impl GroupOptions {
         if !self.scheme.is_exact() {
             return say("scheme", &self.scheme, "a scheme that brings everything");
         }
-        if self.bounded.scheme.is_exact() {
-            let expected = "a scheme of best effort";
+        // A segment has no critical ranges, and with `+exact` its receiver would wait for an offer.
+        let is_critical = matches!(
+            self.bounded.scheme,
+            SchemeName::BestEffortFirst | SchemeName::BestEffortExact
+        );
+        if self.bounded.scheme.is_exact() || is_critical {
+            let expected = "a scheme of best effort without critical ranges";
             return say("bounded scheme", &self.bounded.scheme, expected);
         }
         let schemes = [

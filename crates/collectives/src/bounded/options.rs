@@ -6,8 +6,8 @@ use farwrite::deadline::{Bounds, Policy};
 /// How bounded operations of a group work. All ranks must have the same options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundedOptions {
-    /// The scheme that carries contributions: a scheme of [best effort](SchemeName::BOUNDED). Its
-    /// parity for a whole segment must be no longer than the segment. With `best-effort`,
+    /// The scheme that carries contributions: a scheme of [best effort](SchemeName::BOUNDED) without
+    /// critical ranges. Its parity for a whole segment must be no longer than the segment. With `best-effort`,
     /// [`Policy::LossTarget`] switches to parity or repeats while the path drops more than the
     /// target, and back.
     pub scheme: SchemeName,

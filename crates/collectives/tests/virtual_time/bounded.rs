@@ -510,14 +510,15 @@ fn what_cannot_be_bounded_is_refused_by_name() {
             .unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
-    let exact = BoundedOptions {
-        scheme: "sr-nack".parse().unwrap(),
-        ..BoundedOptions::default()
-    };
-    assert_eq!(
-        problem(with(exact)).as_deref(),
-        Some("rank 0: bounded scheme = sr-nack: a scheme of best effort")
-    );
+    for scheme in ["sr-nack", "best-effort+exact"] {
+        let options = BoundedOptions {
+            scheme: scheme.parse().unwrap(),
+            ..BoundedOptions::default()
+        };
+        let expected = "a scheme of best effort without critical ranges";
+        let expected = format!("rank 0: bounded scheme = {scheme}: {expected}");
+        assert_eq!(problem(with(options)), Some(expected));
+    }
     // One rank is bounded, the other is not.
     for (rank, delivery) in [Delivery::Bounded, Delivery::Exact].into_iter().enumerate() {
         let options = OperationOptions {
