@@ -102,7 +102,7 @@ fn errors_of_a_matrix_name_file_line_value_and_remedy() {
         (
             "size 2000",
             "size many",
-            "x.cm:7: size is \"many\": bytes, or 0 for a flow without an end",
+            "x.cm:7: size is \"many\": a whole number of bytes, or 0 for a flow without an end",
         ),
         (
             "size 2000",
