@@ -32,7 +32,7 @@ pub enum CriticalError {
     /// A range has no bytes.
     #[error("critical range {0:?} has no bytes: leave it out")]
     Empty(Range<u64>),
-    /// A message cannot have so many ranges.
+    /// There are more ranges than a message can have.
     #[error(
         "{count} separate critical ranges are too many: a message can have {MAX_CRITICAL_RANGES}; \
          join neighbours, or put them next to each other in the message"

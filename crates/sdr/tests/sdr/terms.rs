@@ -80,10 +80,10 @@ fn a_send_waits_until_the_receiver_knows_its_scheme() {
         };
         assert_eq!(events(&mut sender), at_once);
         tell(0, &mut sender, &mut receiver);
-        let [Event::Offered { critical: told, .. }] = events(&mut receiver)[..] else {
+        let [Event::Offered { critical: got, .. }] = events(&mut receiver)[..] else {
             panic!("no offer");
         };
-        assert_eq!(told, critical);
+        assert_eq!(got, critical);
         tell(crate::world::RTT_NS, &mut receiver, &mut sender);
         assert_eq!(events(&mut sender), later);
         // A report shows that the receiver has the offer, and does not clear the message again.
