@@ -152,7 +152,7 @@ class Communicator:
         timeout_s: float,
         key: bytes | None,
         scheme: str,
-        sites: Sequence[int] = (),
+        sites: Sequence[int] = ...,
         bounded: tuple[str, int, tuple[int, int] | None] | None = None,
     ) -> Communicator: ...
     @property
