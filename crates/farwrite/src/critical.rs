@@ -5,7 +5,8 @@ use std::ops::Range;
 use farwrite_wire::control::{CriticalChunks, MAX_CRITICAL_RANGES};
 
 /// Byte ranges of a message that are critical: with `best-effort+first` they leave before the rest,
-/// with `best-effort+exact` they also arrive in any case.
+/// with `best-effort+exact` they are also repeated until they have arrived. Without them, such a
+/// message fails at its deadline.
 ///
 /// A range counts for all chunks that it touches. A chunk has
 /// [`packets_per_chunk`](crate::QpConfig::packets_per_chunk) packets of

@@ -47,7 +47,7 @@ pub enum SchemeName {
     BestEffortEc(Code),
     /// Best effort, with critical ranges first (P5.9).
     BestEffortFirst,
-    /// Best effort, with critical ranges that arrive in any case (P5.9).
+    /// Best effort, with critical ranges that are repeated until they have arrived (P5.9).
     BestEffortExact,
 }
 

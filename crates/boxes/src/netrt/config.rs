@@ -65,9 +65,9 @@ impl Config {
     /// Settings for ports of `rate_bps` and an unloaded round trip of `rtt_ns` between the NICs.
     ///
     /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
-    /// held frames; 512 flows that are idle after 10 s; 128 bits; requests at once and again after a round
-    /// trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round trip
-    /// after the end of a message; code point 48 (CS6).
+    /// held frames; 512 flows that are idle after 10 s; 128 bits; requests at once and again after a
+    /// round trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round
+    /// trip after the end of a message; code point 48 (CS6).
     #[must_use]
     pub fn new(rate_bps: u64, rtt_ns: u64) -> Self {
         let product = u128::from(rate_bps) * u128::from(rtt_ns) / 8_000_000_000;
