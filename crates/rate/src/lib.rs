@@ -175,7 +175,7 @@
 //! | start, hint of a half and a tenth | 8 to 19, and 20 to 28 round trips: growth finds the rest | none |
 //! | capacity halved, doubled | 0, and 5 to 13 (median 8) round trips | 10 |
 //! | round trip halved, doubled | 0, and up to 23 (median 15) of the new round trips | 10 |
-//! | 2 to 16 equal flows of 8 packets or more | Jain's index: median 0.95, 100 of 144 cells at least 0.9; mean queue: median 0.03 | 0.9; 0.25 |
+//! | 2 to 16 equal flows of 8 packets or more | Jain's index: median 0.97, 118 of 144 cells at least 0.9; mean queue: median 0.03 | 0.9; 0.25 |
 //! | beside one CUBIC flow, buffer 1 to 4, up to 25 ms | share 0.11 to 0.67, median 0.52 | 0.2 to 0.8 |
 //! | beside one Reno flow, buffer 1 to 4, up to 25 ms | share 0.18 to 0.88, median 0.56 | 0.2 to 0.8 |
 //! | beside one CUBIC flow, seconds 20 to 80 (part `noisy`), buffer 1, 2, 4 | share 0.43, 0.46, 0.41 | 0.33 to 0.67 |

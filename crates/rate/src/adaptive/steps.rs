@@ -200,9 +200,7 @@ impl Adaptive {
         };
         let base_ns = self.path.base_ns();
         if queue_ns > self.threshold_ns() / 4 {
-            // The flow's own bursts cause shorter delays before the path is full.
-            if queue_ns > self.threshold_ns() / 2
-                && let Some(sample) = sample
+            if let Some(sample) = sample
                 && sample.departed_ns.saturating_sub(since_ns) > base_ns / 4 * 5
             {
                 self.cycle.note_queue(sample);
