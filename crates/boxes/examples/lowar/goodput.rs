@@ -70,7 +70,13 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         let adaptive = run(Some(Coding::Adaptive));
         let (share, ratio) = (adaptive.mean / best.mean, of_paper / plain);
         let slowed = [ideal, fitted].map(|slowed| slowed.goodput_gbps(loss));
-        for (name, goodput) in ["ideal NIC", "fitted NIC"].into_iter().zip(slowed) {
+        for (name, goodput) in [
+            "Go-Back-N, ideal (computed)",
+            "fitted to ConnectX-5 (computed)",
+        ]
+        .into_iter()
+        .zip(slowed)
+        {
             panel.add(name, loss, GOODPUT, goodput);
         }
         println!(
