@@ -53,7 +53,7 @@ struct Block {
 impl Question {
     /// The LoWAR boxes with the lowest objective within the parity budget. `None` if none fits.
     ///
-    /// Where losses come in bursts, the NIC sees the losses of [`burst_loss_at_nic`]. Comparison
+    /// Where losses come in bursts, the NIC sees a burst from which a class loses two packets as one loss. Comparison
     /// with the protocol: docs/plan.md.
     ///
     /// # Errors
