@@ -53,8 +53,8 @@ struct Block {
 impl Question {
     /// The LoWAR boxes with the lowest objective within the parity budget. `None` if none fits.
     ///
-    /// Where losses come in bursts, the NIC sees a burst from which a class loses two packets as one loss. Comparison
-    /// with the protocol: docs/plan.md.
+    /// Where losses come in bursts, a burst from which a class loses two packets is one loss to the
+    /// NIC. Comparison with the protocol: docs/plan.md.
     ///
     /// # Errors
     ///
