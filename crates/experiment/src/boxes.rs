@@ -1,5 +1,6 @@
 //! Boxes in the path that repair losses: their kinds, and their positions in a topology.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use farwrite_boxes::lowar::{self, Coding};
@@ -56,6 +57,8 @@ pub struct NetrtBox {
     hold: Option<Duration>,
     /// Largest number of frames that a box holds back; `None`: 2048.
     max_held: Option<usize>,
+    /// Packets after a missing one within which others are requested at once; `None`: 128.
+    bitmap_bits: Option<NonZeroU32>,
 }
 
 fn adaptive() -> Coding {
@@ -234,6 +237,7 @@ impl NetrtBox {
             pool_bytes: pool.unwrap_or(base.pool_bytes.saturating_mul(2).saturating_add(queued)),
             hold_ns: self.hold.map_or(at.hold_ns(base.hold_ns), nanoseconds),
             max_held: self.max_held.unwrap_or(base.max_held),
+            bitmap_bits: self.bitmap_bits.map_or(base.bitmap_bits, NonZeroU32::get),
             ..base
         }
     }

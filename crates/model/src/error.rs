@@ -127,6 +127,12 @@ pub enum Unsupported {
          bursts, or sample"
     )]
     LossSpread(f64),
+    /// The mean length of bursts, in packets, behind LoWAR boxes.
+    #[error(
+        "mean burst = {0} packets: bursts last as long as a round trip, so that a repeated packet meets \
+         the same burst; take less than a fifth of the packets of a round trip"
+    )]
+    LongBursts(f64),
 }
 
 /// Returns `value` if it is within `[low, high]`. NaN is not.

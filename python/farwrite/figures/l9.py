@@ -19,10 +19,17 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     def goodput(panel: str, series: str, loss: float) -> float:
         return rows.value(panel, series, GOODPUT, loss)
 
-    def ratio(panel: str, loss: float) -> float:
-        return goodput(panel, coded, loss) / goodput(panel, plain, loss)
+    def ratio(panel: str, loss: float, over: str = plain) -> float:
+        return goodput(panel, coded, loss) / goodput(panel, over, loss)
 
-    return {
+    computed = {
+        f"{name}_{text}_{loss}": ratio(panel, float(loss), settings[name])
+        for name in ("ideal", "fitted")
+        for panel, text in ((near, "40_ms"), (far, "80_ms"))
+        for loss in ("1e-5", "1e-4")
+    }
+
+    return computed | {
         "plain_lossless": goodput(near, plain, 0),
         "plain_40_ms_1e-5": goodput(near, plain, 1e-5),
         "ratio_40_ms_1e-5": ratio(near, 1e-5),
@@ -47,10 +54,13 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     """Make a plot like the paper's."""
     figure, axes = panels(3)
     names = [settings["plain"], settings["narrow"], settings["code"], settings["adaptive"]]
+    computed = [settings["ideal"], settings["fitted"]]
     for panel, name in zip(axes, [*settings["panels"], settings["many"]], strict=True):
-        loss_places(panel, lines(panel, rows, name, names, GOODPUT))
+        # What a NIC is computed to have is known for one connection.
+        shown = names if name == settings["many"] else [*computed, *names]
+        loss_places(panel, lines(panel, rows, name, shown, GOODPUT))
         panel.set_ylim(0, 10)
         panel.set_title(f"round trip of {name}")
     axes[0].set_ylabel("goodput, Gbit/s")
-    legend_below(figure, axes[0], len(names))
+    legend_below(figure, axes[0], 3)
     return figure

@@ -34,6 +34,8 @@ SCHEMES: dict[str, Style] = {
 GO_BACK_N: Style = {"color": "#D55E00", "marker": "o"}
 REPAIRS: dict[str, Style] = {
     "Go-Back-N": GO_BACK_N,
+    "Go-Back-N, ideal (computed)": {"color": "#D55E00", "marker": "v", "linestyle": "--"},
+    "fitted to ConnectX-5 (computed)": {"color": "#999999", "marker": "s", "linestyle": ":"},
     "Go-Back-N and PFC": {"color": "#CC79A7", "marker": "v"},
     "IRN": {"color": "#E69F00", "marker": "s"},
     "LoWAR(8, 1)": {"color": "#009E73", "marker": "^"},

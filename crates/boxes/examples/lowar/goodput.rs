@@ -21,6 +21,12 @@ const SHAPES: [(u16, u8); 8] = [
     (2, 1),
 ];
 
+/// The NICs that are computed: ideal, and fitted.
+const COMPUTED: [&str; 2] = [
+    "Go-Back-N, ideal (computed)",
+    "fitted to ConnectX-5 (computed)",
+];
+
 /// L9.
 pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
     let case = Case {
@@ -70,7 +76,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         let adaptive = run(Some(Coding::Adaptive));
         let (share, ratio) = (adaptive.mean / best.mean, of_paper / plain);
         let slowed = [ideal, fitted].map(|slowed| slowed.goodput_gbps(loss));
-        for (name, goodput) in ["ideal NIC", "fitted NIC"].into_iter().zip(slowed) {
+        for (name, goodput) in COMPUTED.into_iter().zip(slowed) {
             panel.add(name, loss, GOODPUT, goodput);
         }
         println!(

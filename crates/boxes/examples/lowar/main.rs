@@ -9,7 +9,7 @@
 //! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses.
 //!
 //! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R`, `--rtt-us T,T`
-//! and `--loss P,P` the path of `goodput`, and `--seeds N` its runs for each number, on one thread
+//! and `--loss P,P` the path of `goodput`, `--bursts L,L` the lengths of `bursts`, and `--seeds N` its runs for each number, on one thread
 //! each. `--csv FILE` writes the results as rows.
 #![allow(
     clippy::cast_possible_truncation,
@@ -54,6 +54,8 @@ struct Options {
     rate_bps: u64,
     rtts: Vec<Duration>,
     losses: Vec<f64>,
+    /// Lengths of bursts in packets.
+    bursts: Vec<f64>,
     seconds: f64,
     /// Runs of `goodput` for each number.
     seeds: u64,
@@ -99,6 +101,7 @@ fn arguments() -> Options {
         rate_bps: 10_000_000_000,
         rtts: [40, 80].map(Duration::from_millis).to_vec(),
         losses: vec![0.0, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3],
+        bursts: vec![2.0, 4.0, 6.0, 8.0, 10.0, 12.0],
         seconds: 2.0,
         seeds: 1,
         csv: None,
@@ -122,10 +125,11 @@ fn arguments() -> Options {
                 options.rtts = rtts.collect();
             }
             "--loss" => options.losses = numbers(),
+            "--bursts" => options.bursts = numbers(),
             "--csv" => options.csv = Some(PathBuf::from(&value)),
             _ => panic!(
                 "{arg}: the figures are {}; the options are --seconds, --seeds, --gbps, \
-                 --rtt-us, --loss and --csv",
+                 --rtt-us, --loss, --bursts and --csv",
                 FIGURES.join(", ")
             ),
         }
@@ -236,7 +240,7 @@ fn bursts_of(options: &Options, is_fixed: bool, rows: &Rows) {
         let conditions = format!("{conditions}, a burst begins at {BURSTS} of the packets");
         let name = format!("{kind} length, {loss_bad} lost");
         let panel = rows.panel("L11", &name, &conditions);
-        for burst in [2, 4, 6, 8, 10, 12] {
+        for burst in options.bursts.iter().map(|burst| *burst as u32) {
             let markov = Loss::Markov {
                 p_good_to_bad: BURSTS,
                 p_bad_to_good: 1.0 / f64::from(burst),

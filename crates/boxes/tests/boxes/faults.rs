@@ -471,6 +471,31 @@ fn a_response_that_begins_again_opens_a_new_block() {
 }
 
 #[test]
+fn a_sender_that_goes_back_opens_a_new_block() {
+    let mut pair = Pair::new(&config(4, 1));
+    warm(&mut pair, 0);
+    let frames = write(2, 8);
+    // A class with two losses is not repaired, so the NIC repeats from the first lost packet.
+    let got = send_without(&mut pair, &frames, &[1, 3]);
+    let want: Vec<_> = [0, 2, 4, 5, 6, 7].map(|at| frames[at].clone()).into();
+    assert_eq!(got, want);
+    // The blocks begin at the step back at both boxes, so one loss in each of them is repaired.
+    let again = send_without(&mut pair, &frames[1..], &[2, 6]);
+    assert_eq!(again, frames[1..]);
+}
+
+#[test]
+fn losses_are_repaired_where_psns_wrap() {
+    let first = 0xFF_FFFC;
+    for lost in 0..5 {
+        let mut pair = Pair::new(&config(4, 1));
+        warm(&mut pair, first);
+        let frames = write(first + 2, 4);
+        assert_eq!(send_without(&mut pair, &frames, &[lost]), frames, "{lost}");
+    }
+}
+
+#[test]
 fn keys_are_optional_and_different_vlans_are_different_streams() {
     let config = Config {
         key: None,

@@ -1,13 +1,18 @@
 //! What can repair the losses of RDMA NICs on the path: the NICs, or boxes beside them.
 
 use farwrite_model::plan::{self, Question};
-use farwrite_model::{Loss, ModelError, Scheme};
+use farwrite_model::{ModelError, Scheme};
 use serde::Serialize;
 
 use super::answer::LeftOut;
 
-/// Packets in the bitmap of a NetRT box (docs/protocol.md P11).
-const NETRT_PACKETS: f64 = 128.0;
+/// Bits of the bitmap of a NetRT box: at least those of the paper, and at most what
+/// `farwrite netrt --bitmap` takes.
+const MIN_BITMAP_BITS: u32 = 128;
+const MAX_BITMAP_BITS: u32 = 1_000_000;
+/// Copies that a NetRT box keeps, in bandwidth-delay products: those of the packets that are in
+/// flight, and, while a lost repeat is requested again, of those behind them (docs/boxes.md).
+const NETRT_POOL_PRODUCTS: f64 = 2.0;
 
 /// The ways to repair the losses of RDMA NICs.
 #[derive(Debug, Serialize)]
@@ -23,8 +28,12 @@ pub(super) struct Nics {
 pub(super) struct Way {
     /// `gbn`, `lowar`, `netrt` or `irn`.
     pub(super) name: &'static str,
-    /// Data packets for each repair packet, with LoWAR.
-    pub(super) class_packets: Option<u32>,
+    /// Data packets and repair packets of a block, with LoWAR.
+    pub(super) block: Option<[u32; 2]>,
+    /// Packets in the bitmap of a flow, and memory of a box for copies and held packets in bytes,
+    /// with NetRT.
+    pub(super) bitmap_bits: Option<u32>,
+    pub(super) box_bytes: Option<f64>,
     pub(super) objective_s: f64,
     pub(super) mean_s: f64,
     pub(super) p99_s: f64,
@@ -44,16 +53,18 @@ impl Nics {
         nics.add("gbn", own_repair(question, Scheme::GoBackN));
         nics.add("lowar", lowar(question));
         let irn = own_repair(question, Scheme::SrNack);
-        if nics.packets_in_flight <= NETRT_PACKETS {
-            // Each loss costs a round trip between the boxes, as it does between NICs with
-            // selective repeat.
-            nics.add("netrt", irn.clone());
-        } else {
-            let packets = nics.packets_in_flight;
-            let reason =
-                format!("its bitmap covers {NETRT_PACKETS} of {packets:.0} packets in flight");
-            nics.add("netrt", Err(reason));
-        }
+        // Each loss costs a round trip between the boxes, as it does between NICs with selective
+        // repeat, if the bitmap covers the packets in flight.
+        let netrt = bitmap_bits(nics.packets_in_flight).and_then(|bits| {
+            let products =
+                (NETRT_POOL_PRODUCTS + 1.0) * question.bandwidth_bps * question.rtt_s / 8.0;
+            Ok(Way {
+                bitmap_bits: Some(bits),
+                box_bytes: Some(products),
+                ..irn.clone()?
+            })
+        });
+        nics.add("netrt", netrt);
         nics.add("irn", irn);
         nics
     }
@@ -83,7 +94,9 @@ fn own_repair(question: &Question, scheme: Scheme) -> Result<Way, String> {
     let cost = plan.best();
     Ok(Way {
         name: "",
-        class_packets: None,
+        block: None,
+        bitmap_bits: None,
+        box_bytes: None,
         objective_s: cost.objective_s,
         mean_s: cost.mean_s,
         p99_s: cost.p99_s,
@@ -92,20 +105,32 @@ fn own_repair(question: &Question, scheme: Scheme) -> Result<Way, String> {
     })
 }
 
+/// The bits of a NetRT bitmap that cover this number of packets: a power of two.
+fn bitmap_bits(packets: f64) -> Result<u32, String> {
+    if packets > f64::from(MAX_BITMAP_BITS) {
+        return Err(format!(
+            "{packets:.0} packets are in flight, and its bitmap has at most {MAX_BITMAP_BITS} bits"
+        ));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most MAX_BITMAP_BITS"
+    )]
+    let packets = packets.ceil() as u32;
+    Ok(packets
+        .next_power_of_two()
+        .clamp(MIN_BITMAP_BITS, MAX_BITMAP_BITS))
+}
+
 fn lowar(question: &Question) -> Result<Way, String> {
     let boxes: Option<plan::Lowar> = question.lowar().map_err(reason)?;
-    let Some(boxes) = boxes else {
-        let why = match question.loss {
-            Loss::Markov { .. } => {
-                "a block repairs bursts of as many packets as it has repair packets"
-            }
-            Loss::Iid { .. } => "the parity budget has no room",
-        };
-        return Err(why.to_owned());
-    };
+    let boxes = boxes.ok_or_else(|| "the parity budget has no room".to_owned())?;
     Ok(Way {
         name: "",
-        class_packets: Some(boxes.class_packets),
+        block: Some([boxes.block_packets, boxes.repair_packets]),
+        bitmap_bits: None,
+        box_bytes: None,
         objective_s: boxes.objective_s,
         mean_s: boxes.mean_s,
         p99_s: boxes.p99_s,
@@ -120,6 +145,8 @@ fn reason(error: ModelError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use farwrite_model::Loss;
+
     use super::*;
 
     fn names(question: &Question) -> Vec<&'static str> {
@@ -128,20 +155,45 @@ mod tests {
     }
 
     #[test]
-    fn netrt_covers_short_paths_only() {
-        // 104 packets of 1 KiB are in flight, then 1040.
-        let short = Question {
+    fn the_bitmap_of_netrt_covers_the_packets_in_flight() {
+        // 104 packets of 1 KiB are in flight, then 1038, then 10,376,000.
+        let netrt = |rtt_s| {
+            let question = Question {
+                chunk_bytes: 1024.0,
+                ..Question::new(1e6, 10e9, rtt_s, 1e-3)
+            };
+            let nics = Nics::new(&question);
+            let netrt = nics.ways.into_iter().find(|way| way.name == "netrt");
+            netrt.ok_or_else(|| nics.left_out[0].reason.clone())
+        };
+        assert_eq!(netrt(85e-6).expect("covered").bitmap_bits, Some(128));
+        let long = netrt(850e-6).expect("covered");
+        assert_eq!(long.bitmap_bits, Some(2048));
+        // Two bandwidth-delay products of copies, and one that is held.
+        let bytes = long.box_bytes.expect("netrt keeps copies");
+        assert!((bytes - 3.0 * 1_062_500.0).abs() < 1.0, "{bytes}");
+        assert_eq!(
+            netrt(8.5).expect_err("too long"),
+            "10375977 packets are in flight, and its bitmap has at most 1000000 bits"
+        );
+    }
+
+    #[test]
+    fn bursts_have_an_answer_for_each_way() {
+        let question = Question {
             chunk_bytes: 1024.0,
-            ..Question::new(1e6, 10e9, 85e-6, 1e-3)
+            loss: Loss::Markov {
+                p_good_to_bad: 1e-5,
+                p_bad_to_good: 0.25,
+                loss_good: 0.0,
+                loss_bad: 1.0,
+                packets_per_chunk: 1,
+            },
+            ..Question::new(1e6, 10e9, 0.01, 0.0)
         };
-        assert_eq!(names(&short), ["gbn", "lowar", "netrt", "irn"]);
-        let long = Question {
-            rtt_s: 850e-6,
-            ..short
-        };
-        assert_eq!(names(&long), ["gbn", "lowar", "irn"]);
-        let reason = &Nics::new(&long).left_out[0].reason;
-        assert_eq!(reason, "its bitmap covers 128 of 1038 packets in flight");
+        assert_eq!(names(&question), ["gbn", "lowar", "netrt", "irn"]);
+        let [packets, repairs] = Nics::new(&question).ways[1].block.expect("a block");
+        assert!(repairs > 1 && packets > repairs);
     }
 
     #[test]

@@ -122,10 +122,12 @@ fn nics(answer: &Answer) -> String {
     let head = ["repair", "mean", "p99", "p99.9", "parity"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(answer.nics.ways.iter().map(|way| {
-        let name = match (way.name, way.class_packets) {
-            ("gbn", _) => "Go-Back-N of the NICs".to_owned(),
-            (_, Some(packets)) => format!("the same between LoWAR({packets},1) boxes"),
-            ("netrt", _) => "the same between NetRT boxes".to_owned(),
+        let name = match (way.name, way.block, way.bitmap_bits) {
+            ("gbn", ..) => "Go-Back-N of the NICs".to_owned(),
+            (_, Some([packets, repairs]), _) => {
+                format!("the same between LoWAR({packets},{repairs}) boxes")
+            }
+            (_, _, Some(bits)) => format!("the same between NetRT boxes ({bits} bits)"),
             _ => "selective repeat of the NICs (IRN)".to_owned(),
         };
         [
@@ -140,6 +142,13 @@ fn nics(answer: &Answer) -> String {
         "RDMA NICs in place of farwrite. Each packet counts as a chunk; docs/boxes.md says where boxes help.\n\n{}",
         lay_out(&rows, 1)
     );
+    let netrt = answer.nics.ways.iter().find_map(|way| way.box_bytes);
+    if let Some(bytes) = netrt {
+        text += &format!(
+            "\n  Each NetRT box keeps up to {} of copies and held packets",
+            Bytes(whole(bytes))
+        );
+    }
     for left_out in &answer.nics.left_out {
         let name = match left_out.scheme.as_str() {
             "lowar" => "LoWAR",

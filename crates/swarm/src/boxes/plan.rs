@@ -181,6 +181,7 @@ fn draw_netrt(dice: &mut SplitMix, key: Option<[u8; 32]>, delay_ns: u64) -> netr
         key,
         pool_bytes: dice.pick(&[1 << 20, 60_000, 3_000, 0]),
         max_held: dice.pick(&[2048, 2048, 3, 0]),
+        bitmap_bits: dice.pick(&[128, 128, 1, 300, 65_536]),
         max_flows: dice.pick(&[512, 512, 512, 1, 0]),
         idle_ns: dice.pick(&[10_000 * MS, MS]),
         request_delay_ns: dice.pick(&[0, 0, 30 * US]),
