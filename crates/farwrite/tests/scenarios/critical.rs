@@ -1,11 +1,12 @@
 //! Messages with critical ranges (P5.9.6 to P5.9.8).
 
 use farwrite::{CriticalError, CriticalRanges, Error, RecvOptions, SendOptions};
+use farwrite_wire::control::Control;
 
 use crate::best_effort::{lose_packets, post_ahead, run_to_received};
 use crate::deadlines::{FAILED, PACKET, PARTIAL, end, order, settle};
 use crate::parcel::Order;
-use crate::world::{RTT, SECOND, World, long_haul, options, tag};
+use crate::world::{MS, RTT, SECOND, World, long_haul, options, tag};
 
 /// Packets 10 to 13 and 200 to 203 of 256 are critical, and go first.
 fn marked(scheme: &str) -> Order {
@@ -113,4 +114,24 @@ fn ranges_that_the_message_cannot_have_are_refused() {
             .contains("50..101 leaves the message of 100 bytes"),
         "{why}"
     );
+}
+
+/// The receive ends before its offer comes, and the sender misses that end. An answer to the offer
+/// alone must not let it write: the message would end as partial without its exact ranges.
+#[test]
+fn a_receive_that_ended_before_the_offer_fails_the_send() {
+    let scheme = "best-effort+exact";
+    let mut world = World::new(1, long_haul(), &options());
+    world.traffic.drop_first(1, |seen| {
+        seen.says(|control| matches!(control, Control::ReceiveComplete { .. }))
+    });
+    // The offer leaves a round trip after the post, and takes half of one.
+    let terms = RecvOptions {
+        deadline_ns: Some(3 * RTT / 2 - MS),
+        ..RecvOptions::default()
+    };
+    let parcel = post_ahead(&mut world, marked(scheme), terms);
+    assert_eq!(settle(&mut world, &parcel), [FAILED, PARTIAL]);
+    assert_eq!(world.traffic.tally().data, 0);
+    end(world, vec![parcel]);
 }
