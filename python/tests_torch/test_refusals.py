@@ -208,8 +208,8 @@ def _groups() -> None:
     assert said.startswith(f"rank {rank} of group ")
     assert said.endswith("sites = (0, 0, 1): has 3 sites: one for each of 2 ranks is needed")
     for policy, problem in (
-        (Exact("sr-nock"), "scheme of exact operations = \"sr-nock\": "),
-        (Bounded(scheme="worst-effort"), "scheme of bounded operations = \"worst-effort\": "),
+        (Exact("sr-nock"), 'scheme of exact operations = "sr-nock": '),
+        (Bounded(scheme="worst-effort"), 'scheme of bounded operations = "worst-effort": '),
     ):
         unknown = Options(trusted_store=True, policy=policy)
         said = message(ValueError, partial(dist.new_group, pg_options=unknown))
