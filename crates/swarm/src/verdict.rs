@@ -24,6 +24,7 @@ struct Story<'a> {
     written_ns: Option<u64>,
     /// Whether other chunks were sent before all critical ones.
     is_overtaken: bool,
+    chunk_bytes: u64,
 }
 
 /// All terms of its receive that a message does not meet (P3.12).
@@ -123,14 +124,21 @@ impl Story<'_> {
         is_sent_once && self.is_begun() && send.is_some_and(SendHandle::is_injected)
     }
 
-    /// Whether the bytes of all critical ranges are in the buffer of the receive.
+    /// Critical chunks: those that the ranges touch.
+    fn critical_chunks(&self) -> impl Iterator<Item = u64> + '_ {
+        let ranges = self.plan.critical.ranges();
+        ranges
+            .flat_map(|range| range.start / self.chunk_bytes..range.end.div_ceil(self.chunk_bytes))
+    }
+
+    /// Whether the bytes of all critical chunks are in the buffer of the receive.
     fn has_critical(&self) -> bool {
         let Message {
             content, snapshot, ..
         } = self.message;
-        self.plan.critical.ranges().all(|range| {
-            let at = |byte: u64| usize::try_from(byte).expect("short");
-            let (start, end) = (at(range.start), at(range.end));
+        self.critical_chunks().all(|chunk| {
+            let at = |chunk: u64| usize::try_from(chunk * self.chunk_bytes).expect("short");
+            let (start, end) = (at(chunk), at(chunk + 1).min(content.len()));
             snapshot.get(GUARD + start..GUARD + end) == content.get(start..end)
         })
     }
@@ -164,7 +172,13 @@ impl Story<'_> {
     /// where the terms demand the scheme (P5.9.8).
     fn may_lack_exact_ranges(&self) -> bool {
         let is_demanded = self.plan.terms.scheme == Some(SchemeName::BestEffortExact.tag());
-        let is_missing = self.plan.is_exact() && !self.has_critical();
+        // Unlike the buffer, the bitmap shows whether packets without bytes are missing.
+        let recv = self.message.recv.as_ref();
+        let has_arrived = |chunk: u64| {
+            let chunk = u32::try_from(chunk).expect("short");
+            recv.is_some_and(|recv| recv.bitmap().get(chunk))
+        };
+        let is_missing = self.plan.is_exact() && !self.critical_chunks().all(has_arrived);
         self.recv_expired() && (is_missing || is_demanded)
     }
 
@@ -390,6 +404,7 @@ impl World<'_> {
             let written_ns = number.and_then(|n| tap.written_ns(plan.pair, plan.from, n));
             let is_overtaken = number.is_some_and(|n| tap.is_overtaken(plan.pair, plan.from, n));
             drop(tap);
+            let sdr = &self.plan.pairs[plan.pair].options.sdr;
             let story = Story {
                 plan,
                 message,
@@ -398,6 +413,7 @@ impl World<'_> {
                 differences: differences(plan, message),
                 written_ns,
                 is_overtaken,
+                chunk_bytes: u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk),
             };
             if let Err((rule, why)) = story.check() {
                 let Message {
