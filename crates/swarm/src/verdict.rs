@@ -250,7 +250,11 @@ impl Story<'_> {
                 "the sender sees it as whole",
             ),
             Outcome::Partial => {
-                let stands = self.received != Outcome::Failed || self.message.completed.is_some();
+                // A message without exact ranges ends as partial at a sender that does not know that
+                // the receiver had no offer by its deadline.
+                let stands = self.received != Outcome::Failed
+                    || self.message.completed.is_some()
+                    || self.may_lack_exact_ranges();
                 let at_deadline = self.send_expired() && accepts_partial && stands;
                 let is_over = at_deadline || self.is_sent_for_good();
                 demand(
