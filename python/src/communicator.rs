@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use farwrite::SchemeName;
 use farwrite::deadline::{Policy, Verdict};
 use farwrite_collectives as collectives;
 use farwrite_collectives::{
@@ -78,10 +79,10 @@ impl Communicator {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
         options.key = key;
         options.group.timeout = seconds("timeout_s", timeout_s)?;
-        options.group.scheme = scheme.parse().map_err(value_error)?;
+        options.group.scheme = parse_scheme(rank, "exact", scheme)?;
         options.group.sites = sites;
         if let Some((scheme, loss_target_ppm, hadamard)) = bounded {
-            options.group.bounded.scheme = scheme.parse().map_err(value_error)?;
+            options.group.bounded.scheme = parse_scheme(rank, "bounded", scheme)?;
             options.group.bounded.hadamard =
                 hadamard.map(|(block, stride)| Hadamard { block, stride });
             if let Policy::LossTarget { target_ppm, .. } = &mut options.group.bounded.policy {
@@ -169,6 +170,15 @@ impl Communicator {
         Ok(Ticket(lent))
     }
 
+    /// Notes that the next collective operation cannot start at this rank: ranks that wait for it
+    /// fail with this reason, unless it has been started when they ask.
+    fn refuse(&self, reason: String) {
+        // A group that was left has no next operation.
+        if let Ok(inner) = self.open() {
+            inner.refuse(reason);
+        }
+    }
+
     /// Ends the operations of all ranks with an error that has this reason.
     fn abort(&self, reason: &str) -> PyResult<()> {
         self.open()?.abort(reason);
@@ -200,6 +210,15 @@ impl Communicator {
             lent.release();
         }
     }
+}
+
+fn parse_scheme(rank: usize, operations: &str, scheme: &str) -> PyResult<SchemeName> {
+    let parsed = scheme.parse::<SchemeName>();
+    parsed.map_err(|error| {
+        value_error(format!(
+            "rank {rank}: scheme of {operations} operations = {scheme:?}: {error}"
+        ))
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -95,6 +95,55 @@ def _operations_that_differ() -> None:
 test_operations_that_differ = every_rank(_operations_that_differ)
 
 
+def _roots_that_differ() -> None:
+    rank = dist.get_rank()
+    for call in (dist.broadcast, dist.reduce):
+        group = dist.new_group()
+        said = message(
+            farwrite.torch.CollectiveError,
+            partial(call, torch.zeros(4), rank, group=group),
+        )
+        assert f"rank {1 - rank}" in said
+        assert "root = " in said
+        dist.destroy_process_group(group)
+
+
+test_roots_that_differ = every_rank(_roots_that_differ)
+
+
+def _sizes_that_differ_from_those_of_the_root() -> None:
+    rank = dist.get_rank()
+    for size in (0, 3):
+        mine = torch.zeros(size if rank else 4)
+        for call in (
+            lambda mine, group: dist.broadcast(mine, 0, group=group),
+            lambda mine, group: dist.scatter(mine, None if rank else [mine, mine], 0, group=group),
+        ):
+            group = dist.new_group()
+            said = message(farwrite.torch.CollectiveError, partial(call, mine, group))
+            assert f"rank {1 - rank}" in said
+            assert "bytes = " in said
+            dist.destroy_process_group(group)
+
+
+test_sizes_that_differ_from_those_of_the_root = every_rank(_sizes_that_differ_from_those_of_the_root)
+
+
+def _an_operation_that_cannot_start_at_one_rank() -> None:
+    group = dist.new_group()
+    rank = dist.get_rank()
+    sizes = [3, 3] if rank == 0 else [3, 4]
+    call = partial(dist.all_to_all_single, torch.zeros(6), torch.zeros(6), [3, 3], sizes, group=group)
+    # The timeout is 30 minutes.
+    said = message((ValueError, farwrite.torch.CollectiveError)[1 - rank], call)
+    assert "rank 1: all_to_all_single: input_split_sizes = [3, 4]: must be 2 numbers" in said
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+test_an_operation_that_cannot_start_at_one_rank = every_rank(_an_operation_that_cannot_start_at_one_rank)
+
+
 def _abort() -> None:
     group = dist.new_group()
     work = None
@@ -158,6 +207,13 @@ def _groups() -> None:
     said = message(ValueError, lambda: dist.new_group(pg_options=sites))
     assert said.startswith(f"rank {rank} of group ")
     assert said.endswith("sites = (0, 0, 1): has 3 sites: one for each of 2 ranks is needed")
+    for policy, problem in (
+        (Exact("sr-nock"), 'scheme of exact operations = "sr-nock": '),
+        (Bounded(scheme="worst-effort"), 'scheme of bounded operations = "worst-effort": '),
+    ):
+        unknown = Options(trusted_store=True, policy=policy)
+        said = message(ValueError, partial(dist.new_group, pg_options=unknown))
+        assert f"rank {rank}: {problem}" in said
     group = dist.new_group(pg_options=Options(key=bytes(32)))
     tensor = torch.ones(3)
     dist.all_reduce(tensor, group=group)

@@ -91,6 +91,7 @@ enum Call {
     Connect(Vec<Vec<u8>>, Sender<Result<(), CollectiveError>>),
     Start(Box<Start>),
     Tally(Sender<Tally>),
+    Refuse(String),
     Abort(String),
     Stop,
 }
@@ -215,7 +216,12 @@ impl Communicator {
         options: OperationOptions,
         buffers: Buffers,
     ) -> Result<Ticket, CollectiveError> {
-        let plan = plan::plan(&self.view, &operation, options, &buffers)?;
+        let plan = plan::plan(&self.view, &operation, options, &buffers);
+        let plan = plan.inspect_err(|error| {
+            if operation.is_collective() {
+                self.refuse(error.to_string());
+            }
+        })?;
         let (completion, ticket) = Completion::new(self.view.rank);
         self.call(Call::Start(Box::new(Start {
             plan,
@@ -233,6 +239,12 @@ impl Communicator {
         let (answer, answered) = mpsc::channel();
         self.call(Call::Tally(answer));
         answered.recv().unwrap_or_default()
+    }
+
+    /// Notes that the next collective operation cannot start at this rank, for a reason that a
+    /// caller has found before [`Communicator::submit`]; see [`Member::refuse`].
+    pub fn refuse(&self, reason: String) {
+        self.call(Call::Refuse(reason));
     }
 
     /// Ends the group. Operations that run, and operations that are submitted later, fail with
@@ -319,6 +331,7 @@ impl Driver {
                 Call::Tally(answer) => {
                     let _ = answer.send(self.member.tally());
                 }
+                Call::Refuse(reason) => self.member.refuse(reason),
                 Call::Abort(reason) => {
                     let rank = self.member.rank();
                     self.member.fail(CollectiveError::Ended { rank, reason });

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! 0  u8   1: ask      how far the other rank is
-//!         2: answer   u64 collective operations that were started
+//!         2: answer   u64 collective operations that were started, UTF-8 text: why the next one
+//!                     could not start at this rank, or nothing
 //!         3: leave    u64 collective operations that were started; there will be no more,
 //!                     u64 receives of the other rank that were matched, without those of 0 bytes
 //!         4: end      UTF-8 text: why the group ended at this rank
@@ -18,7 +19,7 @@ pub(crate) const CONTROL_BYTES: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlMessage {
     Ask,
-    Answer { started: u64 },
+    Answer { started: u64, refusal: String },
     Leave { started: u64, served: u64 },
     End { reason: String },
     Want(Want),
@@ -37,16 +38,14 @@ impl ControlMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Ask => vec![1],
-            Self::Answer { started } => [&[2][..], &started.to_be_bytes()].concat(),
+            Self::Answer { started, refusal } => {
+                let text = cut(refusal, CONTROL_BYTES - 9);
+                [&[2][..], &started.to_be_bytes(), text.as_bytes()].concat()
+            }
             Self::Leave { started, served } => {
                 [&[3][..], &started.to_be_bytes(), &served.to_be_bytes()].concat()
             }
-            Self::End { reason } => {
-                let mut ends = (0..CONTROL_BYTES).rev();
-                // The cut must not lie within a character. Index 0 never does.
-                let end = ends.find(|&end| reason.is_char_boundary(end)).unwrap_or(0);
-                [&[4], &reason.as_bytes()[..end]].concat()
-            }
+            Self::End { reason } => [&[4], cut(reason, CONTROL_BYTES - 1).as_bytes()].concat(),
             Self::Want(Want { number, tag, bytes }) => [
                 &[5][..],
                 &number.to_be_bytes(),
@@ -63,9 +62,13 @@ impl ControlMessage {
         let (&kind, rest) = bytes.split_first()?;
         match (kind, rest) {
             (1, []) => Some(Self::Ask),
-            (2, rest) => Some(Self::Answer {
-                started: number(rest)?,
-            }),
+            (2, rest) => {
+                let (started, refusal) = rest.split_first_chunk()?;
+                Some(Self::Answer {
+                    started: u64::from_be_bytes(*started),
+                    refusal: str::from_utf8(refusal).ok()?.to_owned(),
+                })
+            }
             (3, rest) => {
                 let (started, rest) = rest.split_first_chunk()?;
                 Some(Self::Leave {
@@ -90,6 +93,14 @@ impl ControlMessage {
     }
 }
 
+/// The start of a text, of at most `bytes` bytes.
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut ends = (0..=bytes.min(text.len())).rev();
+    // The cut must not lie within a character. Index 0 never does.
+    let end = ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    &text[..end]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,7 +118,10 @@ mod tests {
         };
         let messages = [
             ControlMessage::Ask,
-            ControlMessage::Answer { started: 5 },
+            ControlMessage::Answer {
+                started: 5,
+                refusal: "rank 1: root = 9: there are 2 ranks".into(),
+            },
             ControlMessage::Leave {
                 started: 6,
                 served: 1 << 50,
@@ -129,12 +143,19 @@ mod tests {
     #[test]
     fn long_reasons_are_cut_between_characters() {
         let reason = "\u{20ac}".repeat(CONTROL_BYTES);
-        let bytes = ControlMessage::End { reason }.encode();
+        let bytes = ControlMessage::End {
+            reason: reason.clone(),
+        }
+        .encode();
         assert!(bytes.len() <= CONTROL_BYTES);
         assert!(matches!(
             ControlMessage::decode(&bytes),
             Some(ControlMessage::End { .. })
         ));
+        let (started, refusal) = (5, reason);
+        let bytes = ControlMessage::Answer { started, refusal }.encode();
+        assert!(bytes.len() <= CONTROL_BYTES);
+        assert!(ControlMessage::decode(&bytes).is_some());
     }
 
     proptest! {

@@ -7,8 +7,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectiveError {
-    /// An argument that is invalid for every operation. Nothing was sent: other ranks do not know
-    /// about the operation.
+    /// An argument that is invalid for every operation. Nothing was sent. A rank that waits for the
+    /// operation asks this one, and fails with [`CollectiveError::Refused`] if the operation was not
+    /// started with valid arguments in the meantime.
     #[error("rank {rank}: {argument} = {value}: {expected}")]
     Argument {
         /// This rank.
@@ -36,6 +37,16 @@ pub enum CollectiveError {
         theirs: String,
         /// The value at this rank.
         ours: String,
+    },
+    /// The operation cannot start at another rank: its arguments are invalid there.
+    #[error("operation {operation} cannot start at rank {rank}: {reason}")]
+    Refused {
+        /// Number of the operation in the group, counted from 0.
+        operation: u64,
+        /// The other rank.
+        rank: usize,
+        /// The error at that rank.
+        reason: String,
     },
     /// The information of another rank is invalid.
     #[error("rank {rank}: {problem}")]

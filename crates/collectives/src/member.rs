@@ -160,8 +160,23 @@ impl<F: Fabric> Member<F> {
         if let Some(error) = self.unusable() {
             return Err(error);
         }
-        let plan = plan::plan(&self.view, operation, options, &buffers)?;
-        Ok(self.start_plan(now_ns, plan, options.timeout, buffers))
+        match plan::plan(&self.view, operation, options, &buffers) {
+            Ok(plan) => Ok(self.start_plan(now_ns, plan, options.timeout, buffers)),
+            Err(error) => {
+                if operation.is_collective() {
+                    self.refuse(error.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Notes that the next collective operation cannot start at this rank, for a reason that a
+    /// caller has found. [`Member::start`] does so for invalid arguments. Ranks that wait for the
+    /// operation fail with [`CollectiveError::Refused`] when they next ask, unless it has been
+    /// started by then.
+    pub fn refuse(&mut self, reason: String) {
+        self.peers.refuse(reason);
     }
 
     /// Starts an operation that was planned for this rank. If the group cannot be used, the
@@ -194,7 +209,10 @@ impl<F: Fabric> Member<F> {
         let times_ns = [now_ns, timeout_ns];
         let execution = Execution::new(times_ns, self.view.ranks, plan, buffers, scratch);
         match point {
-            None => self.in_order.start(id, execution),
+            None => {
+                self.peers.note_started();
+                self.in_order.start(id, execution);
+            }
             Some(end) => self.send_receive.start(id, end, execution, &mut self.peers),
         }
         id

@@ -65,7 +65,7 @@ pub(crate) fn find(header: &Header, expected: &Header, bytes: u64, left: u64) ->
         Mismatch::new("offset", header.offset, expected.offset),
     ];
     let different = pairs.into_iter().find(|pair| pair.theirs != pair.ours);
-    let is_length_wrong = bytes > left || bytes == 0;
+    let is_length_wrong = bytes > left || (bytes == 0 && left > 0);
     let length = || Mismatch::new("bytes of a segment", bytes, format!("at most {left}"));
     different.or_else(|| is_length_wrong.then(length))
 }

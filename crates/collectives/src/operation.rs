@@ -115,6 +115,11 @@ impl Operation {
         }
     }
 
+    /// Whether all ranks of the group run it together.
+    pub(crate) fn is_collective(&self) -> bool {
+        self.point_end(0).is_none()
+    }
+
     pub(crate) fn root(&self) -> Option<usize> {
         match self {
             Self::Broadcast { root }

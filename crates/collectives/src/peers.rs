@@ -25,6 +25,8 @@ const SILENCE_NS: u64 = 1_000_000_000;
 pub(crate) struct Peers {
     /// By rank; `None` for this rank.
     peers: Vec<Option<Peer>>,
+    /// Why the next collective operation could not start at this rank; empty if nobody tried.
+    refusal: String,
     /// When data last moved.
     moved_ns: u64,
     /// When the others were last asked since data moved; `None` if they were not.
@@ -41,6 +43,9 @@ struct Peer {
     /// The number of collective operations that the rank has started, according to its last
     /// message.
     started: u64,
+    /// Why the operation after those could not start there, according to its last answer; empty if
+    /// the rank did not try.
+    refusal: String,
     /// Whether the rank starts no more operations.
     has_left: bool,
     /// For a rank that has left in good order: the number of receives of this rank that it has
@@ -62,6 +67,7 @@ impl Peers {
             outgoing: VecDeque::new(),
             unanswered_ns: None,
             started: 0,
+            refusal: String::new(),
             has_left: false,
             has_served: None,
             wants: VecDeque::new(),
@@ -71,6 +77,7 @@ impl Peers {
         let peers = qps.into_iter().map(|qp| qp.map(peer)).collect();
         Self {
             peers,
+            refusal: String::new(),
             moved_ns: 0,
             asked_ns: None,
         }
@@ -208,6 +215,27 @@ impl Peers {
         peers.position(|peer| peer.as_ref().is_some_and(has_left))
     }
 
+    /// Notes why the next collective operation could not start at this rank. Ranks that wait for it
+    /// learn the reason with the answer to their next question.
+    pub(crate) fn refuse(&mut self, reason: String) {
+        self.refusal = reason;
+    }
+
+    /// Notes that a collective operation starts at this rank.
+    pub(crate) fn note_started(&mut self) {
+        self.refusal.clear();
+    }
+
+    /// A rank at which an operation up to the one with this number could not start, the number of
+    /// that operation, and the reason.
+    pub(crate) fn refused_by(&self, number: u64) -> Option<(usize, u64, &str)> {
+        let peers = self.peers.iter().enumerate();
+        let mut peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_ref()?)));
+        let is_refused = |peer: &Peer| !peer.refusal.is_empty() && peer.started <= number;
+        let (rank, peer) = peers.find(|(_, peer)| is_refused(peer))?;
+        Some((rank, peer.started, &peer.refusal))
+    }
+
     /// Processes control messages and sends those that wait. Returns whether it did anything.
     /// `started` is the number of collective operations that this rank has started. An error of one
     /// rank does not stop control messages to and from the others. The first error is returned.
@@ -226,7 +254,7 @@ impl Peers {
             let Some(peer) = peer else {
                 continue;
             };
-            match peer.progress(rank, endpoint, started) {
+            match peer.progress(rank, endpoint, started, &self.refusal) {
                 Ok(peer_moved) => moved |= peer_moved,
                 Err(error) => first = first.or(Some(error)),
             }
@@ -243,10 +271,11 @@ impl Peer {
         rank: usize,
         endpoint: &mut Endpoint<F>,
         started: u64,
+        refusal: &str,
     ) -> Result<bool, CollectiveError> {
         let taken = match self.is_broken {
             true => Ok(false),
-            false => self.take_all(rank, endpoint, started),
+            false => self.take_all(rank, endpoint, started, refusal),
         };
         // The peer still receives the reason of the end even if its own control messages cannot be
         // read.
@@ -260,6 +289,7 @@ impl Peer {
         rank: usize,
         endpoint: &mut Endpoint<F>,
         started: u64,
+        refusal: &str,
     ) -> Result<bool, CollectiveError> {
         let broken = |problem| CollectiveError::Connection { rank, problem };
         self.qp.reclaim().map_err(broken)?;
@@ -270,7 +300,7 @@ impl Peer {
                 message.ok_or_else(|| broken("a control message cannot be read".into()))?;
             self.qp.release(endpoint)?;
             moved = true;
-            self.take(rank, message, started)?;
+            self.take(rank, message, started, refusal)?;
         }
         Ok(moved)
     }
@@ -292,6 +322,7 @@ impl Peer {
         rank: usize,
         message: ControlMessage,
         started: u64,
+        refusal: &str,
     ) -> Result<(), CollectiveError> {
         self.unanswered_ns = None;
         match message {
@@ -300,9 +331,14 @@ impl Peer {
                 let is_answer =
                     |message: &ControlMessage| matches!(message, ControlMessage::Answer { .. });
                 self.outgoing.retain(|message| !is_answer(message));
-                self.outgoing.push_back(ControlMessage::Answer { started });
+                let refusal = refusal.to_owned();
+                self.outgoing
+                    .push_back(ControlMessage::Answer { started, refusal });
             }
-            ControlMessage::Answer { started } => self.started = self.started.max(started),
+            ControlMessage::Answer { started, refusal } => {
+                self.started = self.started.max(started);
+                self.refusal = refusal;
+            }
             ControlMessage::Leave { started, served } => {
                 self.has_left = true;
                 self.has_served = Some(served);

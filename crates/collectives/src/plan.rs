@@ -95,8 +95,27 @@ pub(crate) fn plan(
             plan.bounded = Some(Box::new(bounded));
         }
     }
-    plan.steps.retain(|step| !step.range.is_empty());
+    compare_or_drop_empty(&mut plan, view, operation, sizes.total);
     Ok(plan)
+}
+
+/// Drops steps without bytes, except where they carry the header that ranks compare. In an
+/// all-to-all, the sizes of each pair of ranks are compared. Ranks that differ in the root, or of
+/// which some have no bytes, might have no step in common: all pairs of ranks exchange a header.
+fn compare_or_drop_empty(plan: &mut Plan, view: &GroupView, operation: &Operation, total: u64) {
+    let is_exact = plan.bounded.is_none();
+    if is_exact && matches!(operation, Operation::AllToAll { .. }) {
+        return;
+    }
+    plan.steps.retain(|step| !step.range.is_empty());
+    let is_empty = total == 0 && operation.is_collective();
+    if is_exact && (operation.root().is_some() || is_empty) {
+        let others = (0..view.ranks).filter(|&peer| peer != view.rank);
+        let exchanged = others.flat_map(|peer| {
+            [Action::SendInput, Action::Copy].map(|action| Step::new(peer, action, &(0..0)))
+        });
+        plan.steps.splice(0..0, exchanged);
+    }
 }
 
 /// Fills in the steps and copies of a plan.

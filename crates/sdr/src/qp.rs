@@ -286,13 +286,11 @@ impl SdrQp {
                     .handle_receive_complete(*message, *outcome, &mut self.events)
             }
             Control::Ack(ack) => {
-                self.send
-                    .handle_report(now_ns, ack.message, &mut self.events);
+                self.send.handle_report(now_ns, ack.message);
                 Ok(())
             }
             Control::Nack(nack) => {
-                self.send
-                    .handle_report(now_ns, nack.message, &mut self.events);
+                self.send.handle_report(now_ns, nack.message);
                 Ok(())
             }
             Control::Loss(_) | Control::PathFeedback(_) => Ok(()),

@@ -104,6 +104,7 @@ impl SendHalf {
                 _ => Room::Awaited,
             },
             answered: false,
+            offer_known: false,
             heard_ns: 0,
             due_ns: 0,
             interval_ns: None,
@@ -246,13 +247,8 @@ impl SendHalf {
         clearing::check_clearances(&self.geometry, self.next, cts)?;
         for (message, clearance) in (cts.first..).zip(&cts.clearances) {
             self.take_clearance(now_ns, message, clearance, events);
-            // A receiver that knows the offer has posted all the memory for parity that it will
-            // (P3.11).
-            if message < cts.offers
-                && let Some(sending) = self.sends.get_mut(message)
-                && sending.parity == Room::Awaited
-            {
-                sending.parity = Room::Never;
+            if message < cts.offers {
+                self.note_offer_known(message, events);
             }
         }
         self.posted = self.posted.max(cts.posted);
@@ -261,10 +257,27 @@ impl SendHalf {
         self.cleared = self.cleared.max(self.posted.saturating_sub(slots));
         let oldest = self.next.saturating_sub(slots);
         for message in self.answered.max(oldest)..cts.offers {
-            self.answer(now_ns, message, events);
+            self.answer(now_ns, message);
         }
         self.answered = self.answered.max(cts.offers);
         Ok(())
+    }
+
+    /// The receiver had the offer of a message when it sent a clearance of it.
+    fn note_offer_known(&mut self, message: u64, events: &mut VecDeque<Event>) {
+        let Some(sending) = self.sends.get_mut(message) else {
+            return;
+        };
+        // Such a receiver has posted all the memory for parity that it will (P3.11).
+        if sending.parity == Room::Awaited {
+            sending.parity = Room::Never;
+        }
+        let could_write = sending.is_writable();
+        sending.offer_known = true;
+        if sending.stage == Stage::Active && sending.is_writable() && !could_write {
+            let message = message.into();
+            events.push_back(Event::ClearToSend { message });
+        }
     }
 
     /// Keeps a clearance for later, or lets its send write. Later copies of a clearance have no
@@ -313,17 +326,12 @@ impl SendHalf {
     }
 
     /// The receiver knows the offer of a message.
-    fn answer(&mut self, now_ns: u64, message: u64, events: &mut VecDeque<Event>) {
+    fn answer(&mut self, now_ns: u64, message: u64) {
         self.hear(now_ns, message);
         let Some(sending) = self.sends.get_mut(message) else {
             return;
         };
-        let could_write = sending.is_writable();
         sending.answered = true;
-        if sending.stage == Stage::Active && sending.is_writable() && !could_write {
-            let message = message.into();
-            events.push_back(Event::ClearToSend { message });
-        }
         if sending.stage == Stage::Done {
             self.remove(message);
         }
@@ -336,15 +344,10 @@ impl SendHalf {
     }
 
     /// Handles a report on a message: the receiver runs its scheme, so it has received an offer.
-    pub(crate) fn handle_report(
-        &mut self,
-        now_ns: u64,
-        message: u64,
-        events: &mut VecDeque<Event>,
-    ) {
+    pub(crate) fn handle_report(&mut self, now_ns: u64, message: u64) {
         match self.sends.get(message) {
             Some(sending) if sending.streaming => self.hear(now_ns, message),
-            Some(_) => self.answer(now_ns, message, events),
+            Some(_) => self.answer(now_ns, message),
             None => {}
         }
     }
@@ -390,7 +393,7 @@ impl SendHalf {
                 Some(last_ns) => waits.next_ns(last_ns),
             };
             sending.interval_ns = Some(wait_ns);
-            if sending.parity == Room::Awaited {
+            if sending.awaits_repeat() {
                 // This makes the receiver repeat the clearance of this message.
                 cleared = cleared.min(message);
             }

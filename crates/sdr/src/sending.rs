@@ -66,6 +66,9 @@ pub(crate) struct Sending {
     pub(crate) parity: Room<Place>,
     /// Whether this end knows that the receiver knows the length.
     pub(crate) answered: bool,
+    /// Whether this end knows that the receiver had the offer while its receive was open. An answer
+    /// does not show this: a receive that has ended counts as answered too.
+    pub(crate) offer_known: bool,
     /// When the peer last sent something about the message.
     pub(crate) heard_ns: u64,
     /// Key of the send's entry in `timers`.
@@ -78,8 +81,15 @@ impl Sending {
     /// Returns whether the receiver knows everything in the offer, and this end knows where to
     /// write.
     pub(crate) fn is_settled(&self) -> bool {
-        let is_clear = self.clearance.known().is_some() && self.parity != Room::Awaited;
-        self.stage == Stage::Active && self.answered && is_clear
+        self.stage == Stage::Active && self.answered && self.is_writable() && !self.awaits_repeat()
+    }
+
+    /// Returns whether the receiver must repeat the clearance: memory for parity may follow in it, or
+    /// it must show that the receiver has the offer.
+    pub(crate) fn awaits_repeat(&self) -> bool {
+        let is_active = self.stage == Stage::Active;
+        let is_cleared = is_active && self.clearance.known().is_some();
+        self.parity == Room::Awaited || (is_cleared && !self.is_writable())
     }
 
     /// Returns whether the message may be written: there is a clearance, and the receiver knows what
@@ -87,7 +97,7 @@ impl Sending {
     pub(crate) fn is_writable(&self) -> bool {
         let clearance = self.clearance.known();
         clearance.is_some_and(|clearance| {
-            !self.spec.needs_offer || self.answered || clearance.terms.scheme.is_some()
+            !self.spec.needs_offer || self.offer_known || clearance.terms.scheme.is_some()
         })
     }
 

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 78] = [
+const KINDS: [&str; 84] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -58,6 +58,12 @@ const KINDS: [&str; 78] = [
     "best-effort+sr",
     "best-effort+ec-xor",
     "best-effort+ec-mds",
+    "best-effort+first",
+    "best-effort+exact",
+    "several critical ranges",
+    "critical ranges of all chunks",
+    "partial with all exact ranges",
+    "failed without all exact ranges",
     "partial before any deadline",
     "chunks sent again",
     "timeouts",
@@ -239,6 +245,13 @@ fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
         coverage.saw_if("empty message", message.bytes == 0);
         coverage.saw_if("message of 1 byte", message.bytes == 1);
         coverage.saw_if("length not a multiple of 4", message.bytes % 4 != 0);
+        coverage.saw_if(
+            "several critical ranges",
+            message.critical.ranges().count() > 1,
+        );
+        let mut critical = message.critical.ranges();
+        let is_all = critical.next() == Some(0..message.bytes as u64);
+        coverage.saw_if("critical ranges of all chunks", is_all);
         coverage.saw_if("immediate", message.immediate.is_some());
         coverage.saw(match message.scheme {
             Repair::Nothing => "no scheme",

@@ -1,5 +1,6 @@
 //! Shrinks a plan: searches smaller plans that break the same rule.
 
+use farwrite::CriticalRanges;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
 
@@ -113,13 +114,18 @@ const CALMERS: [fn(&mut LinkConfig); 6] = [
     |link| link.rate_bps = None,
 ];
 
-const SIMPLIFIERS: [fn(&mut MessagePlan); 12] = [
+const SIMPLIFIERS: [fn(&mut MessagePlan); 14] = [
     |message| message.send_limit_ns = None,
     |message| message.recv_limit_ns = None,
     |message| message.terms = Terms::default(),
     |message| message.terms.scheme = None,
     |message| message.terms.exact_length = false,
     |message| message.terms.accepts_partial = false,
+    |message| message.critical = CriticalRanges::NONE,
+    |message| {
+        let first = message.critical.ranges().take(1);
+        message.critical = CriticalRanges::new(first).expect("it was valid");
+    },
     |message| {
         message.immediate = None;
         message.terms.immediate = false;
@@ -137,12 +143,22 @@ const SIMPLIFIERS: [fn(&mut MessagePlan); 12] = [
             // A message with the exact length of its receive keeps this property.
             let is_exact = message.terms.exact_length && message.capacity == message.bytes;
             message.bytes /= 2;
+            message.critical = cut(&message.critical, message.bytes as u64);
             if is_exact {
                 message.capacity = message.bytes;
             }
         }
     },
 ];
+
+/// The parts of critical ranges that a message of `bytes` bytes has.
+fn cut(critical: &CriticalRanges, bytes: u64) -> CriticalRanges {
+    let parts = critical
+        .ranges()
+        .map(|range| range.start..range.end.min(bytes));
+    let parts = parts.filter(|range| !range.is_empty());
+    CriticalRanges::new(parts).expect("not more than there were")
+}
 
 /// Removes a queue pair, with its messages and its faults.
 fn drop_pair(plan: &mut Plan, pair: usize) {
@@ -189,7 +205,11 @@ mod tests {
         let needs = |plan: &Plan| {
             plan.messages.iter().any(|message| {
                 let is_exact = message.terms.exact_length && message.bytes == message.capacity;
-                is_exact && message.bytes >= 100 && message.recv_limit_ns.is_some()
+                // A stream is not shortened.
+                message.scheme != Repair::Stream
+                    && is_exact
+                    && message.bytes >= 100
+                    && message.recv_limit_ns.is_some()
             })
         };
         let has_more = |plan: &Plan| {

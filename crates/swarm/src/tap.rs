@@ -2,7 +2,7 @@
 //! to the plan.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -46,6 +46,10 @@ pub(crate) struct Tap {
     started: Vec<[u64; 2]>,
     /// When the last data packet of each message was sent, by queue pair, sending end and number.
     written: BTreeMap<(usize, usize, u64), u64>,
+    /// Chunks of critical ranges that were sent, by queue pair, sending end and number.
+    critical_sent: BTreeMap<(usize, usize, u64), BTreeSet<u32>>,
+    /// Messages of which other chunks were sent before all critical ones.
+    overtaken: BTreeSet<(usize, usize, u64)>,
     kept: Vec<Kept>,
     /// Control packets held back, by the time of arrival, then by the order of sending.
     held: BTreeMap<(u64, u64), Datagram>,
@@ -78,6 +82,8 @@ impl Tap {
             routes: HashMap::new(),
             started: vec![[0; 2]; plan.pairs.len()],
             written: BTreeMap::new(),
+            critical_sent: BTreeMap::new(),
+            overtaken: BTreeSet::new(),
             kept: Vec::new(),
             held: BTreeMap::new(),
             tally: TapTally::default(),
@@ -118,6 +124,11 @@ impl Tap {
     /// When the last data packet of a message was sent, if one was.
     pub(crate) fn written_ns(&self, pair: usize, from: usize, message: u64) -> Option<u64> {
         self.written.get(&(pair, from, message)).copied()
+    }
+
+    /// Whether chunks of a message were sent before all its critical chunks had been.
+    pub(crate) fn is_overtaken(&self, pair: usize, from: usize, message: u64) -> bool {
+        self.overtaken.contains(&(pair, from, message))
     }
 
     /// Removes the packets that are due. `posted` returns the number of posted receives by queue
@@ -214,6 +225,7 @@ impl Tap {
         let Route { pair, from, .. } = route;
         let message = self.message(route, imm);
         self.written.insert((pair, from, message), now_ns);
+        self.see_critical(route, imm, message);
         let is_here = |fault: &&Fault| {
             matches!(fault, Fault::Late { pair: p, from: f, span, .. }
                 if *p == pair && *f == from && span.contains(now_ns))
@@ -240,6 +252,33 @@ impl Tap {
         }
         self.tally.kept_back += 1;
         Verdict::Drop
+    }
+
+    /// Notes whether the critical chunks of a message leave before the others (P5.9.6). Several
+    /// channels have a queue each, so there the order in which packets leave is open.
+    fn see_critical(&mut self, Route { pair, from, .. }: Route, imm: u32, message: u64) {
+        let sdr = &self.plan.pairs[pair].options.sdr;
+        let number = usize::try_from(message).expect("few messages");
+        let index = self.plan.course(pair, from).nth(number);
+        let plan = &self.plan.messages[index.expect("it was started")];
+        if plan.critical.is_empty() || sdr.channels > 1 {
+            return;
+        }
+        let packet = imm << sdr.split.id_bits >> sdr.split.id_bits >> sdr.split.user_bits;
+        let chunk = packet / sdr.packets_per_chunk;
+        let chunk_bytes = u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk);
+        let ranges = plan.critical.ranges();
+        let critical: BTreeSet<u32> = ranges
+            .flat_map(|range| range.start / chunk_bytes..range.end.div_ceil(chunk_bytes))
+            .map(|chunk| u32::try_from(chunk).expect("short"))
+            .collect();
+        let name = (pair, from, message);
+        let sent = self.critical_sent.entry(name).or_default();
+        if critical.contains(&chunk) {
+            sent.insert(chunk);
+        } else if sent.len() < critical.len() {
+            self.overtaken.insert(name);
+        }
     }
 
     /// The message of a data packet: the newest started message with its slot and generation. Older

@@ -5,6 +5,7 @@ use farwrite::schemes::registry::from_tag;
 use farwrite::{Outcome, RecvHandle, Refusal, SchemeName, SendHandle};
 
 use crate::coverage::Coverage;
+use crate::oracle::GUARD;
 use crate::plan::{MessagePlan, Repair};
 use crate::violation::{Rule, Violation};
 use crate::world::{Message, World};
@@ -21,6 +22,9 @@ struct Story<'a> {
     differences: Vec<Refusal>,
     /// When its last data packet was sent; `None` if none was.
     written_ns: Option<u64>,
+    /// Whether other chunks were sent before all critical ones.
+    is_overtaken: bool,
+    chunk_bytes: u64,
 }
 
 /// All terms of its receive that a message does not meet (P3.12).
@@ -57,6 +61,7 @@ impl Story<'_> {
         self.check_received()?;
         self.check_sent()?;
         self.check_refusals()?;
+        self.check_critical()?;
         demand(
             Rule::Afterwards,
             self.written_ns <= Some(self.message.sent_ns),
@@ -106,11 +111,75 @@ impl Story<'_> {
         self.plan.terms.accepts_partial || self.is_bounded()
     }
 
-    /// Whether all of it was sent, and its sender does not wait for a report.
+    /// Whether all of it was sent, and its sender waits for no report, or only for reports on exact
+    /// ranges.
     fn is_sent_for_good(&self) -> bool {
-        let alone = self.message.scheme == SchemeName::BestEffort.tag();
+        let is_sent_once = matches!(
+            self.plan.scheme,
+            Repair::Scheme(
+                SchemeName::BestEffort | SchemeName::BestEffortFirst | SchemeName::BestEffortExact
+            )
+        );
         let send = self.message.send.as_ref();
-        alone && self.is_begun() && send.is_some_and(SendHandle::is_injected)
+        is_sent_once && self.is_begun() && send.is_some_and(SendHandle::is_injected)
+    }
+
+    /// Critical chunks: those that the ranges touch.
+    fn critical_chunks(&self) -> impl Iterator<Item = u64> + '_ {
+        let ranges = self.plan.critical.ranges();
+        ranges
+            .flat_map(|range| range.start / self.chunk_bytes..range.end.div_ceil(self.chunk_bytes))
+    }
+
+    /// Whether the bytes of all critical chunks are in the buffer of the receive.
+    fn has_critical(&self) -> bool {
+        let Message {
+            content, snapshot, ..
+        } = self.message;
+        self.critical_chunks().all(|chunk| {
+            let at = |chunk: u64| usize::try_from(chunk * self.chunk_bytes).expect("short");
+            let (start, end) = (at(chunk), at(chunk + 1).min(content.len()));
+            snapshot.get(GUARD + start..GUARD + end) == content.get(start..end)
+        })
+    }
+
+    /// Checks the promises for critical ranges (P5.9.6 to P5.9.8). A receiver's user who ends a
+    /// message early gives up the promise for exact ranges.
+    fn check_critical(&self) -> Result<(), Broken> {
+        demand(
+            Rule::Critical,
+            !self.is_overtaken,
+            "other chunks left before the critical ones",
+        )?;
+        if !self.plan.is_exact() || self.message.completed.is_some() {
+            return Ok(());
+        }
+        let has_critical = self.has_critical();
+        demand(
+            Rule::Critical,
+            self.sent == Outcome::Failed || has_critical,
+            "the send has not failed, and exact ranges are missing",
+        )?;
+        // A receiver that has no offer does not know the scheme, and nothing was sent to it.
+        demand(
+            Rule::Critical,
+            self.received == Outcome::Failed || has_critical || !self.is_begun(),
+            "the receive has not failed, and exact ranges are missing",
+        )
+    }
+
+    /// Whether a deadline may make the receive fail: exact ranges are missing, or are not known yet
+    /// where the terms demand the scheme (P5.9.8).
+    fn may_lack_exact_ranges(&self) -> bool {
+        let is_demanded = self.plan.terms.scheme == Some(SchemeName::BestEffortExact.tag());
+        // Unlike the buffer, the bitmap shows whether packets without bytes are missing.
+        let recv = self.message.recv.as_ref();
+        let has_arrived = |chunk: u64| {
+            let chunk = u32::try_from(chunk).expect("short");
+            recv.is_some_and(|recv| recv.bitmap().get(chunk))
+        };
+        let is_missing = self.plan.is_exact() && !self.critical_chunks().all(has_arrived);
+        self.recv_expired() && (is_missing || is_demanded)
     }
 
     /// Whether the receiver can know how the sender ended the message.
@@ -152,7 +221,7 @@ impl Story<'_> {
                 let is_withdrawn = self.sent == Outcome::Failed && self.receiver_heard();
                 let is_refused = self.refusals()[1].is_some();
                 demand(
-                    is_withdrawn || is_refused,
+                    is_withdrawn || is_refused || self.may_lack_exact_ranges(),
                     "the receive failed, although neither end gave it up",
                 )
             }
@@ -181,7 +250,11 @@ impl Story<'_> {
                 "the sender sees it as whole",
             ),
             Outcome::Partial => {
-                let stands = self.received != Outcome::Failed || self.message.completed.is_some();
+                // A message without exact ranges ends as partial at a sender that does not know that
+                // the receiver had no offer by its deadline.
+                let stands = self.received != Outcome::Failed
+                    || self.message.completed.is_some()
+                    || self.may_lack_exact_ranges();
                 let at_deadline = self.send_expired() && accepts_partial && stands;
                 let is_over = at_deadline || self.is_sent_for_good();
                 demand(
@@ -191,9 +264,15 @@ impl Story<'_> {
             }
             Outcome::Failed => {
                 let is_given_up = cancelled || self.refusals()[0].is_some();
-                let at_deadline = self.send_expired() && !(accepts_partial && self.is_begun());
+                let may_be_partial = accepts_partial && self.is_begun() && !self.plan.is_exact();
+                let at_deadline = self.send_expired() && !may_be_partial;
+                // The receiver ended it as partial before it had the offer, and thus exact ranges.
+                let is_unknown = self.plan.is_exact()
+                    && !self.is_begun()
+                    && self.received == Outcome::Partial
+                    && self.message.received_ns < self.message.sent_ns;
                 demand(
-                    self.sender_heard() || is_given_up || at_deadline,
+                    self.sender_heard() || is_given_up || at_deadline || is_unknown,
                     "the sender sees it as failed",
                 )
             }
@@ -201,7 +280,7 @@ impl Story<'_> {
     }
 
     /// Checks refusals: an end that refuses a message names a term that the message does not meet,
-    /// the failed receive names it too, and no data of such a message is sent.
+    /// the failed receive names it too unless its deadline came first, and no data of such a message is sent.
     fn check_refusals(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Terms, is_so, otherwise);
         for refusal in self.refusals().into_iter().flatten() {
@@ -213,7 +292,7 @@ impl Story<'_> {
         let differs = !self.differences.is_empty();
         let failed = self.received == Outcome::Failed && self.message.completed.is_none();
         demand(
-            !(differs && failed) || self.refusals()[1].is_some(),
+            !(differs && failed) || self.refusals()[1].is_some() || self.may_lack_exact_ranges(),
             "the receive fails, and does not name the term that the message does not meet",
         )?;
         // A stream may get a clear-to-send, and write, before its length is known.
@@ -241,6 +320,16 @@ impl Story<'_> {
             ends == (Outcome::Whole, Outcome::Whole) && completed.is_none(),
         );
         coverage.saw_if("ends differ", self.sent != self.received);
+        let is_exact = self.plan.is_exact() && !self.plan.critical.is_empty();
+        let has_critical = is_exact && self.has_critical();
+        coverage.saw_if(
+            "partial with all exact ranges",
+            has_critical && self.received == Outcome::Partial,
+        );
+        coverage.saw_if(
+            "failed without all exact ranges",
+            is_exact && !has_critical && self.recv_expired() && self.received == Outcome::Failed,
+        );
         self.cover_deadlines(coverage);
         self.cover_terms(coverage);
     }
@@ -317,7 +406,9 @@ impl World<'_> {
             let number = message.send.as_ref().map(SendHandle::message);
             let tap = self.tap.borrow();
             let written_ns = number.and_then(|n| tap.written_ns(plan.pair, plan.from, n));
+            let is_overtaken = number.is_some_and(|n| tap.is_overtaken(plan.pair, plan.from, n));
             drop(tap);
+            let sdr = &self.plan.pairs[plan.pair].options.sdr;
             let story = Story {
                 plan,
                 message,
@@ -325,6 +416,8 @@ impl World<'_> {
                 received,
                 differences: differences(plan, message),
                 written_ns,
+                is_overtaken,
+                chunk_bytes: u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk),
             };
             if let Err((rule, why)) = story.check() {
                 let Message {

@@ -22,6 +22,9 @@ pub enum Rule {
     Outcome,
     /// A partial outcome names exactly the data in memory.
     Partial,
+    /// Critical ranges leave before the rest. Exact ranges are in memory if an end says that the
+    /// message is whole or partial.
+    Critical,
     /// A message is refused if and only if it does not meet the terms of its receive.
     Terms,
     /// A side with a deadline has its outcome by the deadline.
@@ -57,6 +60,7 @@ impl Display for Rule {
             Self::Afterwards => "afterwards",
             Self::Outcome => "outcome",
             Self::Partial => "partial",
+            Self::Critical => "critical",
             Self::Terms => "terms",
             Self::Deadline => "deadline",
             Self::Liveness => "liveness",

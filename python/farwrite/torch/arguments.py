@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,20 +32,29 @@ _DEVICES = ("cpu", "cuda")
 
 
 class Call:
-    """One call of an operation at a rank; it says what is wrong with an argument."""
+    """One call of an operation at a rank; it says what is wrong with an argument.
 
-    def __init__(self, rank: int, ranks: int, operation: str) -> None:
+    `refuse` gets the text of an exception, so that ranks which wait for the operation learn of it.
+    """
+
+    def __init__(self, rank: int, ranks: int, operation: str, refuse: Callable[[str], None]) -> None:
         self._rank = rank
         self._ranks = ranks
         self.operation = operation
+        self._refuse = refuse
+
+    def _problem(self, argument: str, problem: str) -> str:
+        text = f"rank {self._rank}: {self.operation}: {argument} {problem}"
+        self._refuse(text)
+        return text
 
     def value_error(self, argument: str, problem: str) -> ValueError:
         """Return the exception for an argument whose value will not do."""
-        return ValueError(f"rank {self._rank}: {self.operation}: {argument} {problem}")
+        return ValueError(self._problem(argument, problem))
 
     def type_error(self, argument: str, problem: str) -> TypeError:
         """Return the exception for an argument whose type will not do."""
-        return TypeError(f"rank {self._rank}: {self.operation}: {argument} {problem}")
+        return TypeError(self._problem(argument, problem))
 
     def check(self, argument: str, tensor: object) -> torch.Tensor:
         """Return the tensor if its bytes can be sent and received as they lie in memory."""

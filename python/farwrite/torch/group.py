@@ -315,7 +315,10 @@ class ProcessGroup(dist.ProcessGroup):
     # How operations start.
 
     def _call(self, operation: str) -> Call:
-        return Call(self.rank(), self.size(), operation)
+        # Sends and receives are not in the order of operations: no rank waits for the next one.
+        is_collective = operation not in ("send", "recv")
+        refuse = self._communicator.refuse if is_collective else lambda reason: None
+        return Call(self.rank(), self.size(), operation, refuse)
 
     def _start(
         self,

@@ -123,6 +123,15 @@ impl<F: Fabric> Member<F> {
         }
         let newest = self.in_order.running().last();
         let left = newest.and_then(|newest| self.peers.left_before(newest.number));
+        let refused = newest.and_then(|newest| self.peers.refused_by(newest.number));
+        if let Some((rank, operation, reason)) = refused {
+            let reason = reason.to_owned();
+            return Err(CollectiveError::Refused {
+                operation,
+                rank,
+                reason,
+            });
+        }
         if let Some(rank) = left.or_else(|| self.send_receive.waits_for_left(&self.peers)) {
             return Err(CollectiveError::left(rank));
         }

@@ -174,6 +174,142 @@ fn ranks_that_differ_are_named_with_argument_and_values() {
     }
 }
 
+/// All ranks run operations on their buffers. The first that fails names another rank and what
+/// differs, long before the timeout, and none succeeds.
+fn check_different(world: &mut World, sides: Vec<(Operation, Buffers)>, expected: &[&str]) {
+    for (rank, (operation, buffers)) in sides.into_iter().enumerate() {
+        world.start(rank, &operation, POINT, buffers);
+    }
+    world.run_until_over(1);
+    assert!(world.network.now_ns() < SECOND);
+    for rank in 0..world.ranks() {
+        let error = world.take(rank).remove(0).unwrap_err().to_string();
+        let is_named = expected.iter().any(|expected| error.contains(expected));
+        assert!(is_named, "rank {rank}: {error}");
+    }
+}
+
+#[test]
+fn roots_that_differ_are_named() {
+    let element = ElementType::F32;
+    let bytes = || Buffers::in_place(vec![0; 40]);
+    let two = || World::new(1, 2, clean(), &options());
+    for swapped in [false, true] {
+        let root = |rank: usize| if swapped { 1 - rank } else { rank };
+        let broadcast = |rank| (Operation::Broadcast { root: root(rank) }, bytes());
+        let differ = ["rank 1 has root = ", "rank 0 has root = "];
+        check_different(&mut two(), vec![broadcast(0), broadcast(1)], &differ);
+        let reduce = |rank: usize| {
+            let operation = Operation::Reduce {
+                root: root(rank),
+                element,
+                reduction: Reduction::Sum,
+            };
+            let is_root = root(rank) == rank;
+            let input = || Buffers::input(vec![0; 40]);
+            (operation, if is_root { bytes() } else { input() })
+        };
+        check_different(&mut two(), vec![reduce(0), reduce(1)], &differ);
+    }
+    let mut world = World::new(1, 5, faulty(), &options());
+    let sides = (0..5).map(|rank| {
+        let root = usize::from(rank == 4) * 3;
+        (Operation::Broadcast { root }, bytes())
+    });
+    check_different(&mut world, sides.collect(), &["has root = "]);
+}
+
+#[test]
+fn sizes_that_differ_fail_at_the_root_too() {
+    let two = || World::new(1, 2, clean(), &options());
+    for other in [0, 36, 44_usize] {
+        let root = 0;
+        let in_place = |bytes| Buffers::in_place(vec![0; bytes]);
+        let broadcast = |bytes| (Operation::Broadcast { root }, in_place(bytes));
+        check_different(
+            &mut two(),
+            vec![broadcast(40), broadcast(other)],
+            &["has bytes = "],
+        );
+        let scatter = |buffers| (Operation::Scatter { root }, buffers);
+        let whole = Buffers::new(vec![0; 80], vec![0; 40]);
+        let sides = vec![scatter(whole), scatter(in_place(other))];
+        check_different(&mut two(), sides, &["has bytes = "]);
+        let sum = |bytes| (SUM, in_place(bytes));
+        check_different(&mut two(), vec![sum(40), sum(other)], &["has bytes = "]);
+    }
+}
+
+#[test]
+fn an_all_to_all_compares_the_sizes_of_each_pair() {
+    let all_to_all = |sends: [u64; 2], receives: [u64; 2]| {
+        let memory = |sizes: &[u64]| vec![0; usize::try_from(sizes.iter().sum::<u64>()).unwrap()];
+        let buffers = Buffers::new(memory(&sends), memory(&receives));
+        let operation = Operation::AllToAll {
+            send_bytes: sends.to_vec(),
+            receive_bytes: receives.to_vec(),
+        };
+        (operation, buffers)
+    };
+    for (sent, expected) in [(40, 0), (0, 40), (40, 36), (36, 40)] {
+        let mut world = World::new(1, 2, clean(), &options());
+        let sides = [
+            all_to_all([8, sent], [8, 0]),
+            all_to_all([0, 8], [expected, 8]),
+        ];
+        for (rank, (operation, buffers)) in sides.into_iter().enumerate() {
+            world.start(rank, &operation, POINT, buffers);
+        }
+        world.run_until_over(1);
+        assert!(world.network.now_ns() < SECOND);
+        let error = world.take(1).remove(0).unwrap_err().to_string();
+        let named = format!("rank 0 has bytes = {sent}, this rank {expected}");
+        assert!(error.contains(&named), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_at_which_an_operation_cannot_start_is_named() {
+    let mut world = World::new(1, 3, faulty(), &options());
+    let start = |world: &mut World, rank: usize, send_bytes: Vec<u64>| {
+        let operation = Operation::AllToAll {
+            send_bytes,
+            receive_bytes: Vec::new(),
+        };
+        let now_ns = world.network.now_ns();
+        let buffers = Buffers::new(vec![0; 12], vec![0; 12]);
+        world.members[rank].start(now_ns, &operation, POINT, buffers)
+    };
+    // A rank that starts the operation with other arguments in time is waited for.
+    let problem = "rank 1: send_bytes = [4, 4, 5]: a sum of 12";
+    for is_corrected in [true, false] {
+        let since_ns = world.network.now_ns();
+        let error = start(&mut world, 1, vec![4, 4, 5]).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+        for rank in [0, 2] {
+            start(&mut world, rank, Vec::new()).unwrap();
+        }
+        if is_corrected {
+            start(&mut world, 1, Vec::new()).unwrap();
+        }
+        world.run(SECOND, |world| {
+            [0, 2].iter().all(|&rank| world.finished(rank) == 1)
+        });
+        assert!(world.network.now_ns() - since_ns < SECOND);
+        for rank in [0, 2] {
+            match world.take(rank).remove(0) {
+                Ok(_) => assert!(is_corrected),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(!is_corrected && error.contains(problem), "{error}");
+                }
+            }
+        }
+        world.run(SECOND, |_| false);
+        world.take(1);
+    }
+}
+
 #[test]
 fn an_operation_that_another_rank_does_not_run_ends_by_its_deadline() {
     let mut world = World::new(1, 3, clean(), &options());
@@ -320,7 +456,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
         ),
         (
             newer,
-            "it speaks version 9 of the protocol of groups, this rank 4",
+            "it speaks version 9 of the protocol of groups, this rank 5",
         ),
         (info(0, 2, 512).info().unwrap(), "says that it is rank 0"),
         (

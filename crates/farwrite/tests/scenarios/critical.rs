@@ -1,11 +1,13 @@
 //! Messages with critical ranges (P5.9.6 to P5.9.8).
 
+use farwrite::fabric::sim::Verdict;
 use farwrite::{CriticalError, CriticalRanges, Error, RecvOptions, SendOptions};
+use farwrite_wire::control::Control;
 
 use crate::best_effort::{lose_packets, post_ahead, run_to_received};
-use crate::deadlines::{FAILED, PACKET, PARTIAL, end, order, settle};
-use crate::parcel::Order;
-use crate::world::{RTT, SECOND, World, long_haul, options, tag};
+use crate::deadlines::{FAILED, PACKET, PARTIAL, WHOLE, end, order, settle};
+use crate::parcel::{Order, Parcel};
+use crate::world::{MS, RTT, SECOND, World, long_haul, options, tag};
 
 /// Packets 10 to 13 and 200 to 203 of 256 are critical, and go first.
 fn marked(scheme: &str) -> Order {
@@ -26,7 +28,7 @@ fn demanding(scheme: &str) -> RecvOptions {
 }
 
 /// The packets that arrived, of a partial receive.
-fn arrived(parcel: &crate::parcel::Parcel) -> Vec<u32> {
+fn arrived(parcel: &Parcel) -> Vec<u32> {
     let partial = parcel.inn.recv.partial().expect("it is partial");
     let chunks = 0..partial.chunks();
     chunks.filter(|chunk| partial.has_chunk(*chunk)).collect()
@@ -82,9 +84,7 @@ fn a_message_without_its_exact_ranges_fails_at_the_deadline() {
     let parcel = post_ahead(&mut world, order, terms);
     lose_packets(&world, |packet| packet == 3 || packet > 255);
     assert_eq!(settle(&mut world, &parcel), [FAILED, FAILED]);
-    world
-        .traffic
-        .filter(|_| farwrite::fabric::sim::Verdict::Pass);
+    world.traffic.filter(|_| Verdict::Pass);
     end(world, vec![parcel]);
 }
 
@@ -113,4 +113,41 @@ fn ranges_that_the_message_cannot_have_are_refused() {
             .contains("50..101 leaves the message of 100 bytes"),
         "{why}"
     );
+}
+
+/// The receive ends before its offer comes, and the sender misses that end. The answer to the offer of
+/// the next message must not let it write: the message would end as partial without its exact ranges.
+#[test]
+fn a_receive_that_ended_before_the_offer_fails_the_send() {
+    let scheme = "best-effort+exact";
+    let mut world = World::new(1, long_haul(), &options());
+    let start_ns = world.now_ns();
+    world.traffic.filter(move |seen| {
+        let is_end = seen.says(|control| matches!(control, Control::ReceiveComplete { .. }));
+        match is_end && seen.now_ns < start_ns + 2 * RTT {
+            true => Verdict::Drop,
+            false => Verdict::Pass,
+        }
+    });
+    // The offers leave a round trip after the posts, and take half of one.
+    let deadlines = [Some(start_ns + 3 * RTT / 2 - MS), None];
+    let inns = deadlines.map(|deadline_ns| {
+        let terms = RecvOptions {
+            deadline_ns,
+            ..RecvOptions::default()
+        };
+        let order = marked(scheme);
+        let inn = world.post_recv_with(order.way, order.bytes.len(), terms);
+        inn.expect("a free slot")
+    });
+    world.run_for(RTT);
+    let parcels = inns.map(|inn| {
+        let order = marked(scheme);
+        let out = world.post_send(&order).expect("a free slot");
+        Parcel { order, out, inn }
+    });
+    assert_eq!(settle(&mut world, &parcels[0]), [FAILED, PARTIAL]);
+    assert_eq!(settle(&mut world, &parcels[1])[1], WHOLE);
+    assert_eq!(world.traffic.tally().data, 256, "only the second is sent");
+    end(world, parcels.into());
 }

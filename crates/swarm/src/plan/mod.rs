@@ -3,7 +3,7 @@
 mod draw;
 pub(crate) mod show;
 
-use farwrite::{Outcome, QpOptions, RateControl, SchemeName};
+use farwrite::{CriticalRanges, Outcome, QpOptions, RateControl, SchemeName};
 use farwrite_link::LinkConfig;
 use farwrite_wire::control::Terms;
 
@@ -73,6 +73,8 @@ pub struct MessagePlan {
     pub capacity: usize,
     /// How its losses are repaired.
     pub scheme: Repair,
+    /// Its critical ranges. Only schemes that know critical ranges have some.
+    pub critical: CriticalRanges,
     /// The user immediate.
     pub immediate: Option<u32>,
     /// Earliest time of the send, in nanoseconds. A full queue pair delays it.
@@ -226,6 +228,13 @@ pub enum Fault {
         /// How long the other end lives on, in nanoseconds.
         grace_ns: u64,
     },
+}
+
+impl MessagePlan {
+    /// Whether it may end as partial only with all of its critical ranges (P5.9.8).
+    pub(crate) fn is_exact(&self) -> bool {
+        self.scheme == Repair::Scheme(SchemeName::BestEffortExact)
+    }
 }
 
 impl Plan {

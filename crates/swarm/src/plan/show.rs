@@ -138,6 +138,9 @@ impl Display for MessagePlan {
             Repair::Nothing => f.write_str("no scheme")?,
             Repair::Stream => f.write_str("stream")?,
         }
+        for range in self.critical.ranges() {
+            write!(f, ", bytes {range:?} critical")?;
+        }
         if let Some(immediate) = self.immediate {
             write!(f, ", immediate {immediate:#x}")?;
         }

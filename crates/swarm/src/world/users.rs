@@ -222,7 +222,7 @@ impl World<'_> {
             scheme,
             immediate: plan.immediate,
             deadline_ns: self.deadline_ns(plan.send_limit_ns),
-            ..SendOptions::default()
+            critical: plan.critical,
         };
         self.messages[index].scheme = scheme;
         self.messages[index].send_deadline_ns = options.deadline_ns;

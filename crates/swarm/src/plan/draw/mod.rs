@@ -6,8 +6,8 @@ mod terms;
 use std::time::Duration;
 
 use farwrite::{
-    DcqcnOptions, ImmediateSplit, Outcome, QpConfig, QpOptions, RateControl, SchemeName, SchemeTag,
-    Start, SwiftOptions, Timing,
+    CriticalRanges, DcqcnOptions, ImmediateSplit, Outcome, QpConfig, QpOptions, RateControl,
+    SchemeName, SchemeTag, Start, SwiftOptions, Timing,
 };
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
@@ -16,7 +16,7 @@ use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
 use farwrite_dice::SplitMix;
 
 /// Schemes with codes of all shapes, and schemes without codes.
-const SCHEMES: [&str; 17] = [
+const SCHEMES: [&str; 19] = [
     "sr-rto",
     "sr-nack",
     "gbn",
@@ -34,6 +34,8 @@ const SCHEMES: [&str; 17] = [
     "best-effort+sr",
     "best-effort+ec-xor:5,2",
     "best-effort+ec-mds:7,5",
+    "best-effort+first",
+    "best-effort+exact",
 ];
 /// Highest number of schemes on one queue pair. A receiver refuses more than 16.
 const SCHEMES_A_PAIR: usize = 4;
@@ -137,6 +139,21 @@ fn timing(dice: &mut SplitMix) -> Timing {
         Timing::datacenter(),
         other,
     ])
+}
+
+/// Critical ranges of a message.
+fn critical(dice: &mut SplitMix, bytes: u64) -> CriticalRanges {
+    let count = if bytes > 0 {
+        dice.pick(&[0, 1, 1, 2, 8])
+    } else {
+        0
+    };
+    let longest = dice.pick(&[1, bytes / 4, bytes]).max(1);
+    let ranges = (0..count).map(|_| {
+        let start = dice.within(0..bytes);
+        start..bytes.min(start + dice.within(1..longest + 1))
+    });
+    CriticalRanges::new(ranges).expect("8 ranges at most, and none empty")
 }
 
 impl Draft {
@@ -383,6 +400,12 @@ impl Draft {
             1 if bytes > 0 => Repair::Stream,
             _ => Repair::Scheme(dice.pick(schemes)),
         };
+        let critical = match scheme {
+            Repair::Scheme(SchemeName::BestEffortFirst | SchemeName::BestEffortExact) => {
+                critical(dice, bytes)
+            }
+            _ => CriticalRanges::NONE,
+        };
         let is_short = bytes > 0 && scheme != Repair::Stream && dice.chance(0.03);
         let capacity = if is_short {
             dice.within(0..bytes)
@@ -401,6 +424,7 @@ impl Draft {
             bytes: usize::try_from(bytes).expect("small"),
             capacity: usize::try_from(capacity).expect("small"),
             scheme,
+            critical,
             immediate,
             terms: Terms::default(),
             send_limit_ns: None,
