@@ -266,10 +266,8 @@ impl Tap {
         }
         let packet = imm << sdr.split.id_bits >> sdr.split.id_bits >> sdr.split.user_bits;
         let chunk = packet / sdr.packets_per_chunk;
-        let chunk_bytes = u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk);
-        let ranges = plan.critical.ranges();
-        let critical: BTreeSet<u32> = ranges
-            .flat_map(|range| range.start / chunk_bytes..range.end.div_ceil(chunk_bytes))
+        let critical = plan.critical_chunks(self.plan.pairs[pair].chunk_bytes());
+        let critical: BTreeSet<u32> = critical
             .map(|chunk| u32::try_from(chunk).expect("short"))
             .collect();
         let name = (pair, from, message);

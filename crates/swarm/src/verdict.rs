@@ -124,19 +124,12 @@ impl Story<'_> {
         is_sent_once && self.is_begun() && send.is_some_and(SendHandle::is_injected)
     }
 
-    /// Critical chunks: those that the ranges touch.
-    fn critical_chunks(&self) -> impl Iterator<Item = u64> + '_ {
-        let ranges = self.plan.critical.ranges();
-        ranges
-            .flat_map(|range| range.start / self.chunk_bytes..range.end.div_ceil(self.chunk_bytes))
-    }
-
     /// Whether the bytes of all critical chunks are in the buffer of the receive.
     fn has_critical(&self) -> bool {
         let Message {
             content, snapshot, ..
         } = self.message;
-        self.critical_chunks().all(|chunk| {
+        self.plan.critical_chunks(self.chunk_bytes).all(|chunk| {
             let at = |chunk: u64| usize::try_from(chunk * self.chunk_bytes).expect("short");
             let (start, end) = (at(chunk), at(chunk + 1).min(content.len()));
             snapshot.get(GUARD + start..GUARD + end) == content.get(start..end)
@@ -178,7 +171,8 @@ impl Story<'_> {
             let chunk = u32::try_from(chunk).expect("short");
             recv.is_some_and(|recv| recv.bitmap().get(chunk))
         };
-        let is_missing = self.plan.is_exact() && !self.critical_chunks().all(has_arrived);
+        let is_missing =
+            self.plan.is_exact() && !self.plan.critical_chunks(self.chunk_bytes).all(has_arrived);
         self.recv_expired() && (is_missing || is_demanded)
     }
 
@@ -280,7 +274,8 @@ impl Story<'_> {
     }
 
     /// Checks refusals: an end that refuses a message names a term that the message does not meet,
-    /// the failed receive names it too unless its deadline came first, and no data of such a message is sent.
+    /// the failed receive names it too unless its deadline came first, and no data of such a message
+    /// is sent.
     fn check_refusals(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Terms, is_so, otherwise);
         for refusal in self.refusals().into_iter().flatten() {
@@ -408,7 +403,6 @@ impl World<'_> {
             let written_ns = number.and_then(|n| tap.written_ns(plan.pair, plan.from, n));
             let is_overtaken = number.is_some_and(|n| tap.is_overtaken(plan.pair, plan.from, n));
             drop(tap);
-            let sdr = &self.plan.pairs[plan.pair].options.sdr;
             let story = Story {
                 plan,
                 message,
@@ -417,7 +411,7 @@ impl World<'_> {
                 differences: differences(plan, message),
                 written_ns,
                 is_overtaken,
-                chunk_bytes: u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk),
+                chunk_bytes: self.plan.pairs[plan.pair].chunk_bytes(),
             };
             if let Err((rule, why)) = story.check() {
                 let Message {

@@ -230,7 +230,21 @@ pub enum Fault {
     },
 }
 
+impl PairPlan {
+    /// Bytes of a full chunk.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        let sdr = &self.options.sdr;
+        u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk)
+    }
+}
+
 impl MessagePlan {
+    /// The chunks that the critical ranges touch. Ranges that touch one chunk repeat it.
+    pub(crate) fn critical_chunks(&self, chunk_bytes: u64) -> impl Iterator<Item = u64> + '_ {
+        let ranges = self.critical.ranges();
+        ranges.flat_map(move |range| range.start / chunk_bytes..range.end.div_ceil(chunk_bytes))
+    }
+
     /// Whether it may end as partial only with all of its critical ranges (P5.9.8).
     pub(crate) fn is_exact(&self) -> bool {
         self.scheme == Repair::Scheme(SchemeName::BestEffortExact)

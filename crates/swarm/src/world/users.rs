@@ -250,8 +250,7 @@ impl World<'_> {
         let qp = self.pairs[plan.pair].ends[plan.from].expect("it is awake");
         let endpoint = self.hosts[host].endpoint();
         let stream = endpoint.start_stream(qp, plan.immediate)?;
-        let sdr = &self.plan.pairs[plan.pair].options.sdr;
-        let chunk_bytes = u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk);
+        let chunk_bytes = self.plan.pairs[plan.pair].chunk_bytes();
         let bytes = source.length();
         let chunks = u32::try_from(bytes.div_ceil(chunk_bytes)).expect("short");
         let half = chunks / 2;
