@@ -5,8 +5,8 @@ use std::ops::Range;
 use farwrite_wire::control::{CriticalChunks, MAX_CRITICAL_RANGES};
 
 /// Byte ranges of a message that are critical: with `best-effort+first` they leave before the rest,
-/// with `best-effort+exact` they are also repeated until they have arrived. Without them, such a
-/// message fails at its deadline.
+/// with `best-effort+exact` they are also repeated until they have arrived. A message of
+/// `best-effort+exact` whose critical bytes are not all there at its deadline fails.
 ///
 /// A range counts for all chunks that it touches. A chunk has
 /// [`packets_per_chunk`](crate::QpConfig::packets_per_chunk) packets of

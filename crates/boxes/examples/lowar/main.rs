@@ -9,8 +9,8 @@
 //! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses.
 //!
 //! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R`, `--rtt-us T,T`
-//! and `--loss P,P` the path of `goodput`, `--bursts L,L` the lengths of `bursts`, and `--seeds N` its runs for each number, on one thread
-//! each. `--csv FILE` writes the results as rows.
+//! and `--loss P,P` the path of `goodput`, and `--seeds N` its runs for each number, on one thread
+//! each. `--bursts L,L` sets the mean lengths of `bursts`, in packets. `--csv FILE` writes the results as rows.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "small numbers of an example"

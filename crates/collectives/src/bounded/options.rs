@@ -7,9 +7,9 @@ use farwrite::deadline::{Bounds, Policy};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundedOptions {
     /// The scheme that carries contributions: a scheme of [best effort](SchemeName::BOUNDED) without
-    /// critical ranges. Its parity for a whole segment must be no longer than the segment. With `best-effort`,
-    /// [`Policy::LossTarget`] switches to parity or repeats while the path drops more than the
-    /// target, and back.
+    /// critical ranges. Its parity for a whole segment must be no longer than the segment. With
+    /// `best-effort`, [`Policy::LossTarget`] switches to parity or repeats while the path drops more
+    /// than the target, and back.
     pub scheme: SchemeName,
     /// How the timeout is computed from the durations of earlier operations.
     pub policy: Policy,
