@@ -88,6 +88,7 @@ impl Plan {
         draft.add_faults();
         draft.add_late_packets();
         draft.heal();
+        draft.wait_for_datacenter_control();
         draft.plan
     }
 }
@@ -216,6 +217,21 @@ impl Draft {
             max_bps: dice.pick(&[None, Some(within_bps), Some(within_bps * 2)]),
             start: dice.pick(&[None, None, Some(start)]),
         }
+    }
+
+    /// DCQCN and Swift take each loss for congestion. Where the path loses one packet in six, they
+    /// send about one packet in a round trip, and a chunk of many packets needs several repeats. So
+    /// messages on such a path may take longer.
+    fn wait_for_datacenter_control(&mut self) {
+        let waits_ns = self.plan.paths.iter().map(|path| match path.rate_control {
+            RateControl::Dcqcn(_) | RateControl::Swift(_) => {
+                let rtt = path.links[0].delay + path.links[1].delay;
+                let rtt_ns = u64::try_from(rtt.as_nanos()).expect("a short delay");
+                rtt_ns * self.packets * 4
+            }
+            RateControl::Fixed { .. } | RateControl::Adaptive { .. } => 0,
+        });
+        self.plan.patience_ns += waits_ns.max().unwrap_or(0);
     }
 
     /// Adds faults to a link.
