@@ -159,7 +159,8 @@ fn beside() {
     }
 }
 
-/// Seconds 20 to 80 beside one flow that starts at the same time, between hosts with 1 ms of noise.
+/// Seconds 20 to 80 beside one flow that starts at the same time or half a second before, between
+/// hosts with 1 ms of noise.
 fn noisy() {
     head();
     let queues = [0.25, 0.5, 1.0, 2.0, 4.0].map(|buffer| (buffer, 0.0));
@@ -172,7 +173,11 @@ fn noisy() {
                 jitter_ns: 1_000_000,
                 ..Case::new(200_000_000, 40_000_000)
             };
-            row(&case.beside(kind, 0.0).lasting(2_000.0, 500.0), name);
+            let case = case.beside(kind, 0.0).lasting(2_000.0, 500.0);
+            row(&case, name);
+            let mut late = case;
+            late.flows[0].start_rounds = 12.0;
+            row(&late, &format!("{name} first"));
         }
     }
 }

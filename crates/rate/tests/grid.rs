@@ -279,6 +279,19 @@ fn a_flow_beside_cubic_or_bbr_gets_a_third_to_two_thirds() {
 }
 
 #[test]
+fn bbr_that_lets_its_queue_run_empty_leaves_a_share() {
+    // After each random loss, BBR sends for a round trip only what was acknowledged. So attempts to
+    // empty its queue succeed now and then.
+    let mut case = Case {
+        loss: 1e-3,
+        ..shared(80.0).beside(FlowKind::Bbr, 0.0)
+    };
+    case.flows[0].start_rounds = 12.0;
+    let share = checked(&case).first_share;
+    assert!(share > 0.3, "{share}");
+}
+
+#[test]
 fn several_cubic_flows_are_left_most_of_the_path() {
     let mut case = shared(80.0);
     for _ in 0..4 {

@@ -9,6 +9,11 @@ use crate::math::mul_div;
 /// together. If they entered `Compete`, they would keep it full forever.
 const PATIENCE: [u32; 2] = [10, 2];
 
+/// Number of failed attempts to drain the queue, beyond the number of successful ones, after which
+/// the flow concludes the same. Linux's BBR paces 1 % below its estimate, so its queue runs empty
+/// after every second to fifth attempt: ten failures in a row are rare.
+const EXCESS: u32 = 12;
+
 /// The first attempts on a new path use a lower window, because the estimates are uncertain.
 const YOUNG: u32 = 3;
 
@@ -41,6 +46,8 @@ pub(super) struct Cycle {
     /// How often the queue drained.
     drains: u32,
     failures: u32,
+    /// Number of failed attempts to drain the queue, minus the number of successful ones.
+    excess_failures: u32,
     /// Window before the first failed attempt to drain.
     held_bytes: u64,
     /// Extremes of the samples since that attempt.
@@ -202,20 +209,28 @@ impl Cycle {
             self.is_lossy = false;
         }
         self.failures = self.failures.saturating_add(1);
+        self.excess_failures = self.excess_failures.saturating_add(1);
     }
 
     /// Records that the queue drained.
     pub(super) fn succeed(&mut self) {
         self.drains = self.drains.saturating_add(1);
+        self.excess_failures = self.excess_failures.saturating_sub(1);
         self.failures = 0;
         self.range = None;
         self.is_lossy = false;
     }
 
+    /// Records that other flows filled the queue until now: half of the failures that show it are
+    /// enough the next time.
+    pub(super) fn suspect(&mut self) {
+        self.excess_failures = EXCESS / 2;
+    }
+
     /// Whether to try to drain the queue again. `is_warned`: whether other flows kept it full
     /// shortly before.
     pub(super) fn is_patient(&self, is_warned: bool) -> bool {
-        self.failures < PATIENCE[usize::from(is_warned)]
+        self.failures < PATIENCE[usize::from(is_warned)] && self.excess_failures < EXCESS
     }
 
     /// Window in bytes before the failed attempts.

@@ -19,7 +19,7 @@ const OVERFULL_LOSS_PPM: u64 = 300_000;
 /// For this time after `Compete`, fewer failed attempts to drain are enough to conclude that other
 /// flows fill the queue. The longer of the two values applies; one is in round trips, one in
 /// nanoseconds. BBR pauses for 200 ms.
-const WARNED_ROUNDS: u64 = 32;
+const WARNED_ROUNDS: u64 = 96;
 const WARNED_NS: u64 = 1_000_000_000;
 
 /// After `Compete`, a train tests this multiple of the flow's share.
@@ -138,6 +138,7 @@ impl Adaptive {
     /// Leaves `Compete`, because other flows left capacity. A train tests how much.
     fn stop_competing(&mut self, sample: Option<Sample>) {
         self.competed_ns = Some(self.now_ns);
+        self.cycle.suspect();
         self.set_share(self.measured_share(sample));
         let AdaptiveOptions {
             packet_bytes,

@@ -1,5 +1,9 @@
 //! A model of BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), Linux's `bbr`, as
-//! another flow on the path. It does not react to loss, except to a timeout.
+//! another flow on the path.
+//!
+//! A loss does not change its model of the path, but it bounds the window: in the first round trip
+//! of a recovery, only what has arrived is replaced ("packet conservation"). With random losses,
+//! recoveries follow one another, and the queue stays short.
 
 use std::collections::VecDeque;
 
@@ -14,6 +18,9 @@ const HIGH_GAIN: f64 = 2.885;
 /// Gains of the pace, one per round trip.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 
+/// Share of the estimated rate at which Linux paces, so that queues drain.
+const PACE_SHARE: f64 = 0.99;
+
 /// Number of round trips of the maximum filter of the rate.
 const RATE_ROUNDS: u64 = 10;
 
@@ -27,6 +34,15 @@ enum State {
     Drain,
     ProbeBandwidth { gain: usize, since_ns: u64 },
     ProbeRtt { until_ns: u64 },
+}
+
+/// A recovery from losses. It ends when the packets that had left before it are reported.
+struct Recovery {
+    end_bytes: u64,
+    /// The window before it, which is restored at the end.
+    prior_window: f64,
+    /// Whether its first round trip has not ended.
+    is_conserving: bool,
 }
 
 /// State of the receiver when a packet left.
@@ -49,6 +65,8 @@ pub(crate) struct Bbr {
     /// Rate that start-up must exceed by a quarter.
     full_rate: f64,
     full_rounds: u32,
+    window: f64,
+    recovery: Option<Recovery>,
     marks: VecDeque<Mark>,
     sent_bytes: u64,
     reported_bytes: u64,
@@ -68,6 +86,8 @@ impl Default for Bbr {
             round_bytes: 0,
             full_rate: 0.0,
             full_rounds: 0,
+            window: 10.0 * SEGMENT,
+            recovery: None,
             marks: VecDeque::new(),
             sent_bytes: 0,
             reported_bytes: 0,
@@ -89,6 +109,48 @@ impl Bbr {
 
     fn in_flight(&self) -> f64 {
         (self.sent_bytes - self.reported_bytes) as f64
+    }
+
+    /// Grows the window up to its target by the bytes that arrived, unless a recovery bounds it.
+    fn adjust_window(&mut self, arrived: f64, lost: f64, is_new_round: bool) {
+        self.window = (self.window - lost).max(SEGMENT);
+        if is_new_round && let Some(recovery) = &mut self.recovery {
+            recovery.is_conserving = false;
+        }
+        let reported_bytes = self.reported_bytes;
+        if let Some(over) = self
+            .recovery
+            .take_if(|recovery| reported_bytes >= recovery.end_bytes)
+        {
+            self.window = self.window.max(over.prior_window);
+        }
+        if lost > 0.0 && self.recovery.is_none() {
+            self.recovery = Some(Recovery {
+                end_bytes: self.sent_bytes,
+                prior_window: self.window + lost,
+                is_conserving: true,
+            });
+            // The recovery begins a round trip.
+            self.round_bytes = self.sent_bytes;
+            self.window = 0.0;
+        }
+        if self
+            .recovery
+            .as_ref()
+            .is_some_and(|recovery| recovery.is_conserving)
+        {
+            self.window = self.window.max(self.in_flight() + arrived);
+            return;
+        }
+        let gain = match self.state {
+            State::Startup | State::Drain => HIGH_GAIN,
+            State::ProbeBandwidth { .. } | State::ProbeRtt { .. } => 2.0,
+        };
+        let target = gain * self.path_bytes();
+        self.window = match self.state {
+            State::Startup => self.window.max(target.min(self.window + arrived)),
+            _ => target.min(self.window + arrived),
+        };
     }
 
     fn deadline_after(&self, now_ns: u64) -> u64 {
@@ -187,6 +249,9 @@ impl RateControl for Bbr {
         let Some(newest) = feedback.newest else {
             return;
         };
+        let reported = newest.sent_bytes.saturating_sub(self.reported_bytes);
+        let arrived = feedback.received_bytes - self.received_bytes;
+        let lost = reported.saturating_sub(arrived) as f64;
         self.reported_bytes = self.reported_bytes.max(newest.sent_bytes);
         let is_waiting = self.sent_bytes > self.reported_bytes;
         self.deadline_ns = is_waiting.then(|| self.deadline_after(feedback.now_ns));
@@ -199,6 +264,7 @@ impl RateControl for Bbr {
         }
         self.measure(feedback.now_ns, newest.sent_bytes);
         self.advance(feedback.now_ns, is_new_round);
+        self.adjust_window(arrived as f64, lost, is_new_round);
     }
 
     fn on_timeout(&mut self, _now_ns: u64) {
@@ -216,20 +282,18 @@ impl RateControl for Bbr {
                 window_bytes: 10 * SEGMENT as u64,
             };
         }
-        let (pace_gain, window_gain) = match self.state {
-            State::Startup => (HIGH_GAIN, HIGH_GAIN),
-            State::Drain => (1.0 / HIGH_GAIN, HIGH_GAIN),
-            State::ProbeBandwidth { gain, .. } => (CYCLE[gain], 2.0),
-            State::ProbeRtt { .. } => (1.0, 0.0),
+        let pace_gain = match self.state {
+            State::Startup => HIGH_GAIN,
+            State::Drain => 1.0 / HIGH_GAIN,
+            State::ProbeBandwidth { gain, .. } => CYCLE[gain],
+            State::ProbeRtt { .. } => 1.0,
         };
-        let window = (window_gain * self.path_bytes()).max(4.0 * SEGMENT);
-        let window = if self.state == State::Startup {
-            window.max(10.0 * SEGMENT)
-        } else {
-            window
+        let window = match self.state {
+            State::ProbeRtt { .. } => 4.0 * SEGMENT,
+            _ => self.window.max(4.0 * SEGMENT),
         };
         Limits {
-            pace_bps: (pace_gain * self.rate() * 8e9).max(1e4) as u64,
+            pace_bps: (PACE_SHARE * pace_gain * self.rate() * 8e9).max(1e4) as u64,
             window_bytes: window as u64,
         }
     }
