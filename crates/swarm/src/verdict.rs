@@ -106,6 +106,13 @@ impl Story<'_> {
         from_tag(self.message.scheme).is_some_and(|scheme| scheme.is_bounded())
     }
 
+    /// Whether the receiver takes its scheme from the terms (P3.12) and that one is bounded. The
+    /// sender may have cancelled another scheme before the receiver had an offer to refuse.
+    fn is_bounded_by_terms(&self) -> bool {
+        let scheme = self.plan.terms.scheme.and_then(from_tag);
+        scheme.is_some_and(|scheme| scheme.is_bounded()) && !self.is_begun()
+    }
+
     /// Whether the sender may end it as partial at its deadline.
     fn accepts_partial(&self) -> bool {
         self.plan.terms.accepts_partial || self.is_bounded()
@@ -204,8 +211,9 @@ impl Story<'_> {
                 // The sender has sent a newer message, or has said that it is done. Only
                 // `best-effort` continues when all packets have left, without waiting for an
                 // outcome.
-                let is_left_behind =
-                    self.is_bounded() && (self.receiver_heard() || self.is_sent_for_good());
+                let is_left_behind = self.is_bounded()
+                    && (self.receiver_heard() || self.is_sent_for_good())
+                    || self.is_bounded_by_terms();
                 demand(
                     self.recv_expired() || by_sender || is_left_behind,
                     "it is partial before any deadline that makes it so",
