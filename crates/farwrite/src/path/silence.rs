@@ -5,8 +5,9 @@ use farwrite_wire::timing::Timing;
 
 /// Round trips without a report after which the bytes in flight are given up.
 const ROUND_TRIPS: u64 = 4;
-/// The timeout doubles at most this number of times.
-const MAX_DOUBLINGS: u32 = 6;
+/// The timeout doubles at most this number of times; the second value applies before the round trip
+/// is measured. It may then be far longer than the timing assumes.
+const MAX_DOUBLINGS: [u32; 2] = [6, 20];
 
 /// Swift, and when the bytes in flight are given up. Without that, the window would stay full for
 /// ever after a round trip in which all packets or all reports were lost.
@@ -50,7 +51,8 @@ impl TimedSwift {
                 .saturating_mul(ROUND_TRIPS)
                 .saturating_add(self.least_ns)
         });
-        let doubled_ns = wait_ns.saturating_mul(1 << self.timeouts.min(MAX_DOUBLINGS));
+        let most = MAX_DOUBLINGS[usize::from(self.rtt_ns.is_none())];
+        let doubled_ns = wait_ns.saturating_mul(1 << self.timeouts.min(most));
         now_ns.saturating_add(doubled_ns)
     }
 }
@@ -65,7 +67,6 @@ impl RateControl for TimedSwift {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback) {
-        self.timeouts = 0;
         let newest = feedback.newest.unwrap_or_default();
         self.is_blind = newest.departed_ns.is_none();
         if let Some(departed_ns) = newest.departed_ns {
@@ -73,6 +74,11 @@ impl RateControl for TimedSwift {
             let sample_ns = sample_ns.saturating_sub(newest.hold_ns);
             let smoothed_ns = |rtt_ns: u64| rtt_ns - rtt_ns / 8 + sample_ns / 8;
             self.rtt_ns = Some(self.rtt_ns.map_or(sample_ns, smoothed_ns));
+        }
+        // If the timeout is shorter than the round trip, all reports come too late to measure it. So
+        // it doubles until the round trip is known.
+        if self.rtt_ns.is_some() {
+            self.timeouts = 0;
         }
         let is_in_flight = newest.sent_bytes < self.sent_bytes;
         self.deadline_ns = is_in_flight.then(|| self.deadline_ns(feedback.now_ns));
@@ -159,6 +165,32 @@ mod tests {
         assert!(swift.limits().window_bytes < window_bytes);
         send(&mut swift, first_ns);
         assert_eq!(swift.next_timeout(), Some(3 * first_ns));
+    }
+
+    #[test]
+    fn before_the_round_trip_is_known_the_waits_double_beside_late_reports() {
+        let mut swift = swift();
+        let (mut now_ns, mut wait_ns) = (0, Timing::datacenter().max_repeat_ns);
+        for packets in 0..10 {
+            send(&mut swift, now_ns);
+            assert_eq!(swift.next_timeout(), Some(now_ns + wait_ns));
+            now_ns += wait_ns;
+            wait_ns *= 2;
+            swift.on_timeout(now_ns);
+            // The log of departures no longer has the packet, so the report gives no round trip.
+            swift.on_feedback(&Feedback {
+                now_ns,
+                newest: Some(Newest {
+                    sent_bytes: (packets + 1) * 1_000,
+                    ..Newest::default()
+                }),
+                ..Feedback::default()
+            });
+        }
+        send(&mut swift, now_ns);
+        hear(&mut swift, now_ns + 10 * US, 11);
+        send(&mut swift, now_ns + 10 * US);
+        assert_eq!(swift.next_timeout(), Some(now_ns + 75 * US));
     }
 
     #[test]
