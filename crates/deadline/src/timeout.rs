@@ -294,7 +294,8 @@ mod tests {
             };
             run(MIB, 5);
             let after_ns = run(0, 1);
-            assert!(after_ns <= 4_050_000, "{policy:?}: {after_ns} ns");
+            // It counts as four times as long, and twice that while few operations are known.
+            assert!(after_ns <= 8_000_000, "{policy:?}: {after_ns} ns");
         }
     }
 
