@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use farwrite_wire::control::{Control, MessageId, Outcome, Place, Terms};
+use farwrite_wire::control::{Control, MessageId, Outcome, Place, ReadRefusal, Terms, Withdrawal};
 use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
@@ -14,6 +14,7 @@ use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
+use crate::reads::{Asked, ReadSpec, Requests};
 use crate::received::Received;
 use crate::recv::{RecvHalf, RecvPlace};
 use crate::send::SendHalf;
@@ -49,6 +50,10 @@ pub struct SdrQp {
     table: Arc<SlotTable>,
     pub(crate) recv: RecvHalf,
     send: SendHalf,
+    /// The reads that this end requests.
+    requests: Requests,
+    /// The reads that the peer requests.
+    asked: Asked,
     events: VecDeque<Event>,
     connected: bool,
     timing: Timing,
@@ -68,6 +73,8 @@ impl SdrQp {
         Ok(Self {
             recv: RecvHalf::new(geometry, table.clone()),
             send: SendHalf::new(geometry),
+            requests: Requests::new(),
+            asked: Asked::new(),
             events: VecDeque::new(),
             connected: false,
             timing,
@@ -195,7 +202,9 @@ impl SdrQp {
     /// # Errors
     /// [`SdrError::UnknownMessage`] if no such receive is open.
     pub fn complete_recv(&mut self, message: u64, outcome: Outcome) -> Result<RecvPlace, SdrError> {
-        self.recv.complete(message, outcome)
+        let place = self.recv.complete(message, outcome)?;
+        self.requests.end(message);
+        Ok(place)
     }
 
     /// The user immediate of an open receive's message.
@@ -223,7 +232,9 @@ impl SdrQp {
         if !self.connected {
             return Err(SdrError::NotConnected);
         }
-        self.send.start(spec, &mut self.events)
+        let message = self.send.start(spec, &mut self.events)?;
+        self.asked.remove(message);
+        Ok(message)
     }
 
     /// Returns whether a send, or its parity, may be written now.
@@ -267,6 +278,47 @@ impl SdrQp {
         self.send.close(message, outcome);
     }
 
+    /// Requests the message of a receive that was just posted, with [`Terms::answers_read`]. The
+    /// request is repeated until the peer has started the message.
+    ///
+    /// # Errors
+    /// [`SdrError::UnknownMessage`] if no such receive is open.
+    pub fn request_read(&mut self, message: u64, spec: ReadSpec) -> Result<(), SdrError> {
+        if !self.recv.is_open(message) {
+            return Err(SdrError::UnknownMessage(message));
+        }
+        self.requests.add(message, spec);
+        Ok(())
+    }
+
+    /// The read that the message [`SdrQp::next_send`] must answer, once the peer's request has
+    /// arrived. Answer it with [`SdrQp::start_send`], or refuse it. Requests for later messages
+    /// wait.
+    #[must_use]
+    pub fn next_read(&self) -> Option<&ReadSpec> {
+        self.asked.get(self.send.next())
+    }
+
+    /// Refuses the next read: starts its message and withdraws it at once. Returns the number of
+    /// the message. Returns `None` if there is no next read.
+    ///
+    /// # Errors
+    /// Those of [`SdrQp::start_send`].
+    pub fn refuse_read(&mut self, refusal: ReadRefusal) -> Result<Option<u64>, SdrError> {
+        let Some(read) = self.next_read() else {
+            return Ok(None);
+        };
+        let spec = SendSpec {
+            length: Some(read.length),
+            scheme: read.scheme,
+            answers_read: true,
+            ..SendSpec::default()
+        };
+        let message = self.start_send(spec)?;
+        self.send.withdraw(message, Withdrawal::Refused(refusal));
+        Ok(Some(message))
+    }
+
     /// Processes a control message of the peer. `Loss` and `PathFeedback` are ignored here.
     ///
     /// # Errors
@@ -293,6 +345,10 @@ impl SdrQp {
                 self.send.handle_report(now_ns, nack.message);
                 Ok(())
             }
+            Control::Read(request) => {
+                let started = self.send.next();
+                self.asked.handle(now_ns, &self.geometry, started, request)
+            }
             Control::Loss(_) | Control::PathFeedback(_) => Ok(()),
         }
     }
@@ -312,7 +368,22 @@ impl SdrQp {
         self.waits = Waits::new(&self.timing, rtt_ns);
         self.recv
             .poll(now_ns, &self.waits)
+            .or_else(|| {
+                let is_started = |message| self.recv.is_started(message);
+                self.requests.poll(now_ns, &self.waits, is_started)
+            })
+            .or_else(|| self.poll_again())
             .or_else(|| self.send.poll(now_ns, &self.waits))
+    }
+
+    /// Returns an offer for a reader that has repeated its request after the answer was over.
+    fn poll_again(&mut self) -> Option<Control> {
+        while let Some((message, read)) = self.asked.pop_started() {
+            if let Some(offer) = self.send.offer_again(message, &read) {
+                return Some(Control::Offer(offer));
+            }
+        }
+        None
     }
 
     /// Returns the next event that the peer caused, if any. There are no events about a receive
@@ -346,8 +417,13 @@ impl SdrQp {
         if !self.connected {
             return None;
         }
-        let (recv, send) = (self.recv.next_timeout(), self.send.next_timeout());
-        recv.into_iter().chain(send).min()
+        let timeouts = [
+            self.recv.next_timeout(),
+            self.requests.next_timeout(),
+            self.asked.is_due().then_some(0),
+            self.send.next_timeout(),
+        ];
+        timeouts.into_iter().flatten().min()
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use farwrite_wire::control::{
-    ClearToSend, Clearance, Control, MessageId, Offer, Outcome, Withdrawal,
+    ClearToSend, Clearance, Control, CriticalChunks, MessageId, Offer, Outcome, Withdrawal,
 };
 
 use crate::clearing::{self, Waits};
@@ -11,6 +11,7 @@ use crate::error::{Awaited, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::offer::{self, Described};
+use crate::reads::ReadSpec;
 use crate::sending::{Room, SendSpec, Sending, Stage, adds_parity};
 use crate::sparse::Sparse;
 use crate::writes::PacketWrites;
@@ -131,6 +132,7 @@ impl SendHalf {
                 length: sending.spec.length,
                 has_immediate: sending.spec.immediate.is_some(),
                 scheme: sending.spec.scheme,
+                answers_read: sending.spec.answers_read,
             };
             if let Err(refusal) = offer::check_fit(clearance, &described) {
                 sending.clearance = Room::Never;
@@ -228,13 +230,21 @@ impl SendHalf {
             _ => Some(Withdrawal::GivenUp),
         };
         if let Some(withdrawal) = withdrawal {
-            sending.stage = Stage::Withdrawn(withdrawal);
-            sending.interval_ns = None;
-            self.schedule(message, 0);
+            self.withdraw(message, withdrawal);
         } else if sending.answered {
             self.remove(message);
         } else {
             sending.stage = Stage::Done;
+        }
+    }
+
+    /// Ends an active send, and tells the receiver why no more of it comes.
+    pub(crate) fn withdraw(&mut self, message: u64, withdrawal: Withdrawal) {
+        let sending = self.sends.get_mut(message);
+        if let Some(sending) = sending.filter(|sending| sending.stage == Stage::Active) {
+            sending.stage = Stage::Withdrawn(withdrawal);
+            sending.interval_ns = None;
+            self.schedule(message, 0);
         }
     }
 
@@ -408,12 +418,31 @@ impl SendHalf {
                     Stage::Withdrawn(withdrawal) => Some(withdrawal),
                     Stage::Active | Stage::Done => None,
                 },
+                answers_read: sending.spec.answers_read,
             };
             let again_ns = now_ns.saturating_add(wait_ns);
             self.schedule(message, again_ns);
             return Some(Control::Offer(offer));
         }
         None
+    }
+
+    /// Returns the offer of an answer that is over, for a reader that has seen no offer of it. The
+    /// reader ended its receive before one arrived. An answer that is not over has an offer that is
+    /// repeated.
+    pub(crate) fn offer_again(&mut self, message: u64, read: &ReadSpec) -> Option<Offer> {
+        self.count_cleared();
+        let is_over = !self.sends.contains(message);
+        is_over.then_some(Offer {
+            message,
+            length: Some(read.length),
+            has_immediate: false,
+            scheme: read.scheme,
+            critical: CriticalChunks::NONE,
+            cleared: self.cleared,
+            withdrawn: Some(Withdrawal::GivenUp),
+            answers_read: true,
+        })
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {

@@ -81,7 +81,10 @@ impl Pair {
                 path.handle_feedback(now_ns, self.name.serial, named, &feedback);
                 self.events.path_feedback(|| path.stats());
             }
-            Control::Offer(_) | Control::ClearToSend(_) | Control::ReceiveComplete { .. } => {}
+            Control::Offer(_)
+            | Control::ClearToSend(_)
+            | Control::ReceiveComplete { .. }
+            | Control::Read(_) => {}
         }
     }
 

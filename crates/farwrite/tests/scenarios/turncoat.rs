@@ -8,7 +8,7 @@ use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
 use farwrite_dice::SplitMix;
 use farwrite_wire::control::{
-    self, Builder, Control, MessageId, PathFeedback, Place, Terms, Withdrawal,
+    self, Builder, Control, MessageId, PathFeedback, Place, ReadRefusal, Terms, Withdrawal,
 };
 
 use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
@@ -82,8 +82,10 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
                 offer.scheme.params[at] = dice.pick(&[0, 1, 2, 254, 255]);
             }
             offer.has_immediate ^= dice.chance(0.1);
+            offer.answers_read ^= dice.chance(0.02);
             if dice.chance(0.02) {
-                let reasons = [Withdrawal::GivenUp, Withdrawal::Expired];
+                let refused = Withdrawal::Refused(ReadRefusal::OutOfRange);
+                let reasons = [Withdrawal::GivenUp, Withdrawal::Expired, refused];
                 offer.withdrawn = Some(dice.pick(&reasons));
             }
         }
@@ -107,6 +109,7 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
                         // At least one term must be set: without terms, the clearance would have no
                         // bytes for them.
                         accepts_partial: true,
+                        answers_read: dice.chance(0.2),
                     };
                 }
             }
@@ -133,6 +136,18 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
             twist(&mut loss.longest_burst_chunks, dice);
         }
         Control::PathFeedback(feedback) => twist_feedback(feedback, dice),
+        Control::Read(read) => {
+            twist(&mut read.message, dice);
+            twist(&mut read.region, dice);
+            twist(&mut read.offset, dice);
+            twist(&mut read.length, dice);
+            twist(&mut read.remaining_ns, dice);
+            if dice.chance(0.3) {
+                read.scheme = tag(dice.pick(&SCHEMES));
+                let at = dice.pick(&[0, 1, 2, 3, 4, 5]);
+                read.scheme.params[at] = dice.pick(&[0, 1, 2, 254, 255]);
+            }
+        }
     }
 }
 

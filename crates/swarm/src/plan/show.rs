@@ -171,6 +171,7 @@ impl MessagePlan {
             immediate,
             scheme,
             accepts_partial,
+            answers_read: _,
         } = self.terms;
         if exact_length {
             let immediate = if immediate { "an" } else { "no" };

@@ -263,6 +263,7 @@ impl Pair {
             is_bounded: traits.is_bounded,
             critical: traits.critical,
             needs_offer: traits.is_exact_in_part,
+            answers_read: false,
         };
         let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
         let shared = Arc::new(SendShared::default());
