@@ -297,6 +297,7 @@ impl Draft {
             },
             max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
             sdr,
+            ..QpOptions::default()
         };
         self.plan.pairs.push(PairPlan {
             path,
