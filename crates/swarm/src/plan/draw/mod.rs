@@ -1,6 +1,7 @@
 //! Plans drawn from a seed.
 
 mod faults;
+mod reads;
 mod terms;
 
 use std::time::Duration;
@@ -87,6 +88,7 @@ impl Plan {
         draft.add_messages();
         draft.add_faults();
         draft.add_late_packets();
+        draft.add_reads(seed);
         draft.heal();
         draft.plan
     }
@@ -304,6 +306,7 @@ impl Draft {
             options,
             opens_ns,
             lag_ns,
+            reads: [false; 2],
         });
     }
 
