@@ -131,8 +131,8 @@ pub struct QpOptions {
     /// received without their parity. The same limit holds for the parity of answers to the peer's
     /// reads.
     pub max_parity_bytes: u64,
-    /// Maximum number of the peer's reads that are answered at once. More of them wait. Their
-    /// number is bounded by the slots. An answer takes about as much memory as a send does.
+    /// Maximum number of the peer's reads that are answered at once; with 0, none is. More of them
+    /// wait. Their number is bounded by the slots. An answer takes about as much memory as a send does.
     pub max_answers: u32,
 }
 
