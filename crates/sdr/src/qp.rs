@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use farwrite_wire::control::{Control, MessageId, Outcome, Place, ReadRefusal, Terms, Withdrawal};
+use farwrite_wire::control::{Control, MessageId, Outcome, Place, Terms};
 use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
@@ -14,7 +14,7 @@ use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
-use crate::reads::{Asked, ReadSpec, Requests};
+use crate::reads::{Asked, Requests};
 use crate::received::Received;
 use crate::recv::{RecvHalf, RecvPlace};
 use crate::send::SendHalf;
@@ -49,11 +49,11 @@ pub struct SdrQp {
     geometry: Geometry,
     table: Arc<SlotTable>,
     pub(crate) recv: RecvHalf,
-    send: SendHalf,
+    pub(crate) send: SendHalf,
     /// The reads that this end requests.
-    requests: Requests,
+    pub(crate) requests: Requests,
     /// The reads that the peer requests.
-    asked: Asked,
+    pub(crate) asked: Asked,
     events: VecDeque<Event>,
     connected: bool,
     timing: Timing,
@@ -278,47 +278,6 @@ impl SdrQp {
         self.send.close(message, outcome);
     }
 
-    /// Requests the message of a receive that was just posted, with [`Terms::answers_read`]. The
-    /// request is repeated until the peer has started the message.
-    ///
-    /// # Errors
-    /// [`SdrError::UnknownMessage`] if no such receive is open.
-    pub fn request_read(&mut self, message: u64, spec: ReadSpec) -> Result<(), SdrError> {
-        if !self.recv.is_open(message) {
-            return Err(SdrError::UnknownMessage(message));
-        }
-        self.requests.add(message, spec);
-        Ok(())
-    }
-
-    /// The read that the message [`SdrQp::next_send`] must answer, once the peer's request has
-    /// arrived. Answer it with [`SdrQp::start_send`], or refuse it. Requests for later messages
-    /// wait.
-    #[must_use]
-    pub fn next_read(&self) -> Option<&ReadSpec> {
-        self.asked.get(self.send.next())
-    }
-
-    /// Refuses the next read: starts its message and withdraws it at once. Returns the number of
-    /// the message. Returns `None` if there is no next read.
-    ///
-    /// # Errors
-    /// Those of [`SdrQp::start_send`].
-    pub fn refuse_read(&mut self, refusal: ReadRefusal) -> Result<Option<u64>, SdrError> {
-        let Some(read) = self.next_read() else {
-            return Ok(None);
-        };
-        let spec = SendSpec {
-            length: Some(read.length),
-            scheme: read.scheme,
-            answers_read: true,
-            ..SendSpec::default()
-        };
-        let message = self.start_send(spec)?;
-        self.send.withdraw(message, Withdrawal::Refused(refusal));
-        Ok(Some(message))
-    }
-
     /// Processes a control message of the peer. `Loss` and `PathFeedback` are ignored here.
     ///
     /// # Errors
@@ -372,18 +331,8 @@ impl SdrQp {
                 let is_started = |message| self.recv.is_started(message);
                 self.requests.poll(now_ns, &self.waits, is_started)
             })
-            .or_else(|| self.poll_again())
+            .or_else(|| self.poll_over())
             .or_else(|| self.send.poll(now_ns, &self.waits))
-    }
-
-    /// Returns an offer for a reader that has repeated its request after the answer was over.
-    fn poll_again(&mut self) -> Option<Control> {
-        while let Some((message, read)) = self.asked.pop_started() {
-            if let Some(offer) = self.send.offer_again(message, &read) {
-                return Some(Control::Offer(offer));
-            }
-        }
-        None
     }
 
     /// Returns the next event that the peer caused, if any. There are no events about a receive

@@ -1,11 +1,15 @@
 //! Reads (P3.13): requests of this end, which are repeated until the peer has them, and requests of
 //! the peer, which are answered in the order of their messages.
 
-use farwrite_wire::control::{Control, ReadRequest, SchemeTag};
+use farwrite_wire::control::{
+    Control, CriticalChunks, Offer, ReadRefusal, ReadRequest, SchemeTag, Withdrawal,
+};
 
 use crate::clearing::Waits;
-use crate::error::Violation;
+use crate::error::{SdrError, Violation};
 use crate::geometry::Geometry;
+use crate::qp::SdrQp;
+use crate::sending::SendSpec;
 use crate::sparse::Sparse;
 
 /// Exposed bytes that a message carries.
@@ -232,5 +236,69 @@ impl Asked {
     /// Forgets the request of a message that has started.
     pub(crate) fn remove(&mut self, message: u64) {
         self.waiting.remove(message);
+    }
+}
+
+impl SdrQp {
+    /// Requests the message of a receive that was just posted, with [`Terms::answers_read`]. The
+    /// request is repeated until the peer has started the message.
+    ///
+    /// # Errors
+    /// [`SdrError::UnknownMessage`] if no such receive is open.
+    pub fn request_read(&mut self, message: u64, spec: ReadSpec) -> Result<(), SdrError> {
+        if !self.recv.is_open(message) {
+            return Err(SdrError::UnknownMessage(message));
+        }
+        self.requests.add(message, spec);
+        Ok(())
+    }
+
+    /// The read that the message [`SdrQp::next_send`] must answer, once the peer's request has
+    /// arrived. Answer it with [`SdrQp::start_send`], or refuse it. Requests for later messages
+    /// wait.
+    #[must_use]
+    pub fn next_read(&self) -> Option<&ReadSpec> {
+        self.asked.get(self.send.next())
+    }
+
+    /// Refuses the next read: starts its message and withdraws it at once. Returns the number of
+    /// the message. Returns `None` if there is no next read.
+    ///
+    /// # Errors
+    /// Those of [`SdrQp::start_send`].
+    pub fn refuse_read(&mut self, refusal: ReadRefusal) -> Result<Option<u64>, SdrError> {
+        let Some(read) = self.next_read() else {
+            return Ok(None);
+        };
+        let spec = SendSpec {
+            length: Some(read.length),
+            scheme: read.scheme,
+            answers_read: true,
+            ..SendSpec::default()
+        };
+        let message = self.start_send(spec)?;
+        self.send.withdraw(message, Withdrawal::Refused(refusal));
+        Ok(Some(message))
+    }
+
+    /// Returns an offer for a reader that repeats the request of a message which is over. It ended
+    /// its receive before an offer arrived, and needs to know that the number is used.
+    pub(crate) fn poll_over(&mut self) -> Option<Control> {
+        while let Some((message, read)) = self.asked.pop_started() {
+            // The offer of a message that is not over is repeated anyway.
+            if self.send.is_over(message) {
+                return Some(Control::Offer(Offer {
+                    message,
+                    length: Some(read.length),
+                    has_immediate: false,
+                    scheme: read.scheme,
+                    critical: CriticalChunks::NONE,
+                    cleared: self.send.cleared(),
+                    withdrawn: Some(Withdrawal::GivenUp),
+                    answers_read: true,
+                }));
+            }
+        }
+        None
     }
 }

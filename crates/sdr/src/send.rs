@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use farwrite_wire::control::{
-    ClearToSend, Clearance, Control, CriticalChunks, MessageId, Offer, Outcome, Withdrawal,
+    ClearToSend, Clearance, Control, MessageId, Offer, Outcome, Withdrawal,
 };
 
 use crate::clearing::{self, Waits};
@@ -11,7 +11,6 @@ use crate::error::{Awaited, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::offer::{self, Described};
-use crate::reads::ReadSpec;
 use crate::sending::{Room, SendSpec, Sending, Stage, adds_parity};
 use crate::sparse::Sparse;
 use crate::writes::PacketWrites;
@@ -427,22 +426,15 @@ impl SendHalf {
         None
     }
 
-    /// Returns the offer of an answer that is over, for a reader that has seen no offer of it. The
-    /// reader ended its receive before one arrived. An answer that is not over has an offer that is
-    /// repeated.
-    pub(crate) fn offer_again(&mut self, message: u64, read: &ReadSpec) -> Option<Offer> {
+    /// Whether a message that was started is over, so that it is offered no more.
+    pub(crate) fn is_over(&self, message: u64) -> bool {
+        !self.sends.contains(message)
+    }
+
+    /// All clearances of messages up to the returned one have arrived, or are no longer needed.
+    pub(crate) fn cleared(&mut self) -> u64 {
         self.count_cleared();
-        let is_over = !self.sends.contains(message);
-        is_over.then_some(Offer {
-            message,
-            length: Some(read.length),
-            has_immediate: false,
-            scheme: read.scheme,
-            critical: CriticalChunks::NONE,
-            cleared: self.cleared,
-            withdrawn: Some(Withdrawal::GivenUp),
-            answers_read: true,
-        })
+        self.cleared
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {

@@ -7,18 +7,18 @@ use farwrite::{ExposedRegion, Outcome, ReadRefusal, ReadRefused, RecvHandle};
 use crate::coverage::Coverage;
 use crate::oracle::{GUARD, is_untouched};
 use crate::plan::MessagePlan;
-use crate::violation::Rule;
-use crate::world::Message;
+use crate::violation::{Rule, Violation};
+use crate::world::{Message, World};
 
 type Broken = (Rule, &'static str);
 
 /// How a read ended.
-pub(crate) struct ReadStory<'a> {
-    pub(crate) plan: &'a MessagePlan,
-    pub(crate) message: &'a Message,
-    pub(crate) received: Outcome,
+struct ReadStory<'a> {
+    plan: &'a MessagePlan,
+    message: &'a Message,
+    received: Outcome,
     /// The region that was read.
-    pub(crate) region: u64,
+    region: u64,
 }
 
 fn demand(rule: Rule, is_so: bool, otherwise: &'static str) -> Result<(), Broken> {
@@ -40,7 +40,7 @@ impl ReadStory<'_> {
         deadline_ns.is_some_and(|deadline_ns| deadline_ns <= self.message.received_ns)
     }
 
-    pub(crate) fn check(&self) -> Result<(), Broken> {
+    fn check(&self) -> Result<(), Broken> {
         self.check_refusal()?;
         let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
         if let Some(outcome) = self.message.completed {
@@ -96,12 +96,40 @@ impl ReadStory<'_> {
         )
     }
 
-    pub(crate) fn cover(&self, coverage: &mut Coverage) {
+    fn cover(&self, coverage: &mut Coverage) {
         let refused = self.recv().and_then(RecvHandle::read_refusal);
         coverage.saw_if("read refused", refused.is_some());
         coverage.saw_if("read whole", self.received == Outcome::Whole);
         let partial = self.recv().and_then(|recv| recv.partial());
         let has_some = partial.is_some_and(|partial| partial.bytes() > 0);
         coverage.saw_if("read partial, some there", has_some);
+    }
+}
+
+impl World<'_> {
+    /// Checks the outcome of a read.
+    pub(crate) fn check_read(&mut self, index: usize) -> Result<(), Violation> {
+        let plan = &self.plan.messages[index];
+        let message = &self.messages[index];
+        let received = message.received.ok_or_else(|| self.still_open(index))?;
+        let mut course = self.plan.course(plan.pair, plan.from);
+        let number = course.position(|other| other == index);
+        let story = ReadStory {
+            plan,
+            message,
+            received,
+            region: number.expect("it is on its course") as u64,
+        };
+        if let Err((rule, why)) = story.check() {
+            let refused = message.recv.as_ref().and_then(RecvHandle::read_refusal);
+            let completed = message.completed;
+            let what = format!(
+                "read {index}: {why}: {received:?}, refused {refused:?}, \
+                 completed {completed:?}: {plan}"
+            );
+            return Err(self.violation(rule, what));
+        }
+        story.cover(&mut self.coverage);
+        Ok(())
     }
 }

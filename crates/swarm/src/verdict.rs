@@ -7,7 +7,6 @@ use farwrite::{Outcome, RecvHandle, Refusal, SchemeName, SendHandle};
 use crate::coverage::Coverage;
 use crate::oracle::GUARD;
 use crate::plan::{MessagePlan, Repair};
-use crate::read_verdict::ReadStory;
 use crate::violation::{Rule, Violation};
 use crate::world::{Message, World};
 
@@ -434,33 +433,8 @@ impl World<'_> {
         Ok(())
     }
 
-    fn still_open(&self, index: usize) -> Violation {
+    pub(crate) fn still_open(&self, index: usize) -> Violation {
         let what = format!("message {index} is open at the end");
         self.violation(Rule::Liveness, what)
-    }
-
-    fn check_read(&mut self, index: usize) -> Result<(), Violation> {
-        let plan = &self.plan.messages[index];
-        let message = &self.messages[index];
-        let received = message.received.ok_or_else(|| self.still_open(index))?;
-        let mut course = self.plan.course(plan.pair, plan.from);
-        let number = course.position(|other| other == index);
-        let story = ReadStory {
-            plan,
-            message,
-            received,
-            region: number.expect("it is on its course") as u64,
-        };
-        if let Err((rule, why)) = story.check() {
-            let refused = message.recv.as_ref().and_then(RecvHandle::read_refusal);
-            let completed = message.completed;
-            let what = format!(
-                "read {index}: {why}: {received:?}, refused {refused:?}, \
-                 completed {completed:?}: {plan}"
-            );
-            return Err(self.violation(rule, what));
-        }
-        story.cover(&mut self.coverage);
-        Ok(())
     }
 }
