@@ -66,8 +66,11 @@ impl Requests {
         }
     }
 
-    /// Requests a message whose receive was just posted.
+    /// Requests a message whose receive was just posted. A second call replaces the first.
     pub(crate) fn add(&mut self, message: u64, spec: ReadSpec) {
+        if let Some(before) = self.requested.remove(message) {
+            self.timers.remove((before.due_ns, message));
+        }
         let requested = Requested {
             spec,
             is_over: false,

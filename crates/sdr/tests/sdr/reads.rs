@@ -267,6 +267,16 @@ fn a_message_does_not_pass_for_the_answer_to_a_read() {
 }
 
 #[test]
+fn a_read_that_is_requested_twice_has_one_request() {
+    let (mut reader, _) = pair();
+    let message = read(&mut reader, 600, None);
+    assert_eq!(requests(&mut reader, 0).len(), 1);
+    reader.request_read(message, spec(600, None)).unwrap();
+    assert_eq!(requests(&mut reader, FIRST_WAIT).len(), 1);
+    assert_eq!(requests(&mut reader, 2 * FIRST_WAIT).len(), 1);
+}
+
+#[test]
 fn only_an_open_receive_can_be_requested() {
     let (mut reader, _) = pair();
     let unknown = Err(SdrError::UnknownMessage(0));
