@@ -1,6 +1,7 @@
 //! The endpoint, the main type of the library.
 
 mod polling;
+mod reads;
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
@@ -140,8 +141,8 @@ impl<F: Fabric> Endpoint<F> {
     /// Deregisters a region and returns its memory.
     ///
     /// # Errors
-    /// [`Error::Fabric`] while a message is sent from the region or received into it, or while the
-    /// fabric holds packets of the region that it has not sent.
+    /// [`Error::Fabric`] while a message is sent from the region or received into it, while a part
+    /// of it is exposed, or while the fabric holds packets of the region that it has not sent.
     pub fn deregister(&mut self, region: MemoryRegion) -> Result<Region, Error> {
         self.take_departures()?;
         if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
@@ -277,7 +278,7 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::Retry`] while all slots are posted, or while no packet has arrived yet for the last
     /// message in the next slot; [`Error::OutOfBounds`], [`Error::TooLong`],
     /// [`Error::UnknownScheme`], [`Error::Sdr`] if an immediate is expected and the queue pair
-    /// carries none.
+    /// carries none, [`Error::Direction`] if reads were posted on it.
     pub fn post_recv_with(
         &mut self,
         qp: QueuePair,
@@ -310,7 +311,8 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::Retry`] while all slots are in flight, [`Error::NotConnected`],
     /// [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`], [`Error::Sdr`],
-    /// [`Error::Fabric`] for a region that is not registered here.
+    /// [`Error::Direction`] if the queue pair answers reads, [`Error::Fabric`] for a region that is
+    /// not registered here.
     pub fn post_send(
         &mut self,
         qp: QueuePair,

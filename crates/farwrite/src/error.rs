@@ -7,6 +7,7 @@ use farwrite_sdr::{Awaited, ConfigError, ConnectError, SdrError};
 
 use crate::critical::CriticalError;
 use crate::options::RateControl;
+use crate::reads::ExposedRegion;
 
 /// Why a call on an [`Endpoint`](crate::Endpoint) failed.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +76,23 @@ pub enum Error {
     /// No known scheme has the identifier.
     #[error("no scheme has identifier {0}: register it with add_scheme")]
     UnknownScheme(u8),
+    /// Messages and answers to reads cannot share a direction of a queue pair. The first use of the
+    /// direction decides.
+    #[error(
+        "queue pair {queue_pair} carries {carried} in this direction, and cannot carry {wanted}: \
+         use another queue pair for them"
+    )]
+    Direction {
+        /// Its number.
+        queue_pair: u32,
+        /// What it carries.
+        carried: &'static str,
+        /// What it was asked to carry.
+        wanted: &'static str,
+    },
+    /// The region is not exposed on the queue pair.
+    #[error("{0} is not exposed on this queue pair: it was concealed, or belongs to another one")]
+    NotExposed(ExposedRegion),
     /// A run of chunks of a stream cannot be sent.
     #[error(transparent)]
     Stream(#[from] StreamError),

@@ -20,6 +20,7 @@
 //! | `send_acked` | an ACK comes | `cumulative`: chunks `0..cumulative` have arrived |
 //! | `send_nacked` | a NACK comes, one event for each run | `first_chunk`, `end_chunk` |
 //! | `send_ended` | the message has ended for the sender | `outcome` |
+//! | `recv_requested` | a read's request leaves; it is repeated until its message has started | `region`, `offset`, `bytes` |
 //! | `recv_offered` | the first offer of a message comes | `bytes`, `scheme` |
 //! | `recv_cleared` | a clear-to-send leaves; it is repeated until it is answered | `posted`: messages `0..posted` have buffers |
 //! | `recv_arrived` | a poll finds new packets of a message | `chunks` whole so far, `seen` (one past the highest), `parity` |
@@ -94,6 +95,11 @@ impl Events {
             }
             Control::ClearToSend(clear) => {
                 report!(self, "recv_cleared", posted = clear.posted);
+            }
+            Control::Read(read) if read.remaining_ns > 0 => {
+                let (message, region, offset) = (read.message, read.region, read.offset);
+                let bytes = read.length;
+                report!(self, "recv_requested", message, region, offset, bytes);
             }
             _ => {}
         }

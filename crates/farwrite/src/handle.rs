@@ -7,6 +7,7 @@ use farwrite_sdr::{ChunkBitmap, Refusal};
 use farwrite_wire::control::Outcome;
 
 use crate::partial::Partial;
+use crate::reads::ReadRefused;
 
 /// Names a queue pair of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -129,6 +130,7 @@ pub(crate) struct RecvShared {
     /// The immediate, or `u64::MAX` while there is none.
     immediate: AtomicU64,
     refusal: OnceLock<Refusal>,
+    read_refusal: OnceLock<ReadRefused>,
     partial: OnceLock<Partial>,
 }
 
@@ -139,6 +141,7 @@ impl Default for RecvShared {
             length: AtomicU64::new(u64::MAX),
             immediate: AtomicU64::new(u64::MAX),
             refusal: OnceLock::new(),
+            read_refusal: OnceLock::new(),
             partial: OnceLock::new(),
         }
     }
@@ -158,6 +161,12 @@ impl RecvShared {
     pub(crate) fn refuse(&self, refusal: Refusal) {
         // The first refusal stays.
         let _ = self.refusal.set(refusal);
+    }
+
+    /// Records that the peer refused a read. Call this before [`RecvShared::finish`].
+    pub(crate) fn refuse_read(&self, refused: ReadRefused) {
+        // The first refusal stays.
+        let _ = self.read_refusal.set(refused);
     }
 
     pub(crate) fn finish(&self, outcome: Outcome) {
@@ -231,6 +240,13 @@ impl RecvHandle {
     #[must_use]
     pub fn partial(&self) -> Option<&Partial> {
         self.shared.partial.get()
+    }
+
+    /// Returns what the peer refused to send, and why, if this is a read that failed for that
+    /// reason ([`Endpoint::post_read`](crate::Endpoint::post_read)).
+    #[must_use]
+    pub fn read_refusal(&self) -> Option<ReadRefused> {
+        self.shared.read_refusal.get().copied()
     }
 
     /// Returns why the message did not fit into this receive. Returns `None` if the message did not

@@ -10,6 +10,9 @@
 //! ([`SchemeName::BOUNDED`]). In these cases, [`RecvHandle::partial`] returns what arrived.
 //! [`deadline`] adapts the timeouts of operations that a group runs together.
 //!
+//! An end can also read: [`Endpoint::post_read`] requests bytes of memory that the peer exposes
+//! ([`Endpoint::expose`]), and the peer sends them as a message.
+//!
 //! The caller polls an endpoint and passes the time as an argument. [`RealTime`] fabrics have a
 //! clock and a way to wait, and [`Endpoint::run_until`] is the poll loop for them.
 //! [`Endpoint::start_thread`] runs this loop on a separate thread. It returns a [`ProgressThread`],
@@ -61,6 +64,7 @@ mod partial;
 mod path;
 mod progress;
 mod queue_pairs;
+mod reads;
 mod real_time;
 mod reception;
 mod registry;
@@ -81,8 +85,8 @@ pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;
 pub use farwrite_sdr::{
-    Awaited, ChunkBitmap, EndpointId, ImmediateSplit, MAX_MTU, QpConfig, QpInfo, Refusal, Timing,
-    TimingError,
+    Awaited, ChunkBitmap, EndpointId, ImmediateSplit, MAX_MTU, QpConfig, QpInfo, ReadRefusal,
+    Refusal, Timing, TimingError,
 };
 pub use farwrite_wire::control::{Outcome, SchemeTag};
 pub use handle::{QueuePair, RecvHandle, SendHandle};
@@ -92,5 +96,6 @@ pub use pair::QpStats;
 pub use partial::Partial;
 pub use path::{EcnField, PathLimit, PathStats, ROCE_OVERHEAD_BYTES, packet_overhead_bytes};
 pub use progress::ProgressThread;
+pub use reads::{ExposedRegion, ReadOptions, ReadRefused};
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;

@@ -81,6 +81,17 @@ impl MrSlice {
         self.length
     }
 
+    /// Returns the part of `length` bytes from `offset` on. Returns `None` if the slice does not
+    /// have these bytes.
+    pub(crate) fn part(&self, offset: u64, length: u64) -> Option<Self> {
+        let end = offset.checked_add(length)?;
+        (end <= self.length).then(|| Self {
+            region: self.region,
+            offset: self.offset + offset,
+            length,
+        })
+    }
+
     pub(crate) fn is_within_region(&self) -> bool {
         self.offset
             .checked_add(self.length)

@@ -128,8 +128,12 @@ pub struct QpOptions {
     /// has memory for, it is sent without parity.
     pub expected_scheme: SchemeTag,
     /// Maximum memory for the parity of posted receives, in bytes. Beyond this limit, messages are
-    /// received without their parity.
+    /// received without their parity. The same limit holds for the parity of answers to the peer's
+    /// reads.
     pub max_parity_bytes: u64,
+    /// Maximum number of the peer's reads that are answered at once; with 0, none is. More of them
+    /// wait. Their number is bounded by the slots. An answer takes about as much memory as a send does.
+    pub max_answers: u32,
 }
 
 impl Default for QpOptions {
@@ -143,6 +147,7 @@ impl Default for QpOptions {
             reordering_window: None,
             expected_scheme: SchemeTag::NONE,
             max_parity_bytes: 1 << 30,
+            max_answers: 16,
         }
     }
 }

@@ -10,9 +10,9 @@ use farwrite_wire::control::SchemeTag;
 /// tag.
 pub type SchemeResolver = fn(SchemeTag) -> Option<Box<dyn Scheme>>;
 
-/// Maximum number of different schemes, or parameters, that a peer may use on one queue pair. The
-/// tags come from the peer, so their number must be bounded.
-const MAX_RECEIVERS: usize = 16;
+/// Maximum number of different schemes, or parameters, that a peer may use on one queue pair, or
+/// request for reads. The tags come from the peer, so their number must be bounded.
+const MAX_OF_PEER: usize = 16;
 
 fn own_scheme(tag: SchemeTag) -> Option<Box<dyn Scheme>> {
     Some(farwrite_schemes::registry::from_tag(tag)? as Box<dyn Scheme>)
@@ -70,6 +70,12 @@ impl Halves {
         Some(&mut *self.senders[index].1)
     }
 
+    /// Returns whether the peer may have this end send with a scheme.
+    pub(crate) fn has_room_for_sender(&self, tag: SchemeTag) -> bool {
+        let exists = self.senders.iter().any(|(t, _)| *t == tag);
+        exists || self.senders.len() < MAX_OF_PEER
+    }
+
     /// Returns the sending half for a tag, if it exists.
     pub(crate) fn existing_sender(&mut self, tag: SchemeTag) -> Option<&mut (dyn Sender + Send)> {
         self.senders
@@ -87,7 +93,7 @@ impl Halves {
     ) -> Option<&mut (dyn Receiver + Send)> {
         let index = match self.receivers.iter().position(|(t, _)| *t == tag) {
             Some(index) => index,
-            None if self.receivers.len() >= MAX_RECEIVERS => return None,
+            None if self.receivers.len() >= MAX_OF_PEER => return None,
             None => {
                 self.receivers.push((tag, known.find(tag)?.receiver()));
                 self.receivers.len() - 1

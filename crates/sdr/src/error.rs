@@ -203,6 +203,19 @@ pub enum Violation {
     /// An offer that disagrees with an earlier one for the same message.
     #[error("message {0} is offered again with another length or scheme")]
     OfferChanged(u64),
+    /// A read of more than the longest message of the queue pair.
+    #[error("message {message} is requested with {length} bytes, the limit is {max}")]
+    ReadTooLong {
+        /// The message.
+        message: u64,
+        /// Bytes requested.
+        length: u64,
+        /// The queue pair's limit.
+        max: u64,
+    },
+    /// A read that disagrees with an earlier request for the same message.
+    #[error("message {0} is requested again with other bytes or another scheme")]
+    ReadChanged(u64),
     /// An offer of a user immediate on a queue pair that carries none.
     #[error("message {0} is offered with a user immediate, which this queue pair does not carry")]
     ImmediatesOff(u64),

@@ -104,6 +104,17 @@ pub enum Refusal {
         /// Whether the message carries a user immediate.
         offered: bool,
     },
+    /// The message answers a read and its receive was posted for a message, or the other way round
+    /// ([`Terms::answers_read`](crate::Terms::answers_read)).
+    #[error(
+        "the message {} a read, its receive was posted for {}",
+        if *.offered { "answers" } else { "does not answer" },
+        if *.offered { "a message" } else { "the answer to one" }
+    )]
+    Read {
+        /// Whether the message answers a read.
+        offered: bool,
+    },
     /// Packets have arrived that lie past the end of the offered message.
     #[error("the message has {packets} packets, but packet {seen} has arrived")]
     Contradicted {

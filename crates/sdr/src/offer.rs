@@ -62,6 +62,7 @@ pub(crate) fn merge(known: Option<&Offer>, new: &Offer) -> Result<Option<Offer>,
     let differ = lengths_differ
         || known.scheme != new.scheme
         || known.critical != new.critical
+        || known.answers_read != new.answers_read
         || known.has_immediate != new.has_immediate;
     if differ {
         return Err(Violation::OfferChanged(new.message));
@@ -82,6 +83,7 @@ pub(crate) struct Described {
     pub(crate) length: Option<u64>,
     pub(crate) has_immediate: bool,
     pub(crate) scheme: SchemeTag,
+    pub(crate) answers_read: bool,
 }
 
 impl From<&Offer> for Described {
@@ -90,6 +92,7 @@ impl From<&Offer> for Described {
             length: offer.length,
             has_immediate: offer.has_immediate,
             scheme: offer.scheme,
+            answers_read: offer.answers_read,
         }
     }
 }
@@ -111,6 +114,10 @@ pub(crate) fn extent(geometry: &Geometry, terms: &Terms, length: u64) -> Option<
 /// The first mismatch.
 pub(crate) fn check_fit(clearance: &Clearance, message: &Described) -> Result<(), Refusal> {
     let (capacity, terms) = (clearance.length, &clearance.terms);
+    if terms.answers_read != message.answers_read {
+        let offered = message.answers_read;
+        return Err(Refusal::Read { offered });
+    }
     let offered = message.scheme;
     if let Some(expected) = terms.scheme.filter(|expected| *expected != offered) {
         return Err(Refusal::Scheme { offered, expected });

@@ -14,6 +14,7 @@ use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
+use crate::reads::{Asked, Requests};
 use crate::received::Received;
 use crate::recv::{RecvHalf, RecvPlace};
 use crate::send::SendHalf;
@@ -48,7 +49,11 @@ pub struct SdrQp {
     geometry: Geometry,
     table: Arc<SlotTable>,
     pub(crate) recv: RecvHalf,
-    send: SendHalf,
+    pub(crate) send: SendHalf,
+    /// The reads that this end requests.
+    pub(crate) requests: Requests,
+    /// The reads that the peer requests.
+    pub(crate) asked: Asked,
     events: VecDeque<Event>,
     connected: bool,
     timing: Timing,
@@ -68,6 +73,8 @@ impl SdrQp {
         Ok(Self {
             recv: RecvHalf::new(geometry, table.clone()),
             send: SendHalf::new(geometry),
+            requests: Requests::new(),
+            asked: Asked::new(),
             events: VecDeque::new(),
             connected: false,
             timing,
@@ -195,7 +202,9 @@ impl SdrQp {
     /// # Errors
     /// [`SdrError::UnknownMessage`] if no such receive is open.
     pub fn complete_recv(&mut self, message: u64, outcome: Outcome) -> Result<RecvPlace, SdrError> {
-        self.recv.complete(message, outcome)
+        let place = self.recv.complete(message, outcome)?;
+        self.requests.end(message);
+        Ok(place)
     }
 
     /// The user immediate of an open receive's message.
@@ -223,7 +232,9 @@ impl SdrQp {
         if !self.connected {
             return Err(SdrError::NotConnected);
         }
-        self.send.start(spec, &mut self.events)
+        let message = self.send.start(spec, &mut self.events)?;
+        self.asked.remove(message);
+        Ok(message)
     }
 
     /// Returns whether a send, or its parity, may be written now.
@@ -293,6 +304,10 @@ impl SdrQp {
                 self.send.handle_report(now_ns, nack.message);
                 Ok(())
             }
+            Control::Read(request) => {
+                let started = self.send.next();
+                self.asked.handle(now_ns, &self.geometry, started, request)
+            }
             Control::Loss(_) | Control::PathFeedback(_) => Ok(()),
         }
     }
@@ -312,6 +327,11 @@ impl SdrQp {
         self.waits = Waits::new(&self.timing, rtt_ns);
         self.recv
             .poll(now_ns, &self.waits)
+            .or_else(|| {
+                let is_started = |message| self.recv.is_started(message);
+                self.requests.poll(now_ns, &self.waits, is_started)
+            })
+            .or_else(|| self.poll_over())
             .or_else(|| self.send.poll(now_ns, &self.waits))
     }
 
@@ -346,8 +366,13 @@ impl SdrQp {
         if !self.connected {
             return None;
         }
-        let (recv, send) = (self.recv.next_timeout(), self.send.next_timeout());
-        recv.into_iter().chain(send).min()
+        let timeouts = [
+            self.recv.next_timeout(),
+            self.requests.next_timeout(),
+            self.asked.is_due().then_some(0),
+            self.send.next_timeout(),
+        ];
+        timeouts.into_iter().flatten().min()
     }
 }
 

@@ -284,7 +284,9 @@ impl RecvHalf {
         };
         posted.offer = Some(offer);
         let mut fits = offer::check_fit(&posted.clearance, &Described::from(&offer));
-        let is_given_up = offer.withdrawn == Some(Withdrawal::GivenUp);
+        let is_given_up = offer
+            .withdrawn
+            .is_some_and(|why| why != Withdrawal::Expired);
         if let (Ok(()), false, Some(length)) = (fits, is_given_up, offer.length) {
             let extent = Extent {
                 length,
@@ -318,6 +320,11 @@ impl RecvHalf {
                 withdrawal,
             });
         }
+    }
+
+    /// Returns whether the sender is known to have started a message.
+    pub(crate) fn is_started(&self, message: u64) -> bool {
+        message < self.started || self.received.seen(message) > 0
     }
 
     /// Advances `settled`.

@@ -131,6 +131,7 @@ impl SendHalf {
                 length: sending.spec.length,
                 has_immediate: sending.spec.immediate.is_some(),
                 scheme: sending.spec.scheme,
+                answers_read: sending.spec.answers_read,
             };
             if let Err(refusal) = offer::check_fit(clearance, &described) {
                 sending.clearance = Room::Never;
@@ -228,13 +229,21 @@ impl SendHalf {
             _ => Some(Withdrawal::GivenUp),
         };
         if let Some(withdrawal) = withdrawal {
-            sending.stage = Stage::Withdrawn(withdrawal);
-            sending.interval_ns = None;
-            self.schedule(message, 0);
+            self.withdraw(message, withdrawal);
         } else if sending.answered {
             self.remove(message);
         } else {
             sending.stage = Stage::Done;
+        }
+    }
+
+    /// Ends an active send, and tells the receiver why no more of it comes.
+    pub(crate) fn withdraw(&mut self, message: u64, withdrawal: Withdrawal) {
+        let sending = self.sends.get_mut(message);
+        if let Some(sending) = sending.filter(|sending| sending.stage == Stage::Active) {
+            sending.stage = Stage::Withdrawn(withdrawal);
+            sending.interval_ns = None;
+            self.schedule(message, 0);
         }
     }
 
@@ -408,12 +417,24 @@ impl SendHalf {
                     Stage::Withdrawn(withdrawal) => Some(withdrawal),
                     Stage::Active | Stage::Done => None,
                 },
+                answers_read: sending.spec.answers_read,
             };
             let again_ns = now_ns.saturating_add(wait_ns);
             self.schedule(message, again_ns);
             return Some(Control::Offer(offer));
         }
         None
+    }
+
+    /// Whether a message that was started is over, so that it is offered no more.
+    pub(crate) fn is_over(&self, message: u64) -> bool {
+        !self.sends.contains(message)
+    }
+
+    /// All clearances of messages up to the returned one have arrived, or are no longer needed.
+    pub(crate) fn cleared(&mut self) -> u64 {
+        self.count_cleared();
+        self.cleared
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {

@@ -21,6 +21,8 @@ pub struct SendSpec {
     /// Whether the message may be written only once the receiver knows its scheme: the receiver has
     /// the offer, or its terms name the scheme.
     pub needs_offer: bool,
+    /// Whether the message answers a read of the peer (P3.13).
+    pub answers_read: bool,
 }
 
 /// The state of a send.
@@ -107,10 +109,12 @@ impl Sending {
     }
 
     /// Whether the message may end as partial: it is cleared, and its scheme or the receiver
-    /// accepts that.
+    /// accepts that. The receiver of an answer accepts it: its request says that the receive is
+    /// posted (P3.13).
     pub(crate) fn accepts_partial(&self) -> bool {
         let clearance = self.clearance.known();
-        clearance.is_some_and(|c| self.spec.is_bounded || c.terms.accepts_partial)
+        let may_end = clearance.is_some_and(|c| self.spec.is_bounded || c.terms.accepts_partial);
+        self.spec.answers_read || may_end
     }
 
     /// Where the message, or its parity, may be written.

@@ -23,6 +23,7 @@ mod ledger;
 mod networks;
 mod oracle;
 mod plan;
+mod read_verdict;
 mod remains;
 mod shrink;
 mod tap;

@@ -23,7 +23,7 @@ struct Buffer<'a> {
 
 type Broken = (Rule, String);
 
-fn is_untouched(bytes: &[u8]) -> bool {
+pub(crate) fn is_untouched(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == UNTOUCHED)
 }
 

@@ -71,6 +71,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     let mut add = |change: &dyn Fn(&mut Plan)| {
         let mut candidate = plan.clone();
         change(&mut candidate);
+        candidate.fit_reads();
         // Skip candidates equal to the plan, which would repeat forever.
         if format!("{candidate:?}") != format!("{plan:?}") {
             all.push(candidate);
@@ -93,6 +94,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     }
     for pair in 0..plan.pairs.len() {
         add(&|plan| plan.pairs[pair].lag_ns = 0);
+        add(&|plan| plan.pairs[pair].reads = [false; 2]);
         add(&|plan| plan.pairs[pair].options.sdr.channels = 1);
         add(&|plan| plan.pairs[pair].options.sdr.packets_per_chunk = 1);
         add(&|plan| plan.pairs[pair].options.reordering_window = None);

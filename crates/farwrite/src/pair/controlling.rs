@@ -62,7 +62,9 @@ impl Pair {
     }
 
     fn handle_control(&mut self, now_ns: u64, message: Control, path: &mut PeerPath) {
-        if self.sdr.handle_control(now_ns, &message).is_err() {
+        let is_read = matches!(message, Control::Read(_));
+        let may_come = !is_read || self.may_answer();
+        if !may_come || self.sdr.handle_control(now_ns, &message).is_err() {
             self.control.refused += 1;
             return;
         }
@@ -81,7 +83,10 @@ impl Pair {
                 path.handle_feedback(now_ns, self.name.serial, named, &feedback);
                 self.events.path_feedback(|| path.stats());
             }
-            Control::Offer(_) | Control::ClearToSend(_) | Control::ReceiveComplete { .. } => {}
+            Control::Offer(_)
+            | Control::ClearToSend(_)
+            | Control::ReceiveComplete { .. }
+            | Control::Read(_) => {}
         }
     }
 

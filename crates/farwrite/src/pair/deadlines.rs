@@ -97,6 +97,7 @@ impl Pair {
         let path = self.path(now_ns);
         let bounded = scheme.and_then(|tag| self.halves.existing_receiver(tag));
         match (withdrawal, bounded) {
+            (Withdrawal::Refused(reason), _) => self.handle_read_refused(fabric, message, reason),
             (Withdrawal::Expired, Some(receiver)) => {
                 receiver.handle_sender_done(&path, message);
                 Ok(())

@@ -5,6 +5,7 @@ mod controlling;
 mod deadlines;
 mod holdings;
 mod parity;
+mod reads;
 mod recv;
 mod resting;
 mod send;
@@ -30,6 +31,7 @@ pub(crate) use coding::Coder;
 use controlling::ControlSide;
 use holdings::Holdings;
 use parity::Workshop;
+use reads::Reads;
 use recv::{Offered, RecvSide};
 use resting::Rest;
 use send::SendSide;
@@ -47,6 +49,7 @@ pub(crate) struct Pair {
     halves: Halves,
     send: SendSide,
     recv: RecvSide,
+    reads: Reads,
     control: ControlSide,
     /// The round trip of the path to the peer, as of the last poll.
     round_trip: RoundTrip,
@@ -82,6 +85,7 @@ impl Pair {
             round_trip: RoundTrip::guess(options.initial_rtt),
             send: SendSide::default(),
             recv: RecvSide::new(options.expected_scheme),
+            reads: Reads::default(),
             options,
             sdr,
             holdings,
@@ -258,6 +262,11 @@ impl Pair {
         // Settle ended messages first, so that nothing more of them leaves.
         self.settle_sends();
         self.expire_sends(now_ns);
+        while self.answer_reads(known)? {
+            // An answer may be cleared already, or be too late.
+            self.handle_sdr_events(fabric, known, now_ns)?;
+            self.expire_sends(now_ns);
+        }
         self.start_unblocked(now_ns);
         // Control before data: an offer must leave before its message.
         self.send_control(fabric, path, now_ns)?;
@@ -265,9 +274,9 @@ impl Pair {
     }
 
     /// Returns whether the region is in use: by a message that is sent from it or received into it,
-    /// or by packets that the fabric has taken.
+    /// by packets that the fabric has taken, or because a part of it is exposed.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
-        self.send.sends_from(lkey) || self.receives_into(lkey)
+        self.send.sends_from(lkey) || self.receives_into(lkey) || self.reads.exposes(lkey)
     }
 
     /// Handles the requests of the SDR core.
@@ -312,6 +321,11 @@ impl Pair {
     }
 
     fn check_slice(&self, slice: &MrSlice) -> Result<(), Error> {
+        Self::check_bounds(slice)?;
+        self.check_length(slice.length)
+    }
+
+    fn check_bounds(slice: &MrSlice) -> Result<(), Error> {
         if !slice.is_within_region() {
             let (offset, length) = (slice.offset, slice.length);
             return Err(Error::OutOfBounds {
@@ -320,7 +334,7 @@ impl Pair {
                 region: slice.region.length,
             });
         }
-        self.check_length(slice.length)
+        Ok(())
     }
 
     fn check_length(&self, length: u64) -> Result<(), Error> {

@@ -196,15 +196,17 @@ impl Pair {
         fabric: &mut Adapter<F>,
         message: u64,
     ) -> Result<(), FabricError> {
+        let most_bytes = self.most_parity_bytes();
         if let Some(send) = self.send.open.get_mut(&message)
             && let Some(layout) = send.layout
+            && layout.parity_bytes() as u64 <= most_bytes
         {
             let bytes = layout.parity_bytes() as u64;
             let region = send
                 .source()
                 .map(|source| fabric.region(source.region.lkey));
             let is_ghost = region.transpose()?.is_some_and(|region| region.is_ghost());
-            send.parity = match self.workshop.take(fabric, bytes, u64::MAX, is_ghost) {
+            send.parity = match self.workshop.take(fabric, bytes, most_bytes, is_ghost) {
                 Err(FabricError::OutOfResources(_)) => None,
                 taken => Some(Parity {
                     layout,
@@ -215,19 +217,31 @@ impl Pair {
         Ok(())
     }
 
+    /// Returns how much memory the parity of the next send may take. The parity of answers is
+    /// limited, because the peer decides how much they send.
+    fn most_parity_bytes(&self) -> u64 {
+        if !self.answers_reads() {
+            return u64::MAX;
+        }
+        let taken_bytes = self.parity_of_sends().map(|scratch| scratch.bytes).sum();
+        self.options.max_parity_bytes.saturating_sub(taken_bytes)
+    }
+
+    /// Returns the memory for the parity of all sends.
+    fn parity_of_sends(&self) -> impl Iterator<Item = Scratch> {
+        let leaving = self.send.leaving.values().map(|(send, _)| send);
+        let sends = self.send.open.values().chain(leaving);
+        sends
+            .filter_map(OpenSend::parity)
+            .map(|parity| parity.scratch)
+    }
+
     /// Returns all parity memory to the fabric. The memory of receives was taken back before.
     pub(super) fn give_parity_back<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
     ) -> Result<(), FabricError> {
-        let leaving = self.send.leaving.values().map(|(send, _)| send);
-        let sends = self
-            .send
-            .open
-            .values()
-            .chain(leaving)
-            .filter_map(OpenSend::parity);
-        let sends = sends.map(|parity| parity.scratch);
+        let sends: Vec<Scratch> = self.parity_of_sends().collect();
         for scratch in sends {
             self.workshop.give(scratch);
         }

@@ -106,6 +106,7 @@ fn random_world(seed: u64, dice: &mut SplitMix) -> World {
         max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
         // The timing may also be one that does not fit the path.
         timing: dice.pick(&[Timing::wide_area(), Timing::datacenter()]),
+        ..QpOptions::default()
     };
     let plain = LinkConfig {
         delay,

@@ -5,7 +5,7 @@ use farwrite::{Error, Outcome, QpConfig, QpOptions, RecvHandle, SchemeTag};
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
-use crate::parcel::Order;
+use crate::parcel::{Order, UNTOUCHED};
 use crate::seeds;
 use crate::world::{MS, RTT, SECOND, Way, World, long_haul, options};
 
@@ -217,4 +217,39 @@ fn a_stream_longer_than_its_buffer_fails() {
     world.buffer(Way::Forth, &inn);
     world.a.endpoint.deregister(source).expect("over");
     world.close(vec![], vec![(Way::Forth, inn)]);
+}
+
+/// A stream that is not ended may write each part of its buffer again, with other bytes and without
+/// another receive, until the receiver closes the buffer.
+#[test]
+fn an_open_stream_writes_over_what_it_has_written() {
+    let mut world = World::new(1, long_haul(), &options());
+    let inn = world.post_recv(Way::Forth, 8 * 4096).expect("a free slot");
+    let a = &mut world.a;
+    let stream = a.endpoint.start_stream(a.qp, None).expect("a free slot");
+    let mut expected = vec![UNTOUCHED; 8 * 4096];
+    let mut regions = Vec::new();
+    for (value, chunk) in [(1_u8, 5_u32), (2, 0), (3, 5), (4, 7), (5, 0), (6, 5)] {
+        let a = &mut world.a;
+        let region = a.endpoint.register(vec![value; 4096]).expect("room");
+        let sent = a.endpoint.send_chunks(&stream, region.whole(), chunk);
+        sent.expect("it is open");
+        regions.push(region);
+        let at = chunk as usize * 4096;
+        expected[at..at + 4096].fill(value);
+        world.run_for(2 * RTT);
+        assert!(world.buffer(Way::Forth, &inn) == expected, "write {value}");
+    }
+    assert_eq!((inn.recv.outcome(), inn.recv.bitmap().count()), (None, 3));
+    let b = &mut world.b;
+    b.endpoint
+        .complete_recv(&inn.recv, Outcome::Partial)
+        .expect("it is open");
+    let a = &mut world.a;
+    a.endpoint
+        .send_chunks(&stream, regions[0].whole(), 0)
+        .expect("the end has not arrived");
+    world.run_for(2 * RTT);
+    assert!(world.buffer(Way::Forth, &inn) == expected, "it is closed");
+    assert_eq!(stream.outcome(), Some(Outcome::Partial));
 }

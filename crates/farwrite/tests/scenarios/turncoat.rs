@@ -8,7 +8,8 @@ use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
 use farwrite_dice::SplitMix;
 use farwrite_wire::control::{
-    self, Builder, Control, MessageId, PathFeedback, Place, Terms, Withdrawal,
+    self, Builder, Control, MessageId, Offer, PathFeedback, Place, ReadRefusal, ReadRequest, Terms,
+    Withdrawal,
 };
 
 use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
@@ -65,28 +66,45 @@ fn twist_feedback(feedback: &mut PathFeedback, dice: &mut SplitMix) {
     twist(&mut feedback.drain_bps, dice);
 }
 
+fn twist_read(read: &mut ReadRequest, dice: &mut SplitMix) {
+    twist(&mut read.message, dice);
+    twist(&mut read.region, dice);
+    twist(&mut read.offset, dice);
+    twist(&mut read.length, dice);
+    twist(&mut read.remaining_ns, dice);
+    if dice.chance(0.3) {
+        read.scheme = tag(dice.pick(&SCHEMES));
+        let at = dice.pick(&[0, 1, 2, 3, 4, 5]);
+        read.scheme.params[at] = dice.pick(&[0, 1, 2, 254, 255]);
+    }
+}
+
+fn twist_offer(offer: &mut Offer, dice: &mut SplitMix) {
+    twist(&mut offer.message, dice);
+    twist(&mut offer.cleared, dice);
+    if let Some(length) = &mut offer.length {
+        twist(length, dice);
+    }
+    if dice.chance(0.3) {
+        offer.scheme = tag(dice.pick(&SCHEMES));
+    }
+    if dice.chance(0.2) {
+        let at = dice.pick(&[0, 1, 2, 3, 4, 5]);
+        offer.scheme.params[at] = dice.pick(&[0, 1, 2, 254, 255]);
+    }
+    offer.has_immediate ^= dice.chance(0.1);
+    offer.answers_read ^= dice.chance(0.02);
+    if dice.chance(0.02) {
+        let refused = Withdrawal::Refused(ReadRefusal::OutOfRange);
+        let reasons = [Withdrawal::GivenUp, Withdrawal::Expired, refused];
+        offer.withdrawn = Some(dice.pick(&reasons));
+    }
+}
+
 /// Replaces a message by another of the same kind and length.
 fn lie(said: &mut Control, dice: &mut SplitMix) {
     match said {
-        Control::Offer(offer) => {
-            twist(&mut offer.message, dice);
-            twist(&mut offer.cleared, dice);
-            if let Some(length) = &mut offer.length {
-                twist(length, dice);
-            }
-            if dice.chance(0.3) {
-                offer.scheme = tag(dice.pick(&SCHEMES));
-            }
-            if dice.chance(0.2) {
-                let at = dice.pick(&[0, 1, 2, 3, 4, 5]);
-                offer.scheme.params[at] = dice.pick(&[0, 1, 2, 254, 255]);
-            }
-            offer.has_immediate ^= dice.chance(0.1);
-            if dice.chance(0.02) {
-                let reasons = [Withdrawal::GivenUp, Withdrawal::Expired];
-                offer.withdrawn = Some(dice.pick(&reasons));
-            }
-        }
+        Control::Offer(offer) => twist_offer(offer, dice),
         Control::ClearToSend(cts) => {
             twist(&mut cts.posted, dice);
             twist(&mut cts.offers, dice);
@@ -107,6 +125,7 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
                         // At least one term must be set: without terms, the clearance would have no
                         // bytes for them.
                         accepts_partial: true,
+                        answers_read: dice.chance(0.2),
                     };
                 }
             }
@@ -133,6 +152,7 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
             twist(&mut loss.longest_burst_chunks, dice);
         }
         Control::PathFeedback(feedback) => twist_feedback(feedback, dice),
+        Control::Read(read) => twist_read(read, dice),
     }
 }
 
@@ -196,7 +216,7 @@ fn random_options(dice: &mut SplitMix) -> QpOptions {
 }
 
 /// Drops a share of all packets. Returns the datagrams to send in their place.
-fn turn(world: &World, share: f64, seed: u64) -> Rc<RefCell<Vec<Datagram>>> {
+pub(crate) fn turn(world: &World, share: f64, seed: u64) -> Rc<RefCell<Vec<Datagram>>> {
     let keys =
         [&world.b, &world.a].map(|end| end.endpoint.qp_info(end.qp).expect("its own").control_key);
     let forged = Rc::new(RefCell::new(Vec::new()));

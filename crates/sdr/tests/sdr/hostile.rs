@@ -1,10 +1,10 @@
 //! A peer may send arbitrary messages: nothing panics, memory stays bounded, and each violation is
 //! named.
 
-use farwrite_sdr::{Event, SdrQp, SendSpec, Violation};
+use farwrite_sdr::{Event, ReadSpec, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
     Ack, ClearToSend, Clearance, Control, CriticalChunks, LossCounts, Nack, Offer, Outcome, Place,
-    SchemeTag, Terms, Withdrawal,
+    ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
 };
 use proptest::prelude::*;
 
@@ -203,16 +203,18 @@ fn withdrawn() -> impl Strategy<Value = Option<Withdrawal>> {
         2 => Just(None),
         1 => Just(Some(Withdrawal::GivenUp)),
         1 => Just(Some(Withdrawal::Expired)),
+        1 => Just(Some(Withdrawal::Refused(ReadRefusal::OutOfRange))),
     ]
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
-    (any::<[bool; 3]>(), prop::option::of(0_u8..2)).prop_map(
-        |([exact_length, immediate, accepts_partial], id)| Terms {
+    (any::<[bool; 4]>(), prop::option::of(0_u8..2)).prop_map(
+        |([exact_length, immediate, accepts_partial, answers_read], id)| Terms {
             exact_length,
             immediate,
             scheme: id.map(|id| SchemeTag { id, params: [0; 6] }),
             accepts_partial,
+            answers_read,
         },
     )
 }
@@ -244,10 +246,11 @@ fn control() -> impl Strategy<Value = Control> {
         0_u8..2,
         number(),
         withdrawn(),
-        (0_u32..3, 1_u32..20),
+        (0_u32..3, 1_u32..20, any::<bool>()),
     );
     let offer = offer.prop_map(|fields| {
-        let (message, length, has_immediate, id, cleared, withdrawn, (start, count)) = fields;
+        let (message, length, has_immediate, id, cleared, withdrawn, rest) = fields;
+        let (start, count, answers_read) = rest;
         let range = start..start + count;
         let ranges = Some(range).filter(|_| count < 4);
         Control::Offer(Offer {
@@ -258,6 +261,7 @@ fn control() -> impl Strategy<Value = Control> {
             critical: CriticalChunks::new(ranges).expect("one range"),
             cleared,
             withdrawn,
+            answers_read,
         })
     });
     let entries = prop_oneof![
@@ -290,7 +294,18 @@ fn control() -> impl Strategy<Value = Control> {
             lost: vec![],
         })
     });
-    prop_oneof![4 => offer, 4 => cts, 2 => end, 1 => ack, 1 => nack,
+    let read = (number(), number(), number(), 0_u64..5000, any::<u64>());
+    let read = read.prop_map(|(message, region, offset, length, remaining_ns)| {
+        Control::Read(ReadRequest {
+            message,
+            region,
+            offset,
+            length,
+            remaining_ns,
+            scheme: SchemeTag::NONE,
+        })
+    });
+    prop_oneof![4 => offer, 4 => cts, 2 => end, 1 => ack, 1 => nack, 2 => read,
         1 => Just(Control::Loss(LossCounts::default()))]
 }
 
@@ -302,6 +317,8 @@ enum Step {
     Complete(u64, Outcome),
     Release(u64),
     Start(SendSpec),
+    Request(u64, ReadSpec),
+    Refuse,
     End(u64, u64),
     Close(u64, Outcome),
     Late(u64),
@@ -322,6 +339,16 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (prop::option::of(0_u64..5000), prop::option::of(any::<u32>())).prop_map(
             |(length, immediate)| Step::Start(SendSpec { length, immediate, ..SendSpec::default() })
         ),
+        1 => (number(), number(), prop::option::of(any::<u64>())).prop_map(
+            |(message, length, deadline_ns)| Step::Request(message, ReadSpec {
+                region: 0,
+                offset: 0,
+                length,
+                scheme: SchemeTag::NONE,
+                deadline_ns,
+            })
+        ),
+        1 => Just(Step::Refuse),
         1 => (number(), number()).prop_map(|(m, l)| Step::End(m, l)),
         1 => (number(), outcome()).prop_map(|(m, o)| Step::Close(m, o)),
         1 => number().prop_map(Step::Late),
@@ -351,6 +378,8 @@ fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
         Step::Complete(message, outcome) => drop(qp.complete_recv(message, outcome)),
         Step::Release(message) => release(qp, message),
         Step::Start(spec) => return qp.start_send(spec).is_ok(),
+        Step::Request(message, spec) => drop(qp.request_read(message, spec)),
+        Step::Refuse => return qp.refuse_read(ReadRefusal::OutOfRange) != Ok(None),
         Step::End(message, length) => drop(qp.end_send(message, length)),
         Step::Close(message, outcome) => qp.close_send(message, outcome),
         Step::Late(message) => qp.handle_late(message),
@@ -369,9 +398,10 @@ proptest! {
         for step in steps {
             own += usize::from(run(&mut qp, step, &mut now_ns));
             // The number of control messages is bounded by the slots: their offers, their ends
-            // twice, one clearance for each, and an answer.
+            // twice, one clearance and one request for each, an answer, and an offer for each
+            // request of the peer.
             let said = std::iter::from_fn(|| qp.poll_control(now_ns, 0)).count();
-            prop_assert!(said <= 4 + 8 + 4 + 1, "{} messages at once", said);
+            prop_assert!(said <= 4 + 8 + 4 + 4 + 1 + 4, "{} messages at once", said);
             for message in 0..12 {
                 for write in qp.writes(message, 0..u32::MAX) {
                     prop_assert!(write.bytes <= 64 && write.offset + u64::from(write.bytes) <= 4096);

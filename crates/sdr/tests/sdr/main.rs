@@ -8,6 +8,7 @@ mod hostile;
 mod info;
 mod lossy;
 mod parity;
+mod reads;
 mod release;
 #[allow(unreachable_pub)]
 #[path = "../../../../fuzz/src/sdr.rs"]
@@ -119,6 +120,7 @@ pub(crate) fn offer(message: u64, length: u64) -> Offer {
         critical: CriticalChunks::NONE,
         cleared: 0,
         withdrawn: None,
+        answers_read: false,
     }
 }
 

@@ -18,6 +18,7 @@ const EXACT: Terms = Terms {
     immediate: false,
     scheme: Some(SCHEME),
     accepts_partial: false,
+    answers_read: false,
 };
 
 #[test]

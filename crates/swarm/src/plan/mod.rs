@@ -1,6 +1,7 @@
 //! The plan of a case: a plain value with all posted messages and all faults.
 
 mod draw;
+mod reads;
 pub(crate) mod show;
 
 use farwrite::{CriticalRanges, Outcome, QpOptions, RateControl, SchemeName};
@@ -58,6 +59,8 @@ pub struct PairPlan {
     pub opens_ns: u64,
     /// How much later end 1 connects it, in nanoseconds.
     pub lag_ns: u64,
+    /// For each end, whether the messages that it sends answer reads of the other end.
+    pub reads: [bool; 2],
 }
 
 /// A message: its send and its receive.

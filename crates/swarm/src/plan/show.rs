@@ -121,7 +121,17 @@ impl Display for PairPlan {
             options.expected_scheme.params,
             options.max_parity_bytes,
             options.timing,
-        )
+        )?;
+        for (end, answers) in self.reads.into_iter().enumerate() {
+            if answers {
+                write!(
+                    f,
+                    ", end {end} answers {} reads at once",
+                    options.max_answers
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -171,6 +181,7 @@ impl MessagePlan {
             immediate,
             scheme,
             accepts_partial,
+            answers_read,
         } = self.terms;
         if exact_length {
             let immediate = if immediate { "an" } else { "no" };
@@ -181,6 +192,9 @@ impl MessagePlan {
         }
         if accepts_partial {
             f.write_str(", partial accepted")?;
+        }
+        if answers_read {
+            f.write_str(", as the answer to a read")?;
         }
         Ok(())
     }

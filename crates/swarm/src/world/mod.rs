@@ -4,6 +4,7 @@ mod deadlines;
 mod faults;
 mod outcomes;
 mod paths;
+mod reads;
 mod users;
 
 use std::cell::RefCell;
@@ -277,7 +278,8 @@ impl<'p> World<'p> {
         for (index, message) in self.plan.messages.iter().enumerate() {
             let Message { sent, received, .. } = &self.messages[index];
             let pair = &self.pairs[message.pair];
-            if pair.is_gone() || (sent.is_some() && received.is_some()) {
+            let is_sent = sent.is_some() || self.plan.is_read(index);
+            if pair.is_gone() || (is_sent && received.is_some()) {
                 continue;
             }
             let state = &self.messages[index];
@@ -349,6 +351,11 @@ impl Pair {
     fn new(plan: &Plan, pair: usize) -> Self {
         let course = |from| Course {
             messages: plan.course(pair, from).collect(),
+            // Nobody posts the answers to reads.
+            sent: match plan.pairs[pair].reads[from] {
+                true => plan.course(pair, from).count(),
+                false => 0,
+            },
             ..Course::default()
         };
         Self {

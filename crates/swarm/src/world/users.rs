@@ -10,7 +10,7 @@ use crate::violation::{Rule, Violation};
 use farwrite_dice::SplitMix;
 
 /// The bytes of a message. None of them is [`UNTOUCHED`].
-fn content(plan: &Plan, index: usize) -> Vec<u8> {
+pub(super) fn content(plan: &Plan, index: usize) -> Vec<u8> {
     let mut dice = SplitMix::new(plan.seed ^ (index as u64) << 32);
     let bytes = plan.messages[index].bytes;
     let words = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes());
@@ -68,7 +68,7 @@ impl World<'_> {
             self.pairs[pair].ends[end] = Some(qp);
             self.pairs[pair].peers[1 - end] = Some(info);
         }
-        Ok(())
+        self.expose(pair, hosts)
     }
 
     fn connect(&mut self, pair: usize, end: usize) -> Result<(), Violation> {
@@ -127,8 +127,14 @@ impl World<'_> {
         self.messages[index].target = Some(region);
         let target = region.slice(GUARD as u64..(GUARD + plan.capacity) as u64);
         let options = recv_options(&plan.terms, self.deadline_ns(plan.recv_limit_ns));
-        let endpoint = self.hosts[host].endpoint();
-        let recv = match endpoint.post_recv_with(qp, target, options) {
+        let posted = match self.plan.is_read(index) {
+            true => self.post_read(index, host, target, options.deadline_ns),
+            false => {
+                let endpoint = self.hosts[host].endpoint();
+                endpoint.post_recv_with(qp, target, options)
+            }
+        };
+        let recv = match posted {
             Ok(recv) => recv,
             Err(Error::Retry { .. }) => {
                 self.is_waiting = true;

@@ -1,10 +1,10 @@
-//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10).
+//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10, P4.12).
 
 use super::check::{ParseError, check};
 use super::critical::CriticalChunks;
 use super::message::{
     Ack, ClearToSend, Clearance, Control, LossCounts, MessageId, Nack, Offer, Outcome,
-    PathFeedback, Place, SchemeTag, Terms, Withdrawal,
+    PathFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -16,11 +16,18 @@ const NACK: u8 = 4;
 const RECEIVE_COMPLETE: u8 = 5;
 const LOSS: u8 = 6;
 const PATH_FEEDBACK: u8 = 7;
+const READ: u8 = 9;
 
 const OFFER_LENGTH_KNOWN: u8 = 1;
 const OFFER_HAS_IMMEDIATE: u8 = 2;
 const OFFER_WITHDRAWN: u8 = 4;
 const OFFER_EXPIRED: u8 = 8;
+/// Bits in the flags of a withdrawn offer: why a read is refused.
+const OFFER_REFUSAL: u8 = 0x30;
+const OFFER_UNKNOWN_REGION: u8 = 0x10;
+const OFFER_OUT_OF_RANGE: u8 = 0x20;
+const OFFER_SCHEME: u8 = 0x30;
+const OFFER_ANSWERS_READ: u8 = 0x40;
 
 /// A bit in the generation byte of a clearance: memory for parity follows.
 const CLEARANCE_HAS_PARITY: u8 = 0x80;
@@ -31,6 +38,7 @@ const TERMS_EXACT_LENGTH: u8 = 1;
 const TERMS_IMMEDIATE: u8 = 2;
 const TERMS_SCHEME: u8 = 4;
 const TERMS_ACCEPT_PARTIAL: u8 = 8;
+const TERMS_ANSWERS_READ: u8 = 0x10;
 
 const WHOLE: u8 = 0;
 const PARTIAL: u8 = 1;
@@ -61,6 +69,7 @@ pub(super) fn kind(control: &Control) -> u8 {
         Control::ReceiveComplete { .. } => RECEIVE_COMPLETE,
         Control::Loss(_) => LOSS,
         Control::PathFeedback(_) => PATH_FEEDBACK,
+        Control::Read(_) => READ,
     }
 }
 
@@ -109,7 +118,22 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
             }
         }
         Control::PathFeedback(feedback) => encode_path_feedback(feedback, out),
+        Control::Read(read) => encode_read(read, out),
     }
+}
+
+fn encode_read(read: &ReadRequest, out: &mut Vec<u8>) {
+    for number in [
+        read.message,
+        read.region,
+        read.offset,
+        read.length,
+        read.remaining_ns,
+    ] {
+        out.extend(number.to_be_bytes());
+    }
+    out.push(read.scheme.id);
+    out.extend(read.scheme.params);
 }
 
 fn encode_path_feedback(feedback: &PathFeedback, out: &mut Vec<u8>) {
@@ -141,7 +165,15 @@ fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
         None => 0,
         Some(Withdrawal::GivenUp) => OFFER_WITHDRAWN,
         Some(Withdrawal::Expired) => OFFER_WITHDRAWN | OFFER_EXPIRED,
+        Some(Withdrawal::Refused(ReadRefusal::UnknownRegion)) => {
+            OFFER_WITHDRAWN | OFFER_UNKNOWN_REGION
+        }
+        Some(Withdrawal::Refused(ReadRefusal::OutOfRange)) => OFFER_WITHDRAWN | OFFER_OUT_OF_RANGE,
+        Some(Withdrawal::Refused(ReadRefusal::Scheme)) => OFFER_WITHDRAWN | OFFER_SCHEME,
     };
+    if offer.answers_read {
+        flags |= OFFER_ANSWERS_READ;
+    }
     out.extend(offer.message.to_be_bytes());
     out.extend(offer.length.unwrap_or(0).to_be_bytes());
     out.extend(offer.cleared.to_be_bytes());
@@ -181,6 +213,7 @@ fn encode_terms(terms: &Terms, out: &mut Vec<u8>) {
         (terms.immediate, TERMS_IMMEDIATE),
         (terms.scheme.is_some(), TERMS_SCHEME),
         (terms.accepts_partial, TERMS_ACCEPT_PARTIAL),
+        (terms.answers_read, TERMS_ANSWERS_READ),
     ];
     let set = flags.into_iter().filter(|(is_set, _)| *is_set);
     out.push(set.fold(0, |byte, (_, flag)| byte | flag));
@@ -200,6 +233,7 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         RECEIVE_COMPLETE => reader.receive_complete(),
         LOSS => reader.loss().map(Control::Loss).map(Ok),
         PATH_FEEDBACK => reader.path_feedback().map(Control::PathFeedback).map(Ok),
+        READ => reader.read().map(Control::Read).map(Ok),
         _ => return None,
     };
     let bytes = body.len();
@@ -207,6 +241,20 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         Some(Ok(control)) if reader.0.is_empty() => check(&control).map(|()| control),
         Some(Err(error)) if reader.0.is_empty() => Err(error),
         _ => Err(ParseError::Length { kind, bytes }),
+    })
+}
+
+/// Why an offer with these flags was withdrawn, if it was.
+fn withdrawal(flags: u8) -> Option<Withdrawal> {
+    if flags & OFFER_WITHDRAWN == 0 {
+        return None;
+    }
+    Some(match flags & OFFER_REFUSAL {
+        OFFER_UNKNOWN_REGION => Withdrawal::Refused(ReadRefusal::UnknownRegion),
+        OFFER_OUT_OF_RANGE => Withdrawal::Refused(ReadRefusal::OutOfRange),
+        OFFER_SCHEME => Withdrawal::Refused(ReadRefusal::Scheme),
+        _ if flags & OFFER_EXPIRED != 0 => Withdrawal::Expired,
+        _ => Withdrawal::GivenUp,
     })
 }
 
@@ -242,15 +290,19 @@ impl Reader<'_> {
         Some(items)
     }
 
+    fn scheme(&mut self) -> Option<SchemeTag> {
+        Some(SchemeTag {
+            id: self.u8()?,
+            params: self.array()?,
+        })
+    }
+
     fn offer(&mut self) -> Option<Result<Control, ParseError>> {
         let message = self.u64()?;
         let length = self.u64()?;
         let cleared = self.u64()?;
         let flags = self.u8()?;
-        let scheme = SchemeTag {
-            id: self.u8()?,
-            params: self.array()?,
-        };
+        let scheme = self.scheme()?;
         let ranges = self.rest(|reader| Some(reader.u32()?..reader.u32()?))?;
         let count = ranges.len();
         let Some(critical) = CriticalChunks::new(ranges) else {
@@ -263,11 +315,8 @@ impl Reader<'_> {
             scheme,
             critical,
             cleared,
-            withdrawn: match (flags & OFFER_WITHDRAWN, flags & OFFER_EXPIRED) {
-                (0, _) => None,
-                (_, 0) => Some(Withdrawal::GivenUp),
-                _ => Some(Withdrawal::Expired),
-            },
+            withdrawn: withdrawal(flags),
+            answers_read: flags & OFFER_ANSWERS_READ != 0,
         })))
     }
 
@@ -305,15 +354,13 @@ impl Reader<'_> {
 
     fn terms(&mut self) -> Option<Terms> {
         let flags = self.u8()?;
-        let scheme = SchemeTag {
-            id: self.u8()?,
-            params: self.array()?,
-        };
+        let scheme = self.scheme()?;
         Some(Terms {
             exact_length: flags & TERMS_EXACT_LENGTH != 0,
             immediate: flags & TERMS_IMMEDIATE != 0,
             scheme: (flags & TERMS_SCHEME != 0).then_some(scheme),
             accepts_partial: flags & TERMS_ACCEPT_PARTIAL != 0,
+            answers_read: flags & TERMS_ANSWERS_READ != 0,
         })
     }
 
@@ -374,6 +421,17 @@ impl Reader<'_> {
             marked_packets: self.u64()?,
             dropped_packets: self.u64()?,
             drain_bps: self.u64()?,
+        })
+    }
+
+    fn read(&mut self) -> Option<ReadRequest> {
+        Some(ReadRequest {
+            message: self.u64()?,
+            region: self.u64()?,
+            offset: self.u64()?,
+            length: self.u64()?,
+            remaining_ns: self.u64()?,
+            scheme: self.scheme()?,
         })
     }
 }

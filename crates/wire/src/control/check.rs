@@ -1,4 +1,4 @@
-//! Checks the values of control messages (P4.3 to P4.8, P4.10).
+//! Checks the values of control messages (P4.3 to P4.8, P4.10, P4.12).
 
 use super::critical::MAX_CRITICAL_RANGES;
 use super::message::{Ack, ClearToSend, Control, PathFeedback};
@@ -91,7 +91,10 @@ pub(super) fn check(control: &Control) -> Result<(), ParseError> {
         Control::Ack(ack) => check_window(ack),
         Control::Nack(nack) => check_ranges(&nack.lost),
         Control::PathFeedback(feedback) => check_counts(feedback),
-        Control::Offer(_) | Control::ReceiveComplete { .. } | Control::Loss(_) => Ok(()),
+        Control::Offer(_)
+        | Control::ReceiveComplete { .. }
+        | Control::Loss(_)
+        | Control::Read(_) => Ok(()),
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Control {
     Loss(LossCounts),
     /// Receiver to sender: what arrived over the whole path (P4.10).
     PathFeedback(PathFeedback),
+    /// Receiver to sender: requests a message of exposed memory (P4.12).
+    Read(ReadRequest),
 }
 
 /// The reliability scheme that repairs a message, with its parameters. Layers below the schemes do
@@ -66,6 +68,8 @@ pub struct Offer {
     /// Why the sender ended the message before it was complete, if it did. It sends no more of the
     /// message.
     pub withdrawn: Option<Withdrawal>,
+    /// Whether the message answers a [`ReadRequest`] (P3.13).
+    pub answers_read: bool,
 }
 
 /// Why a sender withdraws a message (P3.9).
@@ -76,6 +80,41 @@ pub enum Withdrawal {
     /// The sender's deadline expired, and the receiver accepts a partial message: the chunks that
     /// have arrived are kept.
     Expired,
+    /// The sender does not answer a read, which fails.
+    Refused(ReadRefusal),
+}
+
+/// Why an end does not answer a read (P3.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum ReadRefusal {
+    /// No region with this number is exposed on the queue pair.
+    #[error("it exposes no such region on this queue pair")]
+    UnknownRegion,
+    /// The bytes do not lie within the region.
+    #[error("the bytes do not lie within the region")]
+    OutOfRange,
+    /// The scheme is not known, cannot repair this message, or is one too many.
+    #[error("it cannot send with the scheme of the read")]
+    Scheme,
+}
+
+/// Requests a message: bytes of memory that the peer has exposed (P3.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// Number of the message that answers the request: that of the receive which was posted for it.
+    pub message: u64,
+    /// Number of the region at the peer.
+    pub region: u64,
+    /// First byte of the region to send.
+    pub offset: u64,
+    /// Bytes to send.
+    pub length: u64,
+    /// Time from the departure of the request to the deadline of the read, in nanoseconds.
+    /// `u64::MAX`: the read has no deadline. 0: the read is over, and only its message number
+    /// matters.
+    pub remaining_ns: u64,
+    /// The scheme of the message.
+    pub scheme: SchemeTag,
 }
 
 /// Lists the posted receives. Cumulative: it repeats the contents of earlier ones.
@@ -122,6 +161,8 @@ pub struct Terms {
     pub scheme: Option<SchemeTag>,
     /// Whether the message may end as partial at the deadline of its sender.
     pub accepts_partial: bool,
+    /// Whether the message must answer a [`ReadRequest`]. If false, it must not answer one.
+    pub answers_read: bool,
 }
 
 /// Memory that a peer may write.

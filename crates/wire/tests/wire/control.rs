@@ -7,7 +7,7 @@ use farwrite_wire::control::{
     CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, CriticalChunks,
     Echo, HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES, MessageId, NACK_OVERHEAD_BYTES,
     NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError, PathFeedback, Place,
-    ReplayWindow, SchemeTag, Terms, Withdrawal,
+    ReadRefusal, ReadRequest, ReplayWindow, SchemeTag, Terms, Withdrawal,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -122,6 +122,7 @@ fn bodies_are_laid_out_as_specified() {
         critical: CriticalChunks::new([1..2, 3..5]).unwrap(),
         cleared: 7,
         withdrawn: Some(Withdrawal::GivenUp),
+        answers_read: false,
     });
     let clear_to_send = Control::ClearToSend(ClearToSend {
         posted: 5,
@@ -190,6 +191,7 @@ fn terms_are_laid_out_as_specified() {
             params: *b"params",
         }),
         accepts_partial: true,
+        answers_read: true,
     };
     let exact = Terms {
         exact_length: true,
@@ -220,12 +222,13 @@ fn terms_are_laid_out_as_specified() {
         \x01\0\0\0\0\0\0\0\
         \xc2\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\
         \0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x0a\
-        \x0f\x09params";
+        \x1f\x09params";
     assert_eq!(packet[HEADER_BYTES..], expected[..]);
     assert_eq!(messages_in(&packet), [Ok(message)]);
 }
 
-/// Flag 0x08 gives the reason of a withdrawal. Without flag 0x04 it has no meaning (P4.3).
+/// Flags 0x08, 0x10 and 0x20 give the reason of a withdrawal. Without flag 0x04 they have no meaning
+/// (P4.3).
 #[test]
 fn an_offer_says_why_it_was_withdrawn() {
     for (flags, withdrawn) in [
@@ -233,6 +236,10 @@ fn an_offer_says_why_it_was_withdrawn() {
         (4, Some(Withdrawal::GivenUp)),
         (12, Some(Withdrawal::Expired)),
         (8, None),
+        (0x14, Some(Withdrawal::Refused(ReadRefusal::UnknownRegion))),
+        (0x24, Some(Withdrawal::Refused(ReadRefusal::OutOfRange))),
+        (0x3c, Some(Withdrawal::Refused(ReadRefusal::Scheme))),
+        (0x30, None),
     ] {
         let mut body = [0; 32];
         body[24] = flags;
@@ -284,6 +291,43 @@ fn a_loss_message_is_laid_out_as_specified() {
     let expected =
         b"\x06\0\0\x20\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x03";
     assert_eq!(packet_of(&[loss])[HEADER_BYTES..], expected[..]);
+}
+
+/// Checks the bytes of P4.12, and the flag of the offer that answers it (P4.3).
+#[test]
+fn a_read_is_laid_out_as_specified() {
+    let read = Control::Read(ReadRequest {
+        message: 1,
+        region: 2,
+        offset: 3,
+        length: 4,
+        remaining_ns: 5,
+        scheme: SchemeTag {
+            id: 9,
+            params: *b"params",
+        },
+    });
+    let expected = [
+        &b"\x09\0\0\x2f"[..],
+        &1_u64.to_be_bytes(),
+        &2_u64.to_be_bytes(),
+        &3_u64.to_be_bytes(),
+        &4_u64.to_be_bytes(),
+        &5_u64.to_be_bytes(),
+        b"\x09params",
+    ];
+    assert_eq!(packet_of(&[read])[HEADER_BYTES..], expected.concat());
+    for (kind, bytes) in [(9, 46), (9, 48)] {
+        let cut = messages_in(&packet_with(kind, &vec![0; bytes]));
+        assert_eq!(cut, [Err(ParseError::Length { kind, bytes })]);
+    }
+    let mut answer = [0; 32];
+    answer[24] = 0x41;
+    let offers = messages_in(&packet_with(1, &answer));
+    let [Ok(Control::Offer(offer))] = &offers[..] else {
+        panic!("{offers:?}");
+    };
+    assert!(offer.answers_read && offer.length == Some(0) && !offer.has_immediate);
 }
 
 fn path_feedback() -> PathFeedback {

@@ -11,12 +11,13 @@ use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey, Window};
 use farwrite_schemes::scheme::Critical;
-use farwrite_sdr::{Awaited, ChunkBitmap, Place, RecvPlace, SdrQp, Terms};
+use farwrite_sdr::{Awaited, ChunkBitmap, Place, ReadSpec, RecvPlace, SdrQp, Terms};
 use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
 
 use super::Pair;
 use super::deadlines::Deadlines;
 use super::parity::Lent;
+use super::reads::Carries;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
 use crate::losses::Losses;
@@ -85,6 +86,8 @@ pub(super) struct OpenRecv {
     pub(super) window: Window,
     pub(super) terms: Terms,
     pub(super) deadline_ns: Option<u64>,
+    /// What the receive reads, if it is a read.
+    pub(super) read: Option<ReadSpec>,
     pub(super) bitmap: ChunkBitmap,
     /// The scheme that repairs the message, once it has begun. Also `None` for a message without a
     /// scheme.
@@ -147,8 +150,22 @@ impl Pair {
         target: MrSlice,
         options: &RecvOptions,
     ) -> Result<RecvHandle, Error> {
-        self.check_slice(&target)?;
         let terms = self.terms(known, options)?;
+        self.open_recv(fabric, known, target, terms, options.deadline_ns)
+    }
+
+    /// Posts a buffer with terms and a deadline.
+    pub(super) fn open_recv<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        known: &Registry,
+        target: MrSlice,
+        terms: Terms,
+        deadline_ns: Option<u64>,
+    ) -> Result<RecvHandle, Error> {
+        self.check_slice(&target)?;
+        let carries = Carries::of(terms.answers_read);
+        self.check_direction(self.reads.receives, carries)?;
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
         self.settle_closing(fabric);
         if self.has_laggard(place.message.data()) {
@@ -171,6 +188,7 @@ impl Pair {
             terms,
         );
         let bitmap = posted.map_err(|e| self.sdr_error(e))?;
+        self.reads.receives = carries;
         let shared = Arc::new(RecvShared::default());
         let message = place.message.data();
         let recv = OpenRecv {
@@ -178,7 +196,8 @@ impl Pair {
             target,
             window,
             terms,
-            deadline_ns: options.deadline_ns,
+            deadline_ns,
+            read: None,
             bitmap: bitmap.clone(),
             repair: None,
             expected_critical: terms.scheme.and_then(|tag| known.find(tag)?.critical()),
@@ -192,7 +211,7 @@ impl Pair {
         if terms.exact_length {
             shared.set_length(target.length);
         }
-        if let Some(deadline_ns) = options.deadline_ns {
+        if let Some(deadline_ns) = deadline_ns {
             self.recv.deadlines.insert(deadline_ns, message);
         }
         self.foresee(fabric, known, message)?;

@@ -170,6 +170,7 @@ impl Pair {
             immediate: options.immediate,
             scheme: options.scheme,
             accepts_partial: options.accept_partial,
+            answers_read: false,
         })
     }
 

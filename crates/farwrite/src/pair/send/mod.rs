@@ -18,6 +18,7 @@ use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
 use super::Pair;
 use super::deadlines::Deadlines;
 use super::parity::Parity;
+use super::reads::Carries;
 use crate::critical::CriticalError;
 use crate::error::Error;
 use crate::handle::{SendHandle, SendShared};
@@ -100,6 +101,7 @@ struct Traits {
     critical: CriticalChunks,
     /// Whether a message that ends as partial has its critical chunks.
     is_exact_in_part: bool,
+    answers_read: bool,
 }
 
 /// A message being sent.
@@ -199,12 +201,26 @@ impl Pair {
         options: SendOptions,
         known: &Registry,
     ) -> Result<SendHandle, Error> {
+        self.send_message(source, options, known, false)
+    }
+
+    /// Starts a message of the user, or an answer to a read.
+    pub(super) fn send_message(
+        &mut self,
+        source: MrSlice,
+        options: SendOptions,
+        known: &Registry,
+        answers_read: bool,
+    ) -> Result<SendHandle, Error> {
         self.check_slice(&source)?;
         let is_raw = options.scheme == SchemeTag::NONE;
         if !is_raw && self.halves.sender(options.scheme, known).is_none() {
             return Err(Error::UnknownScheme(options.scheme.id));
         }
-        let traits = self.traits(known, &options, source.length)?;
+        let traits = Traits {
+            answers_read,
+            ..self.traits(known, &options, source.length)?
+        };
         let layout = self.layout(known, options.scheme, source.length);
         if let Some(layout) = &layout {
             self.check_length(layout.parity_bytes() as u64)?;
@@ -236,6 +252,7 @@ impl Pair {
             is_bounded: scheme.is_some_and(|scheme| scheme.is_bounded()),
             critical: options.critical.chunks(length, chunk_bytes)?,
             is_exact_in_part: critical == Some(Critical::Exact),
+            answers_read: false,
         })
     }
 
@@ -250,6 +267,8 @@ impl Pair {
         if self.connected.is_none() {
             return Err(Error::NotConnected(self.name.serial));
         }
+        let carries = Carries::of(traits.answers_read);
+        self.check_direction(self.reads.sends, carries)?;
         let slots = self.geometry().slots();
         let oldest = self.send.leaving.keys().next();
         if oldest.is_some_and(|oldest| oldest + u64::from(slots) <= self.sdr.next_send()) {
@@ -263,8 +282,10 @@ impl Pair {
             is_bounded: traits.is_bounded,
             critical: traits.critical,
             needs_offer: traits.is_exact_in_part,
+            answers_read: traits.answers_read,
         };
         let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
+        self.reads.sends = carries;
         let shared = Arc::new(SendShared::default());
         let geometry = self.geometry();
         let most_bytes = length.unwrap_or(geometry.config().max_message_bytes);

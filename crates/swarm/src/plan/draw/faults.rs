@@ -106,6 +106,7 @@ impl Draft {
             options,
             opens_ns,
             lag_ns: 0,
+            reads: [false; 2],
         });
         let schemes = ["sr-nack", "sr-rto"].map(|name| name.parse().expect("a name"));
         for _ in 0..3 {

@@ -1,6 +1,7 @@
 //! Plans drawn from a seed.
 
 mod faults;
+mod reads;
 mod terms;
 
 use std::time::Duration;
@@ -87,6 +88,7 @@ impl Plan {
         draft.add_messages();
         draft.add_faults();
         draft.add_late_packets();
+        draft.add_reads(seed);
         draft.heal();
         draft.wait_for_datacenter_control();
         draft.plan
@@ -313,12 +315,14 @@ impl Draft {
             },
             max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
             sdr,
+            ..QpOptions::default()
         };
         self.plan.pairs.push(PairPlan {
             path,
             options,
             opens_ns,
             lag_ns,
+            reads: [false; 2],
         });
     }
 

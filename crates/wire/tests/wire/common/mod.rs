@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use farwrite_wire::control::{
     Ack, ClearToSend, Clearance, Control, CriticalChunks, HEADER_BYTES, LossCounts,
-    MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PathFeedback, Place, SchemeTag, Terms,
-    Withdrawal,
+    MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PathFeedback, Place, ReadRefusal,
+    ReadRequest, SchemeTag, Terms, Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -130,7 +130,22 @@ pub fn control_messages() -> impl Strategy<Value = Control> {
             })
         }),
         path_feedback(),
+        reads(),
     ]
+}
+
+fn reads() -> impl Strategy<Value = Control> {
+    any::<([u64; 5], u8, [u8; 6])>().prop_map(|(numbers, id, params)| {
+        let [message, region, offset, length, remaining_ns] = numbers;
+        Control::Read(ReadRequest {
+            message,
+            region,
+            offset,
+            length,
+            remaining_ns,
+            scheme: SchemeTag { id, params },
+        })
+    })
 }
 
 fn path_feedback() -> impl Strategy<Value = Control> {
@@ -157,8 +172,11 @@ fn offers() -> impl Strategy<Value = Control> {
         None,
         Some(Withdrawal::GivenUp),
         Some(Withdrawal::Expired),
+        Some(Withdrawal::Refused(ReadRefusal::UnknownRegion)),
+        Some(Withdrawal::Refused(ReadRefusal::OutOfRange)),
+        Some(Withdrawal::Refused(ReadRefusal::Scheme)),
     ]);
-    let rest = any::<(u64, Option<u64>, u64, bool, u8, [u8; 6])>();
+    let rest = any::<(u64, Option<u64>, u64, [bool; 2], u8, [u8; 6])>();
     let steps = prop::collection::vec((1..1000_u32, 1..1000_u32), 0..=MAX_CRITICAL_RANGES);
     let critical = steps.prop_map(|steps| {
         let mut after = 0;
@@ -169,7 +187,8 @@ fn offers() -> impl Strategy<Value = Control> {
         }))
     });
     (rest, withdrawn, critical).prop_map(
-        |((message, length, cleared, has_immediate, id, params), withdrawn, critical)| {
+        |((message, length, cleared, flags, id, params), withdrawn, critical)| {
+            let [has_immediate, answers_read] = flags;
             Control::Offer(Offer {
                 message,
                 length,
@@ -178,18 +197,20 @@ fn offers() -> impl Strategy<Value = Control> {
                 critical: critical.expect("ascending ranges with gaps"),
                 cleared,
                 withdrawn,
+                answers_read,
             })
         },
     )
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
-    any::<([bool; 3], Option<(u8, [u8; 6])>)>().prop_map(
-        |([exact_length, immediate, accepts_partial], scheme)| Terms {
+    any::<([bool; 4], Option<(u8, [u8; 6])>)>().prop_map(
+        |([exact_length, immediate, accepts_partial, answers_read], scheme)| Terms {
             exact_length,
             immediate,
             scheme: scheme.map(|(id, params)| SchemeTag { id, params }),
             accepts_partial,
+            answers_read,
         },
     )
 }
