@@ -216,7 +216,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "100Gbit",
         "fast",
-        "topology.rack: cable = (table): \"fast\": not a rate",
+        "topology.rack: cable = (table): rate: \"fast\": not a rate",
+    ),
+    (
+        "delay = \"1us\"",
+        "delay = \"soon\"",
+        "topology.rack: cable = (table): delay: \"soon\": not a time",
     ),
     (
         "senders = 7",
