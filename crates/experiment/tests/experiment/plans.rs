@@ -234,6 +234,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "workload.incast: size = \"0\": a message has at least 1 byte",
     ),
     (
+        "50kB",
+        "9999TB",
+        "workload.incast: flow 0 has 9999000000000000 bytes; a run that has no end takes at most",
+    ),
+    (
         "shape = \"star\"",
         "file = \"x\"",
         "topology.rack: cable: an entry with a file has no other",
