@@ -100,6 +100,19 @@ pub enum WorkloadError {
         /// Index of the flow.
         flow: usize,
     },
+    /// A flow is so long that a run to its end takes days.
+    #[error(
+        "flow {flow} has {bytes} bytes; a run that has no end takes at most {} bytes in a flow, because \
+         longer ones take days; set until in a plan, for example until = \"10ms\", or make the flow \
+         shorter",
+        Flow::MAX_WHOLE_BYTES
+    )]
+    TooLong {
+        /// Index of the flow.
+        flow: usize,
+        /// Its length.
+        bytes: u64,
+    },
     /// A flow names a trigger that does not exist.
     #[error("flow {flow} names trigger {trigger}; the workload has {triggers}")]
     NoTrigger {
@@ -115,6 +128,10 @@ pub enum WorkloadError {
 impl Flow {
     /// The length of a flow that sends until the run ends.
     pub const ENDLESS_BYTES: u64 = u64::MAX;
+
+    /// The longest flow of a run that ends when its flows are done: 1 PB. With the largest packets,
+    /// such a flow has 2.4e11 of them.
+    pub const MAX_WHOLE_BYTES: u64 = 1_000_000_000_000_000;
 
     /// Whether the flow sends until the run ends.
     #[must_use]
@@ -169,16 +186,21 @@ impl Workload {
         self.triggers.extend(other.triggers);
     }
 
-    /// Checks that a run with endless flows has an end.
+    /// Checks that a run with endless or very long flows has an end.
     ///
     /// # Errors
-    /// [`WorkloadError::NoEnd`] names the first endless flow.
+    /// [`WorkloadError::NoEnd`] or [`WorkloadError::TooLong`] names the first such flow.
     pub fn check_end(&self, until_ns: Option<u64>) -> Result<(), WorkloadError> {
-        let endless = self.flows.iter().position(Flow::is_endless);
-        match (endless, until_ns) {
-            (Some(flow), None) => Err(WorkloadError::NoEnd { flow }),
-            _ => Ok(()),
-        }
+        let is_long = |flow: &Flow| flow.bytes > Flow::MAX_WHOLE_BYTES;
+        let long = self.flows.iter().position(is_long);
+        let Some(flow) = long.filter(|_| until_ns.is_none()) else {
+            return Ok(());
+        };
+        let bytes = self.flows[flow].bytes;
+        Err(match self.flows[flow].is_endless() {
+            true => WorkloadError::NoEnd { flow },
+            false => WorkloadError::TooLong { flow, bytes },
+        })
     }
 
     /// Checks the flows for a topology with this number of hosts.

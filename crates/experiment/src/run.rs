@@ -134,8 +134,8 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
     // prints the estimate next to real runs. For endpoints, the flow is that of the scheme with the
     // largest flows, `ec-xor:32,8`, and the packet that of the scheme with the largest packets,
     // `sr-rto` (5 bytes).
-    const NODE: u64 = 2_250;
-    const FLOW: u64 = 2_900;
+    const NODE: u64 = 2_350;
+    const FLOW: u64 = 3_500;
     // A request that waits in a NIC.
     const WRITE: u64 = 150;
     const ENDPOINT_HOST: u64 = 4_000;

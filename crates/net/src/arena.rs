@@ -57,13 +57,19 @@ impl Label {
     }
 }
 
+/// The place of a frame. It begins with a cache line, so that it has no more lines than necessary and
+/// a prefetch covers all of them.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot(Option<Frame>);
+
 /// All frames that the network holds. Slots are reused, so a frame that crosses the network causes
 /// no allocation. Labels are apart from the rest of the frames, because a network of many hosts has
 /// more frames than caches hold, and a switch needs only the labels.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     labels: Vec<Label>,
-    frames: Vec<Option<Frame>>,
+    frames: Vec<Slot>,
     free: Vec<FrameId>,
 }
 
@@ -79,19 +85,19 @@ impl Arena {
         };
         if let Some(id) = self.free.pop() {
             self.labels[id.0 as usize] = label;
-            self.frames[id.0 as usize] = Some(frame);
+            self.frames[id.0 as usize].0 = Some(frame);
             return id;
         }
         let id = FrameId(next_id(self.labels.len()));
         self.labels.push(label);
-        self.frames.push(Some(frame));
+        self.frames.push(Slot(Some(frame)));
         id
     }
 
     /// Removes a frame and returns it with the changes to its label.
     pub(crate) fn remove(&mut self, id: FrameId) -> Frame {
         self.free.push(id);
-        let mut frame = self.frames[id.0 as usize].take().expect(IN_USE);
+        let mut frame = self.frames[id.0 as usize].0.take().expect(IN_USE);
         let label = &self.labels[id.0 as usize];
         frame.priority = label.priority;
         frame.ecn = label.ecn;
@@ -100,12 +106,12 @@ impl Arena {
 
     /// The payload of a frame.
     pub(crate) fn payload(&self, id: FrameId) -> &Payload {
-        &self.frames[id.0 as usize].as_ref().expect(IN_USE).payload
+        &self.frames[id.0 as usize].0.as_ref().expect(IN_USE).payload
     }
 
     /// Cuts the payload off a frame, and gives it another priority.
     pub(crate) fn trim(&mut self, id: FrameId, priority: u8, framing_bytes: u32) {
-        let frame = self.frames[id.0 as usize].as_mut().expect(IN_USE);
+        let frame = self.frames[id.0 as usize].0.as_mut().expect(IN_USE);
         frame.trim();
         let label = &mut self.labels[id.0 as usize];
         label.priority = priority;
@@ -175,6 +181,10 @@ impl Fifo {
     pub(crate) fn pop(&mut self) -> Option<QueuedFrame> {
         let first = self.frames.pop_front()?;
         self.bytes -= u64::from(first.bytes);
+        // In a long queue, the next entry has left the caches since it was added.
+        if let Some(next) = self.frames.front() {
+            prefetch(next);
+        }
         Some(first)
     }
 

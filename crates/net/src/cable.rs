@@ -3,23 +3,36 @@
 use std::time::Duration;
 
 use farwrite_link::{ConfigError, LinkConfig, Loss, Wire};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// A cable, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CableConfig {
     /// Bits a second, each way.
-    #[serde(rename = "rate", deserialize_with = "crate::units::rate")]
+    #[serde(rename = "rate", deserialize_with = "rate")]
     pub rate_bps: u64,
     /// Time from the last bit sent to the last bit received.
-    #[serde(deserialize_with = "crate::units::time")]
+    #[serde(deserialize_with = "delay")]
     pub delay: Duration,
     /// Probability model of frame loss. A lost frame still occupies the cable for its transmission
     /// time. Damaged frames count as lost, because the receiving port drops them by their Ethernet
     /// check sequence.
     #[serde(default, deserialize_with = "crate::units::loss")]
     pub loss: Loss,
+}
+
+// The parser names the key of the cable, and not the key in it. So these errors name it.
+
+fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let rate_bps = crate::units::rate(from);
+    rate_bps.map_err(|why| D::Error::custom(format!("rate: {why}")))
+}
+
+fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let delay = crate::units::time(from);
+    delay.map_err(|why| D::Error::custom(format!("delay: {why}")))
 }
 
 impl CableConfig {

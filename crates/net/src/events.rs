@@ -53,8 +53,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Events {
     now_ns: u64,
-    /// The lists of the calendar: the first and the last event, or [`NONE`].
-    days: Box<[Day; CALENDAR_NS]>,
+    /// The lists of the calendar: the last event, or [`NONE`].
+    days: Box<[u32; CALENDAR_NS]>,
     /// One bit per day that has events.
     occupied_days: [u64; CALENDAR_NS / WORD_DAYS],
     /// One bit per word of `occupied_days` that is not 0.
@@ -68,14 +68,8 @@ pub(crate) struct Events {
     occupied: u64,
 }
 
-/// The events of one nanosecond.
-#[derive(Clone, Copy, Debug)]
-struct Day {
-    first: u32,
-    last: u32,
-}
-
-/// An event of the calendar, and the one after it in its list.
+/// An event of the calendar, and the one after it in its list. The last event is followed by the
+/// first one, so a list needs one number, and the calendar takes little of the processor's caches.
 #[derive(Clone, Copy, Debug)]
 struct Listed {
     event: Event,
@@ -84,13 +78,9 @@ struct Listed {
 
 impl Default for Events {
     fn default() -> Self {
-        const EMPTY: Day = Day {
-            first: NONE,
-            last: NONE,
-        };
         Self {
             now_ns: 0,
-            days: Box::new([EMPTY; CALENDAR_NS]),
+            days: Box::new([NONE; CALENDAR_NS]),
             occupied_days: [0; CALENDAR_NS / WORD_DAYS],
             occupied_words: 0,
             listed: Vec::new(),
@@ -117,24 +107,22 @@ impl Events {
 
     /// Adds an event to a day of the calendar.
     fn list(&mut self, day: usize, event: Event) {
-        let listed = Listed { event, next: NONE };
-        let at = self.free;
-        let at = if at == NONE {
-            self.listed.push(listed);
-            next_id(self.listed.len() - 1)
+        let mut at = self.free;
+        if at == NONE {
+            at = next_id(self.listed.len());
+            self.listed.push(Listed { event, next: at });
         } else {
             self.free = self.listed[at as usize].next;
-            self.listed[at as usize] = listed;
-            at
-        };
-        let last = mem::replace(&mut self.days[day].last, at);
-        if last == NONE {
-            self.days[day].first = at;
+        }
+        let last = mem::replace(&mut self.days[day], at);
+        let first = if last == NONE {
             self.occupied_days[day / WORD_DAYS] |= 1 << (day % WORD_DAYS);
             self.occupied_words |= 1 << (day / WORD_DAYS);
+            at
         } else {
-            self.listed[last as usize].next = at;
-        }
+            mem::replace(&mut self.listed[last as usize].next, at)
+        };
+        self.listed[at as usize] = Listed { event, next: first };
     }
 
     /// Time of the next event.
@@ -175,18 +163,20 @@ impl Events {
 
     /// Removes the first event of a day, which has one.
     fn unlist(&mut self, day: usize) -> Event {
-        let at = self.days[day].first;
-        let Listed { event, next } = self.listed[at as usize];
-        self.listed[at as usize].next = self.free;
-        self.free = at;
-        self.days[day].first = next;
-        if next == NONE {
-            self.days[day].last = NONE;
+        let last = self.days[day];
+        let first = self.listed[last as usize].next;
+        let Listed { event, next } = self.listed[first as usize];
+        self.listed[first as usize].next = self.free;
+        self.free = first;
+        if first == last {
+            self.days[day] = NONE;
             let word = &mut self.occupied_days[day / WORD_DAYS];
             *word &= !(1 << (day % WORD_DAYS));
             if *word == 0 {
                 self.occupied_words &= !(1 << (day / WORD_DAYS));
             }
+        } else {
+            self.listed[last as usize].next = next;
         }
         event
     }
@@ -195,11 +185,15 @@ impl Events {
     fn announce(&self, word: usize, soon: impl Fn(&Event)) {
         let mut days = self.occupied_days[word];
         while days != 0 {
-            let mut at = self.days[word * WORD_DAYS + days.trailing_zeros() as usize].first;
-            while at != NONE {
+            let last = self.days[word * WORD_DAYS + days.trailing_zeros() as usize];
+            let mut at = last;
+            loop {
                 let Listed { event, next } = &self.listed[at as usize];
                 soon(event);
                 at = *next;
+                if at == last {
+                    break;
+                }
             }
             days &= days - 1;
         }

@@ -7,21 +7,22 @@ use crate::ids::PortId;
 use crate::turns::Turns;
 use crate::{CableConfig, CableId, NodeId, PRIORITIES, PortCounters};
 
-/// A port and the outgoing direction of its cable.
+/// A port and the outgoing direction of its cable. What each frame needs comes first, so that it is
+/// together in few cache lines.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Port {
     pub(crate) node: NodeId,
-    /// Index among the ports of the node.
-    pub(crate) number: u16,
+    /// Same as [`switch`](Self::switch).
+    pub(crate) switch: Option<u32>,
     /// The port at the other end.
     pub(crate) peer: PortId,
-    pub(crate) cable: CableId,
-    /// What the cable does to frames; `None` if it loses nothing.
-    pub(crate) lossy_wire: Option<Box<Wire>>,
-    pub(crate) down: bool,
     /// Number of failures of the cable so far. A frame that carries another number was on the cable
     /// during a failure and is lost.
     pub(crate) epoch: u32,
+    /// Index among the ports of the node.
+    pub(crate) number: u16,
+    pub(crate) down: bool,
     /// Whether a [`Free`](crate::events::Event::Free) event is scheduled.
     pub(crate) free_is_due: bool,
     /// Priorities that this port asks its peer to stop, one bit each.
@@ -30,24 +31,31 @@ pub(crate) struct Port {
     pub(crate) stops_changed: bool,
     /// Priorities that the peer has stopped at this port, one bit each.
     stopped: u8,
-    /// Time at which the first of these was stopped.
-    stopped_since_ns: u64,
-    pub(crate) counters: PortCounters,
-    rate_bps: u64,
-    delay_ns: u64,
-    serialiser: Serialiser,
-    queues: [Fifo; PRIORITIES],
     /// Priorities whose queues have frames, one bit each.
     waiting: u8,
+    delay_ns: u64,
+    /// Time from the arrival of a frame at the peer until the peer's node handles it.
+    peer_latency_ns: u64,
+    /// What the cable does to frames; `None` if it loses nothing.
+    pub(crate) lossy_wire: Option<Box<Wire>>,
+    serialiser: Serialiser,
     queued_bytes: u64,
     turns: Turns,
+    pub(crate) counters: PortCounters,
+    queues: [Fifo; PRIORITIES],
+    /// Time at which the first of the stopped priorities was stopped.
+    stopped_since_ns: u64,
+    rate_bps: u64,
+    pub(crate) cable: CableId,
 }
 
 /// The identity of a port, and what it is connected to.
 pub(crate) struct PortIdentity {
     pub(crate) node: NodeId,
+    pub(crate) switch: Option<u32>,
     pub(crate) number: u16,
     pub(crate) peer: PortId,
+    pub(crate) peer_latency_ns: u64,
     pub(crate) cable: CableId,
 }
 
@@ -60,6 +68,7 @@ impl Port {
     ) -> Self {
         Self {
             node: identity.node,
+            switch: identity.switch,
             number: identity.number,
             peer: identity.peer,
             cable: identity.cable,
@@ -74,6 +83,7 @@ impl Port {
             counters: PortCounters::default(),
             rate_bps: cable.rate_bps,
             delay_ns: cable.delay_ns(),
+            peer_latency_ns: identity.peer_latency_ns,
             serialiser: Serialiser::new(cable.rate_bps),
             queues: Default::default(),
             waiting: 0,
@@ -178,9 +188,19 @@ impl Port {
         self.rate_bps
     }
 
+    /// Index of the port's node among the switches; `None` at a device.
+    pub(crate) fn switch(&self) -> Option<usize> {
+        self.switch.map(|switch| switch as usize)
+    }
+
     /// The cable's delay. PFC frames take it too.
     pub(crate) fn delay_ns(&self) -> u64 {
         self.delay_ns
+    }
+
+    /// Time from the last bit of a frame sent until the node at the other end handles the frame.
+    pub(crate) fn transit_ns(&self) -> u64 {
+        self.delay_ns.saturating_add(self.peer_latency_ns)
     }
 
     /// Replaces the cable's rate, delay and loss, from the next frame on.

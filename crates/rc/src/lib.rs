@@ -141,3 +141,13 @@ pub use software::{Software, SoftwareScope};
 pub use syndrome::{Nak, RnrTimer, Syndrome};
 pub use transport::{PathProfile, RdmaTransport, UnknownTransport};
 pub use work::{Completion, PostError, Remote, Request, RequestError};
+
+/// The earliest of some times; `None` stands for never. A NIC asks several times for each packet, so
+/// this is a plain minimum, and not a chain of iterators.
+#[inline]
+pub(crate) fn earliest<const N: usize>(times: [Option<u64>; N]) -> Option<u64> {
+    const NEVER: u64 = u64::MAX;
+    let first = times.map(|at_ns| at_ns.unwrap_or(NEVER));
+    let first = first.into_iter().fold(NEVER, u64::min);
+    (first != NEVER).then_some(first)
+}

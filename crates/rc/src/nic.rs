@@ -12,7 +12,7 @@ use farwrite_rate::{NotificationPoint, PullPacer, RateControl, ReceiverControl};
 
 use crate::{
     Completion, ConfigError, Memory, Packet, Paths, PostError, QpConfig, QpCounters, QueuePair,
-    Request,
+    Request, earliest,
 };
 
 /// Number of a NIC's first queue pair. Further queue pairs have the numbers after it. InfiniBand
@@ -439,10 +439,6 @@ impl Device for Nic {
     fn next_ns(&self) -> Option<u64> {
         let timer_ns = self.timers.first().map(|(at_ns, _)| *at_ns);
         let pulls_ns = self.pulls.as_ref().and_then(PullPacer::next_timeout);
-        let notices_ns = [self.notifications.next_timeout(), pulls_ns];
-        timer_ns
-            .into_iter()
-            .chain(notices_ns.into_iter().flatten())
-            .min()
+        earliest([timer_ns, self.notifications.next_timeout(), pulls_ns])
     }
 }

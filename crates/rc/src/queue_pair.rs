@@ -15,7 +15,7 @@ use crate::responder::Responder;
 use crate::software::{SlowPath, Software, SoftwareScope, is_request};
 use crate::{
     Completion, ConfigError, Memory, Nak, PostError, QpConfig, Recovery, Request, RequestError,
-    Syndrome,
+    Syndrome, earliest,
 };
 
 /// A queue pair: a requester and a responder. It consumes packets and times, and produces packets
@@ -266,11 +266,11 @@ impl QueuePair {
         let control = self.requester.control.as_ref();
         let control = control.filter(|_| self.requester.is_busy());
         let limits_ns = control.and_then(CongestionControl::next_timeout);
-        let waits_ns = [self.requester.next_timeout(), self.slow_path.next_ns()];
-        limits_ns
-            .into_iter()
-            .chain(waits_ns.into_iter().flatten())
-            .min()
+        earliest([
+            limits_ns,
+            self.requester.next_timeout(),
+            self.slow_path.next_ns(),
+        ])
     }
 
     /// Handles all timers that have expired at `now_ns`, and the packets that host software has

@@ -14,7 +14,7 @@ use crate::scoreboard::Scoreboard;
 use crate::send_queue::WorkRequest;
 use crate::{
     Completion, Nak, PostError, QpConfig, QpCounters, Recovery, Request, RequestError, Syndrome,
-    psn,
+    earliest, psn,
 };
 
 /// Longest message of a reliable service (IBTA 9.7).
@@ -196,9 +196,8 @@ impl Requester {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        let waits_ns = [self.deadline_ns(), self.next_loss_ns()];
         self.not_ready_until_ns
-            .or_else(|| waits_ns.into_iter().flatten().min())
+            .or_else(|| earliest([self.deadline_ns(), self.next_loss_ns()]))
     }
 
     pub(crate) fn handle_timeout(&mut self, now_ns: u64, counters: &mut QpCounters) {

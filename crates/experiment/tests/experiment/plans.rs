@@ -216,7 +216,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "100Gbit",
         "fast",
-        "topology.rack: cable = (table): \"fast\": not a rate",
+        "topology.rack: cable = (table): rate: \"fast\": not a rate",
+    ),
+    (
+        "delay = \"1us\"",
+        "delay = \"soon\"",
+        "topology.rack: cable = (table): delay: \"soon\": not a time",
     ),
     (
         "senders = 7",
@@ -227,6 +232,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "50kB",
         "0",
         "workload.incast: size = \"0\": a message has at least 1 byte",
+    ),
+    (
+        "50kB",
+        "9999TB",
+        "workload.incast: flow 0 has 9999000000000000 bytes; a run that has no end takes at most",
     ),
     (
         "shape = \"star\"",

@@ -74,8 +74,7 @@ impl Core {
         let mut dice = Dice::new(seed);
         let nodes = lay_out(topology, options);
         let (ports, cables) = plug_in(topology, options, &nodes, &mut dice)?;
-        let is_switch = |port: &Port| nodes[port.node.index()].role == Role::Switch;
-        let at_switch = ports.iter().map(is_switch).collect();
+        let at_switch = ports.iter().map(|port| port.switch.is_some()).collect();
         let mut core = Self {
             now_ns: 0,
             events: Events::default(),
@@ -284,11 +283,14 @@ fn plug_in(
         cables.push(ends.map(|(port, _)| port));
         for (at, other) in [(0, 1), (1, 0)] {
             let node = cable.ends[at];
+            let is_switch = nodes[node.index()].role == Role::Switch;
             let identity = PortIdentity {
                 node,
+                switch: is_switch.then(|| next_id(nodes[node.index()].number)),
                 // The topology was validated: MAX_PORTS is 2^15.
                 number: u16::try_from(ends[at].1).unwrap_or(u16::MAX),
                 peer: ends[other].0,
+                peer_latency_ns: nodes[cable.ends[other].index()].latency_ns,
                 cable: CableId(id),
             };
             let weights = match nodes[node.index()].role {

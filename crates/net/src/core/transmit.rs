@@ -69,8 +69,8 @@ impl Core {
         while self.ports[at.index()].can_send(self.now_ns) {
             self.send_next(at);
         }
-        let is_device = !self.is_at_switch(at);
         let port = &mut self.ports[at.index()];
+        let is_device = port.switch.is_none();
         let free_ns = port.free_ns();
         if free_ns > self.now_ns && (port.has_work() || is_device) && !port.free_is_due {
             port.free_is_due = true;
@@ -109,33 +109,38 @@ impl Core {
         port.counters.transmitted += 1;
         port.counters.transmitted_bytes += bytes;
         let end_ns = port.serialise(self.now_ns, bytes);
+        let switch = port.switch();
         self.trace.note(self.now_ns, Step::Sent, at, queued.serial);
-        let is_switch = self.is_at_switch(at);
-        if is_switch {
-            self.leave_switch(at, &queued, priority);
+        if let Some(switch) = switch {
+            self.leave_switch(at, switch, &queued, priority);
         }
         self.onto_cable(at, queued.id, end_ns);
-        if is_switch {
-            self.review_pause(queued.ingress, priority);
+        if let Some(switch) = switch {
+            self.review_pause(queued.ingress, switch, priority);
         }
     }
 
     /// Returns the frame's bytes to the shared buffer, and marks the frame if the switch marks on
     /// departure.
-    fn leave_switch(&mut self, at: PortId, queued: &QueuedFrame, priority: u8) {
+    fn leave_switch(&mut self, at: PortId, switch: usize, queued: &QueuedFrame, priority: u8) {
         let port = &self.ports[at.index()];
         let queue_bytes = port.queue_bytes(priority);
-        let switch = self.nodes[port.node.index()].number;
         let number = usize::from(self.ports[queued.ingress.index()].number);
         let bytes = u64::from(queued.bytes);
         let buffer = &mut self.switches[switch].buffer;
         buffer.release(number, priority, bytes);
-        self.mark(at, queued.id, MarkAt::Departure, queue_bytes);
+        self.mark(at, switch, queued.id, MarkAt::Departure, queue_bytes);
     }
 
     /// Marks a frame with the probability that belongs to the length of its egress queue.
-    pub(super) fn mark(&mut self, at: PortId, id: FrameId, when: MarkAt, queue_bytes: u64) {
-        let switch = self.nodes[self.ports[at.index()].node.index()].number;
+    pub(super) fn mark(
+        &mut self,
+        at: PortId,
+        switch: usize,
+        id: FrameId,
+        when: MarkAt,
+        queue_bytes: u64,
+    ) {
         let switch = &mut self.switches[switch];
         let probability = switch.mark_probability(when, queue_bytes);
         if probability <= 0.0 {
@@ -165,10 +170,8 @@ impl Core {
             self.drop_frame(at, id, FrameDrop::Cable);
             return;
         }
-        let delay_ns = port.delay_ns();
         let (peer, epoch) = (port.peer, port.epoch);
-        let latency_ns = self.nodes[self.ports[peer.index()].node.index()].latency_ns;
-        let at_ns = end_ns.saturating_add(delay_ns).saturating_add(latency_ns);
+        let at_ns = end_ns.saturating_add(port.transit_ns());
         self.events.add(
             at_ns,
             Event::Arrive {

@@ -19,7 +19,10 @@ pub(crate) struct PortGroups {
 #[derive(Debug)]
 pub(crate) struct Router {
     policy: Policy,
-    groups: PortGroups,
+    /// The route to each host.
+    routes: Vec<Route>,
+    /// Ports of each group, as in [`PortGroups::ports`].
+    groups: Vec<Vec<u16>>,
     /// Makes the hashes of different switches differ. Otherwise, all frames that one switch sends
     /// to another would hash alike there.
     salt: u64,
@@ -27,10 +30,18 @@ pub(crate) struct Router {
     /// The least loaded ports of each group, as DRILL remembers them.
     remembered: Vec<Vec<u16>>,
     flowlets: Vec<Flowlet>,
-    /// Whether several paths lead to a host, or did before a change of the tables.
-    has_choice: Vec<bool>,
-    /// The last ports of flows to such hosts.
+    /// The last ports of flows to hosts with a choice.
     last_ports: LastPorts,
+}
+
+/// What a switch knows of the way to a host.
+#[derive(Clone, Copy, Debug, Default)]
+struct Route {
+    group: u32,
+    /// The first port of the group; `None` if no path exists.
+    first: Option<u16>,
+    /// Whether several paths lead to the host, or did before a change of the tables.
+    has_choice: bool,
 }
 
 /// The choice of a router.
@@ -61,12 +72,12 @@ impl Router {
         };
         Self {
             policy,
-            groups: PortGroups::default(),
+            routes: Vec::new(),
+            groups: Vec::new(),
             salt: dice.bits(),
             dice: Dice::new(dice.bits()),
             remembered: Vec::new(),
             flowlets: vec![over; flows],
-            has_choice: Vec::new(),
             last_ports: LastPorts::default(),
         }
     }
@@ -74,11 +85,14 @@ impl Router {
     /// Replaces the tables. DRILL forgets its remembered ports.
     pub(crate) fn set_groups(&mut self, groups: PortGroups) {
         self.remembered = vec![Vec::new(); groups.ports.len()];
-        self.has_choice.resize(groups.of_host.len(), false);
-        for (has_choice, group) in self.has_choice.iter_mut().zip(&groups.of_host) {
-            *has_choice |= groups.ports[*group as usize].len() > 1;
+        self.routes.resize(groups.of_host.len(), Route::default());
+        for (route, &group) in self.routes.iter_mut().zip(&groups.of_host) {
+            let ports = &groups.ports[group as usize];
+            route.group = group;
+            route.first = ports.first().copied();
+            route.has_choice |= ports.len() > 1;
         }
-        self.groups = groups;
+        self.groups = groups.ports;
     }
 
     /// Chooses the port for a frame to a host; `None` if no path leads there. `queued_bytes`
@@ -90,13 +104,13 @@ impl Router {
         now_ns: u64,
         queued_bytes: impl Fn(u16) -> u64,
     ) -> Option<Choice> {
-        let group = *self.groups.of_host.get(host)? as usize;
-        let ports = &self.groups.ports[group];
-        if !self.has_choice[host] {
-            let port = *ports.first()?;
-            let is_change = false;
+        let route = self.routes.get(host)?;
+        if !route.has_choice {
+            let (port, is_change) = (route.first?, false);
             return Some(Choice { port, is_change });
         }
+        let group = route.group as usize;
+        let ports = &self.groups[group];
         let hash = self.hash(flow);
         let port = match (&ports[..], self.policy) {
             ([], _) => return None,
@@ -117,7 +131,7 @@ impl Router {
     /// The choice of DRILL: the least loaded of `d` random ports and the remembered ports.
     /// Remembers the `m` least loaded of these for the next frame.
     fn drill(&mut self, group: usize, d: usize, m: usize, bytes: impl Fn(u16) -> u64) -> u16 {
-        let ports = &self.groups.ports[group];
+        let ports = &self.groups[group];
         let seen = &mut self.remembered[group];
         // Drawn ports come before remembered ones, so a drawn port wins a tie. Otherwise all frames
         // would stay on one port while all ports are idle.
@@ -141,7 +155,7 @@ impl Router {
     }
 
     fn flowlet(&mut self, group: usize, hash: u64, now_ns: u64, gap_ns: u64) -> u16 {
-        let ports = &self.groups.ports[group];
+        let ports = &self.groups[group];
         let index = scale(hash, self.flowlets.len());
         let flowlet = &mut self.flowlets[index];
         if now_ns >= flowlet.until_ns || !ports.contains(&flowlet.port) {
