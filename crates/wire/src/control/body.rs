@@ -1,4 +1,4 @@
-//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10, P4.12).
+//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10, P4.11).
 
 use super::check::{ParseError, check};
 use super::critical::CriticalChunks;
@@ -16,7 +16,7 @@ const NACK: u8 = 4;
 const RECEIVE_COMPLETE: u8 = 5;
 const LOSS: u8 = 6;
 const PATH_FEEDBACK: u8 = 7;
-const READ: u8 = 9;
+const READ: u8 = 8;
 
 const OFFER_LENGTH_KNOWN: u8 = 1;
 const OFFER_HAS_IMMEDIATE: u8 = 2;

@@ -1,4 +1,4 @@
-//! Checks the values of control messages (P4.3 to P4.8, P4.10, P4.12).
+//! Checks the values of control messages (P4.3 to P4.8, P4.10, P4.11).
 
 use super::critical::MAX_CRITICAL_RANGES;
 use super::message::{Ack, ClearToSend, Control, PathFeedback};

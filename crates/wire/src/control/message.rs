@@ -27,7 +27,7 @@ pub enum Control {
     Loss(LossCounts),
     /// Receiver to sender: what arrived over the whole path (P4.10).
     PathFeedback(PathFeedback),
-    /// Receiver to sender: requests a message of exposed memory (P4.12).
+    /// Receiver to sender: requests a message of exposed memory (P4.11).
     Read(ReadRequest),
 }
 

@@ -293,7 +293,7 @@ fn a_loss_message_is_laid_out_as_specified() {
     assert_eq!(packet_of(&[loss])[HEADER_BYTES..], expected[..]);
 }
 
-/// Checks the bytes of P4.12, and the flag of the offer that answers it (P4.3).
+/// Checks the bytes of P4.11, and the flag of the offer that answers it (P4.3).
 #[test]
 fn a_read_is_laid_out_as_specified() {
     let read = Control::Read(ReadRequest {
@@ -308,7 +308,7 @@ fn a_read_is_laid_out_as_specified() {
         },
     });
     let expected = [
-        &b"\x09\0\0\x2f"[..],
+        &b"\x08\0\0\x2f"[..],
         &1_u64.to_be_bytes(),
         &2_u64.to_be_bytes(),
         &3_u64.to_be_bytes(),
@@ -317,7 +317,7 @@ fn a_read_is_laid_out_as_specified() {
         b"\x09params",
     ];
     assert_eq!(packet_of(&[read])[HEADER_BYTES..], expected.concat());
-    for (kind, bytes) in [(9, 46), (9, 48)] {
+    for (kind, bytes) in [(8, 46), (8, 48)] {
         let cut = messages_in(&packet_with(kind, &vec![0; bytes]));
         assert_eq!(cut, [Err(ParseError::Length { kind, bytes })]);
     }
