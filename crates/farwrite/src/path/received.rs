@@ -50,6 +50,9 @@ pub(super) enum Taken {
 #[derive(Debug, Default)]
 pub(super) struct Received {
     latest: Option<PathFeedback>,
+    /// Whether the receiver has counted since before this end opened the path. Then packets from
+    /// that time may still arrive late.
+    counts_older: bool,
     delivered: Amount,
     ect_packets: u64,
     marked_packets: u64,
@@ -79,15 +82,20 @@ impl Received {
         let gained = match known {
             Some(latest) if is_older(report, &latest) => return Taken::Overtaken,
             Some(latest) => since(report, &latest),
-            None => Some(self.first(report, newest_bytes, sent)),
+            None => {
+                let counted = self.at_most_sent(report, newest_bytes, sent);
+                self.counts_older = counted != *report;
+                Some(counted)
+            }
         };
-        let Some(gained) = gained else {
+        let Some(mut gained) = gained else {
             return Taken::Refused;
         };
-        let delivered = self.delivered.plus(Amount {
-            packets: gained.received_packets,
-            bytes: gained.received_bytes,
-        });
+        let mut delivered = self.delivered_with(&gained);
+        if self.counts_older && !delivered.is_possible_of(sent) {
+            gained = self.at_most_sent(&gained, newest_bytes, sent);
+            delivered = self.delivered_with(&gained);
+        }
         if !delivered.is_possible_of(sent) {
             return Taken::Refused;
         }
@@ -99,11 +107,19 @@ impl Received {
         Taken::Now
     }
 
-    /// Returns what to count from the first report of a path at the receiver: all that the report
-    /// counts, but no more than was sent and not counted before. A report that counts more also
-    /// includes copies, or packets that arrived before this end opened the path. If these were
-    /// counted, the sum with later reports could exceed the possible maximum.
-    fn first(&self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> PathFeedback {
+    fn delivered_with(&self, gained: &PathFeedback) -> Amount {
+        self.delivered.plus(Amount {
+            packets: gained.received_packets,
+            bytes: gained.received_bytes,
+        })
+    }
+
+    /// Returns what to count of a report from a receiver that may have counted before this end
+    /// opened the path: all that the report counts, but no more than was sent and not counted
+    /// before. A report that counts more also includes copies, or packets that left before this end
+    /// opened the path. If these were counted, the sum with later reports could exceed the possible
+    /// maximum.
+    fn at_most_sent(&self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> PathFeedback {
         let counted = Amount {
             packets: report.received_packets,
             bytes: report.received_bytes,
@@ -273,6 +289,29 @@ mod tests {
                 bytes: 140_000
             }
         );
+    }
+
+    #[test]
+    fn a_packet_that_left_before_this_end_opened_the_path_may_come_later() {
+        let sent = Amount {
+            packets: 2,
+            bytes: 128,
+        };
+        let report = |packets, bytes| PathFeedback {
+            path: 1,
+            received_packets: packets,
+            received_bytes: bytes,
+            ..PathFeedback::default()
+        };
+        let mut received = Received::default();
+        assert_eq!(received.take(&report(4, 3_136), 64, sent), Taken::Now);
+        // One of 64 bytes, and a late one of 1088 bytes.
+        assert_eq!(received.take(&report(6, 4_288), 128, sent), Taken::Now);
+        let all = Amount {
+            packets: 2,
+            bytes: 128,
+        };
+        assert_eq!(received.delivered(), all);
     }
 
     #[test]
