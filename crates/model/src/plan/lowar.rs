@@ -410,15 +410,16 @@ mod tests {
 
     #[test]
     fn the_goodput_of_the_protocol_is_near() {
-        // docs/boxes.md, L11: LoWAR(64, 8), 40 ms, one run of 1 s with 10 to 20 failures for each, so
-        // chance explains a sixth. A failure costs what is sent in a round trip.
+        // `lowar bursts --bursts 4,8,12 --seconds 4 --seeds 1,2,3`: LoWAR(64, 8), 40 ms. Each value has
+        // 100 to 200 failures, so chance explains a tenth. A failure costs what is sent in a round
+        // trip.
         for (mean_burst, loss_bad, goodput) in [
-            (4.0, 0.3, 6.82),
-            (8.0, 0.3, 4.42),
-            (12.0, 0.3, 3.08),
-            (4.0, 0.7, 5.63),
-            (8.0, 0.7, 3.41),
-            (12.0, 0.7, 2.73),
+            (4.0, 0.3, 7.37),
+            (8.0, 0.3, 4.94),
+            (12.0, 0.3, 3.73),
+            (4.0, 0.7, 5.92),
+            (8.0, 0.7, 3.40),
+            (12.0, 0.7, 2.90),
         ] {
             let loss =
                 burst_loss_at_nic(&markov(1e-4, mean_burst, loss_bad), block(64, 8)).unwrap();
@@ -426,7 +427,7 @@ mod tests {
             let in_flight = clean * 1e9 * 0.04 / 8192.0;
             let model = clean / (1.0 + in_flight * loss);
             assert!(
-                (model / goodput - 1.0).abs() < 0.25,
+                (model / goodput - 1.0).abs() < 0.1,
                 "{mean_burst}, {loss_bad}: {model} and {goodput}"
             );
         }
