@@ -243,7 +243,7 @@ impl Asked {
 }
 
 impl SdrQp {
-    /// Requests the message of a receive that was just posted, with [`Terms::answers_read`]. The
+    /// Requests the message of a receive that was just posted, with terms that answer a read. The
     /// request is repeated until the peer has started the message.
     ///
     /// # Errors
