@@ -1,5 +1,6 @@
-//! Measures the cost of receiving frames from an interface: by `recvmmsg`, as the bridge does, and
-//! by rings that the kernel shares (`TPACKET_V2` and `TPACKET_V3`, packet(7)).
+//! Measures the cost of receiving frames from an interface: by `recvmmsg`, as the bridge does, by
+//! rings that the kernel shares (`TPACKET_V2` and `TPACKET_V3`, packet(7)), and by `AF_XDP` in copy
+//! mode, with its BPF program in the network stack or in the driver.
 //!
 //! ```text
 //! unshare --net sh -c 'ip link add fw0 mtu 4400 up type veth peer name fw1 mtu 4400 &&
@@ -12,16 +13,20 @@
 //! time to send to an interface without a receiver. The delay is measured with single frames, each
 //! sent one millisecond after the previous one has arrived.
 
+mod redirect;
 mod ring;
+mod xdp;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use farwrite_bridge::{Incoming, Interface, Received};
+use redirect::Mode;
 use ring::{Layout, Ring};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::{ClockId, clock_gettime};
+use xdp::Xdp;
 
 const FROM: &str = "fw0";
 const TO: &str = "fw1";
@@ -36,6 +41,7 @@ enum Taker {
     Nobody,
     Messages(Interface, Box<Received>),
     Ring(Ring),
+    Xdp(Xdp),
 }
 
 #[derive(Clone, Copy)]
@@ -43,6 +49,7 @@ enum How {
     Nobody,
     Messages,
     Ring(Layout),
+    Xdp(Mode),
 }
 
 impl Taker {
@@ -59,6 +66,7 @@ impl Taker {
                 ring.bind(TO).expect("an interface fw1");
                 Self::Ring(ring)
             }
+            How::Xdp(mode) => Self::Xdp(Xdp::open(TO, mode).expect("an AF_XDP socket at fw1")),
         }
     }
 
@@ -80,6 +88,10 @@ impl Taker {
             Self::Ring(ring) => {
                 wait(ring.as_fd());
                 ring.receive(|frame| bytes += std::hint::black_box(frame.to_vec()).len())
+            }
+            Self::Xdp(socket) => {
+                wait(socket.as_fd());
+                socket.receive(|piece| bytes += std::hint::black_box(piece.to_vec()).len())
             }
         };
         std::hint::black_box(bytes);
@@ -105,9 +117,11 @@ fn main() {
         ("recvmmsg", How::Messages),
         ("TPACKET_V2", How::Ring(Layout::Slots)),
         ("TPACKET_V3", How::Ring(Layout::Blocks)),
+        ("AF_XDP, stack", How::Xdp(Mode::Generic)),
+        ("AF_XDP, driver", How::Xdp(Mode::Driver)),
     ];
     println!(
-        "{:<12} {:>6} {:>12} {:>8} {:>10}",
+        "{:<14} {:>6} {:>12} {:>8} {:>10}",
         "", "bytes", "ns a frame", "ratio", "delay us"
     );
     for bytes in [1100, 4200] {
@@ -117,7 +131,7 @@ fn main() {
             let taking = median(|| busy_ns(how, bytes)) - sending;
             let delay = median(|| delay_us(how, bytes));
             let ratio = taking / *first.get_or_insert(taking);
-            println!("{name:<12} {bytes:>6} {taking:>12.0} {ratio:>8.2} {delay:>10.0}");
+            println!("{name:<14} {bytes:>6} {taking:>12.0} {ratio:>8.2} {delay:>10.0}");
         }
     }
 }
