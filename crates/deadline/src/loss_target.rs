@@ -7,7 +7,7 @@
 //! model, so it reproduces the share that a cut operation really missed. Future operations differ
 //! from past ones, so the timeout aims at four fifths of the target. Until [`ROUNDS`] operations are
 //! known, one more counts that is slower than all of them: after ten operations of two members, the
-//! next one is the slowest so far in one of twenty cases. Where the slowest known
+//! next one is the slowest so far in one of eleven cases. Where the slowest known
 //! operation is at most a sixteenth slower than that, the timeout is a little longer than this
 //! operation: a path without variation cuts nothing.
 
@@ -35,7 +35,8 @@ pub(crate) struct LossTarget {
     cost: Option<Cost>,
 }
 
-/// While few operations are known, one counts that takes this many times as long as the slowest.
+/// While few operations are known, one assumed operation is added. It takes this many times as long
+/// as the slowest.
 const UNSEEN_TIMES: u64 = 2;
 
 /// Factor for the timeout of the first operation with a new repair. The real cost of the repair is

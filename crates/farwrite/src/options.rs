@@ -131,7 +131,7 @@ pub struct QpOptions {
     /// received without their parity. The same limit holds for the parity of answers to the peer's
     /// reads.
     pub max_parity_bytes: u64,
-    /// Maximum number of the peer's reads that are answered at once; with 0, none is. More of them
+    /// Maximum number of the peer's reads that are answered at once; 0 counts as 1. More of them
     /// wait. Their number is bounded by the slots. An answer takes about as much memory as a send does.
     pub max_answers: u32,
 }

@@ -35,11 +35,6 @@ impl ReadStory<'_> {
         self.plan.capacity > self.plan.bytes
     }
 
-    fn is_expired(&self) -> bool {
-        let deadline_ns = self.message.recv_deadline_ns;
-        deadline_ns.is_some_and(|deadline_ns| deadline_ns <= self.message.received_ns)
-    }
-
     fn check(&self) -> Result<(), Broken> {
         self.check_refusal()?;
         let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
@@ -55,7 +50,7 @@ impl ReadStory<'_> {
             Outcome::Whole => demand(!self.is_beyond(), "bytes were read that are not exposed"),
             // The peer knows the deadline too. Its clock and its round trip may bring it forward.
             Outcome::Partial => demand(
-                self.is_expired() || has_deadline || is_bounded,
+                has_deadline || is_bounded && !self.is_beyond(),
                 "it is partial, and nothing ends it early",
             ),
             Outcome::Failed => {

@@ -26,13 +26,16 @@ impl<F: Fabric> Endpoint<F> {
         self.queue_pairs.get_mut(qp)?.expose(source)
     }
 
-    /// Ends the exposure of a region. Reads that the endpoint is answering continue. Later ones
-    /// fail.
+    /// Ends the exposure of a region. Reads that the endpoint is answering fail, and so do later
+    /// ones. Packets that the fabric has taken may still leave: the region can be deregistered when
+    /// none of them is left.
     ///
     /// # Errors
     /// [`Error::NotExposed`].
     pub fn conceal(&mut self, qp: QueuePair, region: ExposedRegion) -> Result<(), Error> {
-        self.queue_pairs.get_mut(qp)?.conceal(region)
+        self.queue_pairs.get_mut(qp)?.conceal(region)?;
+        self.schedule.wake(qp.index);
+        Ok(())
     }
 
     /// Reads as many bytes as `target` holds from a region that the peer exposes, starting at

@@ -94,10 +94,18 @@ impl Pair {
         Ok(ExposedRegion(region))
     }
 
-    /// Ends the exposure of a region.
+    /// Ends the exposure of a region, and the answers that send bytes of it.
     pub(crate) fn conceal(&mut self, region: ExposedRegion) -> Result<(), Error> {
-        let slice = self.reads.exposed.remove(&region.0);
-        slice.map(drop).ok_or(Error::NotExposed(region))
+        if self.reads.exposed.remove(&region.0).is_none() {
+            return Err(Error::NotExposed(region));
+        }
+        let sends = self.send.open.iter();
+        let answers = sends.filter(|(_, send)| send.region == Some(region.0));
+        let answers: Vec<u64> = answers.map(|(&message, _)| message).collect();
+        for message in answers {
+            self.stop_send(message, Outcome::Failed);
+        }
+        Ok(())
     }
 
     /// Posts a receive, and requests its message.
@@ -179,8 +187,9 @@ impl Pair {
     /// Returns whether there were any.
     pub(super) fn answer_reads(&mut self, known: &Registry) -> Result<bool, Error> {
         let mut any = false;
+        let most = self.options.max_answers.max(1) as usize;
         while self.may_answer()
-            && self.send.open.len() + self.send.leaving.len() < self.options.max_answers as usize
+            && self.send.open.len() + self.send.leaving.len() < most
             && let Some(read) = self.sdr.next_read().copied()
         {
             match self.answer(&read, known) {
@@ -206,7 +215,12 @@ impl Pair {
                     critical: CriticalRanges::NONE,
                 };
                 match self.send_message(source, options, known, true) {
-                    Ok(_) => return Ok(()),
+                    Ok(answer) => {
+                        if let Some(send) = self.send.open.get_mut(&answer.message) {
+                            send.region = Some(read.region);
+                        }
+                        return Ok(());
+                    }
                     Err(error @ Error::Retry { .. }) => return Err(error),
                     Err(_) => ReadRefusal::Scheme,
                 }

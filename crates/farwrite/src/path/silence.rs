@@ -5,9 +5,11 @@ use farwrite_wire::timing::Timing;
 
 /// Round trips without a report after which the bytes in flight are given up.
 const ROUND_TRIPS: u64 = 4;
-/// The timeout doubles at most this number of times; the second value applies before the round trip
-/// is measured. It may then be far longer than the timing assumes.
-const MAX_DOUBLINGS: [u32; 2] = [6, 20];
+/// The timeout doubles at most this number of times.
+const MAX_DOUBLINGS: u32 = 6;
+/// Until the round trip is measured, the timeout doubles up to this time instead, if it is longer:
+/// the round trip may be far longer than the timing assumes.
+const LONGEST_UNMEASURED_NS: u64 = 16_000_000_000;
 
 /// Swift, and when the bytes in flight are given up. Without that, the window would stay full for
 /// ever after a round trip in which all packets or all reports were lost.
@@ -51,8 +53,13 @@ impl TimedSwift {
                 .saturating_mul(ROUND_TRIPS)
                 .saturating_add(self.least_ns)
         });
-        let most = MAX_DOUBLINGS[usize::from(self.rtt_ns.is_none())];
-        let doubled_ns = wait_ns.saturating_mul(1 << self.timeouts.min(most));
+        let most_ns = wait_ns.saturating_mul(1 << MAX_DOUBLINGS);
+        let most_ns = match self.rtt_ns {
+            Some(_) => most_ns,
+            None => most_ns.max(LONGEST_UNMEASURED_NS),
+        };
+        let doubled_ns = wait_ns.saturating_mul(1 << self.timeouts.min(62));
+        let doubled_ns = doubled_ns.min(most_ns);
         now_ns.saturating_add(doubled_ns)
     }
 }
@@ -191,6 +198,23 @@ mod tests {
         hear(&mut swift, now_ns + 10 * US, 11);
         send(&mut swift, now_ns + 10 * US);
         assert_eq!(swift.next_timeout(), Some(now_ns + 75 * US));
+    }
+
+    #[test]
+    fn a_long_outage_at_the_start_does_not_make_the_wait_long() {
+        let mut swift = swift();
+        let mut now_ns = 0;
+        for _ in 0..30 {
+            send(&mut swift, now_ns);
+            let at_ns = swift.next_timeout().expect("bytes are in flight");
+            assert!(
+                at_ns - now_ns <= 60_000_000_000,
+                "{} s",
+                (at_ns - now_ns) / 1_000_000_000
+            );
+            now_ns = at_ns;
+            swift.on_timeout(now_ns);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reads that are refused, and what a peer cannot read.
 
+use farwrite::fabric::sim::Verdict;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
 use farwrite::{
     Error, ExposedRegion, ReadOptions, ReadRefusal, ReadRefused, Refusal, SchemeName, SchemeTag,
@@ -7,6 +8,7 @@ use farwrite::{
 };
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_wire::control::Control;
 
 use crate::deadlines::{FAILED, WHOLE};
 use crate::parcel::UNTOUCHED;
@@ -118,6 +120,63 @@ fn a_peer_may_ask_for_a_bounded_number_of_schemes() {
     // After a pause, the end that answers has forgotten the schemes.
     world.run_for(5 * SECOND);
     end(world, &shelf, reads);
+}
+
+/// A packet of a newer read of the same bounded scheme arrives before the refusal does.
+#[test]
+fn a_refused_read_fails_also_where_its_refusal_is_late() {
+    for scheme in ["best-effort", "best-effort+sr"] {
+        let mut world = World::new(1, long_haul(), &options());
+        let shelf = expose(&mut world);
+        world.run_for(2 * RTT);
+        let is_refusal = |control: &Control| matches!(control, Control::Offer(o) if o.message == 0);
+        world
+            .traffic
+            .drop_first(1, move |seen| seen.says(is_refusal));
+        let reads = vec![
+            read(&mut world, ExposedRegion(9), 0, 4096, by(scheme)),
+            read(&mut world, shelf.exposed, 0, 4096, by(scheme)),
+        ];
+        run_to_outcome(&mut world, &reads);
+        assert_eq!(reads[0].recv.outcome(), FAILED, "{scheme}");
+        assert!(reads[0].recv.read_refusal().is_some(), "{scheme}");
+        assert_eq!(reads[1].recv.outcome(), WHOLE, "{scheme}");
+        end(world, &shelf, reads);
+    }
+}
+
+/// A reader asks for lost bytes again after the memory was concealed and written.
+#[test]
+fn bytes_written_after_the_end_of_the_exposure_are_not_sent() {
+    let mut world = World::new(1, long_haul(), &options());
+    let shelf = expose(&mut world);
+    let until_ns = 20 * RTT;
+    world
+        .traffic
+        .filter(move |seen| match seen.is_data() && seen.now_ns < until_ns {
+            true => Verdict::Drop,
+            false => Verdict::Pass,
+        });
+    let reads = [read(&mut world, shelf.exposed, 0, 4096, by("sr-nack"))];
+    world.run_for(3 * RTT);
+    let b = &mut world.b;
+    b.endpoint
+        .conceal(b.qp, shelf.exposed)
+        .expect("it is exposed");
+    let secret = [SECRET; 1 << 14];
+    b.endpoint
+        .write_memory(shelf.region, 5000, &secret)
+        .expect("in bounds");
+    run_to_outcome(&mut world, &reads);
+    let memory = world
+        .a
+        .endpoint
+        .memory(reads[0].target)
+        .expect("it has ended");
+    assert!(
+        memory.iter().all(|&byte| byte != SECRET),
+        "concealed bytes were sent"
+    );
 }
 
 #[test]

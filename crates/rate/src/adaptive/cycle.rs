@@ -101,7 +101,7 @@ impl Cycle {
 
     /// Marks the estimates of the path as uncertain again.
     pub(super) fn forget(&mut self) {
-        self.succeed();
+        self.excuse();
         self.drains = 0;
     }
 
@@ -221,6 +221,12 @@ impl Cycle {
         self.is_lossy = false;
     }
 
+    /// Records that the failures so far had another reason than other flows.
+    pub(super) fn excuse(&mut self) {
+        self.succeed();
+        self.excess_failures = 0;
+    }
+
     /// Records that other flows filled the queue until now: half of the failures that show it are
     /// enough the next time.
     pub(super) fn suspect(&mut self) {
@@ -287,5 +293,20 @@ mod tests {
         assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), Some(40 * MS));
         cycle.note_loss();
         assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), None);
+    }
+
+    #[test]
+    fn an_unknown_path_gets_all_attempts() {
+        let mut cycle = Cycle::default();
+        for _ in 0..EXCESS {
+            cycle.fail(1_000_000);
+            cycle.fail(1_000_000);
+            cycle.succeed();
+        }
+        cycle.forget();
+        for attempt in 1..PATIENCE[0] {
+            cycle.fail(1_000_000);
+            assert!(cycle.is_patient(false), "attempt {attempt}");
+        }
     }
 }

@@ -123,7 +123,7 @@ impl Adaptive {
         };
         let share_bytes = mul_div(window_bytes, base_ns, self.path.base_ns());
         self.path.set_base(base_ns);
-        self.cycle.succeed();
+        self.cycle.excuse();
         self.drain(share_bytes, None);
         true
     }
@@ -138,7 +138,6 @@ impl Adaptive {
     /// Leaves `Compete`, because other flows left capacity. A train tests how much.
     fn stop_competing(&mut self, sample: Option<Sample>) {
         self.competed_ns = Some(self.now_ns);
-        self.cycle.suspect();
         self.set_share(self.measured_share(sample));
         let AdaptiveOptions {
             packet_bytes,
@@ -151,6 +150,7 @@ impl Adaptive {
             rtt_ns: self.path.base_ns(),
         };
         self.probe(Probe::searching(start, packet_bytes, jitter_ns));
+        self.cycle.suspect();
     }
 
     /// Processes a report about packets sent since the last cut, in `Compete`.

@@ -177,6 +177,10 @@ impl Pair {
     /// Returns the only offer that a posted receive can get, if that is known.
     fn foreseen(&self, message: u64) -> Option<Offered> {
         let recv = self.recv.open.get(&message)?;
+        // A read may be refused, and only its offer says so.
+        if recv.terms.answers_read {
+            return None;
+        }
         let scheme = recv.terms.scheme.filter(|tag| *tag != SchemeTag::NONE)?;
         let (length, has_immediate) = (recv.target().length(), recv.terms.immediate);
         // Packets without bytes count only after the offer (P3.7).

@@ -109,6 +109,8 @@ pub(super) struct OpenSend {
     /// Where the bytes of the message are. `None` for a stream, because each run of a stream has
     /// its own source.
     source: Option<MrSlice>,
+    /// The exposed region whose bytes the message sends, if it answers a read.
+    pub(super) region: Option<u64>,
     scheme: SchemeTag,
     has_immediate: bool,
     /// How the message is cut into groups, if its scheme codes.
@@ -295,6 +297,7 @@ impl Pair {
         });
         let send = OpenSend {
             source: None,
+            region: None,
             scheme: options.scheme,
             has_immediate: options.immediate.is_some(),
             layout,
