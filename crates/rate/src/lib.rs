@@ -197,7 +197,7 @@
 //!   so the queue stays, and up to 79 % of the packets are dropped.
 //! - Equal shares on some long paths with 1 % of loss, where the steps are noisy. Also on paths of
 //!   more than 10^5 packets within 100 round trips, because a cycle takes 20 round trips or more.
-//! - CUBIC and Reno at a buffer of 0.5: the flow mostly gets 0.15 to 0.30, because the queue still
+//! - CUBIC and Reno at a buffer of 0.5: the flow mostly gets 0.13 to 0.30, because the queue still
 //!   runs empty, so the flow does not compete.
 //! - CUBIC at 300 ms and a buffer of 1 to 4: the flow takes 0.64 to 0.70, and 0.78 beside Reno.
 //! - BBR at a buffer of 0.25: the flow gets 0.04, because the queue runs empty too often to
