@@ -5,11 +5,12 @@
 //! deadline cut the operation. The model assumes that bytes arrive at a constant rate: an operation
 //! with cost X misses 1 - T / X of its bytes at a timeout T < X. The extrapolation uses the same
 //! model, so it reproduces the share that a cut operation really missed. Future operations differ
-//! from past ones, so the timeout aims at four fifths of the target. Until [`ROUNDS`] operations are
-//! known, one more counts that is slower than all of them: after ten operations of two members, the
-//! next one is the slowest so far in one of eleven cases. Where the slowest known
-//! operation is at most a sixteenth slower than that, the timeout is a little longer than this
-//! operation: a path without variation cuts nothing.
+//! from past ones, so the timeout aims at four fifths of the target. Where the slowest known
+//! operation is at most a sixteenth slower than that, the timeout is at least a little longer than
+//! this operation: a path without variation cuts nothing.
+//!
+//! Until [`ROUNDS`] operations are known, the policy adds an assumed one that is slower than all of
+//! them. After ten operations, the next one is the slowest so far in one of eleven cases.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -22,6 +23,8 @@ const ROUNDS: usize = 64;
 /// Number of costs kept per operation. In a larger group, this number of evenly spaced costs is
 /// kept.
 const COSTS_A_ROUND: usize = 16;
+/// The assumed operation takes this many times as long as the slowest known one.
+const UNSEEN_TIMES: u64 = 2;
 
 /// The costs and losses of recent operations, and the current repair.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +37,6 @@ pub(crate) struct LossTarget {
     is_untried: bool,
     cost: Option<Cost>,
 }
-
-/// While few operations are known, one assumed operation is added. It takes this many times as long
-/// as the slowest.
-const UNSEEN_TIMES: u64 = 2;
 
 /// Factor for the timeout of the first operation with a new repair. The real cost of the repair is
 /// unknown before this operation.

@@ -14,7 +14,7 @@ use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
-use crate::reads::{Asked, Requests};
+use crate::reads::{PeerRequests, Requests};
 use crate::received::Received;
 use crate::recv::{RecvHalf, RecvPlace};
 use crate::send::SendHalf;
@@ -53,7 +53,7 @@ pub struct SdrQp {
     /// The reads that this end requests.
     pub(crate) requests: Requests,
     /// The reads that the peer requests.
-    pub(crate) asked: Asked,
+    pub(crate) peer_requests: PeerRequests,
     events: VecDeque<Event>,
     connected: bool,
     timing: Timing,
@@ -74,7 +74,7 @@ impl SdrQp {
             recv: RecvHalf::new(geometry, table.clone()),
             send: SendHalf::new(geometry),
             requests: Requests::new(),
-            asked: Asked::new(),
+            peer_requests: PeerRequests::new(),
             events: VecDeque::new(),
             connected: false,
             timing,
@@ -233,7 +233,7 @@ impl SdrQp {
             return Err(SdrError::NotConnected);
         }
         let message = self.send.start(spec, &mut self.events)?;
-        self.asked.remove(message);
+        self.peer_requests.remove(message);
         Ok(message)
     }
 
@@ -306,7 +306,8 @@ impl SdrQp {
             }
             Control::Read(request) => {
                 let started = self.send.next();
-                self.asked.handle(now_ns, &self.geometry, started, request)
+                self.peer_requests
+                    .handle(now_ns, &self.geometry, started, request)
             }
             Control::Loss(_) | Control::PathFeedback(_) => Ok(()),
         }
@@ -369,7 +370,7 @@ impl SdrQp {
         let timeouts = [
             self.recv.next_timeout(),
             self.requests.next_timeout(),
-            self.asked.is_due().then_some(0),
+            self.peer_requests.is_due().then_some(0),
             self.send.next_timeout(),
         ];
         timeouts.into_iter().flatten().min()

@@ -153,18 +153,18 @@ impl Requests {
 }
 
 /// Requests of the peer.
-pub(crate) struct Asked {
+pub(crate) struct PeerRequests {
     /// Those whose messages have not started.
     waiting: Sparse<u64, ReadSpec>,
     /// Those whose messages have started, and to which an offer must answer now.
-    again: Sparse<u64, ReadSpec>,
+    repeated: Sparse<u64, ReadSpec>,
 }
 
-impl Asked {
+impl PeerRequests {
     pub(crate) const fn new() -> Self {
         Self {
             waiting: Sparse::new(),
-            again: Sparse::new(),
+            repeated: Sparse::new(),
         }
     }
 
@@ -204,7 +204,7 @@ impl Asked {
         if message < started {
             // A reader that has posted a slot again has seen the offer of its last message.
             if started - message <= slots {
-                self.again.insert(message, new);
+                self.repeated.insert(message, new);
             }
             return Ok(());
         }
@@ -228,12 +228,12 @@ impl Asked {
 
     /// Whether an offer must answer a request now.
     pub(crate) fn is_due(&self) -> bool {
-        !self.again.is_empty()
+        !self.repeated.is_empty()
     }
 
     /// Removes and returns a request for a message that has started.
     pub(crate) fn pop_started(&mut self) -> Option<(u64, ReadSpec)> {
-        self.again.pop_first()
+        self.repeated.pop_first()
     }
 
     /// Forgets the request of a message that has started.
@@ -261,7 +261,7 @@ impl SdrQp {
     /// wait.
     #[must_use]
     pub fn next_read(&self) -> Option<&ReadSpec> {
-        self.asked.get(self.send.next())
+        self.peer_requests.get(self.send.next())
     }
 
     /// Refuses the next read: starts its message and withdraws it at once. Returns the number of
@@ -287,7 +287,7 @@ impl SdrQp {
     /// Returns an offer for a reader that repeats the request of a message which is over. It ended
     /// its receive before an offer arrived, and needs to know that the number is used.
     pub(crate) fn poll_over(&mut self) -> Option<Control> {
-        while let Some((message, read)) = self.asked.pop_started() {
+        while let Some((message, read)) = self.peer_requests.pop_started() {
             // The offer of a message that is not over is repeated anyway.
             if self.send.is_over(message) {
                 return Some(Control::Offer(Offer {

@@ -237,7 +237,7 @@ impl SendHalf {
         }
     }
 
-    /// Ends an active send, and tells the receiver why no more of it comes.
+    /// Ends an active send. Its offers then name the reason to the receiver.
     pub(crate) fn withdraw(&mut self, message: u64, withdrawal: Withdrawal) {
         let sending = self.sends.get_mut(message);
         if let Some(sending) = sending.filter(|sending| sending.stage == Stage::Active) {

@@ -59,7 +59,10 @@ impl ReadStory<'_> {
                     .is_some_and(|recv| recv.read_refusal().is_some());
                 // A read of this scheme may lack exact ranges, as far as its reader knows.
                 let is_exact = self.plan.is_exact() && has_deadline;
-                demand(is_refused || is_exact, "it failed, and nobody refused it")
+                demand(
+                    is_refused || is_exact,
+                    "it failed, and the peer has not refused it",
+                )
             }
         }
     }

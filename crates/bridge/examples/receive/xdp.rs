@@ -70,8 +70,8 @@ impl Xdp {
             XDP_PGOFF_RX_RING,
         )?;
         for chunk in 0..CHUNKS {
-            // SAFETY: an entry of the fill ring is the address of a chunk; the kernel has not been
-            // told of this entry yet.
+            // SAFETY: an entry of the fill ring is the address of a chunk; the kernel does not read
+            // this entry before the producer counter covers it.
             unsafe {
                 free.entry::<u64>(chunk)
                     .write(u64::from(chunk) * CHUNK_BYTES as u64);

@@ -211,7 +211,7 @@ impl Pair {
                 let options = SendOptions {
                     scheme: read.scheme,
                     immediate: None,
-                    deadline_ns: read.deadline_ns.map(|at_ns| self.at_reader_ns(at_ns)),
+                    deadline_ns: read.deadline_ns.map(|at_ns| self.reader_deadline_ns(at_ns)),
                     critical: CriticalRanges::NONE,
                 };
                 match self.send_message(source, options, known, true) {
@@ -241,7 +241,7 @@ impl Pair {
     /// Returns when the reader ends a read, by the clock of this end. `arrived_ns` is the arrival
     /// of the request, plus the time that remained when it left. Half of the round trip has passed
     /// in between. Without a measurement, nothing is known about that (P3.13).
-    fn at_reader_ns(&self, arrived_ns: u64) -> u64 {
+    fn reader_deadline_ns(&self, arrived_ns: u64) -> u64 {
         match self.round_trip.is_measured {
             true => arrived_ns.saturating_sub(self.round_trip.smoothed_ns / 2),
             false => arrived_ns,

@@ -121,8 +121,8 @@ fn a_deadline_shorter_than_the_round_trip_brings_nothing() {
     }
 }
 
-/// The path carries less than the read in the time. The notice that the read is over is lost, so
-/// only the request tells the peer when to stop.
+/// The path is too slow for the whole read. The notice that the read is over is lost, so the peer
+/// knows the end of the read only from the request.
 #[test]
 fn the_peer_stops_sending_when_the_read_is_over() {
     let link = LinkConfig {

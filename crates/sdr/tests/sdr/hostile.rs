@@ -379,7 +379,9 @@ fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
         Step::Release(message) => release(qp, message),
         Step::Start(spec) => return qp.start_send(spec).is_ok(),
         Step::Request(message, spec) => drop(qp.request_read(message, spec)),
-        Step::Refuse => return qp.refuse_read(ReadRefusal::OutOfRange) != Ok(None),
+        Step::Refuse => {
+            return matches!(qp.refuse_read(ReadRefusal::OutOfRange), Ok(Some(_)));
+        }
         Step::End(message, length) => drop(qp.end_send(message, length)),
         Step::Close(message, outcome) => qp.close_send(message, outcome),
         Step::Late(message) => qp.handle_late(message),

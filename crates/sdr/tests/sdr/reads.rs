@@ -190,7 +190,7 @@ fn requests_of_no_correct_reader_are_refused() {
     assert_eq!(
         say(good),
         Ok(()),
-        "whoever exposes the region judges the range"
+        "the end that exposes the region checks the range"
     );
     assert_eq!(say(good), Ok(()));
     let (message, length, max) = (0, 4097, 4096);
@@ -346,7 +346,7 @@ fn run(seed: u64) {
             over += 1;
         }
     }
-    // Reads that are over may still have to give their numbers up.
+    // The peer may still have to use the numbers of reads that are over.
     for _ in 0..8 {
         now_ns += 100 * RTT_NS;
         tell(now_ns, &mut reader, &mut exposer);
