@@ -38,6 +38,8 @@ struct Pair {
     destination: NetRt,
     now_ns: u64,
     link: Link,
+    /// Types of box messages of which the path loses the next one, in either direction.
+    lose: Vec<u8>,
     /// The frames that the receiver got.
     got: Vec<Vec<u8>>,
 }
@@ -49,8 +51,17 @@ impl Pair {
             destination: NetRt::new(&config(), 1),
             now_ns: 0,
             link,
+            lose: Vec::new(),
             got: Vec::new(),
         }
+    }
+
+    /// Whether the path loses this box message. Each entry of `lose` is used once.
+    fn is_lost(&mut self, bytes: &[u8]) -> bool {
+        let kind = bytes.get(offset(self.link) + 4);
+        let chosen = self.lose.iter().position(|lost| Some(lost) == kind);
+        let chosen = chosen.filter(|_| is_box_message(self.link, bytes));
+        chosen.map(|at| self.lose.remove(at)).is_some()
     }
 
     /// Sends a frame. If `lost`, the path loses the frame itself, but not the messages of the box.
@@ -67,16 +78,17 @@ impl Pair {
             while let Some(BoxFrame { to, bytes, .. }) = self.source.poll() {
                 assert_eq!(to, Side::Far);
                 quiet = false;
-                if lost != Some(&bytes[..]) {
-                    self.destination.handle(self.now_ns, Side::Far, bytes);
-                } else {
+                if lost == Some(&bytes[..]) {
                     lost = None;
+                } else if !self.is_lost(&bytes) {
+                    self.destination.handle(self.now_ns, Side::Far, bytes);
                 }
             }
             while let Some(BoxFrame { to, bytes, .. }) = self.destination.poll() {
                 quiet = false;
                 match to {
                     Side::Near => self.got.push(bytes),
+                    Side::Far if self.is_lost(&bytes) => {}
                     Side::Far => self.source.handle(self.now_ns, Side::Far, bytes),
                 }
             }
@@ -119,6 +131,67 @@ fn every_pattern_of_losses_is_repaired() {
                 assert_eq!(pair.destination.counters().given_up, 0);
             }
         }
+    }
+}
+
+const START: u8 = 5;
+const MARK: u8 = 6;
+const REQUEST: u8 = 7;
+const NOTICE: u8 = 8;
+
+/// The path loses packet 3 and several messages of the boxes. The boxes repair the packet without
+/// the NICs.
+#[test]
+fn lost_messages_between_boxes_are_made_up_for() {
+    let lost_messages = [
+        &[REQUEST][..],
+        &[REQUEST, REQUEST, REQUEST],
+        &[START],
+        &[START, MARK, REQUEST],
+        &[MARK],
+    ];
+    for link in LINKS {
+        for lose in lost_messages {
+            let frames = message(link, Kind::Write, FIRST_PSN, 6);
+            let mut pair = Pair::new(link);
+            pair.lose = lose.to_vec();
+            for (at, frame) in frames.iter().enumerate() {
+                // The first mark makes up for a lost start.
+                pair.wait(400 * US);
+                pair.send(frame, at == 3);
+            }
+            pair.wait(2000 * US);
+            assert!(pair.lose.is_empty(), "{link:?} {lose:?}");
+            assert_eq!(pair.got, frames, "{link:?} {lose:?}");
+            assert_eq!(pair.destination.counters().recovered, 1);
+        }
+    }
+}
+
+/// The source box has no copy of a lost packet, and the path loses its first notices. The
+/// destination box asks again, and forwards what it holds when a notice arrives, long before its
+/// hold time ends.
+#[test]
+fn a_lost_notice_is_made_up_for_by_the_next_request() {
+    for lost in 0..4 {
+        let mut pair = Pair::new(IPV4);
+        pair.source = NetRt::new(
+            &Config {
+                pool_bytes: 0,
+                ..config()
+            },
+            1,
+        );
+        pair.lose = vec![NOTICE; lost];
+        let frames = message(IPV4, Kind::Write, 0, 6);
+        for (at, frame) in frames.iter().enumerate() {
+            pair.send(frame, at == 3);
+        }
+        pair.wait(300 * US);
+        assert!(pair.lose.is_empty() && config().hold_ns > 300 * US);
+        assert_eq!(pair.got, [&frames[..3], &frames[4..]].concat(), "{lost}");
+        assert_eq!(pair.source.counters().notices_sent, lost as u64 + 1);
+        assert_eq!(pair.destination.counters().given_up, 1);
     }
 }
 
