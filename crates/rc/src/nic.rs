@@ -1,8 +1,9 @@
 //! A NIC with many queue pairs.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use farwrite_link::Serialiser;
 use farwrite_net::header::Header;
@@ -101,8 +102,9 @@ pub(crate) struct ScheduledPair {
 #[derive(Debug, Default)]
 struct Lane {
     acks: VecDeque<usize>,
-    /// Start tag and index.
-    data: BTreeSet<(u64, usize)>,
+    /// Start tag and index, the smallest first. An entry counts if the tag is the queue pair's
+    /// `listed_tag`. The others are left here until they come first.
+    data: BinaryHeap<Reverse<(u64, usize)>>,
     /// Start tag of the packet that was sent last.
     tag: u64,
 }
@@ -297,10 +299,8 @@ impl Nic {
             }
         }
         if end.listed_tag != listed_tag {
-            if let Some(tag) = listed_tag {
-                lane.data.remove(&(tag, at));
-            }
-            lane.data.extend(end.listed_tag.map(|tag| (tag, at)));
+            lane.data
+                .extend(end.listed_tag.map(|tag| Reverse((tag, at))));
         }
         let is_busy = !lane.acks.is_empty() || !lane.data.is_empty();
         self.busy_lanes = self.busy_lanes & !(1 << priority) | u8::from(is_busy) << priority;
@@ -340,9 +340,14 @@ impl Nic {
             let packet = end.pair.poll_ack()?;
             (at, end.frame(self.node, 0, packet))
         } else {
-            let (tag, at) = lane.data.pop_first()?;
+            let (tag, at, end) = loop {
+                let Reverse((tag, at)) = lane.data.pop()?;
+                match &mut self.ends[at] {
+                    Some(end) if end.listed_tag == Some(tag) => break (tag, at, end),
+                    _ => {}
+                }
+            };
             lane.tag = tag;
-            let end = self.ends[at].as_mut()?;
             end.listed_tag = None;
             let packet = end.pair.poll_data(self.now_ns, &self.memory)?;
             let frame = end.frame(self.node, 1, packet);
