@@ -20,7 +20,8 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// Paces at `pace_bps` bits a second on the wire (0 counts as 1), with at most `burst_bytes` at
     /// once after a pause (0 counts as 1). The burst should cover the lateness of the sender's
-    /// timers: time beyond the burst is lost.
+    /// timers: time beyond the burst is lost. Times are whole nanoseconds, so a bucket always holds
+    /// what the pace earns in one of them.
     pub fn new(pace_bps: u64, burst_bytes: u64) -> Self {
         let burst = i128::from(burst_bytes.max(1)) * BYTE;
         Self {
@@ -41,7 +42,7 @@ impl TokenBucket {
     pub fn set_burst(&mut self, now_ns: u64, burst_bytes: u64) {
         self.fill(now_ns);
         self.burst = i128::from(burst_bytes.max(1)) * BYTE;
-        self.tokens = self.tokens.min(self.burst);
+        self.tokens = self.tokens.min(self.room());
     }
 
     /// The current pace in bits a second.
@@ -74,7 +75,13 @@ impl TokenBucket {
     fn tokens_at(&self, now_ns: u64) -> i128 {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
         let earned = i128::from(self.pace_bps).saturating_mul(i128::from(elapsed_ns));
-        self.tokens.saturating_add(earned).min(self.burst)
+        self.tokens.saturating_add(earned).min(self.room())
+    }
+
+    /// The most that the bucket holds. A sender that waits for the first byte has up to one
+    /// nanosecond's worth more than this byte when its timer fires.
+    fn room(&self) -> i128 {
+        self.burst.max(BYTE + i128::from(self.pace_bps))
     }
 
     fn fill(&mut self, now_ns: u64) {
@@ -106,6 +113,18 @@ mod tests {
         }
         let exact = pace_bps / 8 * 3_600;
         assert!(bytes.abs_diff(exact) < 2 * batch, "{bytes} {exact}");
+    }
+
+    #[test]
+    fn a_burst_of_a_byte_keeps_the_fractions_of_nanoseconds() {
+        // 1086 bytes take 21.72 ns.
+        let mut bucket = TokenBucket::new(400 * SECOND, 1);
+        let mut now_ns = 0;
+        for _ in 0..100_000 {
+            bucket.consume(now_ns, 1_086);
+            now_ns = bucket.next_ns(now_ns);
+        }
+        assert!(now_ns.abs_diff(2_172_000) <= 1, "{now_ns}");
     }
 
     #[test]
@@ -152,8 +171,9 @@ mod tests {
                 bucket.consume(now_ns, batch);
                 sent += u128::from(batch);
                 largest = largest.max(u128::from(batch));
-                let earned = u128::from(pace_bps) * u128::from(now_ns) / 8_000_000_000;
-                prop_assert!(sent <= earned + u128::from(burst) + largest);
+                let earned = |ns: u64| u128::from(pace_bps) * u128::from(ns) / 8_000_000_000;
+                let room = u128::from(burst).max(2 + earned(1));
+                prop_assert!(sent <= earned(now_ns) + room + largest);
             }
         }
 

@@ -63,6 +63,29 @@ fn flows_alone_take_the_ideal_time() {
     }
 }
 
+/// A controller that allows the rate of the cable costs nothing, also where packets take fractions of
+/// a nanosecond.
+#[test]
+fn a_pace_of_the_cable_rate_costs_nothing() {
+    for gbps in [100, 400, 800] {
+        let topology = star(2, gbps, 1000);
+        let workload = Workload::of(vec![Flow::new(0, 1, 25_000_000, 0)]);
+        let time_ns = |protocol| {
+            let transport = Transport {
+                mtu: 1024,
+                ..Transport::new(protocol)
+            };
+            let outcome = run(&scene(&topology, &bare(lossless()), &workload, &transport));
+            outcome.unwrap().flows[0].time_ns().unwrap() as f64
+        };
+        let unpaced = time_ns("roce-nocc");
+        for protocol in ["roce", "irn", "falcon"] {
+            let ratio = time_ns(protocol) / unpaced;
+            assert!((0.999..1.001).contains(&ratio), "{gbps} {protocol} {ratio}");
+        }
+    }
+}
+
 /// A path of 400 Gbit/s and 25 ms holds 1.25 GB, and no acknowledgement arrives within 4 ms.
 #[test]
 fn window_and_timeout_grow_with_the_path() {
