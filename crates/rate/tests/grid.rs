@@ -305,8 +305,14 @@ fn several_cubic_flows_are_left_most_of_the_path() {
 fn a_queue_that_bbr_keeps_at_its_limit_is_no_longer_path() {
     // Beside BBR, the delay is as steady as on a longer path. A flow that mistook it for a longer
     // path would never compete, and would get a share of a twentieth.
-    let outcome = checked(&shared(20.0).beside(FlowKind::Bbr, 0.0));
-    assert!(outcome.first_share > 0.3, "{outcome:?}");
+    // A late success or failure of one attempt changes the rest of a run, so this is a median.
+    let mut shares = [0.0, 1.0, 2.0, 3.0, 5.0].map(|start_rounds| {
+        let mut case = shared(20.0).beside(FlowKind::Bbr, 0.0);
+        case.flows[0].start_rounds = start_rounds;
+        checked(&case).first_share
+    });
+    shares.sort_by(f64::total_cmp);
+    assert!(shares[2] > 0.3, "{shares:?}");
 }
 
 #[test]
