@@ -72,6 +72,7 @@ mod route;
 mod schedule;
 mod turns;
 mod workers;
+mod writes;
 
 pub use critical::{CriticalError, CriticalRanges};
 pub use endpoint::Endpoint;
@@ -99,3 +100,4 @@ pub use progress::ProgressThread;
 pub use reads::{ExposedRegion, ReadOptions, ReadRefused};
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;
+pub use writes::{WriteHandle, WriteOutcome};

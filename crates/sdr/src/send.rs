@@ -169,6 +169,11 @@ impl SendHalf {
             .is_some_and(|sending| sending.place(message).is_some())
     }
 
+    pub(crate) fn window_bytes(&self, message: u64) -> Option<u64> {
+        let place = self.active(message)?.place(message.into())?;
+        Some(place.length)
+    }
+
     pub(crate) fn accepts_partial(&self, message: u64) -> bool {
         self.active(message).is_some_and(Sending::accepts_partial)
     }

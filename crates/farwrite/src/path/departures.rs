@@ -22,6 +22,8 @@ pub(crate) struct Run {
     pub(crate) bytes: u64,
     /// Whether some of the packets had left before.
     pub(crate) is_repeat: bool,
+    /// Whether they are sent again because packets were lost.
+    pub(crate) replaces_lost: bool,
 }
 
 /// What is known of a packet in flight.
@@ -179,6 +181,7 @@ mod tests {
             packet_bytes: BYTES,
             bytes,
             is_repeat,
+            replaces_lost: is_repeat,
         }
     }
 

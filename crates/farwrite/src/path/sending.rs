@@ -149,7 +149,7 @@ impl Sending {
         self.sent_bytes += run.bytes;
         self.sent_packets += u64::from(run.packets.end - run.packets.start);
         self.turn_bytes += run.bytes;
-        if run.is_repeat {
+        if run.replaces_lost {
             self.controller.get_mut().on_loss(now_ns, Loss::Reported);
         }
     }
@@ -336,6 +336,7 @@ mod tests {
                 packet_bytes: PACKET,
                 bytes: PACKET,
                 is_repeat: false,
+                replaces_lost: false,
             },
         );
         sending.end_turn(now_ns, 0, &mut Standing::default(), (false, false));
