@@ -475,6 +475,6 @@ fn a_window_that_is_rewritten_keeps_the_rate() {
         });
         let bps = sent_bytes * 8 / 10;
         println!("{name}: {} Mbit/s", bps / 1_000_000);
-        assert!(bps > 50_000_000, "{name}: {bps}");
+        assert!((50_000_000..100_000_000).contains(&bps), "{name}: {bps}");
     }
 }
