@@ -30,6 +30,7 @@ mod tap;
 mod verdict;
 mod violation;
 mod world;
+mod write_verdict;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

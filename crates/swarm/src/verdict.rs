@@ -401,6 +401,7 @@ impl World<'_> {
             if self.pairs[plan.pair].is_deserted() {
                 continue;
             }
+            self.check_writes(index)?;
             let message = &self.messages[index];
             if self.plan.is_read(index) {
                 self.check_read(index)?;

@@ -411,6 +411,42 @@ fn any_writes_report_what_has_left() {
     });
 }
 
+/// The packets that carry only the immediate belong to the end of the stream, and are not cut with
+/// a write. Found by the swarm.
+#[test]
+fn an_immediate_is_no_part_of_a_write() {
+    let sdr = QpConfig {
+        packets_per_chunk: 16,
+        ..QpConfig::default()
+    };
+    let slow = QpOptions {
+        sdr,
+        burst_bytes: 4096,
+        ..slow_path().1
+    };
+    for limit_ns in [50_000, 500_000, 5 * MS] {
+        let mut world = World::new(1, slow_path().0, &slow);
+        let inn = world.post_recv(Way::Forth, 65_536).expect("a free slot");
+        world.run_for(2 * RTT);
+        let deadline_ns = world.now_ns() + limit_ns;
+        let a = &mut world.a;
+        let source = a.endpoint.register(vec![7; 4096]).expect("room");
+        let stream = a
+            .endpoint
+            .start_stream(a.qp, Some(77))
+            .expect("a free slot");
+        let write = a
+            .endpoint
+            .write(&stream, source.whole(), 0, Some(deadline_ns));
+        let write = write.expect("it fits");
+        a.endpoint.end_stream(&stream).expect("it is open");
+        world.run_for(SECOND);
+        assert_eq!((write.outcome(), write.sent_bytes()), (SENT, 4096));
+        assert_eq!(inn.recv.immediate(), Some(77));
+        assert!(inn.recv.bitmap().is_complete());
+    }
+}
+
 /// The receiver's bitmap shows what arrived, whatever the sender reports.
 #[test]
 fn losses_are_seen_at_the_receiver_only() {

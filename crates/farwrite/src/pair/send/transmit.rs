@@ -186,7 +186,11 @@ impl Pair {
         let send = self.send.open.get_mut(&chunks.message.data());
         let new_chunks = send.map_or(0, |send| send.note_queued(&chunks));
         let packets = self.sdr.writes(chunks.message, chunks.range.clone());
-        let packets = packets.up_to(source.end());
+        let packets = match write {
+            // A write has no part of the immediate, which the end of the stream sends.
+            Some(_) => packets.bytes_up_to(source.end()),
+            None => packets.up_to(source.end()),
+        };
         self.send
             .queue
             .push_run(chunks, new_chunks, (source, write), packets);
