@@ -67,7 +67,8 @@ impl<F: Fabric> Endpoint<F> {
     /// The writes and runs of a stream leave in the order of the calls. A newer write of the same
     /// range follows the older one, and does not end it: give the older one the deadline after which
     /// its bytes are worth nothing. The path can lose and reorder packets: a packet that the network
-    /// held back can bring older bytes back.
+    /// held back can bring older bytes back. A write ends where a chunk ends, or where the message
+    /// ends: nothing can be added behind a short chunk.
     ///
     /// ```
     /// use farwrite::{Endpoint, Outcome, QpOptions, UdpConfig, WriteOutcome};
