@@ -23,14 +23,12 @@ mod ledger;
 mod networks;
 mod oracle;
 mod plan;
-mod read_verdict;
 mod remains;
 mod shrink;
 mod tap;
 mod verdict;
 mod violation;
 mod world;
-mod write_verdict;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
