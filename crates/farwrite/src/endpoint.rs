@@ -2,6 +2,7 @@
 
 mod polling;
 mod reads;
+mod streams;
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
@@ -325,53 +326,6 @@ impl<F: Fabric> Endpoint<F> {
         let posted = pair.post_send(source, options, &self.known)?;
         self.schedule.wake(qp.index);
         Ok(posted)
-    }
-
-    /// Starts a streaming send (paper section 3.1.2): a message without a scheme.
-    /// [`Endpoint::send_chunks`] adds its chunks in any order, and can send a chunk several times.
-    ///
-    /// # Errors
-    /// The same as for [`Endpoint::post_send`].
-    pub fn start_stream(
-        &mut self,
-        qp: QueuePair,
-        immediate: Option<u32>,
-    ) -> Result<SendHandle, Error> {
-        let pair = self.queue_pairs.get_mut(qp)?;
-        let started = pair.start_stream(immediate)?;
-        self.schedule.wake(qp.index);
-        Ok(started)
-    }
-
-    /// Sends `source` as chunks of a stream, starting at `first_chunk`. Chunks may be sent again,
-    /// even after the stream has ended. Only the last chunk of the message may be short.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchMessage`], [`Error::Stream`], [`Error::OutOfBounds`], [`Error::TooLong`],
-    /// [`Error::Fabric`] for a region that is not registered here.
-    pub fn send_chunks(
-        &mut self,
-        stream: &SendHandle,
-        source: MrSlice,
-        first_chunk: u32,
-    ) -> Result<(), Error> {
-        self.fabric.region(source.region.lkey)?;
-        let pair = self.queue_pairs.get_mut(stream.pair)?;
-        pair.continue_stream(stream.message, source, first_chunk)?;
-        self.schedule.wake(stream.pair.index);
-        Ok(())
-    }
-
-    /// Ends a stream and sets the length of its message: the message ends where its furthest run of
-    /// chunks ends.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchMessage`], [`Error::Stream`] if the stream has already ended.
-    pub fn end_stream(&mut self, stream: &SendHandle) -> Result<(), Error> {
-        let pair = self.queue_pairs.get_mut(stream.pair)?;
-        pair.end_stream(stream.message)?;
-        self.schedule.wake(stream.pair.index);
-        Ok(())
     }
 
     /// Cancels a send. The send ends as failed at this end as soon as the fabric holds none of its

@@ -143,6 +143,30 @@ pub enum StreamError {
     /// The run ends within a chunk that another run continues.
     #[error("a run must end where a chunk ends, or the message")]
     EndsWithinChunk,
+    /// A write reaches beyond the peer's buffer.
+    #[error("the write ends at byte {end_bytes}, and the peer's window has {window_bytes} bytes")]
+    OutsideWindow {
+        /// One past the last byte of the write, counted from the start of the window.
+        end_bytes: u64,
+        /// Bytes of the window.
+        window_bytes: u64,
+    },
+    /// The deadline of a write has passed before the call.
+    #[error(
+        "the deadline of the write, {deadline_ns} ns, is not after the last poll at {now_ns} ns"
+    )]
+    DeadlinePassed {
+        /// The deadline.
+        deadline_ns: u64,
+        /// The time of the last poll.
+        now_ns: u64,
+    },
+    /// Too many writes are open on the queue pair.
+    #[error("{limit} writes are open on the queue pair: poll until one has ended")]
+    TooManyWrites {
+        /// Maximum number of open writes.
+        limit: usize,
+    },
 }
 
 /// Why the next slot is not free.

@@ -113,8 +113,9 @@ impl SendHandle {
         self.shared.refusal.get().copied()
     }
 
-    /// Returns whether every packet of the message has left this end at least once. This does not
-    /// imply that any packet arrived.
+    /// Returns whether every packet of the message has left this end at least once, apart from those
+    /// that the deadline of a write has cut ([`Endpoint::write`](crate::Endpoint::write)). This does
+    /// not imply that any packet arrived.
     #[must_use]
     pub fn is_injected(&self) -> bool {
         self.shared.injected.load(Ordering::Acquire) != 0

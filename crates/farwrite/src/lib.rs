@@ -11,7 +11,8 @@
 //! [`deadline`] adapts the timeouts of operations that a group runs together.
 //!
 //! An end can also read: [`Endpoint::post_read`] requests bytes of memory that the peer exposes
-//! ([`Endpoint::expose`]), and the peer sends them as a message.
+//! ([`Endpoint::expose`]), and the peer sends them as a message. [`Endpoint::write`] writes parts of
+//! a posted buffer again and again, each with a deadline.
 //!
 //! The caller polls an endpoint and passes the time as an argument. [`RealTime`] fabrics have a
 //! clock and a way to wait, and [`Endpoint::run_until`] is the poll loop for them.
@@ -72,6 +73,7 @@ mod route;
 mod schedule;
 mod turns;
 mod workers;
+mod writes;
 
 pub use critical::{CriticalError, CriticalRanges};
 pub use endpoint::Endpoint;
@@ -99,3 +101,4 @@ pub use progress::ProgressThread;
 pub use reads::{ExposedRegion, ReadOptions, ReadRefused};
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;
+pub use writes::{WriteHandle, WriteOutcome};

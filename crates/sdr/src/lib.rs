@@ -40,6 +40,7 @@ mod sending;
 mod sparse;
 mod sync;
 mod table;
+mod timers;
 mod writes;
 
 pub use bitmap::ChunkBitmap;

@@ -243,6 +243,13 @@ impl SdrQp {
         self.send.is_clear(message.into())
     }
 
+    /// Returns how many bytes the peer's buffer for a send holds. Returns `None` while the send may
+    /// not write.
+    #[must_use]
+    pub fn window_bytes(&self, message: u64) -> Option<u64> {
+        self.send.window_bytes(message)
+    }
+
     /// The packets of a run of chunks of a send, or of its parity. There are none while the send
     /// may not write. For a streaming send without a length yet, packets reach up to the end of the
     /// peer's buffer.

@@ -11,6 +11,7 @@ use crate::geometry::Geometry;
 use crate::qp::SdrQp;
 use crate::sending::SendSpec;
 use crate::sparse::Sparse;
+use crate::timers::Timers;
 
 /// Exposed bytes that a message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +46,6 @@ impl ReadSpec {
 struct Requested {
     spec: ReadSpec,
     is_over: bool,
-    /// Key of its entry in `timers`.
-    due_ns: u64,
     /// Wait before the next request; `None` if none was sent since the last change.
     interval_ns: Option<u64>,
 }
@@ -54,31 +53,27 @@ struct Requested {
 /// The requests of this end.
 pub(crate) struct Requests {
     requested: Sparse<u64, Requested>,
-    /// When to send each request again: pairs of time and message.
-    timers: Sparse<(u64, u64), ()>,
+    /// When to send each request again.
+    timers: Timers,
 }
 
 impl Requests {
     pub(crate) const fn new() -> Self {
         Self {
             requested: Sparse::new(),
-            timers: Sparse::new(),
+            timers: Timers::new(),
         }
     }
 
     /// Requests a message whose receive was just posted. A second call replaces the first.
     pub(crate) fn add(&mut self, message: u64, spec: ReadSpec) {
-        if let Some(before) = self.requested.remove(message) {
-            self.timers.remove((before.due_ns, message));
-        }
         let requested = Requested {
             spec,
             is_over: false,
-            due_ns: 0,
             interval_ns: None,
         };
         self.requested.insert(message, requested);
-        self.timers.insert((0, message), ());
+        self.timers.set(message, 0);
     }
 
     /// The receive of a message has ended. If the peer does not have the request, it is repeated:
@@ -87,15 +82,7 @@ impl Requests {
         if let Some(requested) = self.requested.get_mut(message) {
             requested.is_over = true;
             requested.interval_ns = None;
-            self.schedule(message, 0);
-        }
-    }
-
-    fn schedule(&mut self, message: u64, due_ns: u64) {
-        if let Some(requested) = self.requested.get_mut(message) {
-            let old_ns = core::mem::replace(&mut requested.due_ns, due_ns);
-            self.timers.remove((old_ns, message));
-            self.timers.insert((due_ns, message), ());
+            self.timers.set(message, 0);
         }
     }
 
@@ -107,14 +94,11 @@ impl Requests {
         waits: &Waits,
         is_started: impl Fn(u64) -> bool,
     ) -> Option<Control> {
-        while let Some((due_ns, message)) = self.timers.first() {
-            if due_ns > now_ns {
-                return None;
-            }
+        while let Some(message) = self.timers.due(now_ns) {
             let requested = self.requested.get_mut(message);
             let Some(requested) = requested.filter(|_| !is_started(message)) else {
                 self.requested.remove(message);
-                self.timers.remove((due_ns, message));
+                self.timers.remove(message);
                 continue;
             };
             let wait_ns = match requested.interval_ns {
@@ -134,7 +118,7 @@ impl Requests {
                 (false, None) => u64::MAX,
                 (false, Some(deadline_ns)) => deadline_ns.saturating_sub(now_ns),
             };
-            self.schedule(message, now_ns.saturating_add(wait_ns));
+            self.timers.set(message, now_ns.saturating_add(wait_ns));
             return Some(Control::Read(ReadRequest {
                 message,
                 region,
@@ -148,7 +132,7 @@ impl Requests {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        self.timers.first().map(|(due_ns, _)| due_ns)
+        self.timers.next_ns()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::geometry::Geometry;
 use crate::offer::{self, Described};
 use crate::sending::{Room, SendSpec, Sending, Stage, adds_parity};
 use crate::sparse::Sparse;
+use crate::timers::Timers;
 use crate::writes::PacketWrites;
 
 pub(crate) struct SendHalf {
@@ -29,8 +30,8 @@ pub(crate) struct SendHalf {
     cleared: u64,
     /// The peer knows the lengths of messages `0..answered`.
     answered: u64,
-    /// When to send each offer again: pairs of time and message, one for every send.
-    timers: Sparse<(u64, u64), ()>,
+    /// When to send the offer of each send again.
+    timers: Timers,
 }
 
 impl SendHalf {
@@ -43,7 +44,7 @@ impl SendHalf {
             posted: 0,
             cleared: 0,
             answered: 0,
-            timers: Sparse::new(),
+            timers: Timers::new(),
         }
     }
 
@@ -53,17 +54,8 @@ impl SendHalf {
 
     fn remove(&mut self, message: u64) -> Option<Sending> {
         let sending = self.sends.remove(message)?;
-        self.timers.remove((sending.due_ns, message));
+        self.timers.remove(message);
         Some(sending)
-    }
-
-    /// Sets when a send's offer is sent again.
-    fn schedule(&mut self, message: u64, due_ns: u64) {
-        if let Some(sending) = self.sends.get_mut(message) {
-            let old_ns = core::mem::replace(&mut sending.due_ns, due_ns);
-            self.timers.remove((old_ns, message));
-            self.timers.insert((due_ns, message), ());
-        }
     }
 
     pub(crate) fn start(
@@ -106,12 +98,11 @@ impl SendHalf {
             answered: false,
             offer_known: false,
             heard_ns: 0,
-            due_ns: 0,
             interval_ns: None,
         };
         self.sends.insert(message, sending);
         self.next += 1;
-        self.timers.insert((0, message), ());
+        self.timers.set(message, 0);
         if let Some(clearance) = self.ahead.remove(message) {
             self.clear(message, &clearance, events);
         }
@@ -169,6 +160,11 @@ impl SendHalf {
             .is_some_and(|sending| sending.place(message).is_some())
     }
 
+    pub(crate) fn window_bytes(&self, message: u64) -> Option<u64> {
+        let place = self.active(message)?.place(message.into())?;
+        Some(place.length)
+    }
+
     pub(crate) fn accepts_partial(&self, message: u64) -> bool {
         self.active(message).is_some_and(Sending::accepts_partial)
     }
@@ -211,7 +207,7 @@ impl SendHalf {
         }
         sending.spec.length = Some(length);
         sending.interval_ns = None;
-        self.schedule(message, 0);
+        self.timers.set(message, 0);
         Ok(())
     }
 
@@ -243,7 +239,7 @@ impl SendHalf {
         if let Some(sending) = sending.filter(|sending| sending.stage == Stage::Active) {
             sending.stage = Stage::Withdrawn(withdrawal);
             sending.interval_ns = None;
-            self.schedule(message, 0);
+            self.timers.set(message, 0);
         }
     }
 
@@ -382,19 +378,15 @@ impl SendHalf {
 
     pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
         self.count_cleared();
-        while let Some((due_ns, message)) = self.timers.first() {
-            if due_ns > now_ns {
-                return None;
-            }
+        while let Some(message) = self.timers.due(now_ns) {
             let mut cleared = self.cleared;
             let Some(sending) = self.sends.get_mut(message) else {
-                self.timers.remove((due_ns, message));
+                self.timers.remove(message);
                 continue;
             };
-            debug_assert_eq!(sending.due_ns, due_ns, "the timer of message {message}");
             let quiet_ns = sending.heard_ns.saturating_add(waits.longest_ns);
             if sending.is_settled() && now_ns < quiet_ns {
-                self.schedule(message, quiet_ns);
+                self.timers.set(message, quiet_ns);
                 continue;
             }
             let wait_ns = match sending.interval_ns {
@@ -420,7 +412,7 @@ impl SendHalf {
                 answers_read: sending.spec.answers_read,
             };
             let again_ns = now_ns.saturating_add(wait_ns);
-            self.schedule(message, again_ns);
+            self.timers.set(message, again_ns);
             return Some(Control::Offer(offer));
         }
         None
@@ -438,6 +430,6 @@ impl SendHalf {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        self.timers.first().map(|(due_ns, _)| due_ns)
+        self.timers.next_ns()
     }
 }

@@ -73,8 +73,6 @@ pub(crate) struct Sending {
     pub(crate) offer_known: bool,
     /// When the peer last sent something about the message.
     pub(crate) heard_ns: u64,
-    /// Key of the send's entry in `timers`.
-    pub(crate) due_ns: u64,
     /// Wait before the next offer; `None` if no offer was sent since the last change.
     pub(crate) interval_ns: Option<u64>,
 }

@@ -92,6 +92,14 @@ impl PacketWrites {
         self
     }
 
+    /// Removes all packets except those that carry bytes before byte `end` of the message.
+    #[must_use]
+    pub fn bytes_up_to(mut self, end: u64) -> Self {
+        let packets = end.div_ceil(self.geometry.mtu().into());
+        self.end = self.end.min(u32::try_from(packets).unwrap_or(u32::MAX));
+        self
+    }
+
     /// Number of the next packet in its message.
     #[must_use]
     pub fn next_packet(&self) -> u32 {

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 87] = [
+const KINDS: [&str; 91] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -91,6 +91,10 @@ const KINDS: [&str; 87] = [
     "refused for its length",
     "refused for its immediate",
     "whole as foreseen",
+    "write sent",
+    "write cut, some has left",
+    "write cut, nothing has left",
+    "write ended by its stream",
     "read whole",
     "read partial, some there",
     "read refused",

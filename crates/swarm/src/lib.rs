@@ -23,7 +23,6 @@ mod ledger;
 mod networks;
 mod oracle;
 mod plan;
-mod read_verdict;
 mod remains;
 mod shrink;
 mod tap;

@@ -116,9 +116,13 @@ const CALMERS: [fn(&mut LinkConfig); 6] = [
     |link| link.rate_bps = None,
 ];
 
-const SIMPLIFIERS: [fn(&mut MessagePlan); 14] = [
+const SIMPLIFIERS: [fn(&mut MessagePlan); 16] = [
     |message| message.send_limit_ns = None,
     |message| message.recv_limit_ns = None,
+    |message| message.write_limits_ns.clear(),
+    |message| {
+        message.write_limits_ns.truncate(1);
+    },
     |message| message.terms = Terms::default(),
     |message| message.terms.scheme = None,
     |message| message.terms.exact_length = false,

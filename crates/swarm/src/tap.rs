@@ -11,7 +11,7 @@ use farwrite::fabric::sim::{Datagram, SimNetwork, Verdict};
 use farwrite_wire::opcode::UC_SEND_ONLY;
 use farwrite_wire::packet::Packet;
 
-use crate::plan::{Fault, Plan};
+use crate::plan::{Fault, MessagePlan, Plan};
 use farwrite_dice::{SplitMix, mix};
 
 /// Identifies data packets to one generation of an end of a queue pair.
@@ -50,6 +50,9 @@ pub(crate) struct Tap {
     critical_sent: BTreeMap<(usize, usize, u64), BTreeSet<u32>>,
     /// Messages of which other chunks were sent before all critical ones.
     overtaken: BTreeSet<(usize, usize, u64)>,
+    /// When each packet of streams that consist of writes left, by queue pair, sending end and
+    /// number.
+    left: BTreeMap<(usize, usize, u64), BTreeMap<u64, Vec<u64>>>,
     kept: Vec<Kept>,
     /// Control packets held back, by the time of arrival, then by the order of sending.
     held: BTreeMap<(u64, u64), Datagram>,
@@ -84,6 +87,7 @@ impl Tap {
             written: BTreeMap::new(),
             critical_sent: BTreeMap::new(),
             overtaken: BTreeSet::new(),
+            left: BTreeMap::new(),
             kept: Vec::new(),
             held: BTreeMap::new(),
             tally: TapTally::default(),
@@ -129,6 +133,12 @@ impl Tap {
     /// Whether chunks of a message were sent before all its critical chunks had been.
     pub(crate) fn is_overtaken(&self, pair: usize, from: usize, message: u64) -> bool {
         self.overtaken.contains(&(pair, from, message))
+    }
+
+    /// When each packet of a message left, if it is a stream that consists of writes.
+    pub(crate) fn left(&self, pair: usize, from: usize, message: u64) -> BTreeMap<u64, Vec<u64>> {
+        let left = self.left.get(&(pair, from, message));
+        left.cloned().unwrap_or_default()
     }
 
     /// Removes the packets that are due. `posted` returns the number of posted receives by queue
@@ -226,6 +236,7 @@ impl Tap {
         let message = self.message(route, imm);
         self.written.insert((pair, from, message), now_ns);
         self.see_critical(route, imm, message);
+        self.see_write(now_ns, route, imm, message);
         let is_here = |fault: &&Fault| {
             matches!(fault, Fault::Late { pair: p, from: f, span, .. }
                 if *p == pair && *f == from && span.contains(now_ns))
@@ -258,14 +269,11 @@ impl Tap {
     /// channels have a queue each, so there the order in which packets leave is open.
     fn see_critical(&mut self, Route { pair, from, .. }: Route, imm: u32, message: u64) {
         let sdr = &self.plan.pairs[pair].options.sdr;
-        let number = usize::try_from(message).expect("few messages");
-        let index = self.plan.course(pair, from).nth(number);
-        let plan = &self.plan.messages[index.expect("it was started")];
+        let plan = self.plan_of(pair, from, message);
         if plan.critical.is_empty() || sdr.channels > 1 {
             return;
         }
-        let packet = imm << sdr.split.id_bits >> sdr.split.id_bits >> sdr.split.user_bits;
-        let chunk = packet / sdr.packets_per_chunk;
+        let chunk = self.packet(pair, imm) / sdr.packets_per_chunk;
         let critical = plan.critical_chunks(self.plan.pairs[pair].chunk_bytes());
         let critical: BTreeSet<u32> = critical
             .map(|chunk| u32::try_from(chunk).expect("short"))
@@ -277,6 +285,28 @@ impl Tap {
         } else if sent.len() < critical.len() {
             self.overtaken.insert(name);
         }
+    }
+
+    /// Notes when the packets of writes leave.
+    fn see_write(&mut self, now_ns: u64, Route { pair, from, .. }: Route, imm: u32, message: u64) {
+        if self.plan_of(pair, from, message).write_limits_ns.is_empty() {
+            return;
+        }
+        let packet = u64::from(self.packet(pair, imm));
+        let left = self.left.entry((pair, from, message)).or_default();
+        left.entry(packet).or_default().push(now_ns);
+    }
+
+    fn plan_of(&self, pair: usize, from: usize, message: u64) -> &MessagePlan {
+        let number = usize::try_from(message).expect("few messages");
+        let index = self.plan.course(pair, from).nth(number);
+        &self.plan.messages[index.expect("it was started")]
+    }
+
+    /// The number of a packet in its message.
+    fn packet(&self, pair: usize, imm: u32) -> u32 {
+        let split = &self.plan.pairs[pair].options.sdr.split;
+        imm << split.id_bits >> split.id_bits >> split.user_bits
     }
 
     /// The message of a data packet: the newest started message with its slot and generation. Older

@@ -25,6 +25,8 @@ pub enum Rule {
     /// Critical ranges leave before the rest. Exact ranges are in memory if an end says that the
     /// message is whole or partial.
     Critical,
+    /// A write reports exactly the packets of it that have left, and none leaves after its deadline.
+    Write,
     /// A message is refused if and only if it does not meet the terms of its receive.
     Terms,
     /// A side with a deadline has its outcome by the deadline.
@@ -61,6 +63,7 @@ impl Display for Rule {
             Self::Outcome => "outcome",
             Self::Partial => "partial",
             Self::Critical => "critical",
+            Self::Write => "write",
             Self::Terms => "terms",
             Self::Deadline => "deadline",
             Self::Liveness => "liveness",

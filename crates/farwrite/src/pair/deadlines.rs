@@ -11,7 +11,7 @@ use super::send::OpenSend;
 use crate::error::Error;
 use crate::registry::TableArrivals;
 
-/// The deadlines of open messages, the earliest first. A message has at most one deadline.
+/// The deadlines of open messages or writes by number, the earliest first. Each has at most one.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(u64, u64)>);
 
@@ -27,7 +27,7 @@ impl Deadlines {
     }
 
     /// Removes and returns a message whose deadline has passed.
-    fn pop_due(&mut self, now_ns: u64) -> Option<u64> {
+    pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<u64> {
         let due = self.next_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let (_, message) = due.then(|| self.0.pop_first())??;
         Some(message)

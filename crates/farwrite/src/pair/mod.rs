@@ -17,7 +17,6 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpPath};
 use farwrite_schemes::scheme::PathView;
 use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
-use farwrite_wire::control::Outcome;
 
 use crate::error::Error;
 use crate::events::Events;
@@ -167,14 +166,7 @@ impl Pair {
         self.recv.fail_all();
         self.wait_closed(fabric, None);
         let result = result.and(self.give_parity_back(fabric));
-        self.send
-            .open
-            .values()
-            .for_each(|send| send.finish(Outcome::Failed));
-        self.send
-            .leaving
-            .values()
-            .for_each(|(send, outcome)| send.finish(*outcome));
+        self.send.end_all();
         result
     }
 
@@ -262,6 +254,7 @@ impl Pair {
         // Settle ended messages first, so that nothing more of them leaves.
         self.settle_sends();
         self.expire_sends(now_ns);
+        self.expire_writes(now_ns);
         while self.answer_reads(known)? {
             // An answer may be cleared already, or be too late.
             self.handle_sdr_events(fabric, known, now_ns)?;
@@ -389,7 +382,7 @@ impl Pair {
             self.sdr.next_timeout(),
             self.control.loss_due_ns,
             self.ping_due_ns(),
-            self.send.deadlines.next_ns(),
+            self.send.next_deadline_ns(),
             self.rest.next_ns(),
         ];
         let connected = connected.into_iter().filter(|_| is_connected);

@@ -22,6 +22,8 @@ pub(crate) struct Run {
     pub(crate) bytes: u64,
     /// Whether some of the packets had left before.
     pub(crate) is_repeat: bool,
+    /// Whether they are sent again because packets were lost.
+    pub(crate) replaces_lost: bool,
 }
 
 /// What is known of a packet in flight.
@@ -29,9 +31,25 @@ pub(crate) struct Run {
 pub(super) struct Departure {
     /// Bytes sent on the path up to and including this packet.
     pub(super) sent_bytes: u64,
-    /// When the packet left. `None` if it left more than once, because it is not known which copy
-    /// arrived.
+    /// When the packet left. `None` if several copies of it may arrive, because it is not known
+    /// which one did.
     pub(super) left_ns: Option<u64>,
+    /// Whether older copies left before, of which none is in flight. One that the network held back
+    /// can still arrive.
+    pub(super) is_rewrite: bool,
+}
+
+impl Departure {
+    /// Returns when the packet left, for a round trip that ends at `now_ns`. A packet that was held
+    /// back must not make the round trip shorter than the shortest one known, `base_rtt_ns`.
+    pub(super) fn sampled_ns(&self, now_ns: u64, base_rtt_ns: Option<u64>) -> Option<u64> {
+        let is_long = |left_ns: u64| {
+            let rtt_ns = now_ns.saturating_sub(left_ns);
+            base_rtt_ns.is_some_and(|base_ns| rtt_ns >= base_ns)
+        };
+        self.left_ns
+            .filter(|&left_ns| !self.is_rewrite || is_long(left_ns))
+    }
 }
 
 /// The latest copies of consecutive packets of a message.
@@ -43,6 +61,7 @@ struct Piece {
     end_bytes: u64,
     packet_bytes: u64,
     left_ns: Option<u64>,
+    is_rewrite: bool,
 }
 
 impl Piece {
@@ -75,16 +94,17 @@ impl Departures {
         if self.order.len() >= MAX_RUNS {
             self.pop();
         }
-        if run.is_repeat {
-            self.cut_out(run);
-        }
+        let is_copied = run.is_repeat && self.cut_out(run);
+        // A lost packet that is repeated may be late instead of lost.
+        let is_rewrite = run.is_repeat && !run.replaces_lost && !is_copied;
         let key = (run.serial, run.message, run.packets.start);
         let piece = Piece {
             end: run.packets.end,
             start_bytes,
             end_bytes: start_bytes + run.bytes,
             packet_bytes: run.packet_bytes,
-            left_ns: (!run.is_repeat).then_some(now_ns),
+            left_ns: (!run.is_repeat || is_rewrite).then_some(now_ns),
+            is_rewrite,
         };
         self.pieces.insert(key, piece);
         self.order.push_back((key, piece.end, piece.end_bytes));
@@ -103,6 +123,7 @@ impl Departures {
         (packet < piece.end).then(|| Departure {
             sent_bytes: piece.sent_bytes(packet - first),
             left_ns: piece.left_ns,
+            is_rewrite: piece.is_rewrite,
         })
     }
 
@@ -131,8 +152,8 @@ impl Departures {
         }
     }
 
-    /// Removes the older copies of the packets of a run.
-    fn cut_out(&mut self, run: &Run) {
+    /// Removes the older copies of the packets of a run. Returns whether there were any.
+    fn cut_out(&mut self, run: &Run) -> bool {
         let (serial, message) = (run.serial, run.message);
         let Range { start, end } = run.packets;
         let before_end = self
@@ -140,6 +161,7 @@ impl Departures {
             .range((serial, message, 0)..(serial, message, end));
         let overlapping = before_end.rev().take_while(|(_, piece)| piece.end > start);
         let overlapping: Vec<(Key, Piece)> = overlapping.map(|(&k, &p)| (k, p)).collect();
+        let any = !overlapping.is_empty();
         for (key, piece) in overlapping {
             self.pieces.remove(&key);
             let first = key.2;
@@ -159,6 +181,7 @@ impl Departures {
                 self.pieces.insert((serial, message, end), right);
             }
         }
+        any
     }
 }
 
@@ -179,6 +202,7 @@ mod tests {
             packet_bytes: BYTES,
             bytes,
             is_repeat,
+            replaces_lost: is_repeat,
         }
     }
 
@@ -197,7 +221,8 @@ mod tests {
                 found,
                 Some(Departure {
                     sent_bytes,
-                    left_ns
+                    left_ns,
+                    is_rewrite: false
                 })
             );
         }
@@ -222,7 +247,8 @@ mod tests {
                 find(packet),
                 Departure {
                     sent_bytes,
-                    left_ns
+                    left_ns,
+                    is_rewrite: false
                 },
                 "{packet}"
             );
@@ -232,6 +258,30 @@ mod tests {
         assert_eq!(is_found, [false, true, true, false]);
         log.settle(12_000);
         assert!(log.pieces.is_empty() && log.order.is_empty());
+    }
+
+    /// New bytes in an old place give a round trip once no older copy is in flight, but not one that
+    /// is shorter than the path.
+    #[test]
+    fn a_packet_that_is_written_again_gives_a_time_when_no_copy_is_in_flight() {
+        let again = |packets| Run {
+            replaces_lost: false,
+            ..run(7, packets, true)
+        };
+        let mut log = Departures::default();
+        log.push(5, 0, &run(7, 0..10, false));
+        log.push(6, 10_000, &again(0..10));
+        assert_eq!(log.find(1, 7, 3).unwrap().left_ns, None, "two copies");
+        log.settle(20_000);
+        log.push(9, 20_000, &again(0..10));
+        let found = log.find(1, 7, 3).unwrap();
+        assert_eq!((found.left_ns, found.is_rewrite), (Some(9), true));
+        let sampled = [(20, Some(12)), (21, Some(12)), (22, None)];
+        let sampled = sampled.map(|(now_ns, base_ns)| found.sampled_ns(now_ns, base_ns));
+        assert_eq!(sampled, [None, Some(9), None]);
+        log.settle(30_000);
+        log.push(12, 30_000, &run(7, 0..10, true));
+        assert_eq!(log.find(1, 7, 3).unwrap().left_ns, None, "it was lost");
     }
 
     proptest! {

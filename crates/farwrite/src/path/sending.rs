@@ -149,7 +149,7 @@ impl Sending {
         self.sent_bytes += run.bytes;
         self.sent_packets += u64::from(run.packets.end - run.packets.start);
         self.turn_bytes += run.bytes;
-        if run.is_repeat {
+        if run.replaces_lost {
             self.controller.get_mut().on_loss(now_ns, Loss::Reported);
         }
     }
@@ -269,6 +269,9 @@ impl Sending {
                 return;
             }
         }
+        // The receiver held the report after the packet had arrived.
+        let arrived_ns = now_ns.saturating_sub(report.hold_ns);
+        let base_rtt_ns = self.controller.base_rtt_ns();
         self.reported_bytes = self.reported_bytes.max(newest_bytes);
         self.settled_bytes = self.settled_bytes.max(self.reported_bytes);
         self.departures.settle(self.reported_bytes);
@@ -276,7 +279,7 @@ impl Sending {
             now_ns,
             newest: Some(Newest {
                 sent_bytes: newest_bytes,
-                departed_ns: departure.and_then(|found| found.left_ns),
+                departed_ns: departure.and_then(|found| found.sampled_ns(arrived_ns, base_rtt_ns)),
                 hold_ns: report.hold_ns,
             }),
             received_bytes: self.received.delivered().bytes.min(self.sent_bytes),
@@ -336,6 +339,7 @@ mod tests {
                 packet_bytes: PACKET,
                 bytes: PACKET,
                 is_repeat: false,
+                replaces_lost: false,
             },
         );
         sending.end_turn(now_ns, 0, &mut Standing::default(), (false, false));

@@ -46,3 +46,5 @@ mod turncoat;
 mod windows;
 mod world;
 mod wraparound;
+mod writes;
+mod writing;

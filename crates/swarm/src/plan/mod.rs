@@ -90,6 +90,9 @@ pub struct MessagePlan {
     pub send_limit_ns: Option<u64>,
     /// Time from the post of the buffer to its deadline, in nanoseconds.
     pub recv_limit_ns: Option<u64>,
+    /// For a stream that consists of writes, the time from the post of each to its deadline, in
+    /// nanoseconds. Empty for others.
+    pub write_limits_ns: Vec<Option<u64>>,
     /// What its users do while it is open.
     pub ending: Ending,
 }

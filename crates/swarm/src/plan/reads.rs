@@ -31,6 +31,7 @@ impl MessagePlan {
             Repair::Nothing | Repair::Stream => SchemeName::SrNack,
         };
         self.scheme = Repair::Scheme(scheme);
+        self.write_limits_ns.clear();
         self.capacity = self.capacity.max(self.bytes);
         self.critical = CriticalRanges::NONE;
         self.immediate = None;

@@ -148,6 +148,12 @@ impl Display for MessagePlan {
             Repair::Nothing => f.write_str("no scheme")?,
             Repair::Stream => f.write_str("stream")?,
         }
+        for limit_ns in &self.write_limits_ns {
+            match limit_ns {
+                Some(limit_ns) => write!(f, ", a write for {} at most", Millis(*limit_ns))?,
+                None => f.write_str(", a write")?,
+            }
+        }
         for range in self.critical.ranges() {
             write!(f, ", bytes {range:?} critical")?;
         }

@@ -6,6 +6,7 @@ mod outcomes;
 mod paths;
 mod reads;
 mod users;
+mod writes;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use crate::violation::{Rule, Violation};
 use farwrite_dice::{SplitMix, mix};
 pub(crate) use outcomes::Message;
 use paths::PathWatch;
+pub(crate) use writes::Write;
 
 /// Time after which a user retries a post that found no free slot.
 const RETRY_NS: u64 = 10 * MS;

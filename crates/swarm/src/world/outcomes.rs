@@ -3,6 +3,7 @@
 use farwrite::{MemoryRegion, Outcome, RecvHandle, SchemeTag, SendHandle};
 
 use super::World;
+use super::writes::Write;
 use crate::violation::{Rule, Violation};
 
 /// Probability that a user reads the bitmap of an open receive.
@@ -28,6 +29,8 @@ pub(crate) struct Message {
     pub(crate) snapshot: Vec<u8>,
     pub(crate) cancelled: bool,
     pub(crate) completed: Option<Outcome>,
+    /// The writes of a stream.
+    pub(crate) writes: Vec<Write>,
 }
 
 impl Message {

@@ -221,7 +221,7 @@ impl World<'_> {
             Repair::Nothing => SchemeTag::NONE,
             Repair::Stream => {
                 self.messages[index].scheme = SchemeTag::NONE;
-                return self.send_stream(plan, host, source);
+                return self.send_stream(index, host, source);
             }
         };
         let options = SendOptions {
@@ -246,16 +246,22 @@ impl World<'_> {
         endpoint.post_send(qp, source.whole(), options)
     }
 
-    /// Sends a stream in two runs of chunks, with the later chunks first.
+    /// Sends a stream in two runs of chunks, with the later chunks first, or in writes.
     fn send_stream(
         &mut self,
-        plan: &MessagePlan,
+        index: usize,
         host: usize,
         source: MemoryRegion,
     ) -> Result<SendHandle, Error> {
+        let plan = &self.plan.messages[index];
         let qp = self.pairs[plan.pair].ends[plan.from].expect("it is awake");
         let endpoint = self.hosts[host].endpoint();
         let stream = endpoint.start_stream(qp, plan.immediate)?;
+        if !plan.write_limits_ns.is_empty() {
+            self.write_parts(index, host, (&stream, source))?;
+            self.hosts[host].endpoint().end_stream(&stream)?;
+            return Ok(stream);
+        }
         let chunk_bytes = self.plan.pairs[plan.pair].chunk_bytes();
         let bytes = source.length();
         let chunks = u32::try_from(bytes.div_ceil(chunk_bytes)).expect("short");

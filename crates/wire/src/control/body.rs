@@ -1,13 +1,18 @@
 //! The bodies of control messages as bytes (P4.3 to P4.8, P4.10, P4.11).
 
+mod clearance;
+mod offer;
+
 use super::check::{ParseError, check};
-use super::critical::CriticalChunks;
 use super::message::{
-    Ack, ClearToSend, Clearance, Control, LossCounts, MessageId, Nack, Offer, Outcome,
-    PathFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
+    Ack, Control, LossCounts, MessageId, Nack, Outcome, PathFeedback, ReadRequest, SchemeTag,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
+
+pub use clearance::{
+    CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES,
+};
 
 const OFFER: u8 = 1;
 const CLEAR_TO_SEND: u8 = 2;
@@ -18,40 +23,10 @@ const LOSS: u8 = 6;
 const PATH_FEEDBACK: u8 = 7;
 const READ: u8 = 8;
 
-const OFFER_LENGTH_KNOWN: u8 = 1;
-const OFFER_HAS_IMMEDIATE: u8 = 2;
-const OFFER_WITHDRAWN: u8 = 4;
-const OFFER_EXPIRED: u8 = 8;
-/// Bits in the flags of a withdrawn offer: why a read is refused.
-const OFFER_REFUSAL: u8 = 0x30;
-const OFFER_UNKNOWN_REGION: u8 = 0x10;
-const OFFER_OUT_OF_RANGE: u8 = 0x20;
-const OFFER_SCHEME: u8 = 0x30;
-const OFFER_ANSWERS_READ: u8 = 0x40;
-
-/// A bit in the generation byte of a clearance: memory for parity follows.
-const CLEARANCE_HAS_PARITY: u8 = 0x80;
-/// A bit in the generation byte of a clearance: terms follow.
-const CLEARANCE_HAS_TERMS: u8 = 0x40;
-
-const TERMS_EXACT_LENGTH: u8 = 1;
-const TERMS_IMMEDIATE: u8 = 2;
-const TERMS_SCHEME: u8 = 4;
-const TERMS_ACCEPT_PARTIAL: u8 = 8;
-const TERMS_ANSWERS_READ: u8 = 0x10;
-
 const WHOLE: u8 = 0;
 const PARTIAL: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Bytes that a clear-to-send takes in a packet before its first clearance (P4.4).
-pub const CLEAR_TO_SEND_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 24;
-/// Bytes of one clearance (P4.4).
-pub const CLEARANCE_BYTES: usize = 21;
-/// Bytes that memory for parity adds to a clearance (P4.4).
-pub const CLEARANCE_PARITY_BYTES: usize = 20;
-/// Bytes that terms add to a clearance (P4.4).
-pub const CLEARANCE_TERMS_BYTES: usize = 8;
 /// Bytes that an ACK takes in a packet before its bits (P4.5).
 pub const ACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 20;
 /// Bytes that a NACK takes in a packet before its first range (P4.6).
@@ -76,15 +51,8 @@ pub(super) fn kind(control: &Control) -> u8 {
 /// Appends a message's body.
 pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
     match control {
-        Control::Offer(offer) => encode_offer(offer, out),
-        Control::ClearToSend(cts) => {
-            for number in [cts.posted, cts.offers, cts.first] {
-                out.extend(number.to_be_bytes());
-            }
-            for clearance in &cts.clearances {
-                encode_clearance(clearance, out);
-            }
-        }
+        Control::Offer(offer) => offer::encode(offer, out),
+        Control::ClearToSend(cts) => clearance::encode(cts, out),
         Control::Ack(ack) => {
             out.extend(ack.message.to_be_bytes());
             for number in [ack.cumulative, ack.seen, ack.window_start] {
@@ -153,75 +121,6 @@ fn encode_path_feedback(feedback: &PathFeedback, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
-    let mut flags = 0;
-    if offer.length.is_some() {
-        flags |= OFFER_LENGTH_KNOWN;
-    }
-    if offer.has_immediate {
-        flags |= OFFER_HAS_IMMEDIATE;
-    }
-    flags |= match offer.withdrawn {
-        None => 0,
-        Some(Withdrawal::GivenUp) => OFFER_WITHDRAWN,
-        Some(Withdrawal::Expired) => OFFER_WITHDRAWN | OFFER_EXPIRED,
-        Some(Withdrawal::Refused(ReadRefusal::UnknownRegion)) => {
-            OFFER_WITHDRAWN | OFFER_UNKNOWN_REGION
-        }
-        Some(Withdrawal::Refused(ReadRefusal::OutOfRange)) => OFFER_WITHDRAWN | OFFER_OUT_OF_RANGE,
-        Some(Withdrawal::Refused(ReadRefusal::Scheme)) => OFFER_WITHDRAWN | OFFER_SCHEME,
-    };
-    if offer.answers_read {
-        flags |= OFFER_ANSWERS_READ;
-    }
-    out.extend(offer.message.to_be_bytes());
-    out.extend(offer.length.unwrap_or(0).to_be_bytes());
-    out.extend(offer.cleared.to_be_bytes());
-    out.push(flags);
-    out.push(offer.scheme.id);
-    out.extend(offer.scheme.params);
-    for range in offer.critical.ranges() {
-        out.extend(range.start.to_be_bytes());
-        out.extend(range.end.to_be_bytes());
-    }
-}
-
-fn encode_clearance(clearance: &Clearance, out: &mut Vec<u8>) {
-    let mut flags = clearance.parity.map_or(0, |_| CLEARANCE_HAS_PARITY);
-    if clearance.terms != Terms::default() {
-        flags |= CLEARANCE_HAS_TERMS;
-    }
-    let data = Place {
-        rkey: clearance.rkey,
-        base: clearance.base,
-        length: clearance.length,
-    };
-    out.push(clearance.generation | flags);
-    for place in [data].into_iter().chain(clearance.parity) {
-        out.extend(place.rkey.to_be_bytes());
-        out.extend(place.base.to_be_bytes());
-        out.extend(place.length.to_be_bytes());
-    }
-    if clearance.terms != Terms::default() {
-        encode_terms(&clearance.terms, out);
-    }
-}
-
-fn encode_terms(terms: &Terms, out: &mut Vec<u8>) {
-    let flags = [
-        (terms.exact_length, TERMS_EXACT_LENGTH),
-        (terms.immediate, TERMS_IMMEDIATE),
-        (terms.scheme.is_some(), TERMS_SCHEME),
-        (terms.accepts_partial, TERMS_ACCEPT_PARTIAL),
-        (terms.answers_read, TERMS_ANSWERS_READ),
-    ];
-    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
-    out.push(set.fold(0, |byte, (_, flag)| byte | flag));
-    let scheme = terms.scheme.unwrap_or(SchemeTag::NONE);
-    out.push(scheme.id);
-    out.extend(scheme.params);
-}
-
 /// Reads a body; `None` if the type is unknown.
 pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError>> {
     let mut reader = Reader(body);
@@ -241,20 +140,6 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         Some(Ok(control)) if reader.0.is_empty() => check(&control).map(|()| control),
         Some(Err(error)) if reader.0.is_empty() => Err(error),
         _ => Err(ParseError::Length { kind, bytes }),
-    })
-}
-
-/// Why an offer with these flags was withdrawn, if it was.
-fn withdrawal(flags: u8) -> Option<Withdrawal> {
-    if flags & OFFER_WITHDRAWN == 0 {
-        return None;
-    }
-    Some(match flags & OFFER_REFUSAL {
-        OFFER_UNKNOWN_REGION => Withdrawal::Refused(ReadRefusal::UnknownRegion),
-        OFFER_OUT_OF_RANGE => Withdrawal::Refused(ReadRefusal::OutOfRange),
-        OFFER_SCHEME => Withdrawal::Refused(ReadRefusal::Scheme),
-        _ if flags & OFFER_EXPIRED != 0 => Withdrawal::Expired,
-        _ => Withdrawal::GivenUp,
     })
 }
 
@@ -294,81 +179,6 @@ impl Reader<'_> {
         Some(SchemeTag {
             id: self.u8()?,
             params: self.array()?,
-        })
-    }
-
-    fn offer(&mut self) -> Option<Result<Control, ParseError>> {
-        let message = self.u64()?;
-        let length = self.u64()?;
-        let cleared = self.u64()?;
-        let flags = self.u8()?;
-        let scheme = self.scheme()?;
-        let ranges = self.rest(|reader| Some(reader.u32()?..reader.u32()?))?;
-        let count = ranges.len();
-        let Some(critical) = CriticalChunks::new(ranges) else {
-            return Some(Err(ParseError::Critical { message, count }));
-        };
-        Some(Ok(Control::Offer(Offer {
-            message,
-            length: (flags & OFFER_LENGTH_KNOWN != 0).then_some(length),
-            has_immediate: flags & OFFER_HAS_IMMEDIATE != 0,
-            scheme,
-            critical,
-            cleared,
-            withdrawn: withdrawal(flags),
-            answers_read: flags & OFFER_ANSWERS_READ != 0,
-        })))
-    }
-
-    fn clear_to_send(&mut self) -> Option<ClearToSend> {
-        Some(ClearToSend {
-            posted: self.u64()?,
-            offers: self.u64()?,
-            first: self.u64()?,
-            clearances: self.rest(Self::clearance)?,
-        })
-    }
-
-    fn clearance(&mut self) -> Option<Clearance> {
-        let byte = self.u8()?;
-        let Place { rkey, base, length } = self.place()?;
-        let parity = if byte & CLEARANCE_HAS_PARITY == 0 {
-            None
-        } else {
-            Some(self.place()?)
-        };
-        let terms = if byte & CLEARANCE_HAS_TERMS == 0 {
-            Terms::default()
-        } else {
-            self.terms()?
-        };
-        Some(Clearance {
-            generation: byte & !(CLEARANCE_HAS_PARITY | CLEARANCE_HAS_TERMS),
-            rkey,
-            base,
-            length,
-            parity,
-            terms,
-        })
-    }
-
-    fn terms(&mut self) -> Option<Terms> {
-        let flags = self.u8()?;
-        let scheme = self.scheme()?;
-        Some(Terms {
-            exact_length: flags & TERMS_EXACT_LENGTH != 0,
-            immediate: flags & TERMS_IMMEDIATE != 0,
-            scheme: (flags & TERMS_SCHEME != 0).then_some(scheme),
-            accepts_partial: flags & TERMS_ACCEPT_PARTIAL != 0,
-            answers_read: flags & TERMS_ANSWERS_READ != 0,
-        })
-    }
-
-    fn place(&mut self) -> Option<Place> {
-        Some(Place {
-            rkey: self.u32()?,
-            base: self.u64()?,
-            length: self.u64()?,
         })
     }
 

@@ -3,6 +3,7 @@
 mod queue;
 mod stream;
 mod transmit;
+mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::registry::Registry;
 use queue::PacketQueue;
 use stream::{Stream, StreamRun};
 pub(crate) use transmit::{Halt, Turn};
+use writes::Writes;
 
 /// The sending side of a queue pair.
 #[derive(Default)]
@@ -41,6 +43,7 @@ pub(super) struct SendSide {
     /// schemes may start.
     unblocked: Vec<SchemeTag>,
     streams: VecDeque<StreamRun>,
+    writes: Writes,
     queue: PacketQueue,
     pub(super) deadlines: Deadlines,
     /// The state of the queue pair among the queue pairs of its path.
@@ -64,11 +67,29 @@ impl SendSide {
         self.queue.is_departing()
     }
 
+    /// Returns the earliest deadline of a message or of a write.
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        let deadlines = [self.deadlines.next_ns(), self.writes.next_ns()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Ends everything, because the queue pair no longer exists.
+    pub(super) fn end_all(&mut self) {
+        self.writes.close_all();
+        for send in self.open.values() {
+            send.finish(Outcome::Failed);
+        }
+        for (send, outcome) in self.leaving.values() {
+            send.finish(*outcome);
+        }
+    }
+
     /// Frees the memory of empty collections.
     pub(super) fn shrink(&mut self) {
         self.open = BTreeMap::new();
         self.leaving = BTreeMap::new();
         self.streams = VecDeque::new();
+        self.writes.shrink();
         self.deadlines = Deadlines::default();
         self.queue.shrink();
     }
@@ -178,6 +199,14 @@ impl OpenSend {
     /// the first time.
     fn chunks_departed(&mut self, count: u32) {
         self.departed = self.departed.saturating_add(count);
+        if let Some(stream) = &mut self.stream {
+            stream.in_hand = stream.in_hand.saturating_sub(count);
+        }
+        self.note_injected();
+    }
+
+    /// Records chunks of a stream that were given and never leave.
+    fn chunks_dropped(&mut self, count: u32) {
         if let Some(stream) = &mut self.stream {
             stream.in_hand = stream.in_hand.saturating_sub(count);
         }
@@ -342,6 +371,10 @@ impl Pair {
         };
         send.advance(Stage::Cleared);
         self.events.send_cleared(message);
+        self.refuse_writes_outside(message);
+        let Some(send) = self.send.open.get(&message) else {
+            return Ok(());
+        };
         if send.is_bounded {
             let scheme = send.scheme;
             self.start_bounded(now_ns, scheme);
@@ -459,6 +492,7 @@ impl Pair {
     /// From then on, the memory belongs to the user.
     fn finish_send(&mut self, message: u64, outcome: Outcome) {
         let side = &mut self.send;
+        side.close_writes(message);
         side.streams.retain(|run| run.chunks.message != message);
         side.queue.forget(message);
         if let Some(send) = side.open.remove(&message) {

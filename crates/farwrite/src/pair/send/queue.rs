@@ -51,6 +51,30 @@ pub(super) struct Taken {
     /// Bytes of their payloads.
     pub(super) bytes: u64,
     pub(super) is_repeat: bool,
+    /// Number of the write that the run belongs to, if any.
+    pub(super) write: Option<u64>,
+}
+
+/// A run that has departed, as far as it was not dropped.
+#[derive(Debug)]
+pub(super) struct Departed {
+    pub(super) chunks: Chunks,
+    /// How many of its chunks were never queued before.
+    pub(super) new_chunks: u32,
+    /// Bytes of the payloads that have left.
+    pub(super) bytes: u64,
+    pub(super) write: Option<u64>,
+}
+
+/// What was dropped of the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dropped {
+    pub(super) packets: usize,
+    /// Chunks of the runs that are gone. A run of which the fabric holds packets stays, and departs
+    /// later with all its chunks.
+    pub(super) chunks: u32,
+    /// Bytes that had left of the runs that are gone.
+    pub(super) left_bytes: u64,
 }
 
 /// A run of chunks that has not departed.
@@ -61,8 +85,12 @@ struct Run {
     /// How many of its chunks were never queued before.
     new_chunks: u32,
     source: Source,
+    /// Number of the write that the run belongs to, if any.
+    write: Option<u64>,
     /// The packets of the run that the fabric has not taken.
     rest: PacketWrites,
+    /// Bytes of the packets that the fabric has taken.
+    taken_bytes: u64,
 }
 
 impl Run {
@@ -111,13 +139,13 @@ impl PacketQueue {
         self.batches.shrink_to_fit();
     }
 
-    /// Queues the packets of a run of chunks whose bytes are at `source`. `new_chunks` of the
-    /// chunks were never queued before.
+    /// Queues the packets of a run of chunks whose bytes are at `source`, and which belongs to
+    /// `write`. `new_chunks` of the chunks were never queued before.
     pub(super) fn push_run(
         &mut self,
         chunks: Chunks,
         new_chunks: u32,
-        source: Source,
+        (source, write): (Source, Option<u64>),
         packets: PacketWrites,
     ) {
         if packets.len() > 0 {
@@ -127,7 +155,9 @@ impl PacketQueue {
                 chunks,
                 new_chunks,
                 source,
+                write,
                 rest: packets,
+                taken_bytes: 0,
             });
             self.next_run += 1;
         }
@@ -172,29 +202,53 @@ impl PacketQueue {
         }
     }
 
-    /// Removes the next run that has departed, in the order of queueing. Returns it with the number
-    /// of its chunks that were never queued before.
-    pub(super) fn take_departed(&mut self) -> Option<(Chunks, u32)> {
+    /// Removes the next run that has departed, in the order of queueing.
+    pub(super) fn take_departed(&mut self) -> Option<Departed> {
         let posted = self.batches.front().map(|batch| batch.first_run);
         let queued = || self.runs.get(self.first_queued()).map(|run| run.number);
         let oldest = posted.or_else(queued).unwrap_or(self.next_run);
         let has_departed = self.runs.front().is_some_and(|run| run.number < oldest);
         let run = has_departed.then(|| self.runs.pop_front())??;
-        Some((run.chunks, run.new_chunks))
+        Some(Departed {
+            chunks: run.chunks,
+            new_chunks: run.new_chunks,
+            bytes: run.taken_bytes,
+            write: run.write,
+        })
     }
 
     /// Drops the packets of a message and of its parity that the fabric has not taken.
     pub(super) fn forget(&mut self, message: u64) {
+        self.drop_rest(|run| run.chunks.message.data() == message);
+    }
+
+    /// Drops the packets of a write that the fabric has not taken.
+    pub(super) fn drop_write(&mut self, write: u64) -> Dropped {
+        self.drop_rest(|run| run.write == Some(write))
+    }
+
+    /// Drops the packets of some runs that the fabric has not taken. Runs of which the fabric holds
+    /// packets stay until these have left.
+    fn drop_rest(&mut self, is_dropped: impl Fn(&Run) -> bool) -> Dropped {
         let posted = self.batches.back().map(|batch| batch.last_run);
         let queued_packets = &mut self.queued_packets;
+        let mut dropped = Dropped::default();
         self.runs.retain_mut(|run| {
-            if run.chunks.message.data() != message {
+            if !is_dropped(run) {
                 return true;
             }
-            *queued_packets -= run.rest.len();
-            run.rest.skip_packets(run.rest.len());
-            posted.is_some_and(|last| run.number <= last)
+            let packets = run.rest.len();
+            *queued_packets -= packets;
+            dropped.packets += packets;
+            run.rest.skip_packets(packets);
+            let stays = posted.is_some_and(|last| run.number <= last);
+            if !stays {
+                dropped.chunks += run.chunks.range.end - run.chunks.range.start;
+                dropped.left_bytes += run.taken_bytes;
+            }
+            stays
         });
+        dropped
     }
 
     /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Calls `left`
@@ -256,12 +310,15 @@ impl PacketQueue {
             let start = run.rest.next_packet();
             run.rest.skip_packets(count);
             self.queued_packets -= count;
-            let bytes = packets.by_ref().take(count);
+            let taken = packets.by_ref().take(count);
+            let bytes = taken.map(|(_, local)| u64::from(local.length)).sum();
+            run.taken_bytes += bytes;
             left(Taken {
                 message: run.chunks.message,
                 packets: start..run.rest.next_packet(),
-                bytes: bytes.map(|(_, local)| u64::from(local.length)).sum(),
+                bytes,
                 is_repeat: run.is_repeat(),
+                write: run.write,
             });
             let first_run = runs.map_or(run.number, |(first, _)| first);
             runs = Some((first_run, run.number));

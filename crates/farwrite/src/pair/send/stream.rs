@@ -1,10 +1,12 @@
 //! Sends without a scheme: the user decides which chunks to send, and when.
 
+use std::ops::Range;
+
 use farwrite_schemes::scheme::Chunks;
 use farwrite_wire::control::SchemeTag;
 
-use super::Traits;
 use super::queue::Source;
+use super::{Stage, Traits};
 use crate::error::{Error, StreamError};
 use crate::handle::SendHandle;
 use crate::memory::MrSlice;
@@ -26,6 +28,27 @@ pub(in crate::pair) struct StreamRun {
     /// The chunks that remain to be sent.
     pub(super) chunks: Chunks,
     pub(super) source: Source,
+    /// Number of the write that the run belongs to, if it is one.
+    pub(super) write: Option<u64>,
+}
+
+/// A run of chunks that fits its stream.
+#[derive(Clone)]
+pub(super) struct NewRun {
+    chunks: Range<u32>,
+    source: Source,
+}
+
+impl NewRun {
+    /// Returns one past the last byte of the run in the message.
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.source.end()
+    }
+
+    /// Returns the number of chunks.
+    pub(super) fn chunks(&self) -> u32 {
+        self.chunks.end - self.chunks.start
+    }
 }
 
 impl StreamRun {
@@ -66,6 +89,7 @@ impl Pair {
                 slice: source,
                 first_byte: 0,
             },
+            write: None,
         });
     }
 
@@ -77,14 +101,26 @@ impl Pair {
         source: MrSlice,
         first_chunk: u32,
     ) -> Result<(), Error> {
+        let run = self.check_run(message, source, first_chunk)?;
+        self.add_run(message, run, None);
+        Ok(())
+    }
+
+    /// Checks that a run of chunks fits a stream.
+    pub(super) fn check_run(
+        &self,
+        message: u64,
+        source: MrSlice,
+        first_chunk: u32,
+    ) -> Result<NewRun, Error> {
         self.check_slice(&source)?;
         let chunk_bytes = self.geometry().chunk_bytes();
         let first_byte = u64::from(first_chunk) * chunk_bytes;
         let end_bytes = first_byte + source.length;
         self.check_length(end_bytes)?;
-        let send = self.send.open.get_mut(&message);
+        let send = self.send.open.get(&message);
         let send = send.ok_or(Error::NoSuchMessage(message))?;
-        let stream = send.stream.as_mut().ok_or(StreamError::HasScheme)?;
+        let stream = send.stream.as_ref().ok_or(StreamError::HasScheme)?;
         if source.length == 0 {
             return Err(StreamError::EmptyRun.into());
         }
@@ -99,19 +135,31 @@ impl Pair {
         }
         let end = u32::try_from(end_bytes.div_ceil(chunk_bytes))
             .expect("checked against the largest message");
-        stream.bytes = stream.bytes.max(end_bytes);
-        stream.in_hand += end - first_chunk;
-        self.send.streams.push_back(StreamRun {
-            chunks: Chunks {
-                message: message.into(),
-                range: first_chunk..end,
-            },
+        Ok(NewRun {
+            chunks: first_chunk..end,
             source: Source {
                 slice: source,
                 first_byte,
             },
+        })
+    }
+
+    /// Queues a run of chunks, which was just checked. `write` is the number of the write that it
+    /// belongs to, if any.
+    pub(super) fn add_run(&mut self, message: u64, run: NewRun, write: Option<u64>) {
+        let send = self.send.open.get_mut(&message);
+        if let Some(stream) = send.and_then(|send| send.stream.as_mut()) {
+            stream.bytes = stream.bytes.max(run.end_bytes());
+            stream.in_hand += run.chunks();
+        }
+        self.send.streams.push_back(StreamRun {
+            chunks: Chunks {
+                message: message.into(),
+                range: run.chunks,
+            },
+            source: run.source,
+            write,
         });
-        Ok(())
     }
 
     /// Ends a stream: no more chunks are added. The message ends where its furthest run ends.
@@ -143,6 +191,7 @@ impl Pair {
                         slice: MrSlice::EMPTY,
                         first_byte: u64::from(first_chunk) * geometry.chunk_bytes(),
                     },
+                    write: None,
                 });
             }
             // All chunks may have left already.
@@ -155,7 +204,13 @@ impl Pair {
     /// is no such run. A user may give runs of messages whose buffers are posted only after an
     /// older message has ended.
     pub(super) fn pull_stream(&mut self, max_chunks: u32) -> bool {
-        let is_clear = |run: &StreamRun| self.sdr.is_clear(run.chunks.message);
+        let is_clear = |run: &StreamRun| {
+            let message = run.chunks.message;
+            let send = self.send.open.get(&message.data());
+            // Writes that do not fit the window were ended when the clearance was handled.
+            let is_handled = send.is_some_and(|send| send.stage >= Stage::Cleared);
+            is_handled && self.sdr.is_clear(message)
+        };
         let Some(index) = self.send.streams.iter().position(is_clear) else {
             return false;
         };
@@ -166,12 +221,12 @@ impl Pair {
             message: run.chunks.message,
             range: start..end,
         };
-        let source = run.source;
+        let (source, write) = (run.source, run.write);
         run.chunks.range.start = end;
         if run.chunks.range.is_empty() {
             self.send.streams.remove(index);
         }
-        self.queue_run(chunks, source);
+        self.queue_run(chunks, source, write);
         true
     }
 }

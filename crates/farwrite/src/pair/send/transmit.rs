@@ -5,7 +5,7 @@ use farwrite_fabric::contract::{Fabric, Qpn};
 use farwrite_schemes::scheme::Chunks;
 use farwrite_sdr::PacketWrite;
 
-use super::queue::{BATCH_PACKETS, Source};
+use super::queue::{BATCH_PACKETS, Departed, Source};
 use crate::error::Error;
 use crate::pair::Pair;
 use crate::path::{PeerPath, Run};
@@ -117,6 +117,8 @@ impl Pair {
                     packet_bytes,
                     bytes,
                     is_repeat: run.is_repeat,
+                    // A write brings new bytes, also where an older one was.
+                    replaces_lost: run.is_repeat && run.write.is_none(),
                 };
                 events.send_chunks(&run, per_chunk);
                 path.note_departure(now_ns, &run);
@@ -174,26 +176,35 @@ impl Pair {
         );
         if let Some(slice) = slice {
             let first_byte = 0;
-            self.queue_run(chunks, Source { slice, first_byte });
+            self.queue_run(chunks, Source { slice, first_byte }, None);
         }
     }
 
-    /// Queues the packets of a run of chunks.
-    pub(super) fn queue_run(&mut self, chunks: Chunks, source: Source) {
+    /// Queues the packets of a run of chunks. `write` is the number of the write that it belongs to,
+    /// if any.
+    pub(super) fn queue_run(&mut self, chunks: Chunks, source: Source, write: Option<u64>) {
         let send = self.send.open.get_mut(&chunks.message.data());
         let new_chunks = send.map_or(0, |send| send.note_queued(&chunks));
         let packets = self.sdr.writes(chunks.message, chunks.range.clone());
-        let packets = packets.up_to(source.end());
+        let packets = match write {
+            // A write has no part of the immediate, which the end of the stream sends.
+            Some(_) => packets.bytes_up_to(source.end()),
+            None => packets.up_to(source.end()),
+        };
         self.send
             .queue
-            .push_run(chunks, new_chunks, source, packets);
+            .push_run(chunks, new_chunks, (source, write), packets);
     }
 
     /// Handles a batch of packets that left.
     pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
         let path = self.path(now_ns);
         self.send.queue.handle_departed(qpn, wr_id);
-        while let Some((chunks, new_chunks)) = self.send.queue.take_departed() {
+        while let Some(departed) = self.send.queue.take_departed() {
+            self.send.writes.note_departed(&departed);
+            let Departed {
+                chunks, new_chunks, ..
+            } = departed;
             let Some(send) = self.send.open.get_mut(&chunks.message.data()) else {
                 continue;
             };

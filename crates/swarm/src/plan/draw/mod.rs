@@ -3,6 +3,7 @@
 mod faults;
 mod reads;
 mod terms;
+mod writes;
 
 use std::time::Duration;
 
@@ -88,6 +89,7 @@ impl Plan {
         draft.add_messages();
         draft.add_faults();
         draft.add_late_packets();
+        draft.add_writes(seed);
         draft.add_reads(seed);
         draft.heal();
         draft.wait_for_datacenter_control();
@@ -449,6 +451,7 @@ impl Draft {
             terms: Terms::default(),
             send_limit_ns: None,
             recv_limit_ns: None,
+            write_limits_ns: Vec::new(),
             send_ns: at_ns + if late { dice.within(0..slack_ns) } else { 0 },
             recv_ns: at_ns + if early { 0 } else { dice.within(0..slack_ns) },
             ending: match scheme {

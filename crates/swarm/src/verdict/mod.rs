@@ -1,11 +1,14 @@
 //! Checks that the outcomes of a message follow from its plan, its deadlines and the actions of its
 //! users.
 
+mod coverage;
+mod critical;
+mod reads;
+mod writes;
+
 use farwrite::schemes::registry::from_tag;
 use farwrite::{Outcome, RecvHandle, Refusal, SchemeName, SendHandle};
 
-use crate::coverage::Coverage;
-use crate::oracle::GUARD;
 use crate::plan::{MessagePlan, Repair};
 use crate::violation::{Rule, Violation};
 use crate::world::{Message, World};
@@ -131,58 +134,6 @@ impl Story<'_> {
         is_sent_once && self.is_begun() && send.is_some_and(SendHandle::is_injected)
     }
 
-    /// Whether the bytes of all critical chunks are in the buffer of the receive.
-    fn has_critical(&self) -> bool {
-        let Message {
-            content, snapshot, ..
-        } = self.message;
-        self.plan.critical_chunks(self.chunk_bytes).all(|chunk| {
-            let at = |chunk: u64| usize::try_from(chunk * self.chunk_bytes).expect("short");
-            let (start, end) = (at(chunk), at(chunk + 1).min(content.len()));
-            snapshot.get(GUARD + start..GUARD + end) == content.get(start..end)
-        })
-    }
-
-    /// Checks the promises for critical ranges (P5.9.6 to P5.9.8). A receiver's user who ends a
-    /// message early gives up the promise for exact ranges.
-    fn check_critical(&self) -> Result<(), Broken> {
-        demand(
-            Rule::Critical,
-            !self.is_overtaken,
-            "other chunks left before the critical ones",
-        )?;
-        if !self.plan.is_exact() || self.message.completed.is_some() {
-            return Ok(());
-        }
-        let has_critical = self.has_critical();
-        demand(
-            Rule::Critical,
-            self.sent == Outcome::Failed || has_critical,
-            "the send has not failed, and exact ranges are missing",
-        )?;
-        // A receiver that has no offer does not know the scheme, and nothing was sent to it.
-        demand(
-            Rule::Critical,
-            self.received == Outcome::Failed || has_critical || !self.is_begun(),
-            "the receive has not failed, and exact ranges are missing",
-        )
-    }
-
-    /// Whether a deadline may make the receive fail: exact ranges are missing, or are not known yet
-    /// where the terms demand the scheme (P5.9.8).
-    fn may_lack_exact_ranges(&self) -> bool {
-        let is_demanded = self.plan.terms.scheme == Some(SchemeName::BestEffortExact.tag());
-        // Unlike the buffer, the bitmap shows whether packets without bytes are missing.
-        let recv = self.message.recv.as_ref();
-        let has_arrived = |chunk: u64| {
-            let chunk = u32::try_from(chunk).expect("short");
-            recv.is_some_and(|recv| recv.bitmap().get(chunk))
-        };
-        let is_missing =
-            self.plan.is_exact() && !self.plan.critical_chunks(self.chunk_bytes).all(has_arrived);
-        self.recv_expired() && (is_missing || is_demanded)
-    }
-
     /// Whether the receiver can know how the sender ended the message.
     fn receiver_heard(&self) -> bool {
         self.message.sent_ns < self.message.received_ns
@@ -305,93 +256,6 @@ impl Story<'_> {
             "it should be refused, and was written",
         )
     }
-
-    fn cover(&self, coverage: &mut Coverage) {
-        let Message {
-            cancelled,
-            completed,
-            ..
-        } = self.message;
-        let is_short = self.plan.capacity < self.plan.bytes;
-        let ends = (self.sent, self.received);
-        coverage.saw_if("cancelled", *cancelled);
-        let has_scheme = matches!(self.plan.scheme, Repair::Scheme(_));
-        coverage.saw_if("completed early", completed.is_some() && has_scheme);
-        coverage.saw_if("buffer too short", is_short);
-        coverage.saw_if(
-            "both ends agree",
-            ends == (Outcome::Whole, Outcome::Whole) && completed.is_none(),
-        );
-        coverage.saw_if("ends differ", self.sent != self.received);
-        let is_exact = self.plan.is_exact() && !self.plan.critical.is_empty();
-        let has_critical = is_exact && self.has_critical();
-        coverage.saw_if(
-            "partial with all exact ranges",
-            has_critical && self.received == Outcome::Partial,
-        );
-        coverage.saw_if(
-            "failed without all exact ranges",
-            is_exact && !has_critical && self.recv_expired() && self.received == Outcome::Failed,
-        );
-        self.cover_deadlines(coverage);
-        self.cover_terms(coverage);
-    }
-
-    fn cover_deadlines(&self, coverage: &mut Coverage) {
-        let Message {
-            send_deadline_ns,
-            recv_deadline_ns,
-            completed,
-            recv,
-            ..
-        } = self.message;
-        let length = recv.as_ref().and_then(|recv| recv.length());
-        let deadlines = [send_deadline_ns, recv_deadline_ns];
-        let is_whole = (self.sent, self.received) == (Outcome::Whole, Outcome::Whole);
-        let any = deadlines.into_iter().any(Option::is_some);
-        coverage.saw_if("deadline in time", any && is_whole);
-        let by_user = completed.is_some();
-        if self.recv_expired() && !by_user {
-            match self.received {
-                Outcome::Whole => coverage.saw("whole at the deadline of the receive"),
-                Outcome::Partial if length.is_none() => {
-                    coverage.saw("deadline of the receive before the offer");
-                }
-                Outcome::Partial => coverage.saw("deadline of the receive after the offer"),
-                Outcome::Failed => {}
-            }
-        }
-        if self.send_expired() && !self.sender_heard() {
-            match self.sent {
-                Outcome::Partial => coverage.saw("deadline of the send, partial"),
-                Outcome::Failed if self.is_begun() => {
-                    coverage.saw("deadline of the send, failed");
-                }
-                Outcome::Failed => coverage.saw("deadline of the send before any data"),
-                Outcome::Whole => {}
-            }
-        }
-        let by_sender = self.received == Outcome::Partial && !self.recv_expired() && !by_user;
-        let in_time = by_sender && self.is_bounded() && !self.send_expired();
-        coverage.saw_if("partial before any deadline", in_time);
-        let by_sender = by_sender && !self.is_bounded();
-        coverage.saw_if("receive ended by the deadline of the send", by_sender);
-    }
-
-    fn cover_terms(&self, coverage: &mut Coverage) {
-        let terms = &self.plan.terms;
-        for refusal in self.refusals().into_iter().flatten() {
-            match refusal {
-                Refusal::Scheme { .. } => coverage.saw("refused for its scheme"),
-                Refusal::Length { .. } => coverage.saw("refused for its length"),
-                Refusal::Immediate { .. } => coverage.saw("refused for its immediate"),
-                _ => {}
-            }
-        }
-        let is_foreseen = terms.exact_length && terms.scheme.is_some();
-        let is_whole = self.received == Outcome::Whole;
-        coverage.saw_if("whole as foreseen", is_foreseen && is_whole);
-    }
 }
 
 impl World<'_> {
@@ -401,6 +265,7 @@ impl World<'_> {
             if self.pairs[plan.pair].is_deserted() {
                 continue;
             }
+            self.check_writes(index)?;
             let message = &self.messages[index];
             if self.plan.is_read(index) {
                 self.check_read(index)?;
