@@ -1,10 +1,10 @@
-//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10, P4.11).
+//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10 to P4.12).
 
 use super::check::{ParseError, check};
 use super::critical::CriticalChunks;
 use super::message::{
-    Ack, ClearToSend, Clearance, Control, LossCounts, MessageId, Nack, Offer, Outcome,
-    PathFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
+    Ack, ClearToSend, Clearance, Control, Credit, CreditRequest, LossCounts, MessageId, Nack,
+    Offer, Outcome, PathFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -17,6 +17,8 @@ const RECEIVE_COMPLETE: u8 = 5;
 const LOSS: u8 = 6;
 const PATH_FEEDBACK: u8 = 7;
 const READ: u8 = 8;
+const CREDIT_REQUEST: u8 = 9;
+const CREDIT: u8 = 10;
 
 const OFFER_LENGTH_KNOWN: u8 = 1;
 const OFFER_HAS_IMMEDIATE: u8 = 2;
@@ -70,6 +72,8 @@ pub(super) fn kind(control: &Control) -> u8 {
         Control::Loss(_) => LOSS,
         Control::PathFeedback(_) => PATH_FEEDBACK,
         Control::Read(_) => READ,
+        Control::CreditRequest(_) => CREDIT_REQUEST,
+        Control::Credit(_) => CREDIT,
     }
 }
 
@@ -119,6 +123,16 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
         }
         Control::PathFeedback(feedback) => encode_path_feedback(feedback, out),
         Control::Read(read) => encode_read(read, out),
+        Control::CreditRequest(request) => {
+            for number in [request.path, request.used_bytes, request.wanted_bytes] {
+                out.extend(number.to_be_bytes());
+            }
+        }
+        Control::Credit(credit) => {
+            for number in [credit.path, credit.granted_bytes] {
+                out.extend(number.to_be_bytes());
+            }
+        }
     }
 }
 
@@ -234,6 +248,8 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         LOSS => reader.loss().map(Control::Loss).map(Ok),
         PATH_FEEDBACK => reader.path_feedback().map(Control::PathFeedback).map(Ok),
         READ => reader.read().map(Control::Read).map(Ok),
+        CREDIT_REQUEST => reader.credit_request().map(Control::CreditRequest).map(Ok),
+        CREDIT => reader.credit().map(Control::Credit).map(Ok),
         _ => return None,
     };
     let bytes = body.len();
@@ -432,6 +448,21 @@ impl Reader<'_> {
             length: self.u64()?,
             remaining_ns: self.u64()?,
             scheme: self.scheme()?,
+        })
+    }
+
+    fn credit_request(&mut self) -> Option<CreditRequest> {
+        Some(CreditRequest {
+            path: self.u64()?,
+            used_bytes: self.u64()?,
+            wanted_bytes: self.u64()?,
+        })
+    }
+
+    fn credit(&mut self) -> Option<Credit> {
+        Some(Credit {
+            path: self.u64()?,
+            granted_bytes: self.u64()?,
         })
     }
 }
