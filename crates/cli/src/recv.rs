@@ -14,7 +14,7 @@ use farwrite_session::{Listener, Psk, parse_listen, shown};
 use farwrite_transfer::{
     self as transfer, Cancel, DEFAULT_PORT, Door, Host, ReceiveSettings, Visitor,
 };
-use farwrite_units::parse::{parse_memory, parse_timeout};
+use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -30,6 +30,7 @@ Examples:
   farwrite recv                     make a key, and print the command for the other machine
   farwrite recv --listen 192.0.2.7:4792 --dir in --psk-file far.key --once
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
+  farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
 
 Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a
 file that is there already is replaced then. Nothing is written outside the directory. A file that
@@ -54,6 +55,11 @@ pub(crate) struct RecvArgs {
     /// variable FARWRITE_PSK, or else a fresh one is made and the sender's command printed
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
+    /// Grant credit to senders with --rate-control eqds: the rate of this machine's port, IP headers
+    /// included, 1Mbit to 100Gbit. Credit is granted for 99 % of it, to all senders together. Senders
+    /// with another rate control are refused
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
+    credit_rate: Option<u64>,
     /// End after one transfer
     #[arg(long)]
     once: bool,
@@ -99,6 +105,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     let settings = ReceiveSettings {
         memory_bytes: args.memory,
         timeout: args.timeout,
+        credit_bps: args.credit_rate,
     };
     let door = Door::open(listener, psk, Arc::new(console.clone()))?;
     let trace = args.trace.start()?;

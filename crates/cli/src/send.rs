@@ -8,9 +8,10 @@ use clap::{Args, ValueEnum};
 use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
 use farwrite_transfer::{
-    self as transfer, DcqcnOptions, Host, RateControl, SchemeChoice, SendSettings, Start,
+    self as transfer, DcqcnOptions, EqdsOptions, Host, RateControl, SchemeChoice, SendSettings,
+    Start,
 };
-use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_timeout};
+use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -72,12 +73,17 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
     /// Most bits a second to put on the wire, headers included: 1Mbit to 100Gbit; without it, as many
-    /// as the path carries. With dcqcn, the rate of the port
+    /// as the path carries. With dcqcn and eqds, the rate of the port
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<u64>,
     /// How the rate is found
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Control::Adaptive)]
     rate_control: Control,
+    /// With eqds, bytes to send before the first credit of the receiver; the bandwidth-delay product of
+    /// the path saves a round trip, and less keeps the queue shorter when many senders start at once
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
+    #[arg(allow_hyphen_values = true)]
+    first_window: u64,
     /// Start as if no earlier transfer had been made to this receiver, and keep nothing for later ones
     #[arg(long)]
     no_path_cache: bool,
@@ -116,6 +122,9 @@ enum Control {
     Fixed,
     /// DCQCN, from --rate down: for datacenters with switches that mark packets (ECN)
     Dcqcn,
+    /// EQDS: the receiver, with --credit-rate, grants credit to all of its senders together, so that
+    /// they share its port. For datacenters; --rate is the rate of this machine's port
+    Eqds,
 }
 
 impl SendArgs {
@@ -127,12 +136,16 @@ impl SendArgs {
             (Control::Dcqcn, Some(rate_bps)) => {
                 Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)))
             }
+            (Control::Eqds, Some(rate_bps)) => Ok(RateControl::Eqds(EqdsOptions {
+                line_rate_bps: rate_bps,
+                first_window_bytes: self.first_window,
+            })),
             (Control::Fixed, None) => {
                 let what = "--rate-control fixed: give the rate with --rate";
                 Err(Failure::new(Exit::Usage, what))
             }
-            (Control::Dcqcn, None) => {
-                let what = "--rate-control dcqcn: give the rate of the port with --rate";
+            (Control::Dcqcn | Control::Eqds, None) => {
+                let what = "--rate-control dcqcn and eqds: give the rate of the port with --rate";
                 Err(Failure::new(Exit::Usage, what))
             }
         }

@@ -221,6 +221,8 @@ struct Running<'a> {
     flows: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
     paths: Vec<PathProfile>,
+    /// The rate of each host's cable.
+    port_bps: Vec<u64>,
     /// Flows that have started and have not ended.
     under_way: usize,
     dice: Dice,
@@ -274,6 +276,7 @@ impl<'a> Running<'a> {
             triggers: vec![(0, Vec::new()); workload.triggers.len()],
             flows: unstarted.outcomes,
             paths: unstarted.paths,
+            port_bps: unstarted.port_bps,
             under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
             hosts,
@@ -325,6 +328,7 @@ impl<'a> Running<'a> {
             number,
             flow,
             ends: [flow.src, flow.dst].map(|host| self.hosts[host]),
+            port_bps: [flow.src, flow.dst].map(|host| self.port_bps[host]),
             path: self.paths[number],
             ideal_ns: self.flows[number].ideal_ns,
             // Any dynamic port.
@@ -504,6 +508,8 @@ struct UnstartedFlows {
     outcomes: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
     paths: Vec<PathProfile>,
+    /// The rate of each host's cable.
+    port_bps: Vec<u64>,
     /// For each receiving host: the rate of its cable, and its longest round trip.
     receivers: BTreeMap<usize, PathProfile>,
 }
@@ -515,6 +521,7 @@ impl UnstartedFlows {
             framing: scene.options.framing_bytes,
         };
         let mut ideal = Ideal::new(scene.topology, scene.options, wire);
+        let hosts = 0..scene.topology.hosts().count();
         let flows = &scene.workload.flows;
         // Query the ideal times source by source, because they are cached for one source.
         let mut by_source: Vec<_> = (0..flows.len()).collect();
@@ -538,6 +545,7 @@ impl UnstartedFlows {
         let mut unstarted = Self {
             outcomes: vec![blank; flows.len()],
             paths: vec![nowhere; flows.len()],
+            port_bps: hosts.map(|host| ideal.nic_rate_bps(host)).collect(),
             receivers: BTreeMap::new(),
         };
         for number in by_source {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use farwrite::{QpConfig as SdrConfig, RateControl, SchemeName, SwiftOptions};
+use farwrite::{EqdsOptions, QpConfig as SdrConfig, RateControl, SchemeName, SwiftOptions};
 use farwrite_net::SwitchConfig;
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, PathProfile, QpConfig, RdmaTransport, Recovery};
@@ -46,11 +46,17 @@ pub enum EndpointControl {
     Dcqcn,
     /// Swift.
     Swift,
+    /// EQDS.
+    Eqds,
 }
 
 impl EndpointControl {
     /// Those with a name, which follows the name of the scheme.
-    const NAMED: [(&str, Self); 2] = [("+dcqcn", Self::Dcqcn), ("+swift", Self::Swift)];
+    const NAMED: [(&str, Self); 3] = [
+        ("+dcqcn", Self::Dcqcn),
+        ("+swift", Self::Swift),
+        ("+eqds", Self::Eqds),
+    ];
 
     /// Splits the name of a scheme and what follows it.
     fn split(name: &str) -> (&str, Self) {
@@ -65,8 +71,8 @@ impl EndpointControl {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {
-    /// The name of an [`RdmaTransport`], or `farwrite-` and the name of a scheme, which `+dcqcn` or
-    /// `+swift` may follow.
+    /// The name of an [`RdmaTransport`], or `farwrite-` and the name of a scheme, which `+dcqcn`,
+    /// `+swift` or `+eqds` may follow.
     /// Window, acknowledgements, timeout, retries and DCQCN are settings of NICs only.
     pub protocol: String,
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096. With endpoints, a multiple of 4
@@ -191,7 +197,7 @@ pub fn described() -> String {
     let endpoints = "endpoints of farwrite with a scheme, such as";
     format!(
         "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
-         place of their own, such as {ENDPOINT}sr-nack+dcqcn or {ENDPOINT}sr-nack+swift",
+         place of their own: {ENDPOINT}sr-nack+dcqcn, {ENDPOINT}sr-nack+swift or {ENDPOINT}sr-nack+eqds",
         nics.join("; ")
     )
 }
@@ -429,8 +435,13 @@ impl Transport {
         nic.map_or(u64::MAX, |nic| self.queue_pair(nic, 2, path).ack_timeout_ns)
     }
 
-    /// The rate control of an endpoint's path.
-    pub(crate) fn rate_control(&self, control: EndpointControl, path: &PathProfile) -> RateControl {
+    /// The rate control of a path, at an end whose cable has `port_bps` bits per second.
+    pub(crate) fn rate_control(
+        &self,
+        control: EndpointControl,
+        path: &PathProfile,
+        port_bps: u64,
+    ) -> RateControl {
         match (control, self.rate) {
             (EndpointControl::Default, None) => RateControl::default(),
             (EndpointControl::Default, Some(rate_bps)) => RateControl::Fixed { rate_bps },
@@ -440,6 +451,11 @@ impl Transport {
                 // Receivers hold reports for up to an eighth of a round trip.
                 endpoint_target_ns: path.rtt_ns.saturating_add(SWIFT_ENDPOINT_NS),
                 ..SwiftOptions::new(path.rate_bps, u64::from(self.mtu), 0)
+            }),
+            (EndpointControl::Eqds, _) => RateControl::Eqds(EqdsOptions {
+                // Endpoints count IP packets, and a cable whole frames.
+                line_rate_bps: ip_share(port_bps, path),
+                first_window_bytes: path.round_trip_bytes(),
             }),
         }
     }
@@ -458,6 +474,14 @@ impl Transport {
     fn default_priority() -> u8 {
         3
     }
+}
+
+/// Part of a cable's rate that full IP packets take.
+fn ip_share(rate_bps: u64, path: &PathProfile) -> u64 {
+    let frame_bytes = u128::from(path.frame_bytes());
+    let ip_bytes = frame_bytes - u128::from(path.framing_bytes);
+    let bps = u128::from(rate_bps) * ip_bytes / frame_bytes;
+    u64::try_from(bps).unwrap_or(u64::MAX)
 }
 
 /// Swift's target delay beyond the round trip without queues, in nanoseconds: `base_target` of

@@ -220,7 +220,8 @@ impl<F: Fabric> Endpoint<F> {
     ///
     /// # Errors
     /// [`Error::Connect`] if the two queue pairs are not compatible, [`Error::RateControl`] if
-    /// other queue pairs to the peer have a different rate control, [`Error::Fabric`].
+    /// other queue pairs to the peer have a different rate control, [`Error::NoCredit`] and
+    /// [`Error::LineRate`] with [`RateControl::Eqds`](crate::RateControl::Eqds), [`Error::Fabric`].
     pub fn connect_qp(&mut self, qp: QueuePair, peer: &QpInfo) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(qp)?;
         pair.connect(&mut self.fabric, &mut self.paths, peer)?;

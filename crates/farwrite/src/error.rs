@@ -50,6 +50,24 @@ pub enum Error {
         /// The rate control that the queue pair requests.
         wanted: Box<RateControl>,
     },
+    /// Another queue pair under EQDS has a different line rate. All of them share the port of the
+    /// endpoint.
+    #[error(
+        "queue pairs of this endpoint have rate control eqds at {present_bps} bit/s, and one at \
+         {wanted_bps} bit/s cannot join them: give all of them the rate of the endpoint's port"
+    )]
+    LineRate {
+        /// The line rate of the endpoint, in bits per second.
+        present_bps: u64,
+        /// The line rate that the queue pair requests.
+        wanted_bps: u64,
+    },
+    /// The peer grants no credit, so a queue pair under EQDS could send nothing to it.
+    #[error(
+        "this end has rate control eqds, and the peer grants no credit: choose eqds at both ends, or \
+         another rate control at this one"
+    )]
+    NoCredit,
     /// The message has ended, or was never posted.
     #[error("message {0} is not open")]
     NoSuchMessage(u64),

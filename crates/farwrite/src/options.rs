@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use farwrite_rate::{DcqcnOptions, Start, SwiftOptions};
+use farwrite_rate::{DcqcnOptions, EqdsOptions, Start, SwiftOptions};
 use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
@@ -40,6 +40,18 @@ pub enum RateControl {
     /// [`SwiftOptions::endpoint_target_ns`] must be longer than that. The path replaces
     /// [`SwiftOptions::packet_bytes`] by the size of its own packets.
     Swift(SwiftOptions),
+    /// EQDS (NSDI 2022), for datacenters in which the ports of the receivers are the bottlenecks: a
+    /// sender sends a first window, and then only what the receiver has granted credit for (P4.12).
+    /// An endpoint grants credit to all of its peers together, for 99 % of
+    /// [`EqdsOptions::line_rate_bps`], the rate of its own port. So both ends of a path need this
+    /// choice ([`Error::NoCredit`](crate::Error::NoCredit)), and all queue pairs of an endpoint
+    /// with this choice need the same `line_rate_bps`
+    /// ([`Error::LineRate`](crate::Error::LineRate)).
+    ///
+    /// Sockets do not receive trimmed packets, so lost packets are repaired by the scheme of their
+    /// message. A queue in front of another bottleneck than the receiver's port is not controlled:
+    /// state its rate as `line_rate_bps`, or choose another controller.
+    Eqds(EqdsOptions),
 }
 
 impl Default for RateControl {
@@ -53,7 +65,7 @@ impl Default for RateControl {
 }
 
 impl RateControl {
-    /// The name of the controller: `adaptive`, `fixed`, `dcqcn` or `swift`.
+    /// The name of the controller: `adaptive`, `fixed`, `dcqcn`, `swift` or `eqds`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -61,6 +73,7 @@ impl RateControl {
             Self::Fixed { .. } => "fixed",
             Self::Dcqcn(_) => "dcqcn",
             Self::Swift(_) => "swift",
+            Self::Eqds(_) => "eqds",
         }
     }
 
@@ -72,6 +85,7 @@ impl RateControl {
             Self::Fixed { rate_bps } => Some(*rate_bps),
             Self::Dcqcn(options) => Some(options.line_rate_bps),
             Self::Swift(options) => Some(options.line_rate_bps),
+            Self::Eqds(options) => Some(options.line_rate_bps),
         }
     }
 

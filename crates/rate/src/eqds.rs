@@ -2,6 +2,17 @@
 
 use crate::{Feedback, Limits, Loss, RateControl, Sent};
 
+/// Options of [`Eqds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EqdsOptions {
+    /// Bits a second of the port, on the wire (0 counts as 1). The sender paces at this rate, and a
+    /// receiver grants credit for a little less than its own.
+    pub line_rate_bps: u64,
+    /// Bytes that a flow sends before the first sign of the receiver (0 counts as 1). In the paper,
+    /// the bandwidth-delay product.
+    pub first_window_bytes: u64,
+}
+
 /// Sends a first window without credit, and then only the bytes that the receiver grants. The
 /// receiver's half is [`PullPacer`](crate::PullPacer).
 ///
@@ -24,20 +35,33 @@ pub struct Eqds {
 }
 
 impl Eqds {
-    /// For a port of `line_rate_bps` bits a second and a first window of `first_window_bytes` (0
-    /// counts as 1 in both). In the paper, the first window is the bandwidth-delay product.
+    /// A flow that has sent nothing.
     #[must_use]
-    pub fn new(line_rate_bps: u64, first_window_bytes: u64) -> Self {
+    pub fn new(options: EqdsOptions) -> Self {
+        let first_window_bytes = options.first_window_bytes.max(1);
         Self {
-            line_rate_bps: line_rate_bps.max(1),
-            first_window_bytes: first_window_bytes.max(1),
-            unasked_bytes: first_window_bytes.max(1),
+            line_rate_bps: options.line_rate_bps.max(1),
+            first_window_bytes,
+            unasked_bytes: first_window_bytes,
             waits_for_sign: true,
             credit_bytes: 0,
             granted_bytes: 0,
             sent_bytes: 0,
             app_limited: false,
         }
+    }
+
+    /// Bytes of credit that were used, or have expired, since the path was opened.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        let used = i128::from(self.granted_bytes).saturating_sub(self.credit_bytes);
+        u64::try_from(used.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes that remain of the first window. They need no credit.
+    #[must_use]
+    pub fn unasked_bytes(&self) -> u64 {
+        self.unasked_bytes
     }
 
     fn see_sign(&mut self) {
@@ -117,7 +141,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn eqds() -> Eqds {
-        Eqds::new(50_000_000_000, 5_000)
+        Eqds::new(EqdsOptions {
+            line_rate_bps: 50_000_000_000,
+            first_window_bytes: 5_000,
+        })
     }
 
     fn send(eqds: &mut Eqds, app_limited: bool) {
@@ -172,8 +199,9 @@ mod tests {
         eqds.on_grant(1, 2_000);
         eqds.on_grant(2, 3_000);
         assert_eq!(eqds.credit_bytes(), 3_000);
+        assert_eq!(eqds.used_bytes(), 0);
         send(&mut eqds, false);
-        assert_eq!(eqds.credit_bytes(), 2_000);
+        assert_eq!((eqds.credit_bytes(), eqds.used_bytes()), (2_000, 1_000));
     }
 
     #[test]
@@ -185,7 +213,7 @@ mod tests {
         eqds.on_feedback(&report(1_000));
         assert_eq!(eqds.credit_bytes(), 2_000);
         eqds.on_feedback(&report(2_000));
-        assert_eq!(eqds.credit_bytes(), 5_000);
+        assert_eq!((eqds.credit_bytes(), eqds.used_bytes()), (5_000, 3_000));
     }
 
     #[test]
@@ -225,7 +253,7 @@ mod tests {
         fn any_call_is_survived(
             calls in prop::collection::vec((0u8..4, any::<u64>(), any::<bool>()), 1..100),
         ) {
-            let mut eqds = Eqds::new(0, 0);
+            let mut eqds = Eqds::new(EqdsOptions { line_rate_bps: 0, first_window_bytes: 0 });
             for (call, value, flag) in calls {
                 match call {
                     0 => eqds.on_sent(&Sent { bytes: value, app_limited: flag, ..Sent::default() }),
@@ -234,6 +262,7 @@ mod tests {
                     _ => eqds.on_loss(0, if flag { Loss::TimedOut } else { Loss::Reported }),
                 }
                 prop_assert!(eqds.limits().pace_bps >= 1);
+                let _ = (eqds.credit_bytes(), eqds.used_bytes());
             }
         }
     }

@@ -225,7 +225,7 @@ pub use adaptive::{Adaptive, AdaptiveOptions, Phase};
 pub use bucket::TokenBucket;
 pub use control::{Feedback, Limits, Loss, Newest, RateControl, Sent, Start};
 pub use dcqcn::{Dcqcn, DcqcnOptions};
-pub use eqds::Eqds;
+pub use eqds::{Eqds, EqdsOptions};
 pub use fixed::Fixed;
 pub use notice::{Arrival, Notice, NotificationPoint, ReceiverControl};
 pub use pulls::PullPacer;

@@ -11,6 +11,9 @@ use crate::{Arrival, Notice, ReceiverControl, TokenBucket};
 /// position that has arrived says whether the flow has more data, so reordering does no harm. A
 /// flow gets grants for at most `ahead_packets` beyond the packets that have arrived. This limits
 /// the share of the link that a flow wastes if its sender has failed.
+///
+/// A flow whose sender says how much it wants takes part by [`ask`](Self::ask) instead, and gets
+/// exactly that.
 #[derive(Clone, Debug)]
 pub struct PullPacer {
     pace: TokenBucket,
@@ -31,6 +34,8 @@ struct Flow {
     more: bool,
     /// Trimmed packets without a grant yet.
     trimmed_packets: u64,
+    /// Packets that the flow asks for.
+    asked_packets: u64,
     listed: bool,
 }
 
@@ -51,6 +56,30 @@ impl PullPacer {
         }
     }
 
+    /// Changes how much may be granted at once after a pause, from `now_ns` on (0 counts as 1).
+    /// Initially, one packet. A caller that polls late or rarely needs more: time beyond the burst
+    /// is lost.
+    pub fn set_burst(&mut self, now_ns: u64, burst_bytes: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.pace.set_burst(self.now_ns, burst_bytes);
+    }
+
+    /// Sets the number of packets that a flow asks for. It replaces the number of an earlier call,
+    /// of which some may have been granted since.
+    pub fn ask(&mut self, now_ns: u64, flow: u32, packets: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.flows.entry(flow).or_default().asked_packets = packets;
+        self.list(flow);
+    }
+
+    /// Forgets a flow that has ended. Its number may then belong to another flow.
+    pub fn forget(&mut self, flow: u32) {
+        self.flows.remove(&flow);
+        for turns in &mut self.turns {
+            turns.retain(|&listed| listed != flow);
+        }
+    }
+
     /// Adds a flow to `turns` if it takes part and is not there yet.
     fn list(&mut self, number: u32) {
         if let Some(flow) = self.flows.get_mut(&number)
@@ -67,7 +96,7 @@ impl PullPacer {
 impl Flow {
     fn takes_part(&self, ahead_packets: u64) -> bool {
         let ahead = self.granted_packets.saturating_sub(self.arrived_packets);
-        self.trimmed_packets > 0 || (self.more && ahead < ahead_packets)
+        self.trimmed_packets > 0 || self.asked_packets > 0 || (self.more && ahead < ahead_packets)
     }
 }
 
@@ -101,6 +130,7 @@ impl ReceiverControl for PullPacer {
                 continue;
             }
             flow.trimmed_packets = flow.trimmed_packets.saturating_sub(1);
+            flow.asked_packets = flow.asked_packets.saturating_sub(1);
             flow.granted_packets += 1;
             let granted_packets = flow.granted_packets;
             self.pace.consume(self.now_ns, self.packet_bytes);
@@ -189,6 +219,34 @@ mod tests {
         assert_eq!(grants(&mut pacer, 1_000_000).len(), 9);
         pacer.on_arrival(&arrival(2_000_000, 1, 1, true));
         assert_eq!(grants(&mut pacer, 3_000_000).len(), 1);
+    }
+
+    #[test]
+    fn a_flow_that_asks_gets_what_it_asked_for_last_in_turn_with_others() {
+        let mut pacer = pacer();
+        pacer.ask(0, 1, 9);
+        pacer.ask(0, 1, 2);
+        pacer.ask(0, 2, 3);
+        let want: Vec<_> = (0..5).map(|at| at * 1_000).zip([1, 2, 1, 2, 2]).collect();
+        assert_eq!(grants(&mut pacer, 1_000_000), want);
+        pacer.ask(2_000_000, 1, 5);
+        pacer.ask(2_000_000, 2, 1);
+        pacer.forget(1);
+        assert_eq!(grants(&mut pacer, 3_000_000), [(2_000_000, 2)]);
+        // The number belongs to another flow.
+        pacer.ask(4_000_000, 1, 1);
+        assert_eq!(grants(&mut pacer, 5_000_000), [(4_000_000, 1)]);
+    }
+
+    #[test]
+    fn a_burst_makes_up_for_a_late_call() {
+        let mut pacer = pacer();
+        pacer.set_burst(0, 3_000);
+        pacer.ask(0, 1, 100);
+        let mut granted = |now_ns| std::iter::from_fn(|| pacer.poll(now_ns)).count();
+        assert_eq!(granted(0), 1);
+        assert_eq!(granted(2_000), 2);
+        assert_eq!(granted(50_000), 3);
     }
 
     proptest! {

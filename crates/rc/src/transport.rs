@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use farwrite_net::{Pfc, Red, SwitchConfig, Trim};
-use farwrite_rate::{Dcqcn, DcqcnOptions, Eqds, PullPacer, RateControl};
+use farwrite_rate::{Dcqcn, DcqcnOptions, Eqds, EqdsOptions, PullPacer, RateControl};
 
 use crate::{Nic, QpConfig, Recovery, baselines};
 
@@ -187,7 +187,10 @@ impl RdmaTransport {
                 Some(Box::new(Dcqcn::new(dcqcn)))
             }
             Self::RoceNocc => None,
-            Self::Eqds => Some(Box::new(Eqds::new(path.rate_bps, path.round_trip_bytes()))),
+            Self::Eqds => Some(Box::new(Eqds::new(EqdsOptions {
+                line_rate_bps: path.rate_bps,
+                first_window_bytes: path.round_trip_bytes(),
+            }))),
             Self::Falcon | Self::Uccl => Some(baselines::swift(self, path)),
         }
     }

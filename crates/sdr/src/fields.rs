@@ -13,6 +13,7 @@ const MAX_COUNT: usize = 64;
 const REQUIRED: u16 = 0x8000;
 const TIMING_TYPE: u16 = 1;
 const ENDPOINT_TYPE: u16 = 2;
+const CREDIT_TYPE: u16 = 3;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;
 
@@ -82,6 +83,7 @@ pub enum FieldError {
 pub(crate) struct Fields {
     pub(crate) timing: Timing,
     pub(crate) endpoint: EndpointId,
+    pub(crate) grants_credit: bool,
 }
 
 impl Fields {
@@ -91,6 +93,9 @@ impl Fields {
         // Required: an end that ignored it would use other timeouts.
         push(out, TIMING_TYPE, REQUIRED, durations.as_flattened());
         push(out, ENDPOINT_TYPE, 0, &self.endpoint.0);
+        if self.grants_credit {
+            push(out, CREDIT_TYPE, 0, &[]);
+        }
     }
 
     /// Reads all fields. The last field ends where `bytes` ends.
@@ -98,7 +103,7 @@ impl Fields {
         if bytes.len() > MAX_BYTES {
             return Err(FieldError::Bytes(bytes.len()));
         }
-        let (mut timing, mut endpoint) = (None, None);
+        let (mut timing, mut endpoint, mut grants_credit) = (None, None, false);
         let (mut rest, mut before, mut count) = (bytes, None, 0);
         while !rest.is_empty() {
             let field = Field::read(&mut rest).ok_or(FieldError::Truncated(rest.len()))?;
@@ -114,6 +119,7 @@ impl Fields {
             match kind {
                 TIMING_TYPE => timing = Some(field.timing()?),
                 ENDPOINT_TYPE => endpoint = Some(EndpointId(field.array()?)),
+                CREDIT_TYPE => grants_credit = field.array::<0>().map(|_| true)?,
                 _ if field.flags & REQUIRED != 0 => return Err(FieldError::Unknown(kind)),
                 _ => {}
             }
@@ -121,6 +127,7 @@ impl Fields {
         Ok(Self {
             timing: timing.ok_or(FieldError::Missing(TIMING_TYPE))?,
             endpoint: endpoint.ok_or(FieldError::Missing(ENDPOINT_TYPE))?,
+            grants_credit,
         })
     }
 }

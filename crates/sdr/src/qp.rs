@@ -285,7 +285,8 @@ impl SdrQp {
         self.send.close(message, outcome);
     }
 
-    /// Processes a control message of the peer. `Loss` and `PathFeedback` are ignored here.
+    /// Processes a control message of the peer. Those about the path (`Loss`, `PathFeedback`,
+    /// `CreditRequest`, `Credit`) are ignored here.
     ///
     /// # Errors
     /// The message is one that a correct peer does not send. It changes nothing.
@@ -316,7 +317,10 @@ impl SdrQp {
                 self.peer_requests
                     .handle(now_ns, &self.geometry, started, request)
             }
-            Control::Loss(_) | Control::PathFeedback(_) => Ok(()),
+            Control::Loss(_)
+            | Control::PathFeedback(_)
+            | Control::CreditRequest(_)
+            | Control::Credit(_) => Ok(()),
         }
     }
 

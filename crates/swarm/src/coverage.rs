@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 91] = [
+const KINDS: [&str; 92] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -101,6 +101,7 @@ const KINDS: [&str; 91] = [
     "fixed rate",
     "dcqcn",
     "swift",
+    "eqds",
     "adaptive rate",
     "adaptive rate with a hint",
     "adaptive rate with a maximum",
@@ -223,6 +224,7 @@ fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
             RateControl::Fixed { .. } => coverage.saw("fixed rate"),
             RateControl::Dcqcn(_) => coverage.saw("dcqcn"),
             RateControl::Swift(_) => coverage.saw("swift"),
+            RateControl::Eqds(_) => coverage.saw("eqds"),
             RateControl::Adaptive { max_bps, start } => {
                 coverage.saw("adaptive rate");
                 coverage.saw_if("adaptive rate with a hint", start.is_some());

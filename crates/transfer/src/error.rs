@@ -108,7 +108,7 @@ impl Error {
         };
         let kind = match cause {
             farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
-            farwrite::Error::Connect(_) => ErrorKind::Mismatch,
+            farwrite::Error::Connect(_) | farwrite::Error::NoCredit => ErrorKind::Mismatch,
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "moving data", error)

@@ -47,7 +47,7 @@ pub use choice::SchemeChoice;
 pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
-pub use farwrite::{DcqcnOptions, RateControl, Start};
+pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, Start};
 pub use host::{Cancel, EndpointCounters, Event, Host, Observer, Route, unchanged};
 pub use loss::PathLoss;
 pub use parity::parity_bytes;

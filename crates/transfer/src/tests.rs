@@ -13,8 +13,8 @@ use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
 
 use crate::{
-    Cancel, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, SETUP, SchemeChoice,
-    SendSettings, TransferReport, Visitor, receive, send,
+    Cancel, EqdsOptions, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, SETUP,
+    SchemeChoice, SendSettings, TransferReport, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -101,6 +101,10 @@ fn cross_as(
     let limits = ReceiveSettings {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
+        credit_bps: match settings.rate_control {
+            RateControl::Eqds(options) => Some(options.line_rate_bps),
+            _ => None,
+        },
     };
     let reports = thread::scope(|scope| {
         let receives = scope.spawn(|| {
@@ -329,6 +333,13 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
             },
         ),
         ("ec-mds:32,8", adaptive()),
+        (
+            "sr-nack",
+            RateControl::Eqds(EqdsOptions {
+                line_rate_bps: 50_000_000,
+                first_window_bytes: 20_000,
+            }),
+        ),
     ] {
         let settings = SendSettings {
             scheme: scheme.parse().expect("a scheme"),

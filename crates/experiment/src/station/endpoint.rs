@@ -141,12 +141,12 @@ pub(super) fn start(
     (scheme, control): (SchemeName, EndpointControl),
     starting: &FlowSetup,
 ) -> Result<(), String> {
-    let rate_control = transport.rate_control(control, &starting.path);
-    let options = options(transport, scheme, rate_control, starting);
     let mut ends = Vec::new();
-    for node in starting.ends {
+    for (node, port_bps) in starting.ends.into_iter().zip(starting.port_bps) {
+        let rate_control = transport.rate_control(control, &starting.path, port_bps);
+        let options = options(transport, scheme, rate_control, starting);
         let endpoint = &mut program(network, node)?.endpoint;
-        let qp = endpoint.create_qp(options.clone()).map_err(text)?;
+        let qp = endpoint.create_qp(options).map_err(text)?;
         ends.push((node, qp, endpoint.qp_info(qp).map_err(text)?));
     }
     for (end, peer) in [(0, 1), (1, 0)] {

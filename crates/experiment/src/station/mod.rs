@@ -63,6 +63,8 @@ pub(crate) struct FlowSetup {
     pub(crate) flow: Flow,
     /// The nodes of the sender and the receiver.
     pub(crate) ends: [NodeId; 2],
+    /// Rates of the cables of these two nodes, in bits per second.
+    pub(crate) port_bps: [u64; 2],
     /// The path of the flow with empty queues.
     pub(crate) path: PathProfile,
     /// Ideal completion time in nanoseconds, if there is a path.

@@ -78,15 +78,16 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Wakes the queue pairs that may send again on their paths, or whose control packets have to
-    /// carry a report.
+    /// carry a message of the path.
     fn serve_paths(&mut self, now_ns: u64) {
         self.path_schedule.expire(now_ns);
         while let Some(index) = self.path_schedule.take_ready() {
+            self.paths.grant(now_ns, index as usize);
             let Some(path) = self.paths.live(index as usize) else {
                 continue;
             };
-            if let Some(reporter) = path.reporter(now_ns) {
-                self.schedule.wake(reporter);
+            for carrier in path.carriers(now_ns) {
+                self.schedule.wake(carrier);
             }
             if let Some(first) = path.release(now_ns) {
                 self.turns.join(first);

@@ -83,6 +83,12 @@ impl Pair {
                 path.handle_feedback(now_ns, self.name.serial, named, &feedback);
                 self.events.path_feedback(|| path.stats());
             }
+            Control::CreditRequest(request) => {
+                if !path.handle_credit_request(now_ns, self.name.index, &request) {
+                    self.control.refused += 1;
+                }
+            }
+            Control::Credit(credit) => path.handle_credit(now_ns, &credit),
             Control::Offer(_)
             | Control::ClearToSend(_)
             | Control::ReceiveComplete { .. }
@@ -167,6 +173,9 @@ impl Pair {
         let report = path.take_report(now_ns, self.name.index, leaves_anyway, &fabric.counters());
         if let Some(report) = report {
             self.control.packets.push(&Control::PathFeedback(report));
+        }
+        for message in path.take_credit(now_ns, self.name.index).iter().flatten() {
+            self.control.packets.push(message);
         }
         let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
         if !self.control.packets.is_empty() || ping_due {

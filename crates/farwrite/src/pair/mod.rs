@@ -23,7 +23,7 @@ use crate::events::Events;
 use crate::handle::QueuePair;
 use crate::intake::Inlet;
 use crate::memory::MrSlice;
-use crate::options::QpOptions;
+use crate::options::{QpOptions, RateControl};
 use crate::path::{self, PeerPath, PeerPaths, RoundTrip};
 use crate::registry::{Halves, Registry, TableArrivals};
 pub(crate) use coding::Coder;
@@ -117,7 +117,13 @@ impl Pair {
             control_key: self.control.packets.recv_key(),
             timing: self.options.timing,
             endpoint,
+            grants_credit: self.has_credit(),
         }
+    }
+
+    /// Returns whether this end sends by credit. Then it also grants credit.
+    fn has_credit(&self) -> bool {
+        matches!(self.options.rate_control, RateControl::Eqds(_))
     }
 
     pub(crate) fn connect<F: Fabric>(
@@ -129,6 +135,9 @@ impl Pair {
         // The fabric may refuse an address. Until it has accepted all of them, nothing changes
         // here.
         self.sdr.check_peer(peer)?;
+        if self.has_credit() && !peer.grants_credit {
+            return Err(Error::NoCredit);
+        }
         paths.check(peer.endpoint, peer.control, &self.options.rate_control)?;
         self.holdings.connect(fabric, peer)?;
         self.sdr.connect(peer)?;

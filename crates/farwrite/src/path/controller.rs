@@ -1,8 +1,11 @@
 //! The controllers that a user can choose.
 
-use farwrite_rate::{Adaptive, AdaptiveOptions, Dcqcn, Fixed, Phase, Start, SwiftOptions};
+use farwrite_rate::{
+    Adaptive, AdaptiveOptions, Dcqcn, Fixed, Phase, RateControl as _, Start, SwiftOptions,
+};
 use farwrite_wire::timing::Timing;
 
+use super::credited::CreditedEqds;
 use super::silence::TimedSwift;
 use super::stats::PathLimit;
 use crate::options::RateControl;
@@ -18,6 +21,7 @@ pub(super) enum Controller {
     Adaptive(Box<Adaptive>),
     Dcqcn(Box<Dcqcn>),
     Swift(Box<TimedSwift>),
+    Eqds(Box<CreditedEqds>),
 }
 
 impl Controller {
@@ -43,6 +47,9 @@ impl Controller {
                 };
                 Self::Swift(Box::new(TimedSwift::new(options, timing)))
             }
+            RateControl::Eqds(options) => {
+                Self::Eqds(Box::new(CreditedEqds::new(options, recovery_ns)))
+            }
         }
     }
 
@@ -52,6 +59,7 @@ impl Controller {
             Self::Adaptive(adaptive) => &**adaptive,
             Self::Dcqcn(dcqcn) => &**dcqcn,
             Self::Swift(swift) => &**swift,
+            Self::Eqds(eqds) => &**eqds,
         }
     }
 
@@ -61,27 +69,37 @@ impl Controller {
             Self::Adaptive(adaptive) => &mut **adaptive,
             Self::Dcqcn(dcqcn) => &mut **dcqcn,
             Self::Swift(swift) => &mut **swift,
+            Self::Eqds(eqds) => &mut **eqds,
+        }
+    }
+
+    /// Returns the credit used so far, and the bytes that may leave without credit, on the wire.
+    /// `None` with a controller without credit.
+    pub(super) fn credit_state(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Eqds(eqds) => Some(eqds.credit_state()),
+            _ => None,
         }
     }
 
     pub(super) fn phase(&self) -> Option<Phase> {
         match self {
-            Self::Fixed(_) | Self::Dcqcn(_) | Self::Swift(_) => None,
             Self::Adaptive(adaptive) => Some(adaptive.phase()),
+            _ => None,
         }
     }
 
     pub(super) fn learned(&self) -> Option<Start> {
         match self {
-            Self::Fixed(_) | Self::Dcqcn(_) | Self::Swift(_) => None,
             Self::Adaptive(adaptive) => adaptive.learned(),
+            _ => None,
         }
     }
 
     pub(super) fn base_rtt_ns(&self) -> Option<u64> {
         match self {
-            Self::Fixed(_) | Self::Dcqcn(_) | Self::Swift(_) => None,
             Self::Adaptive(adaptive) => adaptive.base_rtt_ns(),
+            _ => None,
         }
     }
 
@@ -95,6 +113,8 @@ impl Controller {
             Self::Dcqcn(_) => max_bps,
             // The window of Swift follows the path at any pace.
             Self::Swift(_) => return PathLimit::Path,
+            Self::Eqds(eqds) if eqds.credit_bytes() == 0 => return PathLimit::Path,
+            Self::Eqds(_) => pace_bps,
         };
         if pace_bps < ceiling_bps {
             PathLimit::Path
@@ -132,7 +152,10 @@ pub(super) fn burst_bytes(
 ) -> u64 {
     let (rate_bps, ns) = match choice {
         RateControl::Fixed { rate_bps } => (*rate_bps, timing.lateness_ns / 2),
-        RateControl::Adaptive { .. } | RateControl::Dcqcn(_) | RateControl::Swift(_) => {
+        RateControl::Adaptive { .. }
+        | RateControl::Dcqcn(_)
+        | RateControl::Swift(_)
+        | RateControl::Eqds(_) => {
             let most_ns = base_rtt_ns.map_or(u64::MAX, |ns| ns / BURST_SHARE);
             (pace_bps, jitter_ns(timing).min(most_ns))
         }

@@ -4,7 +4,10 @@
 //! in flight, for all queue pairs together. Its receiving half ([`reports`]) counts what arrives,
 //! and reports the counts to the sender.
 
+mod asking;
 mod controller;
+mod credited;
+mod crediting;
 mod departures;
 mod drain;
 mod drops;
@@ -21,19 +24,22 @@ use std::time::Duration;
 use farwrite_fabric::contract::Counters;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_sdr::EndpointId;
-use farwrite_wire::control::{Echo, PathFeedback};
+use farwrite_wire::control::{Control, Credit, CreditRequest, Echo, PathFeedback};
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::request::WriteImm;
+use farwrite_wire::timing::Timing;
 use slab::Slab;
 
 use crate::error::Error;
 use crate::intake::InletCounts;
 use crate::options::{QpOptions, RateControl};
+use asking::Waits;
+use crediting::{Crediting, Pulls};
 pub(crate) use departures::Run;
 pub(crate) use reports::NewestPacket;
 use reports::Reports;
 use sending::Sending;
-pub(crate) use sending::{Named, Standing};
+pub(crate) use sending::{Named, Standing, TurnEnd};
 pub use stats::{EcnField, PathLimit, PathStats};
 
 /// Bytes of a data packet's UDP datagram other than the payload: BTH, RETH, immediate and ICRC.
@@ -48,6 +54,14 @@ pub const ROCE_OVERHEAD_BYTES: u32 = WriteImm::OVERHEAD_BYTES;
 #[must_use]
 pub const fn packet_overhead_bytes(is_ipv4: bool) -> u32 {
     ip_udp_bytes(is_ipv4) + ROCE_OVERHEAD_BYTES
+}
+
+/// A receiver grants at least this number of packets ahead, however short the path is.
+const LEAST_PACKETS: u64 = 4;
+
+/// Returns the number of a path among the flows of the pacer of credit.
+fn flow_of(path: usize) -> u32 {
+    u32::try_from(path).expect("at most as many paths as queue pairs")
 }
 
 /// A path joins this endpoint to one other instance, at the address of its control packets.
@@ -69,8 +83,10 @@ pub(crate) struct PeerPath {
     probed_ns: u64,
     queue_pairs: usize,
     overhead_bytes: u64,
+    timing: Timing,
     sending: Sending,
     reports: Reports,
+    crediting: Crediting,
 }
 
 /// The round trip of a path, as far as it is known.
@@ -138,17 +154,21 @@ impl PeerPath {
         self.sending.note_departure(now_ns, run);
     }
 
-    /// Ends the turn of queue pair `index`. The flags are whether it has more to send, and whether
-    /// it waits for the pace or the window.
+    /// Returns whether the controller needs to know how much is left to send.
+    pub(crate) fn needs_backlog(&self) -> bool {
+        self.sending.needs_backlog()
+    }
+
+    /// Ends the turn of queue pair `index`.
     pub(crate) fn end_turn(
         &mut self,
         now_ns: u64,
         index: u32,
         standing: &mut Standing,
-        (wants, waits): (bool, bool),
+        end: &TurnEnd,
     ) {
-        self.sending
-            .end_turn(now_ns, index, standing, (wants, waits));
+        let waits = self.waits();
+        self.sending.end_turn(now_ns, index, standing, end, &waits);
     }
 
     /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
@@ -157,17 +177,26 @@ impl PeerPath {
         self.sending.release(now_ns)
     }
 
-    /// Returns when the path has work next: queue pairs to release, or a report to send.
+    /// Returns when the path has work next: queue pairs to release, or a control message to send.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let report_ns = self.reports.due().map(|(_, due_ns)| due_ns);
-        let times = [self.sending.next_ns(now_ns), report_ns];
-        times.into_iter().flatten().min()
+        let messages = self.messages().into_iter().flatten();
+        let times = messages.map(|(_, due_ns)| due_ns);
+        times.chain(self.sending.next_ns(now_ns)).min()
     }
 
-    /// Returns the queue pair whose control packets must carry a report now, if one is due.
-    pub(crate) fn reporter(&self, now_ns: u64) -> Option<u32> {
-        let (index, due_ns) = self.reports.due()?;
-        (due_ns <= now_ns).then_some(index)
+    /// Returns the queue pairs whose control packets must carry a message of the path now.
+    pub(crate) fn carriers(&self, now_ns: u64) -> impl Iterator<Item = u32> + use<> {
+        let messages = self.messages().into_iter().flatten();
+        messages.filter_map(move |(index, due_ns)| (due_ns <= now_ns).then_some(index))
+    }
+
+    /// Returns the queue pairs that carry the next messages of the path, and when these are due.
+    fn messages(&self) -> [Option<(u32, u64)>; 3] {
+        [
+            self.reports.due(),
+            self.sending.request_due(),
+            self.crediting.due(),
+        ]
     }
 
     /// Records what arrived through queue pair `index` since the last call for it.
@@ -196,6 +225,54 @@ impl PeerPath {
         let period_ns = self.period_ns();
         self.reports
             .take(now_ns, index, period_ns, leaves_anyway, counters)
+    }
+
+    /// Returns a request for credit, and credit, for a control packet of queue pair `index` that
+    /// leaves now, if they are due.
+    pub(crate) fn take_credit(&mut self, now_ns: u64, index: u32) -> [Option<Control>; 2] {
+        let waits = self.waits();
+        let request = self.sending.take_request(now_ns, index, &waits);
+        let credit = self.crediting.take(now_ns, index, &waits);
+        [
+            request.map(Control::CreditRequest),
+            credit.map(Control::Credit),
+        ]
+    }
+
+    /// Handles a request of the peer for credit, which arrived through queue pair `index`. The pacer
+    /// hears of it with [`PeerPaths::grant`]. Returns false if this end grants no credit.
+    pub(crate) fn handle_credit_request(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        request: &CreditRequest,
+    ) -> bool {
+        let RateControl::Eqds(options) = *self.sending.choice() else {
+            return false;
+        };
+        let waits = self.waits();
+        // What covers the way of a request and of its credit, and the wait of both.
+        let ahead_ns = self.rtt.smoothed_ns() + 4 * waits.period_ns;
+        let bytes = u128::from(options.line_rate_bps) * u128::from(ahead_ns) / 8_000_000_000;
+        let ahead_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let ahead_bytes = ahead_bytes.max(LEAST_PACKETS * self.sending.packet_bytes());
+        self.crediting
+            .hear(now_ns, index, request, ahead_bytes, &waits);
+        true
+    }
+
+    /// Handles credit of the peer, or refuses it.
+    pub(crate) fn handle_credit(&mut self, now_ns: u64, credit: &Credit) {
+        self.sending.handle_credit(now_ns, credit);
+    }
+
+    fn waits(&self) -> Waits {
+        let period_ns = self.period_ns();
+        Waits {
+            period_ns,
+            answer_ns: self.rtt.smoothed_ns() + 2 * period_ns + self.timing.lateness_ns,
+            longest_ns: self.timing.max_probe_ns,
+        }
     }
 
     fn period_ns(&self) -> u64 {
@@ -227,6 +304,8 @@ impl PeerPath {
 pub(crate) struct PeerPaths {
     paths: Slab<PeerPath>,
     by_name: HashMap<Name, usize>,
+    /// Grants credit to all paths under EQDS. `None` while there are none.
+    pulls: Option<Pulls>,
     /// Number of paths opened so far.
     opened: u64,
 }
@@ -235,13 +314,22 @@ impl PeerPaths {
     /// Checks whether a queue pair with this rate control can join the path to a peer.
     ///
     /// # Errors
-    /// [`Error::RateControl`] if the path has a different rate control.
+    /// [`Error::RateControl`] if the path has a different rate control, [`Error::LineRate`] if other
+    /// paths have another line rate.
     pub(crate) fn check(
         &self,
         peer: EndpointId,
         address: SocketAddr,
         wanted: &RateControl,
     ) -> Result<(), Error> {
+        if let (Some(pulls), RateControl::Eqds(options)) = (&self.pulls, wanted)
+            && pulls.line_rate_bps != options.line_rate_bps
+        {
+            return Err(Error::LineRate {
+                present_bps: pulls.line_rate_bps,
+                wanted_bps: options.line_rate_bps,
+            });
+        }
         let number = self.by_name.get(&Name { peer, address });
         let path = number.map(|&number| &self.paths[number]);
         match path.map(|path| path.sending.choice()) {
@@ -264,9 +352,16 @@ impl PeerPaths {
     ) -> usize {
         let name = Name { peer, address };
         let (paths, opened) = (&mut self.paths, &mut self.opened);
+        let pulls = &mut self.pulls;
         let number = *self.by_name.entry(name).or_insert_with(|| {
             *opened += 1;
-            paths.insert(PeerPath::new(name, *opened, options, counters))
+            let path = PeerPath::new(name, *opened, options, counters);
+            if let RateControl::Eqds(options) = &options.rate_control {
+                let packet_bytes = path.sending.packet_bytes();
+                let pulls = pulls.get_or_insert_with(|| Pulls::new(options, packet_bytes));
+                pulls.paths += 1;
+            }
+            paths.insert(path)
         });
         self.paths[number].queue_pairs += 1;
         number
@@ -280,11 +375,46 @@ impl PeerPaths {
         if path.queue_pairs == 0 {
             let path = self.paths.remove(number);
             self.by_name.remove(&path.name);
+            self.forget_flow(number, path.sending.choice());
             return true;
         }
         path.sending.leave(index, standing);
         path.reports.leave(index);
+        path.crediting.leave(index);
         false
+    }
+
+    fn forget_flow(&mut self, number: usize, choice: &RateControl) {
+        if let (Some(pulls), RateControl::Eqds(_)) = (&mut self.pulls, choice) {
+            pulls.forget(flow_of(number));
+            if pulls.paths == 0 {
+                self.pulls = None;
+            }
+        }
+    }
+
+    /// Grants the credit that is due at `now_ns`, if path `number` has a credit to send.
+    pub(crate) fn grant(&mut self, now_ns: u64, number: usize) {
+        let Some(pulls) = &mut self.pulls else {
+            return;
+        };
+        let Some(path) = self.paths.get_mut(number) else {
+            return;
+        };
+        let waits = path.waits();
+        if let Some(bytes) = path.crediting.take_ask() {
+            let late_ns = waits.period_ns + controller::jitter_ns(&path.timing);
+            pulls.ask(now_ns, flow_of(number), bytes, late_ns);
+        }
+        if !path.crediting.is_due(now_ns) {
+            return;
+        }
+        while let Some((flow, bytes)) = pulls.poll(now_ns) {
+            if let Some(path) = self.paths.get_mut(flow as usize) {
+                path.crediting.grant(bytes);
+            }
+        }
+        self.paths[number].crediting.put_off(now_ns, &waits);
     }
 
     /// Returns a path that has queue pairs.
@@ -313,13 +443,16 @@ impl PeerPath {
             probed_ns: 0,
             queue_pairs: 0,
             overhead_bytes,
+            timing: options.timing,
             sending: Sending::new(
+                opened,
                 options.rate_control,
                 options.burst_bytes,
                 packet_bytes,
                 options.timing,
             ),
             reports: Reports::new(opened, overhead_bytes, &options.timing, counters),
+            crediting: Crediting::default(),
         }
     }
 }

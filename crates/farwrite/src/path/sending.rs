@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use farwrite_rate::{Feedback, Loss, Newest, Sent, TokenBucket};
-use farwrite_wire::control::{MessageId, PathFeedback};
+use farwrite_wire::control::{Credit, CreditRequest, MessageId, PathFeedback};
 use farwrite_wire::timing::Timing;
 
+use super::asking::{Asking, Heard, Waits};
 use super::controller::{Controller, burst_bytes};
 use super::departures::{Departures, Run};
 use super::received::{Amount, Received, Taken};
@@ -32,6 +33,23 @@ pub(crate) struct Standing {
     wants: bool,
     /// Whether the queue pair waits in line for the pace or the window.
     is_in_line: bool,
+    /// What the queue pair has left to send, in bytes on the wire.
+    backlog_bytes: u64,
+}
+
+/// How the turn of a queue pair ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TurnEnd {
+    /// Whether the queue pair has more to send.
+    pub(crate) wants: bool,
+    /// Whether it waits for the pace, the window or credit.
+    pub(crate) waits: bool,
+    /// What is known to be left to send, in bytes on the wire. 0 unless the path
+    /// [needs it](super::PeerPath::needs_backlog).
+    pub(crate) backlog_bytes: u64,
+    /// Whether the next packet has left before. Then the scheme may have more repeats than are known
+    /// here.
+    pub(crate) repeats: bool,
 }
 
 /// The sending half of a path.
@@ -42,6 +60,10 @@ pub(super) struct Sending {
     packet_bytes: u64,
     timing: Timing,
     controller: Controller,
+    /// Requests for credit; `None` with a controller without credit.
+    asking: Option<Asking>,
+    /// The backlogs of all queue pairs.
+    backlog_bytes: u64,
     bucket: TokenBucket,
     departures: Departures,
     sent_packets: u64,
@@ -67,12 +89,14 @@ pub(super) struct Sending {
 
 impl Sending {
     pub(super) fn new(
+        number: u64,
         choice: RateControl,
         most_burst_bytes: u64,
         packet_bytes: u64,
         timing: Timing,
     ) -> Self {
         let controller = Controller::new(&choice, packet_bytes, &timing);
+        let asking = controller.credit_state().map(|_| Asking::new(number));
         let pace_bps = controller.get().limits().pace_bps;
         let mut sending = Self {
             bucket: TokenBucket::new(pace_bps, packet_bytes),
@@ -81,6 +105,8 @@ impl Sending {
             packet_bytes,
             timing,
             controller,
+            asking,
+            backlog_bytes: 0,
             departures: Departures::default(),
             sent_packets: 0,
             sent_bytes: 0,
@@ -102,14 +128,26 @@ impl Sending {
         &self.choice
     }
 
+    pub(super) fn packet_bytes(&self) -> u64 {
+        self.packet_bytes
+    }
+
+    pub(super) fn needs_backlog(&self) -> bool {
+        self.asking.is_some()
+    }
+
     fn in_flight_bytes(&self) -> u64 {
         self.sent_bytes - self.settled_bytes
     }
 
-    /// Bytes that may be sent before the window is full.
+    /// Bytes that may be sent before the window is full or the credit is used.
     fn room_bytes(&self) -> u64 {
-        let window_bytes = self.controller.get().limits().window_bytes;
-        window_bytes.saturating_sub(self.in_flight_bytes())
+        let controller = self.controller.get();
+        let window_bytes = controller.limits().window_bytes;
+        let credit_bytes = controller.credit_bytes();
+        // The controller hears of the bytes of a turn at its end.
+        let credit_bytes = credit_bytes.saturating_sub(self.turn_bytes);
+        credit_bytes.min(window_bytes.saturating_sub(self.in_flight_bytes()))
     }
 
     /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
@@ -154,15 +192,18 @@ impl Sending {
         }
     }
 
-    /// Ends the turn of queue pair `index`. The flags are whether it has more to send, and whether
-    /// it waits for the pace or the window.
+    /// Ends the turn of queue pair `index`.
     pub(super) fn end_turn(
         &mut self,
         now_ns: u64,
         index: u32,
         standing: &mut Standing,
-        (wants, waits): (bool, bool),
+        end: &TurnEnd,
+        waits: &Waits,
     ) {
+        let TurnEnd {
+            wants, waits: held, ..
+        } = *end;
         match (standing.wants, wants) {
             (false, true) => self.wanting += 1,
             (true, false) => self.wanting -= 1,
@@ -171,14 +212,14 @@ impl Sending {
         standing.wants = wants;
         let bytes = std::mem::take(&mut self.turn_bytes);
         // A queue pair that could not send anything stays first.
-        if self.line.front() == Some(&index) && (bytes > 0 || !waits) {
+        if self.line.front() == Some(&index) && (bytes > 0 || !held) {
             self.line.pop_front();
             standing.is_in_line = false;
         }
-        if waits && !std::mem::replace(&mut standing.is_in_line, true) {
+        if held && !std::mem::replace(&mut standing.is_in_line, true) {
             self.line.push_back(index);
         }
-        if waits && (bytes > 0 || self.paced_until_ns <= now_ns) {
+        if held && (bytes > 0 || self.paced_until_ns <= now_ns) {
             self.paced_until_ns = now_ns + self.grain_ns();
         }
         if bytes > 0 {
@@ -190,12 +231,72 @@ impl Sending {
                 app_limited: self.wanting == 0,
             });
         }
+        self.ask(now_ns, index, standing, end, waits);
+    }
+
+    /// Prepares a request for credit after a turn.
+    fn ask(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        standing: &mut Standing,
+        end: &TurnEnd,
+        waits: &Waits,
+    ) {
+        let Some((used_bytes, unasked_bytes)) = self.controller.credit_state() else {
+            return;
+        };
+        let least_bytes = match self.choice {
+            RateControl::Eqds(options) if end.repeats => options.first_window_bytes,
+            _ if end.wants => self.packet_bytes,
+            _ => 0,
+        };
+        let backlog_bytes = end.backlog_bytes.max(least_bytes);
+        let before_bytes = std::mem::replace(&mut standing.backlog_bytes, backlog_bytes);
+        self.backlog_bytes = self.backlog_bytes - before_bytes + backlog_bytes;
+        if let Some(asking) = &mut self.asking {
+            let left_bytes = self.backlog_bytes.saturating_sub(unasked_bytes);
+            asking.note(now_ns, index, (used_bytes, left_bytes), waits);
+        }
+    }
+
+    /// Returns the queue pair that carries the next request for credit, and when it is due.
+    pub(super) fn request_due(&self) -> Option<(u32, u64)> {
+        self.asking.as_ref()?.due()
+    }
+
+    /// Returns a request for credit for a control packet of queue pair `index` that leaves now, if
+    /// one is due.
+    pub(super) fn take_request(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        waits: &Waits,
+    ) -> Option<CreditRequest> {
+        self.asking.as_mut()?.take(now_ns, index, waits)
+    }
+
+    /// Handles credit of the receiver, or refuses it.
+    pub(super) fn handle_credit(&mut self, now_ns: u64, credit: &Credit) {
+        let heard = match &mut self.asking {
+            Some(asking) => asking.hear(credit),
+            None => Heard::Refused,
+        };
+        match heard {
+            Heard::Granted(bytes) => self.controller.get_mut().on_grant(now_ns, bytes),
+            Heard::Overtaken => {}
+            Heard::Refused => self.refused_feedback += 1,
+        }
     }
 
     /// Removes a queue pair that has ended.
     pub(super) fn leave(&mut self, index: u32, standing: Standing) {
         self.wanting -= usize::from(standing.wants);
         self.line.retain(|&other| other != index);
+        self.backlog_bytes -= standing.backlog_bytes;
+        if let Some(asking) = &mut self.asking {
+            asking.leave(index, self.line.front().copied());
+        }
     }
 
     /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
@@ -342,7 +443,13 @@ mod tests {
                 replaces_lost: false,
             },
         );
-        sending.end_turn(now_ns, 0, &mut Standing::default(), (false, false));
+        let waits = Waits {
+            period_ns: MS,
+            answer_ns: MS,
+            longest_ns: MS,
+        };
+        let end = TurnEnd::default();
+        sending.end_turn(now_ns, 0, &mut Standing::default(), &end, &waits);
     }
 
     /// Delivers a report of the first `packets` packets.
@@ -364,7 +471,7 @@ mod tests {
     /// Sends two packets, the first of them before a timeout and the second just before it.
     fn time_out() -> Sending {
         let choice = RateControl::default();
-        let mut sending = Sending::new(choice, 1 << 20, PACKET, Timing::wide_area());
+        let mut sending = Sending::new(1, choice, 1 << 20, PACKET, Timing::wide_area());
         send(&mut sending, 0, 0);
         send(&mut sending, 990 * MS, 1);
         sending.release(1_000 * MS);

@@ -42,7 +42,7 @@ pub struct PathStats {
     pub ecn_to_peer: EcnField,
     /// What the path does to the ECN field of packets on the way from the peer.
     pub ecn_from_peer: EcnField,
-    /// Reports of the peer that cannot be true. None of them was used.
+    /// Reports and credits of the peer that cannot be true. None of them was used.
     pub refused_feedback: u64,
 }
 

@@ -10,6 +10,7 @@ mod coding;
 mod connecting;
 mod control_loss;
 mod controls;
+mod credit;
 mod critical;
 mod datacenter;
 mod deadline_faults;

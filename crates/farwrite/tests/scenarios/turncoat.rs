@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite::{Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
+use farwrite::{EqdsOptions, Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
 use farwrite_dice::SplitMix;
 use farwrite_wire::control::{
     self, Builder, Control, MessageId, Offer, PathFeedback, Place, ReadRefusal, ReadRequest, Terms,
@@ -153,6 +153,17 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
         }
         Control::PathFeedback(feedback) => twist_feedback(feedback, dice),
         Control::Read(read) => twist_read(read, dice),
+        Control::CreditRequest(request) => {
+            twist(&mut request.path, dice);
+            twist(&mut request.used_bytes, dice);
+            twist(&mut request.wanted_bytes, dice);
+            // Less in total than is used does not parse.
+            request.wanted_bytes = request.wanted_bytes.max(request.used_bytes);
+        }
+        Control::Credit(credit) => {
+            twist(&mut credit.path, dice);
+            twist(&mut credit.granted_bytes, dice);
+        }
     }
 }
 
@@ -208,6 +219,10 @@ fn random_options(dice: &mut SplitMix) -> QpOptions {
                 rate_bps: 1_000_000_000,
             },
             RateControl::default(),
+            RateControl::Eqds(EqdsOptions {
+                line_rate_bps: 1_000_000_000,
+                first_window_bytes: 20_000,
+            }),
         ]),
         expected_scheme: tag(dice.pick(&SCHEMES)),
         max_parity_bytes: dice.pick(&[0, 100_000, 1 << 30]),

@@ -4,7 +4,7 @@ use crate::common::{
     ADDR, Ends, RKEY, completions, config, data, message, psns, read, send, write,
 };
 use farwrite_net::Payload;
-use farwrite_rate::Eqds;
+use farwrite_rate::{Eqds, EqdsOptions};
 use farwrite_rc::{
     Completion, Packet, QpConfig, QueuePair, Recovery, RequestError, Software, SoftwareScope,
 };
@@ -424,7 +424,13 @@ fn go_back_n_drops_trimmed_packets() {
 fn credit_travels_in_acknowledgements() {
     let mut ends = Ends::new(trimming());
     // A first window of two packets.
-    ends.a.set_control(0, Box::new(Eqds::new(1 << 50, 512)));
+    ends.a.set_control(
+        0,
+        Box::new(Eqds::new(EqdsOptions {
+            line_rate_bps: 1 << 50,
+            first_window_bytes: 512,
+        })),
+    );
     ends.a.post(1, write(0, message(1, 6 * 256), None)).unwrap();
     let mut sent = Vec::new();
     for now_ns in 1..=4 {
@@ -504,7 +510,7 @@ proptest! {
     ) {
         let modes = [config(), irn(), trimming(), rack(), uccl(), srnic()];
         let mut ends = Ends::new(modes[mode]);
-        ends.b.set_control(0, Box::new(Eqds::new(1 << 40, 1 << 20)));
+        ends.b.set_control(0, Box::new(Eqds::new(EqdsOptions { line_rate_bps: 1 << 40, first_window_bytes: 1 << 20 })));
         for id in 0..4 {
             ends.b.post(id, read(0, 900)).unwrap();
             ends.b.post(id, write(0, message(1, 900), None)).unwrap();

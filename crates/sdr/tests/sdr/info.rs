@@ -32,6 +32,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             any::<[u8; 32]>(),
             any_timing(),
             any::<[u8; 16]>().prop_map(EndpointId),
+            any::<bool>(),
         )
             .prop_map(
                 move |(
@@ -42,6 +43,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                     control_key,
                     timing,
                     endpoint,
+                    grants_credit,
                 )| {
                     QpInfo {
                         config,
@@ -52,6 +54,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                         control_key,
                         timing,
                         endpoint,
+                        grants_credit,
                     }
                 },
             )
@@ -165,16 +168,31 @@ fn what_is_wrong_is_named() {
 fn unknown_fields_are_ignored_unless_they_are_required() {
     let timing = timing_value(Timing::datacenter());
     let known: [(u16, u16, &[u8]); 2] = [(1, 0x8000, &timing), (2, 0, &[5; 16])];
-    let ignored = with_fields(&[known[0], known[1], (3, 0x7fff, &[1, 2]), (0xffff, 0, &[])]);
+    let ignored = with_fields(&[known[0], known[1], (4, 0x7fff, &[1, 2]), (0xffff, 0, &[])]);
     let info = QpInfo::decode(&ignored).unwrap();
     assert_eq!(info.timing, Timing::datacenter());
     assert_eq!(info.endpoint, EndpointId([5; 16]));
     assert_eq!(info.endpoint.to_string(), "05".repeat(16));
 
-    let required = with_fields(&[known[0], known[1], (3, 0, &[]), (0x1234, 0x8000, &[7])]);
+    let required = with_fields(&[known[0], known[1], (4, 0, &[]), (0x1234, 0x8000, &[7])]);
     let error = QpInfo::decode(&required).unwrap_err();
     assert_eq!(error, InfoError::Field(FieldError::Unknown(0x1234)));
     assert!(error.to_string().contains("type 4660"), "{error}");
+}
+
+/// Checks the bytes of type 3 of P6.1. An end of an older version ignores the field.
+#[test]
+fn an_end_says_whether_it_grants_credit() {
+    let timing = timing_value(Timing::wide_area());
+    let fields: [(u16, u16, &[u8]); 3] = [(1, 0x8000, &timing), (2, 0, &[9; 16]), (3, 0, &[])];
+    let grants = |fields: &[_]| QpInfo::decode(&with_fields(fields)).unwrap().grants_credit;
+    assert!(!grants(&fields[..2]));
+    assert!(grants(&fields));
+    let granting = QpInfo {
+        grants_credit: true,
+        ..info(small())
+    };
+    assert_eq!(granting.encode().unwrap(), with_fields(&fields));
 }
 
 #[test]
@@ -195,6 +213,10 @@ fn bad_fields_are_refused_with_what_is_wrong() {
         decode(&with_fields(&[timing, (2, 0, &[5; 17])])),
         length(2, 17, 16)
     );
+    assert_eq!(
+        decode(&with_fields(&[timing, endpoint, (3, 0, &[1])])),
+        length(3, 1, 0)
+    );
     for fields in [[endpoint, timing], [endpoint, endpoint]] {
         let (kind, before) = (fields[1].0, 2);
         assert_eq!(
@@ -211,10 +233,10 @@ fn bad_fields_are_refused_with_what_is_wrong() {
     assert_eq!(decode(&with_fields(&fields[..65])), FieldError::Count);
     let used = 6 + 56 + 6 + 16 + 6;
     let fits = vec![0; 4096 - used];
-    assert!(QpInfo::decode(&with_fields(&[timing, endpoint, (3, 0, &fits)])).is_ok());
+    assert!(QpInfo::decode(&with_fields(&[timing, endpoint, (4, 0, &fits)])).is_ok());
     let long = vec![0; 4097 - used];
     assert_eq!(
-        decode(&with_fields(&[timing, endpoint, (3, 0, &long)])),
+        decode(&with_fields(&[timing, endpoint, (4, 0, &long)])),
         FieldError::Bytes(4097)
     );
 }
@@ -281,6 +303,8 @@ proptest! {
 
     #[test]
     fn any_prefix_is_too_short(info in any_info(), at: prop::sample::Index) {
+        // Information without its last field, the only one that may be missing, is valid.
+        let info = QpInfo { grants_credit: false, ..info };
         let bytes = info.encode().unwrap();
         let short = &bytes[..at.index(bytes.len())];
         let refused = matches!(

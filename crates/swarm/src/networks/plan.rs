@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use farwrite::{DcqcnOptions, RateControl, SchemeName, SwiftOptions};
+use farwrite::{DcqcnOptions, EqdsOptions, RateControl, SchemeName, SwiftOptions};
 use farwrite_net::{
     CableConfig, CableId, Change, LeafSpine, Loss, MarkAt, Pfc, Policy, Red, Shape, SwitchConfig,
     Topology, XoffThreshold,
@@ -96,12 +96,17 @@ impl NetworkPlan {
         // deadlock, also in real networks.
         let reroute = (!has_pfc && dice.chance(0.7)).then(|| micros(&mut dice, 10..500));
         let rate_bps = dice.within(1..8) * GBIT;
+        let first_window_bytes = dice.pick(&[1, 20_000, 200_000]);
         let rate_control = dice.pick(&[
             RateControl::default(),
             RateControl::Fixed { rate_bps },
             RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)),
             // Any size of packets: the path sets its own.
             RateControl::Swift(SwiftOptions::new(rate_bps, 1, 4)),
+            RateControl::Eqds(EqdsOptions {
+                line_rate_bps: rate_bps,
+                first_window_bytes,
+            }),
         ]);
         let hosts = topology.hosts().count();
         let flows = (0..dice.within(3..10)).map(|_| flow(&mut dice, hosts));

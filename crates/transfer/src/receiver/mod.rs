@@ -12,7 +12,9 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName};
+use farwrite::{
+    Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
+};
 use farwrite_path::Role as PathRole;
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
 use farwrite_session::{Message, MessageKind, Reader, Resume, TransferPlan};
@@ -40,6 +42,23 @@ pub struct ReceiveSettings {
     pub memory_bytes: u64,
     /// How long the peer may be silent, and how long the transfer may make no progress.
     pub timeout: Duration,
+    /// The rate of this machine's port in bits per second, to grant credit to senders with
+    /// [`RateControl::Eqds`]. They are then the only ones that can connect. `None`: no credit is
+    /// granted.
+    pub credit_bps: Option<u64>,
+}
+
+impl ReceiveSettings {
+    /// The rate control of a receiver's queue pairs. It sends no data, so its own rate does not
+    /// matter.
+    fn rate_control(&self) -> RateControl {
+        let eqds = |line_rate_bps| EqdsOptions {
+            line_rate_bps,
+            first_window_bytes: 1,
+        };
+        let eqds = self.credit_bps.map(|bps| RateControl::Eqds(eqds(bps)));
+        eqds.unwrap_or_default()
+    }
 }
 
 /// Everything that a transfer needs after the set-up.
@@ -153,7 +172,8 @@ impl Reception<'_> {
         let manifest = Arc::new(read_manifest(&mut setup, &plan)?);
         let theirs = setup.qp_info(SETUP)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
-        let options = receiving(theirs.config, &shape, scheme, rtt);
+        let control = self.settings.rate_control();
+        let options = receiving(theirs.config, control, (&shape, scheme), rtt);
         Link::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
         let mut link = setup.take_link()?;
         let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
@@ -231,6 +251,7 @@ impl Reception<'_> {
         listen::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
         let agreed = Agreed {
             scheme: scheme_of(&plan)?,
+            control: self.settings.rate_control(),
             plan,
         };
         let stream = Stream::new((joined.link, joined.qp), shape, agreed, jobs, empties);
@@ -265,12 +286,17 @@ impl Reception<'_> {
 }
 
 /// The options of a receiver's queue pair.
-fn receiving(config: QpConfig, shape: &Shape, scheme: SchemeName, rtt: Duration) -> QpOptions {
+fn receiving(
+    config: QpConfig,
+    control: RateControl,
+    (shape, scheme): (&Shape, SchemeName),
+    rtt: Duration,
+) -> QpOptions {
     QpOptions {
         // Room for parity exists from the first message on.
         expected_scheme: scheme.tag(),
         max_parity_bytes: shape.max_parity_bytes(),
-        ..options(config, RateControl::default(), rtt)
+        ..options(config, control, rtt)
     }
 }
 

@@ -48,7 +48,8 @@ impl Stream {
         }
         let rtt = Duration::from_nanos(self.stats()?.rtt_ns);
         let scheme = self.agreed.scheme.most_parity();
-        let options = receiving(theirs.config, &shape, scheme, rtt);
+        let control = self.agreed.control;
+        let options = receiving(theirs.config, control, (&shape, scheme), rtt);
         let ours = self.lane.replace(&mut self.link.endpoint, options)?;
         self.shape = shape;
         self.link.connect(self.lane.reopen(), theirs)?;

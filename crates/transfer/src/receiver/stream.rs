@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-use farwrite::{MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, Region};
+use farwrite::{MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RecvHandle, Region};
 use farwrite_session::TransferPlan;
 use farwrite_session::files::Manifest;
 use farwrite_units::show::{Percent, real};
@@ -41,6 +41,7 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Agreed {
     pub(super) plan: TransferPlan,
     pub(super) scheme: SchemeChoice,
+    pub(super) control: RateControl,
 }
 
 /// The result of the receiving.

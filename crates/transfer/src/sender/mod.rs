@@ -250,7 +250,7 @@ fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_
             ..
         } => format!("the rate of the path, at most {}", Rate(real(max_bps))),
         RateControl::Adaptive { .. } => "the rate of the path".to_owned(),
-        control @ (RateControl::Dcqcn(_) | RateControl::Swift(_)) => {
+        control @ (RateControl::Dcqcn(_) | RateControl::Swift(_) | RateControl::Eqds(_)) => {
             format!("the rate of the path ({control})")
         }
     };

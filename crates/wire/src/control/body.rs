@@ -1,11 +1,12 @@
-//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10, P4.11).
+//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10 to P4.12).
 
 mod clearance;
 mod offer;
 
 use super::check::{ParseError, check};
 use super::message::{
-    Ack, Control, LossCounts, MessageId, Nack, Outcome, PathFeedback, ReadRequest, SchemeTag,
+    Ack, Control, Credit, CreditRequest, LossCounts, MessageId, Nack, Outcome, PathFeedback,
+    ReadRequest, SchemeTag,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -22,6 +23,8 @@ const RECEIVE_COMPLETE: u8 = 5;
 const LOSS: u8 = 6;
 const PATH_FEEDBACK: u8 = 7;
 const READ: u8 = 8;
+const CREDIT_REQUEST: u8 = 9;
+const CREDIT: u8 = 10;
 
 const WHOLE: u8 = 0;
 const PARTIAL: u8 = 1;
@@ -45,6 +48,8 @@ pub(super) fn kind(control: &Control) -> u8 {
         Control::Loss(_) => LOSS,
         Control::PathFeedback(_) => PATH_FEEDBACK,
         Control::Read(_) => READ,
+        Control::CreditRequest(_) => CREDIT_REQUEST,
+        Control::Credit(_) => CREDIT,
     }
 }
 
@@ -87,6 +92,16 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
         }
         Control::PathFeedback(feedback) => encode_path_feedback(feedback, out),
         Control::Read(read) => encode_read(read, out),
+        Control::CreditRequest(request) => {
+            for number in [request.path, request.used_bytes, request.wanted_bytes] {
+                out.extend(number.to_be_bytes());
+            }
+        }
+        Control::Credit(credit) => {
+            for number in [credit.path, credit.granted_bytes] {
+                out.extend(number.to_be_bytes());
+            }
+        }
     }
 }
 
@@ -133,6 +148,8 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         LOSS => reader.loss().map(Control::Loss).map(Ok),
         PATH_FEEDBACK => reader.path_feedback().map(Control::PathFeedback).map(Ok),
         READ => reader.read().map(Control::Read).map(Ok),
+        CREDIT_REQUEST => reader.credit_request().map(Control::CreditRequest).map(Ok),
+        CREDIT => reader.credit().map(Control::Credit).map(Ok),
         _ => return None,
     };
     let bytes = body.len();
@@ -242,6 +259,21 @@ impl Reader<'_> {
             length: self.u64()?,
             remaining_ns: self.u64()?,
             scheme: self.scheme()?,
+        })
+    }
+
+    fn credit_request(&mut self) -> Option<CreditRequest> {
+        Some(CreditRequest {
+            path: self.u64()?,
+            used_bytes: self.u64()?,
+            wanted_bytes: self.u64()?,
+        })
+    }
+
+    fn credit(&mut self) -> Option<Credit> {
+        Some(Credit {
+            path: self.u64()?,
+            granted_bytes: self.u64()?,
         })
     }
 }

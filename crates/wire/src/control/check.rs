@@ -1,7 +1,7 @@
-//! Checks the values of control messages (P4.3 to P4.8, P4.10, P4.11).
+//! Checks the values of control messages (P4.3 to P4.8, P4.10 to P4.12).
 
 use super::critical::MAX_CRITICAL_RANGES;
-use super::message::{Ack, ClearToSend, Control, PathFeedback};
+use super::message::{Ack, ClearToSend, Control, CreditRequest, PathFeedback};
 use core::ops::Range;
 
 /// Why a control message was refused.
@@ -79,6 +79,14 @@ pub enum ParseError {
         /// Those with CE.
         marked: u64,
     },
+    /// A credit request wants less credit in total than the sender has used.
+    #[error("a credit request wants {wanted} bytes in total, of which {used} are used")]
+    Wanted {
+        /// Bytes of credit wanted in total.
+        wanted: u64,
+        /// Bytes of credit used.
+        used: u64,
+    },
     /// No outcome has this number.
     #[error("outcome {0} came, 0 to 2 were wanted")]
     Outcome(u8),
@@ -91,10 +99,12 @@ pub(super) fn check(control: &Control) -> Result<(), ParseError> {
         Control::Ack(ack) => check_window(ack),
         Control::Nack(nack) => check_ranges(&nack.lost),
         Control::PathFeedback(feedback) => check_counts(feedback),
+        Control::CreditRequest(request) => check_wanted(request),
         Control::Offer(_)
         | Control::ReceiveComplete { .. }
         | Control::Loss(_)
-        | Control::Read(_) => Ok(()),
+        | Control::Read(_)
+        | Control::Credit(_) => Ok(()),
     }
 }
 
@@ -148,4 +158,13 @@ fn check_counts(feedback: &PathFeedback) -> Result<(), ParseError> {
         ect,
         marked,
     })
+}
+
+fn check_wanted(request: &CreditRequest) -> Result<(), ParseError> {
+    let (wanted, used) = (request.wanted_bytes, request.used_bytes);
+    if used <= wanted {
+        Ok(())
+    } else {
+        Err(ParseError::Wanted { wanted, used })
+    }
 }

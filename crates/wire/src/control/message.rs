@@ -29,6 +29,10 @@ pub enum Control {
     PathFeedback(PathFeedback),
     /// Receiver to sender: requests a message of exposed memory (P4.11).
     Read(ReadRequest),
+    /// Sender to receiver: asks for credit (P4.12).
+    CreditRequest(CreditRequest),
+    /// Receiver to sender: the credit granted so far (P4.12).
+    Credit(Credit),
 }
 
 /// The reliability scheme that repairs a message, with its parameters. Layers below the schemes do
@@ -115,6 +119,30 @@ pub struct ReadRequest {
     pub remaining_ns: u64,
     /// The scheme of the message.
     pub scheme: SchemeTag,
+}
+
+/// Asks the receiver of a path for credit (P4.12). Bytes are bytes on the wire, as in
+/// [`PathFeedback`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreditRequest {
+    /// The sender's number of the path. A path that it opens later has a higher number, and its sums
+    /// start at zero.
+    pub path: u64,
+    /// Credit that the sender has used, or has let expire, since it opened the path.
+    pub used_bytes: u64,
+    /// Credit that it wants in total: the used credit, and what it has left to send. It is never
+    /// less than `used_bytes`.
+    pub wanted_bytes: u64,
+}
+
+/// The credit of a path (P4.12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// The sender's number of the path, from its request.
+    pub path: u64,
+    /// All credit granted since the sender opened the path, in bytes on the wire. It is never more
+    /// than the sender has wanted.
+    pub granted_bytes: u64,
 }
 
 /// Lists the posted receives. Cumulative: it repeats the contents of earlier ones.

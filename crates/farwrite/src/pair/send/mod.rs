@@ -195,6 +195,21 @@ impl OpenSend {
         queued.word(chunk / 64) >> (chunk % 64) & 1 == 1
     }
 
+    /// Returns the bytes of the chunks that its scheme may send and has not sent, parity included.
+    fn unqueued_bytes(&self, chunk_bytes: u64) -> u64 {
+        let Some(source) = self.source.filter(|_| self.stage > Stage::Posted) else {
+            return 0;
+        };
+        if self.stream.is_some() {
+            return 0;
+        }
+        let left = |queued: &ChunkSet| u64::from(queued.chunks() - queued.count()) * chunk_bytes;
+        let [data, parity] = &self.queued;
+        let data_bytes = left(data).min(source.length);
+        let parity_bytes = self.parity.map_or(0, |_| left(parity));
+        data_bytes + parity_bytes
+    }
+
     /// Records chunks of the message that left this end. If the message has a scheme, they left for
     /// the first time.
     fn chunks_departed(&mut self, count: u32) {

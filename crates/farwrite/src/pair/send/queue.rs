@@ -133,6 +133,12 @@ impl PacketQueue {
         self.queued_packets
     }
 
+    /// Returns whether the next packet for the fabric has left before.
+    pub(super) fn starts_with_repeat(&self) -> bool {
+        let mut queued = self.runs.iter().filter(|run| run.is_queued());
+        queued.next().is_some_and(Run::is_repeat)
+    }
+
     /// Frees the memory of empty queues.
     pub(super) fn shrink(&mut self) {
         self.runs.shrink_to_fit();

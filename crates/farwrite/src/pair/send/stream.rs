@@ -55,6 +55,11 @@ impl StreamRun {
     pub(super) fn source(&self) -> MrSlice {
         self.source.slice
     }
+
+    /// Returns the number of chunks that remain to be sent.
+    pub(super) fn chunk_count(&self) -> u32 {
+        self.chunks.range.end - self.chunks.range.start
+    }
 }
 
 impl Pair {

@@ -6,9 +6,10 @@ use farwrite_schemes::scheme::Chunks;
 use farwrite_sdr::PacketWrite;
 
 use super::queue::{BATCH_PACKETS, Departed, Source};
+use super::stream::StreamRun;
 use crate::error::Error;
 use crate::pair::Pair;
-use crate::path::{PeerPath, Run};
+use crate::path::{PeerPath, Run, TurnEnd};
 
 /// Maximum number of wire bytes that a queue pair sends in one turn, a few batches. A turn may
 /// exceed it by part of a packet.
@@ -55,16 +56,19 @@ impl Pair {
         }
         let before = self.send.turn_bytes;
         let halt = self.transmit(fabric, path, now_ns);
-        let (wants, waits) = match &halt {
-            Ok(halt) => (!matches!(halt, Halt::Idle { .. }), *halt == Halt::Held),
-            Err(_) => (false, false),
+        let mut end = match &halt {
+            Ok(halt) => TurnEnd {
+                wants: !matches!(halt, Halt::Idle { .. }),
+                waits: *halt == Halt::Held,
+                ..TurnEnd::default()
+            },
+            Err(_) => TurnEnd::default(),
         };
-        path.end_turn(
-            now_ns,
-            self.name.index,
-            &mut self.send.standing,
-            (wants, waits),
-        );
+        if path.needs_backlog() && halt.is_ok() {
+            end.backlog_bytes = self.backlog_bytes(path.overhead_bytes());
+            end.repeats = self.send.queue.starts_with_repeat();
+        }
+        path.end_turn(now_ns, self.name.index, &mut self.send.standing, &end);
         let halt = halt?;
         let sent_bytes = u64::try_from(before - self.send.turn_bytes).unwrap_or(0);
         if halt != Halt::Full {
@@ -72,6 +76,21 @@ impl Pair {
             self.send.turn_bytes = self.send.turn_bytes.min(0);
         }
         Ok(Turn { sent_bytes, halt })
+    }
+
+    /// Returns what is left to send, in bytes on the wire: packets that are queued, and chunks that
+    /// were never queued. What the schemes will repeat is not known here.
+    fn backlog_bytes(&self, overhead_bytes: u64) -> u64 {
+        let geometry = self.geometry();
+        let (chunk_bytes, mtu) = (geometry.chunk_bytes(), u64::from(geometry.config().mtu));
+        let open = self.send.open.values();
+        let of_sends = open.map(|send| send.unqueued_bytes(chunk_bytes));
+        let runs = self.send.streams.iter().map(StreamRun::chunk_count);
+        let of_streams = runs.map(|chunks| u64::from(chunks) * chunk_bytes);
+        let payload_bytes: u64 = of_sends.chain(of_streams).sum();
+        let packets = payload_bytes.div_ceil(mtu);
+        let queued = self.send.queue.packets() as u64;
+        payload_bytes + packets * overhead_bytes + queued * (mtu + overhead_bytes)
     }
 
     fn transmit<F: Fabric>(

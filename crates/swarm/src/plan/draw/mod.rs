@@ -8,8 +8,8 @@ mod writes;
 use std::time::Duration;
 
 use farwrite::{
-    CriticalRanges, DcqcnOptions, ImmediateSplit, Outcome, QpConfig, QpOptions, RateControl,
-    SchemeName, SchemeTag, Start, SwiftOptions, Timing,
+    CriticalRanges, DcqcnOptions, EqdsOptions, ImmediateSplit, Outcome, QpConfig, QpOptions,
+    RateControl, SchemeName, SchemeTag, Start, SwiftOptions, Timing,
 };
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
@@ -85,6 +85,7 @@ impl Plan {
             dice,
         };
         draft.add_paths();
+        draft.share_line_rate();
         draft.add_pairs();
         draft.add_messages();
         draft.add_faults();
@@ -106,8 +107,15 @@ fn slowest_bps(links: &[LinkConfig; 2]) -> u64 {
 /// A controller for datacenters, on a path that need not be in one. Swift's targets leave room for
 /// the delays of the swarm's hosts; otherwise its window would fall to the least one.
 fn datacenter_control(dice: &mut SplitMix, line_rate_bps: u64, rtt_ns: u64) -> RateControl {
-    if dice.chance(0.5) {
-        return RateControl::Dcqcn(DcqcnOptions::paper(line_rate_bps));
+    match dice.within(0..3) {
+        0 => return RateControl::Dcqcn(DcqcnOptions::paper(line_rate_bps)),
+        1 => {
+            return RateControl::Eqds(EqdsOptions {
+                line_rate_bps,
+                first_window_bytes: dice.pick(&[1, 5_000, 100_000]),
+            });
+        }
+        _ => {}
     }
     let target_ns = rtt_ns * dice.pick(&[2, 4]) + 5 * MS;
     RateControl::Swift(SwiftOptions {
@@ -223,12 +231,29 @@ impl Draft {
         }
     }
 
+    /// Gives all paths under EQDS the line rate of the slowest: a host has one.
+    fn share_line_rate(&mut self) {
+        let under_eqds = |path: &PathPlan| match path.rate_control {
+            RateControl::Eqds(options) => Some(options.line_rate_bps),
+            _ => None,
+        };
+        let Some(rate_bps) = self.plan.paths.iter().filter_map(under_eqds).min() else {
+            return;
+        };
+        for path in &mut self.plan.paths {
+            if let RateControl::Eqds(options) = &mut path.rate_control {
+                options.line_rate_bps = rate_bps;
+            }
+        }
+    }
+
     /// DCQCN and Swift take each loss for congestion. Where the path loses one packet in six, they
-    /// send about one packet in a round trip, and a chunk of many packets needs several repeats. So
-    /// messages on such a path may take longer.
+    /// send about one packet in a round trip, and a chunk of many packets needs several repeats. Under
+    /// EQDS, each repeat may wait for a request and its credit, which may be lost. So messages on such
+    /// a path may take longer.
     fn wait_for_datacenter_control(&mut self) {
         let waits_ns = self.plan.paths.iter().map(|path| match path.rate_control {
-            RateControl::Dcqcn(_) | RateControl::Swift(_) => {
+            RateControl::Dcqcn(_) | RateControl::Swift(_) | RateControl::Eqds(_) => {
                 let rtt = path.links[0].delay + path.links[1].delay;
                 let rtt_ns = u64::try_from(rtt.as_nanos()).expect("a short delay");
                 rtt_ns * self.packets * 4

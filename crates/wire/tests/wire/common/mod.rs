@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, CriticalChunks, HEADER_BYTES, LossCounts,
-    MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PathFeedback, Place, ReadRefusal,
-    ReadRequest, SchemeTag, Terms, Withdrawal,
+    Ack, ClearToSend, Clearance, Control, Credit, CreditRequest, CriticalChunks, HEADER_BYTES,
+    LossCounts, MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PathFeedback, Place,
+    ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -131,6 +131,19 @@ pub fn control_messages() -> impl Strategy<Value = Control> {
         }),
         path_feedback(),
         reads(),
+        any::<[u64; 3]>().prop_map(|[path, used, left]| {
+            Control::CreditRequest(CreditRequest {
+                path,
+                used_bytes: used,
+                wanted_bytes: used.saturating_add(left),
+            })
+        }),
+        any::<[u64; 2]>().prop_map(|[path, granted_bytes]| {
+            Control::Credit(Credit {
+                path,
+                granted_bytes,
+            })
+        }),
     ]
 }
 

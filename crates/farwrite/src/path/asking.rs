@@ -1,0 +1,243 @@
+//! How a sender asks the receiver of a path for credit (P4.12).
+
+use farwrite_wire::control::{Credit, CreditRequest};
+
+/// Times that the requests of a path depend on, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// Shortest time between two requests, or between two credits.
+    pub(super) period_ns: u64,
+    /// Time until a request that was lost is repeated.
+    pub(super) answer_ns: u64,
+    /// Longest time until that, because the wait doubles.
+    pub(super) longest_ns: u64,
+}
+
+/// The result of handling a credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The sum of all credit has grown to this number of bytes.
+    Granted(u64),
+    /// A newer credit arrived before it, or it was granted to an earlier path.
+    Overtaken,
+    /// A correct receiver does not grant this.
+    Refused,
+}
+
+/// The requests of a path.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// This end's number of the path.
+    path: u64,
+    used_bytes: u64,
+    /// What is left to send, in bytes on the wire.
+    backlog_bytes: u64,
+    granted_bytes: u64,
+    asked: CreditRequest,
+    /// The most that any request wanted. No credit may be higher.
+    most_wanted_bytes: u64,
+    /// The queue pair whose control packets carry the next request.
+    index: Option<u32>,
+    due_ns: Option<u64>,
+    asked_ns: Option<u64>,
+    /// Requests since the last news at either end.
+    repeats: u32,
+}
+
+impl Asking {
+    pub(super) fn new(path: u64) -> Self {
+        Self {
+            path,
+            used_bytes: 0,
+            backlog_bytes: 0,
+            granted_bytes: 0,
+            asked: CreditRequest::default(),
+            most_wanted_bytes: 0,
+            index: None,
+            due_ns: None,
+            asked_ns: None,
+            repeats: 0,
+        }
+    }
+
+    fn wanted_bytes(&self) -> u64 {
+        self.used_bytes.saturating_add(self.backlog_bytes)
+    }
+
+    fn lacks_credit(&self) -> bool {
+        // The last packet may have used more than was granted.
+        self.backlog_bytes > 0 && self.wanted_bytes() > self.granted_bytes
+    }
+
+    /// Records the credit used so far and what is left to send, after a turn of queue pair `index`.
+    pub(super) fn note(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        (used_bytes, backlog_bytes): (u64, u64),
+        waits: &Waits,
+    ) {
+        self.used_bytes = self.used_bytes.max(used_bytes);
+        self.backlog_bytes = backlog_bytes;
+        let wanted = self.wanted_bytes();
+        // The receiver would grant what is no longer wanted.
+        let asked_too_much = self.asked.wanted_bytes > wanted.max(self.granted_bytes);
+        if !self.lacks_credit() && !asked_too_much {
+            self.due_ns = None;
+            return;
+        }
+        self.index = Some(index);
+        let is_news = (self.asked.used_bytes, self.asked.wanted_bytes) != (self.used_bytes, wanted);
+        if is_news || self.due_ns.is_none() {
+            let earliest_ns = self.asked_ns.map_or(now_ns, |ns| ns + waits.period_ns);
+            let due_ns = earliest_ns.max(now_ns);
+            self.due_ns = Some(self.due_ns.map_or(due_ns, |ns| ns.min(due_ns)));
+        }
+    }
+
+    /// Returns the queue pair that carries the next request, and when the request is due.
+    pub(super) fn due(&self) -> Option<(u32, u64)> {
+        Some((self.index?, self.due_ns?))
+    }
+
+    /// Returns the request for a control packet of queue pair `index` that leaves now, if one is
+    /// due.
+    pub(super) fn take(&mut self, now_ns: u64, index: u32, waits: &Waits) -> Option<CreditRequest> {
+        let (through, due_ns) = self.due()?;
+        if through != index || due_ns > now_ns {
+            return None;
+        }
+        let request = CreditRequest {
+            path: self.path,
+            used_bytes: self.used_bytes,
+            wanted_bytes: self.wanted_bytes(),
+        };
+        let is_repeat = request == self.asked;
+        self.repeats = if is_repeat { self.repeats + 1 } else { 0 };
+        self.asked = request;
+        self.most_wanted_bytes = self.most_wanted_bytes.max(request.wanted_bytes);
+        self.asked_ns = Some(now_ns);
+        // The request or its answer may be lost.
+        let doubled_ns = waits.answer_ns.saturating_mul(1 << self.repeats.min(32));
+        let again_ns = now_ns.saturating_add(doubled_ns.min(waits.longest_ns));
+        self.due_ns = self.lacks_credit().then_some(again_ns);
+        Some(request)
+    }
+
+    /// Handles a credit.
+    pub(super) fn hear(&mut self, credit: &Credit) -> Heard {
+        if credit.path > self.path {
+            return Heard::Refused;
+        }
+        if credit.path < self.path || credit.granted_bytes <= self.granted_bytes {
+            return Heard::Overtaken;
+        }
+        if credit.granted_bytes > self.most_wanted_bytes {
+            return Heard::Refused;
+        }
+        self.granted_bytes = credit.granted_bytes;
+        self.repeats = 0;
+        Heard::Granted(credit.granted_bytes)
+    }
+
+    /// Records that a queue pair has ended. `next` is one that waits to send, if there is one.
+    pub(super) fn leave(&mut self, index: u32, next: Option<u32>) {
+        if self.index == Some(index) {
+            self.index = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITS: Waits = Waits {
+        period_ns: 10,
+        answer_ns: 100,
+        longest_ns: 300,
+    };
+
+    /// Asks for 5000 bytes at time 0.
+    fn asking() -> Asking {
+        let mut asking = Asking::new(7);
+        asking.note(0, 1, (0, 5_000), &WAITS);
+        let request = asking.take(0, 1, &WAITS).expect("due at once");
+        assert_eq!((request.path, request.wanted_bytes), (7, 5_000));
+        asking
+    }
+
+    fn grant(asking: &mut Asking, path: u64, granted_bytes: u64) -> Heard {
+        asking.hear(&Credit {
+            path,
+            granted_bytes,
+        })
+    }
+
+    #[test]
+    fn a_sender_without_credit_asks_again_after_longer_and_longer_waits() {
+        let mut asking = asking();
+        let mut times = Vec::new();
+        for _ in 0..4 {
+            let (index, due_ns) = asking.due().expect("no credit came");
+            assert_eq!(asking.take(due_ns, index + 1, &WAITS), None);
+            assert!(asking.take(due_ns, index, &WAITS).is_some());
+            times.push(due_ns);
+        }
+        assert_eq!(times, [100, 300, 600, 900]);
+        assert_eq!(grant(&mut asking, 7, 1_000), Heard::Granted(1_000));
+        asking.note(910, 1, (1_000, 4_000), &WAITS);
+        let request = asking.take(910, 1, &WAITS).expect("news");
+        assert_eq!((request.used_bytes, request.wanted_bytes), (1_000, 5_000));
+        assert_eq!(asking.due(), Some((1, 1_010)));
+    }
+
+    #[test]
+    fn news_are_told_once_a_period_and_a_sender_with_enough_credit_is_silent() {
+        let mut asking = asking();
+        asking.note(3, 2, (0, 6_000), &WAITS);
+        assert_eq!(asking.due(), Some((2, 10)));
+        assert!(asking.take(10, 2, &WAITS).is_some());
+        assert_eq!(grant(&mut asking, 7, 6_000), Heard::Granted(6_000));
+        asking.note(20, 2, (2_000, 4_000), &WAITS);
+        assert_eq!(asking.due(), None);
+    }
+
+    #[test]
+    fn what_is_no_longer_wanted_is_taken_back_once() {
+        let mut asking = asking();
+        assert_eq!(grant(&mut asking, 7, 1_000), Heard::Granted(1_000));
+        asking.note(20, 1, (1_000, 0), &WAITS);
+        let request = asking
+            .take(20, 1, &WAITS)
+            .expect("the receiver grants more");
+        assert_eq!((request.used_bytes, request.wanted_bytes), (1_000, 1_000));
+        asking.note(40, 1, (1_000, 0), &WAITS);
+        assert_eq!(asking.due(), None);
+        // Credit for the earlier request may be under way.
+        assert_eq!(grant(&mut asking, 7, 5_000), Heard::Granted(5_000));
+    }
+
+    #[test]
+    fn credit_that_was_never_wanted_is_refused_and_old_credit_ignored() {
+        let mut asking = asking();
+        assert_eq!(grant(&mut asking, 7, 5_001), Heard::Refused);
+        assert_eq!(grant(&mut asking, 7, u64::MAX), Heard::Refused);
+        assert_eq!(grant(&mut asking, 8, 10), Heard::Refused);
+        assert_eq!(grant(&mut asking, 6, u64::MAX), Heard::Overtaken);
+        assert_eq!(grant(&mut asking, 7, 3_000), Heard::Granted(3_000));
+        assert_eq!(grant(&mut asking, 7, 2_000), Heard::Overtaken);
+        assert_eq!(grant(&mut asking, 7, 3_000), Heard::Overtaken);
+    }
+
+    #[test]
+    fn another_queue_pair_asks_when_one_has_ended() {
+        let mut asking = asking();
+        asking.leave(2, Some(3));
+        assert_eq!(asking.due(), Some((1, 100)));
+        asking.leave(1, Some(3));
+        assert_eq!(asking.due(), Some((3, 100)));
+        asking.leave(3, None);
+        assert_eq!(asking.due(), None);
+    }
+}
