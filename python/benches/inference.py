@@ -105,8 +105,8 @@ def main() -> None:
             conditions = f"{result['conditions']}, farwrite link {arguments.link}, {os.cpu_count()} cores"
             print(f"{conditions}. Times in ms: to the first byte of a batch, and of the other bytes.")
             print(
-                f"{'loss':>6}  {'':>11}  {'TTFT':>8}  {'p50':>7}  {'p99':>7}  {'the rest':>9}  {'tokens/s':>8}  "
-                f"{'accuracy':>9}  {'loss':>6}  {'missing':>7}  {'cut':>6}"
+                f"{'loss':>6}  {'':>11}  {'TTFT':>8}  {'p50':>7}  {'p99':>7}  {'the rest':>9}  "
+                f"{'tokens/s':>8}  {'accuracy':>9}  {'loss':>6}  {'missing':>7}  {'cut':>6}"
             )
             table = Table("O4", conditions)
         panel = f"{result['way']}, {arguments.ranks} ranks, seed {result['seed']}"

@@ -24,11 +24,11 @@ from torch.nn.functional import cross_entropy
 
 sys.path.append(str(Path(__file__).resolve().parent))
 
-from split import WAYS, Mixture, Pipeline, Tensor, Wire  # noqa: E402
-from train import Text  # noqa: E402
-from transformer import Past, Transformer, kept, windows  # noqa: E402
+from split import WAYS, Mixture, Pipeline, Tensor, Wire
+from train import Text
+from transformer import Past, Transformer, kept, windows
 
-from farwrite.torch import Bounded, Exact, Options, Policy  # noqa: E402
+from farwrite.torch import Bounded, Exact, Options, Policy
 
 #: What a bounded group may leave out: the operations of all ways that carry activations.
 BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
@@ -68,11 +68,13 @@ class Server:
     loss: float = 0
 
     @torch.no_grad()
-    def answer(self, pieces: torch.Tensor, answer: int) -> tuple[torch.Tensor | None, torch.Tensor, float, float]:
+    def answer(
+        self, pieces: torch.Tensor, answer: int
+    ) -> tuple[torch.Tensor | None, torch.Tensor, float, float]:
         """Answer prompts: pieces without their last byte.
 
-        Return the hidden values of the prompts, the bytes of the answers, and the seconds to the first byte and
-        those to all other bytes.
+        Return the hidden values of the prompts, the bytes of the answers, the seconds to the first byte, and
+        those of all other bytes.
         """
         start = time.monotonic()
         prompts = self.way.own(pieces)[:, :-1]

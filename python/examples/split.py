@@ -118,7 +118,10 @@ class Sequence(Tensor):
 
 
 class Pipeline:
-    """Each rank has some layers, and sends hidden values to the next one. The last one sends bytes to rank 0."""
+    """Each rank has some layers, and sends hidden values to the next one.
+
+    The last rank sends the bytes that come next to rank 0. Sends are exact in every group.
+    """
 
     def __init__(self, model: Transformer, wire: Wire) -> None:
         self._wire = wire
@@ -155,7 +158,7 @@ class Pipeline:
 
 
 class Mixture(Sequence):
-    """Each rank has some experts, all of the attention, and its own prompts: two all-to-alls in each layer."""
+    """Each rank has some experts, the whole attention, and its own prompts: two all-to-alls in each layer."""
 
     def __init__(self, model: Transformer, wire: Wire) -> None:
         self._wire = wire

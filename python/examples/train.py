@@ -69,7 +69,9 @@ class Text:
         files = sorted(path for path in cls.FOLDER.iterdir() if not path.is_symlink())
         texts = [path.read_bytes() for path in files if path.name != "MPL-2.0"]
         test = (cls.FOLDER / "MPL-2.0").read_bytes()
-        learnt, held = (torch.frombuffer(bytearray(text), dtype=torch.uint8) for text in (b"".join(texts), test))
+        learnt, held = (
+            torch.frombuffer(bytearray(text), dtype=torch.uint8) for text in (b"".join(texts), test)
+        )
         return learnt.long(), held.long()
 
     def optimizer(self) -> torch.optim.Optimizer:
