@@ -14,7 +14,7 @@ export CARGO_INCREMENTAL := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-inference model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -203,6 +203,13 @@ bench-train: ## measure: training over a path that loses packets, beside gloo ov
 	$(CARGO) build --release --package farwrite-cli
 	python/run $(TOOLS) --torch python -P python/benches/training.py \
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(TRAIN)
+
+# `make bench-inference INFERENCE="--ranks 4 --way experts --losses 1%"`; --help lists the options.
+bench-inference: ## measure: inference over a path that loses packets, beside gloo over TCP BBR (root; minutes)
+	$(CARGO) build --release --package farwrite-cli
+	python/run $(TOOLS) --torch python -P python/benches/inference.py \
+		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite \
+		--models $$(realpath $${CARGO_TARGET_DIR:-target})/models $(INFERENCE)
 
 model-check: ## the exact completion-time model against a million draws a setting (minutes)
 	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture

@@ -59,12 +59,20 @@ class Text:
     FOLDER = Path("/usr/share/common-licenses")
 
     def __init__(self, seed: int) -> None:
-        files = sorted(path for path in self.FOLDER.iterdir() if not path.is_symlink())
-        texts = [path.read_bytes() for path in files if path.name != "MPL-2.0"]
-        self._train = torch.frombuffer(bytearray(b"".join(texts)), dtype=torch.uint8).long()
-        test = torch.frombuffer(bytearray((self.FOLDER / "MPL-2.0").read_bytes()), dtype=torch.uint8).long()
+        self._train, test = self.read()
         self.test = self._windows(test, torch.arange(0, len(test) - self.CONTEXT - 1, self.CONTEXT))
         self.model = Transformer(self.CONTEXT)
+
+    @classmethod
+    def read(cls) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the bytes to learn from, and those for tests."""
+        files = sorted(path for path in cls.FOLDER.iterdir() if not path.is_symlink())
+        texts = [path.read_bytes() for path in files if path.name != "MPL-2.0"]
+        test = (cls.FOLDER / "MPL-2.0").read_bytes()
+        learnt, held = (
+            torch.frombuffer(bytearray(text), dtype=torch.uint8) for text in (b"".join(texts), test)
+        )
+        return learnt.long(), held.long()
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Make the optimizer of the model's weights, as they are now."""

@@ -3,7 +3,8 @@
 S is SDR-RDMA: its figures that rest on the model. L is LoWAR and N is NetRT: boxes and NICs in virtual time,
 whose results ``make figures-boxes`` writes as CSV files. C is Celeris and O is OptiNIC. C2, O5 and O6 are
 NICs and endpoints in virtual time (``make figures-collectives``). O2 is training and inference with drops
-(``make figures-training``). The others are tables of NICs from `farwrite.model.nic`, and the transform and
+(``make figures-training``). O3 is training and O4 inference over a path (``make bench-train``,
+``make bench-inference``). The others are tables of NICs from `farwrite.model.nic`, and the transform and
 the timeouts (``make figures-optinic``).
 
 A figure is a folder with a ``claim.toml``: what the paper claims and where, the settings, and the paper's

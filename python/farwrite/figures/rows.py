@@ -4,7 +4,8 @@ The files are in folders beside those of the claims. ``make figures-boxes`` writ
 without LoWAR and NetRT boxes, in virtual time. ``make figures-collectives`` writes ``collectives``:
 collectives with NICs and endpoints, in virtual time. ``make figures-optinic`` writes ``optinic``: the
 Hadamard transform and the adaptive timeouts. ``make figures-training`` writes ``training``: training and
-inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a path.
+inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a path. ``make
+bench-inference`` writes ``inference``: inference over a path.
 """
 
 from __future__ import annotations

@@ -1,0 +1,126 @@
+"""Times inference over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
+
+Ranks are processes of `python/examples/serve.py` in two network namespaces that `farwrite link` joins, half
+of them in each. A run has one loss; in it, the backends take turns. Options that are not listed are those of
+`serve.py`. It needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
+
+from lib.path import Path as NetworkPath  # noqa: E402
+from table import Table  # noqa: E402
+from training import outputs  # noqa: E402
+
+
+def serve(path: NetworkPath, ranks: int, options: Sequence[str], seconds: float = 900) -> dict[str, Any]:
+    """Run one job over a path, and return what rank 0 says."""
+    sides = (path.a, path.b)
+    for side in sides:
+        # It fails where the kernel has no BBR.
+        side.run("sysctl", "-qw", "net.ipv4.tcp_congestion_control=bbr")
+    started = []
+    for rank in range(ranks):
+        side = sides[rank * 2 // ranks]
+        environment = dict(
+            os.environ,
+            MASTER_ADDR=str(path.a.v4),
+            MASTER_PORT="29500",
+            RANK=str(rank),
+            WORLD_SIZE=str(ranks),
+            OMP_NUM_THREADS="1",
+            GLOO_SOCKET_IFNAME=side.dev,
+        )
+        command = [sys.executable, "-P", str(HERE.parent / "examples" / "serve.py"), "--json", *options]
+        process = side.popen(
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        started.append(path.own(process))
+    result: dict[str, Any] = json.loads(outputs(started, seconds)[0].splitlines()[-1])
+    return result
+
+
+def summary(result: dict[str, Any]) -> dict[str, float]:
+    """Return numbers of one backend, by a name that ends in the unit."""
+    first = np.array(result["first_s"]) * 1e3
+    return {
+        "first_mean_ms": first.mean(),
+        "first_p50_ms": np.median(first),
+        "first_p99_ms": np.quantile(first, 0.99),
+        "tokens_s": result["tokens_s"],
+        "accuracy_percent": 100 * result["accuracy"],
+        "loss": result["loss"],
+        "bounded_operations": result["bounded_operations"],
+        "cut_percent": 100 * result["cut_share"],
+        "missing_percent": 100 * result["missing_share"],
+    }
+
+
+def show(loss: str, backend: str, result: dict[str, Any]) -> None:
+    """Print a row."""
+    of = summary(result)
+    print(
+        f"{loss:>6}  {backend:>11}  {of['first_mean_ms']:>8.0f}  {of['first_p50_ms']:>7.0f}  "
+        f"{of['first_p99_ms']:>7.0f}  {mean(result['answer_s']) * 1e3:>9.0f}  {of['tokens_s']:>8.1f}  "
+        f"{of['accuracy_percent']:>8.2f}%  {of['loss']:>6.4f}  {of['missing_percent']:>6.2f}%  "
+        f"{of['cut_percent']:>5.1f}%",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Serve over paths of several losses, and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        epilog="example: --program target/release/farwrite --ranks 2 --losses 0% 1% --way tensor --seed 2",
+    )
+    parser.add_argument("--program", required=True, help="the program farwrite")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--losses", nargs="+", default=["0%", "0.1%", "1%"], help="of packets on the path")
+    parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms", help="of `farwrite link`")
+    parser.add_argument("--times", action="store_true", help="with --csv: also the time of each first byte")
+    parser.add_argument("--csv", type=Path, help="a file for the rows of the figure O4")
+    arguments, others = parser.parse_known_args()
+    if arguments.ranks < 2 or arguments.ranks % 2:
+        parser.error(f"--ranks {arguments.ranks}: must be even, since each side has half of them")
+    table = None
+    for loss in arguments.losses:
+        with NetworkPath(arguments.program, *arguments.link.split(), "--loss", loss) as path:
+            result = serve(path, arguments.ranks, others)
+        if table is None:
+            conditions = f"{result['conditions']}, farwrite link {arguments.link}, {os.cpu_count()} cores"
+            print(f"{conditions}. Times in ms: to the first byte of a batch, and of the other bytes.")
+            print(
+                f"{'loss':>6}  {'':>11}  {'TTFT':>8}  {'p50':>7}  {'p99':>7}  {'the rest':>9}  "
+                f"{'tokens/s':>8}  {'accuracy':>9}  {'loss':>6}  {'missing':>7}  {'cut':>6}"
+            )
+            table = Table("O4", conditions)
+        panel = f"{result['way']}, {arguments.ranks} ranks, seed {result['seed']}"
+        percent = float(loss.removesuffix("%"))
+        for backend, of in result["backends"].items():
+            show(loss, backend, of)
+            if arguments.csv:
+                for measure, value in summary(of).items():
+                    table.add(panel, backend, percent, measure, value)
+                for number, seconds in enumerate(of["first_s"] if arguments.times else ()):
+                    table.add(f"{panel}, loss {loss}", backend, number, "first_ms", 1e3 * seconds)
+    if arguments.csv and table is not None:
+        table.write(arguments.csv)
+
+
+if __name__ == "__main__":
+    main()

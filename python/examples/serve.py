@@ -1,0 +1,209 @@
+"""Inference of a small model that is split over ranks: answers of some bytes to prompts of a text.
+
+It serves the same prompts with each backend in turns. Start it with torchrun, on one machine or several::
+
+    torchrun --nproc-per-node 2 python/examples/serve.py --way tensor --backends gloo exact bounded
+
+The first start trains the model, and keeps it in a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+
+sys.path.append(str(Path(__file__).resolve().parent))
+
+from split import WAYS, Mixture, Pipeline, Tensor, Wire
+from train import Text
+from transformer import Past, Transformer, kept, windows
+
+from farwrite.torch import Bounded, Exact, Options, Policy
+
+#: What a bounded group may leave out: the operations of all ways that carry activations.
+BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+PARITY = Exact("ec-mds:32,8")
+#: Share of bytes that may be missing.
+LOSS_TARGET = 0.02
+POLICIES: dict[str, Policy] = {
+    "exact": Exact(),
+    "exact-ec": PARITY,
+    "bounded": Bounded(LOSS_TARGET, operations=BOUNDED),
+    "bounded-ec": Bounded(LOSS_TARGET, operations=BOUNDED, exact=PARITY),
+    "hadamard": Bounded(LOSS_TARGET, operations=BOUNDED, hadamard_block=1024),
+    "hadamard-ec": Bounded(LOSS_TARGET, operations=BOUNDED, hadamard_block=1024, exact=PARITY),
+}
+BACKENDS = ("gloo", *POLICIES)
+
+
+def group_of(backend: str) -> dist.ProcessGroup:
+    """Make a group of all ranks."""
+    if backend == "gloo":
+        return dist.new_group(backend="gloo")
+    options = Options(trusted_store=True, policy=POLICIES[backend])
+    return dist.new_group(backend="farwrite", pg_options=options)
+
+
+@dataclass
+class Server:
+    """A model that one backend serves, and how it went."""
+
+    way: Tensor | Pipeline | Mixture
+    wire: Wire
+    first_s: list[float] = field(default_factory=list)
+    answer_s: list[float] = field(default_factory=list)
+    #: Bytes of prompts that the bytes before them were asked for; how many the model had right; the loss.
+    asked: float = 0
+    right: float = 0
+    loss: float = 0
+
+    @torch.no_grad()
+    def answer(
+        self, pieces: torch.Tensor, answer: int
+    ) -> tuple[torch.Tensor | None, torch.Tensor, float, float]:
+        """Answer prompts: pieces without their last byte.
+
+        Return the hidden values of the prompts, the bytes of the answers, the seconds to the first byte, and
+        those of all other bytes.
+        """
+        start = time.monotonic()
+        prompts = self.way.own(pieces)[:, :-1]
+        count, place = prompts.shape
+        past: Past = {}
+        hidden = self.way.step(prompts, past, 0)
+        following = [self.way.following(hidden, count)]
+        first = time.monotonic()
+        for more in range(answer - 1):
+            last = self.way.step(following[-1], past, place + more)
+            following.append(self.way.following(last, count))
+        return hidden, torch.cat(following, dim=1), first - start, time.monotonic() - first
+
+    @torch.no_grad()
+    def judge(self, hidden: torch.Tensor | None, pieces: torch.Tensor) -> None:
+        """Compare what the model predicts at each byte of the prompts with the next byte of the text."""
+        if hidden is None:
+            return
+        wanted = self.way.own(pieces)[:, 1:].flatten()
+        logits = self.way.model.predict(hidden).flatten(0, 1)
+        self.asked += len(wanted)
+        self.right += float((logits.argmax(dim=1) == wanted).sum())
+        self.loss += float(cross_entropy(logits, wanted, reduction="sum"))
+
+    def serve(self, batches: list[torch.Tensor], answer: int) -> None:
+        """Answer batches, one after the other, and then judge them. The first one is not counted."""
+        dist.barrier()
+        self.answer(batches[0], answer)
+        self.wire.is_counting = True
+        served = []
+        for pieces in batches[1:]:
+            hidden, _, first, others = self.answer(pieces, answer)
+            served.append(hidden)
+            self.first_s.append(first)
+            self.answer_s.append(others)
+        self.wire.is_counting = False
+        for hidden, pieces in zip(served, batches[1:], strict=True):
+            self.judge(hidden, pieces)
+
+    def result(self, generated: int) -> dict[str, Any]:
+        """Return how it went: times are those of rank 0. All ranks must call it."""
+        wire = self.wire
+        counts = (wire.bounded, wire.cut, wire.missing_bytes, wire.result_bytes)
+        sums = torch.tensor([self.asked, self.right, self.loss, *counts], dtype=torch.float64)
+        dist.all_reduce(sums)
+        asked, right, loss, bounded, cut, missing, whole = sums.tolist()
+        return {
+            "first_s": self.first_s,
+            "answer_s": self.answer_s,
+            "tokens_s": generated * len(self.first_s) / (sum(self.first_s) + sum(self.answer_s)),
+            "accuracy": right / asked,
+            "loss": loss / asked,
+            "bounded_operations": bounded / wire.size,
+            "cut_share": cut / max(bounded, 1),
+            "missing_share": missing / max(whole, 1),
+        }
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Serve with all backends, and return how it went with each."""
+    text, held_out = Text.read()
+    has_experts = arguments.way == "experts"
+    longest = arguments.context + arguments.answer
+    model = Transformer(has_experts)
+    options = arguments.seed, arguments.train_steps, text, longest, has_experts
+    if dist.get_rank() == 0:
+        kept(arguments.models, *options)
+    dist.barrier()
+    model.load_state_dict(torch.load(kept(arguments.models, *options), weights_only=True))
+    model.eval()
+    servers = {}
+    for backend in arguments.backends:
+        wire = Wire(group_of(backend))
+        servers[backend] = Server(WAYS[arguments.way](model, wire), wire)
+    generator = torch.Generator().manual_seed(arguments.seed)
+    for _ in range(arguments.rounds):
+        batches = [
+            windows(held_out, arguments.context, arguments.prompts, generator)
+            for _ in range(arguments.requests + 1)
+        ]
+        for server in servers.values():
+            server.serve(batches, arguments.answer)
+    generated = arguments.prompts * arguments.answer
+    return {
+        "way": arguments.way,
+        "seed": arguments.seed,
+        "conditions": (
+            f"{arguments.rounds} x {arguments.requests} batches of {arguments.prompts} prompts of "
+            f"{arguments.context} bytes, answers of {arguments.answer}"
+        ),
+        "backends": {backend: server.result(generated) for backend, server in servers.items()},
+    }
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--way", choices=WAYS, default="tensor", help="how the model is split")
+    options.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--prompts", type=int, default=8, help="prompts that are served at once")
+    options.add_argument("--context", type=int, default=256, help="bytes of a prompt")
+    options.add_argument("--answer", type=int, default=8, help="bytes of an answer")
+    options.add_argument("--rounds", type=int, default=3, help="turns of each backend")
+    options.add_argument("--requests", type=int, default=10, help="batches of prompts in a turn that count")
+    options.add_argument("--train-steps", type=int, default=300)
+    options.add_argument("--models", type=Path, default=Path("models"), help="a folder for trained models")
+    options.add_argument("--json", action="store_true", help="print the result as JSON")
+    return options
+
+
+def main() -> None:
+    """Serve, and print how it went."""
+    arguments = parser().parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    results = run(arguments)
+    if dist.get_rank() == 0 and arguments.json:
+        print(json.dumps(results))
+    elif dist.get_rank() == 0:
+        for backend, result in results["backends"].items():
+            print(
+                f"{backend}: first byte {np.mean(result['first_s']):.3f} s, p99 "
+                f"{np.quantile(result['first_s'], 0.99):.3f} s; {result['tokens_s']:.1f} bytes/s, "
+                f"{result['accuracy']:.2%} right, cut {result['cut_share']:.1%}, missing "
+                f"{result['missing_share']:.2%}"
+            )
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
