@@ -4,8 +4,11 @@ import filecmp
 import hashlib
 import json
 import os
+import re
+import signal
 import subprocess
 import threading
+from functools import partial
 
 from lib.chain import Chain, LongChain
 from lib.rig import BYTES, LOSS, Rig
@@ -15,6 +18,11 @@ from lib.veth import CommandFailed, until
 #: without. Repair usually leaves far fewer, but on a busy machine each timeout adds a window.
 #: Repair without effect leaves a share of 1, within a sixth, because each run has about 80 losses.
 REPEATED_SHARE = 0.7
+
+#: Round trips between processes vary, and the NICs' ACK timeout is 100 ms.
+NETRT = ["--rate", "1Gbit", "--rtt", "2ms", "--hold", "40ms"]
+#: Boxes of both kinds, with their options.
+KINDS = {"lowar": ["--coding", "8,1"], "netrt": NETRT}
 
 
 def run(report, programs, directory):
@@ -50,18 +58,18 @@ def _retransmission(report, rig):
         with rig.boxes(chain, "--forward"):
             wrong, (bare, _) = rig.send(chain)
         report.check("without the boxes, all arrives by repeats", wrong)
-        # Round trips between processes vary, and the NICs' ACK timeout is 100 ms.
-        options = ["--rate", "1Gbit", "--rtt", "2ms", "--hold", "40ms"]
-        with rig.boxes(chain, *options, kind="netrt") as boxes:
-            wrong, (sender, _) = rig.send(chain)
-        report.check("the bytes arrive", wrong)
-        report.check("losses are repeated by the boxes",
-                     None if boxes[0]["repeated"] > 10 and boxes[1]["recovered"] > 10
-                     else f"{boxes}")
-        report.check("so the NIC repeats less",
-                     None if sender["repeated"] < REPEATED_SHARE * bare["repeated"]
-                     else f"{sender} beside {bare}, {boxes}")
-        lone = rig.box(chain, chain.near_a, *options, kind="netrt")
+        for vlan in (None, 5):
+            with rig.boxes(chain, *NETRT, kind="netrt") as boxes:
+                wrong, (sender, _) = rig.send(chain, vlan=vlan)
+            name = "in a VLAN" if vlan else "without VLAN"
+            report.check(f"{name}: the bytes arrive", wrong)
+            report.check(f"{name}: losses are repeated by the boxes",
+                         None if boxes[0]["repeated"] > 10 and boxes[1]["recovered"] > 10
+                         else f"{boxes}")
+            report.check(f"{name}: so the NIC repeats less",
+                         None if sender["repeated"] < REPEATED_SHARE * bare["repeated"]
+                         else f"{sender} beside {bare}, {boxes}")
+        lone = rig.box(chain, chain.near_a, *NETRT, kind="netrt")
         other = rig.box(chain, chain.near_b, "--forward")
         wrong, _ = rig.send(chain)
         report.check("with one box alone, all arrives", wrong)
@@ -69,12 +77,12 @@ def _retransmission(report, rig):
             rig.stop(process)
 
 
-def _read(report, rig):
+def _read(report, rig, kind):
     with Chain() as chain:
         # Responses to READs cross the lossy direction when `b` reads from `a`.
         chain.lose(LOSS)
-        out = rig.directory / "box-read"
-        with rig.boxes(chain, "--coding", "8,1") as boxes:
+        out = rig.directory / f"box-read-{kind}"
+        with rig.boxes(chain, *KINDS[kind], kind=kind) as boxes:
             rig.nics(chain, ["--serve", rig.data], ["--read", f"{out}={BYTES}"])
         same = filecmp.cmp(rig.data, out, shallow=False)
         report.check("the bytes read are those served", None if same else "they differ")
@@ -82,9 +90,9 @@ def _read(report, rig):
                      None if boxes[1]["recovered"] > 10 else f"{boxes}")
 
 
-def _foreign(report, rig):
+def _foreign(report, rig, kind):
     """Checks that boxes forward all other traffic unchanged."""
-    with Chain() as chain, rig.boxes(chain):
+    with Chain() as chain, rig.boxes(chain, *KINDS[kind], kind=kind):
         for host in (chain.a, chain.b):
             host.run("sysctl", "-qw", "net.ipv6.conf.veth0.disable_ipv6=0")
             host.ip("addr", "add", f"{host.v4}/24", "dev", "veth0")
@@ -207,19 +215,19 @@ def _narrow(chain, rate, device="far", burst="20kb", queue=("latency", "200ms"))
                      "burst", burst, *queue)
 
 
-def _restart(report, rig):
+def _restart(report, rig, kind):
     with Chain() as chain:
         chain.lose(LOSS)
         # The path is slow, so that the restart happens in the middle of the transfer.
         _narrow(chain, "30mbit")
-        sending = rig.box(chain, chain.near_a, "--coding", "8,1")
-        receiving = [rig.box(chain, chain.near_b, "--coding", "8,1")]
+        sending = rig.box(chain, chain.near_a, *KINDS[kind], kind=kind)
+        receiving = [rig.box(chain, chain.near_b, *KINDS[kind], kind=kind)]
         results = []
 
         def restart():
             until(lambda: chain.b.received_bytes() > BYTES // 4, 60, "a transfer under way")
             results.append(rig.stop(receiving[0]))
-            receiving[0] = rig.box(chain, chain.near_b, "--coding", "8,1")
+            receiving[0] = rig.box(chain, chain.near_b, *KINDS[kind], kind=kind)
 
         restarting = threading.Thread(target=restart)
         wrong, _ = rig.send(chain, when_ready=restarting.start)
@@ -283,6 +291,30 @@ def _metrics(report, rig):
         rig.stop(box)
 
 
+def _live(report, rig):
+    """A box prints a row of rates for each time, with the names of its columns above."""
+    with Chain() as chain:
+        box = rig.box(chain, chain.near_a, every="100ms")
+        other = rig.box(chain, chain.near_b, "--forward")
+        wrong, _ = rig.send(chain)
+        report.check("the bytes arrive", wrong)
+        box.send_signal(signal.SIGINT)
+        out, err = box.communicate(timeout=60)
+        lines = [line.split() for line in err.splitlines()]
+        heads = [line for line in lines if line[:1] == ["time"]]
+        rows = [line for line in lines if line and re.fullmatch(r"\d+s", line[0])]
+        names = heads[0][1:-2] if heads else []
+        report.check("the table names its columns, the received frames first",
+                     None if names[:2] == ["near_received", "far_received"] else f"{err}")
+        uneven = [row for row in rows if len(row) != len(names) + 1]
+        report.check("each row has a rate for each column",
+                     None if rows and not uneven else f"{uneven} of {err}")
+        carried = json.loads(out)["result"]["near_received"]
+        most = max((int(row[1]) for row in rows), default=0)
+        report.check("and rows show the frames that passed", None if most > 0 else f"{err}, {carried}")
+        rig.stop(other)
+
+
 def _gone(report, rig):
     with Chain() as chain:
         box = rig.box(chain, chain.near_a)
@@ -313,14 +345,18 @@ def _refusals(report, rig):
 _CASES = {
     "losses between boxes": _repair,
     "retransmission between boxes": _retransmission,
-    "responses to READs": _read,
-    "other traffic": _foreign,
+    "responses to READs": partial(_read, kind="lowar"),
+    "responses to READs, NetRT": partial(_read, kind="netrt"),
+    "other traffic": partial(_foreign, kind="lowar"),
+    "other traffic, NetRT": partial(_foreign, kind="netrt"),
     "files": _files,
     "a box without another one": _one_box,
-    "a box that is restarted": _restart,
+    "a box that is restarted": partial(_restart, kind="lowar"),
+    "a NetRT box that is restarted": partial(_restart, kind="netrt"),
     "a path narrower than the NIC": _backpressure,
     "full queues in the kernel": _full_queues,
     "metrics": _metrics,
+    "the live table": _live,
     "an interface that goes away": _gone,
     "what makes no sense": _refusals,
 }

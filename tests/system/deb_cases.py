@@ -4,6 +4,7 @@ import gzip
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,7 +28,8 @@ def _installed(report, program, directory):
               "usr/share/bash-completion/completions/farwrite",
               "usr/share/zsh/vendor-completions/_farwrite",
               "usr/share/fish/vendor_completions.d/farwrite.fish",
-              "lib/systemd/system/farwrite-recv.service", "usr/share/doc/farwrite/README.md")
+              *(f"lib/systemd/system/farwrite-{unit}.service" for unit in ("recv", "lowar@", "netrt@")),
+              "usr/share/doc/farwrite/README.md")
     missing = [name for name in wanted if not (there / name).is_file()]
     report.check("what people expect is in it", f"{missing} missing" if missing else None)
     version = _run(there / "usr/bin/farwrite", "--version").split()[1]
@@ -58,14 +60,32 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
 
 
 def _units(report, there):
-    """Checks that each unit starts the program with options that the program has."""
-    for unit in sorted((there / "lib/systemd/system").iterdir()):
-        lines = unit.read_text().splitlines()
-        start = next(line for line in lines if line.startswith("ExecStart="))
-        words = shlex.split(start.removeprefix("ExecStart="))
-        options = [word for word in words if word.startswith("--") and word != "--quiet"]
+    """Checks that each unit, and the OPTIONS in its comments, name options that the program has."""
+    folder = there / "lib/systemd/system"
+    for unit in sorted(folder.iterdir()):
+        text = unit.read_text()
+        start = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)[1]
+        words = shlex.split(start)
+        examples = [word for example in re.findall(r"OPTIONS=(.*)$", text, re.MULTILINE)
+                    for word in shlex.split(example.rstrip('"'))]
+        options = [word for word in words + examples
+                   if word.startswith("--") and word != "--quiet"]
         command = next(word for word in words[1:] if not word.startswith("-"))
         known = set(re.findall(r"--[\w-]+", _run(there / "usr/bin/farwrite", command, "--help")))
         unknown = [option for option in options if option not in known]
         report.check(f"{unit.name}: its options are those of farwrite {command}",
                      f"{unknown}" if unknown or words[0] != "/usr/bin/farwrite" else None)
+        if shutil.which("systemd-analyze"):
+            report.check(f"{unit.name}: systemd takes it", _verify(unit, there))
+
+
+def _verify(unit, there):
+    """Returns what systemd-analyze finds in a unit. It looks for the program that the unit starts, so the
+    copy that it sees names the one of the package."""
+    copy = there / unit.name
+    program = str(there / "usr/bin/farwrite")
+    copy.write_text(unit.read_text().replace("/usr/bin/farwrite", program))
+    # Checks the units of the copy's folder only, and reads no pages of the manual.
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True)
+    found = [line for line in done.stderr.splitlines() if unit.name.split("@")[0] in line]
+    return "; ".join(found) or (None if done.returncode == 0 else done.stderr)

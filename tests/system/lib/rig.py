@@ -31,9 +31,9 @@ class Rig:
         if not self.data.exists():
             self.data.write_bytes(os.urandom(BYTES))
 
-    def box(self, chain, host, *options, kind="lowar"):
+    def box(self, chain, host, *options, kind="lowar", every="0s"):
         """Starts a box in the namespace of `host`."""
-        command = [self.program, "--json", kind, "--near", "near", "--far", "far", "--every", "0s",
+        command = [self.program, "--json", kind, "--near", "near", "--far", "far", "--every", every,
                    "--psk-file", str(self.key), *options]
         process = chain.own(host.popen(command, text=True, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE))
