@@ -30,6 +30,7 @@ pub fn qp_info_fields(data: &[u8]) {
         control_key: [7; 32],
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),
+        answers_reads: true,
     };
     let mut bytes = good.encode().unwrap();
     let (channels, generations) = (config.channels, config.generations);

@@ -13,6 +13,9 @@ const MAX_COUNT: usize = 64;
 const REQUIRED: u16 = 0x8000;
 const TIMING_TYPE: u16 = 1;
 const ENDPOINT_TYPE: u16 = 2;
+const FEATURES_TYPE: u16 = 3;
+/// Feature: the end answers requests for reads (P3.13).
+const ANSWERS_READS: u64 = 1;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;
 
@@ -82,6 +85,7 @@ pub enum FieldError {
 pub(crate) struct Fields {
     pub(crate) timing: Timing,
     pub(crate) endpoint: EndpointId,
+    pub(crate) answers_reads: bool,
 }
 
 impl Fields {
@@ -91,6 +95,8 @@ impl Fields {
         // Required: an end that ignored it would use other timeouts.
         push(out, TIMING_TYPE, REQUIRED, durations.as_flattened());
         push(out, ENDPOINT_TYPE, 0, &self.endpoint.0);
+        let features = if self.answers_reads { ANSWERS_READS } else { 0 };
+        push(out, FEATURES_TYPE, 0, &features.to_be_bytes());
     }
 
     /// Reads all fields. The last field ends where `bytes` ends.
@@ -98,7 +104,7 @@ impl Fields {
         if bytes.len() > MAX_BYTES {
             return Err(FieldError::Bytes(bytes.len()));
         }
-        let (mut timing, mut endpoint) = (None, None);
+        let (mut timing, mut endpoint, mut features) = (None, None, 0);
         let (mut rest, mut before, mut count) = (bytes, None, 0);
         while !rest.is_empty() {
             let field = Field::read(&mut rest).ok_or(FieldError::Truncated(rest.len()))?;
@@ -114,6 +120,7 @@ impl Fields {
             match kind {
                 TIMING_TYPE => timing = Some(field.timing()?),
                 ENDPOINT_TYPE => endpoint = Some(EndpointId(field.array()?)),
+                FEATURES_TYPE => features = u64::from_be_bytes(field.array()?),
                 _ if field.flags & REQUIRED != 0 => return Err(FieldError::Unknown(kind)),
                 _ => {}
             }
@@ -121,6 +128,7 @@ impl Fields {
         Ok(Self {
             timing: timing.ok_or(FieldError::Missing(TIMING_TYPE))?,
             endpoint: endpoint.ok_or(FieldError::Missing(ENDPOINT_TYPE))?,
+            answers_reads: features & ANSWERS_READS != 0,
         })
     }
 }

@@ -42,6 +42,8 @@ pub struct QpInfo {
     pub timing: Timing,
     /// The endpoint instance that the queue pair belongs to.
     pub endpoint: EndpointId,
+    /// Whether this end answers requests for reads (P3.13). Older versions do not.
+    pub answers_reads: bool,
 }
 
 impl fmt::Debug for QpInfo {
@@ -54,6 +56,7 @@ impl fmt::Debug for QpInfo {
             .field("data_qpns", &self.data_qpns)
             .field("timing", &self.timing)
             .field("endpoint", &self.endpoint)
+            .field("answers_reads", &self.answers_reads)
             .finish_non_exhaustive()
     }
 }
@@ -154,8 +157,12 @@ impl QpInfo {
             out.extend_from_slice(&qpn.to_be_bytes());
         }
         debug_assert_eq!(out.len(), bytes_before_fields(config));
-        let (timing, endpoint) = (self.timing, self.endpoint);
-        Fields { timing, endpoint }.encode(&mut out);
+        let fields = Fields {
+            timing: self.timing,
+            endpoint: self.endpoint,
+            answers_reads: self.answers_reads,
+        };
+        fields.encode(&mut out);
         Ok(out)
     }
 
@@ -185,6 +192,7 @@ impl QpInfo {
         info.read_tables(&mut reader).ok_or(lengths)?;
         let fields = Fields::decode(reader.0)?;
         (info.timing, info.endpoint) = (fields.timing, fields.endpoint);
+        info.answers_reads = fields.answers_reads;
         info.check()?;
         Ok(info)
     }
@@ -223,6 +231,7 @@ impl QpInfo {
             control_key,
             timing: Timing::default(),
             endpoint: EndpointId([0; 16]),
+            answers_reads: false,
         };
         Some((magic, version, info))
     }

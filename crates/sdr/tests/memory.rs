@@ -75,6 +75,7 @@ fn pair(config: QpConfig) -> [Box<SdrQp>; 2] {
         control_key: [7; 32],
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),
+        answers_reads: true,
     };
     [(), ()].map(|()| {
         let mut qp = Box::new(SdrQp::new(config, Timing::wide_area()).unwrap());

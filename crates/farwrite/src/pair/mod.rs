@@ -66,6 +66,8 @@ struct Connected {
     endpoint: EndpointId,
     /// Number of the path to the peer.
     path: usize,
+    /// Whether the peer's version answers reads.
+    answers_reads: bool,
 }
 
 impl Pair {
@@ -117,6 +119,7 @@ impl Pair {
             control_key: self.control.packets.recv_key(),
             timing: self.options.timing,
             endpoint,
+            answers_reads: true,
         }
     }
 
@@ -137,6 +140,7 @@ impl Pair {
         self.connected = Some(Connected {
             endpoint: peer.endpoint,
             path: paths.join(peer.endpoint, peer.control, &self.options, &counters),
+            answers_reads: peer.answers_reads,
         });
         Ok(())
     }

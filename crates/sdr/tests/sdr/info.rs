@@ -31,7 +31,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             prop::collection::vec(qpns, usize::from(generations)),
             any::<[u8; 32]>(),
             any_timing(),
-            any::<[u8; 16]>().prop_map(EndpointId),
+            (any::<[u8; 16]>().prop_map(EndpointId), any::<bool>()),
         )
             .prop_map(
                 move |(
@@ -41,7 +41,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                     data_qpns,
                     control_key,
                     timing,
-                    endpoint,
+                    (endpoint, answers_reads),
                 )| {
                     QpInfo {
                         config,
@@ -52,6 +52,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                         control_key,
                         timing,
                         endpoint,
+                        answers_reads,
                     }
                 },
             )
@@ -70,7 +71,7 @@ fn any_timing() -> impl Strategy<Value = Timing> {
 /// Returns the information of a small queue pair, without fields.
 fn without_fields() -> Vec<u8> {
     let mut bytes = info(small()).encode().unwrap();
-    let fields = 6 + 7 * 8 + 6 + 16;
+    let fields = 6 + 7 * 8 + 6 + 16 + 6 + 8;
     bytes.truncate(bytes.len() - fields);
     bytes
 }
@@ -131,6 +132,7 @@ fn the_bytes_are_those_of_the_specification() {
     }
     want.extend([0, 2, 0, 0, 0, 16]);
     want.extend([9; 16]);
+    want.extend([0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(bytes, want);
 }
 

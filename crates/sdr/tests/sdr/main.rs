@@ -56,6 +56,7 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         control_key: [7; 32],
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),
+        answers_reads: true,
     }
 }
 
