@@ -167,13 +167,16 @@ fn what_is_wrong_is_named() {
 fn unknown_fields_are_ignored_unless_they_are_required() {
     let timing = timing_value(Timing::datacenter());
     let known: [(u16, u16, &[u8]); 2] = [(1, 0x8000, &timing), (2, 0, &[5; 16])];
-    let ignored = with_fields(&[known[0], known[1], (3, 0x7fff, &[1, 2]), (0xffff, 0, &[])]);
+    let ignored = with_fields(&[known[0], known[1], (4, 0x7fff, &[1, 2]), (0xffff, 0, &[])]);
     let info = QpInfo::decode(&ignored).unwrap();
     assert_eq!(info.timing, Timing::datacenter());
     assert_eq!(info.endpoint, EndpointId([5; 16]));
     assert_eq!(info.endpoint.to_string(), "05".repeat(16));
+    assert!(!info.answers_reads, "older versions do not say it");
+    let reserved = with_fields(&[known[0], known[1], (3, 0, &[0xff; 8])]);
+    assert!(QpInfo::decode(&reserved).unwrap().answers_reads);
 
-    let required = with_fields(&[known[0], known[1], (3, 0, &[]), (0x1234, 0x8000, &[7])]);
+    let required = with_fields(&[known[0], known[1], (4, 0, &[]), (0x1234, 0x8000, &[7])]);
     let error = QpInfo::decode(&required).unwrap_err();
     assert_eq!(error, InfoError::Field(FieldError::Unknown(0x1234)));
     assert!(error.to_string().contains("type 4660"), "{error}");
@@ -197,6 +200,11 @@ fn bad_fields_are_refused_with_what_is_wrong() {
         decode(&with_fields(&[timing, (2, 0, &[5; 17])])),
         length(2, 17, 16)
     );
+    let features = (3, 0, &[0; 7][..]);
+    assert_eq!(
+        decode(&with_fields(&[timing, endpoint, features])),
+        length(3, 7, 8)
+    );
     for fields in [[endpoint, timing], [endpoint, endpoint]] {
         let (kind, before) = (fields[1].0, 2);
         assert_eq!(
@@ -207,16 +215,16 @@ fn bad_fields_are_refused_with_what_is_wrong() {
     let cut = with_fields(&[timing, endpoint]);
     assert_eq!(decode(&cut[..cut.len() - 1]), FieldError::Truncated(21));
 
-    let many: Vec<_> = (3..70).map(|kind| (kind, 0, &[][..])).collect();
+    let many: Vec<_> = (4..71).map(|kind| (kind, 0, &[][..])).collect();
     let fields = [&[timing, endpoint][..], &many].concat();
     assert!(QpInfo::decode(&with_fields(&fields[..64])).is_ok());
     assert_eq!(decode(&with_fields(&fields[..65])), FieldError::Count);
     let used = 6 + 56 + 6 + 16 + 6;
     let fits = vec![0; 4096 - used];
-    assert!(QpInfo::decode(&with_fields(&[timing, endpoint, (3, 0, &fits)])).is_ok());
+    assert!(QpInfo::decode(&with_fields(&[timing, endpoint, (4, 0, &fits)])).is_ok());
     let long = vec![0; 4097 - used];
     assert_eq!(
-        decode(&with_fields(&[timing, endpoint, (3, 0, &long)])),
+        decode(&with_fields(&[timing, endpoint, (4, 0, &long)])),
         FieldError::Bytes(4097)
     );
 }
