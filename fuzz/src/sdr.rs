@@ -31,6 +31,7 @@ pub fn qp_info_fields(data: &[u8]) {
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),
         grants_credit: false,
+        answers_reads: true,
     };
     let mut bytes = good.encode().unwrap();
     let (channels, generations) = (config.channels, config.generations);

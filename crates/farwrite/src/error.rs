@@ -108,6 +108,11 @@ pub enum Error {
         /// What it was asked to carry.
         wanted: &'static str,
     },
+    /// The peer is of a version that does not answer reads.
+    #[error(
+        "the peer of queue pair {0} does not answer reads: its version is older, update that end"
+    )]
+    NoReads(u32),
     /// The region is not exposed on the queue pair.
     #[error("{0} is not exposed on this queue pair: it was concealed, or belongs to another one")]
     NotExposed(ExposedRegion),

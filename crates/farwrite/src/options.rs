@@ -148,6 +148,10 @@ pub struct QpOptions {
     /// Maximum number of the peer's reads that are answered at once; 0 counts as 1. More of them
     /// wait. Their number is bounded by the slots. An answer takes about as much memory as a send does.
     pub max_answers: u32,
+    /// Maximum parity of an answer to the peer's read: m parity chunks for k data chunks, in percent
+    /// of k. The peer chooses the code, and this end computes the parity. Reads with more parity are
+    /// refused ([`ReadRefusal::Scheme`](crate::ReadRefusal::Scheme)).
+    pub max_answer_parity_percent: u32,
 }
 
 impl Default for QpOptions {
@@ -162,6 +166,7 @@ impl Default for QpOptions {
             expected_scheme: SchemeTag::NONE,
             max_parity_bytes: 1 << 30,
             max_answers: 16,
+            max_answer_parity_percent: 100,
         }
     }
 }

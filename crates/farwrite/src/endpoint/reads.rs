@@ -74,6 +74,8 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// Those of [`Endpoint::post_recv_with`]; [`Error::UnknownScheme`] also for a read without a
     /// scheme; [`Error::TooLong`] also if the parity of the scheme exceeds the largest message;
+    /// [`Error::NotConnected`]; [`Error::NoReads`] if the peer's version does not answer reads;
+    /// [`Error::Sdr`] for a scheme with parity if the queue pair has none;
     /// [`Error::Direction`] if receives were posted for messages.
     pub fn post_read(
         &mut self,

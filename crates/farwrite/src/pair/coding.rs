@@ -16,10 +16,14 @@ use crate::registry::TableArrivals;
 /// the amount that one poll sends.
 const ENCODE_BYTES_A_POLL: usize = 512 * 1024;
 
+/// Maximum number of codecs kept. Peers choose codes, for their messages and for their reads.
+const MAX_CODECS: usize = 32;
+
 /// What the coding of groups needs: codecs, and memory that no peer can write to. All queue pairs
 /// of an endpoint share one coder.
 #[derive(Default)]
 pub(crate) struct Coder {
+    /// At most [`MAX_CODECS`], the latest used last.
     codecs: Vec<Codec>,
     data: Vec<u8>,
     parity: Vec<u8>,
@@ -57,13 +61,21 @@ impl Coder {
     }
 }
 
+/// Returns the codec of a code. If there are too many, the one that was not used for the longest
+/// time is freed.
 fn codec(codecs: &mut Vec<Codec>, code: Code) -> &Codec {
     let known = codecs.iter().position(|codec| codec.code() == code);
-    let index = known.unwrap_or_else(|| {
-        codecs.push(Codec::new(code));
-        codecs.len() - 1
-    });
-    &codecs[index]
+    let codec = match known {
+        Some(index) => codecs.remove(index),
+        None => {
+            if codecs.len() >= MAX_CODECS {
+                codecs.remove(0);
+            }
+            Codec::new(code)
+        }
+    };
+    codecs.push(codec);
+    &codecs[codecs.len() - 1]
 }
 
 /// Returns which chunks of a group have arrived.
@@ -221,5 +233,26 @@ impl Pair {
         self.rebuilt_chunks += missing.len() as u64;
         self.events.recv_rebuilt(job.message, missing.len());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farwrite_codes::Kind;
+
+    use super::*;
+
+    #[test]
+    fn codecs_of_codes_that_are_not_used_are_freed() {
+        let code = |m| Code::new(Kind::Mds, 2, m).expect("a shape");
+        let mut codecs = Vec::new();
+        for m in 1..200 {
+            // The first code stays in use.
+            assert_eq!(codec(&mut codecs, code(1)).code(), code(1));
+            assert_eq!(codec(&mut codecs, code(m)).code(), code(m));
+            assert!(codecs.len() <= MAX_CODECS);
+        }
+        let kept = |m| codecs.iter().any(|codec| codec.code() == code(m));
+        assert_eq!([1, 199, 2].map(kept), [true, true, false]);
     }
 }

@@ -66,6 +66,8 @@ struct Connected {
     endpoint: EndpointId,
     /// Number of the path to the peer.
     path: usize,
+    /// Whether the peer's version answers reads.
+    answers_reads: bool,
 }
 
 impl Pair {
@@ -117,7 +119,11 @@ impl Pair {
             control_key: self.control.packets.recv_key(),
             timing: self.options.timing,
             endpoint,
+<<<<<<< HEAD
             grants_credit: self.has_credit(),
+=======
+            answers_reads: true,
+>>>>>>> wt-write
         }
     }
 
@@ -146,6 +152,7 @@ impl Pair {
         self.connected = Some(Connected {
             endpoint: peer.endpoint,
             path: paths.join(peer.endpoint, peer.control, &self.options, &counters),
+            answers_reads: peer.answers_reads,
         });
         Ok(())
     }

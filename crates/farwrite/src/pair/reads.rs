@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey};
-use farwrite_sdr::ReadSpec;
+use farwrite_sdr::{ReadSpec, SdrError};
 use farwrite_wire::control::{Outcome, ReadRefusal, SchemeTag};
 
 use super::Pair;
@@ -124,6 +125,11 @@ impl Pair {
         if scheme == SchemeTag::NONE {
             return Err(Error::UnknownScheme(scheme.id));
         }
+        let connected = self.connected.as_ref();
+        let connected = connected.ok_or(Error::NotConnected(self.name.serial))?;
+        if !connected.answers_reads {
+            return Err(Error::NoReads(self.name.serial));
+        }
         let recv_options = RecvOptions {
             scheme: Some(scheme),
             exact_length: true,
@@ -133,8 +139,11 @@ impl Pair {
         };
         let mut terms = self.terms(known, &recv_options)?;
         terms.answers_read = true;
-        // The peer could not send it.
+        // The peer, whose queue pair has the same shape, could not send it.
         if let Some(layout) = self.layout(known, scheme, target.length) {
+            if !self.geometry().config().parity {
+                return Err(SdrError::ParityOff.into());
+            }
             self.check_length(layout.parity_bytes() as u64)?;
         }
         let recv = self.open_recv(fabric, known, target, terms, deadline_ns)?;
@@ -207,7 +216,7 @@ impl Pair {
         self.reads.sends = Carries::Answers;
         let refusal = match self.reads.find(read) {
             Err(refusal) => refusal,
-            Ok(source) if self.may_send_by(read.scheme) => {
+            Ok(source) if self.may_answer_by(read, known) => {
                 let options = SendOptions {
                     scheme: read.scheme,
                     immediate: None,
@@ -232,10 +241,19 @@ impl Pair {
         Ok(())
     }
 
-    /// Returns whether this end sends by a scheme that the peer has chosen. The number of schemes
-    /// on a queue pair must be bounded.
-    fn may_send_by(&self, scheme: SchemeTag) -> bool {
-        scheme != SchemeTag::NONE && self.halves.has_room_for_sender(scheme)
+    /// Returns whether this end answers a read by the scheme that the peer has chosen. The number of
+    /// schemes on a queue pair must be bounded, and so must the work of coding.
+    fn may_answer_by(&self, read: &ReadSpec, known: &Registry) -> bool {
+        let scheme = read.scheme;
+        let most_percent = u64::from(self.options.max_answer_parity_percent);
+        let is_cheap = |layout: Layout| {
+            let (k, m) = (layout.code().k() as u64, layout.code().m() as u64);
+            m * 100 <= k * most_percent
+        };
+        let layout = self.layout(known, scheme, read.length);
+        scheme != SchemeTag::NONE
+            && self.halves.has_room_for_sender(scheme)
+            && layout.is_none_or(is_cheap)
     }
 
     /// Returns when the reader ends a read, by the clock of this end. `arrived_ns` is the arrival

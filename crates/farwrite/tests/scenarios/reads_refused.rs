@@ -3,8 +3,8 @@
 use farwrite::fabric::sim::Verdict;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
 use farwrite::{
-    Error, ExposedRegion, ReadOptions, ReadRefusal, ReadRefused, Refusal, SchemeName, SchemeTag,
-    SendOptions,
+    Error, ExposedRegion, QpOptions, ReadOptions, ReadRefusal, ReadRefused, Refusal, SchemeName,
+    SchemeTag, SendOptions,
 };
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
@@ -384,4 +384,66 @@ fn lies_about_reads_bring_no_other_bytes() {
         }
         assert!(reads.iter().all(|read| read.recv.outcome().is_some()));
     });
+}
+
+/// A peer of a version that passes requests over is known from its information.
+#[test]
+fn a_peer_that_does_not_answer_reads_is_known_before_a_read() {
+    let mut world = World::new(1, long_haul(), &options());
+    let (a, b) = (&mut world.a.endpoint, &mut world.b.endpoint);
+    let qp = a.create_qp(options()).expect("room");
+    let peer = b.create_qp(options()).expect("room");
+    let region = a.register(vec![0; 100]).expect("room");
+    let how = ReadOptions::default();
+    let early = a.post_read(qp, region.whole(), ExposedRegion(0), 0, how);
+    assert!(matches!(early, Err(Error::NotConnected(_))), "{early:?}");
+    let mut info = b.qp_info(peer).expect("it is new");
+    info.answers_reads = false;
+    a.connect_qp(qp, &info).expect("the same options");
+    let posted = a.post_read(qp, region.whole(), ExposedRegion(0), 0, how);
+    assert!(matches!(posted, Err(Error::NoReads(_))), "{posted:?}");
+    // It carries messages.
+    a.post_recv(qp, region.whole()).expect("a free slot");
+}
+
+#[test]
+fn a_read_with_parity_needs_a_queue_pair_with_parity() {
+    let mut without = options();
+    without.sdr.parity = false;
+    let mut world = World::new(1, long_haul(), &without);
+    let a = &mut world.a;
+    let region = a.endpoint.register(vec![0; 100]).expect("room");
+    let how = by("ec-mds:32,8");
+    let posted = a
+        .endpoint
+        .post_read(a.qp, region.whole(), ExposedRegion(0), 0, how);
+    assert!(matches!(posted, Err(Error::Sdr(_))), "{posted:?}");
+}
+
+/// The reader chooses the code, and the other end computes the parity.
+#[test]
+fn a_read_with_more_parity_than_the_peer_allows_is_refused() {
+    for (scheme, percent, is_allowed) in [
+        ("ec-mds:4,4", 100, true),
+        ("ec-mds:4,5", 100, false),
+        ("best-effort+ec-mds:4,5", 100, false),
+        ("ec-mds:4,5", 125, true),
+        ("ec-xor:5,2", 40, true),
+        ("ec-xor:5,2", 39, false),
+        ("sr-nack", 0, true),
+    ] {
+        let limited = QpOptions {
+            max_answer_parity_percent: percent,
+            ..options()
+        };
+        let mut world = World::new(1, long_haul(), &limited);
+        let shelf = expose(&mut world);
+        let reads = vec![read(&mut world, shelf.exposed, 0, 1 << 16, by(scheme))];
+        run_to_outcome(&mut world, &reads);
+        let refusal = reads[0].recv.read_refusal().map(|refused| refused.reason);
+        let expected = (!is_allowed).then_some(ReadRefusal::Scheme);
+        assert_eq!(refusal, expected, "{scheme}, {percent}");
+        assert_eq!(reads[0].recv.outcome() == WHOLE, is_allowed);
+        end(world, &shelf, reads);
+    }
 }

@@ -31,8 +31,12 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             prop::collection::vec(qpns, usize::from(generations)),
             any::<[u8; 32]>(),
             any_timing(),
+<<<<<<< HEAD
             any::<[u8; 16]>().prop_map(EndpointId),
             any::<bool>(),
+=======
+            (any::<[u8; 16]>().prop_map(EndpointId), any::<bool>()),
+>>>>>>> wt-write
         )
             .prop_map(
                 move |(
@@ -42,8 +46,12 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                     data_qpns,
                     control_key,
                     timing,
+<<<<<<< HEAD
                     endpoint,
                     grants_credit,
+=======
+                    (endpoint, answers_reads),
+>>>>>>> wt-write
                 )| {
                     QpInfo {
                         config,
@@ -54,7 +62,11 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                         control_key,
                         timing,
                         endpoint,
+<<<<<<< HEAD
                         grants_credit,
+=======
+                        answers_reads,
+>>>>>>> wt-write
                     }
                 },
             )
@@ -73,7 +85,7 @@ fn any_timing() -> impl Strategy<Value = Timing> {
 /// Returns the information of a small queue pair, without fields.
 fn without_fields() -> Vec<u8> {
     let mut bytes = info(small()).encode().unwrap();
-    let fields = 6 + 7 * 8 + 6 + 16;
+    let fields = 6 + 7 * 8 + 6 + 16 + 6 + 8;
     bytes.truncate(bytes.len() - fields);
     bytes
 }
@@ -134,6 +146,7 @@ fn the_bytes_are_those_of_the_specification() {
     }
     want.extend([0, 2, 0, 0, 0, 16]);
     want.extend([9; 16]);
+    want.extend([0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(bytes, want);
 }
 
@@ -173,6 +186,9 @@ fn unknown_fields_are_ignored_unless_they_are_required() {
     assert_eq!(info.timing, Timing::datacenter());
     assert_eq!(info.endpoint, EndpointId([5; 16]));
     assert_eq!(info.endpoint.to_string(), "05".repeat(16));
+    assert!(!info.answers_reads, "older versions do not say it");
+    let reserved = with_fields(&[known[0], known[1], (3, 0, &[0xff; 8])]);
+    assert!(QpInfo::decode(&reserved).unwrap().answers_reads);
 
     let required = with_fields(&[known[0], known[1], (4, 0, &[]), (0x1234, 0x8000, &[7])]);
     let error = QpInfo::decode(&required).unwrap_err();
@@ -213,9 +229,16 @@ fn bad_fields_are_refused_with_what_is_wrong() {
         decode(&with_fields(&[timing, (2, 0, &[5; 17])])),
         length(2, 17, 16)
     );
+<<<<<<< HEAD
     assert_eq!(
         decode(&with_fields(&[timing, endpoint, (3, 0, &[1])])),
         length(3, 1, 0)
+=======
+    let features = (3, 0, &[0; 7][..]);
+    assert_eq!(
+        decode(&with_fields(&[timing, endpoint, features])),
+        length(3, 7, 8)
+>>>>>>> wt-write
     );
     for fields in [[endpoint, timing], [endpoint, endpoint]] {
         let (kind, before) = (fields[1].0, 2);
@@ -227,7 +250,7 @@ fn bad_fields_are_refused_with_what_is_wrong() {
     let cut = with_fields(&[timing, endpoint]);
     assert_eq!(decode(&cut[..cut.len() - 1]), FieldError::Truncated(21));
 
-    let many: Vec<_> = (3..70).map(|kind| (kind, 0, &[][..])).collect();
+    let many: Vec<_> = (4..71).map(|kind| (kind, 0, &[][..])).collect();
     let fields = [&[timing, endpoint][..], &many].concat();
     assert!(QpInfo::decode(&with_fields(&fields[..64])).is_ok());
     assert_eq!(decode(&with_fields(&fields[..65])), FieldError::Count);

@@ -136,7 +136,8 @@ impl World<'_> {
         };
         let recv = match posted {
             Ok(recv) => recv,
-            Err(Error::Retry { .. }) => {
+            // A read needs a peer.
+            Err(Error::Retry { .. } | Error::NotConnected(_)) => {
                 self.is_waiting = true;
                 return Ok(false);
             }

@@ -17,6 +17,8 @@ impl Draft {
         for pair in &mut self.plan.pairs {
             pair.reads = [dice.chance(SHARE), dice.chance(SHARE)];
             pair.options.max_answers = dice.pick(&[1, 2, 16]);
+            // Some codes of the plans have three parity chunks for a chunk.
+            pair.options.max_answer_parity_percent = 300;
         }
         for index in 0..self.plan.messages.len() {
             if self.plan.is_read(index) && !dice.chance(BEYOND) {
