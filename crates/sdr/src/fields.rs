@@ -13,13 +13,11 @@ const MAX_COUNT: usize = 64;
 const REQUIRED: u16 = 0x8000;
 const TIMING_TYPE: u16 = 1;
 const ENDPOINT_TYPE: u16 = 2;
-<<<<<<< HEAD
-const CREDIT_TYPE: u16 = 3;
-=======
 const FEATURES_TYPE: u16 = 3;
 /// Feature: the end answers requests for reads (P3.13).
 const ANSWERS_READS: u64 = 1;
->>>>>>> wt-write
+/// Feature: the end grants credit to senders that ask for it (P4.12).
+const GRANTS_CREDIT: u64 = 2;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;
 
@@ -89,11 +87,8 @@ pub enum FieldError {
 pub(crate) struct Fields {
     pub(crate) timing: Timing,
     pub(crate) endpoint: EndpointId,
-<<<<<<< HEAD
     pub(crate) grants_credit: bool,
-=======
     pub(crate) answers_reads: bool,
->>>>>>> wt-write
 }
 
 impl Fields {
@@ -103,14 +98,13 @@ impl Fields {
         // Required: an end that ignored it would use other timeouts.
         push(out, TIMING_TYPE, REQUIRED, durations.as_flattened());
         push(out, ENDPOINT_TYPE, 0, &self.endpoint.0);
-<<<<<<< HEAD
-        if self.grants_credit {
-            push(out, CREDIT_TYPE, 0, &[]);
-        }
-=======
-        let features = if self.answers_reads { ANSWERS_READS } else { 0 };
-        push(out, FEATURES_TYPE, 0, &features.to_be_bytes());
->>>>>>> wt-write
+        let features = [
+            (self.answers_reads, ANSWERS_READS),
+            (self.grants_credit, GRANTS_CREDIT),
+        ];
+        let bits = features.map(|(has, bit)| if has { bit } else { 0 });
+        let features = bits.iter().fold(0, |all, bit| all | bit);
+        push(out, FEATURES_TYPE, 0, &u64::to_be_bytes(features));
     }
 
     /// Reads all fields. The last field ends where `bytes` ends.
@@ -118,11 +112,7 @@ impl Fields {
         if bytes.len() > MAX_BYTES {
             return Err(FieldError::Bytes(bytes.len()));
         }
-<<<<<<< HEAD
-        let (mut timing, mut endpoint, mut grants_credit) = (None, None, false);
-=======
         let (mut timing, mut endpoint, mut features) = (None, None, 0);
->>>>>>> wt-write
         let (mut rest, mut before, mut count) = (bytes, None, 0);
         while !rest.is_empty() {
             let field = Field::read(&mut rest).ok_or(FieldError::Truncated(rest.len()))?;
@@ -138,11 +128,7 @@ impl Fields {
             match kind {
                 TIMING_TYPE => timing = Some(field.timing()?),
                 ENDPOINT_TYPE => endpoint = Some(EndpointId(field.array()?)),
-<<<<<<< HEAD
-                CREDIT_TYPE => grants_credit = field.array::<0>().map(|_| true)?,
-=======
                 FEATURES_TYPE => features = u64::from_be_bytes(field.array()?),
->>>>>>> wt-write
                 _ if field.flags & REQUIRED != 0 => return Err(FieldError::Unknown(kind)),
                 _ => {}
             }
@@ -150,11 +136,8 @@ impl Fields {
         Ok(Self {
             timing: timing.ok_or(FieldError::Missing(TIMING_TYPE))?,
             endpoint: endpoint.ok_or(FieldError::Missing(ENDPOINT_TYPE))?,
-<<<<<<< HEAD
-            grants_credit,
-=======
+            grants_credit: features & GRANTS_CREDIT != 0,
             answers_reads: features & ANSWERS_READS != 0,
->>>>>>> wt-write
         })
     }
 }

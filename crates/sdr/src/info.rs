@@ -42,13 +42,10 @@ pub struct QpInfo {
     pub timing: Timing,
     /// The endpoint instance that the queue pair belongs to.
     pub endpoint: EndpointId,
-<<<<<<< HEAD
     /// Whether this end grants credit to senders that ask for it (P4.12).
     pub grants_credit: bool,
-=======
     /// Whether this end answers requests for reads (P3.13). Older versions do not.
     pub answers_reads: bool,
->>>>>>> wt-write
 }
 
 impl fmt::Debug for QpInfo {
@@ -61,11 +58,8 @@ impl fmt::Debug for QpInfo {
             .field("data_qpns", &self.data_qpns)
             .field("timing", &self.timing)
             .field("endpoint", &self.endpoint)
-<<<<<<< HEAD
             .field("grants_credit", &self.grants_credit)
-=======
             .field("answers_reads", &self.answers_reads)
->>>>>>> wt-write
             .finish_non_exhaustive()
     }
 }
@@ -169,11 +163,8 @@ impl QpInfo {
         let fields = Fields {
             timing: self.timing,
             endpoint: self.endpoint,
-<<<<<<< HEAD
             grants_credit: self.grants_credit,
-=======
             answers_reads: self.answers_reads,
->>>>>>> wt-write
         };
         fields.encode(&mut out);
         Ok(out)
@@ -205,11 +196,8 @@ impl QpInfo {
         info.read_tables(&mut reader).ok_or(lengths)?;
         let fields = Fields::decode(reader.0)?;
         (info.timing, info.endpoint) = (fields.timing, fields.endpoint);
-<<<<<<< HEAD
         info.grants_credit = fields.grants_credit;
-=======
         info.answers_reads = fields.answers_reads;
->>>>>>> wt-write
         info.check()?;
         Ok(info)
     }
@@ -248,11 +236,8 @@ impl QpInfo {
             control_key,
             timing: Timing::default(),
             endpoint: EndpointId([0; 16]),
-<<<<<<< HEAD
             grants_credit: false,
-=======
             answers_reads: false,
->>>>>>> wt-write
         };
         Some((magic, version, info))
     }

@@ -75,11 +75,8 @@ fn pair(config: QpConfig) -> [Box<SdrQp>; 2] {
         control_key: [7; 32],
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),
-<<<<<<< HEAD
         grants_credit: false,
-=======
         answers_reads: true,
->>>>>>> wt-write
     };
     [(), ()].map(|()| {
         let mut qp = Box::new(SdrQp::new(config, Timing::wide_area()).unwrap());

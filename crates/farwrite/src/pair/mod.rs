@@ -119,11 +119,8 @@ impl Pair {
             control_key: self.control.packets.recv_key(),
             timing: self.options.timing,
             endpoint,
-<<<<<<< HEAD
             grants_credit: self.has_credit(),
-=======
             answers_reads: true,
->>>>>>> wt-write
         }
     }
 

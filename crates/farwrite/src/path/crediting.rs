@@ -184,7 +184,7 @@ mod tests {
     fn two_paths(wanted: [u64; 2]) -> (Pulls, [Crediting; 2]) {
         // A packet takes a microsecond.
         let options = EqdsOptions {
-            line_rate_bps: 8_000_000_000 / RATE_PERCENT * 100,
+            line_rate_bps: 8_000_000_000_u64.div_ceil(RATE_PERCENT) * 100,
             first_window_bytes: 1,
         };
         let mut pulls = Pulls::new(&options, 1_000);

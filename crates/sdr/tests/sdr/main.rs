@@ -56,11 +56,8 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         control_key: [7; 32],
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),
-<<<<<<< HEAD
         grants_credit: false,
-=======
         answers_reads: true,
->>>>>>> wt-write
     }
 }
 
