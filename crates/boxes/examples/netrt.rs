@@ -249,7 +249,7 @@ fn head(what: &str) {
         "timeouts",
         "lost",
         "recovered",
-        "in vain",
+        "unneeded",
         "notices"
     );
 }

@@ -30,27 +30,59 @@ pub(crate) struct Case {
     /// Messages that are posted and not done, of all connections.
     pub(crate) queue: u64,
     pub(crate) seconds: f64,
+    /// Of the first run.
     pub(crate) seed: u64,
+    /// Runs whose mean a goodput is, with one seed after the other.
+    pub(crate) runs: u64,
+}
+
+/// The mean of some runs, and its standard error.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spread {
+    pub(crate) mean: f64,
+    pub(crate) error: f64,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        // One run has no spread.
+        let error = (squares / (count - 1.0).max(1.0) / count).sqrt();
+        Self { mean, error }
+    }
 }
 
 impl Case {
     /// What the path is like, for a person.
     pub(crate) fn conditions(&self) -> String {
         format!(
-            "{} Gbit/s, round trip of {}, MTU of {MTU_BYTES} bytes, seed {}",
+            "{} Gbit/s, round trip of {}, MTU of {MTU_BYTES} bytes, {}",
             self.rate_bps as f64 / 1e9,
             spaced(self.rtt),
-            self.seed,
+            self.runs(),
         )
+    }
+
+    /// The runs that make up a number, for a person.
+    pub(crate) fn runs(&self) -> String {
+        match self.runs {
+            1 => format!("seed {}", self.seed),
+            runs => format!("means of {runs} runs from seed {} on", self.seed),
+        }
     }
 
     /// The same, and how goodput of these `messages` is measured.
     pub(crate) fn goodput_conditions(&self, messages: &str) -> String {
+        let length = match self.runs {
+            1 => format!("a run of {} s for each number", self.seconds),
+            _ => format!("runs of {} s", self.seconds),
+        };
+        let conditions = self.conditions();
         format!(
-            "{}, {} {messages} under way, a run of {} s for each number",
-            self.conditions(),
-            self.queue,
-            self.seconds,
+            "{conditions}, {} {messages} under way, {length}",
+            self.queue
         )
     }
 
@@ -88,23 +120,28 @@ impl Case {
         (path, qpns)
     }
 
-    /// The goodput between the start and the end of a run, in Gbit/s.
-    pub(crate) fn goodput_gbps(&self) -> f64 {
-        self.goodput_of(None)
-    }
-
-    /// The goodput of `runs` runs with one seed after the other, in Gbit/s, each on a thread.
-    pub(crate) fn goodputs_gbps(&self, runs: u64) -> Vec<f64> {
-        std::thread::scope(|scope| {
-            let run = |seed| scope.spawn(move || Case { seed, ..*self }.goodput_gbps());
-            let runs: Vec<_> = (self.seed..self.seed + runs).map(run).collect();
+    /// The goodput in Gbit/s, over all runs, each on a thread. The path of a run loses packets with the
+    /// numbers in `lost` too.
+    pub(crate) fn goodput(&self, lost: &(dyn Fn(&Self) -> Option<BTreeSet<u64>> + Sync)) -> Spread {
+        let goodputs: Vec<f64> = std::thread::scope(|scope| {
+            let run = |seed| {
+                let case = Self { seed, ..*self };
+                scope.spawn(move || case.goodput_gbps(lost(&case)))
+            };
+            let runs: Vec<_> = (self.seed..self.seed + self.runs).map(run).collect();
             let joined = runs.into_iter().map(std::thread::ScopedJoinHandle::join);
             joined.map(|run| run.expect("a run that ends")).collect()
-        })
+        });
+        Spread::of(&goodputs)
     }
 
-    /// The same, where the path loses packets with these numbers too.
-    pub(crate) fn goodput_of(&self, lost: Option<BTreeSet<u64>>) -> f64 {
+    /// More packets than a run can send.
+    pub(crate) fn most_packets(&self) -> u64 {
+        (self.seconds * self.rate_bps as f64 / 8.0) as u64 / u64::from(MTU_BYTES)
+    }
+
+    /// The goodput between the start and the end of a run, in Gbit/s.
+    fn goodput_gbps(&self, lost: Option<BTreeSet<u64>>) -> f64 {
         let (mut path, qpns) = self.path(lost);
         let queue = self.queue / u64::from(self.connections);
         let mut done = vec![0; qpns.len()];

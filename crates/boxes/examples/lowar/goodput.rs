@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farwrite_boxes::lowar::Coding;
 
-use crate::case::{Case, spaced};
+use crate::case::{Case, Spread, spaced};
 use crate::rows::Rows;
 use crate::{GOODPUT, LONG, Options, fixed, iid, series};
 
@@ -33,10 +33,8 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         rtt,
         ..options.case()
     };
-    let seeds = options.seeds;
-    let conditions = format!("{}, means of {seeds} seeds", case.goodput_conditions(LONG));
-    let panel = rows.panel("L9", &spaced(rtt), &conditions);
-    println!("round trip {rtt:?}, goodput in Gbit/s, means of {seeds} seeds");
+    let panel = rows.panel("L9", &spaced(rtt), &case.goodput_conditions(LONG));
+    println!("round trip {rtt:?}, goodput in Gbit/s, {}", case.runs());
     print!("{:>8} {:>8}", "loss", "GBN");
     for (r, c) in SHAPES {
         print!(" {:>8}", format!("({r},{c})"));
@@ -45,8 +43,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         " {:>8} {:>9} {:>10} {:>8} {:>8}",
         "adaptive", "of best", "(32,1)/GBN", "ideal", "fitted"
     );
-    let ideal = Slowed::new(options, rtt, 1.0);
-    let fitted = Slowed::fitted(options, rtt);
+    let computed = Slowed::computed(options, rtt);
     for &loss in &options.losses {
         let run = |coding| {
             let case = Case {
@@ -54,8 +51,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
                 coding,
                 ..case
             };
-            let goodputs = case.goodputs_gbps(seeds);
-            let goodput = Spread::of(&goodputs);
+            let goodput = case.goodput(&|_| None);
             panel.add(&series(coding), loss, GOODPUT, goodput.mean);
             goodput
         };
@@ -75,48 +71,31 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         }
         let adaptive = run(Some(Coding::Adaptive));
         let (share, ratio) = (adaptive.mean / best.mean, of_paper / plain);
-        let slowed = [ideal, fitted].map(|slowed| slowed.goodput_gbps(loss));
-        for (name, goodput) in COMPUTED.into_iter().zip(slowed) {
+        print!(" {:>8.3} {share:>9.3} {ratio:>10.2}", adaptive.mean);
+        for (name, nic) in COMPUTED.into_iter().zip(computed.into_iter().flatten()) {
+            let goodput = nic.goodput_gbps(loss);
             panel.add(name, loss, GOODPUT, goodput);
+            print!(" {:>8.2}", of_paper / goodput);
         }
-        println!(
-            " {:>8.3} {share:>9.3} {ratio:>10.2} {:>8.2} {:>8.2}",
-            adaptive.mean,
-            of_paper / slowed[0],
-            of_paper / slowed[1]
-        );
-        if seeds > 1 {
+        println!();
+        if case.runs > 1 {
             println!(
                 "         standard errors: best {:.3}, adaptive {:.3}",
                 best.error, adaptive.error
             );
         }
     }
-    println!(
-        "ideal, fitted: (32,1) beside 9.21 Gbit/s of which a loss costs 1 and {:.1} round trips",
-        fitted.round_trips
-    );
-}
-
-/// The mean of some runs, and its standard error.
-#[derive(Clone, Copy, Default)]
-struct Spread {
-    mean: f64,
-    error: f64,
-}
-
-impl Spread {
-    fn of(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        // One run has no spread.
-        let error = (squares / (count - 1.0).max(1.0) / count).sqrt();
-        Self { mean, error }
+    if let Some(fitted) = computed.map(|[_, fitted]| fitted) {
+        println!(
+            "ideal, fitted: (32,1) beside {} Gbit/s of which a loss costs 1 and {:.1} round trips",
+            Slowed::LOSSLESS_GBPS,
+            fitted.round_trips
+        );
     }
 }
 
-/// A NIC with the lossless goodput of the paper's ConnectX-5, to which a loss costs round trips.
+/// A NIC with the lossless goodput of the paper's ConnectX-5, to which a loss costs round trips. The
+/// paper has one at 10 Gbit/s.
 #[derive(Clone, Copy)]
 struct Slowed {
     flight: f64,
@@ -124,23 +103,30 @@ struct Slowed {
 }
 
 impl Slowed {
+    const RATE_BPS: u64 = 10_000_000_000;
     const LOSSLESS_GBPS: f64 = 9.21;
     /// What is left at a loss of 1e-5 and 40 ms (section II.C).
     const LOSSY_GBPS: f64 = 2.92;
 
-    fn new(options: &Options, rtt: Duration, round_trips: f64) -> Self {
-        let flight = options.rate_bps as f64 * rtt.as_secs_f64() / 8.0 / FRAME_BYTES;
+    /// The ideal one, and the one that is fitted to the ConnectX-5; none at another rate.
+    fn computed(options: &Options, rtt: Duration) -> Option<[Self; 2]> {
+        let known = options.rate_bps == Self::RATE_BPS;
+        known.then(|| [Self::new(rtt, 1.0), Self::fitted(options.case().rtt, rtt)])
+    }
+
+    fn new(rtt: Duration, round_trips: f64) -> Self {
+        let flight = Self::RATE_BPS as f64 * rtt.as_secs_f64() / 8.0 / FRAME_BYTES;
         Self {
             flight,
             round_trips,
         }
     }
 
-    /// With what a loss costs to the ConnectX-5.
-    fn fitted(options: &Options, rtt: Duration) -> Self {
-        let there = Self::new(options, options.case().rtt, 1.0);
+    /// With what a loss costs to the ConnectX-5, which was measured over the round trip `measured`.
+    fn fitted(measured: Duration, rtt: Duration) -> Self {
+        let there = Self::new(measured, 1.0);
         let round_trips = (Self::LOSSLESS_GBPS / Self::LOSSY_GBPS - 1.0) / (1e-5 * there.flight);
-        Self::new(options, rtt, round_trips)
+        Self::new(rtt, round_trips)
     }
 
     fn goodput_gbps(self, loss: f64) -> f64 {
@@ -150,7 +136,8 @@ impl Slowed {
 
 /// L9 with several connections.
 pub(crate) fn of_many(options: &Options, rows: &Rows) {
-    println!("round trip 40 ms, goodput of all connections in Gbit/s");
+    let runs = options.case().runs();
+    println!("round trip 40 ms, goodput of all connections in Gbit/s, {runs}");
     println!(
         "{:>8} {:>11} {:>8} {:>8} {:>8} {:>8}",
         "loss", "connections", "GBN", "(32,1)", "(8,1)", "adaptive"
@@ -165,7 +152,7 @@ pub(crate) fn of_many(options: &Options, rows: &Rows) {
             let name = format!("{}, connections: {connections}", spaced(case.rtt));
             let panel = rows.panel("L9", &name, &case.goodput_conditions(LONG));
             let run = |coding| {
-                let goodput = Case { coding, ..case }.goodput_gbps();
+                let goodput = Case { coding, ..case }.goodput(&|_| None).mean;
                 panel.add(&series(coding), loss, GOODPUT, goodput);
                 goodput
             };

@@ -8,9 +8,11 @@
 //! - `small` (figure 12, L12): small messages, of which 128 are under way, over 40 ms at 0.1% loss.
 //! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses.
 //!
-//! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R`, `--rtt-us T,T`
-//! and `--loss P,P` the path of `goodput`, and `--seeds N` its runs for each number, on one thread
-//! each. `--bursts L,L` sets the mean lengths of `bursts`, in packets. `--csv FILE` writes the results as rows.
+//! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, and
+//! `--rtt-us T,T` and `--loss P,P` the path of `goodput`. `--seeds N` sets the number of runs for each
+//! number of `goodput`, `connections`, `bursts` and `small`, with one seed after the other, on one
+//! thread each. `--bursts L,L` sets the lengths of `bursts`, in packets. `--csv FILE` writes the
+//! results as rows.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "small numbers of an example"
@@ -20,17 +22,18 @@ mod case;
 mod goodput;
 #[path = "../../tests/common/network.rs"]
 mod network;
+mod options;
 #[path = "../common/rows.rs"]
 mod rows;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use case::{Case, MB, SEED};
+use case::Case;
 use farwrite_boxes::lowar::{Coding, Shape};
 use farwrite_link::Dice;
 use farwrite_net::Loss;
+use options::Options;
 use rows::Rows;
 
 /// How often a burst of losses begins, per packet.
@@ -39,35 +42,15 @@ const BURSTS: f64 = 1e-4;
 const GOODPUT: &str = "goodput_gbps";
 /// The messages of most figures.
 const LONG: &str = "messages of 1 MB";
-const FIGURES: [&str; 6] = [
-    "goodput",
-    "connections",
-    "times",
-    "bursts",
-    "small",
-    "latency",
-];
-/// What is measured.
-#[derive(Clone)]
-struct Options {
-    figures: Vec<String>,
-    rate_bps: u64,
-    rtts: Vec<Duration>,
-    losses: Vec<f64>,
-    /// Lengths of bursts in packets.
-    bursts: Vec<f64>,
-    seconds: f64,
-    /// Runs of `goodput` for each number.
-    seeds: u64,
-    csv: Option<PathBuf>,
-}
 
 fn main() {
-    let options = arguments();
+    let options = Options::parse(std::env::args().skip(1)).unwrap_or_else(|wrong| {
+        eprintln!("{wrong}");
+        std::process::exit(2)
+    });
     let rows = Rows::new();
     let began = Instant::now();
-    let wants = |name: &str| options.figures.iter().any(|figure| figure == name);
-    if wants("goodput") {
+    if options.wants("goodput") {
         for &rtt in &options.rtts {
             goodput::of_one(&options, rtt, &rows);
         }
@@ -76,68 +59,23 @@ fn main() {
              19.07 at 80 ms"
         );
     }
-    if wants("connections") {
+    if options.wants("connections") {
         goodput::of_many(&options, &rows);
     }
-    if wants("times") {
+    if options.wants("times") {
         times(&options, &rows);
     }
-    if wants("bursts") {
+    if options.wants("bursts") {
         bursts(&options, &rows);
     }
-    if wants("small") {
+    if options.wants("small") {
         small(&options, &rows);
     }
-    if wants("latency") {
+    if options.wants("latency") {
         latency(&options, &rows);
     }
     rows.write(options.csv.as_deref());
     println!("{:.0} s", began.elapsed().as_secs_f64());
-}
-
-fn arguments() -> Options {
-    let mut options = Options {
-        figures: Vec::new(),
-        rate_bps: 10_000_000_000,
-        rtts: [40, 80].map(Duration::from_millis).to_vec(),
-        losses: vec![0.0, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3],
-        bursts: vec![2.0, 4.0, 6.0, 8.0, 10.0, 12.0],
-        seconds: 2.0,
-        seeds: 1,
-        csv: None,
-    };
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        if FIGURES.contains(&arg.as_str()) {
-            options.figures.push(arg);
-            continue;
-        }
-        let value = args.next().unwrap_or_default();
-        let numbers = value.split(',').map(str::parse::<f64>);
-        let numbers = || -> Vec<f64> { numbers.map(|n| n.expect("a number")).collect() };
-        match arg.as_str() {
-            "--seconds" => options.seconds = numbers()[0],
-            "--seeds" => options.seeds = (numbers()[0].max(1.0) as u64).min(64),
-            "--gbps" => options.rate_bps = (numbers()[0] * 1e9) as u64,
-            "--rtt-us" => {
-                let rtts = numbers();
-                let rtts = rtts.iter().map(|us| Duration::from_secs_f64(us * 1e-6));
-                options.rtts = rtts.collect();
-            }
-            "--loss" => options.losses = numbers(),
-            "--bursts" => options.bursts = numbers(),
-            "--csv" => options.csv = Some(PathBuf::from(&value)),
-            _ => panic!(
-                "{arg}: the figures are {}; the options are --seconds, --seeds, --gbps, \
-                 --rtt-us, --loss, --bursts and --csv",
-                FIGURES.join(", ")
-            ),
-        }
-    }
-    if options.figures.is_empty() {
-        options.figures = FIGURES.map(String::from).to_vec();
-    }
-    options
 }
 
 fn fixed(packets: u16, units: u8) -> Option<Coding> {
@@ -158,23 +96,6 @@ fn iid(loss_packet: f64) -> Loss {
         Loss::Iid { loss_packet }
     } else {
         Loss::None
-    }
-}
-
-impl Options {
-    /// Messages of 1 MB over 40 ms.
-    fn case(&self) -> Case {
-        Case {
-            rate_bps: self.rate_bps,
-            rtt: Duration::from_millis(40),
-            loss: Loss::None,
-            coding: None,
-            message_bytes: MB,
-            connections: 1,
-            queue: 512,
-            seconds: self.seconds,
-            seed: SEED,
-        }
     }
 }
 
@@ -230,7 +151,8 @@ fn bursts(options: &Options, rows: &Rows) {
 
 fn bursts_of(options: &Options, is_fixed: bool, rows: &Rows) {
     let kind = if is_fixed { "fixed" } else { "mean" };
-    println!("round trip 40 ms, bursts of a {kind} length; goodput in Gbit/s");
+    let runs = options.case().runs();
+    println!("round trip 40 ms, bursts of a {kind} length, {runs}; goodput in Gbit/s");
     println!(
         "{:>6} {:>6} {:>8} {:>8} {:>8}",
         "p_high", "burst", "GBN", "(64,8)", "adaptive"
@@ -240,7 +162,7 @@ fn bursts_of(options: &Options, is_fixed: bool, rows: &Rows) {
         let conditions = format!("{conditions}, a burst begins at {BURSTS} of the packets");
         let name = format!("{kind} length, {loss_bad} lost");
         let panel = rows.panel("L11", &name, &conditions);
-        for burst in options.bursts.iter().map(|burst| *burst as u32) {
+        for &burst in &options.bursts {
             let markov = Loss::Markov {
                 p_good_to_bad: BURSTS,
                 p_bad_to_good: 1.0 / f64::from(burst),
@@ -253,8 +175,8 @@ fn bursts_of(options: &Options, is_fixed: bool, rows: &Rows) {
                     coding,
                     ..options.case()
                 };
-                let lost = is_fixed.then(|| fixed_bursts(burst, loss_bad));
-                let goodput = case.goodput_of(lost);
+                let lost = |case: &Case| is_fixed.then(|| fixed_bursts(case, burst, loss_bad));
+                let goodput = case.goodput(&lost).mean;
                 panel.add(&series(coding), burst.into(), GOODPUT, goodput);
                 goodput
             };
@@ -264,12 +186,14 @@ fn bursts_of(options: &Options, is_fixed: bool, rows: &Rows) {
     }
 }
 
-/// The numbers of lost packets.
-fn fixed_bursts(burst: u32, loss_bad: f64) -> BTreeSet<u64> {
-    let mut dice = Dice::new(11);
+/// The numbers of lost packets, in a run with the seed of this case.
+fn fixed_bursts(case: &Case, burst: u32, loss_bad: f64) -> BTreeSet<u64> {
+    // Other draws than those of the path, which begin from the seed itself.
+    let mut dice = Dice::new(case.seed + 2);
     let mut lost = BTreeSet::new();
     let mut at = 0;
-    while at < 10_000_000 {
+    let packets = case.most_packets();
+    while at < packets {
         if dice.chance(BURSTS) {
             lost.extend((at..at + u64::from(burst)).filter(|_| dice.chance(loss_bad)));
             at += u64::from(burst);
@@ -282,7 +206,8 @@ fn fixed_bursts(burst: u32, loss_bad: f64) -> BTreeSet<u64> {
 /// L12.
 fn small(options: &Options, rows: &Rows) {
     const LOSS: f64 = 1e-3;
-    println!("round trip 40 ms, 128 messages under way; goodput in Gbit/s");
+    let runs = options.case().runs();
+    println!("round trip 40 ms, 128 messages under way, {runs}; goodput in Gbit/s");
     println!(
         "{:>8} {:>9} {:>9} {:>9} {:>9} {:>12}",
         "bytes", "lossless", "GBN 0.1%", "(32,1)", "(8,1)", "(32,1) keeps"
@@ -303,7 +228,7 @@ fn small(options: &Options, rows: &Rows) {
                 message_bytes,
                 ..case
             };
-            let goodput = case.goodput_gbps();
+            let goodput = case.goodput(&|_| None).mean;
             let name = if loss > 0.0 {
                 series(coding)
             } else {

@@ -88,10 +88,10 @@ struct Sums {
 
 /// Prints the table of all ways, with this number of writes over the long path.
 pub(crate) fn print(writes: u64) {
-    let [wire, coded, repeated, dropped, kept] = COSTS;
+    let [wire, coded, repeated, dropped, kept, units] = COSTS;
     println!(
         "both at once, loss {LOSS:.0e}    {:>10} {:>10} {:>10} {:>10} {wire:>6} {coded:>6} \
-         {repeated:>9} {dropped:>9} {kept:>9} {:>7}",
+         {repeated:>9} {dropped:>9} {kept:>9} {units:>5} {:>7}",
         "40 ms: us", "p99", "incast: us", "p99", "failed"
     );
     for way in &WAYS {

@@ -40,6 +40,8 @@ pub(crate) struct Counts {
     dropped: u64,
     /// Most bytes that a box kept at a time.
     kept_bytes: u64,
+    /// Most coding units that a LoWAR box used at a time.
+    units: u64,
     /// Bytes that entered an XOR, or a multiplication and sum: in LoWAR boxes at both ends, in
     /// endpoints to make parity.
     coded_bytes: u64,
@@ -51,6 +53,7 @@ impl Counts {
         self.repeated += run.repeated;
         self.dropped += run.dropped;
         self.kept_bytes = self.kept_bytes.max(run.peak_kept_bytes);
+        self.units = self.units.max(run.peak_units);
         self.coded_bytes += run.xored_bytes;
     }
 
@@ -311,12 +314,13 @@ pub(crate) fn in_turn(workload: &mut Workload, first: Flow, count: u64) {
     }
 }
 
-const COSTS: [&str; 5] = ["wire", "coded", "repeated", "dropped", "kept KB"];
+const COSTS: [&str; 6] = ["wire", "coded", "repeated", "dropped", "kept KB", "units"];
 
 fn head(what: &str) {
-    let [wire, coded, repeated, dropped, kept] = COSTS;
+    let [wire, coded, repeated, dropped, kept, units] = COSTS;
     println!(
-        "{what:<26} {:>10} {:>10} {wire:>6} {coded:>6} {repeated:>9} {dropped:>9} {kept:>9} {:>7}",
+        "{what:<26} {:>10} {:>10} {wire:>6} {coded:>6} {repeated:>9} {dropped:>9} {kept:>9} \
+         {units:>5} {:>7}",
         "mean us", "p99 us", "failed"
     );
 }
@@ -337,12 +341,13 @@ impl Counts {
     /// The columns of [`COSTS`]: bytes sent by useful bytes and cable, coded by useful byte.
     pub(crate) fn columns(&self, useful: u64, useful_by_cable: u64) -> String {
         format!(
-            "{:>6.3} {:>6.2} {:>9} {:>9} {:>9}",
+            "{:>6.3} {:>6.2} {:>9} {:>9} {:>9} {:>5}",
             self.sent_bytes as f64 / useful_by_cable as f64,
             self.coded_bytes as f64 / useful as f64,
             self.repeated,
             self.dropped,
             self.kept_bytes / 1000,
+            self.units,
         )
     }
 }

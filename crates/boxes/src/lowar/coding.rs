@@ -139,6 +139,9 @@ impl CodingUnit {
 #[derive(Debug)]
 pub(crate) struct UnitPool {
     free: VecDeque<CodingUnit>,
+    units: usize,
+    /// Highest number of units in use at a time.
+    peak: usize,
     /// Bytes combined by XOR into units that were released since.
     xored_bytes: u64,
 }
@@ -147,13 +150,19 @@ impl UnitPool {
     pub(crate) fn new(units: usize) -> Self {
         Self {
             free: (0..units).map(|_| CodingUnit::default()).collect(),
+            units,
+            peak: 0,
             xored_bytes: 0,
         }
     }
 
     /// Allocates cleared units. Returns `None` if too few are free.
     pub(crate) fn allocate(&mut self, units: usize) -> Option<Vec<CodingUnit>> {
-        (units <= self.free.len()).then(|| self.free.drain(..units).collect())
+        (units <= self.free.len()).then(|| {
+            let allocated = self.free.drain(..units).collect();
+            self.peak = self.peak.max(self.units - self.free.len());
+            allocated
+        })
     }
 
     pub(crate) fn release(&mut self, units: Vec<CodingUnit>) {
@@ -167,6 +176,11 @@ impl UnitPool {
     /// Bytes that blocks combined into units by XOR before they ended.
     pub(crate) fn xored_bytes(&self) -> u64 {
         self.xored_bytes
+    }
+
+    /// Highest number of units in use at a time.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak as u64
     }
 
     /// Number of free units.
@@ -207,6 +221,7 @@ mod tests {
         pool.release(units);
         // Four bytes for the length and the identification, five for the payload.
         assert_eq!(pool.xored_bytes(), 4 + 5);
+        assert_eq!(pool.peak(), 2);
         assert!(
             pool.allocate(3)
                 .unwrap()

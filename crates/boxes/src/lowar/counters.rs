@@ -31,6 +31,8 @@ pub struct Counters {
     pub held: u64,
     /// Highest number of frames held at a time.
     pub peak_held: u64,
+    /// Highest numbers of coding units in use at a time in both halves, added up.
+    pub peak_units: u64,
     /// RoCEv2 packets that arrived damaged. They passed unchanged.
     pub damaged: u64,
     /// Packets that passed unprotected because all streams were in use.

@@ -109,6 +109,7 @@ impl Encoder {
     pub(crate) fn counters(&self) -> Counters {
         Counters {
             xored_bytes: self.shared.pool.xored_bytes(),
+            peak_units: self.shared.pool.peak(),
             ..self.shared.counters
         }
     }

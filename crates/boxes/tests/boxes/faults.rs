@@ -13,12 +13,12 @@ use farwrite_boxes::{PathBox, Side};
 const TAG_BYTES: usize = 16;
 
 /// Sends two messages of one packet each. After that, the boxes know each other.
-fn warm(pair: &mut Pair, psn: u32) {
+pub(crate) fn warm(pair: &mut Pair, psn: u32) {
     let frames = [0, 1].map(|at| message(IPV4, Kind::Write, psn + at, 1).remove(0));
     assert_eq!(pair.send(&frames), frames);
 }
 
-fn write(psn: u32, packets: u32) -> Vec<Vec<u8>> {
+pub(crate) fn write(psn: u32, packets: u32) -> Vec<Vec<u8>> {
     message(IPV4, Kind::Write, psn, packets)
 }
 

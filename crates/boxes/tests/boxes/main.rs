@@ -12,6 +12,7 @@ mod netrt_frames;
 mod netrt_racks;
 #[path = "../common/network.rs"]
 mod network;
+mod on_path;
 mod patterns;
 #[path = "../common/racks.rs"]
 mod racks;

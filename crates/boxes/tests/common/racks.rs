@@ -62,6 +62,8 @@ pub(crate) struct Outcome {
     pub(crate) sent_bytes: u64,
     /// Peak memory of one box for copies and held frames, in bytes.
     pub(crate) peak_kept_bytes: u64,
+    /// Peak number of coding units in use in one LoWAR box.
+    pub(crate) peak_units: u64,
     /// Bytes that LoWAR boxes added to coding units.
     pub(crate) xored_bytes: u64,
     /// Sums of the counters of all NetRT boxes, and the maxima of their peaks.
@@ -291,6 +293,7 @@ impl Racks {
                     let counters = device.counters();
                     let kept_bytes = counters.peak_held * FRAME_BYTES;
                     outcome.peak_kept_bytes = outcome.peak_kept_bytes.max(kept_bytes);
+                    outcome.peak_units = outcome.peak_units.max(counters.peak_units);
                     outcome.xored_bytes += counters.xored_bytes;
                 }
                 Some(Node::Lossy(lossy)) => outcome.dropped += lossy.lost,

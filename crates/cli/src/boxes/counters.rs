@@ -96,6 +96,7 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Metric> {
         hold_ended,
         held,
         peak_held,
+        peak_units,
         damaged,
         streams_full,
         units_full,
@@ -132,6 +133,7 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Metric> {
         Metric::counter("hold_ended", "of these, the hold time ended", hold_ended),
         Metric::counter("held", "frames held back", held),
         Metric::gauge("peak_held", "most frames held at a time", peak_held),
+        Metric::gauge("peak_units", "most coding units in use", peak_units),
         Metric::counter("damaged", "RoCEv2 packets that came damaged", damaged),
         Metric::counter(
             "streams_full",

@@ -140,6 +140,12 @@ impl IncomingBlock {
         shape == self.shape && repair.base == self.base
     }
 
+    /// Whether a repair packet claims to belong to an earlier block. It is late, or was replayed.
+    pub(crate) fn follows(&self, repair: &RepairId) -> bool {
+        let after = psn::add(repair.base, u32::from(repair.packets));
+        psn::distance(self.base, repair.base) < 0 && psn::distance(self.base, after) <= 0
+    }
+
     /// Applies a repair packet that [`matches`](Self::matches). A recovered packet gets the headers
     /// of `envelope`. The length of the block follows from a repair packet only if its unit is
     /// right.

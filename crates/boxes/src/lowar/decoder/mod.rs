@@ -73,6 +73,7 @@ impl Decoder {
             peak_held: room.peak,
             held_full: room.refused,
             xored_bytes: self.shared.pool.xored_bytes(),
+            peak_units: self.shared.pool.peak(),
             ..self.shared.counters
         }
     }

@@ -155,6 +155,9 @@ impl OrderedStream {
         let Phase::Within(block) = &mut self.phase else {
             return;
         };
+        if block.follows(repair) {
+            return;
+        }
         if !block.matches(shape, repair) {
             self.flush(shared, out);
             self.shape = shape;
@@ -249,6 +252,8 @@ impl OrderedStream {
     ) {
         let after = psn::add(repair.base, u32::from(repair.packets));
         let in_message = repair.last_bytes.is_none();
+        let last = self.sequence.gap(psn::sub(after, 1));
+        let is_old = last.is_some_and(|gap| gap < 0);
         match &mut self.phase {
             Phase::Lost { .. } => {}
             Phase::Unknown => {
@@ -262,11 +267,7 @@ impl OrderedStream {
                     self.open_block(repair.base, shared);
                 } else if gap > 0 {
                     self.note_missing(now_ns);
-                } else if self
-                    .sequence
-                    .gap(psn::sub(after, 1))
-                    .is_some_and(|gap| gap >= 0)
-                {
+                } else if last.is_some_and(|gap| gap >= 0) {
                     self.shape = shape;
                     self.expect_block(after, in_message);
                 }
@@ -278,16 +279,12 @@ impl OrderedStream {
                     self.shape = shape;
                     self.open_for_held(repair.base, shared);
                     self.send_ready(shared, out);
-                } else if !self.held.buffer.psns().any(within) {
+                } else if !is_old && !self.held.buffer.psns().any(within) {
                     self.give_up(now_ns, shared, out);
                 }
             }
             Phase::Within(block) => {
                 let behind = psn::distance(block.base, repair.base);
-                if behind < 0 && psn::distance(block.base, after) <= 0 {
-                    // A late repair packet of an earlier block.
-                    return;
-                }
                 if behind > 0
                     && behind == i32::from(block.first_missing())
                     && self.held.buffer.is_empty()

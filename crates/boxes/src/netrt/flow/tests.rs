@@ -125,7 +125,30 @@ fn check(state: State, rows: &[Row]) {
 use Event::{Ack, Mark, Notice, Packet, Repeat, Start, Wait};
 use State::{Ordered, ReTx, Waiting};
 
-const FAR: u32 = 5 + (1 << 21);
+/// Too far ahead of PSN 5 to be held, and one packet less.
+const FAR: u32 = 5 + (1 << 20);
+const NEAR: u32 = FAR - 1;
+
+/// The packets that one request covers, from the expected one on.
+const COVERED: [u32; 129] = {
+    let mut covered = [0; 129];
+    let mut at: u32 = 0;
+    while at < 129 {
+        covered[at as usize] = at;
+        at += 1;
+    }
+    covered
+};
+/// The same without packets 7 and 8, which wait.
+const NOT_HELD: [u32; 127] = {
+    let mut missing = [0; 127];
+    let mut at: usize = 0;
+    while at < 127 {
+        missing[at] = COVERED[if at < 2 { at } else { at + 2 }];
+        at += 1;
+    }
+    missing
+};
 
 #[test]
 fn events_in_ordered() {
@@ -137,6 +160,8 @@ fn events_in_ordered() {
             (Packet(8), ReTx, 5, &[], Some(&[0, 1, 2])),
             (Repeat(8), ReTx, 5, &[], Some(&[0, 1, 2])),
             (Packet(FAR), Ordered, 5, &[5], None),
+            (Packet(NEAR), ReTx, 5, &[], Some(&COVERED)),
+            (Repeat(NEAR), ReTx, 5, &[], Some(&COVERED)),
             (Repeat(FAR), Ordered, 5, &[5], None),
             (Packet(3), Ordered, 5, &[3], None),
             (Repeat(3), Ordered, 5, &[], None),
@@ -170,6 +195,8 @@ fn events_in_retx() {
             (Repeat(7), ReTx, 5, &[], None),
             (Repeat(11), ReTx, 5, &[], Some(&[0, 1, 4, 5])),
             (Packet(FAR), Waiting, 5, &[7, 8, 5], None),
+            (Packet(NEAR), ReTx, 5, &[], Some(&NOT_HELD)),
+            (Repeat(NEAR), ReTx, 5, &[], Some(&NOT_HELD)),
             (Repeat(FAR), Waiting, 5, &[7, 8, 5], None),
             (Packet(3), ReTx, 5, &[3], None),
             (Repeat(3), ReTx, 5, &[], None),
@@ -199,6 +226,8 @@ fn events_in_waiting() {
             (Packet(9), Waiting, 5, &[9], None),
             (Repeat(9), Waiting, 5, &[], None),
             (Packet(FAR), Waiting, 5, &[5], None),
+            (Packet(NEAR), Waiting, 5, &[4], None),
+            (Repeat(NEAR), Waiting, 5, &[], None),
             (Repeat(FAR), Waiting, 5, &[5], None),
             (Packet(3), Waiting, 5, &[3], None),
             (Repeat(3), Waiting, 5, &[], None),
@@ -207,30 +236,54 @@ fn events_in_waiting() {
             (Start(5), Ordered, 5, &[], None),
             (Start(20), Ordered, 20, &[], None),
             (Mark { next: 9, last: 8 }, Waiting, 5, &[], None),
+            (Mark { next: 5, last: 4 }, Waiting, 5, &[], None),
             (Notice(5), Waiting, 5, &[], None),
             (Notice(6), Waiting, 5, &[], None),
             (Wait(100 * MS), Waiting, 5, &[], None),
         ],
     );
     // After the hold time, a mark ends the wait if the sender does not go back.
-    let mut rig = Rig::at(Waiting);
-    rig.on(Wait(10 * MS));
-    let result = rig.on(Mark { next: 9, last: 8 });
-    assert_eq!((result.state, result.expected), (Ordered, 9));
+    for next in [9, 5] {
+        let mut rig = Rig::at(Waiting);
+        rig.on(Wait(10 * MS - 1));
+        let last = next - 1;
+        assert_eq!(rig.on(Mark { next, last }).state, Waiting);
+        rig.on(Wait(1));
+        let result = rig.on(Mark { next, last });
+        assert_eq!((result.state, result.expected), (Ordered, next));
+        assert_eq!((result.out, result.wants), (vec![], None));
+    }
 }
 
 #[test]
 fn without_room_all_goes_on() {
-    for event in [Packet(9), Ack] {
+    for (event, last) in [(Packet(9), 9), (Repeat(9), 9), (Ack, ACK)] {
         let mut rig = Rig::new(5);
         rig.shared.room = BufferBudget::new(2);
         rig.on(Packet(7));
         rig.on(Packet(8));
         let result = rig.on(event);
-        assert_eq!(result.state, Waiting);
-        assert_eq!((&result.out[..2], result.out.len()), (&[7, 8][..], 3));
+        assert_eq!((result.state, result.wants), (Waiting, None), "{event:?}");
+        assert_eq!(result.out, [7, 8, last], "{event:?}");
         assert_eq!(rig.shared.room.refused, 1);
     }
+}
+
+/// Other flows can hold all the room, so a flow may find none for the first packet after a gap.
+#[test]
+fn without_any_room_a_gap_ends_order() {
+    for event in [Packet(7), Repeat(7)] {
+        let mut rig = Rig::new(5);
+        rig.shared.room = BufferBudget::new(0);
+        let result = rig.on(event);
+        assert_eq!((result.state, result.expected), (Waiting, 5), "{event:?}");
+        assert_eq!((result.out, result.wants), (vec![7], None), "{event:?}");
+        assert_eq!(rig.shared.counters.given_up, 1);
+    }
+    // An acknowledgement passes, because nothing waits.
+    let mut rig = Rig::new(5);
+    rig.shared.room = BufferBudget::new(0);
+    assert_eq!(rig.on(Ack).state, Ordered);
 }
 
 /// The bitmap of the paper's Algorithm 1 has an off-by-one error after the second gap.
