@@ -176,6 +176,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     within(time(text, "10s or 5min")?, range, wrong)
 }
 
+/// A time in a simulation, above 0, up to 1 day: `500us`, `10ms`.
+pub fn parse_simulated(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_nanos(1)..=DAY;
+    let wrong = "a simulated time lies above 0, to 1 day; write it like 500us or 10ms";
+    within(time(text, "500us or 10ms")?, range, wrong)
+}
+
 /// A moment in UTC (RFC 3339): `2026-03-01T12:00:00Z`.
 pub fn parse_moment(text: &str) -> Result<SystemTime, String> {
     humantime::parse_rfc3339_weak(text)
@@ -346,6 +353,10 @@ mod tests {
         assert_eq!(parse_rtt("25ms"), Ok(Duration::from_millis(25)));
         assert_eq!(parse_rtt("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(parse_rtt("0s"), Ok(Duration::ZERO));
+        assert_eq!(parse_simulated("1ns"), Ok(Duration::from_nanos(1)));
+        for text in ["", "0s", "10", "2days"] {
+            parse_simulated(text).expect_err(text);
+        }
         for text in [
             "",
             "25",
