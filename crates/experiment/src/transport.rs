@@ -10,6 +10,7 @@ use farwrite_rc::{Connection, Nic, PathProfile, QpConfig, RdmaTransport, Recover
 use serde::{Deserialize, Serialize};
 
 use crate::Flow;
+use crate::ideal::PACKET_HEADERS;
 use crate::units::nanoseconds;
 
 /// Parameters of DCQCN, and the interval of congestion notifications.
@@ -334,6 +335,11 @@ impl Transport {
             mtu_bytes: self.mtu,
             framing_bytes,
         }
+    }
+
+    /// Bytes of a frame with one MTU of payload and no extended header, on a cable.
+    pub(crate) fn frame_bytes(&self, framing_bytes: u32) -> u64 {
+        u64::from(self.mtu) + PACKET_HEADERS + u64::from(framing_bytes)
     }
 
     /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`

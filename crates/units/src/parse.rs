@@ -96,9 +96,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     within(bytes(text)?, 1..=16 * GIB, "a size lies in 1 byte to 16GiB")
 }
 
-/// A number of bytes, however large: `1TiB`, or plain bytes.
+/// A number of bytes, up to 2^63: `1TiB`, or plain bytes.
 pub fn parse_count(text: &str) -> Result<u64, String> {
-    bytes(text)
+    let wrong = "a number of bytes is at most 9223372036854775808 (8EiB)";
+    within(bytes(text)?, ..=1 << 63, wrong)
 }
 
 /// Memory for a transfer, 1 MiB to 16 GiB.
@@ -331,6 +332,9 @@ mod tests {
         assert_eq!(parse_count("1TiB"), Ok(1 << 40));
         assert_eq!(parse_count("0"), Ok(0));
         parse_count("-1").expect_err("negative");
+        assert_eq!(parse_count("8EiB"), Ok(1 << 63));
+        let error = parse_count("99EB").expect_err("too much");
+        assert!(error.contains("8EiB"), "{error}");
         for text in [
             "",
             "0",
