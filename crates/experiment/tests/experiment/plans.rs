@@ -328,6 +328,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\nnak_every = \"4us\"\n[topology.rack]",
+        "transport.t: nak_every: irn has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce-nocc\"\ngap_is_cnp = true\n[topology.rack]",
+        "transport.t: gap_is_cnp: roce-nocc has no such setting",
+    ),
+    (
+        "[topology.rack]",
         "[transport.t]\nprotocol = \"irn\"\nrate = \"1Gbit\"\n[topology.rack]",
         "transport.t: rate: irn has no such setting",
     ),
