@@ -12,10 +12,12 @@ from lib.rig import BYTES, LOSS, Rig
 
 #: Opcodes of reliable connections (IBTA volume 1, table 38), and those with an RETH or an AETH.
 SEND_FIRST, SEND_MIDDLE, SEND_LAST = 0, 1, 2
-WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST = 6, 7, 8
+WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_LAST_IMMEDIATE = 6, 7, 8, 9
 READ_REQUEST, READ_FIRST, READ_MIDDLE, READ_LAST, ACKNOWLEDGE = 12, 13, 14, 15, 17
 WITH_RETH = (WRITE_FIRST, READ_REQUEST)
 WITH_AETH = (READ_FIRST, READ_LAST, ACKNOWLEDGE)
+#: The opcode of a congestion notification packet (IBTA A17.9.3).
+NOTIFICATION = 0x81
 #: Bytes of a message of the NICs.
 MESSAGE = 1 << 18
 #: The highest bits of the syndrome of a negative acknowledgement (IBTA 9.7.5.2).
@@ -33,6 +35,27 @@ senders = 3
 size = "2MB"
 """
 
+#: In PLAN without losses, the switch marks and the receiver answers marks with notifications. The
+#: first flow is a WRITE with immediate, because a trigger waits for its end at the receiver.
+IMMEDIATE_PLAN = """
+[topology.rack]
+shape = "star"
+hosts = 4
+cable = { rate = "10Gbit", delay = "2us" }
+
+[workload.incast]
+file = "immediate.cm"
+"""
+MATRIX = """Nodes 4
+Connections 4
+Triggers 1
+1->3 id 1 start 0 size 2000000 recv_done_trigger 1
+0->3 id 2 start 0 size 2000000
+2->3 id 3 start 0 size 2000000
+3->0 id 4 trigger 1 size 9000
+trigger id 1 oneshot
+"""
+
 
 def run(report, programs, directory):
     """Runs all cases."""
@@ -40,6 +63,8 @@ def run(report, programs, directory):
         _real(report, Rig(programs, directory), directory)
     with report.case("rc: WRITE in a simulated network, captured at a sender"):
         _simulated(report, str(programs / "farwrite"), directory)
+    with report.case("rc: WRITE with immediate and CNPs in a simulated network"):
+        _notified(report, str(programs / "farwrite"), directory)
 
 
 def _real(report, rig, directory):
@@ -120,3 +145,23 @@ def _simulated(report, program, directory):
     report.check("the flow takes the time from its first packet to its last acknowledgement",
                  None if took_ns == int(flow["fct_ns"]) and rows[-1]["opcode"] == str(ACKNOWLEDGE)
                  else f"{took_ns} ns, {flow}")
+
+
+def _notified(report, program, directory):
+    plan, out = directory / "immediate.toml", directory / "rc-immediate"
+    plan.write_text(IMMEDIATE_PLAN)
+    (directory / "immediate.cm").write_text(MATRIX)
+    subprocess.run([program, "--quiet", "sim", str(plan), "--out", str(out), "--capture", "1"],
+                   check=True, stdout=subprocess.DEVNULL)
+    rows = tshark.decode(out / "capture.pcap")
+    bad = [f"frame {at}: {row['protocols']}" for at, row in enumerate(rows)
+           if row["protocols"].split(":")[3:5] != ["udp", "infiniband"]]
+    report.check(f"tshark reads all {len(rows)} packets as RoCEv2", bad)
+    ends = [row for row in rows if row["opcode"] == str(WRITE_LAST_IMMEDIATE)]
+    report.check("the WRITE ends with one packet with an immediate of 0, which tshark shows",
+                 None if len(ends) == 1 and expected.number(ends[0]["immediate"]) == 0
+                 else f"{ends}")
+    notices = [row for row in rows if row["opcode"] == str(NOTIFICATION)]
+    report.check("the sender gets CNPs, whose PSN is 0",
+                 None if notices and all(expected.number(row["psn"]) == 0 for row in notices)
+                 else f"{notices[:3]}")

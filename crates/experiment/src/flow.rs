@@ -94,7 +94,7 @@ pub enum WorkloadError {
     /// A flow sends until the run ends, and the run has no end.
     #[error(
         "flow {flow} has no size, so it sends until the run ends, and the run has no end; set until \
-         in a plan, for example until = \"10ms\", or give the flow a size"
+         = \"10ms\" in a plan, or --until 10ms with the matrix, or give the flow a size"
     )]
     NoEnd {
         /// Index of the flow.
@@ -103,8 +103,8 @@ pub enum WorkloadError {
     /// A flow is so long that a run to its end takes days.
     #[error(
         "flow {flow} has {bytes} bytes; a run that has no end takes at most {} bytes in a flow, because \
-         longer ones take days; set until in a plan, for example until = \"10ms\", or make the flow \
-         shorter",
+         longer ones take days; set until = \"10ms\" in a plan, or --until 10ms with the file of the \
+         flows, or make the flow shorter",
         Flow::MAX_WHOLE_BYTES
     )]
     TooLong {

@@ -8,7 +8,7 @@ use farwrite_rc::PathProfile;
 use farwrite_units::show::real;
 
 /// Bytes of IPv4 header, UDP header, BTH and ICRC.
-const PACKET_HEADERS: u64 = 20 + 8 + 12 + 4;
+pub(crate) const PACKET_HEADERS: u64 = 20 + 8 + 12 + 4;
 /// Bytes of the RETH in the first packet of a WRITE, and of the AETH in an acknowledgement.
 const RETH: u64 = 16;
 const AETH: u64 = 4;

@@ -9,7 +9,7 @@ pub use sweep::{CaseOutcome, run_case, sweep};
 
 use std::time::Duration;
 
-use farwrite_net::{Network, Options, SwitchConfig, Topology};
+use farwrite_net::{Network, Options, Role, SwitchConfig, Topology};
 use farwrite_rc::Nic;
 
 use crate::changes::{self, PlannedChange};
@@ -285,9 +285,17 @@ impl Plan {
                 notes.push(format!("{at}: {note}"));
             }
             let nic = |node, _: &farwrite_net::Node| Nic::new(node);
-            Network::new(&parts.topology, &parts.options, 0, nic).map_err(|why| {
+            let error = |why: String| {
                 let at = format!("topology.{} with switch.{}", names.topology, names.switch);
-                PlanError::at(&at, why.to_string())
+                PlanError::at(&at, why)
+            };
+            let network = Network::new(&parts.topology, &parts.options, 0, nic);
+            let network = network.map_err(|why| error(why.to_string()))?;
+            parts.check_buffers(&network).map_err(|why| {
+                error(format!(
+                    "{why} of transport.{}; give it more",
+                    names.transport
+                ))
             })?;
         }
         notes.sort_unstable();
@@ -297,6 +305,22 @@ impl Plan {
 }
 
 impl CaseParts {
+    /// Checks that each switch can hold a frame of the transport. Otherwise, no flow could end.
+    fn check_buffers(&self, network: &Network<Nic>) -> Result<(), String> {
+        let need = self.transport.frame_bytes(self.options.framing_bytes);
+        for switch in self.topology.with_role(Role::Switch) {
+            let bytes = network.shared_buffer_bytes(switch);
+            if bytes < need {
+                let name = &self.topology.nodes()[switch.0 as usize].name;
+                return Err(format!(
+                    "the buffer of {name} has {bytes} bytes beside its headroom, and cannot hold a \
+                     frame of {need} bytes"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The scene to run. `recording` is the field of [`Scene`].
     #[must_use]
     pub fn scene(&self, recording: Recording) -> Scene<'_> {

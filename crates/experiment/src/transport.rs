@@ -10,6 +10,7 @@ use farwrite_rc::{Connection, Nic, PathProfile, QpConfig, RdmaTransport, Recover
 use serde::{Deserialize, Serialize};
 
 use crate::Flow;
+use crate::ideal::PACKET_HEADERS;
 use crate::units::nanoseconds;
 
 /// Parameters of DCQCN, and the interval of congestion notifications.
@@ -93,6 +94,16 @@ pub struct Transport {
     pub timeout: Option<Duration>,
     /// Largest number of consecutive retransmissions without progress; `None`: 7.
     pub retries: Option<u8>,
+    /// With Go-Back-N, how often a receiver repeats the NAK of a gap while packets after it arrive; a
+    /// time of 0: for each packet. `None`: one NAK for a gap.
+    #[serde(
+        default,
+        deserialize_with = "crate::units::maybe_time",
+        serialize_with = "crate::units::write_maybe_time"
+    )]
+    pub nak_every: Option<Duration>,
+    /// With DCQCN, whether a packet after a gap counts as a congestion notification; `None`: no.
+    pub gap_is_cnp: Option<bool>,
     /// Traffic class of flows that name none.
     #[serde(default = "Transport::default_priority")]
     pub priority: u8,
@@ -214,6 +225,8 @@ impl Transport {
             ack_every: None,
             timeout: None,
             retries: None,
+            nak_every: None,
+            gap_is_cnp: None,
             priority: Self::default_priority(),
             dcqcn: None,
             rate: None,
@@ -237,6 +250,12 @@ impl Transport {
                 ("deadline", self.deadline.is_some()),
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
+                ("gap_is_cnp", self.gap_is_cnp.is_some() && !nic.has_dcqcn()),
+                (
+                    "nak_every",
+                    self.nak_every.is_some()
+                        && nic.config(2, &self.path(0)).recovery != Recovery::GoBackN,
+                ),
             ]
             .to_vec(),
             Protocol::Endpoint(scheme, control) => [
@@ -249,6 +268,8 @@ impl Transport {
                 ("ack_every", self.ack_every.is_some()),
                 ("timeout", self.timeout.is_some()),
                 ("retries", self.retries.is_some()),
+                ("nak_every", self.nak_every.is_some()),
+                ("gap_is_cnp", self.gap_is_cnp.is_some()),
                 (
                     "dcqcn",
                     self.dcqcn.is_some() && control != EndpointControl::Dcqcn,
@@ -342,6 +363,11 @@ impl Transport {
         }
     }
 
+    /// Bytes of a frame with one MTU of payload and no extended header, on a cable.
+    pub(crate) fn frame_bytes(&self, framing_bytes: u32) -> u64 {
+        u64::from(self.mtu) + PACKET_HEADERS + u64::from(framing_bytes)
+    }
+
     /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`
     /// if it does.
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
@@ -424,6 +450,8 @@ impl Transport {
             ack_every_packets: self.ack_every.unwrap_or(ack_every),
             ack_timeout_ns: self.timeout.map_or(base.ack_timeout_ns, nanoseconds),
             retry_limit: self.retries.unwrap_or(RETRIES),
+            nak_every_ns: self.nak_every.map(nanoseconds),
+            gap_is_cnp: self.gap_is_cnp.unwrap_or(false),
             ..base
         }
     }

@@ -171,6 +171,15 @@ impl<D: Device> Network<D> {
         self.core.buffer_bytes(node)
     }
 
+    /// Bytes of a switch's shared buffer: the buffer without all headroom; 0 for hosts and boxes.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[must_use]
+    pub fn shared_buffer_bytes(&self, node: NodeId) -> u64 {
+        self.core.shared_buffer_bytes(node)
+    }
+
     /// Frames that devices have sent. Each of them was delivered to a device, was dropped, or is
     /// [`in_flight`](Self::in_flight).
     #[must_use]

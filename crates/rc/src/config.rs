@@ -35,8 +35,15 @@ pub struct QpConfig {
     /// (IBTA, "Detecting Lost Acknowledge Messages and Timeouts").
     pub ack_timeout_ns: u64,
     /// Largest number of consecutive retransmissions without progress, after timeouts and sequence
-    /// errors.
+    /// errors. Sequence errors do not count if [`nak_every_ns`](Self::nak_every_ns) is set.
     pub retry_limit: u8,
+    /// With Go-Back-N, how often this end repeats the sequence NAK of a gap while packets after the
+    /// gap arrive, in nanoseconds; 0: for each of them. `None`: one NAK for a gap (IBTA 9.7.5). Both
+    /// ends must have the same value. The RDMA trees of ns-3 repeat NAKs.
+    pub nak_every_ns: Option<u64>,
+    /// Whether a packet after a gap counts as a congestion notification, as if it had a mark. This
+    /// is a rule of the RDMA trees of ns-3, and not of RoCEv2.
+    pub gap_is_cnp: bool,
     /// Largest number of consecutive retransmissions of a request after RNR NAKs; `None` for no
     /// limit (the value 7 of verbs).
     pub rnr_retry_limit: Option<u8>,
@@ -165,7 +172,7 @@ pub enum ConfigError {
 impl QpConfig {
     /// Settings for a datacenter: MTU 1024, a window of 256 packets, an acknowledgement every 16
     /// packets, 16 READs, a timeout of 1 ms, 7 retries, unlimited RNR retries with waits of 10 us,
-    /// PSNs from 0, Go-Back-N, one path, and no host software.
+    /// PSNs from 0, Go-Back-N with one NAK for a gap, one path, and no host software.
     #[must_use]
     pub fn new(peer_qpn: u32) -> Self {
         Self {
@@ -183,6 +190,8 @@ impl QpConfig {
             recovery: Recovery::GoBackN,
             software: None,
             paths: Paths::ONE,
+            nak_every_ns: None,
+            gap_is_cnp: false,
         }
     }
 

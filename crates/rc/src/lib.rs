@@ -22,7 +22,7 @@
 //! | responder | in order | expected packet | execute it; in order |
 //! | | in order | packet after a gap | sequence NAK; refusing |
 //! | | in order | no receive buffer | RNR NAK; refusing |
-//! | | refusing | packet after a gap | drop it; refusing |
+//! | | refusing | packet after a gap | drop it, and NAK again after [`QpConfig::nak_every_ns`]; refusing |
 //! | | refusing | expected packet | same as in order |
 //! | | any | duplicate packet | ACK, or READ response again; same |
 //! | both | any | retries exhausted, other NAK sent or received | broken: all requests and receives are flushed |

@@ -45,7 +45,7 @@ impl Nic {
             now_ns: self.now_ns,
             flow,
             position: pair.position(bth.psn),
-            marked: ecn == Ecn::Experienced,
+            marked: ecn == Ecn::Experienced || request && pair.gap_notifies(bth.psn),
             trimmed: matches!(packet.payload, Payload::Trimmed(_)),
             more: bth.ack_request,
         };

@@ -127,6 +127,13 @@ impl QueuePair {
         self.responder.position(psn)
     }
 
+    /// Whether a request packet counts as a congestion notification because it came after a gap.
+    #[must_use]
+    pub(crate) fn gap_notifies(&self, psn: u32) -> bool {
+        let responder = &self.responder;
+        responder.config.gap_is_cnp && responder.position(psn) > responder.expected
+    }
+
     /// Posts a request.
     ///
     /// # Errors
@@ -239,8 +246,9 @@ impl QueuePair {
                     .handle_read_response(now_ns, packet, completions);
             }
             Operation::Send | Operation::Write | Operation::ReadRequest => {
+                let counters = &mut self.counters;
                 self.responder
-                    .handle(kind, packet, memory, &mut self.counters, completions);
+                    .handle(now_ns, kind, packet, memory, counters, completions);
             }
             Operation::Notification => {
                 self.counters.notifications += 1;

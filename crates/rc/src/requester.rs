@@ -266,7 +266,11 @@ impl Requester {
                 if let Some(control) = &mut self.control {
                     control.on_loss(now_ns, Loss::Reported);
                 }
-                self.go_back();
+                match self.config.nak_every_ns {
+                    None => self.go_back(),
+                    // A repeated NAK is no failed attempt.
+                    Some(_) => self.rewind(),
+                }
             }
             Syndrome::Nak(nak) => self.failure = Some(RequestError::Refused(nak)),
             Syndrome::NotReady(_) if self.not_ready_until_ns.is_some() => {}

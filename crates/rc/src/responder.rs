@@ -20,8 +20,8 @@ pub(crate) struct Responder {
     pub(crate) expected: u64,
     /// Number of executed requests (IBTA, "Generating MSN Value").
     msn: u32,
-    /// Whether a NAK for `expected` was sent. Only one is sent until that packet arrives.
-    refused: bool,
+    /// The NAK or RNR NAK that was sent for `expected`, and when, in nanoseconds.
+    refused: Option<(Syndrome, u64)>,
     pub(crate) inbound: Option<Inbound>,
     receives: VecDeque<ReceiveBuffer>,
     /// Packets that arrived after a gap, by count, within the window (selective repeat).
@@ -66,7 +66,7 @@ impl Responder {
             config,
             expected: psn::start(config.recv_psn),
             msn: 0,
-            refused: false,
+            refused: None,
             inbound: None,
             receives: VecDeque::new(),
             held: BTreeMap::new(),
@@ -83,6 +83,7 @@ impl Responder {
     /// Handles a request packet.
     pub(crate) fn handle(
         &mut self,
+        now_ns: u64,
         (operation, position): (Operation, Position),
         packet: &Packet,
         memory: &mut Memory,
@@ -99,8 +100,8 @@ impl Responder {
             counters.out_of_order += 1;
             if selective {
                 self.hold(kind, count, packet, memory);
-            } else if !self.refused {
-                self.refuse(Syndrome::Nak(Nak::Sequence), counters);
+            } else if self.may_name_gap(now_ns) {
+                self.refuse(now_ns, Syndrome::Nak(Nak::Sequence), counters);
             }
             return;
         }
@@ -109,7 +110,7 @@ impl Responder {
             self.repeat_reply(operation, count, &packet.header, memory);
             return;
         }
-        self.refused = false;
+        self.refused = None;
         let mut acks = packet.header.bth.ack_request || selective;
         let mut done = self.take(kind, packet, false, memory, completions);
         while done.is_ok()
@@ -121,7 +122,7 @@ impl Responder {
         }
         debug_assert!(self.held_writes.len() <= self.held.len());
         match done {
-            Err(syndrome) => self.refuse(syndrome, counters),
+            Err(syndrome) => self.refuse(now_ns, syndrome, counters),
             // The response to a READ is its acknowledgement.
             Ok(Operation::ReadRequest) => {}
             Ok(_) if acks => self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack),
@@ -182,9 +183,21 @@ impl Responder {
         }
     }
 
-    fn refuse(&mut self, syndrome: Syndrome, counters: &mut QpCounters) {
+    /// Whether a packet after a gap is answered with a NAK. A NAK goes out once for a gap, or again
+    /// after [`QpConfig::nak_every_ns`].
+    fn may_name_gap(&self, now_ns: u64) -> bool {
+        match (self.refused, self.config.nak_every_ns) {
+            (None, _) => true,
+            (Some((Syndrome::Nak(Nak::Sequence), sent_ns)), Some(every_ns)) => {
+                now_ns >= sent_ns.saturating_add(every_ns)
+            }
+            (Some(_), _) => false,
+        }
+    }
+
+    fn refuse(&mut self, now_ns: u64, syndrome: Syndrome, counters: &mut QpCounters) {
         counters.refusals += 1;
-        self.refused = true;
+        self.refused = Some((syndrome, now_ns));
         self.broken = !matches!(
             syndrome,
             Syndrome::NotReady(_) | Syndrome::Nak(Nak::Sequence)
@@ -196,7 +209,7 @@ impl Responder {
     fn repeat_reply(&mut self, operation: Operation, count: u64, header: &Roce, memory: &Memory) {
         if operation != Operation::ReadRequest {
             let acks = header.bth.ack_request || self.config.recovery.is_selective();
-            if acks && !self.refused {
+            if acks && self.refused.is_none() {
                 self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
             }
             return;

@@ -96,9 +96,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     within(bytes(text)?, 1..=16 * GIB, "a size lies in 1 byte to 16GiB")
 }
 
-/// A number of bytes, however large: `1TiB`, or plain bytes.
+/// A number of bytes, up to 2^63: `1TiB`, or plain bytes.
 pub fn parse_count(text: &str) -> Result<u64, String> {
-    bytes(text)
+    let wrong = "a number of bytes is at most 9223372036854775808 (8EiB)";
+    within(bytes(text)?, ..=1 << 63, wrong)
 }
 
 /// Memory for a transfer, 1 MiB to 16 GiB.
@@ -174,6 +175,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(1)..=DAY;
     let wrong = "a time is 1ms to 1 day; write it like 10s or 5min";
     within(time(text, "10s or 5min")?, range, wrong)
+}
+
+/// A time in a simulation, above 0, up to 1 day: `500us`, `10ms`.
+pub fn parse_simulated(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_nanos(1)..=DAY;
+    let wrong = "a simulated time lies above 0, to 1 day; write it like 500us or 10ms";
+    within(time(text, "500us or 10ms")?, range, wrong)
 }
 
 /// A moment in UTC (RFC 3339): `2026-03-01T12:00:00Z`.
@@ -324,6 +332,9 @@ mod tests {
         assert_eq!(parse_count("1TiB"), Ok(1 << 40));
         assert_eq!(parse_count("0"), Ok(0));
         parse_count("-1").expect_err("negative");
+        assert_eq!(parse_count("8EiB"), Ok(1 << 63));
+        let error = parse_count("99EB").expect_err("too much");
+        assert!(error.contains("8EiB"), "{error}");
         for text in [
             "",
             "0",
@@ -346,6 +357,10 @@ mod tests {
         assert_eq!(parse_rtt("25ms"), Ok(Duration::from_millis(25)));
         assert_eq!(parse_rtt("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(parse_rtt("0s"), Ok(Duration::ZERO));
+        assert_eq!(parse_simulated("1ns"), Ok(Duration::from_nanos(1)));
+        for text in ["", "0s", "10", "2days"] {
+            parse_simulated(text).expect_err(text);
+        }
         for text in [
             "",
             "25",

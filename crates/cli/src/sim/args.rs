@@ -1,6 +1,7 @@
 //! The arguments of the simulator.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
@@ -47,6 +48,7 @@ fn examples() -> String {
         "Examples:\n  farwrite sim plan.toml\n  farwrite sim --connections incast.cm --topology \
          rack.topo\n  farwrite sim --flows flow.txt --topology topology.txt --mtu 1024\n  \
          farwrite sim --flows flow.txt --topology topology.txt --mtu 1024 --compare fct.txt\n  \
+         farwrite sim --connections permutation.cm --topology rack.topo --until 10ms\n  \
          farwrite sim plan.toml --capture 15\n\nA plan for a \
          first run:\n{}\n{}",
         plan.replace("  \n", "\n").trim_end_matches('\n'),
@@ -127,4 +129,13 @@ pub(crate) struct QuickArgs {
     /// Determines all draws of the first run
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
     pub(crate) seed: u64,
+    /// Simulated time at which a run ends even if flows are not done, such as 10ms. Flows without a
+    /// size send until then
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = farwrite_units::parse::parse_simulated,
+        conflicts_with = "plan"
+    )]
+    pub(crate) until: Option<Duration>,
 }

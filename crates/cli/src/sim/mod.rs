@@ -167,11 +167,14 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
             quick.mtu
         )
     });
+    let until = quick.until.map(humantime::format_duration);
+    let until = until.map(|time| format!("until = \"{time}\"\n"));
     let text = format!(
-        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n\n{}\n{}{}",
+        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n{}\n{}\n{}{}",
         quick.seeds,
         quick.seed,
         quick.framing,
+        until.unwrap_or_default(),
         file_entry("topology", args.topology.as_ref()),
         file_entry(
             "workload",

@@ -170,6 +170,34 @@ fn peers_files_run_as_they_are() {
     assert_eq!(result(directory.path(), &["again.toml"]), of_ns3);
 }
 
+/// In htsim's `permutation.cm`, flows of size 0 send until the simulation ends.
+#[test]
+fn flows_without_an_end_run_for_a_given_time() {
+    let directory = peers_directory();
+    let at = directory.path();
+    let sizes = MATRIX.replace("size 9000", "size 0");
+    assert_ne!(sizes, MATRIX);
+    fs::write(at.join("a.cm"), sizes).expect("written");
+    let line = refusal(at, &OF_HTSIM);
+    assert!(
+        line.contains("has no size") && line.contains("--until 10ms"),
+        "{line}"
+    );
+    for wrong in ["0s", "soon", "10"] {
+        let line = refusal(at, &[&OF_HTSIM[..], &["--until", wrong]].concat());
+        assert!(line.contains("10ms"), "{line}");
+    }
+    let until = [&OF_HTSIM[..], &["--until", "300us"]].concat();
+    let ended = result(at, &until);
+    assert_eq!(ended["settings"][0]["values"]["until"], "300us");
+    let flows = fs::read_to_string(at.join("out/sim/flows.csv")).expect("flows");
+    assert!(flows.contains("unfinished"), "{flows}");
+    fs::copy(at.join("out/sim/plan.toml"), at.join("again.toml")).expect("copied");
+    assert_eq!(result(at, &["again.toml"]), ended);
+    let of_ns3 = [&OF_NS3[..], &["--until", "2us"]].concat();
+    assert_eq!(result(at, &of_ns3)["runs"][0]["done"], 0);
+}
+
 /// What HPCC writes for `FLOWS`, with times that are far from ours, and a flow that is not there.
 const TIMES: &str = "0b000201 0b000101 10000 100 9000 2000 5000 4900\n\
                      0b000101 0b000201 10000 100 9000 1000 500 4900\n\

@@ -280,8 +280,8 @@ fn named_file(table: &Table) -> Result<Option<String>, String> {
     }
 }
 
-/// Parses a table as a type. For an enum with a tag, the error of the parser names no key, so this
-/// searches for the key at fault.
+/// Parses a table as a type. The errors of the parser do not name the keys above the one at fault,
+/// and none for an enum with a tag. So this searches for the key.
 fn typed<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
     let read = |table: &Table| {
         table
@@ -289,23 +289,69 @@ fn typed<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
             .try_into::<T>()
             .map_err(|error| one_line(&error))
     };
-    read(table).map_err(|text| {
-        let fault = table.iter().find(|(key, _)| {
-            let mut without = table.clone();
-            without.remove(*key);
-            is_at_fault(key, &text, read(&without).err())
-        });
-        match fault {
-            Some((key, value)) => {
-                let value = shown(value);
-                // The error of a value that is parsed from text begins with the text. Do not show
-                // it twice.
-                let repeated = format!("{value}: ");
-                let text = text.strip_prefix(&repeated).unwrap_or(&text);
-                format!("{key} = {value}: {text}")
-            }
-            None => text,
+    let error = |table: &Table| read(table).err();
+    read(table).map_err(|text| match find_fault(table, &text, &error) {
+        Some((key, Value::Table(_))) => format!("{key}: {text}"),
+        Some((key, value)) => {
+            let value = shown(&value);
+            // The error may begin with the last part of the key. The error of a value that is
+            // parsed from text begins with the text. Do not show them twice.
+            let last = key.rsplit('.').next().unwrap_or(&key);
+            let text = text.strip_prefix(&format!("{last}: ")).unwrap_or(&text);
+            let text = text.strip_prefix(&format!("{value}: ")).unwrap_or(text);
+            format!("{key} = {value}: {text}")
         }
+        None => match misspelled_tag(table, &text, &error) {
+            Some(key) => format!("{key}: unknown field `{key}`; {text}"),
+            None => text,
+        },
+    })
+}
+
+/// Keys whose value determines which other keys a table has.
+const TAGS: [&str; 3] = ["shape", "pattern", "kind"];
+
+/// The key at fault, with the keys above it, and its value, given an error text. `error` returns the
+/// error of another table.
+fn find_fault(
+    table: &Table,
+    text: &str,
+    error: &dyn Fn(&Table) -> Option<String>,
+) -> Option<(String, Value)> {
+    let (key, value) = table.iter().find(|(key, _)| {
+        let mut without = table.clone();
+        without.remove(*key);
+        is_at_fault(key, text, error(&without))
+    })?;
+    let Value::Table(inner) = value else {
+        return Some((key.clone(), value.clone()));
+    };
+    let of_inner = |inner: &Table| {
+        let mut with = table.clone();
+        with.insert(key.clone(), Value::Table(inner.clone()));
+        error(&with)
+    };
+    Some(match find_fault(inner, text, &of_inner) {
+        Some((below, value)) => (format!("{key}.{below}"), value),
+        None => (key.clone(), value.clone()),
+    })
+}
+
+/// The key that would be a missing tag if it had the name of the tag.
+fn misspelled_tag<'a>(
+    table: &'a Table,
+    text: &str,
+    error: &dyn Fn(&Table) -> Option<String>,
+) -> Option<&'a String> {
+    let is_missing = |tag: &&str| text.contains(&format!("missing field `{tag}`"));
+    let tag = TAGS.into_iter().find(is_missing)?;
+    table.keys().find(|key| {
+        let mut renamed = table.clone();
+        let value = renamed.remove(*key).filter(Value::is_str);
+        value.is_some_and(|value| {
+            renamed.insert(tag.to_owned(), value);
+            error(&renamed).is_none_or(|text| !text.contains("unknown variant"))
+        })
     })
 }
 
@@ -313,7 +359,6 @@ fn typed<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
 /// key is at fault if removing it removes the error, or leaves only the error that the key is
 /// missing. The tag itself is a special case: without it, a table always has that error.
 fn is_at_fault(key: &str, text: &str, without: Option<String>) -> bool {
-    const TAGS: [&str; 3] = ["shape", "pattern", "kind"];
     let Some(without) = without else {
         return true;
     };

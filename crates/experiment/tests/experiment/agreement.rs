@@ -123,13 +123,14 @@ fn incasts_under_eqds_agree_with_htsim() {
 }
 
 /// Packets of a flow arrive out of order over many paths. Go-Back-N retransmits thousands of them.
+/// The settings are `irn`, `irn-rules`, `roce` and `roce-rules` with DRILL, and then with ECMP.
 #[test]
 fn many_paths_agree_with_ns3() {
     let text = include_str!("../../plans/ns3-leaves.toml");
     let all = outcomes_of_seeds(SEEDS, text, &["senders15"]);
     let settings: Vec<_> = all.chunks(SEEDS).collect();
-    let [drill_irn, drill_roce, _ecmp_irn, ecmp_roce] = settings[..] else {
-        panic!("four settings");
+    let [drill_irn, _, drill_roce, _, _, _, ecmp_roce, _] = settings[..] else {
+        panic!("eight settings");
     };
     let rows = [
         (ecmp_roce, 3311.0, 0.0..1.0),

@@ -216,12 +216,39 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "100Gbit",
         "fast",
-        "topology.rack: cable = (table): rate: \"fast\": not a rate",
+        "topology.rack: cable.rate = \"fast\": not a rate",
     ),
     (
         "delay = \"1us\"",
         "delay = \"soon\"",
-        "topology.rack: cable = (table): delay: \"soon\": not a time",
+        "topology.rack: cable.delay = \"soon\": not a time",
+    ),
+    (
+        "shape",
+        "shappe",
+        "topology.rack: shappe: unknown field `shappe`; missing field `shape`",
+    ),
+    (
+        "pattern",
+        "patern",
+        "workload.incast: patern: unknown field `patern`; missing field `pattern`",
+    ),
+    (
+        "[topology.rack]",
+        "[switch.s]\necn = { kmin = \"few\", kmax = \"9kB\", pmax = 1 }\n[topology.rack]",
+        "switch.s: ecn.kmin = \"few\": not a size",
+    ),
+    (
+        "[topology.rack]",
+        "[switch.s]\nbuffer = \"1kB\"\n[topology.rack]",
+        "topology.rack with switch.s: the buffer of switch0 has 1000 bytes beside its headroom, and \
+         cannot hold a frame of 4178 bytes of transport.roce; give it more",
+    ),
+    (
+        "[topology.rack]",
+        "[switch.s]\nbuffer = \"200kB\"\npfc = { priorities = [3], xoff = { alpha = 1 }, headroom = \"24999\" \
+         }\n[topology.rack]",
+        "topology.rack with switch.s: the buffer of switch0 has 8 bytes beside its headroom",
     ),
     (
         "senders = 7",
@@ -232,6 +259,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "50kB",
         "0",
         "workload.incast: size = \"0\": a message has at least 1 byte",
+    ),
+    (
+        "50kB",
+        "99EB",
+        "workload.incast: size = \"99EB\": a number of bytes is at most 9223372036854775808",
     ),
     (
         "50kB",
@@ -293,6 +325,16 @@ const WRONG: &[(&str, &str, &str)] = &[
         "[topology.rack]",
         "[transport.t]\nprotocol = \"farwrite-sr-nack\"\nwindow = 7\n[topology.rack]",
         "transport.t: window: farwrite-sr-nack has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\nnak_every = \"4us\"\n[topology.rack]",
+        "transport.t: nak_every: irn has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce-nocc\"\ngap_is_cnp = true\n[topology.rack]",
+        "transport.t: gap_is_cnp: roce-nocc has no such setting",
     ),
     (
         "[topology.rack]",

@@ -209,6 +209,15 @@ impl Core {
         self.events.add(self.now_ns.saturating_add(after_ns), event);
     }
 
+    /// Bytes of a switch's shared buffer, without headroom; 0 for devices.
+    pub(crate) fn shared_buffer_bytes(&self, node: NodeId) -> u64 {
+        let node = &self.nodes[node.index()];
+        match node.role {
+            Role::Switch => self.switches[node.number].buffer.pool_bytes(),
+            Role::Host | Role::Box => 0,
+        }
+    }
+
     /// Bytes of the shared buffer that a switch uses, without headroom; 0 for devices.
     pub(crate) fn buffer_bytes(&self, node: NodeId) -> u64 {
         let node = &self.nodes[node.index()];

@@ -112,6 +112,11 @@ impl Buffer {
         self.lossless & 1 << priority != 0
     }
 
+    /// Bytes of the shared pool.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        self.pool_bytes
+    }
+
     /// Bytes of the shared pool in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes

@@ -50,24 +50,25 @@ fn reroute<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>
 ///
 /// ```
 /// let text = r#"
-///     reroute = "10ms"                 # optional, as is framing_bytes
+///     reroute = "10ms"                 # optional
+///     framing_bytes = 38               # optional; this is the default
 ///
 ///     [topology]
-///     shape = "leaf-spine"             # the names and fields of Shape
+///     shape = "leaf-spine"             # a variant of Shape; its fields follow
 ///     leaves = 4
 ///     spines = 2
 ///     hosts_per_leaf = 8
 ///     host_cable = { rate = "100Gbit", delay = "1us" }
 ///     spine_cable = { rate = "400Gbit", delay = "1us", loss = 1e-6 }
 ///
-///     [switch]                         # all switches: the fields of SwitchConfig
+///     [switch]                         # fields of SwitchConfig, for all switches
 ///     buffer = "9MiB"
 ///     latency = "500ns"
 ///     ecn = { kmin = "100kB", kmax = "400kB", pmax = 0.2 }
 ///     pfc = { priorities = [3], xoff = { alpha = 0.0625 } }
 ///     routing = { policy = "drill", d = 2, m = 1 }
 ///
-///     [switches.spine0]                # all fields of this one; [switch] does not apply to it
+///     [switches.spine0]                # for one switch; it takes nothing from [switch]
 ///     buffer = "32MiB"
 /// "#;
 /// let (topology, options) = farwrite_net::read_toml(text)?;

@@ -368,6 +368,73 @@ fn a_copy_does_not_take_the_place_of_a_nak() {
     assert_eq!(aeth(&replies[0]), (Syndrome::Nak(Nak::Sequence), 0));
 }
 
+/// The number of sequence NAKs for each packet after a gap, sent 1000 ns apart.
+fn naks_after_a_gap(nak_every_ns: Option<u64>) -> Vec<usize> {
+    let mut ends = Ends::new(QpConfig {
+        nak_every_ns,
+        ..config()
+    });
+    ends.a.post(0, write(0, message(1, 1500), None)).unwrap();
+    let packets = ends.a_sends();
+    let naks = packets[1..].iter().map(|packet| {
+        ends.b_takes(std::slice::from_ref(packet));
+        ends.now_ns += 1000;
+        let replies = ends.b_sends();
+        let gap = (Syndrome::Nak(Nak::Sequence), 0);
+        assert!(replies.iter().all(|reply| aeth(reply) == gap));
+        replies.len()
+    });
+    naks.collect()
+}
+
+#[test]
+fn a_nak_is_repeated_if_the_settings_say_so() {
+    assert_eq!(naks_after_a_gap(None), [1, 0, 0, 0, 0]);
+    assert_eq!(naks_after_a_gap(Some(2000)), [1, 0, 1, 0, 1]);
+    assert_eq!(naks_after_a_gap(Some(0)), [1; 5]);
+}
+
+#[test]
+fn repeated_naks_do_not_exhaust_the_retries() {
+    let mut ends = Ends::new(QpConfig {
+        nak_every_ns: Some(0),
+        retry_limit: 2,
+        ..config()
+    });
+    ends.a.post(0, write(0, message(1, 1500), None)).unwrap();
+    for _ in 0..5 {
+        // The first packet is lost again and again. All others bring a NAK.
+        let packets = ends.a_sends();
+        assert_eq!(psns(&packets), [0, 1, 2, 3, 4, 5]);
+        ends.b_takes(&packets[1..]);
+        let naks = ends.b_sends();
+        assert!(!naks.is_empty());
+        ends.a_takes(&naks);
+    }
+    ends.run();
+    assert_eq!(
+        completions(&mut ends.a),
+        [Completion::Acknowledged { id: 0 }]
+    );
+}
+
+/// An RNR NAK asks the sender to wait. Packets after it do not bring a NAK.
+#[test]
+fn packets_after_an_rnr_nak_bring_no_nak() {
+    let mut ends = Ends::new(QpConfig {
+        nak_every_ns: Some(0),
+        ..config()
+    });
+    for id in 0..2 {
+        ends.a.post(id, send(message(1, 10))).unwrap();
+    }
+    let packets = ends.a_sends();
+    ends.b_takes(&packets);
+    let replies = ends.b_sends();
+    assert_eq!(psns(&replies), [0]);
+    assert!(matches!(aeth(&replies[0]).0, Syndrome::NotReady(_)));
+}
+
 #[test]
 fn a_copy_of_a_read_is_answered_once_if_the_response_still_waits() {
     let mut ends = Ends::new(config());

@@ -2,7 +2,8 @@
 
 use crate::common::network::{Node, cable, completions, connect, connection, middle, network, nic};
 use farwrite_net::{
-    CableId, Network, NodeId, Options, Output, Payload, Pfc, Shape, SwitchConfig, Topology, Trim,
+    CableConfig, CableId, Loss, Network, NodeId, Options, Output, Payload, Pfc, Shape,
+    SwitchConfig, Topology, Trim,
 };
 use farwrite_rc::{
     Completion, ConfigError, Connection, Memory, Nic, QpConfig, RegisterError, Remote, Request,
@@ -260,6 +261,31 @@ fn trimmed_frames_are_counted_and_sent_again() {
     for &sender in &hosts[..2] {
         let done = [Completion::Acknowledged { id: 0 }];
         assert_eq!(completions(&mut network, sender, 2), done);
+    }
+}
+
+/// A cable that loses packets and a switch that does not mark.
+#[test]
+fn a_gap_is_a_congestion_notification_if_the_settings_say_so() {
+    let lossy = CableConfig {
+        loss: Loss::Iid { loss_packet: 0.02 },
+        ..cable(10, 1000)
+    };
+    let topology = Shape::PointToPoint { cable: lossy }.build().unwrap();
+    let ends = hosts(&topology);
+    for gap_is_cnp in [false, true] {
+        let mut network = network(&topology, &Options::default(), 1);
+        let config = QpConfig {
+            gap_is_cnp,
+            ..QpConfig::new(2)
+        };
+        let qpn = connect(&mut network, ends, 0, connection(), config);
+        write(&mut network, ends, qpn, 1_000_000);
+        network.run();
+        let done = [Completion::Acknowledged { id: 0 }];
+        assert_eq!(completions(&mut network, ends[0], qpn), done);
+        let counters = nic(&mut network, ends[0]).qp_counters(qpn).unwrap();
+        assert_eq!(counters.notifications > 0, gap_is_cnp);
     }
 }
 
