@@ -35,28 +35,23 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         found[f"{short}_missing"] = _mean(rows, split, series, "missing_percent", loss, seeds)
     for short, (panel, series) in settings["others"].items():
         found[f"{short}_tokens"] = _over(rows, panel, series, base, "tokens_s", loss, [1])
+        found[f"{short}_accuracy"] = _mean(rows, panel, series, "accuracy_percent", loss, [1]) - _mean(
+            rows, panel, base, "accuracy_percent", loss, [1]
+        )
     return found
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
     """Draw shares of requests over the time to their first token, and tokens each second of each way."""
-    figure, [left, middle, right] = panels(3, width=4)
+    figure, [left, right] = panels(2, width=4.4)
     names = [settings["base"], *settings["series"].values()]
     for number, series in enumerate(names):
         times = np.sort(_times(rows, settings["main"], series, settings["loss"], settings["seeds"]))
         shares = 100 * np.arange(1, len(times) + 1) / len(times)
         left.step(times, shares, where="post", label=series, color=SPLITS[number], **_line(number))
-        losses = settings["losses"]
-        p99 = [rows.value(f"{settings['main']}, seed 1", series, "first_p99_ms", loss) for loss in losses]
-        middle.plot(range(len(losses)), p99, marker="osD^v"[number], color=SPLITS[number], **_line(number))
     left.set_xlabel("time to the first token, ms")
     left.set_ylabel("requests, %")
     left.set_title(f"{settings['main']}, {settings['loss']:g}% loss")
-    places(middle, [f"{loss:g}%" for loss in losses])
-    middle.set_xlabel("loss")
-    middle.set_ylabel("p99 of the time to the first token, ms")
-    middle.set_ylim(bottom=0)
-    middle.set_title(f"{settings['main']}, seed 1")
     heights = {series: _tokens(rows, settings, series) for series in names}
     bars(right, heights)
     places(right, [panel.replace(", ", "\n") for panel in settings["ways"]])
