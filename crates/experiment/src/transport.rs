@@ -610,7 +610,7 @@ mod tests {
             "farwrite-tcp",
             "farwrite-ec-mds:0,8",
             "farwrite-+dcqcn",
-            "farwrite-sr-nack+eqds",
+            "farwrite-sr-nack+tcp",
             "farwrite-sr-nack+dcqcn+swift",
         ] {
             assert!(Transport::new(unknown).validate().is_err(), "{unknown}");
