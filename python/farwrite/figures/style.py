@@ -59,6 +59,8 @@ REPAIRS: dict[str, Style] = {
     "endpoint, exact": {"color": "#CC79A7", "marker": "x", "linestyle": ":"},
     "best effort": {"color": "#999999", "marker": "x"},
     "best effort, fixed rate": {"color": "#000000", "marker": "x"},
+    "best effort, DCQCN": {"color": "#999999", "marker": "x", "linestyle": ":"},
+    "best effort, Swift": {"color": "#000000", "marker": "x", "linestyle": "--"},
 }
 #: Of bars, by their colours.
 HATCHES = {
