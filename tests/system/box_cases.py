@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from functools import partial
 
 from lib.chain import Chain, LongChain
@@ -298,11 +299,13 @@ def _live(report, rig):
         other = rig.box(chain, chain.near_b, "--forward")
         wrong, _ = rig.send(chain)
         report.check("the bytes arrive", wrong)
+        # Until the row after them.
+        time.sleep(0.5)
         box.send_signal(signal.SIGINT)
         out, err = box.communicate(timeout=60)
         lines = [line.split() for line in err.splitlines()]
         heads = [line for line in lines if line[:1] == ["time"]]
-        rows = [line for line in lines if line and re.fullmatch(r"\d+s", line[0])]
+        rows = [line for line in lines if line and re.fullmatch(r"[\d.]+s", line[0])]
         names = heads[0][1:-2] if heads else []
         report.check("the table names its columns, the received frames first",
                      None if names[:2] == ["near_received", "far_received"] else f"{err}")

@@ -231,14 +231,14 @@ impl Live {
         self.before.resize(values.len(), 0);
         let rates = values.iter().zip(&self.before).map(|(now, before)| {
             let events = now.saturating_sub(*before);
-            format!("{:>16.0}", farwrite_units::show::real(events) / seconds)
+            format!("{:>18.0}", farwrite_units::show::real(events) / seconds)
         });
         let rates: String = rates.collect();
         if self.rows.is_multiple_of(ROWS) {
-            let names: String = columns.iter().map(|name| format!("{name:>16}")).collect();
+            let names: String = columns.iter().map(|name| format!("{name:>18}")).collect();
             console.say(format_args!("{:>8}{names}   (a second)", "time"));
         }
-        console.say(format_args!("{:>7.0}s{rates}", elapsed.as_secs_f64()));
+        console.say(format_args!("{:>7.1}s{rates}", elapsed.as_secs_f64()));
         self.rows += 1;
         self.at = elapsed;
         self.before = values;
