@@ -8,11 +8,8 @@ of them in each. A run has one loss; in it, the backends take turns. Options tha
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -24,34 +21,7 @@ sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 
 from lib.path import Path as NetworkPath  # noqa: E402
 from table import Table  # noqa: E402
-from training import outputs  # noqa: E402
-
-
-def serve(path: NetworkPath, ranks: int, options: Sequence[str], seconds: float = 900) -> dict[str, Any]:
-    """Run one job over a path, and return what rank 0 says."""
-    sides = (path.a, path.b)
-    for side in sides:
-        # It fails where the kernel has no BBR.
-        side.run("sysctl", "-qw", "net.ipv4.tcp_congestion_control=bbr")
-    started = []
-    for rank in range(ranks):
-        side = sides[rank * 2 // ranks]
-        environment = dict(
-            os.environ,
-            MASTER_ADDR=str(path.a.v4),
-            MASTER_PORT="29500",
-            RANK=str(rank),
-            WORLD_SIZE=str(ranks),
-            OMP_NUM_THREADS="1",
-            GLOO_SOCKET_IFNAME=side.dev,
-        )
-        command = [sys.executable, "-P", str(HERE.parent / "examples" / "serve.py"), "--json", *options]
-        process = side.popen(
-            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        started.append(path.own(process))
-    result: dict[str, Any] = json.loads(outputs(started, seconds)[0].splitlines()[-1])
-    return result
+from training import run_job  # noqa: E402
 
 
 def summary(result: dict[str, Any]) -> dict[str, float]:
@@ -100,7 +70,7 @@ def main() -> None:
     table = None
     for loss in arguments.losses:
         with NetworkPath(arguments.program, *arguments.link.split(), "--loss", loss) as path:
-            result = serve(path, arguments.ranks, others)
+            result = run_job(path, arguments.ranks, "serve.py", others)
         if table is None:
             conditions = f"{result['conditions']}, farwrite link {arguments.link}, {os.cpu_count()} cores"
             print(f"{conditions}. Times in ms: to the first byte of a batch, and of the other bytes.")

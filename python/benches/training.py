@@ -40,8 +40,10 @@ class Failed(Exception):
     """A rank did not end well; the message has what it said."""
 
 
-def train(path: NetworkPath, ranks: int, *options: str, seconds: float = 900) -> dict[str, Any]:
-    """Run one training over a path, and return what rank 0 says."""
+def run_job(
+    path: NetworkPath, ranks: int, script: str, options: Sequence[str], seconds: float = 900
+) -> dict[str, Any]:
+    """Run a script of the examples over a path, half of the ranks at each end. Return what rank 0 says."""
     sides = (path.a, path.b)
     for side in sides:
         # It fails where the kernel has no BBR.
@@ -58,13 +60,18 @@ def train(path: NetworkPath, ranks: int, *options: str, seconds: float = 900) ->
             OMP_NUM_THREADS="1",
             GLOO_SOCKET_IFNAME=side.dev,
         )
-        command = [sys.executable, "-P", str(HERE.parent / "examples" / "train.py"), "--json", *options]
+        command = [sys.executable, "-P", str(HERE.parent / "examples" / script), "--json", *options]
         process = side.popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         started.append(path.own(process))
     result: dict[str, Any] = json.loads(outputs(started, seconds)[0].splitlines()[-1])
     return result
+
+
+def train(path: NetworkPath, ranks: int, *options: str, seconds: float = 900) -> dict[str, Any]:
+    """Run one training over a path, and return what rank 0 says."""
+    return run_job(path, ranks, "train.py", options, seconds)
 
 
 def outputs(ranks: Sequence[subprocess.Popen[str]], seconds: float) -> list[str]:

@@ -9,9 +9,9 @@ use farwrite_link::{LinkConfig, Loss, Ramp};
 use crate::parcel::Order;
 use crate::world::{MS, SECOND, World, tag};
 
-const US: u64 = 1_000;
-const PACKET: usize = 4096;
-const RATE_BPS: u64 = 10_000_000_000;
+pub(crate) const US: u64 = 1_000;
+pub(crate) const PACKET: usize = 4096;
+pub(crate) const RATE_BPS: u64 = 10_000_000_000;
 const QUEUE_BYTES: u64 = 1_000_000;
 
 fn links(loss: Loss) -> [LinkConfig; 2] {
@@ -47,13 +47,13 @@ fn world(seed: u64, loss: Loss, rate_control: RateControl) -> World {
     World::with_links(seed, forth, back, &options)
 }
 
-fn path(world: &World) -> PathStats {
+pub(crate) fn path(world: &World) -> PathStats {
     let stats = world.a.endpoint.path_stats(world.a.qp);
     stats.expect("a connected queue pair")
 }
 
 /// Sends `packets` packets. Returns the time, and what is known of the path then.
-fn ship(mut world: World, packets: usize) -> (u64, PathStats) {
+pub(crate) fn ship(mut world: World, packets: usize) -> (u64, PathStats) {
     let bytes = SplitMix::new(1).bytes(packets * PACKET);
     let parcel = world.ship(Order::new(bytes, tag("sr-nack")));
     let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);

@@ -5,18 +5,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
-use farwrite::{EqdsOptions, Error, Outcome, PathStats, QpOptions, RateControl};
+use farwrite::{EqdsOptions, Error, Outcome, QpOptions, RateControl};
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::control::Control;
 
+use crate::controls::{PACKET, RATE_BPS, US, path, ship};
 use crate::parcel::{Order, Parcel};
 use crate::traffic::Seen;
 use crate::world::{MS, SECOND, Way, World, addr, tag};
 
-const US: u64 = 1_000;
-const PACKET: usize = 4096;
-const RATE_BPS: u64 = 10_000_000_000;
 const FIRST_WINDOW: u64 = 16_000;
 
 /// 10 us there and back at 10 Gbit/s.
@@ -51,21 +49,6 @@ fn options(rate_control: RateControl) -> QpOptions {
 fn world(seed: u64, loss: Loss) -> World {
     let [forth, back] = links(loss);
     World::with_links(seed, forth, back, &options(eqds(RATE_BPS)))
-}
-
-fn path(world: &World) -> PathStats {
-    let stats = world.a.endpoint.path_stats(world.a.qp);
-    stats.expect("a connected queue pair")
-}
-
-/// Sends `packets` packets. Returns the time, and what is known of the path then.
-fn ship(mut world: World, packets: usize) -> (u64, PathStats) {
-    let bytes = SplitMix::new(1).bytes(packets * PACKET);
-    let parcel = world.ship(Order::new(bytes, tag("sr-nack")));
-    let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
-    let stats = path(&world);
-    world.finish(vec![parcel]);
-    (took_ns, stats)
 }
 
 /// Ends a message that will not arrive.
