@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn news_are_told_once_a_period_and_a_sender_with_enough_credit_is_silent() {
+    fn news_leaves_once_a_period_and_a_sender_with_enough_credit_is_silent() {
         let mut asking = asking();
         asking.note(3, 2, (0, 6_000), &WAITS);
         assert_eq!(asking.due(), Some((2, 10)));

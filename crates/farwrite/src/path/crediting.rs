@@ -5,7 +5,7 @@ use farwrite_wire::control::{Credit, CreditRequest};
 
 use super::asking::Waits;
 
-/// Parts of a hundred of the port's rate for which credit is granted. The rest keeps the queue in
+/// Percentage of the port's rate for which credit is granted. The rest keeps the queue in
 /// front of the port short.
 const RATE_PERCENT: u64 = 99;
 

@@ -239,8 +239,8 @@ impl PeerPath {
         ]
     }
 
-    /// Handles a request of the peer for credit, which arrived through queue pair `index`. The pacer
-    /// hears of it with [`PeerPaths::grant`]. Returns false if this end grants no credit.
+    /// Handles a request of the peer for credit, which arrived through queue pair `index`.
+    /// [`PeerPaths::grant`] passes it to the pacer later. Returns false if this end grants no credit.
     pub(crate) fn handle_credit_request(
         &mut self,
         now_ns: u64,

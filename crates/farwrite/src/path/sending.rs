@@ -145,7 +145,7 @@ impl Sending {
         let controller = self.controller.get();
         let window_bytes = controller.limits().window_bytes;
         let credit_bytes = controller.credit_bytes();
-        // The controller hears of the bytes of a turn at its end.
+        // The controller learns at the end of a turn how many bytes it sent.
         let credit_bytes = credit_bytes.saturating_sub(self.turn_bytes);
         credit_bytes.min(window_bytes.saturating_sub(self.in_flight_bytes()))
     }
