@@ -22,7 +22,7 @@ files in your name.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KeygenArgs {
-    /// File to write the key to, readable by you alone; it must not exist yet. Without it the key is
+    /// File for the key, which only you can read; it must not exist yet. Without it, the key is
     /// printed
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,

@@ -69,14 +69,14 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeChoice,
     /// File that describes the path, as `farwrite probe --save` writes it. The transfer starts at its
-    /// rate, takes its MTU where --mtu is not given, and expects its losses
+    /// rate, uses its MTU unless --mtu is given, and expects its losses
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
-    /// Most bits a second to put on the wire, headers included: 1Mbit to 100Gbit; without it, as many
-    /// as the path carries. With dcqcn and eqds, the rate of the port
+    /// Maximum bits per second on the wire, with headers: 1Mbit to 100Gbit; without it, as many as
+    /// the path carries. With dcqcn and eqds, the rate of the port
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<u64>,
-    /// How the rate is found
+    /// How the rate is determined
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Control::Adaptive)]
     rate_control: Control,
     /// With eqds, bytes to send before the first credit of the receiver; the bandwidth-delay product of
@@ -84,24 +84,24 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
     #[arg(allow_hyphen_values = true)]
     first_window: u64,
-    /// Start as if no earlier transfer had been made to this receiver, and keep nothing for later ones
+    /// Do not use measurements of earlier transfers to this receiver, and store none for later ones
     #[arg(long)]
     no_path_cache: bool,
-    /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as much as the path
-    /// carries, which probes find out, but at most 8936. A transfer goes on with less if the path
-    /// comes to carry less
+    /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as many as the path
+    /// carries, which the transfer measures, but at most 8936. If the path starts to carry less, the
+    /// transfer continues with smaller packets
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
-    /// Most memory for what is under way, parity included, at each end: 1MiB to 16GiB
+    /// Maximum memory for data in flight, with parity, at each end: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give up when the receiver cannot be reached or is silent, or nothing moves, for this long: 1s to
-    /// 1h. A slow disk at either end does not count
+    /// Give up if the receiver cannot be reached or is silent, or no data moves, for this time: 1s to
+    /// 1h. Waiting for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
-    /// Leave out symbolic links, pipes, sockets and devices in trees, instead of refusing to send
+    /// Skip symbolic links, pipes, sockets and devices in trees, instead of refusing to send
     #[arg(long)]
     skip_special: bool,
     #[command(flatten)]
@@ -116,7 +116,7 @@ pub(crate) struct SendArgs {
 /// What `--rate-control` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Control {
-    /// Follow the path, up to --rate
+    /// Adapt to the path, up to --rate
     Adaptive,
     /// Send at --rate
     Fixed,

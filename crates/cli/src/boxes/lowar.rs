@@ -43,17 +43,18 @@ pub(crate) struct LowarArgs {
     bridge: BridgeArgs,
     #[command(flatten)]
     key: KeyArgs,
-    /// c repair packets for every r data packets, as R,C; or by what the path loses: adaptive
+    /// R,C: c repair packets for every r data packets; adaptive: from the measured loss of the path
     #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
     coding: Coding,
-    /// Bytes of the longest IP packet that the path between the boxes takes
+    /// Bytes of the longest IP packet that the path between the boxes carries
     #[arg(long, value_name = "BYTES", default_value = "1500")]
     #[arg(value_parser = clap::value_parser!(u16).range(576..))]
     path_mtu: u16,
-    /// How long a packet waits for a missing one before it; far below the ACK timeout of the NICs
+    /// How long a packet waits for an earlier packet that is missing; must be far below the ACK
+    /// timeout of the NICs
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_rtt)]
     hold: Duration,
-    /// Only carry frames: no repair packets, and no recovery
+    /// Only forward frames: no repair packets, no recovery
     #[arg(long)]
     forward: bool,
 }

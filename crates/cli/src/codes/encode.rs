@@ -33,7 +33,7 @@ pub(super) struct EncodeArgs {
     /// File to read
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
-    /// File for the parity; it gets its name when it is whole, and replaces one that has it
+    /// File for the parity; it gets its name when it is complete, and replaces an existing file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
