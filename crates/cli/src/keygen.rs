@@ -15,8 +15,8 @@ Examples:
   farwrite keygen far.key        write a key to far.key, which only you may read
   farwrite keygen                print a key
 
-Copy the key to the other machine by a way that you trust, such as scp: anyone with it can write \
-files in your name.";
+Copy the key to the other machine over a channel that you trust, such as scp: anyone with the key \
+can write files in your name.";
 
 /// Makes a pre-shared key: 256 random bits that only the two ends of a transfer have.
 #[derive(Debug, Args)]

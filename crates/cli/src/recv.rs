@@ -32,12 +32,12 @@ Examples:
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
 
-Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a
-file that is there already is replaced then. Nothing is written outside the directory. A file that
-cannot be written fails by itself; a full disk ends the transfer. A `farwrite probe` of this machine is
-answered between transfers.
+The port must be reachable by TCP and UDP. A file gets its name when its hash agrees, and then
+replaces an existing file. Nothing is written outside the directory. If a file cannot be written, only
+that file fails; a full disk ends the transfer. Between transfers, this program answers
+`farwrite probe`.
 
-Anyone with the key can put any file into the directory: choose one made for the purpose.";
+Anyone with the key can put any file into the directory: use a directory only for this purpose.";
 
 /// Receives files and directory trees from `farwrite send` on other machines, one sender after the
 /// other, until Ctrl-C.

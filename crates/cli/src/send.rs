@@ -30,28 +30,28 @@ Examples:
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
 Either end may be started first. A link-local address needs the name of this machine's interface:
-[fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP
-and UDP of the port must reach the other end, and its UDP packets must come back. The sender may be
-behind any address translation (NAT), the receiver behind one that keeps the port.
+[fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of `b`. TCP
+and UDP of the port must reach the other end, and its UDP packets must reach the sender. The sender
+may be behind any address translation (NAT), the receiver behind one that keeps the port.
 
-The sender finds out how fast the path is: it fills the path, keeps its queues short, and leaves
-others their share. --rate is an upper bound. What a transfer learns about the path is kept in
-~/.cache/farwrite/paths.toml, so that the next one to the same receiver starts near that rate. With
---rate-control fixed, the sender sends at --rate, whatever others on the path need; it slows down
-only where the receiver's own sockets overflow.
+The sender measures the rate of the path and uses it. It keeps queues short, and leaves a share to
+other traffic. --rate is an upper bound. The result is stored in ~/.cache/farwrite/paths.toml, so that
+the next transfer to the same receiver starts near that rate. With --rate-control fixed, the sender
+sends at --rate, and does not yield to other traffic. It slows down only if the receiver's own sockets
+overflow.
 
 The progress line and the last line say what limits the rate: the path, --rate, the receiver, a disk
 at either end, or --memory.
 
-With --scheme auto the planner decides for each message, from the loss, round trip and rate that are
-measured: parity where repairs would take longer than sending it, else sr-nack. It changes its mind
-for a tenth of the time that is left; the last line and --json say what it took, and why.
+With --scheme auto, the planner decides for each message, from the measured loss, round trip and rate:
+parity if repairs would take longer than sending the parity, else sr-nack. It changes its choice if
+this saves a tenth of the remaining time. The last line and --json show its choices and the reasons.
 
 Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with timeouts), gbn
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
-M parity chunks, which --rate and --memory must cover too, for every K data chunks).
+M parity chunks for every K data chunks; --rate and --memory include them).
 
-A file that cannot be read, or changes while it is sent, fails by itself; the others go on.";
+If a file cannot be read, or changes while it is sent, only that file fails, and the others continue.";
 
 /// Sends files and directory trees to a `farwrite recv` on another machine.
 #[derive(Debug, Args)]

@@ -26,12 +26,12 @@ Examples:
 
 Put one box at each end of a long path, between the NICs and the path, on a machine with two network \
 interfaces. Frames pass unchanged, so neither NICs nor routers need other settings. Losses of RoCEv2 \
-packets between the two boxes are recovered from repair packets; all other traffic passes as it is. \
-Set the MTU of the path 44 bytes above the longest packet of the NICs, and give it as --path-mtu: \
-repair packets are that much longer.
+packets between the two boxes are recovered from repair packets; all other traffic is not changed. \
+Repair packets are 44 bytes longer than the longest packet of the NICs: set the MTU of the path to \
+at least this length, and pass it as --path-mtu.
 
-Without repair packets, for a comparison: --forward. docs/boxes.md says what a box does, costs and \
-cannot do.";
+For a comparison without repair packets, use --forward. docs/boxes.md describes benefits, costs and \
+limits of boxes.";
 
 /// Carries frames between two network interfaces, and repairs losses of RDMA packets between this
 /// box and another one at the far end of a long path (LoWAR). Needs root or CAP_NET_RAW.

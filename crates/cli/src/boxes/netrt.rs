@@ -26,11 +26,12 @@ Examples:
 
 Put one box beside each NIC, between the NIC and its switch, on a machine with two network interfaces. \
 Frames pass unchanged, and NICs need no other settings. A box keeps copies of the packets that its \
-NIC sends. The box at the other end holds back packets that come after a missing one, and requests \
-that one from the first. Repeats have the code point 48 (CS6), which the network should prefer.
+NIC sends. The box at the other end holds back packets that arrive after a missing one, and requests \
+the missing packet from the first box. Repeats have the code point 48 (CS6), which the network \
+should prefer.
 
-The hold time has to be far below the ACK timeout of the NICs. docs/boxes.md says what a box does, \
-costs and cannot do.";
+The hold time must be far below the ACK timeout of the NICs. docs/boxes.md describes benefits, costs \
+and limits of boxes.";
 
 /// Carries frames between two network interfaces, keeps copies of RDMA packets, and repeats packets
 /// that the box beside the other NIC did not receive (NetRT). Needs root or CAP_NET_RAW.

@@ -30,14 +30,14 @@ Examples:
   farwrite demo --burst 20 --scheme sr-nack,ec-xor:32,8,ec-mds:20,4
   farwrite demo --size 1GiB --out pictures --json > result.json
 
-Both ends, and the link between them, live in this process and speak RoCEv2 over UDP on loopback. \
-The sender paces itself at --rate; the link carries 5 % more, so that its queue drains after a pause \
-of this machine. Losses strike both directions: data forward, acknowledgements backward; bursts of \
-losses strike forward only.
+Both ends and the link between them run in this process, and use RoCEv2 over UDP on loopback. \
+The sender sends at --rate. The link carries 5 % more, so that its queue empties after a pause of \
+this machine. Both directions lose packets: data forward, acknowledgements backward. Bursts of \
+losses occur only in the forward direction.
 
 Schemes: sr-rto (selective repeat with timeouts), sr-nack (selective repeat with NACKs), gbn \
 (go-back-N), ec-xor:K,M and ec-mds:K,M (erasure coding by XOR or Reed-Solomon: M parity chunks for \
-every K data chunks). The ideal time, with which they are compared, is without parity.";
+every K data chunks). The ideal time, used for comparison, does not include parity.";
 
 /// Moves a message over an emulated long link, once with each scheme, and verifies every byte.
 /// Compares the schemes in a table, and in a picture of the chunks of the message as they arrive

@@ -22,21 +22,21 @@ Examples:
   farwrite link --namespaces a b --mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
   farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
 
-With the first of them, while it runs:
+While the first of them runs:
   ip netns exec a ping 10.77.0.2
 
-The two devices carry any IPv4 and IPv6 traffic. Both directions have the same path unless --back \
-says otherwise. A queue is first in, first out, and drops what does not fit. With --ecn it also sets \
-the mark \"congestion experienced\" in packets whose sender takes marks. Losses come behind the \
+The two devices carry any IPv4 and IPv6 traffic. Both directions have the same path, unless --back \
+is given. A queue is first in, first out, and drops packets that do not fit. With --ecn, it also sets \
+the mark \"congestion experienced\" in packets whose sender supports ECN. Losses occur after the \
 queue.
 
 With offloads, the kernel passes trains of packets in one piece: TCP segments, UDP datagrams of one \
-flow. Queue, marks and losses apply to each packet of a train by itself. Packets that arrive within \
+flow. Queue, marks and losses apply to each packet of a train separately. Packets that arrive within \
 50us of one another leave together.
 
-At the end, by Ctrl-C or --for, a table shows what was carried and how late. A measurement counts \
-only if the p99 of the lateness is small against the round trip, and `unread` is 0: otherwise this \
-machine was too slow.";
+At the end, by Ctrl-C or --for, a table shows what was carried, and how late packets were. A \
+measurement is valid only if the p99 of the lateness is small compared with the round trip, and if \
+`unread` is 0. Otherwise this machine was too slow.";
 
 /// Emulates a long path for any IP traffic, between two network namespaces: rate, delay, queue,
 /// loss, reordering, and changes of them. Needs root.

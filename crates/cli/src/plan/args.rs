@@ -20,17 +20,17 @@ Examples:
   farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 4 --size 1GiB --parity-budget 10%
   farwrite plan --link link.toml --size 8MiB --json
 
-A link.toml says of a path what the options do; an option given beside it comes first:
-  rate = \"400Gbit\"           # bits a second
+A link.toml describes a path with the values of the options; options have priority over it:
+  rate = \"400Gbit\"           # bits per second
   rtt = \"25ms\"               # or: distance = \"3750km\", and signal = \"fibre\" or \"vacuum\"
   loss_chunk = 1e-5          # or: loss_packet = 1e-6
-  mean_burst_chunks = 1.5    # may be left out; with loss_packet: mean_burst_packets
-  chunk = \"4KiB\"             # may be left out, as mtu = 4096
-`farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` measures
-one too: take loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu for the chunk.
+  mean_burst_chunks = 1.5    # optional; with loss_packet: mean_burst_packets
+  chunk = \"4KiB\"             # optional, like mtu = 4096
+`farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` also
+measures: use loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu as the chunk.
 
-Of the schemes within 1 % of the least objective the answer is the one with the least parity. The
-times are the model's, with retransmissions and coding taking their time; docs/model.md derives them.";
+Of the schemes whose time is within 1 % of the best, the answer is the one with the least parity. The
+times come from the model, which includes retransmissions and coding; docs/model.md derives them.";
 
 /// Predicts which scheme delivers a message first, what each alternative costs, and how certain that
 /// is.

@@ -20,15 +20,17 @@ Examples:
   farwrite probe 192.0.2.7 --psk-file far.key --flows 1 --sizes 1KiB,8KiB --trials 20 --time 2min
   farwrite plan --link link.toml --size 128MiB
 
-The probe measures the direction from this machine to the other. It finds, in this order: round trips,
-what happens to ECN bits and to addresses; the rate that the path carries, by trains of at most 20 ms,
-each four times as fast as the last, until one arrives more slowly than it left, and trains of 100 ms
-that confirm the rate; the MTU, without trusting ICMP; what is lost, at --share of that rate.
-A train is as fast as the path or faster. A pause follows it, so that train and pause together use at
-most --share of the path (or 64 kbit/s, so that a probe of a slow path ends).
-Losses in the two hosts are counted apart from those of the path, by the kernels' counters.
+The probe measures the direction from this machine to the other one, in this order:
+  1. round trips, and changes of ECN bits and addresses on the path;
+  2. the rate of the path, by trains of packets of at most 20 ms. Each train is four times as fast as
+     the one before, until one arrives more slowly than it left. Trains of 100 ms confirm the rate;
+  3. the MTU, without trusting ICMP;
+  4. losses, at --share of the rate.
+A train can be faster than the path. So a pause follows each train, and train and pause together use
+at most --share of the path (or 64 kbit/s, so that a probe of a slow path ends). Losses in the two
+hosts are counted separately, by the counters of their kernels.
 
-Nothing is answered without the key. Ctrl-C ends the probe and shows what is known.";
+The other end answers only with the key. Ctrl-C ends the probe and shows its results so far.";
 
 /// Measures the path to another machine: losses and their bursts, round trip, rate, reordering,
 /// ECN, address translation, MTU.

@@ -18,13 +18,13 @@ size = "500kB"
 "#;
 
 const MORE: &str = r#"
-A plan has names for its parts, and each combination of them is a run. More in a plan:
+The parts of a plan have names, and each combination of parts is a run. A plan can also have:
   seeds = 10                       # each run with seeds 1 to 10, for confidence intervals
   loss = [0, 1e-5]                 # probability that a cable loses a frame
-  transport = ["roce", "irn"]      # side by side; names: {names}
-  [switch.drill]                   # without any: as the transport wants them
+  transport = ["roce", "irn"]      # to compare them; names: {names}
+  [switch.drill]                   # without it: the settings of the transport
   routing = { policy = "drill", d = 2, m = 1 }
-  [transport.small]                # in place of the list, for other settings
+  [transport.small]                # instead of the list, for other settings
   protocol = "roce"
   mtu = 1024
   [workload.web]

@@ -33,8 +33,8 @@ The picture shows time from left to right and the chunks of all messages from bo
 that left for the first time, repeats, parity, reports of losses, and how much has arrived. Each
 transfer has a panel. The trace of a receiver shows what arrived.
 
-A line of a trace is an object with `time` in milliseconds, `name` and `data`, as events of qlog have
-them. docs/trace.md lists the events.";
+Each line of a trace is a JSON object with `time` in milliseconds, `name` and `data`, like qlog
+events. docs/trace.md lists the events.";
 
 /// Draws a trace, and shows what messages waited for.
 #[derive(Debug, Args)]
