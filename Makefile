@@ -22,7 +22,7 @@ help: ## list the targets
 
 DEMO := $(CARGO) run --release --package farwrite-cli -- demo
 
-demo: ## two messages across an emulated long-haul link with every scheme, a long one and a short one; pictures in out/
+demo: ## a long and a short message over an emulated long link, with each scheme; pictures in out/
 	@echo "A long message: repeats take a round trip, sending takes forty."
 	$(DEMO) --out out/long
 	@echo
@@ -31,7 +31,7 @@ demo: ## two messages across an emulated long-haul link with every scheme, a lon
 
 WASM := wasm32-unknown-unknown
 
-explorer: ## the completion-time model as a web page that needs no network: out/explorer.html
+explorer: ## the completion-time model as a web page that works offline: out/explorer.html
 	@[ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ] || rustup target add $(WASM)
 	$(CARGO) build --locked --profile page --target $(WASM) --package farwrite-explorer
 	python3 crates/explorer/bundle.py \
@@ -41,7 +41,7 @@ test: check deny unit isal loom system browser python torch ## all tests: format
 
 CORES := wire codes link path rate deadline sdr schemes rc boxes
 
-check: ## format, lints, citations and links; the core crates must stay no_std, which keeps clock, sockets and randomness out
+check: ## format, lints, citations and links; also that the core crates are no_std, without clock, sockets and randomness
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
 		|| { echo "crates/$$core must be no_std"; exit 1; }; done
 	tests/docs/check
@@ -55,7 +55,7 @@ unit: ## unit, property, scenario and loopback tests
 	env --default-signal=INT,HUP $(CARGO) test --workspace --tests
 	$(CARGO) test --workspace --doc
 
-isal: ## parity bytes beside those of ISA-L (installs nasm and autotools on Debian)
+isal: ## compare parity bytes with those of ISA-L (installs nasm and autotools on Debian)
 	@# Of the whole workspace, so that `check` and `unit` have built the rest.
 	@if crates/bench/prepare-isal; then set -x; \
 		$(CARGO) clippy --workspace --features farwrite-bench/isal --all-targets --quiet -- -D warnings && \
@@ -70,12 +70,12 @@ tsan: ## endpoints with threads under ThreadSanitizer (needs a nightly toolchain
 	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan $(CARGO) +nightly test -Zbuild-std \
 		--target $(TSAN) --package farwrite --test threads
 
-loom: ## every interleaving of receive workers on the slot table, and of their notices
+loom: ## all interleavings of receive workers on the slot table, and of their notices
 	@# The tests are short and everything below them is compiled again, so it is compiled without optimisation.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test \
 		--package farwrite-sdr --package farwrite --lib -- interleavings announcement
 
-system: ## tests in network namespaces, judged by tshark and ISA-L (root; installs both on Debian)
+system: ## tests in network namespaces, checked with tshark and ISA-L (root; installs both on Debian)
 	tests/system/run
 
 browser: explorer ## the explorer in headless Chromium (installs it on Debian as root)
@@ -85,7 +85,7 @@ browser: explorer ## the explorer in headless Chromium (installs it on Debian as
 python: ## the Python package: format, lints, types, tests
 	WHEEL_PROFILE=dev python/run $(TOOLS) python/check
 
-torch: ## farwrite.torch, in an environment of its own with PyTorch (4.3 GB, downloaded once): types, tests
+torch: ## farwrite.torch, in a separate environment with PyTorch (4.3 GB, downloaded once): types, tests
 	@# All programs, as `make system` builds them: alone, other features would compile all again.
 	$(CARGO) build --quiet --workspace --bins
 	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
@@ -104,7 +104,7 @@ COMPLETION := $(CARGO) run --release --quiet --package farwrite-bench --bin comp
 AGREEMENT := $(CARGO) run --release --quiet --package farwrite-bench --bin agreement --
 
 # One part alone: `cargo run --release --package farwrite-bench -- PART`; --help lists the parts.
-bench: ## measure: goodput and processor time beside a raw blast, many queue pairs, memory, packets into bitmaps, codes beside ISA-L, schemes over a lossy path
+bench: ## measure: goodput and processor time compared with a raw blast, many queue pairs, memory, packets into bitmaps, codes compared with ISA-L, schemes over a lossy path
 	$(CARGO) run --release --package farwrite-bench
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
 	$(COMPLETION) --size-kib 8192 --loss 1e-4,1e-2 --samples 20
@@ -115,13 +115,13 @@ bench-completion: ## measure: completion times by scheme, over an emulated path 
 	$(COMPLETION) --size-kib 8192 --loss 1e-3,1e-2 --burst 10,100 --samples 50
 
 # The exit status is 1, since some cells differ by mechanisms that docs/agreement.md names.
-bench-agreement: ## measure: completion times of shipped endpoints in virtual time beside the model (up to two hours)
+bench-agreement: ## measure: completion times of shipped endpoints in virtual time, compared with the model (up to two hours)
 	-$(AGREEMENT)
 	-$(AGREEMENT) --rtt-ms 10,100 --size-kib 128,8192 --samples 1000
 	-$(AGREEMENT) --size-kib 8192 --burst 10,100 --loss 1e-4,1e-3 --samples 1000
 
 # `make bench-path PART="rate file"`; RUNS="--runs 5" and the like go to tests/bench/main.py.
-bench-path: ## measure: transfers, files, messages, sharing, changes and a flood over an emulated path, beside TCP, rsync and quinn (root; long)
+bench-path: ## measure: transfers, files, messages, sharing, changes and a flood over an emulated path, compared with TCP, rsync and quinn (root; long)
 	tests/bench/run $(RUNS) $(PART)
 
 bench-paths: ## measure: one endpoint on 192 paths in virtual time: goodput, queue, repeats (half an hour on two cores)
@@ -179,7 +179,7 @@ figures-training: ## measure: accuracy of training and inference with drops, for
 	@mkdir -p $(TRAINING_OUT)
 	python/run $(TOOLS) --torch python -P python/benches/drops.py --tasks digits --csv $(TRAINING_OUT)/digits.csv
 
-figures: ## make the papers' figures again in figures/, and compare them with their numbers in out/figures.html
+figures: ## draw the papers' figures in figures/, and compare them with the papers' numbers in out/figures.html
 	@mkdir -p out
 	$(CARGO) run --release --package farwrite-cli -- codes bench --json > out/codes.json
 	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python -m farwrite.figures figures --page out/figures.html
@@ -187,35 +187,35 @@ figures: ## make the papers' figures again in figures/, and compare them with th
 bench-sim: ## measure: packet-hops a second and memory of simulated networks, on one core
 	$(CARGO) run --release --package farwrite-experiment --example bench
 
-bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sampler
+bench-model: ## measure: the map of the paper's Fig. 9, exact and with a NumPy sampler
 	python/run $(TOOLS) python python/benches/map.py
 
-bench-torch: ## measure: all-reduces through PyTorch beside gloo, over loopback
+bench-torch: ## measure: all-reduces through PyTorch compared with gloo, over loopback
 	python/run $(TOOLS) --torch python -P python/benches/allreduce.py
 
-bench-hadamard: ## measure: the Hadamard transform on a GPU, beside a copy (needs a GPU of CUDA)
+bench-hadamard: ## measure: the Hadamard transform on a GPU, compared with a copy (needs a GPU of CUDA)
 	python/run $(TOOLS) --torch python -P python/benches/hadamard.py
 
 # `make bench-collectives COLLECTIVES="--ranks 4 --losses 1%"`; --help lists the options.
-bench-collectives: ## measure: collectives over a path between two sites, beside gloo over TCP BBR (root; minutes)
+bench-collectives: ## measure: collectives over a path between two sites, compared with gloo over TCP BBR (root; minutes)
 	$(CARGO) build --release --package farwrite-cli
 	python/run $(TOOLS) --torch python -P python/benches/collectives.py \
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(COLLECTIVES)
 
 # `make bench-train TRAIN="--task digits --seeds 5"`; --help lists the options.
-bench-train: ## measure: training over a path that loses packets, beside gloo over TCP BBR (root; long)
+bench-train: ## measure: training over a path that loses packets, compared with gloo over TCP BBR (root; long)
 	$(CARGO) build --release --package farwrite-cli
 	python/run $(TOOLS) --torch python -P python/benches/training.py \
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(TRAIN)
 
 # `make bench-inference INFERENCE="--ranks 4 --way experts --losses 1%"`; --help lists the options.
-bench-inference: ## measure: inference over a path that loses packets, beside gloo over TCP BBR (root; minutes)
+bench-inference: ## measure: inference over a path that loses packets, compared with gloo over TCP BBR (root; minutes)
 	$(CARGO) build --release --package farwrite-cli
 	python/run $(TOOLS) --torch python -P python/benches/inference.py \
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite \
 		--models $$(realpath $${CARGO_TARGET_DIR:-target})/models $(INFERENCE)
 
-model-check: ## the exact completion-time model against a million draws a setting (minutes)
+model-check: ## compare the exact completion-time model with a million draws for each setting (minutes)
 	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture
 
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
@@ -224,10 +224,10 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
 # `make soak SOAK="--base 0x100 --seconds 600 --stop"`; --help lists the options.
 SOAK ?= --base 0x$(shell od -An -N6 -tx1 /dev/urandom | tr -d ' \n')
 
-soak: ## the fault swarm, one seed after another, until it is stopped
+soak: ## the fault swarm, one seed after another, until you stop it
 	$(CARGO) run --release --package farwrite-swarm --bin soak -- $(SOAK)
 
-mutants: ## break the code in one way at a time: the fault swarm must find each (minutes)
+mutants: ## break the code in one way at a time: the fault swarm must find each defect (minutes)
 	crates/swarm/mutants/run
 
 miri: ## the SDR core, the memory of NICs and the Hadamard transform under Miri (needs a nightly toolchain)

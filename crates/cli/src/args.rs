@@ -37,7 +37,7 @@ Examples:
   farwrite trace send.jsonl          draw what `send --trace send.jsonl` has written
 ";
 
-/// Writes into the memory of far machines, over long, fast, lossy links, and repairs losses in
+/// Moves files and memory between machines over long, fast, lossy links, and repairs losses in
 /// software.
 #[derive(Debug, Parser)]
 #[command(name = "farwrite", version, max_term_width = 100)]
@@ -56,11 +56,11 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make parity for files, repair files by it, measure the erasure codes.
+    /// Compute parity for files, repair files with it, measure the erasure codes.
     Codes(CodesArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
-    /// Move a message across an emulated long-haul link, once with each scheme.
+    /// Move a message over an emulated long link, once with each scheme.
     Demo(DemoArgs),
     /// Make a pre-shared key for two machines.
     Keygen(KeygenArgs),
@@ -72,7 +72,7 @@ pub(crate) enum Command {
     Man(ManArgs),
     /// Repeat lost RDMA packets inside the network: a box beside each NIC.
     Netrt(NetRtArgs),
-    /// Say which scheme moves a message soonest, at what cost, and how sure that is.
+    /// Predict which scheme delivers a message first, its cost, and how certain that is.
     Plan(PlanArgs),
     /// Measure the path to another machine.
     Probe(ProbeArgs),
@@ -82,7 +82,7 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Simulate flows in a network of hosts and switches, or many such runs.
     Sim(SimArgs),
-    /// Draw the trace of a transfer, and say what messages waited for.
+    /// Draw the trace of a transfer, and show what messages waited for.
     Trace(DrawArgs),
 }
 

@@ -15,14 +15,14 @@ Examples:
   farwrite keygen far.key        write a key to far.key, which only you may read
   farwrite keygen                print a key
 
-Copy the key to the other machine by a way that you trust, such as scp: anyone with it can write \
-files in your name.";
+Copy the key to the other machine over a channel that you trust, such as scp: anyone with the key \
+can write files in your name.";
 
 /// Makes a pre-shared key: 256 random bits that only the two ends of a transfer have.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KeygenArgs {
-    /// File to write the key to, readable by you alone; it must not exist yet. Without it the key is
+    /// File for the key, which only you can read; it must not exist yet. Without it, the key is
     /// printed
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,

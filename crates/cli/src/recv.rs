@@ -32,27 +32,28 @@ Examples:
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
 
-Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a
-file that is there already is replaced then. Nothing is written outside the directory. A file that
-cannot be written fails by itself; a full disk ends the transfer. A `farwrite probe` of this machine is
-answered between transfers.
+The port must be reachable by TCP and UDP. A file gets its name when its hash agrees, and then
+replaces an existing file. Nothing is written outside the directory. If a file cannot be written, only
+that file fails; a full disk ends the transfer. Between transfers, this program answers
+`farwrite probe`.
 
-Anyone with the key can put any file into the directory: choose one made for the purpose.";
+Anyone with the key can put any file into the directory: use a directory only for this purpose.";
 
-/// Receives files and directory trees from a `farwrite send` on another machine, one sender after the
+/// Receives files and directory trees from `farwrite send` on other machines, one sender after the
 /// other, until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct RecvArgs {
-    /// Where to listen, TCP and UDP; port 0 takes a free one. Without it, port 4792 of all addresses
+    /// Address to listen on, for TCP and UDP; port 0 selects a free port. Without it, port 4792 of all
+    /// addresses
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     listen: Option<SocketAddr>,
-    /// Directory to write into, which must be there
+    /// Directory to write into, which must exist
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK, or else a fresh one is made and the sender's command printed
+    /// variable FARWRITE_PSK, or else a new key is made and the command for the sender is printed
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
     /// Grant credit to senders with --rate-control eqds: the rate of this machine's port, IP headers
@@ -63,12 +64,12 @@ pub(crate) struct RecvArgs {
     /// End after one transfer
     #[arg(long)]
     once: bool,
-    /// Most memory that a sender gets for what is under way, parity included: 1MiB to 16GiB
+    /// Maximum memory for data in flight, with parity: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give a transfer up when the sender is silent, or nothing moves, for this long: 1s to 1h. A slow
-    /// disk at either end does not count
+    /// Give a transfer up if the sender is silent, or no data moves, for this time: 1s to 1h. Waiting
+    /// for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,

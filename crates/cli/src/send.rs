@@ -30,28 +30,28 @@ Examples:
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
 Either end may be started first. A link-local address needs the name of this machine's interface:
-[fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP
-and UDP of the port must reach the other end, and its UDP packets must come back. The sender may be
-behind any address translation (NAT), the receiver behind one that keeps the port.
+[fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of `b`. TCP
+and UDP of the port must reach the other end, and its UDP packets must reach the sender. The sender
+may be behind any address translation (NAT), the receiver behind one that keeps the port.
 
-The sender finds out how fast the path is: it fills the path, keeps its queues short, and leaves
-others their share. --rate is an upper bound. What a transfer learns about the path is kept in
-~/.cache/farwrite/paths.toml, so that the next one to the same receiver starts near that rate. With
---rate-control fixed, the sender sends at --rate, whatever others on the path need; it slows down
-only where the receiver's own sockets overflow.
+The sender measures the rate of the path and uses it. It keeps queues short, and leaves a share to
+other traffic. --rate is an upper bound. The result is stored in ~/.cache/farwrite/paths.toml, so that
+the next transfer to the same receiver starts near that rate. With --rate-control fixed, the sender
+sends at --rate, and does not yield to other traffic. It slows down only if the receiver's own sockets
+overflow.
 
 The progress line and the last line say what limits the rate: the path, --rate, the receiver, a disk
 at either end, or --memory.
 
-With --scheme auto the planner decides for each message, from the loss, round trip and rate that are
-measured: parity where repairs would take longer than sending it, else sr-nack. It changes its mind
-for a tenth of the time that is left; the last line and --json say what it took, and why.
+With --scheme auto, the planner decides for each message, from the measured loss, round trip and rate:
+parity if repairs would take longer than sending the parity, else sr-nack. It changes its choice if
+this saves a tenth of the remaining time. The last line and --json show its choices and the reasons.
 
 Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with timeouts), gbn
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
-M parity chunks, which --rate and --memory must cover too, for every K data chunks).
+M parity chunks for every K data chunks; --rate and --memory include them).
 
-A file that cannot be read, or changes while it is sent, fails by itself; the others go on.";
+If a file cannot be read, or changes while it is sent, only that file fails, and the others continue.";
 
 /// Sends files and directory trees to a `farwrite recv` on another machine.
 #[derive(Debug, Args)]
@@ -69,14 +69,14 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeChoice,
     /// File that describes the path, as `farwrite probe --save` writes it. The transfer starts at its
-    /// rate, takes its MTU where --mtu is not given, and expects its losses
+    /// rate, uses its MTU unless --mtu is given, and expects its losses
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
-    /// Most bits a second to put on the wire, headers included: 1Mbit to 100Gbit; without it, as many
-    /// as the path carries. With dcqcn and eqds, the rate of the port
+    /// Maximum bits per second on the wire, with headers: 1Mbit to 100Gbit; without it, as many as
+    /// the path carries. With dcqcn and eqds, the rate of the port
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<u64>,
-    /// How the rate is found
+    /// How the rate is determined
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Control::Adaptive)]
     rate_control: Control,
     /// With eqds, bytes to send before the first credit of the receiver; the bandwidth-delay product of
@@ -84,24 +84,24 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
     #[arg(allow_hyphen_values = true)]
     first_window: u64,
-    /// Start as if no earlier transfer had been made to this receiver, and keep nothing for later ones
+    /// Do not use measurements of earlier transfers to this receiver, and store none for later ones
     #[arg(long)]
     no_path_cache: bool,
-    /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as much as the path
-    /// carries, which probes find out, but at most 8936. A transfer goes on with less if the path
-    /// comes to carry less
+    /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as many as the path
+    /// carries, which the transfer measures, but at most 8936. If the path starts to carry less, the
+    /// transfer continues with smaller packets
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
-    /// Most memory for what is under way, parity included, at each end: 1MiB to 16GiB
+    /// Maximum memory for data in flight, with parity, at each end: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give up when the receiver cannot be reached or is silent, or nothing moves, for this long: 1s to
-    /// 1h. A slow disk at either end does not count
+    /// Give up if the receiver cannot be reached or is silent, or no data moves, for this time: 1s to
+    /// 1h. Waiting for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
-    /// Leave out symbolic links, pipes, sockets and devices in trees, instead of refusing to send
+    /// Skip symbolic links, pipes, sockets and devices in trees, instead of refusing to send
     #[arg(long)]
     skip_special: bool,
     #[command(flatten)]
@@ -116,7 +116,7 @@ pub(crate) struct SendArgs {
 /// What `--rate-control` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Control {
-    /// Follow the path, up to --rate
+    /// Adapt to the path, up to --rate
     Adaptive,
     /// Send at --rate
     Fixed,

@@ -26,12 +26,12 @@ Examples:
 
 Put one box at each end of a long path, between the NICs and the path, on a machine with two network \
 interfaces. Frames pass unchanged, so neither NICs nor routers need other settings. Losses of RoCEv2 \
-packets between the two boxes are recovered from repair packets; all other traffic passes as it is. \
-Set the MTU of the path 44 bytes above the longest packet of the NICs, and give it as --path-mtu: \
-repair packets are that much longer.
+packets between the two boxes are recovered from repair packets; all other traffic is not changed. \
+Repair packets are 44 bytes longer than the longest packet of the NICs: set the MTU of the path to \
+at least this length, and pass it as --path-mtu.
 
-Without repair packets, for a comparison: --forward. docs/boxes.md says what a box does, costs and \
-cannot do.";
+For a comparison without repair packets, use --forward. docs/boxes.md describes benefits, costs and \
+limits of boxes.";
 
 /// Carries frames between two network interfaces, and repairs losses of RDMA packets between this
 /// box and another one at the far end of a long path (LoWAR). Needs root or CAP_NET_RAW.
@@ -43,17 +43,18 @@ pub(crate) struct LowarArgs {
     bridge: BridgeArgs,
     #[command(flatten)]
     key: KeyArgs,
-    /// c repair packets for every r data packets, as R,C; or by what the path loses: adaptive
+    /// R,C: c repair packets for every r data packets; adaptive: from the measured loss of the path
     #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
     coding: Coding,
-    /// Bytes of the longest IP packet that the path between the boxes takes
+    /// Bytes of the longest IP packet that the path between the boxes carries
     #[arg(long, value_name = "BYTES", default_value = "1500")]
     #[arg(value_parser = clap::value_parser!(u16).range(576..))]
     path_mtu: u16,
-    /// How long a packet waits for a missing one before it; far below the ACK timeout of the NICs
+    /// How long a packet waits for an earlier packet that is missing; must be far below the ACK
+    /// timeout of the NICs
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_rtt)]
     hold: Duration,
-    /// Only carry frames: no repair packets, and no recovery
+    /// Only forward frames: no repair packets, no recovery
     #[arg(long)]
     forward: bool,
 }

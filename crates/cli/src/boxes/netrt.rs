@@ -26,14 +26,15 @@ Examples:
 
 Put one box beside each NIC, between the NIC and its switch, on a machine with two network interfaces. \
 Frames pass unchanged, and NICs need no other settings. A box keeps copies of the packets that its \
-NIC sends. The box at the other end holds back packets that come after a missing one, and requests \
-that one from the first. Repeats have the code point 48 (CS6), which the network should prefer.
+NIC sends. The box at the other end holds back packets that arrive after a missing one, and requests \
+the missing packet from the first box. Repeats have the code point 48 (CS6), which the network \
+should prefer.
 
-The hold time has to be far below the ACK timeout of the NICs. docs/boxes.md says what a box does, \
-costs and cannot do.";
+The hold time must be far below the ACK timeout of the NICs. docs/boxes.md describes benefits, costs \
+and limits of boxes.";
 
-/// Carries frames between two network interfaces, keeps copies of RDMA packets, and repeats those
-/// that the box beside the other NIC misses (NetRT). Needs root or CAP_NET_RAW.
+/// Carries frames between two network interfaces, keeps copies of RDMA packets, and repeats packets
+/// that the box beside the other NIC did not receive (NetRT). Needs root or CAP_NET_RAW.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
@@ -48,10 +49,10 @@ pub(crate) struct NetRtArgs {
     /// The round trip between the NICs, without queues
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
     rtt: Duration,
-    /// Bytes of copies; without it, what the rate carries in a round trip
+    /// Maximum bytes of copies; without it, the bytes that the rate carries in a round trip
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]
     pool: Option<u64>,
-    /// How long a flow waits for a missing packet; without it, 40 round trips, at least 1ms
+    /// How long a flow waits for a missing packet; without it, 40 round trips, but at least 1ms
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
     hold: Option<Duration>,
     /// Packets after a missing one within which others are requested at once; more than 128 helps
@@ -59,7 +60,7 @@ pub(crate) struct NetRtArgs {
     #[arg(long, value_name = "PACKETS", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(128..=1_000_000))]
     bitmap: u32,
-    /// Frames that all flows together hold back, at most
+    /// Maximum number of frames that all flows together hold back
     #[arg(long, value_name = "FRAMES", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     held: u32,

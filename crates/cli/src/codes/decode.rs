@@ -24,19 +24,19 @@ Examples:
       --lost 7 --lost-parity 0,1 --out data
   farwrite codes decode --in cut-short --bytes 134217728 --parity data.parity --out data
 
-Chunk c of the file is its bytes c N to (c + 1) N - 1, with chunks of N bytes, and likewise in the
-file of the parity, as `farwrite codes encode` writes it. What is in a lost chunk does not matter,
-but it takes its place. Only what is named as lost is rebuilt; parity chunks that are left over then
-have to agree with the result, or nothing is written: so damage that was not named is found, or a
---code or --chunk-bytes other than those of the parity.";
+With chunks of N bytes, chunk c has the bytes c N to (c + 1) N - 1 of the file, and of the parity
+file that `farwrite codes encode` writes. A lost chunk must keep its place in the file, with any
+contents. Only chunks that are named as lost are rebuilt. Then the remaining parity chunks must agree
+with the result, or nothing is written. This check detects damage that was not named, and a --code or
+--chunk-bytes that differs from that of the parity.";
 
-/// Rebuilds lost chunks of a file by its parity.
+/// Rebuilds lost chunks of a file from its parity.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct DecodeArgs {
     #[command(flatten)]
     cut: CutArgs,
-    /// File with the data that are left, each chunk in its place
+    /// File with the remaining data, each chunk at its position
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
     /// File with the parity
@@ -50,11 +50,11 @@ pub(super) struct DecodeArgs {
     #[arg(long, value_name = "CHUNKS", value_delimiter = ',', value_parser = parse_chunks)]
     #[arg(allow_hyphen_values = true)]
     lost_parity: Vec<RangeInclusive<u64>>,
-    /// Length of the whole file, if its end is missing from --in: the chunks that are not there
-    /// whole count as lost
+    /// Length of the complete file, if its end is missing from --in; chunks that are missing or
+    /// incomplete count as lost
     #[arg(long, value_name = "N", value_parser = parse_count, allow_hyphen_values = true)]
     bytes: Option<u64>,
-    /// File to write; it gets its name when it is whole, and replaces one that has it
+    /// File to write; it gets its name when it is complete, and replaces an existing file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

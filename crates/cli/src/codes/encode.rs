@@ -19,10 +19,10 @@ Examples:
   farwrite codes encode --code ec-mds:32,8 --chunk-bytes 64KiB --in data --out data.parity
   farwrite codes encode --code ec-xor:10,2 --chunk-bytes 1MiB --in data --out data.parity --threads 1
 
-The file is cut into chunks, and these into groups of K. The parity chunks of the first group come
-first, those of each group in a row: byte b of parity chunk i of group g is byte (g M + i) N + b of
-the output, with chunks of N bytes. The last group counts as padded with zeros to K whole chunks, so
-that it too has M parity chunks. An empty file has no group, and no parity.";
+The file is divided into chunks of N bytes, and the chunks into groups of K. The output has the M
+parity chunks of each group, group after group: byte b of parity chunk i of group g is byte
+(g M + i) N + b of the output. The last group is treated as padded with zeros to K whole chunks, so
+it also has M parity chunks. An empty file has no group, and no parity.";
 
 /// Writes the parity of a file.
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(super) struct EncodeArgs {
     /// File to read
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
-    /// File for the parity; it gets its name when it is whole, and replaces one that has it
+    /// File for the parity; it gets its name when it is complete, and replaces an existing file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

@@ -24,7 +24,7 @@ Codes: ec-xor:K,M (parity chunk i is the XOR of the data chunks j with j mod M =
 (Reed-Solomon over GF(2^8), polynomial 0x11D, with the Cauchy matrix of ISA-L's
 gf_gen_cauchy1_matrix: parity as ec_encode_data of ISA-L makes it).";
 
-/// Makes parity for files, repairs files by it, and measures how fast this machine does so.
+/// Computes parity for files, repairs files with it, and measures the speed of this machine.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CodesArgs {
@@ -37,7 +37,7 @@ pub(crate) struct CodesArgs {
 enum CodesCommand {
     /// Measure encoding and decoding with each kernel of this machine.
     Bench(bench::BenchArgs),
-    /// Rebuild lost chunks of a file by its parity.
+    /// Rebuild lost chunks of a file from its parity.
     Decode(decode::DecodeArgs),
     /// Write the parity of a file.
     Encode(encode::EncodeArgs),

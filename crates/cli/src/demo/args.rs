@@ -30,18 +30,18 @@ Examples:
   farwrite demo --burst 20 --scheme sr-nack,ec-xor:32,8,ec-mds:20,4
   farwrite demo --size 1GiB --out pictures --json > result.json
 
-Both ends, and the link between them, live in this process and speak RoCEv2 over UDP on loopback. \
-The sender paces itself at --rate; the link carries 5 % more, so that its queue drains after a pause \
-of this machine. Losses strike both directions: data forward, acknowledgements backward; bursts of \
-losses strike forward only.
+Both ends and the link between them run in this process, and use RoCEv2 over UDP on loopback. \
+The sender sends at --rate. The link carries 5 % more, so that its queue empties after a pause of \
+this machine. Both directions lose packets: data forward, acknowledgements backward. Bursts of \
+losses occur only in the forward direction.
 
 Schemes: sr-rto (selective repeat with timeouts), sr-nack (selective repeat with NACKs), gbn \
 (go-back-N), ec-xor:K,M and ec-mds:K,M (erasure coding by XOR or Reed-Solomon: M parity chunks for \
-every K data chunks). The ideal time, with which they are compared, is without parity.";
+every K data chunks). The ideal time, used for comparison, does not include parity.";
 
-/// Moves a message from one end to the other across an emulated long-haul link, once with each
-/// scheme, verifies every byte, and shows how the schemes compare: as a table, and as a picture of
-/// the message's chunks arriving over time.
+/// Moves a message over an emulated long link, once with each scheme, and verifies every byte.
+/// Compares the schemes in a table, and in a picture of the chunks of the message as they arrive
+/// over time.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
@@ -49,8 +49,8 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) size: u64,
-    /// File that describes the link, as `farwrite probe --save` writes it; an option beside it
-    /// comes first
+    /// File that describes the link, as `farwrite probe --save` writes it; other options have
+    /// priority over it
     #[arg(long, value_name = "FILE")]
     pub(crate) link: Option<PathBuf>,
     /// Round-trip time of the link: 0s to 10s [default: that of --link, else 25ms]
@@ -59,11 +59,11 @@ pub(crate) struct DemoArgs {
     /// Probability that a packet is lost: 0 to 0.5 [default: that of --link, else 1e-3]
     #[arg(long, value_name = "P", value_parser = parse_loss, allow_hyphen_values = true)]
     pub(crate) loss: Option<f64>,
-    /// Lose packets in bursts of this many in the mean (two-state Markov), at the same mean loss
+    /// Lose packets in bursts of this mean length (two-state Markov), at the same mean loss
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     #[arg(allow_hyphen_values = true)]
     pub(crate) burst: Option<u32>,
-    /// Bits a second that the sender puts on the wire, headers included: 1Mbit to 100Gbit [default:
+    /// Bits per second that the sender puts on the wire, with headers: 1Mbit to 100Gbit [default:
     /// that of --link, else 2Gbit]
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     pub(crate) rate: Option<u64>,
@@ -71,7 +71,7 @@ pub(crate) struct DemoArgs {
     /// 4096]
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     pub(crate) mtu: Option<u32>,
-    /// Packets of a chunk, which is acknowledged and repeated as a whole: 1 to 64
+    /// Packets in a chunk, which is acknowledged and repeated as a whole: 1 to 64
     #[arg(long, value_name = "PACKETS", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64), allow_hyphen_values = true)]
     pub(crate) chunk: u32,
@@ -92,7 +92,7 @@ pub(crate) struct DemoArgs {
     pub(crate) scheme: List<ExactScheme>,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
-    /// Directory for the picture, farwrite-demo.svg; made if need be
+    /// Directory for the picture, farwrite-demo.svg; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) out: PathBuf,
 }

@@ -22,21 +22,21 @@ Examples:
   farwrite link --namespaces a b --mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
   farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
 
-With the first of them, while it runs:
+While the first of them runs:
   ip netns exec a ping 10.77.0.2
 
-The two devices carry any IPv4 and IPv6 traffic. Both directions have the same path unless --back \
-says otherwise. A queue is first in, first out, and drops what does not fit. With --ecn it also sets \
-the mark \"congestion experienced\" in packets whose sender takes marks. Losses come behind the \
+The two devices carry any IPv4 and IPv6 traffic. Both directions have the same path, unless --back \
+is given. A queue is first in, first out, and drops packets that do not fit. With --ecn, it also sets \
+the mark \"congestion experienced\" in packets whose sender supports ECN. Losses occur after the \
 queue.
 
 With offloads, the kernel passes trains of packets in one piece: TCP segments, UDP datagrams of one \
-flow. Queue, marks and losses apply to each packet of a train by itself. Packets that arrive within \
+flow. Queue, marks and losses apply to each packet of a train separately. Packets that arrive within \
 50us of one another leave together.
 
-At the end, by Ctrl-C or --for, a table shows what was carried and how late. A measurement counts \
-only if the p99 of the lateness is small against the round trip, and `unread` is 0: otherwise this \
-machine was too slow.";
+At the end, by Ctrl-C or --for, a table shows what was carried, and how late packets were. A \
+measurement is valid only if the p99 of the lateness is small compared with the round trip, and if \
+`unread` is 0. Otherwise this machine was too slow.";
 
 /// Emulates a long path for any IP traffic, between two network namespaces: rate, delay, queue,
 /// loss, reordering, and changes of them. Needs root.
@@ -46,18 +46,18 @@ pub(crate) struct LinkArgs {
     /// Two network namespaces, by name or by path; a device is created in each
     #[arg(long, num_args = 2, value_names = ["A", "B"], required_unless_present = "devices")]
     namespaces: Option<Vec<String>>,
-    /// With --namespaces, the names of the devices; without, two TUN devices that exist
+    /// With --namespaces, the names of the new devices; otherwise, two existing TUN devices
     #[arg(long, num_args = 2, value_names = ["A", "B"], default_values = ["far0", "far0"])]
     devices: Vec<String>,
-    /// Addresses of the devices created: IPv4, IPv6 or both, with a comma between
+    /// Addresses of the new devices: IPv4, IPv6 or both, separated by a comma
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     #[arg(default_values = ["10.77.0.1/24,fd77::1/64", "10.77.0.2/24,fd77::2/64"])]
     addresses: Vec<Addresses>,
-    /// Bytes of the longest packet of the devices created: 1280 to 65535
+    /// Bytes of the longest packet of the new devices (MTU): 1280 to 65535
     #[arg(long, value_name = "BYTES", default_value = "1500")]
     #[arg(value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: u16,
-    /// Bits of IP packets a second: 1Mbit to 100Gbit; without it, unlimited
+    /// Bits of IP packets per second: 1Mbit to 100Gbit; without it, unlimited
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<u64>,
     /// Round-trip time of an empty link, half of it each way: 0s to 10s
@@ -67,37 +67,37 @@ pub(crate) struct LinkArgs {
     /// least 5ms
     #[arg(long, value_name = "LIMIT")]
     queue: Option<Queue>,
-    /// Mark packets that find a longer queue, such as 5ms or 100kB; or, by RED's curve, from none
-    /// at LOW to a share P at HIGH, and all beyond: LOW..HIGH:P
+    /// Mark packets (ECN) if the queue is longer than this, such as 5ms or 100kB; or LOW..HIGH:P,
+    /// as in RED: none up to LOW, rising to a share P at HIGH, all above HIGH
     #[arg(long, value_name = "LIMIT|LOW..HIGH:P")]
     ecn: Option<Marks>,
     /// Probability that a packet is lost: 0 to 0.5
     #[arg(long, value_name = "P", default_value = "0", value_parser = parse_loss)]
     loss: f64,
-    /// Lose packets in bursts of this many in the mean (two-state Markov), at the same mean loss
+    /// Lose packets in bursts of this mean length (two-state Markov), at the same mean loss
     #[arg(long, value_name = "PACKETS", value_parser = parse_burst)]
     burst: Option<f64>,
-    /// Hold packets back so that others overtake: with this probability, for this long, as 1%:2ms
+    /// Delay packets so that others overtake them, with this probability and for this time: 1%:2ms
     #[arg(long, value_name = "P:TIME", value_parser = parse_reorder)]
     reorder: Option<Reorder>,
-    /// The way from B to A, where it differs: rate, queue and loss, as loss=0,rate=100Mbit
+    /// Values for the direction from B to A, if they differ: rate, queue and loss, such as
+    /// loss=0,rate=100Mbit
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_back)]
     back: Option<Back>,
-    /// Change both directions this long after the start: rate and rtt, as
+    /// Change rate or rtt of both directions at this time after the start, such as
     /// 10s:rate=250Mbit,rtt=80ms; can be repeated
     #[arg(long, value_name = "TIME:KEY=VALUE,...")]
     step: Vec<StepAt>,
-    /// Pass single packets only
+    /// Pass only single packets (no offloads)
     #[arg(long)]
     no_offload: bool,
-    /// Wait for the last 50us before a packet is due without sleeping; takes up to a core for each
-    /// direction
+    /// Do not sleep in the last 50us before a packet is due; uses up to one core for each direction
     #[arg(long)]
     spin: bool,
     /// End after this long: 1ms to 1 day
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
-    /// Determines losses, marks and reordering, given which packets come when
+    /// Seed of losses, marks and reordering
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 }

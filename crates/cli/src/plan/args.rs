@@ -20,19 +20,20 @@ Examples:
   farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 4 --size 1GiB --parity-budget 10%
   farwrite plan --link link.toml --size 8MiB --json
 
-A link.toml says of a path what the options do; an option given beside it comes first:
-  rate = \"400Gbit\"           # bits a second
+A link.toml describes a path with the values of the options; options have priority over it:
+  rate = \"400Gbit\"           # bits per second
   rtt = \"25ms\"               # or: distance = \"3750km\", and signal = \"fibre\" or \"vacuum\"
   loss_chunk = 1e-5          # or: loss_packet = 1e-6
-  mean_burst_chunks = 1.5    # may be left out; with loss_packet: mean_burst_packets
-  chunk = \"4KiB\"             # may be left out, as mtu = 4096
-`farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` measures
-one too: take loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu for the chunk.
+  mean_burst_chunks = 1.5    # optional; with loss_packet: mean_burst_packets
+  chunk = \"4KiB\"             # optional, like mtu = 4096
+`farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` also
+measures: use loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu as the chunk.
 
-Of the schemes within 1 % of the least objective the answer is the one with the least parity. The
-times are the model's, with retransmissions and coding taking their time; docs/model.md derives them.";
+Of the schemes whose time is within 1 % of the best, the answer is the one with the least parity. The
+times come from the model, which includes retransmissions and coding; docs/model.md derives them.";
 
-/// Says which scheme moves a message soonest, what each alternative costs, and how sure that is.
+/// Predicts which scheme delivers a message first, what each alternative costs, and how certain that
+/// is.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanArgs {
@@ -41,7 +42,7 @@ pub(crate) struct PlanArgs {
     /// Bytes of the message: 1 to 4PiB
     #[arg(long, value_name = "SIZE", value_parser = parse_message, allow_hyphen_values = true)]
     pub(crate) size: u64,
-    /// What to make small: mean, p99, p99.9 or another percentile
+    /// The time to minimize: mean, p99, p99.9 or another percentile
     #[arg(
         long,
         value_name = "WHAT",
@@ -49,20 +50,20 @@ pub(crate) struct PlanArgs {
         allow_hyphen_values = true
     )]
     pub(crate) objective: Objective,
-    /// Most parity, as a share of the data: 0 to 1000%
+    /// Maximum parity, as a share of the data: 0 to 1000%
     #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = parse_share)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) parity_budget: f64,
-    /// Cores for coding at either end, at the paper's speeds: 0 rules erasure coding out
+    /// Cores for coding at each end, at the paper's speeds; 0 excludes erasure coding
     #[arg(long, value_name = "N", default_value = "8", value_parser = parse_cores)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) cores: f64,
     /// Schemes to choose from: sr-nack, sr-rto, gbn, ec-mds:K,M, ec-xor:K,M; without it, all, with
-    /// K from 4 to 128 and M from 1 to 32; for losses in bursts, which take the model longer, with
-    /// K of 32 and 128, and M to 8 for ec-xor
+    /// K from 4 to 128 and M from 1 to 32. For losses in bursts, where the model is slower: K 32 and
+    /// 128, and M up to 8 for ec-xor
     #[arg(long, value_name = "NAME,...")]
     pub(crate) scheme: Option<List<Scheme>>,
-    /// Show every alternative, not only the most telling
+    /// Show all alternatives, not only the most important ones
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -71,10 +72,10 @@ pub(crate) struct PlanArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct PathArgs {
-    /// File that describes the path, as below
+    /// File that describes the path, in the format below
     #[arg(long, value_name = "FILE")]
     pub(crate) link: Option<PathBuf>,
-    /// Bits a second that the path carries: 1kbit to 1000Tbit
+    /// Bits per second that the path carries: 1kbit to 1000Tbit
     #[arg(long, value_name = "RATE", value_parser = parse_path_rate, allow_hyphen_values = true)]
     pub(crate) rate: Option<f64>,
     /// Round-trip time: above 0, to 1h
@@ -84,8 +85,7 @@ pub(crate) struct PathArgs {
     /// Length of the path instead of the round-trip time: 1m to 10000000km
     #[arg(long, value_name = "LENGTH", value_parser = parse_distance, allow_hyphen_values = true)]
     pub(crate) distance: Option<f64>,
-    /// What the signal runs in: 300 000 km/s in vacuum, as the SDR-RDMA paper counts, 204 000 km/s
-    /// in fibre
+    /// Medium of the path: 300 000 km/s in vacuum, as in the SDR-RDMA paper, 204 000 km/s in fibre
     #[arg(long, value_name = "MEDIUM", value_enum, default_value = "vacuum")]
     #[arg(requires = "distance")]
     pub(crate) signal: Medium,
@@ -96,8 +96,8 @@ pub(crate) struct PathArgs {
     /// Probability that a packet is lost, instead of --loss: 0 to 0.99
     #[arg(long, value_name = "P", value_parser = parse_path_loss, allow_hyphen_values = true)]
     pub(crate) loss_packet: Option<f64>,
-    /// Losses come in runs of this many chunks in the mean, such as mean_burst_chunks; packets with
-    /// --loss-packet: 1 to 1e6
+    /// Mean length of bursts of losses, in chunks, such as mean_burst_chunks; with --loss-packet, in
+    /// packets: 1 to 1e6
     #[arg(long, value_name = "N", value_parser = parse_burst, allow_hyphen_values = true)]
     pub(crate) burst: Option<f64>,
     /// Bytes of a chunk, which is acknowledged, repeated and coded as a whole [default: 4KiB]

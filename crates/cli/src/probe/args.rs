@@ -20,17 +20,19 @@ Examples:
   farwrite probe 192.0.2.7 --psk-file far.key --flows 1 --sizes 1KiB,8KiB --trials 20 --time 2min
   farwrite plan --link link.toml --size 128MiB
 
-The probe measures the direction from this machine to the other. It finds, in this order: round trips,
-what happens to ECN bits and to addresses; the rate that the path carries, by trains of at most 20 ms,
-each four times as fast as the last, until one arrives more slowly than it left, and trains of 100 ms
-that confirm the rate; the MTU, without trusting ICMP; what is lost, at --share of that rate.
-A train is as fast as the path or faster. A pause follows it, so that train and pause together use at
-most --share of the path (or 64 kbit/s, so that a probe of a slow path ends).
-Losses in the two hosts are counted apart from those of the path, by the kernels' counters.
+The probe measures the direction from this machine to the other one, in this order:
+  1. round trips, and changes of ECN bits and addresses on the path;
+  2. the rate of the path, by trains of packets of at most 20 ms. Each train is four times as fast as
+     the one before, until one arrives more slowly than it left. Trains of 100 ms confirm the rate;
+  3. the MTU, without trusting ICMP;
+  4. losses, at --share of the rate.
+A train can be faster than the path. So a pause follows each train, and train and pause together use
+at most --share of the path (or 64 kbit/s, so that a probe of a slow path ends). Losses in the two
+hosts are counted separately, by the counters of their kernels.
 
-Nothing is answered without the key. Ctrl-C ends the probe and shows what is known.";
+The other end answers only with the key. Ctrl-C ends the probe and shows its results so far.";
 
-/// Measures the path to another machine: what it loses and in what bursts, round trip, rate, order,
+/// Measures the path to another machine: losses and their bursts, round trip, rate, reordering,
 /// ECN, address translation, MTU.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -55,7 +57,7 @@ pub(crate) struct ProbeArgs {
     /// variable FARWRITE_PSK
     #[arg(long, value_name = "FILE")]
     pub(crate) psk_file: Option<PathBuf>,
-    /// Flows, each from a UDP port of its own, that the packets are spread over: 1 to 64
+    /// Flows that send the packets, each with its own UDP port: 1 to 64
     #[arg(
         long,
         value_name = "N",
@@ -64,8 +66,8 @@ pub(crate) struct ProbeArgs {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     flows: u16,
-    /// UDP payloads whose losses are counted: 72 to 9168 bytes [default: 1KiB,2KiB,4KiB,8KiB, as
-    /// far as they fit into the path's MTU]
+    /// UDP payload sizes at which losses are counted: 72 to 9168 bytes [default: those of
+    /// 1KiB,2KiB,4KiB,8KiB that fit into the path's MTU]
     #[arg(long, value_name = "SIZE,...", value_parser = parse_payload, value_delimiter = ',')]
     #[arg(allow_hyphen_values = true)]
     sizes: Vec<u32>,
@@ -82,15 +84,15 @@ pub(crate) struct ProbeArgs {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
     trials: u32,
-    /// Most of the path's rate that the probe uses on average: above 0, to 100%
+    /// Maximum share of the path's rate that the probe uses on average: above 0, to 100%
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_part)]
     #[arg(allow_hyphen_values = true)]
     share: f64,
-    /// Rate that is never exceeded, by trains neither: 1Mbit to 100Gbit
+    /// Maximum rate, also for trains: 1Mbit to 100Gbit
     #[arg(long, value_name = "RATE", default_value = "10Gbit", value_parser = parse_rate)]
     #[arg(allow_hyphen_values = true)]
     max_rate: u64,
-    /// How long the probe takes, longer if --share is small: 2s to 1h
+    /// Duration of the probe; it takes longer if --share is small: 2s to 1h
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_probe_time)]
     #[arg(allow_hyphen_values = true)]
     time: Duration,

@@ -18,13 +18,13 @@ size = "500kB"
 "#;
 
 const MORE: &str = r#"
-A plan has names for its parts, and each combination of them is a run. More in a plan:
+The parts of a plan have names, and each combination of parts is a run. A plan can also have:
   seeds = 10                       # each run with seeds 1 to 10, for confidence intervals
   loss = [0, 1e-5]                 # probability that a cable loses a frame
-  transport = ["roce", "irn"]      # side by side; names: {names}
-  [switch.drill]                   # without any: as the transport wants them
+  transport = ["roce", "irn"]      # to compare them; names: {names}
+  [switch.drill]                   # without it: the settings of the transport
   routing = { policy = "drill", d = 2, m = 1 }
-  [transport.small]                # in place of the list, for other settings
+  [transport.small]                # instead of the list, for other settings
   protocol = "roce"
   mtu = 1024
   [workload.web]
@@ -56,8 +56,8 @@ fn examples() -> String {
     )
 }
 
-/// Simulates flows between the hosts of a network of switches, and says how long each takes and what
-/// happened in the switches. The same plan and seed give the same results on every machine.
+/// Simulates flows between hosts in a network of switches, and reports how long each flow takes and
+/// what happened in the switches. The same plan and seed give the same results on every machine.
 #[derive(Debug, Args)]
 #[command(after_help = examples())]
 #[command(group = ArgGroup::new("what").required(true).args(["plan", "connections", "flows"]))]
@@ -80,13 +80,13 @@ pub(crate) struct SimArgs {
     /// htsim. A plan then has one topology and one workload
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
-    /// Directory for the results; made if need be
+    /// Directory for the results; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "out/sim")]
     pub(crate) out: PathBuf,
-    /// Runs at a time [default: one for each core]
+    /// Number of runs at the same time [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
-    /// Number of the run to draw, as in runs.csv
+    /// Number of the run to draw, from runs.csv
     #[arg(long, value_name = "RUN", default_value = "0")]
     pub(crate) picture: usize,
     /// Capture the packets of this host in the run to draw, for Wireshark or tshark: capture.pcap.
@@ -123,14 +123,14 @@ pub(crate) struct QuickArgs {
         conflicts_with = "plan"
     )]
     pub(crate) framing: u32,
-    /// Runs, each with another seed
+    /// Number of runs, each with a different seed
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
     pub(crate) seeds: u64,
-    /// Determines all draws of the first run
+    /// Seed of the first run
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
     pub(crate) seed: u64,
-    /// Simulated time at which a run ends even if flows are not done, such as 10ms. Flows without a
-    /// size send until then
+    /// Simulated time at which a run ends even if flows are not complete, such as 10ms. Flows without
+    /// a size send until then
     #[arg(
         long,
         value_name = "TIME",

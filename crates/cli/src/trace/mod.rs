@@ -33,17 +33,17 @@ The picture shows time from left to right and the chunks of all messages from bo
 that left for the first time, repeats, parity, reports of losses, and how much has arrived. Each
 transfer has a panel. The trace of a receiver shows what arrived.
 
-A line of a trace is an object with `time` in milliseconds, `name` and `data`, as events of qlog have
-them. docs/trace.md lists the events.";
+Each line of a trace is a JSON object with `time` in milliseconds, `name` and `data`, like qlog
+events. docs/trace.md lists the events.";
 
-/// Draws a trace, and says what messages waited for.
+/// Draws a trace, and shows what messages waited for.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DrawArgs {
-    /// What `--trace` of send, recv or demo wrote
+    /// File that `--trace` of send, recv or demo wrote
     #[arg(value_name = "FILE")]
     trace: PathBuf,
-    /// File for the picture (SVG) [default: that of the trace, with the ending .svg]
+    /// File for the picture (SVG) [default: the name of the trace, with the ending .svg]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
