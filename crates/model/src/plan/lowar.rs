@@ -438,8 +438,8 @@ mod tests {
 
     #[test]
     fn the_goodput_of_the_protocol_is_near() {
-        // `lowar bursts --bursts 4,8,12 --seconds 4`: LoWAR(64, 8), 40 ms, one seed. Runs differ by up
-        // to 10% by chance. A failure costs what is sent in a round trip.
+        // `lowar bursts --bursts 4,8,12 --lengths mean --seconds 4`: LoWAR(64, 8), 40 ms, one seed.
+        // Runs differ by up to 10% by chance. A failure costs what is sent in a round trip.
         for (mean_burst, loss_bad, goodput) in [
             (4.0, 0.3, 7.37),
             (8.0, 0.3, 4.94),
