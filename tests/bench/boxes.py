@@ -7,12 +7,15 @@ import subprocess
 
 from lib.chain import Chain
 
-from ends import Failed
+from ends import REAL_TIME, Failed
 from table import show
 
 #: Bytes that a software RDMA NIC sends through the boxes at scale 1.
 BYTES = 256 << 20
 ECHOES = 2000
+#: One-packet messages that a NIC sends for a delay at scale 1, each after the acknowledgement of the
+#: one before.
+MESSAGES = 5000
 _WAYS = {
     "forwarding alone": ["lowar", "--forward"],
     "LoWAR(32, 1)": ["lowar", "--path-mtu", "4400", "--coding", "32,1"],
@@ -40,10 +43,38 @@ print("ready", flush=True)
 while True:
     s.sendto(*s.recvfrom(2048))
 """
+#: Notes when the kernel sees each SEND of one packet, by PSN. It sleeps while they pass, so that it takes
+#: no core from the boxes.
+_WATCH = """
+import json, socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind((sys.argv[1], 0))
+s.setsockopt(socket.SOL_SOCKET, 33, 1 << 28)  # SO_RCVBUFFORCE
+s.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
+print("ready", flush=True)
+sys.stdin.read()
+s.setblocking(False)
+times = {}
+try:
+    while True:
+        frame, control, *_ = s.recvmsg(64, 64)
+        # IPv4 without options, UDP to the port of RoCEv2, an RC SEND of position Only.
+        if frame[12:14] == b"\\x08\\x00" and frame[23] == 17 and frame[36:38] == b"\\x12\\xb7" and frame[42] == 4:
+            seconds, ns = struct.unpack("qq", control[0][2])
+            times.setdefault(int.from_bytes(frame[51:54], "big"), seconds * 10**9 + ns)
+except BlockingIOError:
+    print(json.dumps(times))
+"""
 
 
 def run(programs):
-    """Prints two tables."""
+    """Prints three tables."""
+    _costs(programs)
+    _datagrams(programs)
+    _packets(programs)
+
+
+def _costs(programs):
     rows = []
     for mtu in (1024, 4096):
         base = None
@@ -56,12 +87,33 @@ def run(programs):
          "SENDs of 256 KiB between two RDMA NICs in software, two boxes between them, no loss; user "
          "and system time of each box; ratio to forwarding alone",
          ["box", "MTU", "sending box", "ratio", "receiving box", "ratio"], rows)
+
+
+def _datagrams(programs):
     plain = _delay(programs, None)
     rows = [[name, 1e6 * (_delay(programs, options) - plain) / 4] for name, options in _WAYS.items()]
     show("Delay of a box for a small datagram, in us",
          f"median of {ECHOES} round trips through two boxes, minus {1e6 * plain:.0f} us through two "
          "bridges of the kernel, divided by 4 passages",
          ["box", "delay"], rows)
+
+
+def _packets(programs):
+    rows = []
+    for mtu in (1024, 4096):
+        bridge = _passages(programs, mtu, None)
+        # Of one box, where the packets pass two.
+        delays = {name: [(box - plain) / 2 for box, plain in
+                         zip(_passages(programs, mtu, options), bridge)]
+                  for name, options in _WAYS.items()}
+        forward = delays["forwarding alone"]
+        rows += [[name, str(mtu), 1e6 * median, median / forward[0], 1e6 * p99]
+                 for name, (median, p99) in delays.items()]
+    show("Delay of a box for an RDMA packet, in us",
+         f"SENDs of one packet, {MESSAGES} in turn, from NIC to NIC through two boxes, minus the same "
+         "through two bridges of the kernel, divided by 2; boxes and NICs at a real-time priority; medians "
+         "of the runs; ratio of the medians to forwarding alone",
+         ["box", "MTU", "median", "ratio", "p99"], rows)
 
 
 def _median(programs, mtu, options):
@@ -75,24 +127,28 @@ def _rates(programs, mtu, options):
     data, out = programs.file(size), programs.directory / "box-out"
     with Chain(mtu=4400, host_mtu=4300) as chain:
         boxes = [_box(programs, chain, host, *options) for host in (chain.near_a, chain.near_b)]
-        nics = []
-        for host, peer, node, work in ((chain.b, chain.a, 1, ["--recv", f"{out}={size}"]),
-                                       (chain.a, chain.b, 0, ["--send", str(data)])):
-            command = [programs.rc_host, "--interface", "veth0", "--node", str(node), "--peer",
-                       str(1 - node), "--peer-mac", chain.mac(peer), "--mtu", str(mtu), *work]
-            nic = chain.own(host.popen(command, text=True, stdin=subprocess.PIPE,
-                                       stdout=subprocess.PIPE))
-            nic.stdout.readline()
-            nics.append(nic)
-        if any(nic.stdout.readline() != "done\n" for nic in nics):
-            raise Failed("an RDMA NIC did not end its work")
+        _nics(programs, chain, mtu, ["--send", str(data)], ["--recv", f"{out}={size}"])
         seconds = [_processor_seconds(box) for box in boxes]
         frames = [_stop(box) for box in boxes]
     return [carried / used for carried, used in zip(frames, seconds)]
 
 
-def _box(programs, chain, host, kind, *options):
-    command = [programs.farwrite, "--json", kind, "--near", "near", "--far", "far", "--every", "0s",
+def _nics(programs, chain, mtu, of_a, of_b, prefix=()):
+    """Runs an RDMA NIC at each host until both have done their work."""
+    nics = []
+    for host, peer, node, work in ((chain.b, chain.a, 1, of_b), (chain.a, chain.b, 0, of_a)):
+        command = [*prefix, programs.rc_host, "--interface", "veth0", "--node", str(node), "--peer",
+                   str(1 - node), "--peer-mac", chain.mac(peer), "--mtu", str(mtu), *work]
+        nic = chain.own(host.popen(command, text=True, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE))
+        nic.stdout.readline()
+        nics.append(nic)
+    if any(nic.stdout.readline() != "done\n" for nic in nics):
+        raise Failed("an RDMA NIC did not end its work")
+
+
+def _box(programs, chain, host, kind, *options, prefix=()):
+    command = [*prefix, programs.farwrite, "--json", kind, "--near", "near", "--far", "far", "--every", "0s",
                "--no-key", *options]
     box = chain.own(host.popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     line = box.stderr.readline()
@@ -118,18 +174,50 @@ def _processor_seconds(process):
 def _delay(programs, options):
     """Returns a round trip in seconds. Without options, kernel bridges forward the frames."""
     with Chain() as chain:
-        if options is None:
-            for host in (chain.near_a, chain.near_b):
-                host.ip("link", "add", "bridge", "type", "bridge")
-                for device in ("near", "far"):
-                    host.ip("link", "set", device, "master", "bridge")
-                host.ip("link", "set", "bridge", "up")
-        else:
-            for host in (chain.near_a, chain.near_b):
-                _box(programs, chain, host, *options)
+        _forwarders(programs, chain, options)
         for host in (chain.a, chain.b):
             host.ip("addr", "add", f"{host.v4}/24", "dev", "veth0")
         echo = chain.own(chain.b.popen(["python3", "-c", _SERVER, chain.b.v4], text=True,
                                        stdout=subprocess.PIPE))
         echo.stdout.readline()
         return float(chain.a.run("python3", "-c", _CLIENT, chain.b.v4, str(ECHOES)))
+
+
+def _forwarders(programs, chain, options, prefix=()):
+    """Puts boxes between the hosts; without options, bridges of the kernel."""
+    for host in (chain.near_a, chain.near_b):
+        if options is None:
+            host.ip("link", "add", "bridge", "mtu", str(chain.mtu), "type", "bridge")
+            for device in ("near", "far"):
+                host.ip("link", "set", device, "master", "bridge")
+            host.ip("link", "set", "bridge", "up")
+        else:
+            _box(programs, chain, host, *options, prefix=prefix)
+
+
+def _passages(programs, mtu, options):
+    """Returns the median and the 99th percentile of the seconds from NIC to NIC."""
+    return [statistics.median(run) for run in
+            zip(*(_passage(programs, mtu, options) for _ in range(programs.runs)))]
+
+
+def _passage(programs, mtu, options):
+    count = max(100, int(MESSAGES * programs.scale))
+    data, out = programs.file(count * mtu), programs.directory / "box-out"
+    with Chain(mtu=4400, host_mtu=4300) as chain:
+        # As the systemd units run boxes.
+        _forwarders(programs, chain, options, REAL_TIME)
+        watches = []
+        for host in (chain.a, chain.b):
+            watch = chain.own(host.popen(["python3", "-c", _WATCH, "veth0"], text=True,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            watch.stdout.readline()
+            watches.append(watch)
+        common = ["--message", str(mtu)]
+        _nics(programs, chain, mtu, [*common, "--outstanding", "1", "--send", str(data)],
+              [*common, "--recv", f"{out}={data.stat().st_size}"], REAL_TIME)
+        left, came = (json.loads(watch.communicate(timeout=60)[0]) for watch in watches)
+    delays = sorted((came[psn] - left[psn]) / 1e9 for psn in left if psn in came)
+    if len(delays) < count * 0.9:
+        raise Failed(f"the kernel noted {len(delays)} of {count} packets at both ends")
+    return delays[len(delays) // 2], delays[len(delays) * 99 // 100]

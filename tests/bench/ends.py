@@ -12,8 +12,8 @@ from lib.veth import sh, until
 PORT = 4792
 #: A link whose packets leave later than this is too slow for the path that it emulates.
 LATE_MS = 1.0
-#: Runs the link with a real-time priority: on two cores, the ends would otherwise delay it.
-_REAL_TIME = ("chrt", "--rr", "20") if shutil.which("chrt") else ()
+#: Runs a program with a real-time priority: on two cores, other programs would otherwise delay it.
+REAL_TIME = ("chrt", "--rr", "20") if shutil.which("chrt") else ()
 
 
 class Failed(Exception):
@@ -41,7 +41,7 @@ class Programs:
 
     def path(self, *options):
         """Returns a path with these options of `farwrite link`."""
-        return Path(self.farwrite, *map(str, options), prefix=_REAL_TIME)
+        return Path(self.farwrite, *map(str, options), prefix=REAL_TIME)
 
     def file(self, size):
         """Makes a file of random bytes."""

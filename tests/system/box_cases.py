@@ -327,6 +327,24 @@ def _gone(report, rig):
                      None if box.returncode == 1 and "far" in err else f"{box.returncode}: {err}")
 
 
+def _far_interface(report, rig):
+    """Says what is wrong with the interface where the path is."""
+    with Chain() as chain:
+        command = [rig.program, "lowar", "--near", "near", "--far", "far", "--no-key", "--for", "100ms"]
+        long = str(chain.mtu + 1)
+        done = chain.near_a.popen([*command, "--path-mtu", long], text=True, stderr=subprocess.PIPE)
+        err = done.communicate(timeout=60)[1]
+        report.check("a path MTU above that of the interface is refused",
+                     None if done.returncode == 2 and f"whose MTU is {chain.mtu}" in err
+                     else f"{done.returncode}: {err}")
+        chain.near_a.ip("link", "set", "far", "down")
+        done = chain.near_a.popen(command, text=True, stdout=subprocess.PIPE)
+        out = done.communicate(timeout=60)[0]
+        report.check("an interface that is down is named",
+                     None if done.returncode == 0 and "ip link set far up" in out
+                     else f"{done.returncode}: {out}")
+
+
 def _refusals(report, rig):
     def refused(*arguments, environment=None):
         done = subprocess.run([rig.program, "lowar", *arguments], capture_output=True, text=True,
@@ -336,6 +354,8 @@ def _refusals(report, rig):
     for arguments, code, words in (
             (["--near", "fwno0", "--far", "fwno1", "--no-key"], 2, "fwno0"),
             (["--near", "lo", "--far", "lo", "--no-key"], 2, "both sides"),
+            (["--near", "lo", "--far", "fwno1", "--no-key"], 2, "no Ethernet frames"),
+            (["--near", "fwno0", "--far", "fwno1", "--no-key", "--hold", "0s"], 2, "like 4ms"),
             (["--near", "fwno0", "--far", "fwno1"], 2, "--no-key"),
             (["--near", "fwno0", "--far", "fwno1", "--no-key", "--coding", "0,1"], 2, "coding"),
             (["--near", "fwno0", "--far", "fwno1", "--no-key", "--coding", "x"], 2, "32,1"),
@@ -361,5 +381,6 @@ _CASES = {
     "metrics": _metrics,
     "the live table": _live,
     "an interface that goes away": _gone,
+    "the interface of the path": _far_interface,
     "what makes no sense": _refusals,
 }

@@ -34,6 +34,8 @@ pub struct BridgeConfig {
     /// Bitmap of the priorities that PFC frames stop when packets queue up. The box can stop more
     /// of them.
     pub priorities: u8,
+    /// The longest IP packet that the box may send to the path; `None` if nothing says so.
+    pub longest_bytes: Option<usize>,
 }
 
 /// A running bridge. Dropping it stops the bridge, and the frames that the box holds are lost.
@@ -41,6 +43,7 @@ pub struct Bridge<B: PathBox> {
     thread: Option<JoinHandle<Result<(), BridgeError>>>,
     shared: Arc<Mutex<BridgeReport<B::Counters>>>,
     stop: Arc<OwnedFd>,
+    down: Vec<String>,
 }
 
 /// The counters of a bridge.
@@ -99,6 +102,16 @@ where
         let system = |what| move |source| BridgeError::System { what, source };
         let [near, far] = [&config.near, &config.far].map(|name| Interface::open(name));
         let (near, far) = (near?, far?);
+        let mtu_bytes = far.link().mtu_bytes;
+        if let Some(asked_bytes) = config.longest_bytes.filter(|asked| *asked > mtu_bytes) {
+            return Err(BridgeError::TooLong {
+                asked_bytes,
+                interface: config.far.clone(),
+                mtu_bytes,
+            });
+        }
+        let down = [&near, &far].into_iter().filter(|end| !end.link().is_up);
+        let down = down.map(|end| end.name().to_owned()).collect();
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| system(BridgeTask::Eventfd)(error.into()))?;
         let stop = Arc::new(stop);
@@ -124,7 +137,15 @@ where
             thread: Some(thread),
             shared,
             stop,
+            down,
         })
+    }
+
+    /// The interfaces that were down when the bridge was started. They carry frames from when they
+    /// come up.
+    #[must_use]
+    pub fn down(&self) -> &[String] {
+        &self.down
     }
 
     /// Whether the bridge still forwards frames. It stops by itself when an interface disappears.

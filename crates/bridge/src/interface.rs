@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, sockopt};
 
 use crate::queue::Outgoing;
 use crate::sort::{CSUM_START, HEADERS};
-use crate::sys::{self, Batch, Tag};
+use crate::sys::{self, Batch, Link, Tag};
 use crate::{BridgeError, InterfaceTask};
 
 /// Size of the kernel's receive buffer and send buffer.
@@ -24,6 +24,8 @@ pub struct Interface {
     name: String,
     /// The kernel's index of the interface.
     index: u32,
+    /// When it was opened.
+    link: Link,
     socket: OwnedFd,
     dropped: u64,
 }
@@ -97,8 +99,8 @@ impl Interface {
     /// Opens an interface by its name.
     ///
     /// # Errors
-    /// [`BridgeError::NoInterface`], and [`BridgeError::Interface`], for example without the
-    /// capability `CAP_NET_RAW`.
+    /// [`BridgeError::NoInterface`], [`BridgeError::NotEthernet`], and [`BridgeError::Interface`],
+    /// for example without the capability `CAP_NET_RAW`.
     pub fn open(name: &str) -> Result<Self, BridgeError> {
         let failed = |what| {
             move |source: io::Error| BridgeError::Interface {
@@ -113,6 +115,10 @@ impl Interface {
             .map_err(|error| failed(InterfaceTask::Open)(error.into()))?;
         let index = netdevice::name_to_index(&socket, name)
             .map_err(|_| BridgeError::NoInterface(name.to_owned()))?;
+        let link = sys::link(socket.as_fd(), name).map_err(failed(InterfaceTask::SetUp))?;
+        if !link.is_ethernet {
+            return Err(BridgeError::NotEthernet(name.to_owned()));
+        }
         // Interface numbers are positive ints in the kernel.
         let number = i32::try_from(index).unwrap_or(i32::MAX);
         let fd = socket.as_fd();
@@ -134,6 +140,7 @@ impl Interface {
         Ok(Self {
             name: name.to_owned(),
             index,
+            link,
             socket,
             dropped: 0,
         })
@@ -143,6 +150,11 @@ impl Interface {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the kernel knew about it when it was opened.
+    pub(crate) fn link(&self) -> Link {
+        self.link
     }
 
     /// Its Ethernet address; zeros if the system does not know it.

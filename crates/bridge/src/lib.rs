@@ -40,6 +40,21 @@ pub enum BridgeError {
     /// There is no interface of this name in the process's network namespace.
     #[error("there is no network interface {0:?} here; `ip link` lists them")]
     NoInterface(String),
+    /// The interface carries no Ethernet frames.
+    #[error("{0} carries no Ethernet frames, so a bridge cannot join it to another interface")]
+    NotEthernet(String),
+    /// The far interface does not take packets as long as the box may send.
+    #[error(
+        "a packet of {asked_bytes} bytes does not fit through {interface}, whose MTU is {mtu_bytes}"
+    )]
+    TooLong {
+        /// The longest packet that the box may send.
+        asked_bytes: usize,
+        /// The interface.
+        interface: String,
+        /// The longest packet that the interface takes.
+        mtu_bytes: usize,
+    },
     /// An operation on an interface failed.
     #[error("{what} interface {interface}: {source}")]
     Interface {
@@ -68,7 +83,7 @@ pub enum BridgeError {
 #[non_exhaustive]
 pub enum InterfaceTask {
     /// It opens a packet socket, which needs the capability `CAP_NET_RAW`.
-    #[error("opening a packet socket on")]
+    #[error("opening a packet socket, which needs root or CAP_NET_RAW, on")]
     Open,
     /// It sets the options of the socket.
     #[error("setting up")]

@@ -223,6 +223,47 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, interface: i32) -> io::Result<()> {
     check(rc)
 }
 
+/// What the kernel knows about an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Whether its frames are Ethernet frames.
+    pub(crate) is_ethernet: bool,
+    pub(crate) is_up: bool,
+    /// Longest packet in a frame.
+    pub(crate) mtu_bytes: usize,
+}
+
+/// Returns what the kernel knows about the interface of this name (netdevice(7)).
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn link(fd: BorrowedFd<'_>, name: &str) -> io::Result<Link> {
+    // SAFETY: `ifreq` is integers and a pointer, for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays 0.
+    let bytes = name.bytes().take(libc::IFNAMSIZ - 1);
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    let mut ask = |code| {
+        // SAFETY: these requests read and write one `ifreq`, which is live.
+        check(unsafe { libc::ioctl(fd.as_raw_fd(), code, &raw mut request) })?;
+        Ok::<_, io::Error>(request.ifr_ifru)
+    };
+    let (kind, flags, mtu) = (
+        ask(libc::SIOCGIFHWADDR)?,
+        ask(libc::SIOCGIFFLAGS)?,
+        ask(libc::SIOCGIFMTU)?,
+    );
+    // SAFETY: each request has written the field that is named after it.
+    let (kind, flags, mtu) = unsafe { (kind.ifru_hwaddr, flags.ifru_flags, mtu.ifru_mtu) };
+    Ok(Link {
+        is_ethernet: kind.sa_family == libc::ARPHRD_ETHER,
+        is_up: libc::c_int::from(flags) & libc::IFF_UP != 0,
+        mtu_bytes: usize::try_from(mtu).unwrap_or(0),
+    })
+}
+
 /// Bytes that a socket has sent and the interface has not. The kernel includes its own bookkeeping.
 ///
 /// # Errors

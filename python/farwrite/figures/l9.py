@@ -37,6 +37,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "ratio_80_ms_1e-5": ratio(far, 1e-5),
         "ratio_80_ms_1e-4": ratio(far, 1e-4),
         "ratio_many_1e-4": ratio(many, 1e-4),
+        "ratio_many_80_ms_1e-4": ratio(settings["many_far"], 1e-4),
         "kept_many_1e-3": goodput(many, coded, 1e-3) / goodput(many, coded, 0),
         "adaptive_of_best": min(of_best(settings, rows, panel) for panel in (near, far)),
     }

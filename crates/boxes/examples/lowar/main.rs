@@ -2,17 +2,18 @@
 //!
 //! - `goodput` (figure 9, claim L9): one connection over 40 and 80 ms with random losses, messages
 //!   of 1 MB: Go-Back-N alone, LoWAR with fixed r and c, and LoWAR that adapts.
-//! - `connections` (L9): 1 to 32 connections over 40 ms.
+//! - `connections` (L9): 1 to 32 connections over 40 and 80 ms.
 //! - `times` (figure 10, L10): completion times of messages of 1 MB over 40 ms.
 //! - `bursts` (figure 11, L11): LoWAR(64, 8) over 40 ms with bursts of losses.
 //! - `small` (figure 12, L12): small messages, of which 128 are under way, over 40 ms at 0.1% loss.
 //! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses.
 //!
-//! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, and
-//! `--rtt-us T,T` and `--loss P,P` the path of `goodput`. `--seeds N` sets the number of runs for each
-//! number of `goodput`, `connections`, `bursts` and `small`, with one seed after the other, on one
-//! thread each. `--bursts L,L` sets the lengths of `bursts`, in packets. `--csv FILE` writes the
-//! results as rows.
+//! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, `--rtt-us T,T`
+//! the round trips of `goodput` and `connections`, and `--loss P,P` the losses of `goodput`. `--seeds N`
+//! sets the number of runs for each number of `goodput`, `connections`, `bursts` and `small`, with one
+//! seed after the other, on one thread each. `--connections N,N` sets those of `connections`, and
+//! `--bursts L,L` the lengths of `bursts`, in packets, and `--lengths mean` or `fixed` shows one kind of
+//! them. `--csv FILE` writes the results as rows.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "small numbers of an example"
@@ -143,14 +144,14 @@ fn times(options: &Options, rows: &Rows) {
 /// L11. Bursts begin at 0.01% of the packets, and lose a share `p_high` of theirs. They have a fixed
 /// number of data packets, or a mean one (a Markov chain, so some are much longer).
 fn bursts(options: &Options, rows: &Rows) {
-    for is_fixed in [true, false] {
-        bursts_of(options, is_fixed, rows);
+    for kind in &options.lengths {
+        bursts_of(options, kind, rows);
     }
     println!("paper: (64,8) about 8 up to bursts of 8 and beyond; Go-Back-N declines");
 }
 
-fn bursts_of(options: &Options, is_fixed: bool, rows: &Rows) {
-    let kind = if is_fixed { "fixed" } else { "mean" };
+fn bursts_of(options: &Options, kind: &str, rows: &Rows) {
+    let is_fixed = kind == "fixed";
     let runs = options.case().runs();
     println!("round trip 40 ms, bursts of a {kind} length, {runs}; goodput in Gbit/s");
     println!(

@@ -16,6 +16,8 @@ const FIGURES: [&str; 6] = [
 ];
 /// Those whose numbers may be means over several runs.
 const MEANS: [&str; 4] = ["goodput", "connections", "bursts", "small"];
+/// Bursts have this number of packets, or a mean of it.
+const LENGTHS: [&str; 2] = ["fixed", "mean"];
 /// Each run has a thread.
 const MAX_RUNS: f64 = 64.0;
 
@@ -27,6 +29,10 @@ pub(crate) struct Options {
     pub(crate) losses: Vec<f64>,
     /// Lengths of bursts in packets.
     pub(crate) bursts: Vec<u32>,
+    /// Which lengths of bursts: those of [`LENGTHS`].
+    pub(crate) lengths: Vec<String>,
+    /// Numbers of connections.
+    pub(crate) connections: Vec<u32>,
     pub(crate) seconds: f64,
     /// Runs for each number, of the figures in [`MEANS`].
     runs: u64,
@@ -42,6 +48,8 @@ impl Options {
             rtts: [40, 80].map(Duration::from_millis).to_vec(),
             losses: vec![0.0, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3],
             bursts: vec![2, 4, 6, 8, 10, 12],
+            lengths: LENGTHS.map(String::from).to_vec(),
+            connections: vec![1, 4, 16, 32],
             seconds: 2.0,
             runs: 1,
             csv: None,
@@ -77,6 +85,11 @@ impl Options {
             0.0 => Ok(number as u64),
             _ => Err(format!("{option} {value}: it takes whole numbers")),
         };
+        let counts = |high| {
+            let counts = within(1.0, high)?.into_iter();
+            let counts = counts.map(|count| whole(count).map(|count| count as u32));
+            counts.collect::<Result<Vec<u32>, String>>()
+        };
         match option {
             "--seconds" => self.seconds = one(0.1, 1000.0)?,
             "--seeds" => self.runs = whole(one(1.0, MAX_RUNS)?)?,
@@ -87,16 +100,15 @@ impl Options {
                 self.rtts = rtts.collect();
             }
             "--loss" => self.losses = within(0.0, 1.0)?,
-            "--bursts" => {
-                let bursts = within(1.0, 1000.0)?.into_iter();
-                let bursts = bursts.map(|burst| whole(burst).map(|burst| burst as u32));
-                self.bursts = bursts.collect::<Result<_, _>>()?;
-            }
+            "--bursts" => self.bursts = counts(1000.0)?,
+            "--lengths" if LENGTHS.contains(&value) => self.lengths = vec![value.into()],
+            "--connections" => self.connections = counts(512.0)?,
             "--csv" if !value.is_empty() => self.csv = Some(PathBuf::from(value)),
             _ => {
                 return Err(format!(
                     "{option} {value}: the figures are {}; the options are --seconds, --seeds, \
-                     --gbps, --rtt-us, --loss, --bursts and --csv, each with a value",
+                     --gbps, --rtt-us, --loss, --bursts, --lengths (fixed or mean), --connections and \
+                     --csv, each with a value",
                     FIGURES.join(", ")
                 ));
             }

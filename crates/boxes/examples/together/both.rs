@@ -7,13 +7,14 @@
 //! ```
 //!
 //! LoWAR boxes stand beside the remote NIC and the receiver, NetRT boxes beside all in the data
-//! center. A NetRT box has one set of waits, so it serves the short paths only. DCQCN paces the local
-//! NICs, and the cable the remote one.
+//! center. A NetRT box has one set of waits, so those serve the short paths only: another pair of
+//! NetRT boxes, with another key and the waits of the long path, stands in the places of the LoWAR
+//! boxes. DCQCN paces the local NICs, and the cable the remote one.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use farwrite_boxes::{Backpressure, BoxDevice, lowar};
+use farwrite_boxes::{Backpressure, BoxDevice, lowar, netrt};
 use farwrite_experiment::{Flow, Workload};
 use farwrite_net::{CableConfig, Loss, Network, NodeId, Options, Payload, Role, Topology};
 use farwrite_rate::DcqcnOptions;
@@ -34,45 +35,63 @@ const REMOTE_BYTES: u32 = 5_000_000;
 const REMOTE_BPS: u64 = 10_000_000_000;
 const REMOTE_DELAY: Duration = Duration::from_millis(20);
 const LOSS: f64 = 1e-4;
+/// Of the boxes of the long path: more than the packets in flight, in the bitmap and held.
+const WIDE_BITS: u32 = 65_536;
+const WIDE_HELD: usize = 60_000;
 const RKEY: u32 = 1;
 const STEP_NS: u64 = 10_000;
+
+/// What repairs losses of the long path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Long {
+    Nics,
+    Lowar,
+    NetRt,
+}
 
 /// What stands in the path of NICs.
 struct Boxes {
     name: &'static str,
-    lowar: bool,
+    long: Long,
+    /// NetRT boxes in the data center.
     netrt: bool,
     transport: RdmaTransport,
 }
 
-const WAYS: [Boxes; 5] = [
+const WAYS: [Boxes; 6] = [
     Boxes {
         name: "Go-Back-N",
-        lowar: false,
+        long: Long::Nics,
         netrt: false,
         transport: RdmaTransport::RoceLossy,
     },
     Boxes {
         name: "Go-Back-N, LoWAR",
-        lowar: true,
+        long: Long::Lowar,
         netrt: false,
         transport: RdmaTransport::RoceLossy,
     },
     Boxes {
         name: "Go-Back-N, NetRT",
-        lowar: false,
+        long: Long::Nics,
         netrt: true,
         transport: RdmaTransport::RoceLossy,
     },
     Boxes {
         name: "Go-Back-N, both boxes",
-        lowar: true,
+        long: Long::Lowar,
+        netrt: true,
+        transport: RdmaTransport::RoceLossy,
+    },
+    Boxes {
+        name: "Go-Back-N, two NetRT pairs",
+        long: Long::NetRt,
         netrt: true,
         transport: RdmaTransport::RoceLossy,
     },
     Boxes {
         name: "IRN",
-        lowar: false,
+        long: Long::Nics,
         netrt: false,
         transport: RdmaTransport::Irn,
     },
@@ -86,18 +105,20 @@ struct Sums {
     costs: Counts,
 }
 
-/// Prints the table of all ways, with this number of writes over the long path.
-pub(crate) fn print(writes: u64) {
+/// Prints the table of all ways, with this number of writes over the long path. `only`: the name of
+/// one way, without the others.
+pub(crate) fn print(writes: u64, only: Option<&str>) {
     let [wire, coded, repeated, dropped, kept, units] = COSTS;
     println!(
         "both at once, loss {LOSS:.0e}    {:>10} {:>10} {:>10} {:>10} {wire:>6} {coded:>6} \
          {repeated:>9} {dropped:>9} {kept:>9} {units:>5} {:>7}",
         "40 ms: us", "p99", "incast: us", "p99", "failed"
     );
-    for way in &WAYS {
+    let wants = |name: &str| only.is_none_or(|only| name == only);
+    for way in WAYS.iter().filter(|way| wants(way.name)) {
         row(way.name, &nics(way, writes));
     }
-    for ends in &ENDPOINTS {
+    for ends in ENDPOINTS.iter().filter(|ends| wants(ends.name)) {
         row(ends.name, &endpoints(ends, writes));
     }
 }
@@ -132,6 +153,19 @@ fn remote_path() -> PathProfile {
         rate_bps: REMOTE_BPS,
         rtt_ns: 40_010_000,
         ..scene().path()
+    }
+}
+
+/// The settings of NetRT boxes for the long path.
+fn wide() -> netrt::Config {
+    let path = remote_path();
+    let config = netrt::Config::new(path.rate_bps, path.rtt_ns);
+    netrt::Config {
+        key: Some([5; 32]),
+        pool_bytes: 2 * config.pool_bytes,
+        max_held: WIDE_HELD,
+        bitmap_bits: WIDE_BITS,
+        ..config
     }
 }
 
@@ -181,9 +215,12 @@ fn build(way: &Boxes) -> Racks {
         }
         let place = places.iter().position(|place| *place == id);
         match place {
-            Some(REMOTE | RECEIVER) if way.lowar => {
+            Some(REMOTE | RECEIVER) if way.long == Long::Lowar => {
                 let config = lowar::Config::default();
                 Node::Lowar(Box::new(BoxDevice::new(config, 0, Backpressure::default())))
+            }
+            Some(REMOTE | RECEIVER) if way.long == Long::NetRt => {
+                Node::Box(Box::new(BoxDevice::new(wide(), 0, BACKPRESSURE)))
             }
             Some(at) if way.netrt && at != REMOTE && at != RECEIVER => {
                 Node::Box(Box::new(BoxDevice::new(netrt.clone(), 0, BACKPRESSURE)))

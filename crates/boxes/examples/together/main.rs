@@ -8,7 +8,8 @@
 //! - `together both`: both at once, in one network with one receiver.
 //!
 //! Without a name: all three. `--writes N` sets the number of writes over the long path, `--seeds N`
-//! how often the incast is repeated. `--only "Go-Back-N, NetRT"` runs one way over the long path.
+//! how often the incast is repeated. `--only "Go-Back-N, NetRT"` runs one way over the long path, alone or
+//! with the incast.
 
 mod both;
 #[path = "../../tests/common/racks.rs"]
@@ -138,7 +139,7 @@ fn main() {
         }
     }
     if wants("both") {
-        both::print(writes);
+        both::print(writes, only.as_deref());
     }
     println!("{:.0} s", began.elapsed().as_secs_f64());
 }

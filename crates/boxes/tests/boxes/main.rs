@@ -9,6 +9,7 @@ mod faults;
 mod fuzz;
 mod netrt;
 mod netrt_frames;
+mod netrt_pairs;
 mod netrt_racks;
 #[path = "../common/network.rs"]
 mod network;

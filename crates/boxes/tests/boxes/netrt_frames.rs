@@ -244,6 +244,8 @@ fn an_acknowledgement_does_not_overtake_responses() {
     pair.source = NetRt::new(&config(), 2);
     pair.destination.handle(0, Side::Far, frames[2].clone());
     pair.destination.handle(0, Side::Far, ack(IPV4, 9));
+    let cnp = frame(IPV4, 0, payload(0x81, 0, 16, 0));
+    pair.destination.handle(0, Side::Far, cnp.clone());
     let near = |pair: &mut Pair| {
         let mut near = Vec::new();
         while let Some(BoxFrame { to, bytes, .. }) = pair.destination.poll() {
@@ -253,7 +255,8 @@ fn an_acknowledgement_does_not_overtake_responses() {
         }
         near
     };
-    assert_eq!(near(&mut pair), Vec::<Vec<u8>>::new());
+    // A congestion notification waits for nothing.
+    assert_eq!(near(&mut pair), [cnp]);
     pair.destination.handle(0, Side::Far, frames[1].clone());
     assert_eq!(
         near(&mut pair),

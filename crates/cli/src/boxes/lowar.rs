@@ -6,10 +6,9 @@ use clap::Args;
 use farwrite_boxes::PathBox as _;
 use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar};
 use farwrite_bridge::Forward;
-use farwrite_units::parse::parse_rtt;
 
 use super::counters::of_lowar;
-use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
+use super::{BridgeArgs, KeyArgs, Shown, boot, carry, parse_hold};
 use crate::console::Console;
 use crate::exit::Failure;
 use farwrite::metrics::Metric;
@@ -46,6 +45,7 @@ pub(crate) struct LowarArgs {
     /// R,C: c repair packets for every r data packets; adaptive: from the measured loss of the path
     #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
     coding: Coding,
+<<<<<<< HEAD
     /// Bytes of the longest IP packet that the path between the boxes carries
     #[arg(long, value_name = "BYTES", default_value = "1500")]
     #[arg(value_parser = clap::value_parser!(u16).range(576..))]
@@ -53,6 +53,14 @@ pub(crate) struct LowarArgs {
     /// How long a packet waits for an earlier packet that is missing; must be far below the ACK
     /// timeout of the NICs
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_rtt)]
+=======
+    /// Bytes of the longest IP packet that the path between the boxes takes
+    /// [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    path_mtu: Option<u16>,
+    /// How long a packet waits for a missing one before it; far below the ACK timeout of the NICs
+    #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_hold)]
+>>>>>>> boxes
     hold: Duration,
     /// Only forward frames: no repair packets, no recovery
     #[arg(long)]
@@ -62,20 +70,24 @@ pub(crate) struct LowarArgs {
 /// Runs a box.
 pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<(), Failure> {
     if args.forward {
-        return carry(&args.bridge, Forward::default(), console);
+        let config = args.bridge.config(None);
+        return carry(&args.bridge, &config, Forward::default(), console);
     }
-    carry(&args.bridge, Lowar::new(&args.config()?, boot()), console)
+    let inner = Lowar::new(&args.config()?, boot());
+    let config = args.bridge.config(args.path_mtu.map(usize::from));
+    carry(&args.bridge, &config, inner, console)
 }
 
 impl LowarArgs {
     fn config(&self) -> Result<Config, Failure> {
+        let default = Config::default();
         Ok(Config {
             key: self.key.derive(KEY_PURPOSE)?,
             coding: self.coding,
-            path_mtu_bytes: self.path_mtu.into(),
+            path_mtu_bytes: self.path_mtu.map_or(default.path_mtu_bytes, usize::from),
             // The value is at most one day.
             hold_ns: u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
-            ..Config::default()
+            ..default
         })
     }
 }
@@ -119,19 +131,22 @@ mod tests {
             Coding::Fixed(Shape::new(32, 2).expect("fine"))
         );
         assert_eq!((config.path_mtu_bytes, config.hold_ns), (4200, 2_000_000));
-        let bridge = parse("--no-key --pause 5").expect("fine").bridge.config();
+        let bridge = parse("--no-key --pause 5")
+            .expect("fine")
+            .bridge
+            .config(None);
         assert_eq!(bridge.priorities, 1 << 5);
         assert_eq!(bridge.backpressure, Some(Backpressure::default()));
         let bridge = parse("--no-key --mark 64KiB")
             .expect("fine")
             .bridge
-            .config();
+            .config(None);
         let mark_bytes = 64 << 10;
         assert_eq!(bridge.backpressure, Some(Backpressure::Ecn { mark_bytes }));
         let bridge = parse("--no-key --no-backpressure")
             .expect("fine")
             .bridge
-            .config();
+            .config(None);
         assert_eq!(bridge.backpressure, None);
     }
 
@@ -141,6 +156,7 @@ mod tests {
             ("--coding 0,1", "--coding"),
             ("--coding 8", "like 32,1, or adaptive"),
             ("--path-mtu 100", "576"),
+            ("--hold 0s", "like 4ms"),
             ("--pause 8", "0..=7"),
             ("--pause 3 --mark 1KiB", "cannot be used with"),
             ("--no-key --psk-file x", "cannot be used with"),

@@ -14,7 +14,7 @@ use clap::Args;
 use farwrite::metrics::Metric;
 use farwrite_boxes::{Backpressure, PathBox};
 use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, BridgeReport, Forward};
-use farwrite_units::parse::{parse_count, parse_duration};
+use farwrite_units::parse::{parse_count, parse_duration, parse_rtt};
 use serde_json::Value;
 
 pub(crate) use lowar::{LowarArgs, run as run_lowar};
@@ -102,6 +102,16 @@ fn boot() -> u64 {
     since.map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(1))
 }
 
+/// Reads the time for which packets wait.
+fn parse_hold(text: &str) -> Result<Duration, String> {
+    match parse_rtt(text)? {
+        Duration::ZERO => {
+            Err("packets would not wait for missing ones; write it like 4ms".to_owned())
+        }
+        hold => Ok(hold),
+    }
+}
+
 fn parse_every(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
@@ -110,7 +120,8 @@ fn parse_every(text: &str) -> Result<Duration, String> {
 }
 
 impl BridgeArgs {
-    fn config(&self) -> BridgeConfig {
+    /// `longest_bytes`: the longest IP packet that the box may send to the path, if the user says so.
+    fn config(&self, longest_bytes: Option<usize>) -> BridgeConfig {
         let backpressure = match self.mark {
             _ if self.no_backpressure => None,
             Some(mark_bytes) => Some(Backpressure::Ecn { mark_bytes }),
@@ -121,6 +132,7 @@ impl BridgeArgs {
             far: self.far.clone(),
             backpressure,
             priorities: 1 << self.pause,
+            longest_bytes,
         }
     }
 }
@@ -146,15 +158,26 @@ impl Shown for Forward {
 }
 
 /// Carries frames until Ctrl-C, until the time has elapsed, or until an interface disappears.
-fn carry<B: Shown>(args: &BridgeArgs, inner: B, console: &Console) -> Result<(), Failure> {
+/// `config` is that of `args`.
+fn carry<B: Shown>(
+    args: &BridgeArgs,
+    config: &BridgeConfig,
+    inner: B,
+    console: &Console,
+) -> Result<(), Failure> {
     let cancel = interrupt::catch()?;
-    let bridge = Bridge::start(&args.config(), inner).map_err(|error| failure(&error))?;
+    let bridge = Bridge::start(config, inner).map_err(|error| failure(&error))?;
     let metrics = args.metrics.map(|address| Metrics::serve(address, B::NAME));
     let metrics = metrics.transpose()?;
     console.say(format_args!(
         "Carrying frames between {} (near) and {} (far) until Ctrl-C",
         args.near, args.far
     ));
+    for name in bridge.down() {
+        console.say(format_args!(
+            "{name} is down; it carries frames after `ip link set {name} up`"
+        ));
+    }
     let start = Instant::now();
     let ends = |elapsed| args.duration.is_some_and(|duration| elapsed >= duration);
     let mut live = Live::new(args.every);
@@ -193,7 +216,10 @@ fn counters<B: Shown>(report: &BridgeReport<B::Counters>) -> Vec<Metric> {
 
 fn failure(error: &BridgeError) -> Failure {
     let exit = match error {
-        BridgeError::SameInterface(_) | BridgeError::NoInterface(_) => Exit::Usage,
+        BridgeError::SameInterface(_)
+        | BridgeError::NoInterface(_)
+        | BridgeError::NotEthernet(_)
+        | BridgeError::TooLong { .. } => Exit::Usage,
         _ => Exit::Other,
     };
     Failure::new(exit, error)

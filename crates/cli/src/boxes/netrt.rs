@@ -6,11 +6,12 @@ use clap::Args;
 use farwrite_boxes::PathBox as _;
 use farwrite_boxes::netrt::{Config, Counters, NetRt};
 use farwrite_units::parse::{parse_count, parse_rate, parse_rtt};
+use farwrite_units::show::{Bytes, Time};
 
 use super::counters::of_netrt;
-use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
+use super::{BridgeArgs, KeyArgs, Shown, boot, carry, parse_hold};
 use crate::console::Console;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use farwrite::metrics::Metric;
 
 /// The purpose for which the key of boxes is derived from the pre-shared key.
@@ -49,11 +50,19 @@ pub(crate) struct NetRtArgs {
     /// The round trip between the NICs, without queues
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
     rtt: Duration,
+<<<<<<< HEAD
     /// Maximum bytes of copies; without it, the bytes that the rate carries in a round trip
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]
     pool: Option<u64>,
     /// How long a flow waits for a missing packet; without it, 40 round trips, but at least 1ms
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
+=======
+    /// Bytes of copies, 16KiB or more; without it, what the rate carries in a round trip
+    #[arg(long, value_name = "BYTES", value_parser = parse_pool)]
+    pool: Option<u64>,
+    /// How long a flow waits for a missing packet; without it, 40 round trips, at least 1ms
+    #[arg(long, value_name = "TIME", value_parser = parse_hold)]
+>>>>>>> boxes
     hold: Option<Duration>,
     /// Packets after a missing one within which others are requested at once; more than 128 helps
     /// where more packets are in flight
@@ -66,9 +75,23 @@ pub(crate) struct NetRtArgs {
     held: u32,
 }
 
+/// Reads the size of the pool.
+fn parse_pool(text: &str) -> Result<u64, String> {
+    /// Some packets of the largest MTU.
+    const LEAST_BYTES: u64 = 16 << 10;
+    match parse_count(text)? {
+        bytes if bytes < LEAST_BYTES => Err(format!(
+            "a pool has {} or more; write it like 1MiB",
+            Bytes(LEAST_BYTES)
+        )),
+        bytes => Ok(bytes),
+    }
+}
+
 /// Runs a box.
 pub(crate) fn run(args: &NetRtArgs, console: &Console) -> Result<(), Failure> {
-    carry(&args.bridge, NetRt::new(&args.config()?, boot()), console)
+    let inner = NetRt::new(&args.config()?, boot());
+    carry(&args.bridge, &args.bridge.config(None), inner, console)
 }
 
 impl NetRtArgs {
@@ -83,6 +106,11 @@ impl NetRtArgs {
             config.pool_bytes = usize::try_from(pool).unwrap_or(usize::MAX);
         }
         if let Some(hold) = self.hold {
+            if hold <= self.rtt {
+                let (hold, rtt) = (Time(hold), Time(self.rtt));
+                let what = format!("--hold {hold}: a repeat takes a round trip, --rtt {rtt}");
+                return Err(Failure::new(Exit::Usage, what));
+            }
             config.hold_ns = ns(hold);
         }
         Ok(config)
@@ -103,19 +131,39 @@ impl Shown for NetRt {
 mod tests {
     use clap::Parser;
 
+    use farwrite_boxes::netrt::Config;
+
     use crate::args::{Cli, Command};
+
+    fn parse(more: &str) -> Result<Config, String> {
+        let line =
+            format!("farwrite netrt --near a --far b --no-key --rate 1Gbit --rtt 10ms {more}");
+        let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|e| e.to_string())?;
+        let Command::Netrt(args) = cli.command else {
+            panic!("another command");
+        };
+        args.config().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn what_cannot_repair_is_refused_with_a_reason() {
+        for (arguments, want) in [
+            ("--hold 0s", "like 4ms"),
+            ("--hold 10ms", "a repeat takes a round trip, --rtt 10"),
+            ("--pool 0", "16 KiB or more"),
+            ("--pool 16383", "16 KiB or more"),
+            ("--bitmap 127", "128..="),
+            ("--held 0", "1..="),
+        ] {
+            let refused = parse(arguments).expect_err(arguments);
+            assert!(refused.contains(want), "{want:?} is not in {refused:?}");
+        }
+        assert_eq!(parse("--pool 16KiB").expect("fine").pool_bytes, 16 << 10);
+    }
 
     #[test]
     fn a_box_is_what_was_asked_for() {
-        let config = |more: &str| {
-            let line =
-                format!("farwrite netrt --near a --far b --no-key --rate 1Gbit --rtt 10ms {more}");
-            let cli = Cli::try_parse_from(line.split_whitespace()).expect("fine");
-            let Command::Netrt(args) = cli.command else {
-                panic!("another command");
-            };
-            args.config().expect("no key is needed")
-        };
+        let config = |more| parse(more).expect("fine");
         let plain = config("");
         assert_eq!((plain.pool_bytes, plain.hold_ns), (1_250_000, 400_000_000));
         let other = config("--pool 5MB --hold 50ms");

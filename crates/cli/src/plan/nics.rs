@@ -1,7 +1,11 @@
 //! What can repair the losses of RDMA NICs on the path: the NICs, or boxes beside them.
 
+use std::time::Duration;
+
+use farwrite_boxes::lowar::Config;
 use farwrite_model::plan::{self, Question};
 use farwrite_model::{ModelError, Scheme};
+use farwrite_units::show::{Percent, Time};
 use serde::Serialize;
 
 use super::answer::LeftOut;
@@ -14,6 +18,10 @@ const MAX_BITMAP_BITS: u32 = 1_000_000;
 /// flight, and, while a lost repeat is requested again, of those behind them (docs/boxes.md).
 const NETRT_POOL_PRODUCTS: f64 = 2.0;
 
+/// The longest round trip of a path where NetRT boxes and pauses can help if full queues lose the
+/// packets: a data center (docs/boxes.md).
+const DATACENTER_RTT_S: f64 = 1e-3;
+
 /// The ways to repair the losses of RDMA NICs.
 #[derive(Debug, Serialize)]
 pub(super) struct Nics {
@@ -21,6 +29,21 @@ pub(super) struct Nics {
     pub(super) packets_in_flight: f64,
     pub(super) ways: Vec<Way>,
     pub(super) left_out: Vec<LeftOut>,
+    /// What to use with unmodified NICs; `None` if the model has no answer for Go-Back-N.
+    pub(super) unmodified: Option<Advice>,
+}
+
+/// What to use with unmodified NICs, which repair losses by Go-Back-N.
+#[derive(Debug, Serialize)]
+pub(super) struct Advice {
+    /// `lowar` or `netrt`, or `gbn` where boxes do not help.
+    #[serde(rename = "use")]
+    pub(super) name: &'static str,
+    /// The objective of Go-Back-N without boxes, divided by that of the answer.
+    pub(super) speedup: f64,
+    /// What helps instead if full queues lose the packets: `window`, a limit of one bandwidth-delay
+    /// product on the bytes in flight; `pfc`; `netrt`, with a pool for the longest queueing delay.
+    pub(super) in_full_queues: &'static [&'static str],
 }
 
 /// One of them.
@@ -49,6 +72,7 @@ impl Nics {
             packets_in_flight: question.bandwidth_bps * question.rtt_s / packet_bits,
             ways: Vec::new(),
             left_out: Vec::new(),
+            unmodified: None,
         };
         nics.add("gbn", own_repair(question, Scheme::GoBackN));
         nics.add("lowar", lowar(question));
@@ -66,7 +90,34 @@ impl Nics {
         });
         nics.add("netrt", netrt);
         nics.add("irn", irn);
+        nics.unmodified = nics.advice(question);
         nics
+    }
+
+    /// The first of Go-Back-N alone, LoWAR and NetRT whose objective is close to the least of them:
+    /// no boxes are cheaper than boxes, and LoWAR needs less memory than NetRT.
+    fn advice(&self, question: &Question) -> Option<Advice> {
+        let objective_s = |name: &str| {
+            let way = self.ways.iter().find(|way| way.name == name)?;
+            Some(way.objective_s)
+        };
+        let plain_s = objective_s("gbn")?;
+        let ways = ["gbn", "lowar", "netrt"].map(|name| (name, objective_s(name)));
+        let objectives = ways.iter().filter_map(|(_, objective_s)| *objective_s);
+        let least_s = objectives.fold(plain_s, f64::min);
+        let close_s = least_s * (1.0 + question.close);
+        let (name, chosen_s) = ways
+            .into_iter()
+            .find_map(|(name, objective_s)| Some((name, objective_s.filter(|s| *s <= close_s)?)))?;
+        Some(Advice {
+            name,
+            speedup: plain_s / chosen_s,
+            in_full_queues: if question.rtt_s <= DATACENTER_RTT_S {
+                &["window", "pfc", "netrt"]
+            } else {
+                &[]
+            },
+        })
     }
 
     fn add(&mut self, name: &'static str, way: Result<Way, String>) {
@@ -123,9 +174,23 @@ fn bitmap_bits(packets: f64) -> Result<u32, String> {
         .clamp(MIN_BITMAP_BITS, MAX_BITMAP_BITS))
 }
 
+/// LoWAR boxes with the times that `farwrite lowar` has without options.
 fn lowar(question: &Question) -> Result<Way, String> {
-    let boxes: Option<plan::Lowar> = question.lowar().map_err(reason)?;
-    let boxes = boxes.ok_or_else(|| "the parity budget has no room".to_owned())?;
+    let config = Config::default();
+    let longest = Duration::from_nanos(config.silence_ns - config.probe_ns);
+    if question.rtt_s > longest.as_secs_f64() {
+        let longest = Time(longest);
+        return Err(format!(
+            "a box sends no repair packets where an answer takes more than {longest}"
+        ));
+    }
+    // As the controller of boxes limits blocks.
+    let max_block = Duration::from_nanos(config.hold_ns / 2);
+    let boxes: Option<plan::Lowar> = question.lowar(max_block.as_secs_f64()).map_err(reason)?;
+    let boxes = boxes.ok_or_else(|| {
+        let (budget, max_block) = (Percent(question.max_parity_overhead), Time(max_block));
+        format!("no block of at most {max_block} has at most {budget} of repair packets")
+    })?;
     Ok(Way {
         name: "",
         block: Some([boxes.block_packets, boxes.repair_packets]),
@@ -164,7 +229,8 @@ mod tests {
             };
             let nics = Nics::new(&question);
             let netrt = nics.ways.into_iter().find(|way| way.name == "netrt");
-            netrt.ok_or_else(|| nics.left_out[0].reason.clone())
+            let left_out = |out: &LeftOut| (out.scheme == "netrt").then(|| out.reason.clone());
+            netrt.ok_or_else(|| nics.left_out.iter().find_map(left_out).expect("a reason"))
         };
         assert_eq!(netrt(85e-6).expect("covered").bitmap_bits, Some(128));
         let long = netrt(850e-6).expect("covered");
@@ -176,6 +242,92 @@ mod tests {
             netrt(8.5).expect_err("too long"),
             "10375977 packets are in flight, and its bitmap has at most 1000000 bits"
         );
+    }
+
+    fn advice(question: &Question) -> Advice {
+        Nics::new(question)
+            .unmodified
+            .expect("go-back-N has an answer")
+    }
+
+    /// A message of 5 MB in packets of 1 KiB.
+    fn asked(rate_bps: f64, rtt_s: f64, loss: f64) -> Question {
+        Question {
+            chunk_bytes: 1024.0,
+            ..Question::new(5e6, rate_bps, rtt_s, loss)
+        }
+    }
+
+    #[test]
+    fn losses_of_a_long_path_want_lowar() {
+        let long = advice(&asked(10e9, 0.04, 1e-4));
+        assert_eq!(long.name, "lowar");
+        // 63.5 ms in place of 44.1 ms.
+        assert!((long.speedup - 63.5 / 44.1).abs() < 0.02, "{long:?}");
+        assert!(long.in_full_queues.is_empty());
+    }
+
+    #[test]
+    fn a_clean_path_wants_no_boxes() {
+        for rtt_s in [0.04, 5e-6] {
+            let clean = advice(&asked(10e9, rtt_s, 0.0));
+            assert_eq!((clean.name, clean.speedup), ("gbn", 1.0));
+        }
+        // A loss costs what is sent in 5 us.
+        let short = advice(&asked(10e9, 5e-6, 1e-4));
+        assert_eq!(short.name, "gbn");
+        assert_eq!(short.in_full_queues, ["window", "pfc", "netrt"]);
+    }
+
+    #[test]
+    fn frequent_losses_of_a_short_path_want_netrt() {
+        // Repair packets cost more bandwidth than repeats cost round trips.
+        let short = advice(&asked(10e9, 100e-6, 0.05));
+        assert_eq!(short.name, "netrt");
+        assert!(short.speedup > 2.0, "{short:?}");
+    }
+
+    #[test]
+    fn where_boxes_cannot_work_the_answer_is_no_boxes() {
+        // 10,376,000 packets in flight, and 8.5 s until an answer.
+        let nics = Nics::new(&asked(10e9, 8.5, 1e-4));
+        let left_out: Vec<_> = nics.left_out.iter().map(|out| &*out.scheme).collect();
+        assert_eq!(left_out, ["lowar", "netrt"]);
+        let answer = nics.unmodified.expect("go-back-N has an answer");
+        assert_eq!((answer.name, answer.speedup), ("gbn", 1.0));
+        // Without LoWAR, NetRT is left: two packets of 1 KiB take 1.6 ms at 10 Mbit/s.
+        let slow = Nics::new(&asked(10e6, 0.04, 1e-2));
+        let reason = &slow.left_out[0].reason;
+        let told = "no block of at most 2 ms has at most 25 % of repair packets";
+        assert_eq!(reason, told);
+        assert_eq!(slow.unmodified.expect("an answer").name, "netrt");
+    }
+
+    #[test]
+    fn lowar_needs_an_answer_within_the_silence_that_ends_it() {
+        assert!(names(&asked(1e9, 0.98, 1e-4)).contains(&"lowar"));
+        let nics = Nics::new(&asked(1e9, 1.0, 1e-4));
+        assert_eq!(nics.left_out[0].scheme, "lowar");
+        let reason = &nics.left_out[0].reason;
+        assert!(reason.contains("takes more than 990 ms"), "{reason}");
+    }
+
+    #[test]
+    fn long_bursts_are_not_for_lowar() {
+        let bursts = |mean_burst: f64| Question {
+            loss: Loss::Markov {
+                p_good_to_bad: 1e-5,
+                p_bad_to_good: 1.0 / mean_burst,
+                loss_good: 0.0,
+                loss_bad: 1.0,
+                packets_per_chunk: 1,
+            },
+            ..asked(10e9, 0.01, 0.0)
+        };
+        assert_eq!(advice(&bursts(4.0)).name, "lowar");
+        // Longer than the 16 packets in a row that LoWAR repairs.
+        let long = advice(&bursts(100.0));
+        assert_ne!(long.name, "lowar", "{long:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::answer::{Alternative, Answer, Asked, Border, Sensitivity};
+use super::nics::Advice;
 use crate::table::lay_out;
 use farwrite_units::show::{Bytes, Percent, Rate, Time};
 
@@ -25,6 +26,8 @@ pub(super) fn text(answer: &Answer, all: bool) -> String {
     ];
     parts.push(sensitivity(answer));
     parts.push(nics(answer));
+    let advice = answer.nics.unmodified.as_ref();
+    parts.extend(advice.map(|advice| unmodified(answer, advice)));
     parts.join("\n\n")
 }
 
@@ -158,6 +161,43 @@ fn nics(answer: &Answer) -> String {
         text += &format!("\n  {name} is left out: {}", left_out.reason);
     }
     text
+}
+
+/// What to use with unmodified NICs.
+fn unmodified(answer: &Answer, advice: &Advice) -> String {
+    let objective_s = |name: &str| {
+        let mut ways = answer.nics.ways.iter();
+        ways.find(|way| way.name == name).map(|way| way.objective_s)
+    };
+    let boxes = match advice.name {
+        "lowar" => Some("LoWAR boxes (farwrite lowar)"),
+        "netrt" => Some("NetRT boxes (farwrite netrt)"),
+        _ => None,
+    };
+    let answered = match (boxes, objective_s(advice.name), objective_s("gbn")) {
+        (Some(boxes), Some(with_s), Some(without_s)) => format!(
+            "{boxes}, {} {} in place of {}",
+            answer.question.objective,
+            seconds(with_s),
+            seconds(without_s)
+        ),
+        _ if objective_s("lowar").or(objective_s("netrt")).is_none() => {
+            "no boxes: both kinds are left out".to_owned()
+        }
+        _ => format!(
+            "no boxes, which save less than {}",
+            Percent(answer.question.close)
+        ),
+    };
+    let in_full_queues = if advice.in_full_queues.is_empty() {
+        "no boxes; the NICs have to send less"
+    } else {
+        "a window of one round trip, PFC, or NetRT with a larger pool"
+    };
+    format!(
+        "With unmodified NICs: {answered}\n\
+         If full queues lose the packets: {in_full_queues}"
+    )
 }
 
 fn dependence(of: &Sensitivity) -> [String; 10] {

@@ -148,6 +148,53 @@ fn people_get_a_table() {
 }
 
 #[test]
+fn the_answer_says_what_to_use_with_unmodified_nics() {
+    let ask = |rtt: &'static str, loss: &'static str| {
+        let path = ["--rate", "10Gbit", "--rtt", rtt, "--loss", loss];
+        [&path[..], &["--chunk", "1KiB", "--size", "5MB"]].concat()
+    };
+    for (rtt, loss, name, words, queues) in [
+        ("9s", "1e-4", "gbn", "no boxes: both kinds are left out", 0),
+        (
+            "40ms",
+            "1e-4",
+            "lowar",
+            "LoWAR boxes (farwrite lowar), mean 44.1 ms in place of 63.5 ms",
+            0,
+        ),
+        (
+            "100us",
+            "5%",
+            "netrt",
+            "NetRT boxes (farwrite netrt), mean 4.4",
+            3,
+        ),
+        ("40ms", "0", "gbn", "no boxes, which save less than 1 %", 0),
+        (
+            "5us",
+            "1e-4",
+            "gbn",
+            "no boxes, which save less than 1 %",
+            3,
+        ),
+    ] {
+        let answer = answer(&ask(rtt, loss));
+        let unmodified = &answer["nics"]["unmodified"];
+        assert_eq!(unmodified["use"], name, "{rtt} {loss}");
+        let helps = unmodified["in_full_queues"].as_array().expect("a list");
+        assert_eq!(helps.len(), queues, "{rtt} {loss}");
+        let speedup = number(&unmodified["speedup"]);
+        assert_eq!(speedup > 1.01, name != "gbn", "{rtt} {loss}: {speedup}");
+        let output = plan(&ask(rtt, loss));
+        let stdout = text(&output.stdout);
+        let line = format!("With unmodified NICs: {words}");
+        assert!(stdout.contains(&line), "{line:?} is not in\n{stdout}");
+        let width = stdout.lines().map(|line| line.chars().count()).max();
+        assert!(width <= Some(100), "{width:?} in\n{stdout}");
+    }
+}
+
+#[test]
 fn a_link_file_says_what_the_options_do() {
     let directory = tempfile::tempdir().expect("directory");
     let file = directory.path().join("link.toml");

@@ -51,7 +51,9 @@ struct Block {
 }
 
 impl Question {
-    /// The LoWAR boxes with the lowest objective within the parity budget. `None` if none fits.
+    /// The LoWAR boxes with the lowest objective within the parity budget, whose blocks take at most
+    /// `max_block_s` seconds to send: packets behind a loss wait for the end of the block, and the
+    /// boxes limit this wait. `None` if none fits.
     ///
     /// Where losses come in bursts, a burst from which a class loses two packets is one loss to the
     /// NIC. Comparison with the protocol: docs/plan.md.
@@ -60,7 +62,8 @@ impl Question {
     ///
     /// An argument is out of its range; or bursts are so long that a repeat meets the same burst,
     /// where this model does not hold.
-    pub fn lowar(&self) -> Result<Option<Lowar>, ModelError> {
+    pub fn lowar(&self, max_block_s: f64) -> Result<Option<Lowar>, ModelError> {
+        let packet_s = 8.0 * self.chunk_bytes / self.bandwidth_bps;
         let classes = match self.loss {
             Loss::Iid { .. } => &CLASSES[..1],
             Loss::Markov { .. } => &CLASSES[..],
@@ -68,7 +71,10 @@ impl Question {
         let mut best: Option<Lowar> = None;
         for &classes in classes {
             for class in CLASS_PACKETS {
-                if class * classes > MAX_BLOCK_PACKETS {
+                let packets = class * classes;
+                let takes_s = f64::from(packets) * packet_s;
+                // A block of one packet is over at once.
+                if packets > MAX_BLOCK_PACKETS || (packets > 1 && takes_s > max_block_s) {
                     continue;
                 }
                 let boxes = self.lowar_with(Block { class, classes })?;
@@ -258,10 +264,13 @@ mod tests {
 
     use super::*;
 
+    /// Half of the hold time of boxes.
+    const MAX_BLOCK_S: f64 = 0.002;
+
     fn lowar(message_bytes: f64, loss: f64) -> Lowar {
         let mut question = Question::new(message_bytes, 10e9, 0.04, loss);
         question.chunk_bytes = 1024.0;
-        question.lowar().unwrap().unwrap()
+        question.lowar(MAX_BLOCK_S).unwrap().unwrap()
     }
 
     #[test]
@@ -299,7 +308,26 @@ mod tests {
     fn a_budget_without_room_has_no_answer() {
         let mut question = Question::new(5e6, 10e9, 0.04, 1e-3);
         question.max_parity_overhead = 0.0;
-        assert_eq!(question.lowar().unwrap(), None);
+        assert_eq!(question.lowar(MAX_BLOCK_S).unwrap(), None);
+    }
+
+    #[test]
+    fn blocks_are_over_in_time_on_slow_paths() {
+        // A packet takes 0.82 ms at 10 Mbit/s, so two of them are a block. The path is clean, where a
+        // fast one would have blocks of 256.
+        let mut question = Question::new(1e6, 10e6, 0.04, 1e-5);
+        question.chunk_bytes = 1024.0;
+        question.max_parity_overhead = 1.0;
+        let packets =
+            |question: &Question| question.lowar(MAX_BLOCK_S).unwrap().unwrap().block_packets;
+        assert_eq!(packets(&question), 2);
+        question.bandwidth_bps = 100e6;
+        assert_eq!(packets(&question), 16);
+        // Each packet twice: more than the budget.
+        question.bandwidth_bps = 1e6;
+        assert_eq!(packets(&question), 1);
+        question.max_parity_overhead = 0.25;
+        assert_eq!(question.lowar(MAX_BLOCK_S).unwrap(), None);
     }
 
     const fn block(packets: u32, classes: u32) -> Block {
@@ -410,8 +438,8 @@ mod tests {
 
     #[test]
     fn the_goodput_of_the_protocol_is_near() {
-        // `lowar bursts --bursts 4,8,12 --seconds 4`: LoWAR(64, 8), 40 ms, one seed. Runs differ by up
-        // to 10% by chance. A failure costs what is sent in a round trip.
+        // `lowar bursts --bursts 4,8,12 --lengths mean --seconds 4`: LoWAR(64, 8), 40 ms, one seed.
+        // Runs differ by up to 10% by chance. A failure costs what is sent in a round trip.
         for (mean_burst, loss_bad, goodput) in [
             (4.0, 0.3, 7.37),
             (8.0, 0.3, 4.94),
@@ -438,7 +466,7 @@ mod tests {
             let mut question = Question::new(5e6, 10e9, 0.04, 0.0);
             question.chunk_bytes = 1024.0;
             question.loss = markov(1e-5, mean_burst, 1.0);
-            question.lowar().unwrap().unwrap().repair_packets
+            question.lowar(MAX_BLOCK_S).unwrap().unwrap().repair_packets
         });
         assert!(
             classes.is_sorted() && classes[0] < classes[2],
@@ -450,7 +478,7 @@ mod tests {
     fn bursts_that_outlast_a_round_trip_are_refused() {
         let mut question = Question::new(5e6, 10e9, 1e-3, 0.0);
         question.loss = markov(1e-5, 1e4, 1.0);
-        let error = question.lowar().unwrap_err().to_string();
+        let error = question.lowar(MAX_BLOCK_S).unwrap_err().to_string();
         assert!(error.contains("10000"), "{error}");
     }
 }

@@ -8,6 +8,7 @@
 mod frame;
 mod host;
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -66,6 +67,9 @@ struct Args {
     /// A file to SEND, message by message.
     #[arg(long)]
     send: Option<PathBuf>,
+    /// Messages of this file that are under way at a time.
+    #[arg(long, default_value_t = usize::MAX)]
+    outstanding: usize,
     /// A file for what is received, and its bytes: PATH=BYTES.
     #[arg(long)]
     recv: Option<Target>,
@@ -134,7 +138,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     loop {
         host.turn(LOOK)?;
         while let Some(completion) = host.pair.poll_completion() {
-            work.take(completion)?;
+            work.take(completion, &mut host)?;
         }
         if work.left == 0 && !is_done {
             work.save(&args)?;
@@ -178,6 +182,9 @@ fn watch_input() -> Receiver<()> {
 #[derive(Default)]
 struct Work {
     left: usize,
+    /// Messages that are not posted yet.
+    waiting: VecDeque<Vec<u8>>,
+    next_id: u64,
     received: Vec<u8>,
     read: Vec<u8>,
 }
@@ -185,25 +192,21 @@ struct Work {
 impl Work {
     fn post(args: &Args, host: &mut Host) -> Result<Self, Box<dyn Error>> {
         let mut work = Self::default();
-        let mut id = 0;
-        let mut next = || {
-            id += 1;
-            id
-        };
         if let Some(path) = &args.serve {
             host.memory.register(RKEY, 0, fs::read(path)?)?;
         }
         if let Some(target) = &args.recv {
             for _ in 0..target.bytes.div_ceil(args.message) {
-                host.pair.post_receive(next(), args.message)?;
-                work.left += 1;
+                let id = work.id();
+                host.pair.post_receive(id, args.message)?;
             }
         }
         if let Some(path) = &args.send {
-            for piece in fs::read(path)?.chunks(args.message as usize) {
-                let data = Payload::Bytes(piece.into());
-                host.pair.post(next(), Request::Send { data, imm: None })?;
-                work.left += 1;
+            let data = fs::read(path)?;
+            let pieces = data.chunks(args.message as usize);
+            work.waiting = pieces.map(<[u8]>::to_vec).collect();
+            for _ in 0..args.outstanding.min(work.waiting.len()) {
+                work.send_next(host)?;
             }
         }
         if let Some(target) = &args.read {
@@ -211,16 +214,32 @@ impl Work {
                 let bytes = args.message.min(target.bytes - addr);
                 let addr = addr.into();
                 let from = Remote { rkey: RKEY, addr };
-                host.pair.post(next(), Request::Read { from, bytes })?;
-                work.left += 1;
+                let id = work.id();
+                host.pair.post(id, Request::Read { from, bytes })?;
             }
         }
         Ok(work)
     }
 
-    fn take(&mut self, completion: Completion) -> Result<(), Box<dyn Error>> {
+    /// The number of one more request.
+    fn id(&mut self) -> u64 {
+        self.left += 1;
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn send_next(&mut self, host: &mut Host) -> Result<(), Box<dyn Error>> {
+        if let Some(piece) = self.waiting.pop_front() {
+            let data = Payload::Bytes(piece.into());
+            let id = self.id();
+            host.pair.post(id, Request::Send { data, imm: None })?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, completion: Completion, host: &mut Host) -> Result<(), Box<dyn Error>> {
         match completion {
-            Completion::Acknowledged { .. } => {}
+            Completion::Acknowledged { .. } => self.send_next(host)?,
             Completion::Received {
                 data: Payload::Bytes(bytes),
                 ..
