@@ -11,17 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Flow;
 use crate::ideal::PACKET_HEADERS;
+use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 use crate::units::nanoseconds;
-
-/// Parameters of DCQCN, and the interval of congestion notifications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dcqcn {
-    /// [`DcqcnOptions::paper`].
-    Paper,
-    /// [`DcqcnOptions::ns3`].
-    Ns3,
-}
 
 /// Bits of the immediate that hold the packet index of an endpoint's message. The paper's split has
 /// 18.
@@ -108,7 +99,14 @@ pub struct Transport {
     #[serde(default = "Transport::default_priority")]
     pub priority: u8,
     /// Parameters of DCQCN, if the protocol uses it; `None`: those of the DCQCN paper.
+    #[serde(default, deserialize_with = "Dcqcn::read")]
     pub dcqcn: Option<Dcqcn>,
+    /// Parameters of Swift, if the protocol uses it.
+    pub swift: Option<Swift>,
+    /// Parameters of IRN, if the protocol uses it.
+    pub irn: Option<Irn>,
+    /// Parameters of EQDS, if the protocol uses it.
+    pub eqds: Option<Eqds>,
     /// With endpoints: fixed rate from one host to another, in bits per second; `None`: the
     /// adaptive controller sets the rate.
     #[serde(default, deserialize_with = "crate::units::maybe_rate")]
@@ -137,6 +135,9 @@ pub enum TransportError {
         /// The name given.
         name: String,
     },
+    /// Two settings contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
     /// A setting is out of range.
     #[error(transparent)]
     Setting(#[from] farwrite_rc::ConfigError),
@@ -229,6 +230,9 @@ impl Transport {
             gap_is_cnp: None,
             priority: Self::default_priority(),
             dcqcn: None,
+            swift: None,
+            irn: None,
+            eqds: None,
             rate: None,
             deadline: None,
             port: None,
@@ -251,6 +255,9 @@ impl Transport {
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
                 ("gap_is_cnp", self.gap_is_cnp.is_some() && !nic.has_dcqcn()),
+                ("swift", self.swift.is_some() && !nic.has_swift()),
+                ("irn", self.irn.is_some() && !has_irn(nic)),
+                ("eqds", self.eqds.is_some() && nic != RdmaTransport::Eqds),
                 (
                     "nak_every",
                     self.nak_every.is_some()
@@ -274,12 +281,26 @@ impl Transport {
                     "dcqcn",
                     self.dcqcn.is_some() && control != EndpointControl::Dcqcn,
                 ),
+                (
+                    "swift",
+                    self.swift.is_some() && control != EndpointControl::Swift,
+                ),
+                (
+                    "eqds",
+                    self.eqds.is_some() && control != EndpointControl::Eqds,
+                ),
+                ("irn", self.irn.is_some()),
             ]
             .to_vec(),
         };
         if let Some((key, _)) = foreign.into_iter().find(|(_, is_set)| *is_set) {
             let protocol = self.protocol.clone();
             return Err(TransportError::NoSetting { key, protocol });
+        }
+        let swift = self.swift.and_then(|swift| swift.contradiction());
+        let irn = self.irn.and_then(|irn| irn.contradiction(self.timeout));
+        if let Some(why) = swift.or(irn) {
+            return Err(TransportError::Contradiction(why));
         }
         match protocol {
             Protocol::Nic(nic) => Ok(self.queue_pair(nic, 2, &self.path(0)).validate()?),
@@ -421,11 +442,28 @@ impl Transport {
     ) -> Result<u32, TransportError> {
         let protocol = self.nic()?;
         let config = self.queue_pair(protocol, peer_qpn, path);
-        let connected = match protocol.control(path, self.dcqcn(path)) {
+        let connected = match self.nic_control(protocol, path) {
             Some(control) => nic.connect_under(to, config, control),
             None => nic.connect(to, config),
         };
         Ok(connected?)
+    }
+
+    /// The congestion controller of a queue pair of a NIC.
+    fn nic_control(
+        &self,
+        protocol: RdmaTransport,
+        path: &PathProfile,
+    ) -> Option<Box<dyn farwrite_rate::RateControl + Send>> {
+        let base = protocol.swift(path);
+        if let (Some(own), Some(base)) = (&self.swift, base) {
+            return Some(Box::new(farwrite_rate::Swift::new(own.apply(base))));
+        }
+        if let (Some(own), RdmaTransport::Eqds) = (&self.eqds, protocol) {
+            let options = own.apply(RdmaTransport::first_window(path));
+            return Some(Box::new(farwrite_rate::Eqds::new(options)));
+        }
+        protocol.control(path, self.dcqcn(path))
     }
 
     fn nic(&self) -> Result<RdmaTransport, TransportError> {
@@ -445,6 +483,7 @@ impl Transport {
                 base.ack_every_packets
             }
         };
+        let base = self.irn.map_or(base, |irn| irn.apply(base));
         QpConfig {
             window_packets: self.window.unwrap_or(base.window_packets),
             ack_every_packets: self.ack_every.unwrap_or(ack_every),
@@ -474,25 +513,28 @@ impl Transport {
             (EndpointControl::Default, None) => RateControl::default(),
             (EndpointControl::Default, Some(rate_bps)) => RateControl::Fixed { rate_bps },
             (EndpointControl::Dcqcn, _) => RateControl::Dcqcn(self.dcqcn(path)),
-            (EndpointControl::Swift, _) => RateControl::Swift(SwiftOptions {
-                base_target_ns: path.rtt_ns.saturating_add(SWIFT_QUEUE_NS),
-                // Receivers hold reports for up to an eighth of a round trip.
-                endpoint_target_ns: path.rtt_ns.saturating_add(SWIFT_ENDPOINT_NS),
-                ..SwiftOptions::new(path.rate_bps, u64::from(self.mtu), 0)
-            }),
-            (EndpointControl::Eqds, _) => RateControl::Eqds(EqdsOptions {
-                // Endpoints count IP packets, and a cable whole frames.
-                line_rate_bps: ip_share(port_bps, path),
-                first_window_bytes: path.round_trip_bytes(),
-            }),
+            (EndpointControl::Swift, _) => {
+                let base = SwiftOptions {
+                    base_target_ns: path.rtt_ns.saturating_add(SWIFT_QUEUE_NS),
+                    // Receivers hold reports for up to an eighth of a round trip.
+                    endpoint_target_ns: path.rtt_ns.saturating_add(SWIFT_ENDPOINT_NS),
+                    ..SwiftOptions::new(path.rate_bps, u64::from(self.mtu), 0)
+                };
+                RateControl::Swift(self.swift.unwrap_or_default().apply(base))
+            }
+            (EndpointControl::Eqds, _) => {
+                let base = EqdsOptions {
+                    // Endpoints count IP packets, and a cable whole frames.
+                    line_rate_bps: ip_share(port_bps, path),
+                    first_window_bytes: path.round_trip_bytes(),
+                };
+                RateControl::Eqds(self.eqds.unwrap_or_default().apply(base))
+            }
         }
     }
 
     fn dcqcn(&self, path: &PathProfile) -> DcqcnOptions {
-        match self.dcqcn {
-            None | Some(Dcqcn::Paper) => DcqcnOptions::paper(path.rate_bps),
-            Some(Dcqcn::Ns3) => DcqcnOptions::ns3(path.rate_bps),
-        }
+        self.dcqcn.unwrap_or_default().options(path.rate_bps)
     }
 
     fn default_mtu() -> u32 {
@@ -502,6 +544,11 @@ impl Transport {
     fn default_priority() -> u8 {
         3
     }
+}
+
+/// Whether a NIC repairs losses as IRN does.
+fn has_irn(nic: RdmaTransport) -> bool {
+    matches!(nic, RdmaTransport::Irn | RdmaTransport::Srnic)
 }
 
 /// Part of a cable's rate that full IP packets take.
@@ -573,7 +620,7 @@ mod tests {
         let wrong = wrong.validate().unwrap_err().to_string();
         assert!(wrong.starts_with("mtu_bytes = 1500: "), "{wrong}");
         let wrong = Transport {
-            dcqcn: Some(Dcqcn::Ns3),
+            dcqcn: Some(Dcqcn::default()),
             ..Transport::new("eqds")
         };
         let wrong = wrong.validate().unwrap_err().to_string();

@@ -61,6 +61,14 @@ pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     }
 }
 
+/// A size above 0.
+pub(crate) fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    match maybe_size(from)? {
+        Some(0) => Err(D::Error::custom("at least 1 byte")),
+        size => Ok(size),
+    }
+}
+
 pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(from)?;
     let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;

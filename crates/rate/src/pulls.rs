@@ -64,6 +64,12 @@ impl PullPacer {
         self.pace.set_burst(self.now_ns, burst_bytes);
     }
 
+    /// Takes bytes from the next grants: other packets that arrive at the link.
+    pub fn charge(&mut self, now_ns: u64, bytes: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.pace.consume(self.now_ns, bytes);
+    }
+
     /// Sets the number of packets that a flow asks for. It replaces the number of an earlier call,
     /// of which some may have been granted since.
     pub fn ask(&mut self, now_ns: u64, flow: u32, packets: u64) {
@@ -236,6 +242,15 @@ mod tests {
         // The number belongs to another flow.
         pacer.ask(4_000_000, 1, 1);
         assert_eq!(grants(&mut pacer, 5_000_000), [(4_000_000, 1)]);
+    }
+
+    #[test]
+    fn bytes_of_other_packets_delay_the_grants() {
+        let mut pacer = pacer();
+        pacer.ask(0, 1, 100);
+        assert_eq!(grants(&mut pacer, 0).len(), 1);
+        pacer.charge(500, 4_000);
+        assert_eq!(grants(&mut pacer, 6_000), [(5_000, 1), (6_000, 1)]);
     }
 
     #[test]

@@ -60,9 +60,7 @@
 //!   itself counts duplicate acknowledgements, with a threshold that its users set.
 //! - UCCL prefers the less loaded of two random paths. Here, paths take turns.
 
-use alloc::boxed::Box;
-
-use farwrite_rate::{RateControl, Swift, SwiftOptions};
+use farwrite_rate::SwiftOptions;
 
 use crate::{PathProfile, Paths, QpConfig, RdmaTransport, Recovery, Software, SoftwareScope};
 
@@ -144,16 +142,15 @@ fn rack(path: &PathProfile, unit_packets: u32) -> Recovery {
     }
 }
 
-/// Swift for Falcon and UCCL.
-pub(crate) fn swift(transport: RdmaTransport, path: &PathProfile) -> Box<dyn RateControl + Send> {
+/// The options of Swift for Falcon and UCCL.
+pub(crate) fn swift(transport: RdmaTransport, path: &PathProfile) -> SwiftOptions {
     let config = transport.config(0, path);
     let software_ns = config.software.map_or(0, |software| 2 * software.delay_ns);
     let target_ns = path.rtt_ns.saturating_add(software_ns + QUEUE_NS);
-    let options = SwiftOptions {
+    SwiftOptions {
         base_target_ns: target_ns,
         per_hop_ns: 0,
         max_cwnd_millionths: u64::from(config.window_packets) * 1_000_000,
         ..SwiftOptions::new(path.rate_bps, config.packet_bytes(), 0)
-    };
-    Box::new(Swift::new(options))
+    }
 }

@@ -5,7 +5,9 @@ use core::fmt;
 use core::str::FromStr;
 
 use farwrite_net::{Pfc, Red, SwitchConfig, Trim};
-use farwrite_rate::{Dcqcn, DcqcnOptions, Eqds, EqdsOptions, PullPacer, RateControl};
+use farwrite_rate::{
+    Dcqcn, DcqcnOptions, Eqds, EqdsOptions, PullPacer, RateControl, Swift, SwiftOptions,
+};
 
 use crate::{Nic, QpConfig, Recovery, baselines};
 
@@ -131,6 +133,12 @@ impl RdmaTransport {
         matches!(self, Self::Roce | Self::RoceLossy | Self::Irn | Self::Srnic)
     }
 
+    /// Whether Swift sets the window of its senders.
+    #[must_use]
+    pub fn has_swift(self) -> bool {
+        matches!(self, Self::Falcon | Self::Uccl)
+    }
+
     /// Settings of a queue pair for a path: an acknowledgement for each packet, and a window of
     /// 16,384 packets or two round trips, whichever is more. `roce`, `roce-nocc` and `roce-lossy`
     /// have a timeout of 4 ms. `irn` has the values of its paper: a window of one round trip,
@@ -187,12 +195,27 @@ impl RdmaTransport {
                 Some(Box::new(Dcqcn::new(dcqcn)))
             }
             Self::RoceNocc => None,
-            Self::Eqds => Some(Box::new(Eqds::new(EqdsOptions {
-                line_rate_bps: path.rate_bps,
-                first_window_bytes: path.round_trip_bytes(),
-            }))),
-            Self::Falcon | Self::Uccl => Some(baselines::swift(self, path)),
+            Self::Eqds => Some(Box::new(Eqds::new(Self::first_window(path)))),
+            Self::Falcon | Self::Uccl => {
+                let options = baselines::swift(self, path);
+                Some(Box::new(Swift::new(options)))
+            }
         }
+    }
+
+    /// The options of EQDS for a path: a first window of one round trip.
+    #[must_use]
+    pub fn first_window(path: &PathProfile) -> EqdsOptions {
+        EqdsOptions {
+            line_rate_bps: path.rate_bps,
+            first_window_bytes: path.round_trip_bytes(),
+        }
+    }
+
+    /// The options of Swift for a path; `None` for a transport with another controller.
+    #[must_use]
+    pub fn swift(self, path: &PathProfile) -> Option<SwiftOptions> {
+        self.has_swift().then(|| baselines::swift(self, path))
     }
 
     /// Sets up the parts of a NIC that all its queue pairs share. With DCQCN, this is the interval

@@ -45,6 +45,10 @@ impl ErrorKind {
     }
 }
 
+/// The peer of an EQDS sender has no credit for it.
+const NO_CREDIT: &str = "--rate-control eqds: the receiver grants no credit; start it as \
+                         farwrite recv --credit-rate RATE, or choose another --rate-control";
+
 /// Why a transfer ended: a kind for programs, and one line for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -102,13 +106,16 @@ impl Error {
 
     /// An error of the endpoint.
     pub(crate) fn of_endpoint(error: &farwrite::Error) -> Self {
+        if let farwrite::Error::NoCredit = error {
+            return Self::new(ErrorKind::Mismatch, NO_CREDIT);
+        }
         let cause = match error {
             farwrite::Error::BrokenQueuePair { reason, .. } => reason,
             error => error,
         };
         let kind = match cause {
             farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
-            farwrite::Error::Connect(_) | farwrite::Error::NoCredit => ErrorKind::Mismatch,
+            farwrite::Error::Connect(_) => ErrorKind::Mismatch,
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "moving data", error)

@@ -45,22 +45,13 @@ pub(crate) struct LowarArgs {
     /// R,C: c repair packets for every r data packets; adaptive: from the measured loss of the path
     #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
     coding: Coding,
-<<<<<<< HEAD
     /// Bytes of the longest IP packet that the path between the boxes carries
-    #[arg(long, value_name = "BYTES", default_value = "1500")]
-    #[arg(value_parser = clap::value_parser!(u16).range(576..))]
-    path_mtu: u16,
-    /// How long a packet waits for an earlier packet that is missing; must be far below the ACK
-    /// timeout of the NICs
-    #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_rtt)]
-=======
-    /// Bytes of the longest IP packet that the path between the boxes takes
     /// [default: 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     path_mtu: Option<u16>,
-    /// How long a packet waits for a missing one before it; far below the ACK timeout of the NICs
+    /// How long a packet waits for an earlier packet that is missing; must be far below the ACK
+    /// timeout of the NICs
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_hold)]
->>>>>>> boxes
     hold: Duration,
     /// Only forward frames: no repair packets, no recovery
     #[arg(long)]

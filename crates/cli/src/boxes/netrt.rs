@@ -50,19 +50,12 @@ pub(crate) struct NetRtArgs {
     /// The round trip between the NICs, without queues
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
     rtt: Duration,
-<<<<<<< HEAD
-    /// Maximum bytes of copies; without it, the bytes that the rate carries in a round trip
-    #[arg(long, value_name = "BYTES", value_parser = parse_count)]
-    pool: Option<u64>,
-    /// How long a flow waits for a missing packet; without it, 40 round trips, but at least 1ms
-    #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
-=======
-    /// Bytes of copies, 16KiB or more; without it, what the rate carries in a round trip
+    /// Maximum bytes of copies, 16KiB or more; without it, the bytes that the rate carries in a round
+    /// trip
     #[arg(long, value_name = "BYTES", value_parser = parse_pool)]
     pool: Option<u64>,
-    /// How long a flow waits for a missing packet; without it, 40 round trips, at least 1ms
+    /// How long a flow waits for a missing packet; without it, 40 round trips, but at least 1ms
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
->>>>>>> boxes
     hold: Option<Duration>,
     /// Packets after a missing one within which others are requested at once; more than 128 helps
     /// where more packets are in flight

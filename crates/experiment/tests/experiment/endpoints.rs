@@ -95,6 +95,45 @@ fn an_incast_ends_without_a_rate_that_anybody_set() {
     assert_eq!(outcome.done(), 7);
 }
 
+/// Bytes of a full packet of an endpoint on a cable.
+const FRAME_BYTES: u64 = 4096 + 64 + 38;
+
+/// The queue in front of the receiver has the first windows at most, and two packets of each sender.
+/// They drain while the messages last, because credit leaves room for all control packets.
+#[test]
+fn credit_bounds_the_queue_of_an_incast() {
+    let transport = Transport::new("farwrite-sr-nack+eqds");
+    let topology = star(16, 10, 3000);
+    for (count, bytes) in [(8, 200_000), (8, 5_000_000), (15, 5_000_000)] {
+        let flows = (0..count).map(|src| Flow::new(src as usize, 15, bytes, 0));
+        let workload = Workload::of(flows.collect());
+        let outcome = run_over(&topology, &workload, &transport);
+        assert_eq!(outcome.done() as u64, count);
+        let samples = &outcome.depths.samples;
+        let depths = samples.iter().map(|depth| depth.deepest);
+        let peak = depths.clone().max().unwrap();
+        let last = depths.skip(samples.len() * 3 / 4).max().unwrap();
+        let times = outcome.flows.iter().filter_map(FlowOutcome::time_ns);
+        let (mean_us, most_ns) = (
+            times.clone().sum::<u64>() / count / 1000,
+            times.max().unwrap(),
+        );
+        let port_ns = count * bytes.div_ceil(4096) * FRAME_BYTES * 8 / 10;
+        let share = port_ns as f64 / most_ns as f64;
+        println!(
+            "{count} x {bytes}: at most {peak} bytes, {last} in the last quarter, {share:.3} of the port, \
+             mean {mean_us} us, {} repeats",
+            outcome.repeated()
+        );
+        // A round trip of 16 us at 10 Gbit/s, and what a first window may exceed it by.
+        assert!(peak < count * (20_000 + 2 * FRAME_BYTES), "{peak}");
+        if bytes > 1_000_000 {
+            assert!(last < 4 * FRAME_BYTES, "{last}");
+            assert!(share > 0.97, "{share}");
+        }
+    }
+}
+
 #[test]
 fn a_flow_that_nothing_of_arrives_fails() {
     let mut dead = cable(10, 1000);

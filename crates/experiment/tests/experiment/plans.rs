@@ -363,6 +363,61 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\ndcqcn = { g = 0.3 }\n[topology.rack]",
+        "transport.t: dcqcn.g = 0.3: a power of two from 2^-16 to 1, such as 0.00390625",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\ndcqcn = { K = \"0us\" }\n[topology.rack]",
+        "transport.t: dcqcn.K = \"0us\": a time above 0",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\ndcqcn = { F = 5000 }\n[topology.rack]",
+        "transport.t: dcqcn.F = 5000: a number of steps from 0 to 1000",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce\"\ndcqcn = { preset = \"paper\", R_AL = \"1Mbit\" }\n[topology.rack]",
+        "transport.t: dcqcn.R_AL = \"1Mbit\": unknown field `R_AL`, expected one of `preset`, `g`, `K`",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"falcon\"\nswift = { max_mdf = 1.5 }\n[topology.rack]",
+        "transport.t: swift.max_mdf = 1.5: a number from 0 to 0.999999",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"falcon\"\nswift = { fs_min_cwnd = 200 }\n[topology.rack]",
+        "transport.t: swift.fs_min_cwnd = 200 is not below swift.fs_max_cwnd = 100",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce\"\nswift = { ai = 1 }\n[topology.rack]",
+        "transport.t: swift: roce has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\ntimeout = \"1ms\"\nirn = { RTO_high = \"1ms\" }\n[topology.rack]",
+        "transport.t: timeout and irn.RTO_high are the same setting: give one of them",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\nirn = { RTO_low = \"1ms\", RTO_high = \"500us\" }\n[topology.rack]",
+        "transport.t: irn.RTO_low = 1ms is above RTO_high = 500us",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack+swift\"\neqds = { first_window = \"1kB\" }\n[topology.rack]",
+        "transport.t: eqds: farwrite-sr-nack+swift has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"eqds\"\neqds = { first_window = \"0B\" }\n[topology.rack]",
+        "transport.t: eqds.first_window = \"0B\": at least 1 byte",
+    ),
+    (
+        "[topology.rack]",
         "[switch.s]\nbuffer = \"10kB\"\npfc = { priorities = [3], xoff = { alpha = 0.1 } }\n[topology.rack]",
         "topology.rack with switch.s: ",
     ),
@@ -385,6 +440,74 @@ fn errors_name_the_key_the_value_and_what_would_do() {
         "[workload.incast]\nfile = \"no.cm\"\n#",
     ));
     assert!(missing.unwrap_err().starts_with("workload.incast: "));
+}
+
+/// The values of the defaults change nothing, and others do.
+#[test]
+fn parameters_have_the_names_of_their_papers() {
+    let hash = |protocol: &str, parameters: &str| {
+        let transport = format!("[transport.t]\nprotocol = \"{protocol}\"\n{parameters}\n");
+        let plan = read(&FIRST.replace("50kB", "2MB").replacen(
+            "[topology.rack]",
+            &format!("{transport}[topology.rack]"),
+            1,
+        ));
+        let outcomes = sweep(&plan.unwrap(), 1, None, |_| true);
+        outcomes[0].outcome.as_ref().unwrap().trace_hash
+    };
+    let paper = "{ g = 0.00390625, K = \"55us\", T = \"55us\", B = \"10MB\", F = 5, R_AI = \"40Mbit\", \
+                 R_HAI = \"400Mbit\", N = \"50us\", min_rate = \"10Mbit\" }";
+    let swift = "{ fs_range = \"100us\", fs_min_cwnd = 0.1, fs_max_cwnd = 100, ai = 1, beta = 0.8, \
+                 max_mdf = 0.5, min_cwnd = 0.001, retx_reset_threshold = 5 }";
+    let irn = "{ RTO_low = \"100us\", RTO_high = \"320us\", N = 3 }";
+    for (protocol, key, defaults, other) in [
+        ("roce", "dcqcn", paper, "{ T = \"5us\", F = 1 }"),
+        ("roce", "dcqcn", "\"paper\"", "\"ns3\""),
+        (
+            "roce",
+            "dcqcn",
+            "{ preset = \"paper\" }",
+            "{ preset = \"ns3\" }",
+        ),
+        (
+            "roce",
+            "dcqcn",
+            "{ g = 0.00390625 }",
+            "{ g = 0.25, K = \"10us\" }",
+        ),
+        ("falcon", "swift", swift, "{ base_target = \"200us\" }"),
+        ("falcon", "swift", "{}", "{ beta = 0.2, max_mdf = 0.1 }"),
+        (
+            "irn",
+            "irn",
+            irn,
+            "{ RTO_low = \"5us\", N = 100000 }",
+        ),
+        ("eqds", "eqds", "{}", "{ first_window = \"200kB\" }"),
+        (
+            "farwrite-sr-nack+eqds",
+            "eqds",
+            "{}",
+            "{ first_window = \"200kB\" }",
+        ),
+        (
+            "farwrite-sr-nack+dcqcn",
+            "dcqcn",
+            paper,
+            "{ N = \"0us\", g = 0.25 }",
+        ),
+        (
+            "farwrite-sr-nack+swift",
+            "swift",
+            swift,
+            "{ base_target = \"200us\" }",
+        ),
+    ] {
+        let plain = hash(protocol, "");
+        let set = |values: &str| hash(protocol, &format!("{key} = {values}"));
+        assert_eq!(set(defaults), plain, "{protocol} {defaults}");
+        assert_ne!(set(other), plain, "{protocol} {other}");
+    }
 }
 
 #[test]

@@ -48,6 +48,7 @@ impl Pair {
             self.control.refused += 1;
             return;
         };
+        path.note_control(bytes.len());
         if let Some(echo) = opened.echo {
             path.handle_echo(now_ns, &echo);
         }

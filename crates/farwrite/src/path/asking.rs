@@ -2,6 +2,10 @@
 
 use farwrite_wire::control::{Credit, CreditRequest};
 
+/// Packets of credit that a sender uses before it says so. Requests take a share of the receiver's
+/// port, so each of them must stand for several packets.
+pub(super) const PACKETS_A_REQUEST: u64 = 16;
+
 /// Times that the requests of a path depend on, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
@@ -29,6 +33,8 @@ pub(super) enum Heard {
 pub(super) struct Asking {
     /// This end's number of the path.
     path: u64,
+    /// Credit that is used between two requests.
+    step_bytes: u64,
     used_bytes: u64,
     /// What is left to send, in bytes on the wire.
     backlog_bytes: u64,
@@ -42,12 +48,18 @@ pub(super) struct Asking {
     asked_ns: Option<u64>,
     /// Requests since the last news at either end.
     repeats: u32,
+    /// Since when the sender waits for more credit.
+    waits_since_ns: Option<u64>,
+    /// Time from one credit to the next. It is long if many senders share the receiver's port.
+    gap_ns: u64,
 }
 
 impl Asking {
-    pub(super) fn new(path: u64) -> Self {
+    /// Requests of a path with packets of `packet_bytes` on the wire.
+    pub(super) fn new(path: u64, packet_bytes: u64) -> Self {
         Self {
             path,
+            step_bytes: packet_bytes.saturating_mul(PACKETS_A_REQUEST),
             used_bytes: 0,
             backlog_bytes: 0,
             granted_bytes: 0,
@@ -57,6 +69,8 @@ impl Asking {
             due_ns: None,
             asked_ns: None,
             repeats: 0,
+            waits_since_ns: None,
+            gap_ns: 0,
         }
     }
 
@@ -82,17 +96,38 @@ impl Asking {
         let wanted = self.wanted_bytes();
         // The receiver would grant what is no longer wanted.
         let asked_too_much = self.asked.wanted_bytes > wanted.max(self.granted_bytes);
-        if !self.lacks_credit() && !asked_too_much {
+        let lacks_credit = self.lacks_credit();
+        if !lacks_credit {
+            self.waits_since_ns = None;
+        }
+        if !lacks_credit && !asked_too_much {
             self.due_ns = None;
             return;
         }
         self.index = Some(index);
-        let is_news = (self.asked.used_bytes, self.asked.wanted_bytes) != (self.used_bytes, wanted);
-        if is_news || self.due_ns.is_none() {
+        if !lacks_credit || self.is_news() {
             let earliest_ns = self.asked_ns.map_or(now_ns, |ns| ns + waits.period_ns);
             let due_ns = earliest_ns.max(now_ns);
             self.due_ns = Some(self.due_ns.map_or(due_ns, |ns| ns.min(due_ns)));
+        } else if self.due_ns.is_none() {
+            self.due_ns = Some(self.again_ns(now_ns, waits));
         }
+    }
+
+    /// Whether the receiver would soon stop to grant credit by what it knows: it bounds the credit
+    /// beyond what is used, and grants no more than is wanted.
+    fn is_news(&self) -> bool {
+        let used_bytes = self.used_bytes - self.asked.used_bytes;
+        let known_bytes = self.asked.wanted_bytes.saturating_sub(self.granted_bytes);
+        let wants_more = self.wanted_bytes() > self.asked.wanted_bytes;
+        used_bytes >= self.step_bytes || (wants_more && known_bytes < self.step_bytes)
+    }
+
+    /// When to repeat a request to which no credit came.
+    fn again_ns(&self, now_ns: u64, waits: &Waits) -> u64 {
+        let wait_ns = waits.answer_ns.max(self.gap_ns.saturating_mul(2));
+        let doubled_ns = wait_ns.saturating_mul(1 << self.repeats.min(32));
+        now_ns.saturating_add(doubled_ns.min(waits.longest_ns))
     }
 
     /// Returns the queue pair that carries the next request, and when the request is due.
@@ -117,15 +152,17 @@ impl Asking {
         self.asked = request;
         self.most_wanted_bytes = self.most_wanted_bytes.max(request.wanted_bytes);
         self.asked_ns = Some(now_ns);
-        // The request or its answer may be lost.
-        let doubled_ns = waits.answer_ns.saturating_mul(1 << self.repeats.min(32));
-        let again_ns = now_ns.saturating_add(doubled_ns.min(waits.longest_ns));
-        self.due_ns = self.lacks_credit().then_some(again_ns);
+        self.due_ns = None;
+        if self.lacks_credit() {
+            self.waits_since_ns.get_or_insert(now_ns);
+            // The request or its answer may be lost.
+            self.due_ns = Some(self.again_ns(now_ns, waits));
+        }
         Some(request)
     }
 
     /// Handles a credit.
-    pub(super) fn hear(&mut self, credit: &Credit) -> Heard {
+    pub(super) fn hear(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) -> Heard {
         if credit.path > self.path {
             return Heard::Refused;
         }
@@ -137,6 +174,14 @@ impl Asking {
         }
         self.granted_bytes = credit.granted_bytes;
         self.repeats = 0;
+        if let Some(since_ns) = self.waits_since_ns.replace(now_ns) {
+            let gap_ns = now_ns.saturating_sub(since_ns).min(waits.longest_ns);
+            self.gap_ns = gap_ns.max(self.gap_ns - self.gap_ns / 8);
+        }
+        // Credit comes, so the request has arrived.
+        if !self.is_news() {
+            self.due_ns = self.lacks_credit().then(|| self.again_ns(now_ns, waits));
+        }
         Heard::Granted(credit.granted_bytes)
     }
 
@@ -158,9 +203,11 @@ mod tests {
         longest_ns: 300,
     };
 
+    const PACKET: u64 = 100;
+
     /// Asks for 5000 bytes at time 0.
     fn asking() -> Asking {
-        let mut asking = Asking::new(7);
+        let mut asking = Asking::new(7, PACKET);
         asking.note(0, 1, (0, 5_000), &WAITS);
         let request = asking.take(0, 1, &WAITS).expect("due at once");
         assert_eq!((request.path, request.wanted_bytes), (7, 5_000));
@@ -168,10 +215,15 @@ mod tests {
     }
 
     fn grant(asking: &mut Asking, path: u64, granted_bytes: u64) -> Heard {
-        asking.hear(&Credit {
+        grant_at(asking, 0, path, granted_bytes)
+    }
+
+    fn grant_at(asking: &mut Asking, now_ns: u64, path: u64, granted_bytes: u64) -> Heard {
+        let credit = Credit {
             path,
             granted_bytes,
-        })
+        };
+        asking.hear(now_ns, &credit, &WAITS)
     }
 
     #[test]
@@ -185,16 +237,51 @@ mod tests {
             times.push(due_ns);
         }
         assert_eq!(times, [100, 300, 600, 900]);
-        assert_eq!(grant(&mut asking, 7, 1_000), Heard::Granted(1_000));
-        asking.note(910, 1, (1_000, 4_000), &WAITS);
-        let request = asking.take(910, 1, &WAITS).expect("news");
-        assert_eq!((request.used_bytes, request.wanted_bytes), (1_000, 5_000));
-        assert_eq!(asking.due(), Some((1, 1_010)));
+        // Credit came late once, so repeats come later.
+        assert_eq!(grant_at(&mut asking, 910, 7, 100), Heard::Granted(100));
+        assert_eq!(asking.due(), Some((1, 910 + WAITS.longest_ns)));
     }
 
     #[test]
-    fn news_leaves_once_a_period_and_a_sender_with_enough_credit_is_silent() {
+    fn a_request_leaves_for_sixteen_packets_of_credit() {
         let mut asking = asking();
+        for packets in 1..=16 {
+            let now_ns = packets * 20;
+            let sum = packets * PACKET;
+            assert_eq!(grant_at(&mut asking, now_ns, 7, sum), Heard::Granted(sum));
+            let again_ns = asking.due().expect("credit is short").1;
+            assert_eq!(again_ns, now_ns + WAITS.answer_ns);
+            asking.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
+            let is_due = asking.take(now_ns, 1, &WAITS).is_some();
+            assert_eq!(is_due, packets == 16, "{packets}");
+        }
+    }
+
+    /// With many senders at the receiver's port, the time between two credits is longer than an
+    /// answer takes.
+    #[test]
+    fn a_sender_whose_credit_comes_slowly_does_not_repeat_its_request() {
+        let mut asking = asking();
+        for packets in 1..=8 {
+            let now_ns = packets * 140;
+            let sum = packets * PACKET;
+            assert_eq!(grant_at(&mut asking, now_ns, 7, sum), Heard::Granted(sum));
+            asking.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
+            let again_ns = asking.due().expect("credit is short").1;
+            assert!(again_ns > now_ns + 140, "{packets}");
+        }
+    }
+
+    #[test]
+    fn more_is_requested_when_little_is_left_to_grant_and_a_sender_with_enough_credit_is_silent() {
+        let mut asking = asking();
+        asking.note(3, 2, (0, 6_000), &WAITS);
+        assert_eq!(
+            asking.due(),
+            Some((2, 100)),
+            "the receiver can grant 50 packets"
+        );
+        assert_eq!(grant(&mut asking, 7, 4_000), Heard::Granted(4_000));
         asking.note(3, 2, (0, 6_000), &WAITS);
         assert_eq!(asking.due(), Some((2, 10)));
         assert!(asking.take(10, 2, &WAITS).is_some());

@@ -56,6 +56,11 @@ impl Pulls {
         Some((flow, self.packet_bytes))
     }
 
+    /// Takes the bytes of control packets from the credit: they arrive at the same port.
+    pub(super) fn charge(&mut self, now_ns: u64, bytes: u64) {
+        self.pacer.charge(now_ns, bytes);
+    }
+
     pub(super) fn forget(&mut self, flow: u32) {
         self.pacer.forget(flow);
         self.paths -= 1;
@@ -71,6 +76,8 @@ pub(super) struct Crediting {
     target_bytes: u64,
     /// Bytes that the pacer does not know of yet.
     to_ask: Option<u64>,
+    /// Bytes of control packets that have arrived, and that the pacer does not know of yet.
+    control_bytes: u64,
     /// The queue pair that the latest request arrived through.
     index: Option<u32>,
     due_ns: Option<u64>,
@@ -114,6 +121,16 @@ impl Crediting {
     /// Returns the bytes to ask the pacer for, if a request has changed them.
     pub(super) fn take_ask(&mut self) -> Option<u64> {
         self.to_ask.take()
+    }
+
+    /// Records a control packet that has arrived.
+    pub(super) fn note_control(&mut self, bytes: u64) {
+        self.control_bytes += bytes;
+    }
+
+    /// Returns the bytes of control packets that arrived since the last call.
+    pub(super) fn take_control(&mut self) -> u64 {
+        std::mem::take(&mut self.control_bytes)
     }
 
     /// Adds credit.

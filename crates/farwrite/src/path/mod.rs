@@ -33,7 +33,7 @@ use slab::Slab;
 use crate::error::Error;
 use crate::intake::InletCounts;
 use crate::options::{QpOptions, RateControl};
-use asking::Waits;
+use asking::{PACKETS_A_REQUEST, Waits};
 use crediting::{Crediting, Pulls};
 pub(crate) use departures::Run;
 pub(crate) use reports::NewestPacket;
@@ -56,8 +56,8 @@ pub const fn packet_overhead_bytes(is_ipv4: bool) -> u32 {
     ip_udp_bytes(is_ipv4) + ROCE_OVERHEAD_BYTES
 }
 
-/// A receiver grants at least this number of packets ahead, however short the path is.
-const LEAST_PACKETS: u64 = 4;
+/// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
+const CONTROL_OVERHEAD_BYTES: u64 = 16;
 
 /// Returns the number of a path among the flows of the pacer of credit.
 fn flow_of(path: usize) -> u32 {
@@ -251,11 +251,13 @@ impl PeerPath {
             return false;
         };
         let waits = self.waits();
-        // What covers the way of a request and of its credit, and the wait of both.
+        // What covers the way of a request and of its credit, the wait of both, and the packets
+        // between two requests.
         let ahead_ns = self.rtt.smoothed_ns() + 4 * waits.period_ns;
         let bytes = u128::from(options.line_rate_bps) * u128::from(ahead_ns) / 8_000_000_000;
         let ahead_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let ahead_bytes = ahead_bytes.max(LEAST_PACKETS * self.sending.packet_bytes());
+        let step_bytes = (PACKETS_A_REQUEST + 1) * self.sending.packet_bytes();
+        let ahead_bytes = ahead_bytes.saturating_add(step_bytes);
         self.crediting
             .hear(now_ns, index, request, ahead_bytes, &waits);
         true
@@ -263,7 +265,17 @@ impl PeerPath {
 
     /// Handles credit of the peer, or refuses it.
     pub(crate) fn handle_credit(&mut self, now_ns: u64, credit: &Credit) {
-        self.sending.handle_credit(now_ns, credit);
+        let waits = self.waits();
+        self.sending.handle_credit(now_ns, credit, &waits);
+    }
+
+    /// Records a genuine control packet with `bytes` of payload that has arrived.
+    pub(crate) fn note_control(&mut self, bytes: usize) {
+        if let RateControl::Eqds(_) = self.sending.choice() {
+            let ip_udp_bytes = u64::from(ip_udp_bytes(self.name.address.is_ipv4()));
+            let bytes = bytes as u64 + CONTROL_OVERHEAD_BYTES + ip_udp_bytes;
+            self.crediting.note_control(bytes);
+        }
     }
 
     fn waits(&self) -> Waits {
@@ -402,6 +414,7 @@ impl PeerPaths {
             return;
         };
         let waits = path.waits();
+        pulls.charge(now_ns, path.crediting.take_control());
         if let Some(bytes) = path.crediting.take_ask() {
             let late_ns = waits.period_ns + controller::jitter_ns(&path.timing);
             pulls.ask(now_ns, flow_of(number), bytes, late_ns);

@@ -96,7 +96,8 @@ impl Sending {
         timing: Timing,
     ) -> Self {
         let controller = Controller::new(&choice, packet_bytes, &timing);
-        let asking = controller.credit_state().map(|_| Asking::new(number));
+        let asking = controller.credit_state();
+        let asking = asking.map(|_| Asking::new(number, packet_bytes));
         let pace_bps = controller.get().limits().pace_bps;
         let mut sending = Self {
             bucket: TokenBucket::new(pace_bps, packet_bytes),
@@ -277,9 +278,9 @@ impl Sending {
     }
 
     /// Handles credit of the receiver, or refuses it.
-    pub(super) fn handle_credit(&mut self, now_ns: u64, credit: &Credit) {
+    pub(super) fn handle_credit(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) {
         let heard = match &mut self.asking {
-            Some(asking) => asking.hear(credit),
+            Some(asking) => asking.hear(now_ns, credit, waits),
             None => Heard::Refused,
         };
         match heard {

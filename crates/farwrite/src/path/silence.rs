@@ -16,7 +16,6 @@ const LONGEST_UNMEASURED_NS: u64 = 16_000_000_000;
 #[derive(Debug)]
 pub(super) struct TimedSwift {
     swift: Swift,
-    packet_bytes: u64,
     /// Part of the timeout that the round trip does not determine, in nanoseconds.
     least_ns: u64,
     /// The timeout before the first measurement.
@@ -28,22 +27,18 @@ pub(super) struct TimedSwift {
     deadline_ns: Option<u64>,
     /// Consecutive timeouts.
     timeouts: u32,
-    /// Whether the last report named a packet that left twice, which gives no delay (P5.5.6).
-    is_blind: bool,
 }
 
 impl TimedSwift {
     pub(super) fn new(options: SwiftOptions, timing: &Timing) -> Self {
         Self {
             swift: Swift::new(options),
-            packet_bytes: options.packet_bytes,
             least_ns: 2 * timing.lateness_ns + timing.min_repeat_ns,
             first_ns: timing.max_repeat_ns,
             rtt_ns: None,
             sent_bytes: 0,
             deadline_ns: None,
             timeouts: 0,
-            is_blind: false,
         }
     }
 
@@ -75,7 +70,6 @@ impl RateControl for TimedSwift {
 
     fn on_feedback(&mut self, feedback: &Feedback) {
         let newest = feedback.newest.unwrap_or_default();
-        self.is_blind = newest.departed_ns.is_none();
         if let Some(departed_ns) = newest.departed_ns {
             let sample_ns = feedback.now_ns.saturating_sub(departed_ns);
             let sample_ns = sample_ns.saturating_sub(newest.hold_ns);
@@ -96,7 +90,6 @@ impl RateControl for TimedSwift {
         if self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.deadline_ns = None;
             self.timeouts = self.timeouts.saturating_add(1);
-            self.is_blind = false;
             self.swift.on_loss(now_ns, Loss::TimedOut);
         }
     }
@@ -105,18 +98,8 @@ impl RateControl for TimedSwift {
         self.deadline_ns
     }
 
-    /// The limits of Swift. After an outage, all packets are repeats. They give no delay, and
-    /// without a delay the window does not grow. Then one packet leaves in each round trip.
     fn limits(&self) -> Limits {
-        let limits = self.swift.limits();
-        let Some(rtt_ns) = self.rtt_ns.filter(|_| self.is_blind) else {
-            return limits;
-        };
-        let one_bps = self.packet_bytes.saturating_mul(8_000_000_000) / rtt_ns.max(1);
-        Limits {
-            pace_bps: limits.pace_bps.max(one_bps),
-            ..limits
-        }
+        self.swift.limits()
     }
 
     fn on_loss(&mut self, now_ns: u64, loss: Loss) {

@@ -14,6 +14,11 @@ const PACKET: u64 = 1 << 20;
 /// multiplicative decrease above it, at most once per round trip. A window below one packet becomes
 /// a pace: one packet per `rtt / cwnd`.
 ///
+/// The paper's packets carry their time of departure, so each acknowledgement gives a delay. Here,
+/// packets that were sent again give none ([`Newest::departed_ns`](crate::Newest::departed_ns)).
+/// After an outage, all packets in flight are sent again, and without a delay the window would not
+/// grow. So while reports give no delay, at least one packet may leave in each round trip.
+///
 /// Each report splits the delay: the round trip without the receiver's hold time drives the fabric
 /// window, and the hold time drives the endpoint window. The smaller window applies. Here, the
 /// delay in the sender's NIC and on the way back count as fabric delay.
@@ -23,6 +28,8 @@ pub struct Swift {
     fabric: Window,
     endpoint: Window,
     rtt_ns: u64,
+    /// Whether the last report gave no delay.
+    is_blind: bool,
     retransmits: u32,
     received_packets: u64,
     received_bytes: u64,
@@ -58,6 +65,7 @@ impl Swift {
                 ..window
             },
             rtt_ns: options.base_target_ns,
+            is_blind: false,
             retransmits: 0,
             received_packets: 0,
             received_bytes: 0,
@@ -142,6 +150,7 @@ impl RateControl for Swift {
         let Some(newest) = feedback.newest else {
             return;
         };
+        self.is_blind = newest.departed_ns.is_none();
         let Some(departed_ns) = newest.departed_ns else {
             return;
         };
@@ -175,7 +184,10 @@ impl RateControl for Swift {
                 window_bytes: mul_div(cwnd, packet_bytes, PACKET),
             };
         }
-        let gap_ns = mul_div(self.rtt_ns, PACKET, cwnd);
+        let gap_ns = match self.is_blind {
+            true => self.rtt_ns,
+            false => mul_div(self.rtt_ns, PACKET, cwnd),
+        };
         Limits {
             pace_bps: rate_of(packet_bytes, gap_ns).clamp(1, line_bps),
             window_bytes: packet_bytes,
@@ -190,6 +202,7 @@ impl RateControl for Swift {
                 self.cut();
             }
             Loss::TimedOut => {
+                self.is_blind = false;
                 self.retransmits = self.retransmits.saturating_add(1);
                 if self.retransmits >= self.options.retx_reset_threshold {
                     let min_cwnd = self.options.min_cwnd();
@@ -325,6 +338,24 @@ mod tests {
         case.swift.fabric.cwnd = 3 * PACKET;
         assert_eq!(case.swift.limits().window_bytes, 3_000);
         assert_eq!(case.swift.limits().pace_bps, LINE);
+    }
+
+    #[test]
+    fn without_delays_one_packet_leaves_in_a_round_trip() {
+        let mut case = Case::new(250_000);
+        case.swift.rtt_ns = 10_000;
+        case.packets += 1;
+        case.swift.on_feedback(&Feedback {
+            now_ns: case.now_ns,
+            newest: Some(Newest::default()),
+            received_packets: case.packets,
+            ..Feedback::default()
+        });
+        assert_eq!(case.swift.limits().pace_bps, 800_000_000);
+        assert_eq!(case.swift.limits().window_bytes, 1_000);
+        // Nothing may arrive any more.
+        case.swift.on_loss(case.now_ns, Loss::TimedOut);
+        assert!(case.swift.limits().pace_bps < 800_000_000);
     }
 
     #[test]

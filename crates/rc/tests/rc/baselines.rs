@@ -5,10 +5,13 @@ use crate::common;
 use std::collections::BTreeSet;
 
 use crate::common::network::{
-    cable, completions as completed, connect_with, connection, network, nic,
+    Node, cable, completions as completed, connect_with, connection, network, nic,
 };
 use crate::common::{Ends, completions, message, psns, write};
-use farwrite_net::{CableConfig, LeafSpine, Loss, Options, Payload, Shape, Topology};
+use farwrite_net::{
+    CableConfig, CableId, Change, LeafSpine, Loss, Network, NodeId, Options, Payload, Shape,
+    Topology,
+};
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{
     Completion, PathProfile, Paths, QpConfig, QpCounters, RdmaTransport, Recovery, Remote, Request,
@@ -42,26 +45,9 @@ struct Written {
 }
 
 fn write_over(topology: &Topology, transport: RdmaTransport, bytes: u32, seed: u64) -> Written {
-    let path = path(20_000);
-    let options = Options::with_switches(transport.switch(&[3], &path));
+    let options = Options::with_switches(transport.switch(&[3], &path(20_000)));
     let mut network = network(topology, &options, seed);
-    let hosts: Vec<_> = topology.hosts().collect();
-    let ends = [hosts[0], hosts[hosts.len() - 1]];
-    let qpn = connect_with(&mut network, ends, connection(), |peer_qpn| {
-        let dcqcn = DcqcnOptions::paper(path.rate_bps);
-        (
-            transport.config(peer_qpn, &path),
-            transport.control(&path, dcqcn),
-        )
-    });
-    let memory = &mut nic(&mut network, ends[1]).memory;
-    memory.register_ghost(1, 0, u64::from(bytes)).unwrap();
-    let request = Request::Write {
-        data: Payload::Ghost(bytes),
-        to: Remote { rkey: 1, addr: 0 },
-        imm: None,
-    };
-    nic(&mut network, ends[0]).post(qpn, 0, request).unwrap();
+    let (ends, qpn) = post_write(&mut network, topology, transport, bytes);
     let mut done = Vec::new();
     while done.is_empty() && network.next_ns().is_some() {
         network.run_until(network.now_ns() + STEP_NS);
@@ -74,6 +60,34 @@ fn write_over(topology: &Topology, transport: RdmaTransport, bytes: u32, seed: u
         asked: counters[0],
         answered: counters[1],
     }
+}
+
+/// Connects the first and the last host, and posts a WRITE to the first.
+fn post_write(
+    network: &mut Network<Node>,
+    topology: &Topology,
+    transport: RdmaTransport,
+    bytes: u32,
+) -> ([NodeId; 2], u32) {
+    let path = path(20_000);
+    let hosts: Vec<_> = topology.hosts().collect();
+    let ends = [hosts[0], hosts[hosts.len() - 1]];
+    let qpn = connect_with(network, ends, connection(), |peer_qpn| {
+        let dcqcn = DcqcnOptions::paper(path.rate_bps);
+        (
+            transport.config(peer_qpn, &path),
+            transport.control(&path, dcqcn),
+        )
+    });
+    let memory = &mut nic(network, ends[1]).memory;
+    memory.register_ghost(1, 0, u64::from(bytes)).unwrap();
+    let request = Request::Write {
+        data: Payload::Ghost(bytes),
+        to: Remote { rkey: 1, addr: 0 },
+        imm: None,
+    };
+    nic(network, ends[0]).post(qpn, 0, request).unwrap();
+    (ends, qpn)
 }
 
 fn point_to_point(loss_packet: f64) -> Topology {
@@ -134,6 +148,25 @@ fn falcon_repairs_losses_without_timeouts() {
     for seed in 0..8 {
         let done = write_over(&leaves(0.01), RdmaTransport::Falcon, 4_000_000, seed);
         assert_eq!(done.asked.timeouts, 0, "{seed}");
+    }
+}
+
+/// All packets in flight are lost, and then the window of Swift is at its least: one packet in 40
+/// ms. The repetitions give no round trip, so nothing raises it.
+#[test]
+fn after_an_outage_repetitions_leave_faster_than_the_least_window() {
+    for transport in [RdmaTransport::Falcon, RdmaTransport::Uccl] {
+        let topology = point_to_point(0.0);
+        let mut network = network(&topology, &Options::default(), 1);
+        for (at_ns, change) in [(0, Change::Down), (6_000_000, Change::Up)] {
+            network.plan(at_ns, CableId(0), change).unwrap();
+        }
+        let (ends, qpn) = post_write(&mut network, &topology, transport, 300_000);
+        network.run_until(150_000_000);
+        let done = completed(&mut network, ends[0], qpn);
+        let counters = nic(&mut network, ends[0]).qp_counters(qpn).unwrap();
+        assert!(counters.timeouts >= 5, "{transport}: {counters:?}");
+        assert_eq!(done, [Completion::Acknowledged { id: 0 }], "{transport}");
     }
 }
 

@@ -9,6 +9,7 @@ use farwrite_net::NodeId;
 
 use super::plan::PRIORITY;
 use super::{Bytes, GUARD};
+use crate::plan::MS;
 
 /// An endpoint, with the sends and receives of each flow.
 pub(super) struct Worker {
@@ -50,14 +51,19 @@ pub(super) fn new(node: NodeId, seed: u64) -> NetHost<Worker> {
     NetHost::new(ports, worker)
 }
 
-/// Connects two endpoints for a flow.
+/// Connects two endpoints for a flow. Round trips of 1 ms and more are those of a wide area.
 pub(super) fn connect(
     ends: [&mut Worker; 2],
     rate_control: RateControl,
+    rtt_ns: u64,
 ) -> Result<[QueuePair; 2], Error> {
+    let base = match rtt_ns < MS {
+        true => QpOptions::datacenter(),
+        false => QpOptions::default(),
+    };
     let options = QpOptions {
         rate_control,
-        ..QpOptions::datacenter()
+        ..base
     };
     let [one, other] = ends.map(|worker| &mut worker.endpoint);
     let qps = [one.create_qp(options.clone())?, other.create_qp(options)?];

@@ -14,33 +14,37 @@ use super::{Bytes, GUARD};
 const REQUEST: u64 = 1;
 /// The id of the receive buffer of a SEND.
 const BUFFER: u64 = 2;
+/// Rate of a NIC's cable in bits per second.
+const RATE_BPS: u64 = 25_000_000_000;
 /// The immediate of a SEND.
 const IMMEDIATE: u32 = 0x00C0_FFEE;
 
 /// A NIC, and the flow of each queue pair. Queue pairs are numbered from [`FIRST_QPN`] on.
 pub(super) struct NicHost {
     pub(super) nic: Nic,
+    path: PathProfile,
     flows: Vec<usize>,
     /// The completions of each flow, in order.
     pub(super) completions: Vec<(usize, Completion)>,
 }
 
 /// What NICs assume of all paths.
-pub(super) fn path() -> PathProfile {
+pub(super) fn path(rtt_ns: u64) -> PathProfile {
     PathProfile {
-        rate_bps: 25_000_000_000,
-        rtt_ns: 100_000,
+        rate_bps: RATE_BPS,
+        rtt_ns,
         mtu_bytes: 1024,
         framing_bytes: 38,
     }
 }
 
 impl NicHost {
-    pub(super) fn new(node: NodeId, transport: RdmaTransport) -> Self {
+    pub(super) fn new(node: NodeId, transport: RdmaTransport, path: PathProfile) -> Self {
         let mut nic = Nic::new(node);
-        transport.prepare(&mut nic, &path(), dcqcn());
+        transport.prepare(&mut nic, &path, dcqcn());
         Self {
             nic,
+            path,
             flows: Vec::new(),
             completions: Vec::new(),
         }
@@ -130,8 +134,8 @@ pub(super) fn connect(
             priority: PRIORITY,
             rate_bps: None,
         };
-        let config = transport.config(peer_qpn, &path());
-        match transport.control(&path(), dcqcn()) {
+        let config = transport.config(peer_qpn, &host.path);
+        match transport.control(&host.path, dcqcn()) {
             Some(control) => host.nic.connect_under(to, config, control)?,
             None => host.nic.connect(to, config)?,
         };
@@ -195,7 +199,7 @@ fn rkey(flow: usize) -> u32 {
 }
 
 fn dcqcn() -> DcqcnOptions {
-    DcqcnOptions::paper(path().rate_bps)
+    DcqcnOptions::paper(RATE_BPS)
 }
 
 #[cfg(test)]

@@ -91,7 +91,12 @@ impl NetworkPlan {
         let topology = shape.build().expect("shapes that are drawn are valid");
         let transport = dice.pick(&RdmaTransport::ALL);
         let has_pfc = dice.chance(0.4);
-        let switch = switch(&mut dice, transport, has_pfc);
+        let path = nic::path(rtt_ns(&shape));
+        let mut switch = switch(&mut dice, transport.switch(&[PRIORITY], &path), has_pfc);
+        if let (Shape::Datacenters { .. }, true) = (&shape, has_pfc) {
+            // The headroom of long cables.
+            switch.buffer_bytes = 1 << 30;
+        }
         // With PFC, routing tables do not change: packets on detours in lossless queues can
         // deadlock, also in real networks.
         let reroute = (!has_pfc && dice.chance(0.7)).then(|| micros(&mut dice, 10..500));
@@ -102,7 +107,7 @@ impl NetworkPlan {
             RateControl::Fixed { rate_bps },
             RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)),
             // Any size of packets: the path sets its own.
-            RateControl::Swift(SwiftOptions::new(rate_bps, 1, 4)),
+            RateControl::Swift(swift(rate_bps, &shape)),
             RateControl::Eqds(EqdsOptions {
                 line_rate_bps: rate_bps,
                 first_window_bytes,
@@ -123,6 +128,20 @@ impl NetworkPlan {
             flows,
             changes,
         }
+    }
+
+    /// What NICs assume to be the longest round trip, in nanoseconds.
+    pub(super) fn rtt_ns(&self) -> u64 {
+        rtt_ns(&self.shape)
+    }
+
+    /// Whether a flow crosses a long cable between two datacenters.
+    pub(super) fn is_between_sites(&self, flow: &FlowPlan) -> bool {
+        let Shape::Datacenters { site, .. } = self.shape else {
+            return false;
+        };
+        let hosts = site.leaves * site.hosts_per_leaf;
+        flow.src / hosts != flow.dst / hosts
     }
 
     /// The time of the last change of a cable or start of a flow.
@@ -146,9 +165,36 @@ fn cable(dice: &mut SplitMix) -> CableConfig {
     cable
 }
 
+/// Round trip of the long cable of a shape, in nanoseconds; 0 without one.
+fn long_rtt_ns(shape: &Shape) -> u64 {
+    match shape {
+        Shape::Datacenters { long_cable, .. } => {
+            2 * u64::try_from(long_cable.delay.as_nanos()).expect("a drawn delay")
+        }
+        _ => 0,
+    }
+}
+
+/// What NICs assume to be the longest round trip over a shape.
+fn rtt_ns(shape: &Shape) -> u64 {
+    100 * US + long_rtt_ns(shape)
+}
+
+/// Swift with targets that a path without queues meets. A target below its round trip would keep
+/// the window at its least.
+fn swift(rate_bps: u64, shape: &Shape) -> SwiftOptions {
+    let base = SwiftOptions::new(rate_bps, 1, 4);
+    let long_ns = long_rtt_ns(shape);
+    SwiftOptions {
+        base_target_ns: base.base_target_ns + long_ns,
+        endpoint_target_ns: base.endpoint_target_ns + long_ns,
+        ..base
+    }
+}
+
 fn shape(dice: &mut SplitMix) -> Shape {
     let (host_cable, other_cable) = (cable(dice), cable(dice));
-    match dice.index(4) {
+    match dice.index(8) {
         0 => Shape::Star {
             hosts: dice.pick(&[4, 6, 8]),
             cable: host_cable,
@@ -158,6 +204,27 @@ fn shape(dice: &mut SplitMix) -> Shape {
             right: 3,
             host_cable,
             middle_cable: other_cable,
+        },
+        2 | 3 => Shape::FatTree {
+            k: 4,
+            host_cable,
+            pod_cable: other_cable,
+            core_cable: cable(dice),
+        },
+        4 | 5 => Shape::Datacenters {
+            sites: dice.pick(&[2, 3]),
+            site: LeafSpine {
+                leaves: dice.pick(&[1, 2]),
+                spines: dice.pick(&[1, 2]),
+                hosts_per_leaf: dice.pick(&[2, 4]),
+                host_cable,
+                spine_cable: other_cable,
+            },
+            border_cable: cable(dice),
+            long_cable: CableConfig {
+                delay: micros(dice, 200..5_000),
+                ..cable(dice)
+            },
         },
         _ => Shape::LeafSpine(LeafSpine {
             leaves: dice.pick(&[2, 3]),
@@ -169,8 +236,8 @@ fn shape(dice: &mut SplitMix) -> Shape {
     }
 }
 
-fn switch(dice: &mut SplitMix, transport: RdmaTransport, has_pfc: bool) -> SwitchConfig {
-    let wanted = transport.switch(&[PRIORITY], &nic::path());
+/// Draws switches. `wanted` are those of the transport.
+fn switch(dice: &mut SplitMix, wanted: SwitchConfig, has_pfc: bool) -> SwitchConfig {
     let red = Red {
         kmin_bytes: dice.within(1..100) * 1000,
         kmax_bytes: 200_000,

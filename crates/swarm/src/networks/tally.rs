@@ -6,12 +6,14 @@ use std::ops::AddAssign;
 use farwrite_net::{FrameDrop, PortCounters};
 
 /// The kinds of events that cases should meet, in the order of the counts.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 14] = [
     "messages of endpoints",
     "WRITEs",
     "SENDs",
     "READs",
     "requests given up",
+    "flows in fat trees",
+    "flows between datacenters",
     "PFC frames",
     "marks",
     "trimmed frames",
@@ -35,6 +37,10 @@ pub(super) struct FinishedFlows {
     pub(super) send: u64,
     pub(super) read: u64,
     pub(super) given_up: u64,
+    /// Flows of any end in a fat tree.
+    pub(super) fat_tree: u64,
+    /// Flows of any end from one datacenter to another.
+    pub(super) between_sites: u64,
 }
 
 impl NetworkTally {
@@ -46,6 +52,8 @@ impl NetworkTally {
                 finished.send,
                 finished.read,
                 finished.given_up,
+                finished.fat_tree,
+                finished.between_sites,
                 totals.pauses_sent,
                 totals.marked,
                 totals.trimmed,

@@ -1,7 +1,7 @@
 //! A running case in a network.
 
 use farwrite::{Outcome, QueuePair};
-use farwrite_net::{Network, NodeId, Options, Payload};
+use farwrite_net::{Network, NodeId, Options, Payload, Shape};
 use farwrite_rc::Completion;
 
 use super::nic::{self, NicHost, RequestOutcome};
@@ -39,11 +39,12 @@ impl<'a> NetworkWorld<'a> {
     pub(super) fn new(plan: &'a NetworkPlan) -> Self {
         let topology = plan.shape.build().expect("drawn shapes are valid");
         let hosts: Vec<_> = topology.hosts().collect();
+        let path = nic::path(plan.rtt_ns());
         let mut made: Vec<_> = hosts.iter().map(|_| None).collect();
         for (number, (host, &node)) in made.iter_mut().zip(&hosts).enumerate() {
             *host = Some(match number % 2 {
                 0 => NetworkHost::Endpoint(Box::new(endpoint::new(node, plan.seed))),
-                _ => NetworkHost::Nic(Box::new(NicHost::new(node, plan.transport))),
+                _ => NetworkHost::Nic(Box::new(NicHost::new(node, plan.transport, path))),
             });
         }
         let joined = (0..plan.flows.len()).map(|flow| join(plan, flow, &mut made, &hosts));
@@ -73,7 +74,14 @@ impl<'a> NetworkWorld<'a> {
     }
 
     pub(super) fn tally(&self) -> NetworkTally {
-        NetworkTally::new(self.finished, &self.network.totals())
+        let mut finished = self.finished;
+        let flows = &self.plan.flows;
+        if let Shape::FatTree { .. } = self.plan.shape {
+            finished.fat_tree = flows.len() as u64;
+        }
+        let between = flows.iter().filter(|flow| self.plan.is_between_sites(flow));
+        finished.between_sites = between.count() as u64;
+        NetworkTally::new(finished, &self.network.totals())
     }
 
     pub(super) fn violation(&self, rule: Rule, what: impl ToString) -> Violation {
@@ -350,7 +358,7 @@ fn join(
             Some(NetworkHost::Endpoint(other)),
         ] => {
             let workers = [one.program_mut(), other.program_mut()];
-            let joined = endpoint::connect(workers, plan.rate_control);
+            let joined = endpoint::connect(workers, plan.rate_control, plan.rtt_ns());
             Joined::Endpoint(joined.expect("endpoints with equal options connect"))
         }
         [Some(NetworkHost::Nic(one)), Some(NetworkHost::Nic(other))] => {
