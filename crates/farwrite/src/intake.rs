@@ -30,23 +30,19 @@ pub(crate) struct Inlet {
     /// Number of notices that wait for the owner, not counting `Arrived`.
     waiting: AtomicU32,
     counts: Counts,
-    /// Locked once for each batch of packets.
-    recent: Mutex<Recent>,
+    /// The data packet that arrived last since the owner last took it. Locked once for each batch of
+    /// packets.
+    newest: Mutex<Option<Newest>>,
 }
 
-/// The data packets of a queue pair that arrived since the owner last took this record.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recent {
-    pub(crate) newest: Option<Newest>,
-    /// Counts of the data packets that arrived after the newest one, which are late packets. If
-    /// there is no newest packet, counts of all data packets.
-    pub(crate) behind: InletCounts,
-}
-
-/// The data packet of a queue pair that arrived last. Late packets are excluded.
+/// The data packet of a queue pair that arrived last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newest {
+    /// Its message. For late parity, the message that it belongs to.
     pub(crate) message: MessageId,
+    /// Whether the message was over. Then the packet may belong to an older message in the same slot
+    /// and generation.
+    pub(crate) is_late: bool,
     pub(crate) imm: u32,
     /// Arrival time by the fabric's clock, if the fabric knows it.
     pub(crate) arrived_ns: Option<u64>,
@@ -145,15 +141,14 @@ impl Inlet {
             announcement: Announcement::new(),
             waiting: AtomicU32::new(0),
             counts: Counts::default(),
-            recent: Mutex::default(),
+            newest: Mutex::default(),
         }
     }
 
-    /// Takes the newest data packet since the last call, and the counts of the data packets behind
-    /// it.
-    pub(crate) fn take_recent(&self) -> Recent {
-        let recent = self.recent.lock();
-        std::mem::take(&mut *recent.unwrap_or_else(PoisonError::into_inner))
+    /// Takes the newest data packet since the last call.
+    pub(crate) fn take_newest(&self) -> Option<Newest> {
+        let newest = self.newest.lock();
+        newest.unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Records that the owner is about to look at what arrived. The next packet to arrive is
@@ -199,7 +194,7 @@ struct Run<'a> {
     route: Route,
     inlet: &'a Inlet,
     counts: InletCounts,
-    recent: Recent,
+    newest: Option<Newest>,
 }
 
 impl Intake {
@@ -251,7 +246,7 @@ impl Intake {
             route,
             inlet,
             counts: InletCounts::default(),
-            recent: Recent::default(),
+            newest: None,
         })
     }
 }
@@ -278,19 +273,13 @@ impl Run<'_> {
                     ..InletCounts::default()
                 };
                 self.counts.add(&packet);
-                match self.take_data(generation, imm, bytes, notices) {
-                    Some(message) => {
-                        let newest = Newest {
-                            message,
-                            imm,
-                            arrived_ns,
-                        };
-                        self.recent = Recent {
-                            newest: Some(newest),
-                            behind: InletCounts::default(),
-                        };
-                    }
-                    None => self.recent.behind.add(&packet),
+                if let Some((message, is_late)) = self.take_data(generation, imm, bytes, notices) {
+                    self.newest = Some(Newest {
+                        message,
+                        is_late,
+                        imm,
+                        arrived_ns,
+                    });
                 }
             }
             (Completion::Send(send), Role::Control) => match send.from {
@@ -310,27 +299,25 @@ impl Run<'_> {
         }
     }
 
-    /// Processes a data packet. Returns its message if the message is certain.
+    /// Processes a data packet. Returns its message, and whether that is over.
     fn take_data(
         &mut self,
         generation: u8,
         imm: u32,
         bytes: u32,
         notices: &mut Vec<Notice>,
-    ) -> Option<MessageId> {
+    ) -> Option<(MessageId, bool)> {
         match self.inlet.table.handle_packet(generation, imm, bytes) {
-            Arrival::New { message, .. } => Some(message),
+            Arrival::New { message, .. } => Some((message, false)),
             Arrival::Duplicate { message } => {
                 self.counts.duplicate_packets += 1;
                 self.notify(Event::Duplicate { message, imm }, notices);
-                Some(message)
+                Some((message, false))
             }
             Arrival::Late { message } => {
                 self.counts.late_packets += 1;
                 self.notify(Event::Late { message, imm }, notices);
-                // The packet may belong to a message older than `message`, in the same slot and
-                // generation.
-                None
+                Some((MessageId::new(message), true))
             }
             Arrival::Invalid => {
                 self.counts.invalid_packets += 1;
@@ -368,12 +355,9 @@ impl Run<'_> {
             }
         }
         if has_data {
-            let recent = self.inlet.recent.lock();
-            let recent = &mut *recent.unwrap_or_else(PoisonError::into_inner);
-            match self.recent.newest {
-                Some(_) => *recent = self.recent,
-                None => recent.behind.add(&self.recent.behind),
-            }
+            let newest = self.inlet.newest.lock();
+            let newest = &mut *newest.unwrap_or_else(PoisonError::into_inner);
+            *newest = self.newest.or(*newest);
         }
         if has_data && self.inlet.announcement.announce() {
             notices.push(self.notice(Event::Arrived));

@@ -14,10 +14,12 @@
 //!
 //! A second kind of case, [`NetworkPlan`], has endpoints and NICs with reliable connections as
 //! hosts of a network of switches ([`farwrite_net`]), with its own rules. A third kind, in
-//! [`boxes`], has RDMA NICs behind LoWAR or NetRT boxes.
+//! [`boxes`], has RDMA NICs behind LoWAR or NetRT boxes. A fourth kind, in [`collectives`], has the
+//! operations of a group of ranks.
 
 pub mod boxes;
 mod closing;
+pub mod collectives;
 mod coverage;
 mod ledger;
 mod networks;

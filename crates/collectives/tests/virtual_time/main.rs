@@ -5,5 +5,6 @@ mod exact;
 mod faults;
 mod hadamard;
 mod loss_targets;
+mod pipeline;
 mod random;
 mod world;

@@ -477,12 +477,7 @@ fn parameters_have_the_names_of_their_papers() {
         ),
         ("falcon", "swift", swift, "{ base_target = \"200us\" }"),
         ("falcon", "swift", "{}", "{ beta = 0.2, max_mdf = 0.1 }"),
-        (
-            "irn",
-            "irn",
-            irn,
-            "{ RTO_low = \"5us\", N = 100000 }",
-        ),
+        ("irn", "irn", irn, "{ RTO_low = \"5us\", N = 100000 }"),
         ("eqds", "eqds", "{}", "{ first_window = \"200kB\" }"),
         (
             "farwrite-sr-nack+eqds",

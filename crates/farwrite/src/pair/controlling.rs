@@ -117,17 +117,25 @@ impl Pair {
 
     /// Passes the new arrivals to the path.
     pub(super) fn note_arrivals(&mut self, path: &mut PeerPath, now_ns: u64) {
-        let recent = self.inlet.take_recent();
+        let newest = self.inlet.take_newest();
         let counts = self.inlet.counts();
         let gained = counts.since(&self.control.noted);
         self.control.noted = counts;
         let geometry = self.geometry();
-        let newest = recent.newest.map(|newest| NewestPacket {
-            message: newest.message,
-            packet: geometry.decode_immediate(newest.imm).packet,
-            arrived_ns: newest.arrived_ns.unwrap_or(now_ns).min(now_ns),
+        let newest = newest.map(|newest| {
+            let parts = geometry.decode_immediate(newest.imm);
+            let is_parity = parts.slot >= geometry.slots();
+            NewestPacket {
+                message: match is_parity {
+                    true => newest.message.parity(),
+                    false => newest.message,
+                },
+                is_late: newest.is_late,
+                packet: parts.packet,
+                arrived_ns: newest.arrived_ns.unwrap_or(now_ns).min(now_ns),
+            }
         });
-        path.note_arrivals(now_ns, self.name.index, &gained, newest, &recent.behind);
+        path.note_arrivals(now_ns, self.name.index, &gained, newest);
     }
 
     fn handle_report(&mut self, now_ns: u64, message: u64, report: &Report) {

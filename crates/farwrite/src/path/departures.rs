@@ -40,15 +40,22 @@ pub(super) struct Departure {
 }
 
 impl Departure {
-    /// Returns when the packet left, for a round trip that ends at `now_ns`. A packet that was held
-    /// back must not make the round trip shorter than the shortest one known, `base_rtt_ns`.
-    pub(super) fn sampled_ns(&self, now_ns: u64, base_rtt_ns: Option<u64>) -> Option<u64> {
+    /// Returns when the packet left, for a round trip that ends at `now_ns`. If an older packet may
+    /// have arrived in its place, for which `is_doubtful` is a reason too, that one must not make
+    /// the round trip shorter than the shortest one known, `base_rtt_ns`.
+    pub(super) fn sampled_ns(
+        &self,
+        now_ns: u64,
+        base_rtt_ns: Option<u64>,
+        is_doubtful: bool,
+    ) -> Option<u64> {
+        let is_doubtful = is_doubtful || self.is_rewrite;
         let is_long = |left_ns: u64| {
             let rtt_ns = now_ns.saturating_sub(left_ns);
             base_rtt_ns.is_some_and(|base_ns| rtt_ns >= base_ns)
         };
         self.left_ns
-            .filter(|&left_ns| !self.is_rewrite || is_long(left_ns))
+            .filter(|&left_ns| !is_doubtful || is_long(left_ns))
     }
 }
 
@@ -277,7 +284,7 @@ mod tests {
         let found = log.find(1, 7, 3).unwrap();
         assert_eq!((found.left_ns, found.is_rewrite), (Some(9), true));
         let sampled = [(20, Some(12)), (21, Some(12)), (22, None)];
-        let sampled = sampled.map(|(now_ns, base_ns)| found.sampled_ns(now_ns, base_ns));
+        let sampled = sampled.map(|(now_ns, base_ns)| found.sampled_ns(now_ns, base_ns, false));
         assert_eq!(sampled, [None, Some(9), None]);
         log.settle(30_000);
         log.push(12, 30_000, &run(7, 0..10, true));

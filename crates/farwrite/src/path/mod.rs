@@ -206,11 +206,9 @@ impl PeerPath {
         index: u32,
         gained: &InletCounts,
         newest: Option<NewestPacket>,
-        behind: &InletCounts,
     ) {
         let period_ns = self.period_ns();
-        self.reports
-            .note(now_ns, index, gained, newest, behind, period_ns);
+        self.reports.note(now_ns, index, gained, newest, period_ns);
     }
 
     /// Returns a report for a control packet of queue pair `index` that leaves now, if a report is

@@ -17,6 +17,9 @@ const REPEATS: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewestPacket {
     pub(crate) message: MessageId,
+    /// Whether the message was over. Then the packet may belong to an older message in the same slot
+    /// and generation.
+    pub(crate) is_late: bool,
     /// The number of the packet in its message.
     pub(crate) packet: u32,
     pub(crate) arrived_ns: u64,
@@ -31,13 +34,6 @@ pub(super) struct Reports {
     /// Shortest time between two reports.
     least_ns: u64,
     counts: InletCounts,
-    /// Data packets that arrived after the newest one. They are late packets, and no report can
-    /// name them. They are reported with the next newest packet. If they were reported earlier,
-    /// they would be missing from the count of packets up to the next newest packet, as if they
-    /// were lost.
-    behind: InletCounts,
-    /// The sums of the last report.
-    reported: InletCounts,
     /// The newest packet, and the index of the queue pair that it arrived through.
     newest: Option<(u32, NewestPacket)>,
     drain: DrainMeter,
@@ -61,8 +57,6 @@ impl Reports {
             overhead_bytes,
             least_ns: timing.min_repeat_ns / 8,
             counts: InletCounts::default(),
-            behind: InletCounts::default(),
-            reported: InletCounts::default(),
             newest: None,
             drain: DrainMeter::new(timing.min_ping_ns),
             drops: DropShare::new(counters, 0),
@@ -72,15 +66,14 @@ impl Reports {
         }
     }
 
-    /// Records what arrived through queue pair `index` since the last call for it. `behind` is the
-    /// part that arrived after `newest`. The next report leaves `period_ns` after the last.
+    /// Records what arrived through queue pair `index` since the last call for it, and the newest
+    /// packet of it. The next report leaves `period_ns` after the last.
     pub(super) fn note(
         &mut self,
         now_ns: u64,
         index: u32,
         gained: &InletCounts,
         newest: Option<NewestPacket>,
-        behind: &InletCounts,
         period_ns: u64,
     ) {
         self.counts.add(gained);
@@ -93,9 +86,7 @@ impl Reports {
                 .is_none_or(|(_, known)| known.arrived_ns <= newest.arrived_ns)
         {
             self.newest = Some((index, newest));
-            self.behind = InletCounts::default();
         }
-        self.behind.add(behind);
         // After a pause, the report leaves at once.
         let due_ns = self.reported_ns.map_or(now_ns, |ns| ns + period_ns);
         let due_ns = due_ns.max(now_ns);
@@ -144,12 +135,12 @@ impl Reports {
         self.repeats = self.repeats.saturating_sub(1);
         let drain_bps = self.drain.rate_bps(now_ns, self.wire_bytes(&self.counts));
         let dropped_packets = self.drops.update(counters, self.counts.accepted_packets);
-        self.reported = self.sums();
-        let counts = &self.reported;
+        let counts = &self.counts;
         let ect_packets = counts.ect_packets.min(counts.data_packets);
         Some(PathFeedback {
             path: self.number,
             message: newest.message,
+            is_late: newest.is_late,
             packet: newest.packet,
             hold_ns: now_ns.saturating_sub(newest.arrived_ns),
             received_packets: counts.data_packets,
@@ -174,22 +165,6 @@ impl Reports {
         }
     }
 
-    /// Returns the sums of what arrived up to the newest packet. The counts of a queue pair and its
-    /// newest packet are not read in the same instant, so the sums could decrease by a few packets.
-    /// In this case, they keep their values.
-    fn sums(&self) -> InletCounts {
-        let (counts, behind, before) = (&self.counts, &self.behind, &self.reported);
-        let sum =
-            |of: fn(&InletCounts) -> u64| of(counts).saturating_sub(of(behind)).max(of(before));
-        InletCounts {
-            data_packets: sum(|counts| counts.data_packets),
-            data_bytes: sum(|counts| counts.data_bytes),
-            ect_packets: sum(|counts| counts.ect_packets),
-            marked_packets: sum(|counts| counts.marked_packets),
-            ..*counts
-        }
-    }
-
     fn wire_bytes(&self, counts: &InletCounts) -> u64 {
         counts.data_bytes + counts.data_packets * self.overhead_bytes
     }
@@ -201,12 +176,13 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const PERIOD: u64 = 3 * MS;
+    const LATE: u32 = 100;
 
     fn reports() -> Reports {
         Reports::new(4, 64, &Timing::wide_area(), &Counters::default())
     }
 
-    /// Records a packet that arrives through queue pair 1.
+    /// Records a packet that arrives through queue pair 1. The message is over from packet [`LATE`] on.
     fn arrive(reports: &mut Reports, now_ns: u64, packet: u32) {
         let gained = InletCounts {
             accepted_packets: 1,
@@ -217,11 +193,11 @@ mod tests {
         };
         let newest = NewestPacket {
             message: MessageId::new(3),
+            is_late: packet >= LATE,
             packet,
             arrived_ns: now_ns,
         };
-        let none = InletCounts::default();
-        reports.note(now_ns, 1, &gained, Some(newest), &none, PERIOD);
+        reports.note(now_ns, 1, &gained, Some(newest), PERIOD);
     }
 
     fn take(reports: &mut Reports, now_ns: u64, leaves_anyway: bool) -> Option<PathFeedback> {
@@ -254,24 +230,22 @@ mod tests {
         assert_eq!(reports.due(), Some((1, 900 * MS)));
     }
 
-    /// For example, parity that arrives after its message is whole.
+    /// For example, parity that arrives after its message is whole. Without such a report, these
+    /// bytes stay in flight at the sender until a packet of a newer message arrives.
     #[test]
-    fn late_packets_count_with_the_next_packet_that_a_report_can_name() {
+    fn late_packets_are_reported_as_such() {
         let mut reports = reports();
         arrive(&mut reports, 0, 0);
-        let late = InletCounts {
-            accepted_packets: 5,
-            data_packets: 5,
-            data_bytes: 5_000,
-            ..InletCounts::default()
-        };
-        reports.note(MS, 1, &late, None, &late, PERIOD);
+        let report = take(&mut reports, 0, false).unwrap();
+        assert_eq!((report.packet, report.is_late), (0, false));
+        arrive(&mut reports, MS, LATE);
+        arrive(&mut reports, 2 * MS, LATE + 1);
         let report = take(&mut reports, 3 * MS, false).unwrap();
-        assert_eq!((report.packet, report.received_packets), (0, 1));
-        arrive(&mut reports, 20 * MS, 1);
-        let report = take(&mut reports, 20 * MS, false).unwrap();
-        assert_eq!((report.packet, report.received_packets), (1, 7));
-        assert_eq!(report.received_bytes, 7 * 1_064);
+        assert_eq!((report.packet, report.is_late), (LATE + 1, true));
+        assert_eq!(
+            (report.received_packets, report.received_bytes),
+            (3, 3 * 1_064)
+        );
     }
 
     #[test]

@@ -354,7 +354,8 @@ impl Sending {
         report: &PathFeedback,
     ) {
         let Named::Sent { message, packet } = named else {
-            self.refused_feedback += 1;
+            // A late packet may belong to an older message than the report says.
+            self.refused_feedback += u64::from(!report.is_late);
             return;
         };
         let departure = self.departures.find(serial, message, packet);
@@ -381,7 +382,8 @@ impl Sending {
             now_ns,
             newest: Some(Newest {
                 sent_bytes: newest_bytes,
-                departed_ns: departure.and_then(|found| found.sampled_ns(arrived_ns, base_rtt_ns)),
+                departed_ns: departure
+                    .and_then(|found| found.sampled_ns(arrived_ns, base_rtt_ns, report.is_late)),
                 hold_ns: report.hold_ns,
             }),
             received_bytes: self.received.delivered().bytes.min(self.sent_bytes),

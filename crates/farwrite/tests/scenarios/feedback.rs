@@ -194,3 +194,21 @@ fn queue_pairs_to_one_peer_want_one_rate_control() {
     // A queue pair whose connection was refused can be destroyed.
     world.a.endpoint.destroy_qp(other).expect("it exists");
 }
+
+/// One chunk of data arrives before its eight chunks of parity, which are late then. Their bytes must
+/// leave the flight without a newer message.
+#[test]
+fn late_parity_is_no_longer_in_flight() {
+    let mut world = World::new(7, long_haul(), &following());
+    let parcel = world.ship(Order::new(SplitMix::new(7).bytes(700), tag("ec-mds:32,8")));
+    let done = world.run_until(SECOND, |_| parcel.out.send.outcome().is_some());
+    assert!(done, "the message is open");
+    world.run_for(40 * MS);
+    let [sender, receiver] = [&world.a, &world.b].map(|end| {
+        let stats = end.endpoint.qp_stats(end.qp).expect("it exists");
+        (end.endpoint.path_stats(end.qp).expect("connected"), stats)
+    });
+    assert!(receiver.1.late_packets > 0, "{receiver:?}");
+    assert_eq!(sender.0.in_flight_bytes, 0, "{sender:?}");
+    assert_eq!(sender.0.refused_feedback, 0, "{sender:?}");
+}

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use farwrite_swarm::boxes::{self, BoxPlan};
+use farwrite_swarm::collectives::{self, CollectivePlan};
 use farwrite_swarm::{
     CoverageTable, NetworkPlan, NetworkTally, Plan, Violation, check, check_network, explain,
     explain_network,
@@ -43,6 +44,9 @@ struct Args {
     /// Run cases of boxes in the path instead.
     #[arg(long, conflicts_with_all = ["patience", "networks"])]
     boxes: bool,
+    /// Run cases of collectives instead.
+    #[arg(long, conflicts_with_all = ["patience", "networks", "boxes"])]
+    collectives: bool,
     /// Stop at the first broken rule.
     #[arg(long)]
     stop: bool,
@@ -69,8 +73,8 @@ struct Sums {
     failures: u64,
     table: CoverageTable,
     tally: NetworkTally,
-    /// Number of cases of boxes that met each kind of event.
-    box_kinds: BTreeMap<&'static str, u64>,
+    /// Number of cases of boxes, or of collectives, that met each kind of event.
+    kinds: BTreeMap<&'static str, u64>,
 }
 
 impl Soak {
@@ -89,6 +93,7 @@ impl Soak {
             let ran = match (self.args.networks, self.args.boxes) {
                 (true, _) => self.run_network(seed),
                 (_, true) => self.run_boxes(seed),
+                _ if self.args.collectives => self.run_collectives(seed),
                 _ => self.run_case(seed),
             };
             let Err((violation, explain)) = ran else {
@@ -129,7 +134,20 @@ impl Soak {
         let mut sums = self.sums();
         sums.cases += 1;
         for kind in report.met {
-            *sums.box_kinds.entry(kind).or_default() += 1;
+            *sums.kinds.entry(kind).or_default() += 1;
+        }
+        failure(report.violation, move || plan.to_string())
+    }
+
+    fn run_collectives(&self, seed: u64) -> Result<(), Failure> {
+        let plan = CollectivePlan::draw(seed);
+        let report = collectives::check(&plan, seed.is_multiple_of(TWICE));
+        let mut sums = self.sums();
+        sums.cases += 1;
+        sums.messages += plan.steps.len() as u64;
+        sums.faults += plan.faults.len() as u64;
+        for kind in report.met {
+            *sums.kinds.entry(kind).or_default() += 1;
         }
         failure(report.violation, move || plan.to_string())
     }
@@ -173,6 +191,13 @@ fn failure(
     violation.map_or(Ok(()), |violation| Err((violation, Box::new(explain))))
 }
 
+fn print_kinds(sums: &Sums, kinds: &[&str]) {
+    for kind in kinds {
+        let count = sums.kinds.get(kind).copied().unwrap_or(0);
+        println!("{count:>9}  {kind}");
+    }
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -203,12 +228,8 @@ fn main() -> ExitCode {
     let sums = soak.sums();
     match (soak.args.networks, soak.args.boxes) {
         (true, _) => print!("{}", sums.tally),
-        (_, true) => {
-            for kind in boxes::KINDS {
-                let count = sums.box_kinds.get(kind).copied().unwrap_or(0);
-                println!("{count:>9}  {kind}");
-            }
-        }
+        (_, true) => print_kinds(&sums, &boxes::KINDS),
+        _ if soak.args.collectives => print_kinds(&sums, &collectives::KINDS),
         _ => print!("{}", sums.table),
     }
     ExitCode::from(u8::from(sums.failures > 0))

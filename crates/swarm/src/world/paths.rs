@@ -82,13 +82,11 @@ impl World<'_> {
         stats.map(|stats| stats.rtt_ns).max().unwrap_or(0)
     }
 
-    /// Data packets received for open messages. A report can only name these.
+    /// Data packets received for messages, late ones included. Reports name these.
     fn received_packets(&self, pair: usize, end: usize) -> u64 {
         let endpoint = self.hosts[self.plan.host(pair, end)].running();
         let stats = self.pairs[pair].ends[end].and_then(|qp| endpoint.qp_stats(qp).ok());
-        stats.map_or(0, |stats| {
-            stats.received_packets - stats.late_packets - stats.invalid_packets
-        })
+        stats.map_or(0, |stats| stats.received_packets - stats.invalid_packets)
     }
 
     /// Records the counts at the time when links heal.

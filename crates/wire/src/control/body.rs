@@ -26,6 +26,9 @@ const READ: u8 = 8;
 const CREDIT_REQUEST: u8 = 9;
 const CREDIT: u8 = 10;
 
+/// Set beside the message in a path feedback whose newest packet was late (P4.10).
+const LATE: u64 = 1 << 61;
+
 const WHOLE: u8 = 0;
 const PARTIAL: u8 = 1;
 const FAILED: u8 = 2;
@@ -121,7 +124,8 @@ fn encode_read(read: &ReadRequest, out: &mut Vec<u8>) {
 
 fn encode_path_feedback(feedback: &PathFeedback, out: &mut Vec<u8>) {
     out.extend(feedback.path.to_be_bytes());
-    out.extend(feedback.message.to_bits().to_be_bytes());
+    let late = if feedback.is_late { LATE } else { 0 };
+    out.extend((feedback.message.to_bits() & !LATE | late).to_be_bytes());
     out.extend(feedback.packet.to_be_bytes());
     for number in [
         feedback.hold_ns,
@@ -237,9 +241,12 @@ impl Reader<'_> {
     }
 
     fn path_feedback(&mut self) -> Option<PathFeedback> {
+        let path = self.u64()?;
+        let message = self.u64()?;
         Some(PathFeedback {
-            path: self.u64()?,
-            message: MessageId::from_bits(self.u64()?),
+            path,
+            message: MessageId::from_bits(message & !LATE),
+            is_late: message & LATE != 0,
             packet: self.u32()?,
             hold_ns: self.u64()?,
             received_packets: self.u64()?,

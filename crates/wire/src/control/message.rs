@@ -238,6 +238,9 @@ pub struct PathFeedback {
     pub path: u64,
     /// Message of the newest data packet, on the queue pair that this message travels on.
     pub message: MessageId,
+    /// Whether that packet was late. Then it may belong to an older message in the same slot and
+    /// generation.
+    pub is_late: bool,
     /// Its number in the message, counted from 0.
     pub packet: u32,
     /// Time between its arrival and the departure of this message, in nanoseconds.

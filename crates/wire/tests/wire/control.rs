@@ -371,6 +371,7 @@ fn path_feedback() -> PathFeedback {
     PathFeedback {
         path: 1,
         message: MessageId::new(2),
+        is_late: false,
         packet: 3,
         hold_ns: 4,
         received_packets: 15,
@@ -400,6 +401,14 @@ fn a_path_feedback_is_laid_out_as_specified() {
     ];
     let packet = packet_of(&[Control::PathFeedback(path_feedback())]);
     assert_eq!(packet[HEADER_BYTES..], expected.concat());
+    let late = PathFeedback {
+        message: MessageId::new(2).parity(),
+        is_late: true,
+        ..path_feedback()
+    };
+    let packet = packet_of(&[Control::PathFeedback(late)]);
+    let message = (3_u64 << 60) + 2;
+    assert_eq!(packet[HEADER_BYTES + 12..][..8], message.to_be_bytes());
 }
 
 #[test]

@@ -167,7 +167,8 @@ fn path_feedback() -> impl Strategy<Value = Control> {
         let ect_packets = ect.min(received);
         Control::PathFeedback(PathFeedback {
             path,
-            message: MessageId::from_bits(message),
+            message: MessageId::from_bits(message & !(1 << 61)),
+            is_late: message >> 61 & 1 == 1,
             packet,
             hold_ns,
             received_packets: received,

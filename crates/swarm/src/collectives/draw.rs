@@ -1,0 +1,251 @@
+//! How a seed draws a plan.
+
+use std::time::Duration;
+
+use farwrite::RateControl;
+use farwrite::deadline::{Bounds, Policy};
+use farwrite::fabric::sim::{LinkConfig, Loss};
+use farwrite_collectives::{
+    Algorithm, BoundedOptions, Delivery, ElementType, GroupOptions, Hadamard, Operation,
+    OperationOptions, Reduction,
+};
+use farwrite_dice::SplitMix;
+
+use super::plan::{CollectivePlan, Fault, MS, Step};
+
+const COUNTS: [usize; 7] = [0, 1, 7, 130, 700, 3_000, 9_000];
+/// Faults begin within this time; most operations do too.
+const BUSY_NS: u64 = 60 * MS;
+
+impl CollectivePlan {
+    /// Draws the plan of a seed.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let dice = &mut SplitMix::new(seed);
+        let ranks = 2 + dice.index(4);
+        let link = link(dice);
+        let steps = 2 + dice.index(8);
+        let has_end = dice.percent(40);
+        let mut options = options(dice, ranks, &link);
+        if has_end {
+            options.timeout = Duration::from_millis(dice.within(800..3_000));
+        }
+        let steps: Vec<Step> = (0..steps).map(|_| step(dice, ranks, &options)).collect();
+        let faults = match has_end {
+            true => vec![fatal(dice, ranks, &steps, options.timeout)],
+            false => (0..dice.index(4)).map(|_| passing(dice, ranks)).collect(),
+        };
+        Self {
+            ranks,
+            options,
+            link,
+            steps,
+            faults,
+            path_seed: dice.next(),
+        }
+    }
+}
+
+fn link(dice: &mut SplitMix) -> LinkConfig {
+    let loss_packet = dice.pick(&[0.0, 0.001, 0.01, 0.03]);
+    let loss = match dice.below(4) {
+        0 => Loss::Markov {
+            p_good_to_bad: 0.002,
+            p_bad_to_good: 0.1,
+            loss_good: loss_packet / 4.0,
+            loss_bad: 0.6,
+        },
+        _ if loss_packet > 0.0 => Loss::Iid { loss_packet },
+        _ => Loss::None,
+    };
+    let mut link = LinkConfig {
+        delay: Duration::from_micros(dice.within(20..4_000)),
+        rate_bps: Some(dice.pick(&[100_000_000, 1_000_000_000, 10_000_000_000])),
+        loss,
+        ..LinkConfig::default()
+    };
+    if dice.percent(40) {
+        link.duplicate = 0.01;
+        link.corrupt = 0.002;
+    }
+    if dice.percent(40) {
+        link.reorder.probability = 0.05;
+        link.reorder.extra_delay = Duration::from_micros(dice.within(10..500));
+    }
+    link
+}
+
+fn options(dice: &mut SplitMix, ranks: usize, link: &LinkConfig) -> GroupOptions {
+    let rate_bps = link.rate_bps.unwrap_or(1_000_000_000) / 2;
+    let mut sites = Vec::new();
+    if dice.percent(25) {
+        sites = (0..ranks).map(|_| u32::from(dice.percent(50))).collect();
+    }
+    let scheme = dice.pick(&["sr-nack", "sr-nack", "sr-rto", "ec-mds:4,2", "ec-xor:4,2"]);
+    GroupOptions {
+        scheme: scheme.parse().expect("a scheme"),
+        packet_bytes: dice.pick(&[256, 512, 1408]),
+        packets_per_segment: dice.pick(&[4, 8, 16]),
+        segments_in_flight: dice.pick(&[1, 2, 4, 8]),
+        initial_rtt: link.delay * 2,
+        rate_control: match dice.percent(50) {
+            true => RateControl::Fixed { rate_bps },
+            false => RateControl::default(),
+        },
+        timeout: Duration::from_secs(40),
+        sites,
+        bounded: bounded(dice),
+        ..GroupOptions::default()
+    }
+}
+
+fn bounded(dice: &mut SplitMix) -> BoundedOptions {
+    let target = |target_ppm| Policy::LossTarget {
+        target_ppm,
+        rtt_ns: 2 * MS,
+    };
+    let policies = [
+        Policy::OptiNic,
+        Policy::Celeris,
+        target(1_000),
+        target(50_000),
+    ];
+    let plain = "best-effort";
+    let scheme = dice.pick(&[plain, plain, "best-effort+sr", "best-effort+ec-mds:4,2"]);
+    BoundedOptions {
+        scheme: scheme.parse().expect("a scheme"),
+        policy: dice.pick(&policies),
+        bounds: Bounds {
+            min_ns: dice.pick(&[10_000, MS]),
+            max_ns: dice.pick(&[5 * MS, 1_000 * MS]),
+        },
+        hadamard: dice.percent(20).then(|| Hadamard {
+            block: dice.pick(&[4, 64, 1024]),
+            stride: dice.pick(&[0, 1, 4]),
+        }),
+    }
+}
+
+fn step(dice: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {
+    let element = dice.pick(&ElementType::ALL);
+    let reduction = dice.pick(&Reduction::ALL);
+    let reduction = match reduction.supports(element) {
+        true => reduction,
+        false => Reduction::Max,
+    };
+    let root = dice.index(ranks);
+    let mut options = OperationOptions::default();
+    let mut sender = 0;
+    let auto = Algorithm::Auto;
+    let two = [auto, Algorithm::Ring, Algorithm::Direct];
+    let (operation, algorithms): (_, &[Algorithm]) = match dice.below(13) {
+        0..4 => (Operation::AllReduce { element, reduction }, &Algorithm::ALL),
+        4 | 5 => (Operation::ReduceScatter { element, reduction }, &two),
+        6 => (Operation::AllGather, &two),
+        7 => (
+            Operation::AllToAll {
+                send_bytes: vec![],
+                receive_bytes: vec![],
+            },
+            &[auto],
+        ),
+        8 => (Operation::Broadcast { root }, &[auto]),
+        9 => (
+            Operation::Reduce {
+                root,
+                element,
+                reduction,
+            },
+            &[auto],
+        ),
+        10 => (
+            match dice.percent(50) {
+                true => Operation::Gather { root },
+                false => Operation::Scatter { root },
+            },
+            &[auto],
+        ),
+        11 => (Operation::Barrier, &[auto]),
+        _ => {
+            sender = (root + 1 + dice.index(ranks - 1)) % ranks;
+            let tag = u32::from(dice.percent(50));
+            (Operation::Send { to: root, tag }, &[auto])
+        }
+    };
+    options.algorithm = dice.pick(algorithms);
+    let is_float = matches!(
+        element,
+        ElementType::F64 | ElementType::F32 | ElementType::F16 | ElementType::Bf16
+    );
+    let may_be_bounded = match operation {
+        Operation::AllReduce { .. } | Operation::ReduceScatter { .. } => is_float,
+        Operation::AllGather | Operation::AllToAll { .. } => true,
+        _ => false,
+    };
+    if may_be_bounded && dice.percent(60) {
+        options.delivery = Delivery::Bounded;
+        options.algorithm = auto;
+    }
+    // Without a choice, sites decide the algorithm of a large operation.
+    let is_exact_sum = matches!(operation, Operation::AllReduce { .. });
+    if is_exact_sum && options.delivery == Delivery::Exact && !group.sites.is_empty() {
+        options.algorithm = Algorithm::Hierarchical;
+    }
+    Step {
+        operation,
+        sender,
+        options,
+        count: dice.pick(&COUNTS),
+        gaps_ns: (0..ranks).map(|_| gap_ns(dice)).collect(),
+    }
+}
+
+/// Most ranks start soon. Some start late.
+fn gap_ns(dice: &mut SplitMix) -> u64 {
+    match dice.below(10) {
+        0 => dice.below(100 * MS),
+        1..4 => dice.below(5 * MS),
+        _ => dice.below(MS / 2),
+    }
+}
+
+/// Draws a fault after which all operations must succeed.
+fn passing(dice: &mut SplitMix, ranks: usize) -> Fault {
+    let rank = dice.index(ranks);
+    let from_ns = dice.below(BUSY_NS);
+    let to_ns = from_ns + dice.below(800 * MS);
+    match dice.percent(50) {
+        true => Fault::Stall {
+            rank,
+            from_ns,
+            to_ns,
+        },
+        false => Fault::Cut {
+            from: rank,
+            to: (rank + 1 + dice.index(ranks - 1)) % ranks,
+            from_ns,
+            to_ns,
+        },
+    }
+}
+
+/// Draws a fault that may end the group.
+fn fatal(dice: &mut SplitMix, ranks: usize, steps: &[Step], timeout: Duration) -> Fault {
+    let rank = dice.index(ranks);
+    let at_ns = dice.below(BUSY_NS);
+    let timeout_ns = u64::try_from(timeout.as_nanos()).expect("seconds");
+    match dice.below(5) {
+        0 => Fault::Death { rank, at_ns },
+        1 => Fault::LateReturn {
+            rank,
+            from_ns: at_ns,
+            to_ns: at_ns + 2 * timeout_ns + dice.below(timeout_ns),
+        },
+        2 => Fault::Leave { rank, at_ns },
+        3 => Fault::Abort { rank, at_ns },
+        _ => Fault::Differ {
+            rank,
+            step: dice.index(steps.len()),
+        },
+    }
+}

@@ -1,0 +1,91 @@
+//! Cases of collectives: a group of ranks that run operations over paths that lose, reorder, double
+//! and damage packets, with ranks that stall, die, return late, leave, abort or differ.
+//!
+//! In every case, each operation ends by its deadline at each rank that runs. An exact result has the
+//! bits of its documented order. A bounded one is the reduction of exactly the contributors that its
+//! report does not name. An error names the rank that is the cause. One seed decides a case.
+
+mod data;
+mod draw;
+mod oracle;
+mod plan;
+mod world;
+
+use std::collections::BTreeSet;
+
+use crate::quietly;
+use crate::violation::{Rule, Violation};
+
+pub use plan::{CollectivePlan, Fault, Step};
+
+/// All kinds of events that cases of collectives can meet. If many cases do not meet a kind, the
+/// plans have a hole.
+pub const KINDS: [&str; 18] = [
+    "exact result",
+    "bounded result",
+    "transformed result",
+    "send and receive",
+    "contribution missing",
+    "limit reached",
+    "parity or repeats",
+    "sites",
+    "late start",
+    "packets lost",
+    "bursts",
+    "stall",
+    "path cut",
+    "death",
+    "late return",
+    "leave",
+    "abort",
+    "different arguments",
+];
+
+/// The result of a case.
+#[derive(Clone, Debug)]
+pub struct CollectiveReport {
+    /// The rule that the case broke, if any.
+    pub violation: Option<Violation>,
+    /// A hash over the outcomes of all operations, with their times.
+    pub hash: u64,
+    /// The events of [`KINDS`] that the case met.
+    pub met: BTreeSet<&'static str>,
+}
+
+/// Runs a case. If `twice`, runs it again and compares the hashes.
+#[must_use]
+pub fn check(plan: &CollectivePlan, twice: bool) -> CollectiveReport {
+    let mut report = run(plan);
+    if twice && report.violation.is_none() {
+        report.violation = Violation::of_hashes(report.hash, run(plan).hash);
+    }
+    report
+}
+
+fn run(plan: &CollectivePlan) -> CollectiveReport {
+    let mut world = match quietly(|| world::World::new(plan)) {
+        Ok(world) => world,
+        Err(what) => return panicked(0, what),
+    };
+    let ran = quietly(|| {
+        world.run();
+        oracle::check(plan, &world)
+    });
+    match ran {
+        Ok(checked) => CollectiveReport {
+            violation: checked.violation,
+            hash: checked.hash,
+            met: checked.met,
+        },
+        Err(what) => panicked(world.now_ns(), what),
+    }
+}
+
+fn panicked(at_ns: u64, what: String) -> CollectiveReport {
+    let rule = Rule::Panic;
+    CollectiveReport {
+        violation: Some(Violation { rule, at_ns, what }),
+        hash: 0,
+        met: BTreeSet::new(),
+    }
+}

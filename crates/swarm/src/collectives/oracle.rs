@@ -1,0 +1,277 @@
+//! Checks how the operations of a case ended.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use farwrite::SchemeName;
+use farwrite::fabric::sim::Loss;
+use farwrite_collectives::{ElementType, Missing, Operation, Reduction, Report, replay};
+
+use super::data;
+use super::plan::{CollectivePlan, Fault, Step};
+use super::world::{Ended, World};
+use crate::violation::{Rule, Violation};
+
+/// How much later than its deadline an operation may end: members are polled when they want to be.
+const SLACK_NS: u64 = 1_000;
+
+pub(super) struct Checked {
+    pub(super) violation: Option<Violation>,
+    pub(super) hash: u64,
+    pub(super) met: BTreeSet<&'static str>,
+}
+
+struct Oracle<'a> {
+    plan: &'a CollectivePlan,
+    world: &'a World<'a>,
+    met: BTreeSet<&'static str>,
+}
+
+pub(super) fn check(plan: &CollectivePlan, world: &World<'_>) -> Checked {
+    let met = BTreeSet::new();
+    let mut oracle = Oracle { plan, world, met };
+    let violation = oracle.run().err();
+    oracle.note_faults();
+    Checked {
+        violation,
+        hash: hash(world),
+        met: oracle.met,
+    }
+}
+
+fn hash(world: &World<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for ended in &world.ended {
+        for (step, ended) in ended {
+            (step, ended.at_ns).hash(&mut hasher);
+            match &ended.result {
+                Ok((report, output)) => (report.missing_bytes, output).hash(&mut hasher),
+                Err(error) => error.to_string().hash(&mut hasher),
+            }
+        }
+    }
+    hasher.finish()
+}
+
+impl Oracle<'_> {
+    fn run(&mut self) -> Result<(), Violation> {
+        let plan = self.plan;
+        for (number, step) in plan.steps.iter().enumerate() {
+            for rank in (0..plan.ranks).filter(|&rank| step.at(rank).is_some()) {
+                match self.world.ended[rank].get(&number) {
+                    Some(ended) => self.check_end(number, step, rank, ended)?,
+                    None if plan.dies(rank) => {}
+                    None => {
+                        let what = format!("step {number} never ends at rank {rank}");
+                        return Err(self.violation(Rule::Liveness, self.world.now_ns(), what));
+                    }
+                }
+            }
+            self.check_equal(number, step)?;
+        }
+        Ok(())
+    }
+
+    fn violation(&self, rule: Rule, at_ns: u64, what: String) -> Violation {
+        Violation { rule, at_ns, what }
+    }
+
+    fn check_end(
+        &mut self,
+        number: usize,
+        step: &Step,
+        rank: usize,
+        ended: &Ended,
+    ) -> Result<(), Violation> {
+        let timeout_ns = u64::try_from(self.plan.timeout().as_nanos()).expect("seconds");
+        let due_ns = ended.started_ns + timeout_ns;
+        let due_ns = self.plan.paused_until_ns(rank, due_ns).unwrap_or(due_ns);
+        let fails = |rule, what: &str| {
+            let what = format!("step {number} at rank {rank}: {what}");
+            Err(self.violation(rule, ended.at_ns, what))
+        };
+        if ended.at_ns > due_ns.saturating_add(SLACK_NS) {
+            return fails(Rule::Deadline, &format!("it was due at {due_ns} ns"));
+        }
+        match &ended.result {
+            Ok((report, output)) => self.check_result(number, step, rank, (report, output)),
+            Err(error) => {
+                let text = error.to_string();
+                match self.plan.culprit() {
+                    None => fails(Rule::Outcome, &text),
+                    Some(culprit)
+                        if rank == culprit || text.contains(&format!("rank {culprit} ")) =>
+                    {
+                        Ok(())
+                    }
+                    Some(culprit) => {
+                        let what = format!("the error does not name rank {culprit}: {text}");
+                        fails(Rule::Outcome, &what)
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_result(
+        &mut self,
+        number: usize,
+        step: &Step,
+        rank: usize,
+        (report, output): (&Report, &Vec<u8>),
+    ) -> Result<(), Violation> {
+        let ranks = self.plan.ranks;
+        let fails = |rule, what: &str| {
+            let what = format!("step {number} at rank {rank}: {what}");
+            Err(Violation {
+                rule,
+                at_ns: self.world.now_ns(),
+                what,
+            })
+        };
+        if !step.is_bounded() && !report.missing.is_empty() {
+            return fails(Rule::Partial, "an exact result lacks something");
+        }
+        if let Some(problem) = malformed(report, output.len(), ranks) {
+            return fails(Rule::Partial, &format!("{problem}: {:?}", report.missing));
+        }
+        let is_transformed = self.is_transformed(step);
+        let expected = match is_transformed {
+            true => self.replayed(number, step, rank, &report.missing),
+            false => data::expected(step, number, (rank, ranks), &report.missing),
+        };
+        if *output != expected {
+            let mut places = output.iter().zip(&expected);
+            let place = places.position(|(is, wanted)| is != wanted);
+            let what = format!(
+                "byte {place:?} of {} is wrong, missing: {:?}",
+                output.len(),
+                report.missing
+            );
+            return fails(Rule::Bytes, &what);
+        }
+        self.note_result(step, report, is_transformed);
+        Ok(())
+    }
+
+    /// All ranks have the same result of an all-reduce, and lack the same.
+    fn check_equal(&self, number: usize, step: &Step) -> Result<(), Violation> {
+        if !matches!(step.operation, Operation::AllReduce { .. }) {
+            return Ok(());
+        }
+        let ended = self
+            .world
+            .ended
+            .iter()
+            .filter_map(|ended| ended.get(&number));
+        let mut results = ended.filter_map(|ended| ended.result.as_ref().ok());
+        let first = results.next();
+        let differs = |(report, output): &&(Report, Vec<u8>)| {
+            first.is_some_and(|(other, expected)| {
+                report.missing != other.missing || output != expected
+            })
+        };
+        match results.find(differs) {
+            None => Ok(()),
+            Some((report, _)) => {
+                let missing = [
+                    Some(&report.missing),
+                    first.map(|(report, _)| &report.missing),
+                ];
+                let what = format!("step {number}: results differ; missing: {missing:?}");
+                Err(self.violation(Rule::Bytes, self.world.now_ns(), what))
+            }
+        }
+    }
+
+    /// Whether the contributions are transformed.
+    fn is_transformed(&self, step: &Step) -> bool {
+        let transforms = matches!(
+            step.values(),
+            Some((
+                ElementType::F32 | ElementType::F16 | ElementType::Bf16,
+                Reduction::Sum | Reduction::Mean
+            ))
+        );
+        step.is_bounded() && transforms && self.plan.options.bounded.hadamard.is_some()
+    }
+
+    /// A transformed result has no short description: the library computes it again.
+    fn replayed(&self, number: usize, step: &Step, rank: usize, missing: &[Missing]) -> Vec<u8> {
+        let ranks = self.plan.ranks;
+        let inputs = (0..ranks).map(|rank| data::contribution(step, number, rank, ranks));
+        let inputs: Vec<Vec<u8>> = inputs.collect();
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let replayed = replay(&self.plan.options, rank, &step.operation, &inputs, missing);
+        replayed.expect("a report that can be replayed")
+    }
+
+    fn note_result(&mut self, step: &Step, report: &Report, is_transformed: bool) {
+        let is_plain = |(scheme, _): (SchemeName, _)| scheme == SchemeName::BestEffort;
+        let is_send = matches!(step.operation, Operation::Send { .. });
+        for (kind, is_met) in [
+            ("exact result", !step.is_bounded()),
+            ("bounded result", step.is_bounded()),
+            ("transformed result", is_transformed),
+            ("send and receive", is_send),
+            ("contribution missing", report.missing_bytes > 0),
+            ("limit reached", report.was_cut),
+            (
+                "parity or repeats",
+                report.repair.is_some_and(|repair| !is_plain(repair)),
+            ),
+            ("sites", !self.plan.options.sites.is_empty()),
+        ] {
+            if is_met {
+                self.met.insert(kind);
+            }
+        }
+    }
+
+    fn note_faults(&mut self) {
+        let late = |step: &Step| step.gaps_ns.iter().any(|&gap_ns| gap_ns > 10_000_000);
+        let is_bursty = matches!(self.plan.link.loss, Loss::Markov { .. });
+        for (kind, is_met) in [
+            ("late start", self.plan.steps.iter().any(late)),
+            ("packets lost", self.world.lost_packets() > 0),
+            ("bursts", is_bursty),
+        ] {
+            if is_met {
+                self.met.insert(kind);
+            }
+        }
+        let kinds = self.plan.faults.iter().map(|fault| match fault {
+            Fault::Stall { .. } => "stall",
+            Fault::Cut { .. } => "path cut",
+            Fault::Death { .. } => "death",
+            Fault::LateReturn { .. } => "late return",
+            Fault::Leave { .. } => "leave",
+            Fault::Abort { .. } => "abort",
+            Fault::Differ { .. } => "different arguments",
+        });
+        self.met.extend(kinds);
+    }
+}
+
+/// What is wrong with the ranges of a report, if anything is.
+fn malformed(report: &Report, bytes: usize, ranks: usize) -> Option<&'static str> {
+    let mut end = 0;
+    let mut sum = 0;
+    for Missing {
+        range,
+        ranks: lacks,
+    } in &report.missing
+    {
+        let range = data::to_usize(range);
+        if range.is_empty() || range.start < end || range.end > bytes {
+            return Some("ranges overlap, or are not in order");
+        }
+        let is_ascending = lacks.windows(2).all(|pair| pair[0] < pair[1]);
+        if lacks.is_empty() || !is_ascending || lacks.iter().any(|&rank| rank >= ranks) {
+            return Some("ranks are not in order");
+        }
+        end = range.end;
+        sum += range.len();
+    }
+    (report.missing_bytes != sum as u64).then_some("the sum is wrong")
+}
