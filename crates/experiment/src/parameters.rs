@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::units::{maybe_rate, maybe_size, maybe_time, maybe_wait, nanoseconds, write_maybe_time};
+use crate::units::{maybe_rate, maybe_time, maybe_wait, nanoseconds, write_maybe_time};
 
 /// Values from which the parameters of DCQCN start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

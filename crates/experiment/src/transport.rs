@@ -248,7 +248,38 @@ impl Transport {
             return Err(TransportError::Priority(self.priority));
         }
         let protocol = self.protocol()?;
-        let foreign = match protocol {
+        let mut foreign = self.foreign_settings(protocol).into_iter();
+        if let Some((key, _)) = foreign.find(|(_, is_set)| *is_set) {
+            let protocol = self.protocol.clone();
+            return Err(TransportError::NoSetting { key, protocol });
+        }
+        let swift = self.swift.and_then(|swift| swift.contradiction());
+        let irn = self.irn.and_then(|irn| irn.contradiction(self.timeout));
+        if let Some(why) = swift.or(irn) {
+            return Err(TransportError::Contradiction(why));
+        }
+        match protocol {
+            Protocol::Nic(nic) => Ok(self.queue_pair(nic, 2, &self.path(0)).validate()?),
+            Protocol::Endpoint(scheme, _) => {
+                if !scheme.is_exact() && self.deadline.is_none() {
+                    let why = format!("{}: needs a deadline, such as \"3ms\"", self.protocol);
+                    return Err(TransportError::Endpoint(why));
+                }
+                let config = SdrConfig {
+                    mtu: self.mtu,
+                    max_message_bytes: 1,
+                    ..SdrConfig::default()
+                };
+                let checked = config.validate();
+                checked.map_err(|why| TransportError::Endpoint(why.to_string()))?;
+                Ok(())
+            }
+        }
+    }
+
+    /// The settings that the protocol does not have, and whether each is set.
+    fn foreign_settings(&self, protocol: Protocol) -> Vec<(&'static str, bool)> {
+        match protocol {
             Protocol::Nic(nic) => [
                 ("rate", self.rate.is_some()),
                 ("deadline", self.deadline.is_some()),
@@ -292,32 +323,6 @@ impl Transport {
                 ("irn", self.irn.is_some()),
             ]
             .to_vec(),
-        };
-        if let Some((key, _)) = foreign.into_iter().find(|(_, is_set)| *is_set) {
-            let protocol = self.protocol.clone();
-            return Err(TransportError::NoSetting { key, protocol });
-        }
-        let swift = self.swift.and_then(|swift| swift.contradiction());
-        let irn = self.irn.and_then(|irn| irn.contradiction(self.timeout));
-        if let Some(why) = swift.or(irn) {
-            return Err(TransportError::Contradiction(why));
-        }
-        match protocol {
-            Protocol::Nic(nic) => Ok(self.queue_pair(nic, 2, &self.path(0)).validate()?),
-            Protocol::Endpoint(scheme, _) => {
-                if !scheme.is_exact() && self.deadline.is_none() {
-                    let why = format!("{}: needs a deadline, such as \"3ms\"", self.protocol);
-                    return Err(TransportError::Endpoint(why));
-                }
-                let config = SdrConfig {
-                    mtu: self.mtu,
-                    max_message_bytes: 1,
-                    ..SdrConfig::default()
-                };
-                let checked = config.validate();
-                checked.map_err(|why| TransportError::Endpoint(why.to_string()))?;
-                Ok(())
-            }
         }
     }
 
