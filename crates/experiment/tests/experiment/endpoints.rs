@@ -104,11 +104,12 @@ const FRAME_BYTES: u64 = 4096 + 64 + 38;
 fn credit_bounds_the_queue_of_an_incast() {
     let transport = Transport::new("farwrite-sr-nack+eqds");
     let topology = star(16, 10, 3000);
-    for (count, bytes) in [(8, 200_000), (8, 5_000_000), (15, 5_000_000)] {
-        let flows = (0..count).map(|src| Flow::new(src as usize, 15, bytes, 0));
+    for (senders, bytes) in [(8, 200_000), (8, 5_000_000), (15, 5_000_000)] {
+        let flows = (0..senders).map(|src| Flow::new(src, 15, bytes, 0));
         let workload = Workload::of(flows.collect());
         let outcome = run_over(&topology, &workload, &transport);
-        assert_eq!(outcome.done() as u64, count);
+        assert_eq!(outcome.done(), senders);
+        let count = senders as u64;
         let samples = &outcome.depths.samples;
         let depths = samples.iter().map(|depth| depth.deepest);
         let peak = depths.clone().max().unwrap();
