@@ -47,7 +47,7 @@ fn first_plan() -> String {
     let (_, rest) = help
         .split_once("A plan for a first run:\n")
         .expect("a plan");
-    let (plan, _) = rest.split_once("A plan has").expect("more");
+    let (plan, _) = rest.split_once("The parts of a plan").expect("more");
     plan.lines()
         .map(|line| format!("{}\n", line.trim()))
         .collect()
