@@ -2,6 +2,7 @@
 
 mod args;
 mod compare;
+mod completion;
 mod picture;
 mod report;
 mod settings;
@@ -119,6 +120,12 @@ fn write_results(
     write(&args.out.join("flows.csv"), |file| {
         tables::write_flows(file, outcomes)
     })?;
+    let picture = completion::draw(report, outcomes).or_exit(Exit::Other, "drawing")?;
+    write_or_remove(
+        &args.out.join("completion.svg"),
+        picture,
+        |file, picture| io::Write::write_all(file, picture.as_bytes()),
+    )?;
     let drawn = outcomes.iter().find(|at| at.case.number == args.picture);
     let picture = drawn.map(|case| picture::draw(plan, case)).transpose();
     let picture = picture.or_exit(Exit::Other, "drawing")?;

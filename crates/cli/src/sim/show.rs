@@ -20,7 +20,7 @@ pub(super) fn text(report: &Report, out: &Path) -> String {
     let out = out.display();
     let compared = report.comparison.as_ref().map(compared).unwrap_or_default();
     format!(
-        "{}{}{compared}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and a picture: {out}",
+        "{}{}{compared}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and pictures: {out}",
         lay_out(&rows, 1),
         missing(report)
     )

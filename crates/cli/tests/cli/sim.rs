@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -111,6 +111,25 @@ fn confidence_intervals_come_with_seeds() {
             .expect("a count")
             > 0
     );
+    let svg =
+        fs::read_to_string(directory.path().join("out/sim/completion.svg")).expect("a picture");
+    let texts = texts(&svg);
+    assert!(
+        texts.iter().any(|text| text == "loss 0") && texts.iter().any(|text| text == "loss 0.01")
+    );
+    // Slowdowns by size have no panel, since all messages have the same size.
+    assert!(!texts.iter().any(|text| text == "slowdown"), "{texts:?}");
+}
+
+/// The texts of a picture.
+fn texts(svg: &str) -> Vec<String> {
+    let picture = roxmltree::Document::parse(svg).expect("XML");
+    let texts = picture
+        .descendants()
+        .filter(|node| node.has_tag_name("text"));
+    texts
+        .map(|node| node.text().unwrap_or_default().trim().to_owned())
+        .collect()
 }
 
 const MATRIX: &str = "Nodes 4\nConnections 2\nTriggers 1\n0->3 id 1 start 0 size 9000 send_done_trigger 1\n\
@@ -407,8 +426,8 @@ fn blocks(text: &str) -> Vec<(Option<&str>, String)> {
 fn the_walk_through_a_comparison_prints_what_the_docs_say() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim.md");
-    let docs = fs::read_to_string(docs).expect("docs/sim.md");
+    let docs_directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = fs::read_to_string(docs_directory.join("sim.md")).expect("docs/sim.md");
     let (_, section) = docs
         .split_once("\n## From a peer's files to a comparison\n")
         .expect("the section");
@@ -430,6 +449,12 @@ fn the_walk_through_a_comparison_prints_what_the_docs_say() {
         commands += 1;
     }
     assert_eq!((commands, blocks.len() - commands), (2, 4));
+    let picture = |path: PathBuf| fs::read_to_string(path).expect("a picture");
+    assert_eq!(
+        picture(at.join("out/peer/completion.svg")),
+        picture(docs_directory.join("sim-compare.svg")),
+        "docs/sim-compare.svg is the picture of the first command"
+    );
     // The other seed that the text names.
     let plan = fs::read_to_string(at.join("htsim.toml")).expect("the plan");
     fs::write(at.join("other.toml"), format!("first_seed = 2\n{plan}")).expect("written");
