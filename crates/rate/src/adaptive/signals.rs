@@ -1,7 +1,7 @@
 //! Detects congestion, and measures the flow's share of the path.
 
-use super::Adaptive;
 use super::path::{self, ReportSpan, Sample};
+use super::{Adaptive, State};
 use crate::math::mul_div;
 
 impl Adaptive {
@@ -80,14 +80,15 @@ impl Adaptive {
     /// with a packet, without their share of the queue. If packets were dropped, only bytes that
     /// arrived count.
     ///
-    /// After an idle time, a sender has few bytes in flight, and they say nothing about its share.
-    /// Then the share shrinks in proportion to the delay only: a burst of others during the first
-    /// packets of a message must not leave the flow with a share of a few packets.
+    /// After an idle time or a train, a sender has few bytes in flight, and they say nothing about
+    /// its share. Then the share shrinks in proportion to the delay only: a burst of others during
+    /// the first packets of a message must not leave the flow with a share of a few packets.
     pub(super) fn measured_share(&self, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
         let share_bytes = match sample {
             Some(sample)
-                if self.was_app_limited() && sample.in_flight_bytes < self.window_bytes / 2 =>
+                if (self.was_app_limited() || self.is_filling(sample))
+                    && sample.in_flight_bytes < self.window_bytes / 2 =>
             {
                 mul_div(self.share_bytes, base_ns, sample.rtt_ns)
             }
@@ -101,6 +102,14 @@ impl Adaptive {
         } else {
             share_bytes
         }
+    }
+
+    /// Whether a packet left in the first round trip of growth, before the window was full.
+    fn is_filling(&self, sample: Sample) -> bool {
+        let State::Grow { since_ns } = self.state else {
+            return false;
+        };
+        sample.departed_ns < since_ns.saturating_add(self.path.base_ns())
     }
 
     /// Loss beyond the random loss, in parts of a million.
