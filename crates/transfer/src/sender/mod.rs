@@ -113,12 +113,13 @@ fn join(
     let mut setup = Setup::new(reader, host, settings.timeout);
     let start = Instant::now();
     outbox.send_or_cancel(hello(), cancel)?;
-    let can_resume = setup.hello()?.has(Hello::RESUMES);
-    let rtt = start.elapsed();
-
+    // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
     let offered = Offered::make(bind, outbox, cancel)?;
+    let can_resume = setup.hello()?.has(Hello::RESUMES);
+    let rtt = start.elapsed();
+
     let theirs = setup.path_offer()?;
     let sizes = match settings.mtu {
         Some(mtu) => Search::exactly(datagram_bytes(mtu)),
