@@ -40,6 +40,7 @@ def run(programs):
                     late.append(ends.lateness(path.stop()))
             row.append(statistics.median(times))
         rows.append([*row, ends.shown(*late)])
+    rows += _ratios(rows)
     fill = programs.fill(RATE, 9000)
     table.show(
         f"Seconds for a file of {size >> 20} MiB, from the start of the command to its end",
@@ -47,3 +48,14 @@ def run(programs):
         f"loss both ways;\nfiles in memory; medians of {programs.runs}. --link: with the path's rate and "
         "round trip from a file. Late: p99 of the link's lateness in ms, the\nworst run.",
         ["program", *[f"loss {loss:g}" for loss in LOSSES], "late"], rows)
+
+
+def _ratios(rows):
+    """Returns a row for each transfer of ours: its times divided by those of rsync."""
+    rsync = next((row for row in rows if row[0].startswith("rsync")), None)
+    if rsync is None:
+        return []
+    ours = [row for row in rows if row[0].startswith("farwrite")]
+    return [[f"{row[0]}, divided by rsync", *[time / other for time, other
+                                              in zip(row[1:-1], rsync[1:-1])], None]
+            for row in ours]

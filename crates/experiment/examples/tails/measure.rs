@@ -32,11 +32,12 @@ const MARKED: [&str; 5] = [
 
 /// Endpoints whose messages end at a deadline: the name in the figure, the protocol, and whether
 /// they have a fixed rate.
-pub(crate) const BOUNDED: [(&str, &str, bool); 4] = [
+pub(crate) const BOUNDED: [(&str, &str, bool); 5] = [
     ("best effort", "farwrite-best-effort", false),
     ("best effort, fixed rate", "farwrite-best-effort", true),
     ("best effort, DCQCN", "farwrite-best-effort+dcqcn", false),
     ("best effort, Swift", "farwrite-best-effort+swift", false),
+    ("best effort, EQDS", "farwrite-best-effort+eqds", false),
 ];
 
 /// The traffic class of all packets.
