@@ -75,6 +75,11 @@
 //! trains. Each costs a round trip; a rate that is too low costs ten or more, because growth has to
 //! find the rest.
 //!
+//! If the sender has no more data, a train ends early. It counts if at least half of its bytes were
+//! sent. A train with a pause in it measures the pause, so another one follows. Messages that are
+//! shorter than half of a train therefore leave at the rate of the train: the window limits the
+//! queue.
+//!
 //! **Silence.** If no report arrives in time, the controller sends a train, and after each further
 //! timeout another train at half the rate, but not below 8 packets a second. The first report after
 //! that only shows that the receiver is back. It does not measure the path, because the reported
@@ -86,6 +91,9 @@
 //! a quarter of the window in that time. So a flow fills a path with twice the capacity in about 15
 //! round trips, for any bandwidth-delay product. The queue is limited to the growth until the first
 //! report of the queue.
+//!
+//! Times in which the sender has no data, or uses less than a quarter of the window, do not count as
+//! time of growth.
 //!
 //! **Congestion** is a delay of more than base / 16 + noise + one packet of the flow, or marks
 //! (ECN CE) on more than an eighth of the packets of a quarter of a round trip, or drops that the

@@ -111,13 +111,25 @@ fn a_train_without_samples_is_followed_by_another() {
 }
 
 #[test]
-fn a_train_that_the_sender_could_not_fill_is_no_measure() {
+fn a_train_of_which_the_sender_could_not_fill_half_is_no_measure() {
     let mut controller = known();
-    send(&mut controller, 0, TRAIN_PACKETS, true);
-    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let packets = TRAIN_PACKETS / 4;
+    send(&mut controller, 0, packets, true);
+    report(&mut controller, 0, packets, 0);
     assert_eq!(controller.phase(), Phase::Probe);
+    // The next train is whole, after nothing was in flight.
+    send(&mut controller, 40 * MS, 1, false);
     let window = controller.limits().window_bytes;
     assert!(window >= 100_000, "the next train may leave: {window}");
+}
+
+#[test]
+fn a_train_of_which_the_sender_could_fill_more_is_a_measure() {
+    let mut controller = known();
+    let packets = TRAIN_PACKETS * 3 / 4;
+    send(&mut controller, 0, packets, true);
+    report(&mut controller, 0, packets, 0);
+    assert_eq!(controller.phase(), Phase::Grow);
 }
 
 #[test]

@@ -169,3 +169,48 @@ fn a_maximum_holds_and_is_named() {
     assert!((0.9..1.03).contains(&share), "{share}");
     assert_eq!(flows.flows[0].stats().limit, PathLimit::Configured);
 }
+
+/// Pauses prove nothing about a larger window. If growth counted them, the pace of later messages
+/// would flood the queue, and the share would fall.
+#[test]
+fn messages_with_pauses_do_not_raise_the_pace() {
+    let [mut forth, mut back] = path(0.0);
+    forth.rate_bps = Some(10 * RATE_BPS);
+    forth.queue_bytes = forth.queue_bytes.map(|bytes| 10 * bytes);
+    back.rate_bps = None;
+    let mut flows = Flows::new([forth, back]);
+    flows.add(1, adaptive());
+    // The first ones measure the path.
+    for _ in 0..3 {
+        time_of(&mut flows, MESSAGE);
+    }
+    let mut times = Vec::new();
+    for _ in 0..60 {
+        flows.run_for(6 * RTT_NS);
+        times.push(time_of(&mut flows, MESSAGE));
+        let pace_bps = flows.flows[0].stats().pace_bps;
+        assert!(pace_bps < 12 * RATE_BPS, "{pace_bps}");
+    }
+    let shortest_ns = MESSAGE * 8 * SECOND / (10 * RATE_BPS) + RTT_NS * 3 / 2;
+    let longest_ns = times.iter().max().expect("times");
+    assert!(*longest_ns < shortest_ns * 11 / 10, "{times:?}");
+}
+
+/// A train at 34 Gbit/s has more bytes than a message. A train over several messages would measure
+/// the pauses between them.
+#[test]
+fn a_train_does_not_measure_pauses_between_messages() {
+    let [mut forth, mut back] = path(0.0);
+    forth.rate_bps = Some(20 * RATE_BPS);
+    forth.queue_bytes = forth.queue_bytes.map(|bytes| 20 * bytes);
+    back.rate_bps = None;
+    let mut flows = Flows::new([forth, back]);
+    flows.add(1, adaptive());
+    time_of(&mut flows, MESSAGE);
+    let shortest_ns = MESSAGE * 8 * SECOND / (20 * RATE_BPS) + RTT_NS * 3 / 2;
+    for _ in 0..12 {
+        flows.run_for(6 * RTT_NS);
+        let time_ns = time_of(&mut flows, MESSAGE);
+        assert!(time_ns < shortest_ns * 12 / 10, "{time_ns} {shortest_ns}");
+    }
+}

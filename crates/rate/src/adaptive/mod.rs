@@ -88,6 +88,8 @@ pub struct Adaptive {
     /// When `Compete` last ended.
     competed_ns: Option<u64>,
     now_ns: u64,
+    /// Until when it is decided which times count as growth.
+    decided_ns: u64,
     sent_bytes: u64,
     sent_ns: u64,
     /// Bytes sent when the sender last had no more data to send.
@@ -124,6 +126,7 @@ impl Adaptive {
             peak_bytes: 0,
             competed_ns: None,
             now_ns: 0,
+            decided_ns: 0,
             sent_bytes: 0,
             sent_ns: 0,
             app_limited_bytes: 0,
@@ -251,6 +254,30 @@ impl Adaptive {
         self.share_bytes.saturating_add(grown_bytes).min(MAX_BYTES)
     }
 
+    /// The sender has data again, after it had none since `from_ns`. `is_alone`: whether nothing else
+    /// is in flight.
+    fn resume(&mut self, from_ns: u64, is_alone: bool) {
+        if is_alone {
+            self.pause_growth(from_ns);
+            self.decided_ns = self.now_ns;
+        }
+        if let State::Probe(probe) = &mut self.state {
+            probe.note_resumed();
+            let probe = *probe;
+            if is_alone && probe.is_interrupted() {
+                self.probe(probe.restored(self.options.max_rate_bps));
+            }
+        }
+    }
+
+    /// Does not count the time from `from_ns` until now as time of growth: a window that is not used
+    /// proves nothing about a larger one.
+    fn pause_growth(&mut self, from_ns: u64) {
+        if let State::Grow { since_ns } = &mut self.state {
+            *since_ns += self.now_ns.saturating_sub(from_ns.max(*since_ns));
+        }
+    }
+
     /// The timeout for a report.
     fn timeout_ns(&self) -> u64 {
         let standing_ns = self.path.standing_ns();
@@ -274,7 +301,11 @@ impl Adaptive {
 
 impl RateControl for Adaptive {
     fn on_sent(&mut self, sent: &Sent) {
+        let before_ns = self.now_ns;
         self.now_ns = self.now_ns.max(sent.now_ns);
+        if self.app_limited_bytes > 0 && self.app_limited_bytes == self.sent_bytes {
+            self.resume(before_ns, sent.in_flight_bytes <= sent.bytes);
+        }
         let idle_ns = self.now_ns.saturating_sub(self.sent_ns);
         let was_idle = sent.in_flight_bytes <= sent.bytes && idle_ns / 2 > self.timeout_ns();
         if was_idle {
@@ -327,14 +358,12 @@ impl RateControl for Adaptive {
             self.path.forget_samples();
         }
         let unused = sample.is_some_and(|sample| sample.in_flight_bytes < self.window_bytes / 4);
-        if let State::Grow { since_ns } = &mut self.state
-            && (unused || reported_bytes <= self.app_limited_bytes)
-        {
-            // A window that is not used proves nothing about a larger window, so growth pauses.
-            *since_ns = since_ns
-                .saturating_add(self.now_ns - before_ns)
-                .min(self.now_ns);
+        if reported_bytes <= self.app_limited_bytes {
+            self.pause_growth(self.decided_ns);
+        } else if unused {
+            self.pause_growth(before_ns);
         }
+        self.decided_ns = self.now_ns;
         self.refresh();
     }
 

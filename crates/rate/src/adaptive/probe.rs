@@ -52,6 +52,8 @@ pub(super) struct Probe {
     sent_bytes: u64,
     received_bytes: u64,
     first_ns: Option<u64>,
+    /// Whether the sender had no data for a time within the train. Then the train measures nothing.
+    interrupted: bool,
     shortest_ns: Option<u64>,
     latest: Option<Sample>,
     /// Bytes of the train up to the first packet that gave a sample.
@@ -86,6 +88,7 @@ impl Probe {
             sent_bytes: 0,
             received_bytes: 0,
             first_ns: None,
+            interrupted: false,
             shortest_ns: None,
             latest: None,
             first_sample_bytes: None,
@@ -202,6 +205,7 @@ impl Probe {
             sent_bytes,
             received_bytes,
             first_ns: None,
+            interrupted: false,
             shortest_ns: None,
             latest: None,
             first_sample_bytes: None,
@@ -226,6 +230,26 @@ impl Probe {
 
     pub(super) fn note_sent(&mut self, now_ns: u64) {
         self.first_ns.get_or_insert(now_ns);
+    }
+
+    /// Records that the sender has data again, after it had none.
+    pub(super) fn note_resumed(&mut self) {
+        self.interrupted |= self.first_ns.is_some();
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// The train as if it had been planned with the bytes that were sent, because the sender had no
+    /// more data. `None` if they are less than half of the train.
+    pub(super) fn shortened(&self, sent_bytes: u64) -> Option<Self> {
+        let train_bytes = sent_bytes.saturating_sub(self.sent_bytes);
+        let least_bytes = (self.train_bytes / 2).max(MIN_PACKETS * self.packet_bytes);
+        (train_bytes >= least_bytes).then_some(Self {
+            train_bytes: train_bytes.min(self.train_bytes),
+            ..*self
+        })
     }
 
     /// Adds the sample of the packet that ends at `reported_bytes` sent bytes.

@@ -243,7 +243,15 @@ impl Adaptive {
         let base_ns = self.path.base_ns();
         let (sent_bytes, received_bytes) = (self.path.reported_bytes(), self.path.received_bytes());
         // Without a round trip, a rate cannot become a window.
-        if self.is_app_limited() || base_ns == 0 {
+        if self.is_app_limited()
+            && sent_bytes == self.sent_bytes
+            && let Some(shorter) = probe.shortened(sent_bytes)
+        {
+            probe = shorter;
+        } else if self.is_app_limited() {
+            return;
+        }
+        if probe.is_interrupted() || base_ns == 0 {
             if sent_bytes >= probe.end_bytes() {
                 self.probe(probe.restored(max_rate_bps));
             }
