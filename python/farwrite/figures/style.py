@@ -59,8 +59,9 @@ REPAIRS: dict[str, Style] = {
     "endpoint, exact": {"color": "#CC79A7", "marker": "x", "linestyle": ":"},
     "best effort": {"color": "#999999", "marker": "x"},
     "best effort, fixed rate": {"color": "#000000", "marker": "x"},
-    "best effort, DCQCN": {"color": "#999999", "marker": "x", "linestyle": ":"},
-    "best effort, Swift": {"color": "#000000", "marker": "x", "linestyle": "--"},
+    "best effort, DCQCN": {"color": "#BBBBBB", "marker": "x", "linestyle": ":"},
+    "best effort, Swift": {"color": "#444444", "marker": "x", "linestyle": "--"},
+    "best effort, EQDS": {"color": "#777777", "marker": "x", "linestyle": ":"},
 }
 #: Of bars, by their colours.
 HATCHES = {
@@ -71,6 +72,9 @@ HATCHES = {
     "#0072B2": "xx",
     "#56B4E9": "++",
     "#999999": "--",
+    "#BBBBBB": "..",
+    "#777777": "//",
+    "#444444": "xx",
     "#000000": "",
 }
 
