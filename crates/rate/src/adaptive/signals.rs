@@ -80,17 +80,14 @@ impl Adaptive {
     /// with a packet, without their share of the queue. If packets were dropped, only bytes that
     /// arrived count.
     ///
-    /// After an idle time or a train, a sender has few bytes in flight, and they say nothing about
-    /// its share. Then the share shrinks in proportion to the delay only: a burst of others during
-    /// the first packets of a message must not leave the flow with a share of a few packets.
+    /// After an idle time, a sender has few bytes in flight, and they say nothing about its share.
+    /// Then the share shrinks in proportion to the delay only: a burst of others during the first
+    /// packets of a message must not leave the flow with a share of a few packets.
     pub(super) fn measured_share(&self, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
         let share_bytes = match sample {
-            Some(sample)
-                if (self.was_app_limited() || self.is_filling(sample))
-                    && sample.in_flight_bytes < self.window_bytes / 2 =>
-            {
-                mul_div(self.share_bytes, base_ns, sample.rtt_ns)
+            Some(sample) if sample.in_flight_bytes < self.window_bytes / 2 => {
+                self.share_of_few_bytes(sample)
             }
             Some(sample) => mul_div(sample.in_flight_bytes, base_ns, sample.rtt_ns),
             None => mul_div(self.window_bytes, base_ns, self.path.standing_ns()),
@@ -104,12 +101,27 @@ impl Adaptive {
         }
     }
 
-    /// Whether a packet left in the first round trip of growth, before the window was full.
-    fn is_filling(&self, sample: Sample) -> bool {
+    /// The share, from a packet with few bytes in flight.
+    ///
+    /// In the first round trip of growth, the window is not full yet. A queue that has grown by q
+    /// since growth began, a time t before the packet left, shows that the path carries t / (t + q)
+    /// of the pace.
+    fn share_of_few_bytes(&self, sample: Sample) -> u64 {
+        let base_ns = self.path.base_ns();
+        if self.was_app_limited() {
+            return mul_div(self.share_bytes, base_ns, sample.rtt_ns);
+        }
+        let measured_bytes = mul_div(sample.in_flight_bytes, base_ns, sample.rtt_ns);
         let State::Grow { since_ns } = self.state else {
-            return false;
+            return measured_bytes;
         };
-        sample.departed_ns < since_ns.saturating_add(self.path.base_ns())
+        let elapsed_ns = sample.departed_ns.saturating_sub(since_ns);
+        if elapsed_ns >= base_ns {
+            return measured_bytes;
+        }
+        let queue_ns = sample.rtt_ns.saturating_sub(base_ns);
+        let carried_bytes = mul_div(self.share_bytes, elapsed_ns, elapsed_ns + queue_ns);
+        carried_bytes.max(measured_bytes)
     }
 
     /// Loss beyond the random loss, in parts of a million.
