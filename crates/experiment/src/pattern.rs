@@ -139,6 +139,12 @@ pub enum PatternError {
         /// The accepted range.
         want: String,
     },
+    /// The topology has too few hosts for any workload.
+    #[error("hosts = {hosts}: a workload needs at least 2 hosts")]
+    FewHosts {
+        /// Number of hosts of the topology.
+        hosts: usize,
+    },
     /// A distribution of sizes is unknown.
     #[error(
         "sizes = {0:?}: websearch, hadoop, a size such as 64kB, or the name of a file of points"
@@ -176,7 +182,9 @@ impl Pattern {
         files: &BTreeMap<String, Sizes>,
     ) -> Result<Workload, PatternError> {
         let hosts = network.hosts;
-        check("hosts", hosts, 2, hosts.max(2))?;
+        if hosts < 2 {
+            return Err(PatternError::FewHosts { hosts });
+        }
         match *self {
             Self::Incast {
                 senders,

@@ -16,7 +16,8 @@ use crate::changes::{self, PlannedChange};
 use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
 use crate::{
-    CableChange, PatternNetwork, PlacedBox, Recording, Scene, Transport, Workload, memory_bytes,
+    CableChange, PatternError, PatternNetwork, PlacedBox, Recording, Scene, Transport, Workload,
+    memory_bytes,
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 
@@ -183,6 +184,9 @@ impl Plan {
         let flow_error = |why: String| PlanError::at(&format!("workload.{workload_name}"), why);
         let laid = site.layout.build(flows.failures()).map_err(place_error)?;
         let hosts = laid.topology.hosts().count();
+        if hosts < 2 {
+            return Err(place_error(PatternError::FewHosts { hosts }.to_string()));
+        }
         let network = PatternNetwork {
             hosts,
             rate_bps: host_rate(&laid.topology),

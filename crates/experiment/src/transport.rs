@@ -4,9 +4,9 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use farwrite::{EqdsOptions, QpConfig as SdrConfig, RateControl, SchemeName, SwiftOptions};
-use farwrite_net::SwitchConfig;
+use farwrite_net::{Policy, SwitchConfig};
 use farwrite_rate::DcqcnOptions;
-use farwrite_rc::{Connection, Nic, PathProfile, QpConfig, RdmaTransport, Recovery};
+use farwrite_rc::{Connection, Nic, PathProfile, Paths, QpConfig, RdmaTransport, Recovery};
 use serde::{Deserialize, Serialize};
 
 use crate::Flow;
@@ -17,6 +17,8 @@ use crate::units::nanoseconds;
 /// Bits of the immediate that hold the packet index of an endpoint's message. The paper's split has
 /// 18.
 pub(crate) const ENDPOINT_OFFSET_BITS: u8 = 21;
+/// Largest number of paths of a flow: the number of UDP ports from 49,152 on.
+pub const MOST_PATHS: u16 = 16_384;
 /// Prefix of the names of endpoint protocols. The name of a scheme follows.
 const ENDPOINT: &str = "farwrite-";
 
@@ -95,6 +97,10 @@ pub struct Transport {
     pub nak_every: Option<Duration>,
     /// With DCQCN, whether a packet after a gap counts as a congestion notification; `None`: no.
     pub gap_is_cnp: Option<bool>,
+    /// With NICs that repair losses in spite of reordering, number of paths over which a sender sprays
+    /// the packets of a flow: 1 to [`MOST_PATHS`]. Each path is a UDP source port. `None`: the value of
+    /// [`RdmaTransport::config`], and with EQDS the spraying of the switches.
+    pub paths: Option<u16>,
     /// Traffic class of flows that name none.
     #[serde(default = "Transport::default_priority")]
     pub priority: u8,
@@ -155,6 +161,9 @@ pub enum TransportError {
     /// The priority is out of range.
     #[error("priority = {0}: 0 to 7")]
     Priority(u8),
+    /// The number of paths is out of range.
+    #[error("paths = {0}: 1 to {MOST_PATHS}")]
+    Paths(u16),
     /// A flow has another priority than its endpoint, which sends all flows with one priority.
     #[error(
         "flow {flow} has priority {priority}; endpoints send all flows with that of the \
@@ -228,6 +237,7 @@ impl Transport {
             retries: None,
             nak_every: None,
             gap_is_cnp: None,
+            paths: None,
             priority: Self::default_priority(),
             dcqcn: None,
             swift: None,
@@ -246,6 +256,9 @@ impl Transport {
     pub fn validate(&self) -> Result<(), TransportError> {
         if self.priority > 7 {
             return Err(TransportError::Priority(self.priority));
+        }
+        if let Some(paths) = self.paths.filter(|paths| !(1..=MOST_PATHS).contains(paths)) {
+            return Err(TransportError::Paths(paths));
         }
         let protocol = self.protocol()?;
         let mut foreign = self.foreign_settings(protocol).into_iter();
@@ -286,13 +299,13 @@ impl Transport {
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
                 ("gap_is_cnp", self.gap_is_cnp.is_some() && !nic.has_dcqcn()),
+                ("paths", self.paths.is_some() && !self.bears_reordering(nic)),
                 ("swift", self.swift.is_some() && !nic.has_swift()),
                 ("irn", self.irn.is_some() && !has_irn(nic)),
                 ("eqds", self.eqds.is_some() && nic != RdmaTransport::Eqds),
                 (
                     "nak_every",
-                    self.nak_every.is_some()
-                        && nic.config(2, &self.path(0)).recovery != Recovery::GoBackN,
+                    self.nak_every.is_some() && self.recovery(nic) != Recovery::GoBackN,
                 ),
             ]
             .to_vec(),
@@ -308,6 +321,7 @@ impl Transport {
                 ("retries", self.retries.is_some()),
                 ("nak_every", self.nak_every.is_some()),
                 ("gap_is_cnp", self.gap_is_cnp.is_some()),
+                ("paths", self.paths.is_some()),
                 (
                     "dcqcn",
                     self.dcqcn.is_some() && control != EndpointControl::Dcqcn,
@@ -324,6 +338,19 @@ impl Transport {
             ]
             .to_vec(),
         }
+    }
+
+    /// How a NIC repairs losses.
+    fn recovery(&self, nic: RdmaTransport) -> Recovery {
+        nic.config(2, &self.path(0)).recovery
+    }
+
+    /// Whether a gap alone is no loss for a NIC, so that packets of a flow may take several paths.
+    fn bears_reordering(&self, nic: RdmaTransport) -> bool {
+        matches!(
+            self.recovery(nic),
+            Recovery::Trimming | Recovery::Rack { .. }
+        )
     }
 
     /// Checks that the transport can carry all flows of a workload. NICs carry any.
@@ -414,7 +441,17 @@ impl Transport {
     /// the field of [`Options`](farwrite_net::Options).
     pub(crate) fn switch(&self, priorities: &[u8], framing_bytes: u32) -> SwitchConfig {
         match self.protocol() {
-            Ok(Protocol::Nic(nic)) => nic.switch(priorities, &self.path(framing_bytes)),
+            Ok(Protocol::Nic(nic)) => {
+                let switch = nic.switch(priorities, &self.path(framing_bytes));
+                match self.paths {
+                    // The source ports of the sender choose the paths, and not the switches.
+                    Some(_) => SwitchConfig {
+                        routing: Policy::Ecmp,
+                        ..switch
+                    },
+                    None => switch,
+                }
+            }
             // The marks of DCQCN's paper; endpoints need no PFC.
             Ok(Protocol::Endpoint(_, EndpointControl::Dcqcn)) => {
                 RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes))
@@ -496,6 +533,10 @@ impl Transport {
             retry_limit: self.retries.unwrap_or(RETRIES),
             nak_every_ns: self.nak_every.map(nanoseconds),
             gap_is_cnp: self.gap_is_cnp.unwrap_or(false),
+            paths: self.paths.map_or(base.paths, |ports| Paths {
+                ports,
+                ..base.paths
+            }),
             ..base
         }
     }

@@ -18,8 +18,10 @@ pub struct EqdsOptions {
 ///
 /// The first window ends at the first sign of the receiver: a report, a grant, or news of a packet
 /// that arrived without its payload. From then on the receiver knows the flow, and only its credit
-/// counts. When all packets have arrived and the sender has no more data, the credit expires, and
-/// the next packets are a first window again.
+/// counts. When the newest packet has arrived and the sender has no more data, the credit expires, and
+/// the next packets are a first window again. On several paths, news of a trimmed packet may come
+/// later than that. Then the credit is valid again: the receiver has granted it for this packet, and
+/// grants no more.
 #[derive(Clone, Debug)]
 pub struct Eqds {
     line_rate_bps: u64,
@@ -29,6 +31,8 @@ pub struct Eqds {
     waits_for_sign: bool,
     /// Credit from grants. The last packet may exceed it by less than one packet.
     credit_bytes: i128,
+    /// Credit that has expired: the largest amount since the last loss.
+    expired_bytes: i128,
     granted_bytes: u64,
     sent_bytes: u64,
     app_limited: bool,
@@ -45,6 +49,7 @@ impl Eqds {
             unasked_bytes: first_window_bytes,
             waits_for_sign: true,
             credit_bytes: 0,
+            expired_bytes: 0,
             granted_bytes: 0,
             sent_bytes: 0,
             app_limited: false,
@@ -88,6 +93,7 @@ impl RateControl for Eqds {
         if newest.sent_bytes >= self.sent_bytes && self.app_limited {
             self.waits_for_sign = true;
             self.unasked_bytes = self.first_window_bytes;
+            self.expired_bytes = self.expired_bytes.max(self.credit_bytes);
             self.credit_bytes = 0;
         } else {
             self.see_sign();
@@ -120,6 +126,7 @@ impl RateControl for Eqds {
     /// the receiver may not know of the flow.
     fn on_loss(&mut self, _now_ns: u64, loss: Loss) {
         self.see_sign();
+        self.credit_bytes += core::mem::take(&mut self.expired_bytes);
         if loss == Loss::TimedOut {
             self.credit_bytes = self.credit_bytes.max(i128::from(self.first_window_bytes));
         }
@@ -214,6 +221,27 @@ mod tests {
         assert_eq!(eqds.credit_bytes(), 2_000);
         eqds.on_feedback(&report(2_000));
         assert_eq!((eqds.credit_bytes(), eqds.used_bytes()), (5_000, 3_000));
+    }
+
+    /// The last packet arrives, and news of two trimmed packets before it comes later, over another
+    /// path. The receiver has granted credit for both.
+    #[test]
+    fn late_news_of_trimmed_packets_finds_the_credit_that_was_granted_for_them() {
+        let mut eqds = eqds();
+        send(&mut eqds, false);
+        send(&mut eqds, false);
+        send(&mut eqds, true);
+        eqds.on_grant(0, 2_000);
+        eqds.on_feedback(&report(3_000));
+        eqds.on_loss(0, Loss::Reported);
+        assert_eq!(eqds.credit_bytes(), 2_000);
+        // The credit returns once.
+        send(&mut eqds, false);
+        eqds.on_loss(0, Loss::Reported);
+        assert_eq!(eqds.credit_bytes(), 1_000);
+        send(&mut eqds, true);
+        eqds.on_loss(0, Loss::Reported);
+        assert_eq!(eqds.credit_bytes(), 0);
     }
 
     #[test]

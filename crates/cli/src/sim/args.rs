@@ -116,6 +116,10 @@ pub(crate) struct QuickArgs {
         conflicts_with = "plan"
     )]
     pub(crate) mtu: u32,
+    /// With eqds, falcon and uccl: number of paths (UDP source ports) of a flow [default: that of the
+    /// transport; with eqds, the switches spray]
+    #[arg(long, value_name = "N", conflicts_with = "plan")]
+    pub(crate) paths: Option<u16>,
     /// Bytes of a frame on a cable beyond its IP datagram
     #[arg(
         long,

@@ -167,10 +167,12 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
         return Ok((text, directory));
     }
     let quick = &args.quick;
+    let paths = quick.paths.map(|paths| format!("paths = {paths}\n"));
+    let paths = paths.unwrap_or_default();
     let transports = whole_names(&quick.transport).into_iter().map(|name| {
         let name = quoted(&name);
         format!(
-            "\n[transport.{name}]\nprotocol = {name}\nmtu = {}\n",
+            "\n[transport.{name}]\nprotocol = {name}\nmtu = {}\n{paths}",
             quick.mtu
         )
     });

@@ -417,6 +417,31 @@ const WRONG: &[(&str, &str, &str)] = &[
         "transport.t: eqds.first_window = \"0B\": at least 1 byte",
     ),
     (
+        "hosts = 8",
+        "hosts = 1",
+        "topology.rack: hosts = 1: a workload needs at least 2 hosts",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"eqds\"\npaths = 0\n[topology.rack]",
+        "transport.t: paths = 0: 1 to 16384",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"uccl\"\npaths = 16385\n[topology.rack]",
+        "transport.t: paths = 16385: 1 to 16384",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\npaths = 4\n[topology.rack]",
+        "transport.t: paths: irn has no such setting; leave the key out",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack+eqds\"\npaths = 4\n[topology.rack]",
+        "transport.t: paths: farwrite-sr-nack+eqds has no such setting; leave the key out",
+    ),
+    (
         "[topology.rack]",
         "[switch.s]\nbuffer = \"10kB\"\npfc = { priorities = [3], xoff = { alpha = 0.1 } }\n[topology.rack]",
         "topology.rack with switch.s: ",
@@ -440,6 +465,57 @@ fn errors_name_the_key_the_value_and_what_would_do() {
         "[workload.incast]\nfile = \"no.cm\"\n#",
     ));
     assert!(missing.unwrap_err().starts_with("workload.incast: "));
+}
+
+/// With `paths`, the source ports of the senders choose paths, and the switches only hash them. Flows
+/// of one path share cables while others are idle, so they end later and more of their packets are
+/// trimmed.
+#[test]
+fn paths_spread_the_packets_of_a_flow() {
+    let plan = read(
+        r#"
+        [topology.leaves]
+        shape = "leaf-spine"
+        leaves = 4
+        spines = 4
+        hosts_per_leaf = 4
+        host_cable = { rate = "100Gbit", delay = "1us" }
+        spine_cable = { rate = "100Gbit", delay = "1us" }
+        [workload.all]
+        pattern = "permutation"
+        size = "1MB"
+        [transport.1]
+        protocol = "eqds"
+        paths = 1
+        [transport.2]
+        protocol = "eqds"
+        paths = 64
+        [transport.3]
+        protocol = "falcon"
+        paths = 1
+        [transport.4]
+        protocol = "falcon"
+        [transport.5]
+        protocol = "eqds"
+        "#,
+    )
+    .unwrap();
+    let outcomes = sweep(&plan, 2, None, |_| true);
+    let runs: Vec<_> = outcomes
+        .into_iter()
+        .map(|case| case.outcome.unwrap())
+        .collect();
+    assert!(runs.iter().all(|run| run.done() == 16));
+    let [one, many, falcon_one, falcon, sprayed] = &runs[..] else {
+        panic!("five transports");
+    };
+    // A source port has one path, unless the switches spray.
+    assert_eq!([one, many].map(|run| run.totals.path_changes), [0, 0]);
+    assert!(sprayed.totals.path_changes > 1000);
+    for (one, many) in [(one, many), (falcon_one, falcon)] {
+        assert!(many.last_done_ns() < one.last_done_ns());
+    }
+    assert!(many.totals.trimmed < one.totals.trimmed);
 }
 
 /// The values of the defaults change nothing, and others do.
