@@ -1,4 +1,4 @@
-"""Plots of results (needs matplotlib: ``pip install 'farwrite[figures]'``).
+"""Plots of results (needs matplotlib: ``pip install '.[figures]'``).
 
 Each function returns a `matplotlib.figure.Figure`; its ``savefig`` writes SVG, PDF or PNG. There is one line
 for each setting of the plan. Runs that differ in their seeds alone are put together.
