@@ -139,6 +139,12 @@ pub enum Unsupported {
     /// The probability that a chunk is lost, in the variant that follows the protocol.
     #[error("loss_chunk with variant = \"protocol\" = {0}: take at most 0.5, or variant serial")]
     ProtocolLoss(f64),
+    /// The number of blocks whose repairs can end the message, in the same variant.
+    #[error(
+        "blocks that are open at once with variant = \"protocol\" = {0}: take variant serial, \
+         or a shorter round trip or message"
+    )]
+    ProtocolBlocks(f64),
 }
 
 /// Returns `value` if it is within `[low, high]`. NaN is not.

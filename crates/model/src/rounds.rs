@@ -27,6 +27,12 @@ const DEPTH: f64 = 32.0;
 const NEGLIGIBLE: f64 = 1e-18;
 /// Highest loss. Above it, the number of rounds grows beyond what is useful.
 const MAX_LOSS: f64 = 0.5;
+/// The log of a probability of zero. Unlike infinity, differences of it are numbers.
+const IMPOSSIBLE: f64 = -1e4;
+/// More rounds than a block ever needs.
+const MANY_ROUNDS: f64 = 1e6;
+/// Limit of the number of blocks that may end the message.
+const MAX_BLOCKS: usize = 1 << 18;
 
 /// Groups of one size: how many a block has, and how many chunks each has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,12 +145,13 @@ impl Layout {
 
     /// The number of the last round that ends within `slots` after the end of a block.
     fn rounds_within(&self, slots: f64) -> usize {
-        let guess =
-            index((slots / self.rtt - 1.0 - WINDOW_RTTS) / (1.0 + WINDOW_RTTS + PATIENCE_RTTS)) + 1;
+        let waits = slots / self.rtt - 1.0 - WINDOW_RTTS;
+        let rounds = waits / (1.0 + WINDOW_RTTS + PATIENCE_RTTS) + 1.0;
+        let guess = index(rounds.min(MANY_ROUNDS));
         // Rounding may put the estimate off by one.
         let near = [guess + 1, guess, guess.saturating_sub(1)];
-        let done = |round: &usize| self.wait(float(*round)) <= slots;
-        near.into_iter().find(done).unwrap_or(0)
+        let is_over = |round: &usize| self.wait(float(*round)) <= slots;
+        near.into_iter().find(is_over).unwrap_or(0)
     }
 }
 
@@ -190,6 +197,10 @@ impl Rounds {
             let rounds = float(kinds[kind].len());
             if block.end + layout.wait(rounds) <= last_end && number + 2.0 < layout.blocks {
                 break;
+            }
+            if blocks.len() == MAX_BLOCKS {
+                let blocks = ModelError::Unsupported(Unsupported::ProtocolBlocks(layout.blocks));
+                return Err(blocks);
             }
             blocks.push((block.end, kind));
         }
@@ -266,7 +277,7 @@ fn logs(layout: &Layout, parts: &[Part; 2], loss: f64) -> Vec<f64> {
         if fail * layout.blocks <= NEGLIGIBLE * loss {
             return logs;
         }
-        logs.push((-fail).ln_1p());
+        logs.push((-fail).ln_1p().max(IMPOSSIBLE));
     }
 }
 
