@@ -95,7 +95,7 @@ def test_words() -> None:
         call(scheme="ec-xor:4,8")
     with pytest.raises(TypeError, match="^scheme must be a string"):
         call(scheme=["sr-rto", None])
-    with pytest.raises(ValueError, match=r'^variant = "letter": must be paper or serial'):
+    with pytest.raises(ValueError, match=r'^variant = "letter": must be paper, serial or protocol'):
         call(variant="letter")
     with pytest.raises(TypeError, match="^variant must be one string"):
         call(variant=["paper"])

@@ -2,6 +2,7 @@
 
 use crate::error::{ModelError, Wanted, within};
 use crate::recovery::{Mean, Parts, Recovery};
+use crate::rounds::Rounds;
 use crate::sample::Sampler;
 use crate::setting::Checked;
 use crate::terms;
@@ -43,6 +44,8 @@ pub struct CompletionTime {
     setting: Checked,
     recovery: Recovery,
     terms: Vec<Term>,
+    /// In place of the terms, for protocols that repair in rounds.
+    rounds: Option<Rounds>,
 }
 
 /// Relative precision of quantiles.
@@ -53,11 +56,16 @@ const ROUNDING: f64 = 4.0 * f64::EPSILON;
 impl CompletionTime {
     pub(crate) fn new(setting: &Checked) -> Result<Self, ModelError> {
         let recovery = Recovery::new(setting)?;
-        let terms = terms::of(setting)?;
+        let rounds = Rounds::of(setting)?;
+        let terms = match &rounds {
+            Some(rounds) => terms::fixed(rounds.least),
+            None => terms::of(setting)?,
+        };
         Ok(Self {
             setting: setting.clone(),
             recovery,
             terms,
+            rounds,
         })
     }
 
@@ -73,7 +81,7 @@ impl CompletionTime {
         let slots: f64 = parts
             .map(|(term, mean)| term.weight * (term.middle.start + mean.middle))
             .sum();
-        slots * self.setting.slot_s
+        (slots + self.rounds_mean()) * self.setting.slot_s
     }
 
     /// Bounds of the mean in seconds.
@@ -85,7 +93,14 @@ impl CompletionTime {
             low += term.weight * (term.middle.start + from.low);
             high += term.weight * (term.middle.start + to.high);
         }
-        (low * self.setting.slot_s, high * self.setting.slot_s)
+        let rounds = self.rounds_mean();
+        let seconds = |slots: f64| (slots + rounds) * self.setting.slot_s;
+        (seconds(low), seconds(high))
+    }
+
+    /// The mean of what rounds of repair add, in slots.
+    fn rounds_mean(&self) -> f64 {
+        self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
     }
 
     fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
@@ -169,6 +184,9 @@ impl CompletionTime {
     }
 
     fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
+        if let Some(rounds) = &self.rounds {
+            return rounds.survival(slots);
+        }
         let mut sum = 0.0;
         let mut begun = false;
         for term in &self.terms {

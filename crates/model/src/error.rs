@@ -32,13 +32,13 @@ pub enum ModelError {
     #[error("objective = {0:?}: must be mean, or p and percent below 100 such as p99.9")]
     Objective(String),
     /// The text is not a variant of the model.
-    #[error("variant = {0:?}: must be paper or serial")]
+    #[error("variant = {0:?}: must be paper, serial or protocol")]
     Variant(String),
     /// The text is not a collective operation.
     #[error("collective = {0:?}: must be ring, tree or recursive-doubling")]
     Collective(String),
     /// Coding takes time, and the variant of the model leaves that out.
-    #[error("variant = \"paper\": must be serial where coding takes time")]
+    #[error("variant: must be serial where coding takes time")]
     PaperCoding,
     /// A plan has no candidate that is within its budgets and can be evaluated.
     #[error(
@@ -133,6 +133,18 @@ pub enum Unsupported {
          the same burst; take less than a fifth of the packets of a round trip"
     )]
     LongBursts(f64),
+    /// Losses in bursts, in the variant that follows the protocol.
+    #[error("Markov loss with variant = \"protocol\": take variant serial or independent losses")]
+    ProtocolBursts,
+    /// The probability that a chunk is lost, in the variant that follows the protocol.
+    #[error("loss_chunk with variant = \"protocol\" = {0}: take at most 0.5, or variant serial")]
+    ProtocolLoss(f64),
+    /// The number of blocks whose repairs can end the message, in the same variant.
+    #[error(
+        "blocks that are open at once with variant = \"protocol\" = {0}: take variant serial, \
+         or a shorter round trip or message"
+    )]
+    ProtocolBlocks(f64),
 }
 
 /// Returns `value` if it is within `[low, high]`. NaN is not.

@@ -72,6 +72,53 @@ pub(crate) fn outcomes(code: Code, k: u32, m: u32, loss: f64) -> Outcomes<f64> {
     }
 }
 
+/// Probability that a group cannot be decoded whose data chunks are missing with probability
+/// `missing`, and its parity chunks with `loss`. A group without missing data is decoded.
+pub(crate) fn failure_of_repaired(code: Code, k: u32, m: u32, missing: f64, loss: f64) -> f64 {
+    match code {
+        Code::Mds => {
+            let (mut fail, mut weight) = (0.0, (1.0 - loss).powi(exponent(m)));
+            for lost in 0..=m {
+                fail += weight * more_than(m - lost, k, missing).fail;
+                weight *= f64::from(m - lost) / f64::from(lost + 1) * loss / (1.0 - loss);
+            }
+            fail
+        }
+        Code::Xor => {
+            let sub = |data| {
+                let fail = |most| more_than(most, data, missing).fail;
+                (1.0 - loss) * fail(1) + loss * fail(0)
+            };
+            let more = k % m;
+            let ok_log = f64::from(more) * (-sub(k / m + 1)).ln_1p()
+                + f64::from(m - more) * (-sub(k / m)).ln_1p();
+            -ok_log.exp_m1()
+        }
+    }
+}
+
+/// Mean number of lost data chunks of a group that cannot be decoded, counted as 0 for others.
+pub(crate) fn lost_data_of_failures(code: Code, k: u32, m: u32, loss: f64) -> f64 {
+    let lost = f64::from(k) * loss;
+    // The share of lost chunks that are in groups that are decoded.
+    let decoded = match code {
+        Code::Mds => more_than(m - 1, k + m - 1, loss).ok,
+        Code::Xor => {
+            let (more, ok) = (k % m, odds(code, k, m, loss).ok);
+            let share = |subs: u32, data: u32| {
+                let alone = (1.0 - loss).powi(exponent(data));
+                f64::from(subs * data) / f64::from(k) * alone * ok / more_than(1, data + 1, loss).ok
+            };
+            share(more, k / m + 1) + share(m - more, k / m)
+        }
+    };
+    (lost * (1.0 - decoded)).max(0.0)
+}
+
+fn exponent(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
 /// Odds that more than `most` of `n` chunks are lost.
 fn more_than(most: u32, n: u32, loss: f64) -> Odds {
     if loss <= 0.0 || n <= most {

@@ -31,6 +31,7 @@ mod lattice;
 mod loss;
 pub mod plan;
 mod recovery;
+mod rounds;
 mod sample;
 mod scheme;
 mod setting;

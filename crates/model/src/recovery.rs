@@ -47,7 +47,7 @@ impl Recovery {
         };
         let most = match setting.variant {
             Variant::Paper => most,
-            Variant::Serial => most.min(setting.period),
+            Variant::Serial | Variant::Protocol => most.min(setting.period),
         };
         Ok(match setting.loss.chain()? {
             Some(chain) => Self::Bursts(BurstExcess::new(&chain, setting.period, most)?),

@@ -6,6 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::loss::Loss;
+use crate::rounds::{Layout, Part};
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Checked, Variant};
 use crate::terms::{decoding, serial_injection};
@@ -34,6 +35,9 @@ impl<'a> Sampler<'a> {
     fn draw(&mut self) -> f64 {
         self.channel.rest();
         let setting = self.setting;
+        if let Some(layout) = Layout::of(setting) {
+            return self.blocks(&layout) + setting.rtt;
+        }
         match setting.scheme {
             Scheme::SrRto | Scheme::SrNack => self.selective_repeat(setting.chunks) + setting.rtt,
             Scheme::GoBackN => self.go_back_n() + setting.rtt,
@@ -52,7 +56,7 @@ impl<'a> Sampler<'a> {
         loop {
             let new_at = match self.setting.variant {
                 Variant::Paper => sent + 1.0,
-                Variant::Serial => now + 1.0,
+                Variant::Serial | Variant::Protocol => now + 1.0,
             };
             match due.front() {
                 Some(&at) if sent >= chunks || at <= new_at => {
@@ -108,7 +112,7 @@ impl<'a> Sampler<'a> {
                 data,
                 setting.chunks + (setting.chunks * parity / data).ceil(),
             ),
-            Variant::Serial => (
+            Variant::Serial | Variant::Protocol => (
                 setting.chunks - full * data,
                 serial_injection(setting, groups, data, parity),
             ),
@@ -137,6 +141,77 @@ impl<'a> Sampler<'a> {
         let (clean, repaired) = decoding(setting, full, short, data, parity);
         let damaged = number >= full && group.lost_data;
         injection + if damaged { repaired } else { clean }
+    }
+
+    /// Slots until the last block is complete, for receivers that ask for what they miss.
+    fn blocks(&mut self, layout: &Layout) -> f64 {
+        let (mut number, mut last) = (0.0, 0.0f64);
+        while number < layout.blocks {
+            let block = layout.block(number);
+            let mut failed = Vec::new();
+            for part in block.parts {
+                let mut group = 0.0;
+                while group < part.groups {
+                    let state = self.first_round(layout.code, part);
+                    if state.failed() {
+                        failed.push(state);
+                    }
+                    group += 1.0;
+                }
+            }
+            let mut round = 0.0;
+            while !failed.is_empty() {
+                round += 1.0;
+                // The report may be lost.
+                if self.channel.loses(0.0) {
+                    continue;
+                }
+                failed.iter_mut().for_each(|group| self.repair(group));
+                failed.retain(Repaired::failed);
+            }
+            last = last.max(block.end + layout.wait(round));
+            number += 1.0;
+        }
+        last
+    }
+
+    fn first_round(&mut self, code: Code, part: Part) -> Repaired {
+        let mut lose = |count| (0..count).map(|_| self.channel.loses(0.0)).collect();
+        Repaired {
+            code,
+            data: lose(part.data),
+            parity: lose(part.parity),
+        }
+    }
+
+    /// Sends the missing data chunks again.
+    fn repair(&mut self, group: &mut Repaired) {
+        for missing in group.data.iter_mut().filter(|missing| **missing) {
+            *missing = self.channel.loses(0.0);
+        }
+    }
+}
+
+/// The chunks of a group that are missing.
+#[derive(Debug)]
+struct Repaired {
+    code: Code,
+    data: Vec<bool>,
+    parity: Vec<bool>,
+}
+
+impl Repaired {
+    fn failed(&self) -> bool {
+        let count = |chunks: &[bool]| chunks.iter().filter(|missing| **missing).count();
+        let parity = self.parity.len();
+        match self.code {
+            Code::Mds => count(&self.data) > parity - count(&self.parity),
+            Code::Xor => (0..parity).any(|sub| {
+                let data = self.data.iter().skip(sub).step_by(parity);
+                let missing = data.filter(|missing| **missing).count();
+                missing + usize::from(self.parity[sub]) > 1 && missing > 0
+            }),
+        }
     }
 }
 

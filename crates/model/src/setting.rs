@@ -16,6 +16,10 @@ pub enum Variant {
     /// A more detailed variant: repeated chunks use the slots of new ones, the last group of a
     /// message may be short, and coding takes time (`docs/model.md` section 5).
     Serial,
+    /// As `Serial`, but `sr-nack` and erasure coding follow the shipped protocol: its waits, its
+    /// lost reports, and repairs of missing chunks only (`docs/model.md` section 5.3). These two
+    /// take their waits from the protocol and not from `rto_rtts` and `beta`.
+    Protocol,
 }
 
 impl FromStr for Variant {
@@ -25,6 +29,7 @@ impl FromStr for Variant {
         match text {
             "paper" => Ok(Self::Paper),
             "serial" => Ok(Self::Serial),
+            "protocol" => Ok(Self::Protocol),
             _ => Err(ModelError::Variant(text.to_owned())),
         }
     }
@@ -119,7 +124,8 @@ pub(crate) struct Checked {
     pub(crate) chunks: f64,
     /// Slots of a round trip.
     pub(crate) rtt: f64,
-    /// Slots from one transmission of a chunk to the next, `O / T_inj`; whole in `Variant::Serial`.
+    /// Slots from one transmission of a chunk to the next, `O / T_inj`; whole except in
+    /// `Variant::Paper`.
     pub(crate) period: f64,
     /// Slots to encode one chunk.
     pub(crate) encode: f64,
@@ -170,12 +176,12 @@ impl Checked {
         let sane = Wanted::RoundTripSlots;
         within("rtt_s", "s", rtt_s, slot_s * 1e-12, slot_s * 1e12, sane)?;
         let mut period = 1.0 + rto_rtts * rtt;
-        if setting.variant == Variant::Serial {
+        if setting.variant != Variant::Paper {
             period = period.ceil();
         }
         let per_chunk = |argument, rate: Option<f64>| match rate {
             None => Ok(0.0),
-            Some(_) if setting.variant == Variant::Paper => Err(ModelError::PaperCoding),
+            Some(_) if setting.variant != Variant::Serial => Err(ModelError::PaperCoding),
             Some(rate) => positive(argument, "bit/s", rate).map(|rate| bandwidth_bps / rate),
         };
         Ok(Self {

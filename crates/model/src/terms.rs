@@ -37,6 +37,11 @@ fn exactly(weight: f64, place: Place) -> Term {
     }
 }
 
+/// The single term of a time that is always the same.
+pub(crate) fn fixed(start: f64) -> Vec<Term> {
+    vec![exactly(1.0, at(start, 0.0))]
+}
+
 /// A term for each block of counts, each count placed by `place`.
 fn placed(blocks: &[CountRange], weight: f64, place: impl Fn(f64) -> Place) -> Vec<Term> {
     let term = |block: &CountRange| Term {
@@ -115,7 +120,7 @@ fn erasure(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Term>, M
             setting.chunks + (setting.chunks * parity / data).ceil(),
             paper_ending(setting, code, k, m)?,
         ),
-        Variant::Serial => (
+        Variant::Serial | Variant::Protocol => (
             serial_injection(setting, groups, data, parity),
             serial_endings(setting, code, k, m)?,
         ),

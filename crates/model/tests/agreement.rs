@@ -121,6 +121,23 @@ fn coding() -> Vec<Setting> {
     grid
 }
 
+/// Receivers that ask for what they miss: messages of one and of several blocks, short last groups,
+/// and round trips shorter and longer than a message.
+fn rounds() -> Vec<Setting> {
+    let mut grid = Vec::new();
+    for scheme in ["sr-nack", "ec-mds:5,2", "ec-xor:8,4", "ec-xor:32,8"] {
+        for chunks in [1.0, 13.0, 100.0, 700.0] {
+            for rtt_slots in [9.7, 400.0] {
+                for loss_chunk in [1e-3, 1e-2, 0.1, 0.3] {
+                    let loss = Loss::Iid { loss_chunk };
+                    grid.push(setting(scheme, chunks, rtt_slots, loss, Variant::Protocol));
+                }
+            }
+        }
+    }
+    grid
+}
+
 /// Deviations of the exact values from a sample, in standard errors: of the mean, and of the cdf at
 /// the worst of several points.
 fn deviations(setting: &Setting, draws: usize, seed: u64) -> (f64, f64) {
@@ -194,6 +211,11 @@ fn codes_that_take_time() {
 }
 
 #[test]
+fn repairs_in_rounds() {
+    check(&rounds(), 4000);
+}
+
+#[test]
 fn long_haul_messages() {
     check(&long_haul(), 4000);
 }
@@ -209,6 +231,7 @@ fn a_million_draws() {
     check(&small(), 1_000_000);
     check(&long_haul(), 1_000_000);
     check(&coding(), 1_000_000);
+    check(&rounds(), 1_000_000);
 }
 
 #[test]

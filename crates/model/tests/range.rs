@@ -75,9 +75,13 @@ fn check(setting: &Setting) {
 #[test]
 fn a_byte_to_a_tebibyte_at_any_loss() {
     let mut slowest = (0.0, String::new());
-    for variant in [Variant::Paper, Variant::Serial] {
+    for variant in [Variant::Paper, Variant::Serial, Variant::Protocol] {
         for scheme in SCHEMES {
             for message_bytes in [1.0, 4096.0, 1e6, 2f64.powi(30), 2f64.powi(40)] {
+                // Groups of two chunks have too many blocks in longer messages.
+                if variant == Variant::Protocol && message_bytes > 2f64.powi(30) {
+                    continue;
+                }
                 for loss in [0.0, 1e-12, 1e-6, 1e-3, 0.03, 0.5] {
                     let mut setting =
                         Setting::new(parsed(scheme), message_bytes, 400e9, 25e-3, loss);
@@ -93,6 +97,52 @@ fn a_byte_to_a_tebibyte_at_any_loss() {
         }
     }
     println!("slowest: {} s, {}", slowest.0, slowest.1);
+}
+
+fn protocol(scheme: &str, chunks: f64, rtt_slots: f64, loss: f64) -> Setting {
+    let rtt_s = rtt_slots * 4096.0 * 8.0 / 400e9;
+    let mut setting = Setting::new(parsed(scheme), chunks * 4096.0, 400e9, rtt_s, loss);
+    setting.variant = Variant::Protocol;
+    setting
+}
+
+#[test]
+fn without_loss_the_protocol_takes_the_papers_time() {
+    for scheme in SCHEMES {
+        for chunks in [6400.0, 1_280_000.0] {
+            let ours = protocol(scheme, chunks, 3e5, 0.0);
+            let mut paper = ours.clone();
+            paper.variant = Variant::Paper;
+            let [ours, paper] = [ours, paper].map(|setting| setting.completion_time().unwrap());
+            assert!((ours.mean() / paper.mean() - 1.0).abs() < 1e-12, "{scheme}");
+            assert!((ours.quantile(0.999).unwrap() / paper.mean() - 1.0).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn what_the_protocol_variant_cannot_do_is_refused() {
+    let refused = |setting: &Setting, want: &str| {
+        let error = setting.completion_time().unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+    };
+    refused(&protocol("sr-nack", 10.0, 100.0, 0.6), "at most 0.5");
+    refused(
+        &protocol("ec-xor:32,8", 2f64.powi(39), 1e11, 1e-3),
+        "shorter round trip",
+    );
+    let mut bursts = protocol("sr-nack", 10.0, 100.0, 0.0);
+    bursts.loss = Loss::Markov {
+        p_good_to_bad: 0.01,
+        p_bad_to_good: 0.3,
+        loss_good: 0.0,
+        loss_bad: 0.8,
+        packets_per_chunk: 1,
+    };
+    refused(&bursts, "independent losses");
+    let mut coded = protocol("ec-xor:32,8", 10.0, 100.0, 0.0);
+    coded.compute.encode_bps = Some(1e9);
+    refused(&coded, "must be serial");
 }
 
 proptest! {
@@ -127,6 +177,52 @@ proptest! {
             },
         };
         check(&setting);
+    }
+
+    #[test]
+    fn the_protocol_has_sane_answers(
+        scheme in prop::sample::select(&SCHEMES[..]),
+        chunks_log in 0.0..24.0f64,
+        rtt_log in -2.0..6.0f64,
+        loss_log in -15.0..-0.31f64,
+    ) {
+        let loss = 10f64.powf(loss_log);
+        check(&protocol(scheme, chunks_log.exp2().floor(), 10f64.powf(rtt_log), loss));
+    }
+
+    /// Erasure coding of whole groups, with a message shorter than the round trip: the protocol
+    /// gives a group up earlier, and repeats fewer chunks in shorter periods.
+    #[test]
+    fn coded_repairs_in_rounds_are_faster_than_in_the_paper(
+        scheme in prop::sample::select(&["ec-mds:32,8", "ec-xor:32,8", "ec-mds:5,2"][..]),
+        groups in 1u32..500,
+        rtt_slots in 25_000.0..1e6f64,
+        loss_log in -9.0..-1.0f64,
+        q in 0.0..0.9999f64,
+    ) {
+        let Scheme::Ec { k, .. } = parsed(scheme) else { unreachable!() };
+        let chunks = f64::from(groups * k);
+        let setting = protocol(scheme, chunks, rtt_slots, 10f64.powf(loss_log));
+        let [paper, ours] = [Variant::Paper, Variant::Protocol].map(|variant| {
+            Setting { variant, ..setting.clone() }.completion_time().unwrap()
+        });
+        prop_assert!(ours.mean() <= paper.mean() * (1.0 + 1e-12));
+        prop_assert!(ours.quantile(q).unwrap() <= paper.quantile(q).unwrap() * (1.0 + 1e-9));
+    }
+
+    /// Reports that wait for later chunks, and that can be lost, are slower than those of the paper.
+    #[test]
+    fn reports_of_the_protocol_are_slower_than_in_the_paper(
+        chunks in 1.0..1e6f64,
+        rtt_slots in 8.0..1e6f64,
+        loss_log in -9.0..-0.4f64,
+        q in 0.0..0.9999f64,
+    ) {
+        let setting = protocol("sr-nack", chunks.floor(), rtt_slots, 10f64.powf(loss_log));
+        let ours = setting.completion_time().unwrap();
+        let paper = Setting { variant: Variant::Paper, ..setting }.completion_time().unwrap();
+        prop_assert!(ours.mean() >= paper.mean() * (1.0 - 1e-12));
+        prop_assert!(ours.quantile(q).unwrap() >= paper.quantile(q).unwrap() * (1.0 - 1e-9));
     }
 
     /// Repeated chunks only delay other chunks, and Go-Back-N delays them more.

@@ -16,8 +16,11 @@ Variants:
 ``serial``
     Ours. Each slot carries one chunk, repeated ones first; the last group may be short; encoding and
     decoding take time if `encode_bps` and `decode_bps` are given.
+``protocol``
+    As ``serial``, but ``sr-nack`` and erasure coding follow Farwrite's receivers: their waits, their
+    lost reports, and repairs of missing chunks only. Independent losses only, and coding takes no time.
 
-Where the two differ, and how exact each is, is derived in ``docs/model.md`` of the repository.
+Where they differ, and how exact each is, is derived in ``docs/model.md`` of the repository.
 
 `farwrite.model.nic` is about NICs instead: their memory, how many queue pairs fit, how often they fail.
 """

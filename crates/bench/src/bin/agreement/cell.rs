@@ -164,7 +164,11 @@ impl Cell {
                 packets_per_chunk: 1,
             };
         }
-        if waits == Waits::Protocol {
+        let has_rounds =
+            matches!(scheme, Scheme::SrNack | Scheme::Ec { .. }) && self.sites.is_none();
+        if waits == Waits::Protocol && has_rounds && self.burst == 0 {
+            setting.variant = Variant::Protocol;
+        } else if waits == Waits::Protocol {
             (setting.rto_rtts, setting.beta) = match scheme {
                 // P5.0.7 with alpha 2.
                 Scheme::SrRto => (Some(3.0), 0.0),
