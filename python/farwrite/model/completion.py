@@ -155,7 +155,7 @@ def completion_time(
         Share of a round trip that a receiver of erasure coding waits beyond the injection before it
         asks for repetition.
     variant
-        ``paper`` or ``serial``; see `farwrite.model`.
+        ``paper``, ``serial`` or ``protocol``; see `farwrite.model`.
     encode_bps, decode_bps
         Speed of coding in bits of data a second, with ``serial``. None: at once.
 
