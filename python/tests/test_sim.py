@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
 from farwrite import sim
 from farwrite.sim import plots
@@ -180,6 +181,56 @@ def test_a_plot_of_flows_that_are_not_done_has_no_line() -> None:
     assert not plots.slowdowns(results).axes[0].get_lines()
     assert not plots.completion_times(results).axes[0].get_lines()
     assert len(plots.queues(results).axes[0].get_lines()) == 1
+
+
+def test_a_time_line_has_the_flows_of_one_run(tmp_path: Path) -> None:
+    results = sim.sweep(PLAN | {"loss": None})
+    figure = plots.timeline(results, 3)
+    above, below = figure.axes
+    flows = results.flows["run"] == 3
+    bars = sorted((bar.get_x(), bar.get_width()) for bar in above.patches if isinstance(bar, Rectangle))
+    starts, times = (results.flows[name][flows] / 1e3 for name in ("start_ns", "fct_ns"))
+    assert np.allclose(bars, sorted(zip(starts, times, strict=True)))
+    assert [text.get_text() for text in above.get_yticklabels()] == ["0 to 3", "1 to 3", "2 to 3"]
+    deepest = results.queues["deepest_bytes"][results.queues["run"] == 3] / 1e3
+    assert np.asarray(below.get_lines()[0].get_ydata()).tolist() == deepest.tolist()
+    figure.savefig(tmp_path / "timeline.svg")
+    with pytest.raises(ValueError, match="^run = 6: the results have runs 0 to 5"):
+        plots.timeline(results, 6)
+
+
+def test_a_time_line_of_many_flows_has_some_of_them_and_those_that_are_not_done() -> None:
+    listed = [{"src": 0, "dst": 1, "size": "1MB", "start": f"{at}us"} for at in range(200)]
+    plan = PLAN | {"until": "400us", "loss": None, "workload": {"w": {"pattern": "flows", "flows": listed}}}
+    above = plots.timeline(sim.run(plan)).axes[0]
+    bars = [bar for bar in above.patches if isinstance(bar, Rectangle)]
+    assert len(bars) == plots.TIMELINE_FLOWS
+    opened = [bar for bar in bars if not bar.get_fill()]
+    assert opened
+    ends = [bar.get_x() + bar.get_width() for bar in opened]
+    assert all(350 < end <= 400 for end in ends), ends
+
+
+def test_sizes_have_the_means_of_seeds_and_their_intervals() -> None:
+    sizes = [2_000, 3_000, 70_000]
+    listed = [{"src": src, "dst": 3, "size": f"{size}B"} for src, size in enumerate(sizes)]
+    plan = PLAN | {"seeds": 3, "loss": [0.2], "transport": ["irn"], "until": None}
+    results = sim.sweep(plan | {"workload": {"w": {"pattern": "flows", "flows": listed}}})
+    table, flows = results.sizes, results.flows
+    assert table["up_to_bytes"].tolist() == [1e4, 1e5, np.inf]
+    assert table["flows"].tolist() == [6, 3, 9]
+    assert set(table["seeds"]) == {3}
+    means = [flows["fct_ns"][flows["run"] == run].mean() / 1e3 for run in range(3)]
+    assert np.std(means) > 0
+    assert table["fct_mean_us"][2] == pytest.approx(np.mean(means))
+    # Student's t for two degrees of freedom.
+    half_width = 4.303 * np.std(means, ddof=1) / 3**0.5
+    assert table["fct_mean_us_ci95"][2] == pytest.approx(half_width)
+    tails = [flows["slowdown"][flows["run"] == run].max() for run in range(3)]
+    assert table["slowdown_p99"][2] == pytest.approx(np.mean(tails))
+    one = sim.run(PLAN).sizes
+    assert np.isnan(one["fct_mean_us_ci95"]).all()
+    assert len(sim.run(PLAN | {"until": "1us", "loss": None}).sizes) == 0
 
 
 def test_times_of_another_simulator(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from farwrite.sim.results import Results
+from farwrite.sim.sizes import SETTING, percentile, runs_by_setting
 
-#: What makes a setting, in the order of labels.
-SETTING = ("topology", "workload", "switch", "transport", "loss")
 #: Upper ends of size classes, in bytes, as in ``sizes.csv``.
 CLASSES = 10.0 ** np.arange(3, 9)
+#: Most flows of a time line. Of more, as many are chosen at equal distances in the order of starts.
+TIMELINE_FLOWS = 60
 # Colours of Okabe and Ito.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^v<>"
@@ -37,7 +38,7 @@ def slowdowns(results: Results) -> Figure:
     figure, axes = _axes()
     for line, flows in _settings(results):
         points = [
-            (size.mean(), slowdown.mean(), _percentile(slowdown, 99))
+            (size.mean(), slowdown.mean(), percentile(slowdown, 99))
             for size, slowdown in _classes(flows["bytes"], flows["slowdown"])
         ]
         if points:
@@ -85,16 +86,70 @@ def queues(results: Results) -> Figure:
     return _finished(figure, axes)
 
 
+def timeline(results: Results, run: int | None = None) -> Figure:
+    """Draw the flows of one run over time, and below them the bytes at the deepest port of a switch.
+
+    Each flow is a bar from its start to its end. A flow that was not done has an open bar up to the end of
+    the run. Of more than `TIMELINE_FLOWS` flows, some are left out at equal distances.
+
+    Parameters
+    ----------
+    results
+        What `farwrite.sim.run` or `farwrite.sim.sweep` returned.
+    run
+        The number of the run. None: the first one.
+    """
+    numbers = results.runs["run"]
+    number = int(numbers[0]) if run is None else run
+    if number not in numbers:
+        raise ValueError(f"run = {number}: the results have runs {numbers.min()} to {numbers.max()}")
+    figure = Figure(figsize=(6, 5), layout="constrained")
+    above, below = figure.subplots(2, sharex=True, height_ratios=(3, 1))
+    queues = results.queues["run"] == number
+    time_us = results.queues["time_ns"][queues] / 1e3
+    _bars(above, _started(results, number), time_us.max(initial=0.0))
+    deepest = results.queues["deepest_bytes"][queues] / 1e3
+    below.step(time_us, deepest, where="pre", color=COLOURS[1])
+    below.set_ylim(bottom=0)
+    below.set_ylabel("deepest queue, kB")
+    below.set_xlabel("time, us")
+    for axes in (above, below):
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def _started(results: Results, number: int) -> dict[str, NDArray[Any]]:
+    """Return the flows of a run that started, in the order of their starts; at most `TIMELINE_FLOWS`."""
+    flows = results.flows
+    chosen = np.flatnonzero((flows["run"] == number) & ~np.isnan(flows["start_ns"].astype(np.float64)))
+    chosen = chosen[np.argsort(flows["start_ns"][chosen], kind="stable")]
+    if chosen.size > TIMELINE_FLOWS:
+        chosen = chosen[np.linspace(0, chosen.size - 1, TIMELINE_FLOWS).astype(int)]
+    return {name: column[chosen] for name, column in flows.columns.items()}
+
+
+def _bars(axes: Axes, flows: dict[str, NDArray[Any]], end_us: float) -> None:
+    starts, times = flows["start_ns"] / 1e3, flows["fct_ns"] / 1e3
+    rows, done = np.arange(starts.size), ~np.isnan(times)
+    axes.barh(rows[done], times[done], left=starts[done], height=0.7, color=COLOURS[1])
+    lasting = np.maximum(end_us - starts[~done], 0)
+    axes.barh(rows[~done], lasting, left=starts[~done], height=0.7, fill=False, edgecolor=COLOURS[0])
+    ends = zip(flows["src"].tolist(), flows["dst"].tolist(), strict=True)
+    axes.set_yticks(rows, [f"{src} to {dst}" for src, dst in ends], fontsize="x-small")
+    axes.invert_yaxis()
+    axes.set_ylabel("flow")
+
+
 def _runs_of_settings(results: Results) -> Iterator[tuple[_Line, NDArray[Any]]]:
     """How the line of each setting looks, and the numbers of its runs."""
     runs = results.runs
-    keys = list(zip(*(runs[name].astype(str).tolist() for name in SETTING), strict=True))
-    varied = [place for place in range(len(SETTING)) if len({key[place] for key in keys}) > 1]
+    settings = runs_by_setting(runs.columns)
+    varied = [place for place in range(len(SETTING)) if len({key[place] for key in settings}) > 1]
     looks = zip(cycle(COLOURS), cycle(MARKERS), strict=False)  # both are endless
-    for key, (colour, marker) in zip(dict.fromkeys(keys), looks, strict=False):
+    for (key, rows), (colour, marker) in zip(settings.items(), looks, strict=False):
         label = ", ".join(f"loss {key[at]}" if SETTING[at] == "loss" else key[at] for at in varied)
         line = {"label": label or None, "color": colour, "marker": marker, "markersize": 4}
-        yield line, runs["run"][[other == key for other in keys]]
+        yield line, runs["run"][rows]
 
 
 def _settings(results: Results) -> Iterator[tuple[_Line, dict[str, NDArray[Any]]]]:
@@ -112,11 +167,6 @@ def _classes(sizes: NDArray[Any], values: NDArray[Any]) -> Iterator[tuple[NDArra
     classes = np.searchsorted(CLASSES, sizes)
     for number in np.unique(classes):
         yield sizes[classes == number], values[classes == number]
-
-
-def _percentile(values: NDArray[Any], percent: float) -> float:
-    """The least value that this share of the values, of all seeds together, does not exceed."""
-    return float(np.percentile(values, percent, method="inverted_cdf"))
 
 
 def _axes() -> tuple[Figure, Axes]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farwrite.model.table import Table
+from farwrite.sim.sizes import sizes_of
 
 #: A row of each column of `Results.runs`, and the columns of the flows and of the queues.
 Ran: TypeAlias = tuple[dict[str, Any], dict[str, list[Any]], dict[str, list[Any]]]
@@ -29,6 +30,10 @@ class Results:
     #: bytes at the deepest port (``deepest_bytes``) and at all ports (``total_bytes``). Where a row stands
     #: for several moments, it has the most of each.
     queues: Table
+    #: A row for each setting and size class, with the columns of ``sizes.csv``: means and 99th percentiles,
+    #: averaged over seeds, and the half widths of their 95% confidence intervals (``..._ci95``; NaN with one
+    #: seed). ``up_to_bytes`` is infinite for flows of all sizes.
+    sizes: Table
     #: What was left out of input files, and transports that do not fit the switches.
     notes: Sequence[str]
 
@@ -39,7 +44,14 @@ class Results:
         runs = {name: column([row[name] for row, _, _ in ran]) for name in ran[0][0]}
         flows = _joined([columns for _, columns, _ in ran])
         queues = _joined([columns for _, _, columns in ran])
-        return cls(Table(runs, settings), Table(flows, settings), Table(queues, settings), notes)
+        sizes = {name: column(values) for name, values in sizes_of(runs, flows).items()}
+        return cls(
+            Table(runs, settings),
+            Table(flows, settings),
+            Table(queues, settings),
+            Table(sizes, settings),
+            notes,
+        )
 
 
 def _joined(parts: Sequence[dict[str, list[Any]]]) -> dict[str, NDArray[Any]]:

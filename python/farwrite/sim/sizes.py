@@ -1,0 +1,126 @@
+"""Completion times and slowdowns by size of message, with confidence intervals over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What makes a setting. Runs of a setting differ in their seeds alone.
+SETTING = ("topology", "workload", "switch", "transport", "loss")
+#: Upper ends of size classes, in bytes; the last class has all larger messages.
+CLASSES = (*(10.0**power for power in range(3, 9)), np.inf)
+#: Quantiles 0.975 of Student's t distribution by degrees of freedom, as `farwrite sim` has them. Between two
+#: entries, the one for fewer degrees of freedom applies.
+STUDENT_T = {
+    1: 12.706,
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+    5: 2.571,
+    6: 2.447,
+    7: 2.365,
+    8: 2.306,
+    9: 2.262,
+    10: 2.228,
+    12: 2.179,
+    15: 2.131,
+    19: 2.093,
+    24: 2.064,
+    29: 2.045,
+    39: 2.023,
+    59: 2.001,
+    119: 1.980,
+}
+
+_Columns = Mapping[str, NDArray[Any]]
+
+
+def runs_by_setting(runs: _Columns) -> dict[tuple[str, ...], NDArray[Any]]:
+    """Rows of the runs of each setting, in the order of the plan."""
+    keys = list(zip(*(runs[name].astype(str).tolist() for name in SETTING), strict=True))
+    return {
+        key: np.array([place for place, other in enumerate(keys) if other == key])
+        for key in dict.fromkeys(keys)
+    }
+
+
+def sizes_of(runs: _Columns, flows: _Columns) -> dict[str, list[Any]]:
+    """Return the columns of ``Results.sizes``."""
+    rows: list[dict[str, Any]] = []
+    for places in runs_by_setting(runs).values():
+        setting = {name: runs[name][places[0]] for name in SETTING} | {"seeds": places.size}
+        of_runs = [_done(flows, number) for number in runs["run"][places]]
+        for above, up_to in _bounds():
+            of_class = [_between(flows, above, up_to) for flows in of_runs]
+            of_class = [chosen for chosen in of_class if chosen["bytes"].size]
+            # A class without a finished flow has no row.
+            if of_class:
+                rows.append(setting | {"up_to_bytes": up_to} | _estimates(of_class))
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else COLUMNS)}
+
+
+#: Columns, also of a table without rows.
+COLUMNS = (
+    *SETTING,
+    "seeds",
+    "up_to_bytes",
+    "flows",
+    *(
+        f"{value}_{kind}{end}"
+        for value, unit in (("fct", "_us"), ("slowdown", ""))
+        for kind in (f"mean{unit}", f"p99{unit}")
+        for end in ("", "_ci95")
+    ),
+)
+
+
+def _bounds() -> Iterator[tuple[float, float]]:
+    """Lower (exclusive) and upper ends of all classes; the last row of a setting has all sizes."""
+    yield from zip((0.0, *CLASSES), CLASSES, strict=False)
+    yield 0.0, np.inf
+
+
+def _done(flows: _Columns, run: int) -> dict[str, NDArray[Any]]:
+    """Return sizes, times in microseconds and slowdowns of the finished flows of a run."""
+    chosen = (flows["run"] == run) & ~np.isnan(flows["fct_ns"])
+    return {
+        "bytes": flows["bytes"][chosen],
+        "fct": flows["fct_ns"][chosen] / 1e3,
+        "slowdown": flows["slowdown"][chosen],
+    }
+
+
+def _between(flows: _Columns, above: float, up_to: float) -> dict[str, NDArray[Any]]:
+    chosen = (flows["bytes"] > above) & (flows["bytes"] <= up_to)
+    return {name: values[chosen] for name, values in flows.items()}
+
+
+def _estimates(of_seeds: Sequence[_Columns]) -> dict[str, Any]:
+    found: dict[str, Any] = {"flows": sum(flows["bytes"].size for flows in of_seeds)}
+    for name, unit in (("fct", "_us"), ("slowdown", "")):
+        means = [float(flows[name].mean()) for flows in of_seeds]
+        tails = [percentile(flows[name], 99) for flows in of_seeds]
+        for kind, values in (("mean", means), ("p99", tails)):
+            column = f"{name}_{kind}{unit}"
+            found[column], found[f"{column}_ci95"] = interval(values)
+    return found
+
+
+def percentile(values: NDArray[Any], percent: float) -> float:
+    """Return the least value that this share of the values does not exceed."""
+    return float(np.percentile(values, percent, method="inverted_cdf"))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of independent values and the half width of its 95% confidence interval.
+
+    A single value has no interval: its half width is NaN.
+    """
+    if len(values) < 2:
+        return float(np.mean(values)), float("nan")
+    freedom = len(values) - 1
+    student_t = next(t for least, t in reversed(STUDENT_T.items()) if least <= freedom)
+    return float(np.mean(values)), student_t * float(np.std(values, ddof=1)) / len(values) ** 0.5
