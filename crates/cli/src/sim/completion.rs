@@ -13,8 +13,8 @@ use super::report::{Estimate, Key, Report, Setting, SizeClass};
 
 const WIDTH: u32 = 620;
 const HEIGHT: u32 = 400;
-/// More lines than this cannot be told apart.
-const MAX_LINES: usize = 14;
+/// One for each colour.
+const MAX_LINES: usize = COLOURS.len();
 /// A line of the distribution has at most this number of steps.
 const STEPS: usize = 400;
 /// The colours of Okabe and Ito, which differ for colour-blind readers too.
@@ -140,7 +140,7 @@ fn draw_distributions(
         .y_desc("share of flows")
         .x_label_formatter(&|value| number(*value))
         .draw()?;
-    for (line, colour) in ours.iter().zip(colours()) {
+    for (line, colour) in ours.iter().zip(COLOURS) {
         chart
             .draw_series(LineSeries::new(line.points(), colour.stroke_width(2)))?
             .label(&line.label)
@@ -192,7 +192,7 @@ fn draw_slowdowns(area: &Area<'_>, settings: &[Setting]) -> Result<(), Why> {
         .x_label_formatter(&|value| number(*value))
         .y_label_formatter(&|value| number(*value))
         .draw()?;
-    for (setting, colour) in settings.iter().zip(colours()) {
+    for (setting, colour) in settings.iter().zip(COLOURS) {
         for (value, fill) in [
             (mean as fn(&SizeClass) -> Estimate, colour),
             (p99 as fn(&SizeClass) -> Estimate, WHITE),
@@ -266,10 +266,6 @@ fn labels(settings: &[Setting]) -> Vec<String> {
         })
         .map(|label| label.trim().to_owned())
         .collect()
-}
-
-fn colours() -> impl Iterator<Item = RGBColor> {
-    COLOURS.into_iter().cycle()
 }
 
 fn ascending(mut values: Vec<f64>) -> Vec<f64> {
