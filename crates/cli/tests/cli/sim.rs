@@ -141,6 +141,27 @@ const FLOWS: &str = "2\n1 2 3 9000 0.000001\n2 1 3 100 9000 0.000002\n";
 const NODES: &str = "3 1 2\n0\n0 1 100Gbps 1000ns 0\n0 2 100Gbps 0.001ms 0\n";
 
 #[test]
+fn a_number_of_paths_is_part_of_each_transport() {
+    let directory = peers_directory();
+    let files = ["--connections", "a.cm", "--topology", "a.topo"];
+    let line = refusal(directory.path(), &[&files[..], &["--paths", "3"]].concat());
+    assert!(
+        line.contains("transport.roce: paths: roce has no such setting"),
+        "{line}"
+    );
+    let given = ["--transport", "eqds", "--paths", "0"];
+    let line = refusal(directory.path(), &[files, given].concat());
+    assert!(
+        line.contains("transport.eqds: paths = 0: 1 to 16384"),
+        "{line}"
+    );
+    let given = ["--transport", "eqds,uccl", "--paths", "3"];
+    result(directory.path(), &[files, given].concat());
+    let plan = fs::read_to_string(directory.path().join("out/sim/plan.toml")).expect("plan");
+    assert_eq!(plan.matches("\npaths = 3\n").count(), 2, "{plan}");
+}
+
+#[test]
 fn peers_files_run_as_they_are() {
     let directory = peers_directory();
     let args = [

@@ -467,6 +467,32 @@ fn errors_name_the_key_the_value_and_what_would_do() {
     assert!(missing.unwrap_err().starts_with("workload.incast: "));
 }
 
+/// The plans for files that htsim publishes: each matrix with each number of paths.
+#[test]
+fn plans_for_published_files_are_valid() {
+    let plans = [
+        (16, 12, include_str!("../../plans/htsim-validate-16.toml")),
+        (128, 2, include_str!("../../plans/htsim-validate-128.toml")),
+        (
+            1024,
+            2,
+            include_str!("../../plans/htsim-validate-1024.toml"),
+        ),
+        (432, 28, include_str!("../../plans/htsim-spray-432.toml")),
+        (1024, 28, include_str!("../../plans/htsim-spray-1024.toml")),
+    ];
+    for (hosts, runs, text) in plans {
+        // A matrix for as many hosts as the tree has.
+        let matrix = format!(
+            "Nodes {hosts}\nConnections 1\n{}->0 start 0 size 1000\n",
+            hosts - 1
+        );
+        let plan = Plan::read(text, &|_: &str| Ok(matrix.clone())).unwrap();
+        assert_eq!(plan.cases().len(), runs);
+        assert!(plan.notes().is_empty(), "{:?}", plan.notes());
+    }
+}
+
 /// With `paths`, the source ports of the senders choose paths, and the switches only hash them. Flows
 /// of one path share cables while others are idle, so they end later and more of their packets are
 /// trimmed.
