@@ -15,9 +15,6 @@ const MAX_SITES: u32 = 32;
 /// Shortest round trip. Below it, the allowance of the wide-area timing for late operating systems
 /// (10 ms) is longer than the waits of the model.
 const MIN_RTT_S: f64 = 0.010;
-/// Reordering window: how late a chunk may be before it counts as lost, as a share of a round trip
-/// (P5.0.3).
-const REORDERING: f64 = 0.125;
 
 /// Messages, or all-reduces, of one size and scheme over one path.
 #[derive(Clone, Copy, Debug)]
@@ -164,19 +161,11 @@ impl Cell {
                 packets_per_chunk: 1,
             };
         }
-        let has_rounds =
-            matches!(scheme, Scheme::SrNack | Scheme::Ec { .. }) && self.sites.is_none();
-        if waits == Waits::Protocol && has_rounds && self.burst == 0 {
+        if waits == Waits::Protocol && self.sites.is_none() && setting.has_rounds()? {
             setting.variant = Variant::Protocol;
         } else if waits == Waits::Protocol {
-            (setting.rto_rtts, setting.beta) = match scheme {
-                // P5.0.7 with alpha 2.
-                Scheme::SrRto => (Some(3.0), 0.0),
-                // P5.2.1.
-                Scheme::SrNack | Scheme::GoBackN => (Some(1.0 + REORDERING), 0.0),
-                // P5.4.9; P5.4.12 with the interval of P5.2.3.
-                Scheme::Ec { .. } => (Some(1.0 + 2.0 * REORDERING), REORDERING),
-            };
+            let (rto_rtts, beta) = scheme.protocol_waits();
+            (setting.rto_rtts, setting.beta) = (Some(rto_rtts), beta);
         }
         Ok(setting)
     }
