@@ -258,6 +258,43 @@ const WRONG: &[(&str, &str, &str)] = &[
         "[switch.s]\nbuffer = \"10kB\"\npfc = { priorities = [3], xoff = { alpha = 0.1 } }\n[topology.rack]",
         "topology.rack with switch.s: ",
     ),
+    (
+        "\"50kB\"",
+        "50000",
+        "workload.incast: size = 50000: invalid type: integer `50000`, expected text such as \"256MiB\"",
+    ),
+    (
+        "\"100Gbit\"",
+        "100",
+        "topology.rack: cable.rate = 100: invalid type: integer `100`, expected text such as \"2Gbit\"",
+    ),
+    (
+        "cable = { rate = \"100Gbit\", delay = \"1us\" }",
+        "cable = \"100Gbit\"",
+        "topology.rack: cable = \"100Gbit\": invalid type: string \"100Gbit\", expected a table such as \
+         { rate = \"100Gbit\", delay = \"1us\" }",
+    ),
+    (
+        "[topology.rack]",
+        "[switch.s]\nrouting = \"spray\"\n[topology.rack]",
+        "switch.s: routing = \"spray\": invalid type: string \"spray\", expected a table such as \
+         { policy = \"spray\" }",
+    ),
+    (
+        "[topology.rack]",
+        "[switch.s]\npfc = true\n[topology.rack]",
+        "switch.s: pfc = true: invalid type: boolean `true`, expected a table of priorities, xoff",
+    ),
+    (
+        "[topology.rack]",
+        "loss = \"1%\"\n[topology.rack]",
+        "loss: \"1%\": write a list of probabilities, such as [0, 1e-4]",
+    ),
+    (
+        "pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"",
+        "pattern = \"poisson\"\nload = 0.5\nsizes = \"websurch\"\nflows = 9",
+        "workload.incast: sizes = \"websurch\": websearch, hadoop, a size such as 64kB, or the name of a file",
+    ),
 ];
 
 #[test]
@@ -272,6 +309,11 @@ fn errors_name_the_key_the_value_and_what_would_do() {
     }
     let unknown = error("[workload.incast]", "[workloads.incast]");
     assert!(unknown.contains("unknown field `workloads`"), "{unknown}");
+    let (topology, workload) = FIRST.split_once("\n\n").unwrap();
+    for (part, rest) in [("topology", workload), ("workload", topology)] {
+        let want = format!("{part}: has no entries; add one as [{part}.NAME]");
+        assert_eq!(read(rest).unwrap_err(), want);
+    }
     let missing = read(&FIRST.replace(
         "[workload.incast]",
         "[workload.incast]\nfile = \"no.cm\"\n#",
