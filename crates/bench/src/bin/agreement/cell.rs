@@ -30,6 +30,8 @@ pub(crate) struct Cell {
     pub(crate) loss_packet: f64,
     /// Mean length of a burst of losses in packets; 0: independent losses.
     pub(crate) burst: u32,
+    /// Whether only packets from the sender of messages are lost, and no reports.
+    pub(crate) keeps_reports: bool,
     pub(crate) mtu: u32,
     pub(crate) samples: usize,
     pub(crate) seed: u64,
@@ -79,6 +81,9 @@ impl Cell {
                 return Err("--burst: losses are independent where there are --sites".into());
             }
         }
+        if self.keeps_reports && (self.sites.is_some() || self.burst > 0) {
+            return Err("--keep-reports: for single messages and independent losses only".into());
+        }
         self.model(Waits::Paper)?.completion_time()?;
         Ok(())
     }
@@ -98,7 +103,7 @@ impl Cell {
     }
 
     /// The path as `parts` equal cables in a row. They are faster than the sender, so no queue
-    /// grows.
+    /// grows. If the path keeps reports, the receiver loses packets instead.
     pub(crate) fn cable(&self, parts: u32) -> CableConfig {
         let delay = self.rtt() / 2 / parts;
         let mut cable = CableConfig::new(to_bps(self.rate_bps * 1.05), delay);
@@ -107,6 +112,7 @@ impl Cell {
             _ => -((-self.loss_packet).ln_1p() / f64::from(parts)).exp_m1(),
         };
         cable.loss = match self.chain() {
+            None if self.keeps_reports => Loss::None,
             None => Loss::Iid { loss_packet },
             Some([p_good_to_bad, p_bad_to_good]) => Loss::Markov {
                 p_good_to_bad,

@@ -42,7 +42,7 @@ impl Expected {
         let ways = match (waits, cell.sites, cell.scheme) {
             _ if setting.variant == Variant::Protocol => 0.0,
             (Waits::Paper, ..) | (_, Some(_), _) => 0.0,
-            (.., SchemeName::SrNack | SchemeName::GoBackN) => 2.0,
+            (.., SchemeName::SrNack | SchemeName::Gbn) => 2.0,
             _ => 1.0,
         };
         let time = match cell.sites {
