@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use crate::blocks::{Layout, Part};
 use crate::loss::Loss;
-use crate::rounds::{Layout, Part};
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Checked, Variant};
 use crate::terms::{decoding, serial_injection};

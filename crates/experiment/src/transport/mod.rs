@@ -29,8 +29,8 @@ pub const MOST_PATHS: u16 = 16_384;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {
-    /// The name of an [`RdmaTransport`], or `farwrite-` and the name of a scheme, which `+dcqcn`,
-    /// `+swift` or `+eqds` may follow.
+    /// The name of an [`RdmaTransport`](farwrite_rc::RdmaTransport), or `farwrite-` and the name of
+    /// a scheme, which `+dcqcn`, `+swift` or `+eqds` may follow.
     /// Window, acknowledgements, timeout, retries and DCQCN are settings of NICs only.
     pub protocol: String,
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096. With endpoints, a multiple of 4
@@ -38,11 +38,12 @@ pub struct Transport {
     #[serde(default = "Transport::default_mtu")]
     pub mtu: u32,
     /// Largest number of unacknowledged packets; `None`: the value of
-    /// [`RdmaTransport::config`].
+    /// [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config).
     pub window: Option<u32>,
     /// Packets from one acknowledgement to the next; `None`: 16 with Go-Back-N, otherwise 1.
     pub ack_every: Option<u32>,
-    /// Retransmission timeout; `None`: the value of [`RdmaTransport::config`].
+    /// Retransmission timeout; `None`: the value of
+    /// [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config).
     #[serde(
         default,
         deserialize_with = "crate::units::maybe_time",
@@ -63,7 +64,8 @@ pub struct Transport {
     pub gap_is_cnp: Option<bool>,
     /// With NICs that repair losses in spite of reordering, number of paths over which a sender sprays
     /// the packets of a flow: 1 to [`MOST_PATHS`]. Each path is a UDP source port. `None`: the value of
-    /// [`RdmaTransport::config`], and with EQDS the spraying of the switches.
+    /// [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config), and with EQDS the spraying of
+    /// the switches.
     pub paths: Option<u16>,
     /// Traffic class of flows that name none.
     #[serde(default = "Transport::default_priority")]

@@ -18,7 +18,7 @@ pub enum Protocol {
 /// What sets the rate of endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointControl {
-    /// The adaptive controller, or [`Transport::rate`].
+    /// The adaptive controller, or [`Transport::rate`](super::Transport::rate).
     Default,
     /// DCQCN.
     Dcqcn,

@@ -221,7 +221,7 @@ impl PeerPath {
     }
 
     /// Handles a request of the peer for credit, which arrived through queue pair `index`.
-    /// [`PeerPaths::grant`] passes it to the pacer later. Returns false if this end grants no credit.
+    /// [`grant`](super::PeerPaths::grant) passes it to the pacer later. Returns false if this end grants no credit.
     pub(crate) fn handle_credit_request(
         &mut self,
         now_ns: u64,

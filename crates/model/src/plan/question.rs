@@ -4,10 +4,11 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::{Alternative, Plan};
+use crate::blocks::DEPTH;
 use crate::completion::CompletionTime;
 use crate::error::{ModelError, Wanted, within};
 use crate::loss::Loss;
-use crate::rounds::DEPTH;
+
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Compute, Setting, Variant};
 
