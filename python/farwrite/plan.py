@@ -1,7 +1,7 @@
 """The planner: which scheme for a message on a path, at what cost, and how sure.
 
 `plan` compares selective repeat, go-back-N and erasure codes by the completion times of
-`farwrite.model`, variant ``serial``, within the parity and the cores that are to be had.
+`farwrite.model`, variant ``protocol``, within the parity and the cores that are to be had.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def test_the_best_is_the_best_that_the_model_knows() -> None:
     assert found.best.objective_s == found.best.p999_s
     assert found.left_out == {}
     by_name = {at.scheme: at for at in found.alternatives}
-    time = model.completion_time("sr-nack", *LONG_HAUL, 1e-4, variant="serial")
+    time = model.completion_time("sr-nack", *LONG_HAUL, 1e-4, variant="protocol")
     assert by_name["sr-nack"].mean_s == time.mean
     assert by_name["sr-nack"].p999_s == time.quantile(0.999)
     assert by_name["ec-mds:32,8"].parity_overhead == 0.25

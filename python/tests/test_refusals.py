@@ -102,7 +102,7 @@ def test_words() -> None:
 
 
 def test_coding_speed_needs_the_variant_that_has_it() -> None:
-    with pytest.raises(ValueError, match="serial where coding takes time"):
+    with pytest.raises(ValueError, match="serial or protocol where coding takes time"):
         call(variant="paper")
 
 

@@ -49,25 +49,39 @@ def test_every_run_of_a_plan() -> None:
     assert (flows["bytes"] == 200_000).all()
 
 
-@pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_executors_give_the_same(kind: str, tmp_path: Path) -> None:
+def check_elsewhere(tmp_path: Path, executor: Executor) -> None:
+    """An executor gives the same results as this process, also for files beside the plan."""
     (tmp_path / "two.cm").write_text(MATRIX)
     plan = tmp_path / "plan.toml"
     plan.write_text(sim.to_toml(PLAN | {"workload": {"two": {"file": "two.cm"}}}))
     here = sim.sweep(plan)
+    # Workers get the files in any process.
+    there = sim.sweep(plan, executor)
+    for name in ("runs", "flows"):
+        ours, theirs = getattr(here, name), getattr(there, name)
+        assert list(ours.columns) == list(theirs.columns)
+        for column in ours.columns:
+            assert ours[column].tolist() == theirs[column].tolist(), column
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_executors_give_the_same(kind: str, tmp_path: Path) -> None:
     pool: Executor = (
         ThreadPoolExecutor(2)
         if kind == "threads"
         else ProcessPoolExecutor(2, mp_context=get_context("forkserver"))
     )
     with pool:
-        # Workers get the files in any process.
-        there = sim.sweep(plan, pool)
-    for name in ("runs", "flows"):
-        ours, theirs = getattr(here, name), getattr(there, name)
-        assert list(ours.columns) == list(theirs.columns)
-        for column in ours.columns:
-            assert ours[column].tolist() == theirs[column].tolist(), column
+        check_elsewhere(tmp_path, pool)
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_dask_cluster_gives_the_same(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with LocalCluster(dashboard_address=None, **options) as cluster, Client(cluster) as client:
+        check_elsewhere(tmp_path, client.get_executor())
 
 
 def test_one_run_by_its_number_and_as_text() -> None:

@@ -63,6 +63,25 @@ fn many_losses_agree() {
     );
 }
 
+/// A lost report costs a round of repair.
+#[test]
+fn messages_are_faster_if_no_reports_are_lost() {
+    let mean_ms = |more: &[&str]| -> f64 {
+        let cell = "--size-kib 8192 --loss 1e-2 --samples 500 --schemes ec-xor:32,8";
+        let arguments: Vec<_> = cell.split(' ').chain(more.iter().copied()).collect();
+        let output = agreement(&arguments);
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        let row = stdout.lines().find(|line| line.contains("ec-xor")).unwrap();
+        let means = row.split('|').nth(1).unwrap();
+        means.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let (all_lossy, kept) = (mean_ms(&[]), mean_ms(&["--keep-reports"]));
+    assert!(kept < all_lossy, "{kept} ms, {all_lossy} ms");
+    let refused = agreement(&["--keep-reports", "--sites", "2"]);
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains("--keep-reports: for single messages"), "{why}");
+}
+
 /// The shipped Go-back-N keeps chunks that the model repeats, so this cell deviates.
 #[test]
 fn a_deviation_beyond_the_goal_is_an_exit_status() {

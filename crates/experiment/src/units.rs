@@ -9,8 +9,25 @@ use farwrite_units::parse::{parse_count, parse_path_rate};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
+/// A text. Where the file has another type, the error has an example of what would do.
+fn text<'de, D: Deserializer<'de>>(from: D, example: &'static str) -> Result<String, D::Error> {
+    struct Text(&'static str);
+    impl serde::de::Visitor<'_> for Text {
+        type Value = String;
+
+        fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(to, "text such as {:?}", self.0)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+    }
+    from.deserialize_str(Text(example))
+}
+
 pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(from)?;
+    let text = text(from, "25ms")?;
     humantime::parse_duration(&text)
         .map_err(|_| D::Error::custom(format!("{text:?}: not a time; write it like 500ns or 25ms")))
 }
@@ -39,7 +56,7 @@ pub(crate) fn maybe_wait<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Du
 }
 
 pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let text = String::deserialize(from)?;
+    let text = text(from, "2Gbit")?;
     let bps = parse_path_rate(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
     #[expect(
         clippy::cast_possible_truncation,
@@ -51,7 +68,7 @@ pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u6
 }
 
 pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(from)?;
+    let text = text(from, "256MiB")?;
     let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
     match bytes {
         0 => Err(D::Error::custom(format!(
@@ -70,7 +87,7 @@ pub(crate) fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64
 }
 
 pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let text = String::deserialize(from)?;
+    let text = text(from, "256MiB")?;
     let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
     Ok(Some(bytes))
 }

@@ -4,7 +4,7 @@ use crate::error::{ModelError, Wanted, within};
 use crate::recovery::{Mean, Parts, Recovery};
 use crate::rounds::Rounds;
 use crate::sample::Sampler;
-use crate::setting::Checked;
+use crate::setting::{Checked, LateEnd};
 use crate::terms;
 
 /// A random completion time: `start` slots plus the excess of selective repeat over `chunks`
@@ -81,7 +81,7 @@ impl CompletionTime {
         let slots: f64 = parts
             .map(|(term, mean)| term.weight * (term.middle.start + mean.middle))
             .sum();
-        (slots + self.rounds_mean()) * self.setting.slot_s
+        (slots + self.later_mean()) * self.setting.slot_s
     }
 
     /// Bounds of the mean in seconds.
@@ -93,14 +93,15 @@ impl CompletionTime {
             low += term.weight * (term.middle.start + from.low);
             high += term.weight * (term.middle.start + to.high);
         }
-        let rounds = self.rounds_mean();
-        let seconds = |slots: f64| (slots + rounds) * self.setting.slot_s;
+        let later = self.later_mean();
+        let seconds = |slots: f64| (slots + later) * self.setting.slot_s;
         (seconds(low), seconds(high))
     }
 
-    /// The mean of what rounds of repair add, in slots.
-    fn rounds_mean(&self) -> f64 {
-        self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
+    /// The mean of what rounds of repair and late ends add, in slots.
+    fn later_mean(&self) -> f64 {
+        let LateEnd { share, slots } = self.setting.late_end;
+        share * slots + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
     }
 
     fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
@@ -184,6 +185,17 @@ impl CompletionTime {
     }
 
     fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
+        let late = self.setting.late_end;
+        let on_time = self.survival_on_time(slots, &place);
+        if late.share == 0.0 {
+            return on_time;
+        }
+        let delayed = self.survival_on_time(slots - late.slots, &place);
+        on_time + late.share * (delayed - on_time)
+    }
+
+    /// The survival function of messages whose end is not late.
+    fn survival_on_time(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
         if let Some(rounds) = &self.rounds {
             return rounds.survival(slots);
         }

@@ -38,7 +38,7 @@ pub enum ModelError {
     #[error("collective = {0:?}: must be ring, tree or recursive-doubling")]
     Collective(String),
     /// Coding takes time, and the variant of the model leaves that out.
-    #[error("variant: must be serial where coding takes time")]
+    #[error("variant: must be serial or protocol where coding takes time")]
     PaperCoding,
     /// A plan has no candidate that is within its budgets and can be evaluated.
     #[error(
@@ -139,12 +139,6 @@ pub enum Unsupported {
     /// The probability that a chunk is lost, in the variant that follows the protocol.
     #[error("loss_chunk with variant = \"protocol\" = {0}: take at most 0.5, or variant serial")]
     ProtocolLoss(f64),
-    /// The number of blocks whose repairs can end the message, in the same variant.
-    #[error(
-        "blocks that are open at once with variant = \"protocol\" = {0}: take variant serial, \
-         or a shorter round trip or message"
-    )]
-    ProtocolBlocks(f64),
 }
 
 /// Returns `value` if it is within `[low, high]`. NaN is not.

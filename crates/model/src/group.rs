@@ -77,21 +77,27 @@ pub(crate) fn outcomes(code: Code, k: u32, m: u32, loss: f64) -> Outcomes<f64> {
 pub(crate) fn failure_of_repaired(code: Code, k: u32, m: u32, missing: f64, loss: f64) -> f64 {
     match code {
         Code::Mds => {
+            let tails = tails(m, k, missing);
             let (mut fail, mut weight) = (0.0, (1.0 - loss).powi(exponent(m)));
-            for lost in 0..=m {
-                fail += weight * more_than(m - lost, k, missing).fail;
+            for (lost, tail) in (0..).zip(tails.iter().rev()) {
+                fail += weight * tail;
                 weight *= f64::from(m - lost) / f64::from(lost + 1) * loss / (1.0 - loss);
             }
-            fail
+            // The sum of many terms may exceed one by rounding.
+            fail.min(1.0)
         }
         Code::Xor => {
             let sub = |data| {
                 let fail = |most| more_than(most, data, missing).fail;
-                (1.0 - loss) * fail(1) + loss * fail(0)
+                ((1.0 - loss) * fail(1) + loss * fail(0)).min(1.0)
             };
             let more = k % m;
-            let ok_log = f64::from(more) * (-sub(k / m + 1)).ln_1p()
-                + f64::from(m - more) * (-sub(k / m)).ln_1p();
+            // The log of the odds of sub-groups that always fail is infinite, and there may be none.
+            let subs = [(more, k / m + 1), (m - more, k / m)].into_iter();
+            let subs = subs.filter(|(count, _)| *count > 0);
+            let ok_log: f64 = subs
+                .map(|(count, data)| f64::from(count) * (-sub(data)).ln_1p())
+                .sum();
             -ok_log.exp_m1()
         }
     }
@@ -127,23 +133,48 @@ fn more_than(most: u32, n: u32, loss: f64) -> Odds {
     if loss >= 1.0 {
         return Odds { fail: 1.0, ok: 0.0 };
     }
-    let (log_lost, log_kept) = (loss.ln(), (-loss).ln_1p());
-    let mut log_choose = 0.0;
     let mut odds = Odds { fail: 0.0, ok: 0.0 };
-    for lost in 0..=n {
-        let log = log_choose + f64::from(lost) * log_lost + f64::from(n - lost) * log_kept;
+    for (lost, share) in (0..).zip(losses(n, loss)) {
         if lost > most {
-            odds.fail += log.exp();
+            odds.fail += share;
         } else {
-            odds.ok += log.exp();
+            odds.ok += share;
         }
-        log_choose += (f64::from(n - lost) / f64::from(lost + 1)).ln();
     }
     // The sum of many terms may exceed one by rounding.
     Odds {
         fail: odds.fail.min(1.0),
         ok: odds.ok.min(1.0),
     }
+}
+
+/// Probabilities that more than 0, 1, ... `most` of `n` chunks are lost.
+fn tails(most: u32, n: u32, loss: f64) -> Vec<f64> {
+    let mut tails = vec![0.0; most as usize + 1];
+    if loss <= 0.0 {
+        return tails;
+    }
+    let shares: Vec<f64> = losses(n, loss).collect();
+    let mut tail = 0.0;
+    // From the largest number down, small probabilities keep their precision.
+    for (lost, share) in shares.iter().enumerate().skip(1).rev() {
+        tail += share;
+        if let Some(entry) = tails.get_mut(lost - 1) {
+            *entry = tail;
+        }
+    }
+    tails
+}
+
+/// Probabilities that 0, 1, ... `n` of `n` chunks are lost, with a `loss` between 0 and 1.
+fn losses(n: u32, loss: f64) -> impl Iterator<Item = f64> {
+    let (log_lost, log_kept) = (loss.ln(), (-loss).ln_1p());
+    let mut log_choose = 0.0;
+    (0..=n).map(move |lost| {
+        let log = log_choose + f64::from(lost) * log_lost + f64::from(n - lost) * log_kept;
+        log_choose += (f64::from(n - lost) / f64::from(lost + 1)).ln();
+        log.exp()
+    })
 }
 
 /// Highest number of parity chunks of an XOR group under Markov loss. The state has a bit per

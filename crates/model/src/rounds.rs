@@ -2,156 +2,40 @@
 //! 5.3).
 //!
 //! A message is a sequence of blocks. The losses of a block are reported together: a block is a
-//! superblock of erasure coding, or the chunks whose holes go into one NACK of `sr-nack`. Each
+//! sequence of superblocks of erasure coding, or the chunks whose holes go into one NACK. Each
 //! report asks for all chunks that are still missing. A report can be lost like any packet. So a
 //! block is complete after some number of *rounds*, independent of the other blocks, and the
 //! message ends with the last block.
 
+use crate::blocks::{Block, Layout, Part};
 use crate::error::{ModelError, Unsupported};
-use crate::excess::{float, index};
+use crate::excess::float;
 use crate::group;
-use crate::scheme::{Code, Scheme};
-use crate::setting::{Checked, Variant};
+use crate::setting::{Checked, MAX_PROTOCOL_LOSS};
 
-/// Reordering window in round trips (protocol P5.0.3).
-const WINDOW_RTTS: f64 = 0.125;
-/// How much longer than its first repair a receiver waits for each later one, in round trips
-/// (P5.2.3).
-const PATIENCE_RTTS: f64 = 0.125;
-/// Holes whose ages differ by less are reported in one NACK, in round trips: an eighth of the
-/// reordering window (P5.2.1).
-const TOGETHER_RTTS: f64 = WINDOW_RTTS / 8.0;
-/// Groups of a superblock (P5.4, depth).
-const DEPTH: f64 = 32.0;
 /// Probability mass that may be neglected.
 const NEGLIGIBLE: f64 = 1e-18;
-/// Highest loss. Above it, the number of rounds grows beyond what is useful.
-const MAX_LOSS: f64 = 0.5;
 /// The log of a probability of zero. Unlike infinity, differences of it are numbers.
 const IMPOSSIBLE: f64 = -1e4;
-/// More rounds than a block ever needs.
-const MANY_ROUNDS: f64 = 1e6;
-/// Limit of the number of blocks that may end the message.
-const MAX_BLOCKS: usize = 1 << 18;
+/// Limit of the number of blocks that are evaluated one by one. If more may end the message,
+/// neighbours are merged.
+const MAX_BLOCKS: f64 = 1024.0;
 
-/// Groups of one size: how many a block has, and how many chunks each has.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Part {
-    pub(crate) groups: f64,
-    pub(crate) data: u32,
-    pub(crate) parity: u32,
-}
-
-/// A block: when its last chunk has left, in slots, and its groups.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
-    pub(crate) end: f64,
-    pub(crate) parts: [Part; 2],
-}
-
-/// What both the exact evaluation and the sampler need to know of a message.
+/// Blocks of the same shape.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
-    pub(crate) code: Code,
-    pub(crate) blocks: f64,
-    groups: f64,
-    /// Data and parity chunks of a full group.
-    data: u32,
-    parity: u32,
-    /// Data and parity chunks of the last group.
-    short: [u32; 2],
-    /// Slots that the injection loses to repairs for each slot, after the first repair.
-    stretch: f64,
-    rtt: f64,
+struct Row {
+    /// Index in [`Rounds::kinds`].
+    kind: usize,
+    /// Number of blocks that are merged into one.
+    count: f64,
+    /// When the blocks end, in descending order.
+    ends: Vec<f64>,
 }
 
-impl Layout {
-    /// `None`: the setting has no rounds.
-    pub(crate) fn of(setting: &Checked) -> Option<Self> {
-        if setting.variant != Variant::Protocol {
-            return None;
-        }
-        let (chunks, loss, rtt) = (setting.chunks, setting.loss_chunk, setting.rtt);
-        match setting.scheme {
-            Scheme::SrRto | Scheme::GoBackN => None,
-            Scheme::SrNack => {
-                let together = (rtt * TOGETHER_RTTS).floor().max(1.0);
-                Some(Self {
-                    code: Code::Mds,
-                    blocks: (chunks / together).ceil(),
-                    groups: chunks,
-                    data: 1,
-                    parity: 0,
-                    short: [1, 0],
-                    stretch: loss / (1.0 - loss),
-                    rtt,
-                })
-            }
-            Scheme::Ec { code, k, m } => {
-                let groups = (chunks / f64::from(k)).ceil();
-                let short = small(chunks - (groups - 1.0) * f64::from(k));
-                let last = match code {
-                    Code::Mds => m,
-                    Code::Xor => m.min(short),
-                };
-                let repairs = group::lost_data_of_failures(code, k, m, loss) / (1.0 - loss);
-                Some(Self {
-                    code,
-                    blocks: (groups / DEPTH).ceil(),
-                    groups,
-                    data: k,
-                    parity: m,
-                    short: [short, last],
-                    stretch: repairs / f64::from(k + m),
-                    rtt,
-                })
-            }
-        }
-    }
-
-    pub(crate) fn block(&self, number: f64) -> Block {
-        let first = (number * self.groups / self.blocks).floor();
-        let next = ((number + 1.0) * self.groups / self.blocks).floor();
-        let part = |groups, data, parity| Part {
-            groups,
-            data,
-            parity,
-        };
-        let is_last = number + 1.0 >= self.blocks;
-        let short = f64::from(u8::from(is_last));
-        let [data, parity] = self.short;
-        let full = next - short;
-        let per_group = f64::from(self.data + self.parity);
-        let sent = full * per_group + short * f64::from(data + parity);
-        // Repairs take slots from the first report on.
-        let repaired = (sent - self.wait(1.0)).max(0.0);
-        Block {
-            end: sent + self.stretch * repaired,
-            parts: [
-                part(full - first, self.data, self.parity),
-                part(short, data, parity),
-            ],
-        }
-    }
-
-    /// Slots from the end of a block until the repairs of this round have left.
-    pub(crate) fn wait(&self, round: f64) -> f64 {
-        if round < 1.0 {
-            return 0.0;
-        }
-        let first = 1.0 + WINDOW_RTTS;
-        (first + (round - 1.0) * (first + PATIENCE_RTTS)) * self.rtt
-    }
-
-    /// The number of the last round that ends within `slots` after the end of a block.
-    fn rounds_within(&self, slots: f64) -> usize {
-        let waits = slots / self.rtt - 1.0 - WINDOW_RTTS;
-        let rounds = waits / (1.0 + WINDOW_RTTS + PATIENCE_RTTS) + 1.0;
-        let guess = index(rounds.min(MANY_ROUNDS));
-        // Rounding may put the estimate off by one.
-        let near = [guess + 1, guess, guess.saturating_sub(1)];
-        let is_over = |round: &usize| self.wait(float(*round)) <= slots;
-        near.into_iter().find(is_over).unwrap_or(0)
+impl Row {
+    /// Number of ends after a slot.
+    fn after(&self, slots: f64) -> usize {
+        self.ends.partition_point(|end| *end > slots)
     }
 }
 
@@ -159,10 +43,14 @@ impl Layout {
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     layout: Layout,
-    /// The end of each block that may matter, and the index of its kind in `kinds`.
-    blocks: Vec<(f64, usize)>,
-    /// `kinds[i][r]`: the log of the probability that a block is complete after `r` rounds.
+    /// The blocks that may matter.
+    rows: Vec<Row>,
+    shapes: Vec<[Part; 2]>,
+    /// `kinds[i][r]`: the log of the probability that a block of shape `i` is complete after `r`
+    /// rounds.
     kinds: Vec<Vec<f64>>,
+    /// The log of the probability that the last group has all its data without a repair.
+    clean_log: f64,
     /// The time without a repair.
     pub(crate) least: f64,
 }
@@ -176,40 +64,80 @@ impl Rounds {
             return Err(ModelError::Unsupported(Unsupported::ProtocolBursts));
         }
         let loss = setting.loss_chunk;
-        if loss > MAX_LOSS {
+        if loss > MAX_PROTOCOL_LOSS {
             return Err(ModelError::Unsupported(Unsupported::ProtocolLoss(loss)));
         }
+        Ok(Some(Self::at_loss(layout, loss, MAX_BLOCKS)))
+    }
+
+    fn at_loss(layout: Layout, loss: f64, max_blocks: f64) -> Self {
         let last_end = layout.block(layout.blocks - 1.0).end;
-        let mut shapes: Vec<[Part; 2]> = Vec::new();
-        let mut kinds: Vec<Vec<f64>> = Vec::new();
-        let mut blocks = Vec::new();
-        let mut number = layout.blocks;
-        while number > 0.0 {
-            number -= 1.0;
-            let block = layout.block(number);
-            let kind = shapes.iter().position(|shape| *shape == block.parts);
-            let kind = kind.unwrap_or_else(|| {
-                shapes.push(block.parts);
-                kinds.push(logs(&layout, &block.parts, loss));
-                kinds.len() - 1
-            });
-            // All rounds of this block, and of all before it, are over when the last block ends.
-            let rounds = float(kinds[kind].len());
-            if block.end + layout.wait(rounds) <= last_end && number + 2.0 < layout.blocks {
-                break;
-            }
-            if blocks.len() == MAX_BLOCKS {
-                let blocks = ModelError::Unsupported(Unsupported::ProtocolBlocks(layout.blocks));
-                return Err(blocks);
-            }
-            blocks.push((block.end, kind));
-        }
-        Ok(Some(Self {
-            least: last_end + setting.rtt,
+        let mut rounds = Self {
+            rows: Vec::new(),
+            shapes: Vec::new(),
+            kinds: Vec::new(),
+            clean_log: f64::from(layout.short[0]) * (-loss).ln_1p(),
+            least: last_end + layout.rtt,
             layout,
-            blocks,
-            kinds,
-        }))
+        };
+        // The last blocks may have other groups.
+        let mut number = rounds.layout.blocks;
+        while number > 0.0 && number + 2.0 > rounds.layout.blocks {
+            number -= 1.0;
+            let block = rounds.layout.block(number);
+            rounds.push(block, 1.0, loss);
+        }
+        let first = rounds.first_open(number, last_end, loss);
+        let merged = ((number - first) / max_blocks).ceil();
+        while number > first {
+            let count = merged.min(number);
+            let mut block = rounds.layout.block(number - (count / 2.0).ceil());
+            if count > 1.0 {
+                block.parts = rounds.layout.average();
+            }
+            rounds.push(block, count, loss);
+            number -= count;
+        }
+        rounds
+    }
+
+    /// The first of `number` blocks that may end the message. All rounds of those before it are over
+    /// when the last block ends.
+    fn first_open(&mut self, number: f64, last_end: f64, loss: f64) -> f64 {
+        let kind = self.kind(self.layout.average(), loss);
+        let all_rounds = self.layout.wait(float(self.kinds[kind].len()));
+        let is_open = |number: f64| self.layout.block(number).end + all_rounds > last_end;
+        let (mut over, mut open) = (-1.0, number);
+        while open - over > 1.0 {
+            let middle = ((over + open) / 2.0).floor();
+            match is_open(middle) {
+                true => open = middle,
+                false => over = middle,
+            }
+        }
+        open
+    }
+
+    fn push(&mut self, block: Block, count: f64, loss: f64) {
+        let kind = self.kind(block.parts, loss);
+        let is_like = |row: &Row| row.kind == kind && row.count == count;
+        match self.rows.iter_mut().find(|row| is_like(row)) {
+            Some(row) => row.ends.push(block.end),
+            None => self.rows.push(Row {
+                kind,
+                count,
+                ends: vec![block.end],
+            }),
+        }
+    }
+
+    fn kind(&mut self, shape: [Part; 2], loss: f64) -> usize {
+        let known = self.shapes.iter().position(|known| *known == shape);
+        known.unwrap_or_else(|| {
+            self.shapes.push(shape);
+            self.kinds.push(logs(&self.layout, &shape, loss));
+            self.kinds.len() - 1
+        })
     }
 
     /// Probability that the message takes more than `slots`.
@@ -217,29 +145,52 @@ impl Rounds {
         if slots < self.least {
             return 1.0;
         }
-        let log = |&(end, kind): &(f64, usize)| {
-            let rounds = self.layout.rounds_within(slots - self.layout.rtt - end);
-            self.kinds[kind].get(rounds).copied().unwrap_or(0.0)
-        };
-        let log: f64 = self.blocks.iter().map(log).sum();
-        -log.exp_m1()
+        let left = slots - self.layout.rtt;
+        let mut log = 0.0;
+        for row in &self.rows {
+            // Blocks whose first rounds are over, and not the next one.
+            let mut fewer = 0;
+            for (round, complete) in (0..).zip(&self.kinds[row.kind]) {
+                let open = row.after(left - self.layout.wait(float(round + 1)));
+                log += row.count * float(open - fewer) * complete;
+                fewer = open;
+            }
+        }
+        let decoding = self.decoding().into_iter();
+        let decoding: f64 = decoding
+            .filter(|(at, _)| slots < *at)
+            .map(|(_, step)| step)
+            .sum();
+        -(log - decoding).exp_m1()
+    }
+
+    /// The times at which decoding may end, and what each adds to the log of the probability that
+    /// the message is complete.
+    fn decoding(&self) -> [(f64, f64); 2] {
+        let at = |is_damaged| self.least + self.layout.decode(is_damaged);
+        [
+            (at(false), self.clean_log - IMPOSSIBLE),
+            (at(true), -self.clean_log),
+        ]
     }
 
     /// The mean beyond `least`: the integral of the survival function, which is constant between
     /// the ends of rounds.
     pub(crate) fn mean_excess(&self) -> f64 {
-        let mut steps = Vec::new();
-        for &(end, kind) in &self.blocks {
-            let logs = &self.kinds[kind];
+        let decoding = self.decoding().into_iter();
+        let mut steps: Vec<_> = decoding.filter(|(at, _)| *at > self.least).collect();
+        for row in &self.rows {
+            let logs = &self.kinds[row.kind];
             for (round, &before) in (1..).zip(logs) {
                 let after = logs.get(round).copied().unwrap_or(0.0);
-                let at = end + self.layout.rtt + self.layout.wait(float(round));
-                if at > self.least {
-                    steps.push((at, after - before));
-                }
+                let wait = self.layout.rtt + self.layout.wait(float(round));
+                let late = row.ends.iter().map(|end| end + wait);
+                let late = late.take_while(|at| *at > self.least);
+                steps.extend(late.map(|at| (at, row.count * (after - before))));
             }
         }
-        steps.sort_unstable_by(|x, y| y.0.total_cmp(&x.0));
+        // A stable sort makes use of the order within each round.
+        steps.sort_by(|x, y| y.0.total_cmp(&x.0));
         // From the last step backwards, small probabilities keep their precision.
         let (mut log, mut sum) = (0.0f64, 0.0);
         for (place, &(at, step)) in steps.iter().enumerate() {
@@ -293,11 +244,33 @@ fn after_reports(incomplete: &[f64], loss: f64) -> f64 {
     fail
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "1 to 4096"
-)]
-fn small(count: f64) -> u32 {
-    count as u32
+#[cfg(test)]
+mod tests {
+    use crate::setting::{Setting, Variant};
+
+    use super::*;
+
+    #[test]
+    fn merging_blocks_changes_little() {
+        for scheme in ["ec-xor:32,8", "ec-mds:4,1", "sr-nack"] {
+            for loss in [1e-3, 1e-2, 0.2] {
+                let scheme = scheme.parse().unwrap();
+                let mut setting = Setting::new(scheme, 8e9, 400e9, 25e-3, loss);
+                setting.variant = Variant::Protocol;
+                let checked = Checked::new(&setting).unwrap();
+                let rounds = |max_blocks| {
+                    let layout = Layout::of(&checked).unwrap();
+                    Rounds::at_loss(layout, loss, max_blocks)
+                };
+                let (exact, merged) = (rounds(f64::MAX), rounds(200.0));
+                let blocks = |rounds: &Rounds| -> usize {
+                    rounds.rows.iter().map(|row| row.ends.len()).sum()
+                };
+                assert!(blocks(&merged) < blocks(&exact));
+                let mean = |rounds: &Rounds| rounds.least + rounds.mean_excess();
+                let change = mean(&merged) / mean(&exact) - 1.0;
+                assert!(change.abs() < 1e-3, "{scheme} {loss}: {change}");
+            }
+        }
+    }
 }

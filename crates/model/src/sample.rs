@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use crate::blocks::{Layout, Part};
 use crate::loss::Loss;
-use crate::rounds::{Layout, Part};
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Checked, Variant};
 use crate::terms::{decoding, serial_injection};
@@ -33,6 +33,12 @@ impl<'a> Sampler<'a> {
 
     /// One completion time in slots.
     fn draw(&mut self) -> f64 {
+        let late = self.setting.late_end;
+        let is_late = late.share > 0.0 && self.channel.uniform() < late.share;
+        self.draw_on_time() + if is_late { late.slots } else { 0.0 }
+    }
+
+    fn draw_on_time(&mut self) -> f64 {
         self.channel.rest();
         let setting = self.setting;
         if let Some(layout) = Layout::of(setting) {
@@ -145,7 +151,7 @@ impl<'a> Sampler<'a> {
 
     /// Slots until the last block is complete, for receivers that ask for what they miss.
     fn blocks(&mut self, layout: &Layout) -> f64 {
-        let (mut number, mut last) = (0.0, 0.0f64);
+        let (mut number, mut last, mut is_damaged) = (0.0, 0.0f64, false);
         while number < layout.blocks {
             let block = layout.block(number);
             let mut failed = Vec::new();
@@ -153,6 +159,7 @@ impl<'a> Sampler<'a> {
                 let mut group = 0.0;
                 while group < part.groups {
                     let state = self.first_round(layout.code, part);
+                    is_damaged = state.data.contains(&true);
                     if state.failed() {
                         failed.push(state);
                     }
@@ -170,6 +177,9 @@ impl<'a> Sampler<'a> {
                 failed.retain(Repaired::failed);
             }
             last = last.max(block.end + layout.wait(round));
+            if number + 1.0 == layout.blocks {
+                last = last.max(block.end + layout.decode(is_damaged));
+            }
             number += 1.0;
         }
         last

@@ -47,6 +47,19 @@ impl Scheme {
         }
     }
 
+    /// The waits of the shipped protocol (`docs/protocol.md`) in round trips, for the arguments
+    /// `rto_rtts` and `beta` of [`Setting`](crate::Setting).
+    pub fn protocol_waits(self) -> (f64, f64) {
+        match self {
+            // P5.0.7.
+            Self::SrRto => (3.0, 0.0),
+            // P5.2.1.
+            Self::SrNack | Self::GoBackN => (1.125, 0.0),
+            // P5.4.9, and P5.4.12 with the interval of P5.2.3.
+            Self::Ec { .. } => (1.25, 0.125),
+        }
+    }
+
     /// Parity chunks per data chunk, `m / k`. Zero for schemes without parity.
     pub fn parity_overhead(self) -> f64 {
         match self {

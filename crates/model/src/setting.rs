@@ -18,7 +18,8 @@ pub enum Variant {
     Serial,
     /// As `Serial`, but `sr-nack` and erasure coding follow the shipped protocol: its waits, its
     /// lost reports, and repairs of missing chunks only (`docs/model.md` section 5.3). These two
-    /// take their waits from the protocol and not from `rto_rtts` and `beta`.
+    /// take their waits from the protocol and not from `rto_rtts` and `beta`. With all schemes, the
+    /// end of a message may be lost.
     Protocol,
 }
 
@@ -67,7 +68,7 @@ pub struct Setting {
     pub beta: f64,
     /// The variant of the formulas.
     pub variant: Variant,
-    /// Speed of coding, for [`Variant::Serial`].
+    /// Speed of coding, for the variants other than [`Variant::Paper`].
     pub compute: Compute,
 }
 
@@ -95,6 +96,17 @@ impl Setting {
         }
     }
 
+    /// Whether [`Variant::Protocol`] has an answer for this loss. It has none for losses in bursts,
+    /// and for a loss above 0.5.
+    ///
+    /// # Errors
+    ///
+    /// A probability is out of range.
+    pub fn has_rounds(&self) -> Result<bool, ModelError> {
+        let is_independent = self.loss.chain()?.is_none();
+        Ok(is_independent && self.loss.loss_chunk()? <= MAX_PROTOCOL_LOSS)
+    }
+
     /// The distribution of the completion time.
     ///
     /// # Errors
@@ -106,6 +118,37 @@ impl Setting {
     }
 }
 
+/// How messages end late because of lost packets that are not chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct LateEnd {
+    /// Share of messages that end late.
+    pub(crate) share: f64,
+    /// Their delay in slots.
+    pub(crate) slots: f64,
+}
+
+/// The delay of a late end in round trips: a packet that ends a message is repeated after this time
+/// (protocol P4.7), and a receiver that gets no further packets notices a loss this much later
+/// (P5.2.4).
+const LATE_RTTS: f64 = 0.25;
+
+impl LateEnd {
+    fn of(setting: &Setting, loss_chunk: f64, rtt: f64) -> Self {
+        let ways = match (setting.variant, setting.scheme) {
+            (Variant::Paper | Variant::Serial, _) => return Self::default(),
+            // No later packet shows that the last chunk is lost.
+            (_, Scheme::SrNack | Scheme::GoBackN) => 2.0,
+            _ => 1.0,
+        };
+        Self {
+            share: (ways * loss_chunk).min(1.0),
+            slots: LATE_RTTS * rtt,
+        }
+    }
+}
+
+/// Highest loss of [`Variant::Protocol`]. Above it, the number of rounds grows beyond what is useful.
+pub(crate) const MAX_PROTOCOL_LOSS: f64 = 0.5;
 /// Highest number of chunks in a message.
 const MAX_CHUNKS: f64 = (1u64 << 40) as f64;
 
@@ -131,6 +174,7 @@ pub(crate) struct Checked {
     pub(crate) encode: f64,
     /// Slots to decode one chunk.
     pub(crate) decode: f64,
+    pub(crate) late_end: LateEnd,
 }
 
 impl Checked {
@@ -141,9 +185,10 @@ impl Checked {
         let rtt_s = positive("rtt_s", "s", setting.rtt_s)?;
         let chunk_bytes = positive("chunk_bytes", "bytes", setting.chunk_bytes)?;
         let loss_chunk = setting.loss.loss_chunk()?;
-        let rto_rtts = setting
-            .rto_rtts
-            .unwrap_or(setting.scheme.default_rto_rtts());
+        let rto_rtts = setting.rto_rtts.unwrap_or(match setting.variant {
+            Variant::Paper | Variant::Serial => setting.scheme.default_rto_rtts(),
+            Variant::Protocol => setting.scheme.protocol_waits().0,
+        });
         within(
             "rto_rtts",
             "round trips",
@@ -181,10 +226,11 @@ impl Checked {
         }
         let per_chunk = |argument, rate: Option<f64>| match rate {
             None => Ok(0.0),
-            Some(_) if setting.variant != Variant::Serial => Err(ModelError::PaperCoding),
+            Some(_) if setting.variant == Variant::Paper => Err(ModelError::PaperCoding),
             Some(rate) => positive(argument, "bit/s", rate).map(|rate| bandwidth_bps / rate),
         };
         Ok(Self {
+            late_end: LateEnd::of(setting, loss_chunk, rtt),
             scheme: setting.scheme,
             loss: setting.loss,
             loss_chunk,

@@ -102,13 +102,18 @@ fn bursts() -> Vec<Setting> {
 
 /// Codes that take time, with an encoder slower than the path and one faster.
 fn coding() -> Vec<Setting> {
+    let variants = [Variant::Serial, Variant::Protocol];
+    variants.into_iter().flat_map(coding_in).collect()
+}
+
+fn coding_in(variant: Variant) -> Vec<Setting> {
     let mut grid = Vec::new();
     for scheme in ["ec-mds:16,4", "ec-xor:8,4"] {
         for chunks in [5.0, 90.0] {
             for loss_chunk in [1e-2, 0.1] {
                 for encode_bps in [200e9, 800e9] {
                     let loss = Loss::Iid { loss_chunk };
-                    let mut coded = setting(scheme, chunks, 9.7, loss, Variant::Serial);
+                    let mut coded = setting(scheme, chunks, 9.7, loss, variant);
                     coded.compute = Compute {
                         encode_bps: Some(encode_bps),
                         decode_bps: Some(600e9),

@@ -145,6 +145,31 @@ fn bursts_are_planned_for_too() {
     assert_eq!(plan.sensitivity().unwrap()[0].name, "p_good_to_bad");
 }
 
+/// The groups of an erasure code are interleaved 32 chunks deep. So short bursts are like single losses
+/// for it, and not for selective repeat.
+#[test]
+fn short_bursts_do_not_matter_to_interleaved_groups() {
+    let mean_s = |scheme: &str, mean_burst: Option<f64>| {
+        let mut question = Question::new(128e6, 400e9, 25e-3, 1e-3);
+        if let Some(burst) = mean_burst {
+            question.loss = Loss::Markov {
+                p_good_to_bad: 1e-3 / burst / (1.0 - 1e-3),
+                p_bad_to_good: 1.0 / burst,
+                loss_good: 0.0,
+                loss_bad: 1.0,
+                packets_per_chunk: 1,
+            };
+        }
+        question.candidates = vec![parsed(scheme)];
+        question.plan().unwrap().best().mean_s
+    };
+    let coded = |burst| mean_s("ec-mds:32,8", burst);
+    assert!((coded(Some(4.0)) / coded(None) - 1.0).abs() < 1e-9);
+    assert!(coded(Some(50.0)) > 1.1 * coded(None));
+    let repeated = |burst| mean_s("sr-nack", burst);
+    assert!(repeated(Some(4.0)) < 0.99 * repeated(None));
+}
+
 #[test]
 fn bad_questions_are_refused() {
     let good = Question::new(1e8, 400e9, 25e-3, 1e-3);

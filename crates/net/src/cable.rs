@@ -8,7 +8,10 @@ use serde::{Deserialize, Deserializer};
 
 /// A cable, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { rate = \"100Gbit\", delay = \"1us\" }"
+)]
 pub struct CableConfig {
     /// Bits a second, each way.
     #[serde(rename = "rate", deserialize_with = "rate")]

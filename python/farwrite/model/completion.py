@@ -157,7 +157,7 @@ def completion_time(
     variant
         ``paper``, ``serial`` or ``protocol``; see `farwrite.model`.
     encode_bps, decode_bps
-        Speed of coding in bits of data a second, with ``serial``. None: at once.
+        Speed of coding in bits of data a second, with ``serial`` or ``protocol``. None: at once.
 
     Raises
     ------

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farwrite_boxes::lowar::Config;
 use farwrite_model::plan::{self, Question};
-use farwrite_model::{ModelError, Scheme};
+use farwrite_model::{ModelError, Scheme, Variant};
 use farwrite_units::show::{Percent, Time};
 use serde::Serialize;
 
@@ -135,6 +135,8 @@ impl Nics {
 fn own_repair(question: &Question, scheme: Scheme) -> Result<Way, String> {
     let alone = Question {
         candidates: vec![scheme],
+        // NICs do not have the waits of our protocol.
+        variant: Variant::Serial,
         ..question.clone()
     };
     let plan = alone.plan().map_err(reason)?;

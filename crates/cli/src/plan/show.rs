@@ -203,7 +203,7 @@ fn unmodified(answer: &Answer, advice: &Advice) -> String {
 fn dependence(of: &Sensitivity) -> [String; 10] {
     let (name, show): (_, fn(f64) -> String) = match of.input {
         "loss_chunk" => ("loss", small),
-        "rtt_s" => ("round trip", seconds),
+        "rtt_s" => ("RTT", seconds),
         "bandwidth_bps" => ("rate", |bps| Rate(bps).to_string()),
         _ => ("size", |bytes| Bytes(whole(bytes)).to_string()),
     };

@@ -11,7 +11,7 @@ use crate::changes::PlannedChange;
 use crate::peers::{
     self, CableFailure, ConnectionMatrix, FileKind, HtsimTopology, ImportedTopology,
 };
-use crate::{Pattern, PatternNetwork, Sizes, Transport, Workload};
+use crate::{Pattern, PatternError, PatternNetwork, Sizes, Transport, Workload};
 
 /// A topology of a plan, its boxes, and the changes of its cables.
 #[derive(Debug)]
@@ -149,7 +149,9 @@ impl WorkloadSource {
     pub(super) fn of_pattern(pattern: Pattern, read_file: ReadFile<'_>) -> Result<Self, String> {
         let mut files = BTreeMap::new();
         for name in pattern.size_files() {
-            let sizes = peers::ns3::sizes(&name, &read_file(&name)?);
+            let text = read_file(&name)
+                .map_err(|why| format!("{} ({why})", PatternError::Sizes(name.clone())))?;
+            let sizes = peers::ns3::sizes(&name, &text);
             files.insert(name, sizes.map_err(|why| why.to_string())?);
         }
         Ok(Self::Pattern(pattern, files))

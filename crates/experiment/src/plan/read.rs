@@ -34,12 +34,14 @@ impl PlanError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
     topology: Table,
+    #[serde(default)]
     workload: Table,
     #[serde(default)]
     switch: Table,
     transport: Option<Value>,
-    loss: Option<Vec<f64>>,
+    loss: Option<Value>,
     #[serde(default = "one")]
     seeds: u64,
     #[serde(default = "one")]
@@ -68,9 +70,12 @@ impl File {
         let Some(losses) = &self.loss else {
             return Ok(vec![None]);
         };
+        let wrong = |why| PlanError::at("loss", format!("{losses}: {why}"));
+        let losses = losses.clone().try_into::<Vec<f64>>();
+        let losses =
+            losses.map_err(|_| wrong("write a list of probabilities, such as [0, 1e-4]"))?;
         if losses.is_empty() {
-            let why = "[]: at least one probability, such as [0, 1e-4]";
-            return Err(PlanError::at("loss", why));
+            return Err(wrong("at least one probability, such as [0, 1e-4]"));
         }
         match losses.iter().find(|loss| !(0.0..=0.5).contains(*loss)) {
             None => Ok(losses.iter().copied().map(Some).collect()),

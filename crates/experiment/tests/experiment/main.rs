@@ -2,9 +2,12 @@
 
 mod agreement;
 mod boxes;
+mod changes;
 mod common;
 mod endpoints;
 mod peer_times;
 mod peers;
 mod plans;
+mod refusals;
 mod runs;
+mod settings;

@@ -1,56 +1,20 @@
-//! Decides when the queue pairs of a path may send, and processes the receiver's reports.
+//! Decides when the queue pairs of a path may send.
 
-use std::collections::VecDeque;
-
-use farwrite_rate::{Feedback, Loss, Newest, Sent, TokenBucket};
-use farwrite_wire::control::{Credit, CreditRequest, MessageId, PathFeedback};
+use farwrite_rate::{Loss, Sent, TokenBucket};
+use farwrite_wire::control::{Credit, CreditRequest, PathFeedback};
 use farwrite_wire::timing::Timing;
 
 use super::asking::{Asking, Heard, Waits};
 use super::controller::{Controller, burst_bytes};
-use super::departures::{Departures, Run};
-use super::received::{Amount, Received, Taken};
+use super::departures::Run;
+use super::flight::{Flight, Named, Said};
+use super::line::{Line, Standing, TurnEnd};
 use super::stats::{EcnField, PathLimit, PathStats};
 use crate::options::RateControl;
 
 /// Maximum sleep of a paced sender, in nanoseconds. Packets that leave together share one system
 /// call.
 const MAX_GRAIN_NS: u64 = 100_000;
-
-/// What a queue pair knows of a packet that a report names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
-    /// The packet was never sent.
-    Never,
-    /// The packet may have been sent.
-    Sent { message: MessageId, packet: u32 },
-}
-
-/// The state of a queue pair among the queue pairs of its path.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
-    /// Whether the queue pair has something to send.
-    wants: bool,
-    /// Whether the queue pair waits in line for the pace or the window.
-    is_in_line: bool,
-    /// What the queue pair has left to send, in bytes on the wire.
-    backlog_bytes: u64,
-}
-
-/// How the turn of a queue pair ended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TurnEnd {
-    /// Whether the queue pair has more to send.
-    pub(crate) wants: bool,
-    /// Whether it waits for the pace, the window or credit.
-    pub(crate) waits: bool,
-    /// What is known to be left to send, in bytes on the wire. 0 unless the path
-    /// [needs it](super::PeerPath::needs_backlog).
-    pub(crate) backlog_bytes: u64,
-    /// Whether the next packet has left before. Then the scheme may have more repeats than are known
-    /// here.
-    pub(crate) repeats: bool,
-}
 
 /// The sending half of a path.
 #[derive(Debug)]
@@ -65,23 +29,10 @@ pub(super) struct Sending {
     /// The backlogs of all queue pairs.
     backlog_bytes: u64,
     bucket: TokenBucket,
-    departures: Departures,
-    sent_packets: u64,
-    sent_bytes: u64,
-    /// Bytes that are no longer in flight: up to the newest packet reported, or given up.
-    settled_bytes: u64,
-    /// Bytes sent at the time of the latest timeout. Their departures are known until the next
-    /// timeout.
-    timed_out_bytes: u64,
-    /// Bytes up to the newest packet reported.
-    reported_bytes: u64,
-    received: Received,
+    flight: Flight,
     /// Bytes of the current turn that the controller does not know yet.
     turn_bytes: u64,
-    /// Number of queue pairs that have something to send.
-    wanting: usize,
-    /// Queue pairs that wait for the pace or the window, by index. The first is the next to send.
-    line: VecDeque<u32>,
+    line: Line,
     /// The earliest time at which the pace allows the next departure.
     paced_until_ns: u64,
     refused_feedback: u64,
@@ -108,16 +59,9 @@ impl Sending {
             controller,
             asking,
             backlog_bytes: 0,
-            departures: Departures::default(),
-            sent_packets: 0,
-            sent_bytes: 0,
-            settled_bytes: 0,
-            timed_out_bytes: 0,
-            reported_bytes: 0,
-            received: Received::default(),
+            flight: Flight::default(),
             turn_bytes: 0,
-            wanting: 0,
-            line: VecDeque::new(),
+            line: Line::default(),
             paced_until_ns: 0,
             refused_feedback: 0,
         };
@@ -138,7 +82,7 @@ impl Sending {
     }
 
     fn in_flight_bytes(&self) -> u64 {
-        self.sent_bytes - self.settled_bytes
+        self.flight.bytes()
     }
 
     /// Bytes that may be sent before the window is full or the credit is used.
@@ -153,7 +97,7 @@ impl Sending {
 
     /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
     pub(super) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
-        if self.line.front().is_some_and(|&first| first != index) {
+        if self.line.first().is_some_and(|first| first != index) {
             return 0;
         }
         let room_bytes = self.room_bytes();
@@ -183,10 +127,8 @@ impl Sending {
 
     /// Records packets that left.
     pub(super) fn note_departure(&mut self, now_ns: u64, run: &Run) {
-        self.departures.push(now_ns, self.sent_bytes, run);
+        self.flight.push(now_ns, run);
         self.bucket.consume(now_ns, run.bytes);
-        self.sent_bytes += run.bytes;
-        self.sent_packets += u64::from(run.packets.end - run.packets.start);
         self.turn_bytes += run.bytes;
         if run.replaces_lost {
             self.controller.get_mut().on_loss(now_ns, Loss::Reported);
@@ -202,25 +144,9 @@ impl Sending {
         end: &TurnEnd,
         waits: &Waits,
     ) {
-        let TurnEnd {
-            wants, waits: held, ..
-        } = *end;
-        match (standing.wants, wants) {
-            (false, true) => self.wanting += 1,
-            (true, false) => self.wanting -= 1,
-            _ => {}
-        }
-        standing.wants = wants;
         let bytes = std::mem::take(&mut self.turn_bytes);
-        // A queue pair that could not send anything stays first.
-        if self.line.front() == Some(&index) && (bytes > 0 || !held) {
-            self.line.pop_front();
-            standing.is_in_line = false;
-        }
-        if held && !std::mem::replace(&mut standing.is_in_line, true) {
-            self.line.push_back(index);
-        }
-        if held && (bytes > 0 || self.paced_until_ns <= now_ns) {
+        self.line.end_turn(index, standing, end, bytes > 0);
+        if end.waits && (bytes > 0 || self.paced_until_ns <= now_ns) {
             self.paced_until_ns = now_ns + self.grain_ns();
         }
         if bytes > 0 {
@@ -229,7 +155,7 @@ impl Sending {
                 now_ns,
                 bytes,
                 in_flight_bytes,
-                app_limited: self.wanting == 0,
+                app_limited: !self.line.is_wanting(),
             });
         }
         self.ask(now_ns, index, standing, end, waits);
@@ -292,11 +218,10 @@ impl Sending {
 
     /// Removes a queue pair that has ended.
     pub(super) fn leave(&mut self, index: u32, standing: Standing) {
-        self.wanting -= usize::from(standing.wants);
-        self.line.retain(|&other| other != index);
+        self.line.leave(index, standing);
         self.backlog_bytes -= standing.backlog_bytes;
         if let Some(asking) = &mut self.asking {
-            asking.leave(index, self.line.front().copied());
+            asking.leave(index, self.line.first());
         }
     }
 
@@ -309,17 +234,17 @@ impl Sending {
             let has_window = self.controller.get().limits().window_bytes < u64::MAX;
             self.controller.get_mut().on_timeout(now_ns);
             if has_window {
-                self.give_up();
+                self.flight.give_up();
             }
         }
-        let first = *self.line.front()?;
+        let first = self.line.first()?;
         let may_send = now_ns >= self.paced_until_ns && self.allowance(now_ns, first) > 0;
         may_send.then_some(first)
     }
 
     /// Returns when to call [`Sending::release`] next.
     pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let is_open = !self.line.is_empty() && self.room_bytes() > 0;
+        let is_open = self.line.first().is_some() && self.room_bytes() > 0;
         let paced_ns = is_open.then(|| self.bucket.next_ns(now_ns).max(self.paced_until_ns));
         let timeout_ns = self.controller.get().next_timeout();
         [paced_ns, timeout_ns].into_iter().flatten().min()
@@ -334,16 +259,6 @@ impl Sending {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
-    /// Gives up the bytes in flight, because no report arrived in time. The packets may have left
-    /// just now, or their reports may take longer than the controller waits on a path that it does
-    /// not know. So the departures stay in the log until one more timeout: a late report still
-    /// gives the round trip.
-    fn give_up(&mut self) {
-        self.settled_bytes = self.sent_bytes;
-        let before = std::mem::replace(&mut self.timed_out_bytes, self.sent_bytes);
-        self.departures.settle(before);
-    }
-
     /// Handles a report that arrived through the queue pair with serial number `serial`, or refuses
     /// it.
     pub(super) fn handle_feedback(
@@ -353,52 +268,21 @@ impl Sending {
         named: Named,
         report: &PathFeedback,
     ) {
-        let Named::Sent { message, packet } = named else {
-            // A late packet may belong to an older message than the report says.
-            self.refused_feedback += u64::from(!report.is_late);
-            return;
-        };
-        let departure = self.departures.find(serial, message, packet);
-        let newest_bytes = departure.map_or(self.reported_bytes, |found| found.sent_bytes);
-        let sent = Amount {
-            packets: self.sent_packets,
-            bytes: self.sent_bytes,
-        };
-        match self.received.take(report, newest_bytes, sent) {
-            Taken::Now => {}
-            Taken::Overtaken => return,
-            Taken::Refused => {
-                self.refused_feedback += 1;
-                return;
-            }
-        }
-        // The receiver held the report after the packet had arrived.
-        let arrived_ns = now_ns.saturating_sub(report.hold_ns);
         let base_rtt_ns = self.controller.base_rtt_ns();
-        self.reported_bytes = self.reported_bytes.max(newest_bytes);
-        self.settled_bytes = self.settled_bytes.max(self.reported_bytes);
-        self.departures.settle(self.reported_bytes);
-        self.controller.get_mut().on_feedback(&Feedback {
-            now_ns,
-            newest: Some(Newest {
-                sent_bytes: newest_bytes,
-                departed_ns: departure
-                    .and_then(|found| found.sampled_ns(arrived_ns, base_rtt_ns, report.is_late)),
-                hold_ns: report.hold_ns,
-            }),
-            received_bytes: self.received.delivered().bytes.min(self.sent_bytes),
-            received_packets: self.received.delivered().packets,
-            marked_packets: self.received.marked_packets(),
-            dropped_packets: self.received.dropped_packets(),
-            drain_bps: report.drain_bps,
-        });
+        let flight = &mut self.flight;
+        match flight.handle_report(now_ns, serial, named, report, base_rtt_ns) {
+            Said::New(feedback) => self.controller.get_mut().on_feedback(&feedback),
+            Said::Nothing => {}
+            Said::Untrue => self.refused_feedback += 1,
+        }
     }
 
     /// Returns the statistics of the path. `rtt_ns` is the round trip, and `ecn_from_peer` is the
     /// state of the ECN field in packets from the peer.
     pub(super) fn stats(&self, rtt_ns: u64, ecn_from_peer: EcnField) -> PathStats {
         let limits = self.controller.get().limits();
-        let received = &self.received;
+        let (sent, reported_bytes) = (self.flight.sent(), self.flight.reported_bytes());
+        let received = self.flight.received();
         let delivered = received.delivered();
         PathStats {
             rtt_ns,
@@ -406,16 +290,16 @@ impl Sending {
             pace_bps: limits.pace_bps,
             window_bytes: (limits.window_bytes < u64::MAX).then_some(limits.window_bytes),
             in_flight_bytes: self.in_flight_bytes(),
-            limit: match self.wanting {
-                0 => PathLimit::Nothing,
-                _ => self.controller.limit(&self.choice),
+            limit: match self.line.is_wanting() {
+                false => PathLimit::Nothing,
+                true => self.controller.limit(&self.choice),
             },
             phase: self.controller.phase(),
             learned: self.controller.learned(),
-            sent_packets: self.sent_packets,
-            sent_bytes: self.sent_bytes,
-            reported_bytes: self.reported_bytes,
-            delivered_bytes: delivered.bytes.min(self.reported_bytes),
+            sent_packets: sent.packets,
+            sent_bytes: sent.bytes,
+            reported_bytes,
+            delivered_bytes: delivered.bytes.min(reported_bytes),
             marked_packets: received.marked_packets(),
             peer_socket_drops: received.dropped_packets(),
             ecn_to_peer: EcnField::of(delivered.packets, received.ect_packets()),
@@ -427,6 +311,8 @@ impl Sending {
 
 #[cfg(test)]
 mod tests {
+    use farwrite_wire::control::MessageId;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -491,11 +377,11 @@ mod tests {
         let mut sending = time_out();
         hear(&mut sending, 1_500 * MS, 1);
         assert_eq!(base_rtt_ns(&sending), Some(1_500 * MS));
-        assert_eq!(sending.reported_bytes, PACKET);
+        assert_eq!(sending.flight.reported_bytes(), PACKET);
         hear(&mut sending, 1_510 * MS, 2);
         assert_eq!(base_rtt_ns(&sending), Some(520 * MS));
         assert_eq!(
-            (sending.reported_bytes, sending.in_flight_bytes()),
+            (sending.flight.reported_bytes(), sending.in_flight_bytes()),
             (2 * PACKET, 0)
         );
     }
@@ -507,8 +393,11 @@ mod tests {
         let timeout_ns = sending.controller.get().next_timeout();
         sending.release(timeout_ns.expect("a packet is in flight"));
         hear(&mut sending, 9_000 * MS, 2);
-        assert_eq!((base_rtt_ns(&sending), sending.reported_bytes), (None, 0));
+        assert_eq!(
+            (base_rtt_ns(&sending), sending.flight.reported_bytes()),
+            (None, 0)
+        );
         hear(&mut sending, 9_010 * MS, 3);
-        assert_eq!(sending.reported_bytes, 3 * PACKET);
+        assert_eq!(sending.flight.reported_bytes(), 3 * PACKET);
     }
 }

@@ -4,9 +4,11 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::{Alternative, Plan};
+use crate::blocks::DEPTH;
 use crate::completion::CompletionTime;
 use crate::error::{ModelError, Wanted, within};
 use crate::loss::Loss;
+
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Compute, Setting, Variant};
 
@@ -40,7 +42,8 @@ impl FromStr for Objective {
         let percent = text.strip_prefix('p').ok_or_else(unknown)?;
         let percent: f64 = percent.parse().map_err(|_| unknown())?;
         if (0.0..100.0).contains(&percent) {
-            Ok(Self::Quantile(percent / 100.0))
+            // The number that 0.999 is, and not its neighbour.
+            Ok(Self::Quantile((percent * 1e13).round() / 1e15))
         } else {
             Err(unknown())
         }
@@ -71,6 +74,9 @@ impl Default for Coding {
     }
 }
 
+/// Correlation between the losses of two chunks of a group up to which they count as independent.
+const MAX_MEMORY: f64 = 0.05;
+
 /// A question to the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
@@ -82,6 +88,9 @@ pub struct Question {
     pub rtt_s: f64,
     /// The loss model of the chunks.
     pub loss: Loss,
+    /// The variant of the model. Where it has no answer and is [`Variant::Protocol`], the planner
+    /// takes [`Variant::Serial`] with the waits of the protocol.
+    pub variant: Variant,
     /// Bytes of a chunk.
     pub chunk_bytes: f64,
     /// The quantity to minimise.
@@ -98,8 +107,8 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question with i.i.d. loss, chunks of 4096 bytes, the mean as objective, at most a quarter
-    /// of parity, the default coding budget, all of [`Self::usual_candidates`], and a margin of 1
+    /// A question about shipped protocols ([`Variant::Protocol`]) with i.i.d. loss, chunks of 4096
+    /// bytes, the mean as objective, at most a quarter of parity, the default coding budget, all of [`Self::usual_candidates`], and a margin of 1
     /// percent.
     pub fn new(message_bytes: f64, bandwidth_bps: f64, rtt_s: f64, loss_chunk: f64) -> Self {
         Self {
@@ -107,6 +116,7 @@ impl Question {
             bandwidth_bps,
             rtt_s,
             loss: Loss::Iid { loss_chunk },
+            variant: Variant::Protocol,
             chunk_bytes: 4096.0,
             objective: Objective::Mean,
             max_parity_overhead: 0.25,
@@ -222,7 +232,7 @@ impl Question {
         );
         setting.loss = self.loss;
         setting.chunk_bytes = self.chunk_bytes;
-        setting.variant = Variant::Serial;
+        setting.variant = self.variant;
         if let Scheme::Ec { .. } = scheme {
             let coding_bps = Some(self.coding.cores * self.core_bps(scheme));
             setting.compute = Compute {
@@ -230,7 +240,41 @@ impl Question {
                 decode_bps: coding_bps,
             };
         }
+        if self.variant == Variant::Protocol {
+            setting.loss = self.loss_of(scheme)?;
+        }
+        if self.variant == Variant::Protocol && !setting.has_rounds()? {
+            let (rto_rtts, beta) = scheme.protocol_waits();
+            setting.variant = Variant::Serial;
+            (setting.rto_rtts, setting.beta) = (Some(rto_rtts), beta);
+        }
         setting.completion_time()
+    }
+
+    /// The losses as a scheme of the protocol meets them. Erasure coding sends the chunks of a group
+    /// far from each other (P5.4.3), so the losses in a group are independent unless bursts are long.
+    fn loss_of(&self, scheme: Scheme) -> Result<Loss, ModelError> {
+        let (
+            Scheme::Ec { k, .. },
+            Loss::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                packets_per_chunk,
+                ..
+            },
+        ) = (scheme, self.loss)
+        else {
+            return Ok(self.loss);
+        };
+        let groups = (self.message_bytes / self.chunk_bytes / f64::from(k)).ceil();
+        let packets = groups.min(DEPTH) * f64::from(packets_per_chunk);
+        // The correlation of the chain at two packets with this distance.
+        let memory = (1.0 - p_good_to_bad - p_bad_to_good).abs().powf(packets);
+        if memory > MAX_MEMORY {
+            return Ok(self.loss);
+        }
+        let loss_chunk = self.loss.loss_chunk()?;
+        Ok(Loss::Iid { loss_chunk })
     }
 
     /// Rate at which a core codes data, in bits a second.

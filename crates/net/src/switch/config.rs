@@ -44,7 +44,10 @@ pub struct SwitchConfig {
 /// ECN marking by queue length (RED on the instantaneous queue, as in DCQCN: SIGCOMM 2015, section
 /// 5). `kmin_bytes = kmax_bytes` with `pmax = 1` is the step of DCTCP (SIGCOMM 2010).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { kmin = \"5kB\", kmax = \"200kB\", pmax = 0.01 }"
+)]
 pub struct Red {
     /// Up to this length of the frame's egress queue, in bytes, no frame is marked.
     #[serde(rename = "kmin", deserialize_with = "crate::units::size")]
@@ -87,7 +90,10 @@ impl Red {
 /// Priority-based flow control (IEEE 802.1Qbb), by the bytes that the switch holds of each ingress
 /// port.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table of priorities, xoff and more: docs/networks.md has all keys"
+)]
 pub struct Pfc {
     /// The lossless priorities.
     pub priorities: Vec<u8>,
@@ -175,7 +181,10 @@ impl Pfc {
 /// Trimming (NDP, SIGCOMM 2017): a frame that finds no room loses its payload, and the switch
 /// forwards its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { queue = \"140kB\", priority = 7 }"
+)]
 pub struct Trim {
     /// Queue length in bytes beyond which frames are trimmed. Frames are also trimmed if
     /// [`SwitchConfig::alpha`] leaves no room.
@@ -187,7 +196,12 @@ pub struct Trim {
 
 /// Which port a frame takes among those on shortest paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(tag = "policy", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(
+    tag = "policy",
+    rename_all = "lowercase",
+    deny_unknown_fields,
+    expecting = "a table such as { policy = \"spray\" }"
+)]
 pub enum Policy {
     /// The port given by a hash of source, destination and UDP source port: a flow stays on its
     /// path (RFC 2992).

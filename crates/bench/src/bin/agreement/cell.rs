@@ -15,9 +15,6 @@ const MAX_SITES: u32 = 32;
 /// Shortest round trip. Below it, the allowance of the wide-area timing for late operating systems
 /// (10 ms) is longer than the waits of the model.
 const MIN_RTT_S: f64 = 0.010;
-/// Reordering window: how late a chunk may be before it counts as lost, as a share of a round trip
-/// (P5.0.3).
-const REORDERING: f64 = 0.125;
 
 /// Messages, or all-reduces, of one size and scheme over one path.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +30,8 @@ pub(crate) struct Cell {
     pub(crate) loss_packet: f64,
     /// Mean length of a burst of losses in packets; 0: independent losses.
     pub(crate) burst: u32,
+    /// Whether only packets from the sender of messages are lost, and no reports.
+    pub(crate) keeps_reports: bool,
     pub(crate) mtu: u32,
     pub(crate) samples: usize,
     pub(crate) seed: u64,
@@ -82,6 +81,9 @@ impl Cell {
                 return Err("--burst: losses are independent where there are --sites".into());
             }
         }
+        if self.keeps_reports && (self.sites.is_some() || self.burst > 0) {
+            return Err("--keep-reports: for single messages and independent losses only".into());
+        }
         self.model(Waits::Paper)?.completion_time()?;
         Ok(())
     }
@@ -101,7 +103,7 @@ impl Cell {
     }
 
     /// The path as `parts` equal cables in a row. They are faster than the sender, so no queue
-    /// grows.
+    /// grows. If the path keeps reports, the receiver loses packets instead.
     pub(crate) fn cable(&self, parts: u32) -> CableConfig {
         let delay = self.rtt() / 2 / parts;
         let mut cable = CableConfig::new(to_bps(self.rate_bps * 1.05), delay);
@@ -110,6 +112,7 @@ impl Cell {
             _ => -((-self.loss_packet).ln_1p() / f64::from(parts)).exp_m1(),
         };
         cable.loss = match self.chain() {
+            None if self.keeps_reports => Loss::None,
             None => Loss::Iid { loss_packet },
             Some([p_good_to_bad, p_bad_to_good]) => Loss::Markov {
                 p_good_to_bad,
@@ -164,19 +167,11 @@ impl Cell {
                 packets_per_chunk: 1,
             };
         }
-        let has_rounds =
-            matches!(scheme, Scheme::SrNack | Scheme::Ec { .. }) && self.sites.is_none();
-        if waits == Waits::Protocol && has_rounds && self.burst == 0 {
+        if waits == Waits::Protocol && self.sites.is_none() && setting.has_rounds()? {
             setting.variant = Variant::Protocol;
         } else if waits == Waits::Protocol {
-            (setting.rto_rtts, setting.beta) = match scheme {
-                // P5.0.7 with alpha 2.
-                Scheme::SrRto => (Some(3.0), 0.0),
-                // P5.2.1.
-                Scheme::SrNack | Scheme::GoBackN => (Some(1.0 + REORDERING), 0.0),
-                // P5.4.9; P5.4.12 with the interval of P5.2.3.
-                Scheme::Ec { .. } => (Some(1.0 + 2.0 * REORDERING), REORDERING),
-            };
+            let (rto_rtts, beta) = scheme.protocol_waits();
+            (setting.rto_rtts, setting.beta) = (Some(rto_rtts), beta);
         }
         Ok(setting)
     }

@@ -1,7 +1,7 @@
 //! The model's prediction for a shipped protocol.
 
 use farwrite::SchemeName;
-use farwrite_model::{Collective, CompletionTime};
+use farwrite_model::{Collective, CompletionTime, Variant};
 
 use crate::Failure;
 use crate::cell::{Cell, Waits};
@@ -17,10 +17,10 @@ const DRAWS_SEED: u64 = 1;
 
 /// The model's completion time.
 ///
-/// With the waits of the protocol, two effects are added that the model does not have. First, the
-/// packet that ends a message may be lost. Second, under `sr-nack`, no later packet reveals the
-/// loss of the last chunk. Each effect delays a message by a quarter of a round trip. The case that
-/// both happen, or one happens twice, is neglected. For rings, both effects are neglected.
+/// For losses in bursts, two effects are added that only the variant `protocol` of the model has.
+/// First, the packet that ends a message may be lost. Second, under `sr-nack`, no later packet
+/// reveals the loss of the last chunk. Each effect delays a message by a quarter of a round trip. The
+/// case that both happen, or one happens twice, is neglected. For rings, both effects are neglected.
 pub(crate) struct Expected {
     time: Time,
     /// Share of messages that are late.
@@ -40,8 +40,9 @@ impl Expected {
     pub(crate) fn new(cell: &Cell, waits: Waits) -> Result<Self, Failure> {
         let setting = cell.model(waits)?;
         let ways = match (waits, cell.sites, cell.scheme) {
+            _ if setting.variant == Variant::Protocol => 0.0,
             (Waits::Paper, ..) | (_, Some(_), _) => 0.0,
-            (.., SchemeName::SrNack) => 2.0,
+            (.., SchemeName::SrNack | SchemeName::Gbn) => 2.0,
             _ => 1.0,
         };
         let time = match cell.sites {

@@ -55,6 +55,9 @@ struct Args {
     /// Mean length of a burst of losses in packets; 0: independent losses.
     #[arg(long, value_delimiter = ',', default_value = "0")]
     burst: Vec<u32>,
+    /// Lose only packets from the sender of messages, and no reports. The model still loses both.
+    #[arg(long)]
+    keep_reports: bool,
     /// Schemes to compare.
     #[arg(
         long,
@@ -107,6 +110,7 @@ impl Args {
                                 rtt_s: rtt_ms / 1e3,
                                 loss_packet,
                                 burst,
+                                keeps_reports: self.keep_reports,
                                 mtu: self.mtu,
                                 samples: self.samples.unwrap_or(Cell::usual_samples(kib << 10)),
                                 seed: self.seed,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use farwrite::fabric::contract::Region;
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, NetPorts, Program, host};
 use farwrite::{Endpoint, MemoryRegion, Outcome, QueuePair, RecvHandle, SendHandle, SendOptions};
-use farwrite_net::{Network, NodeId, Options, Shape};
+use farwrite_dice::SplitMix;
+use farwrite_net::{Device, Frame, Network, NodeId, Options, Output, Ports, Shape};
 
 use crate::Failure;
 use crate::cell::Cell;
@@ -13,6 +14,30 @@ use crate::cell::Cell;
 /// Round trips from the end of a message to the next one. By then, all repeats of its end have
 /// arrived, and the next clear-to-send too.
 const REST_RTTS: u32 = 10;
+
+/// A host, and what the path loses on the way to it beyond what its cable loses.
+struct Station {
+    host: NetHost<End>,
+    /// Probability that a packet to this host is lost.
+    loss: f64,
+    dice: SplitMix,
+}
+
+impl Device for Station {
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        if self.loss == 0.0 || !self.dice.chance(self.loss) {
+            self.host.handle(now_ns, port, frame);
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        self.host.poll(now_ns, ports)
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.host.next_ns()
+    }
+}
 
 /// The application of an end.
 struct End {
@@ -86,9 +111,9 @@ pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
     let options = network_options();
     let device = |_, _: &_| ends.remove(0);
     let mut network = Network::new(&topology, &options, cell.seed, device)?;
-    let times_ns = |network: &Network<NetHost<End>>| {
+    let times_ns = |network: &Network<Station>| {
         let sender = network.device(hosts[0]).expect("a host");
-        match &sender.program().role {
+        match &sender.host.program().role {
             Role::Sender(sender) => sender.times_ns.clone(),
             Role::Receiver(_) => Vec::new(),
         }
@@ -105,7 +130,7 @@ pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
 }
 
 /// The sender and the receiver, connected to each other.
-fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<NetHost<End>>, Failure> {
+fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<Station>, Failure> {
     let rest_ns = rest_ns(cell);
     let sender = Role::Sender(Box::new(Sender {
         options: SendOptions {
@@ -128,8 +153,15 @@ fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<NetHost<End>>, Failure> 
     for ((end, _), peer) in ends.iter_mut().zip(infos.iter().rev()) {
         end.endpoint.connect_qp(end.qp, peer)?;
     }
-    let hosts = ends.into_iter();
-    Ok(hosts.map(|(end, ports)| NetHost::new(ports, end)).collect())
+    let station = |(end, ports): (End, NetPorts)| {
+        let loses = cell.keeps_reports && matches!(end.role, Role::Receiver(_));
+        Station {
+            host: NetHost::new(ports, end),
+            loss: if loses { cell.loss_packet } else { 0.0 },
+            dice: SplitMix::new(cell.seed),
+        }
+    };
+    Ok(ends.into_iter().map(station).collect())
 }
 
 fn end(cell: &Cell, node: NodeId, role: Role) -> Result<(End, NetPorts), Failure> {

@@ -1,0 +1,130 @@
+//! Files of other simulators.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{MATRIX, OF_HTSIM, OF_NS3, peers_directory, refusal, result};
+
+#[test]
+fn a_number_of_paths_is_part_of_each_transport() {
+    let directory = peers_directory();
+    let files = ["--connections", "a.cm", "--topology", "a.topo"];
+    let line = refusal(directory.path(), &[&files[..], &["--paths", "3"]].concat());
+    assert!(
+        line.contains("transport.roce: paths: roce has no such setting"),
+        "{line}"
+    );
+    let given = ["--transport", "eqds", "--paths", "0"];
+    let line = refusal(directory.path(), &[files, given].concat());
+    assert!(
+        line.contains("transport.eqds: paths = 0: 1 to 16384"),
+        "{line}"
+    );
+    let given = ["--transport", "eqds,uccl", "--paths", "3"];
+    result(directory.path(), &[files, given].concat());
+    let plan = fs::read_to_string(directory.path().join("out/sim/plan.toml")).expect("plan");
+    assert_eq!(plan.matches("\npaths = 3\n").count(), 2, "{plan}");
+}
+
+#[test]
+fn peers_files_run_as_they_are() {
+    let directory = peers_directory();
+    let args = [
+        "--connections",
+        "a.cm",
+        "--topology",
+        "a.topo",
+        "--transport",
+        "roce,eqds,farwrite-ec-mds:8,2",
+    ];
+    let of_htsim = result(directory.path(), &args);
+    let transports = [0, 1, 2].map(|run| of_htsim["runs"][run]["transport"].clone());
+    let names = ["eqds", "farwrite-ec-mds:8,2", "roce"];
+    assert_eq!(transports, names.map(Value::from));
+    assert!(
+        [0, 1, 2]
+            .iter()
+            .all(|run| of_htsim["runs"][*run]["done"] == 2)
+    );
+    assert_eq!(of_htsim["runs"][0]["workload"], "a");
+    let flows = fs::read_to_string(directory.path().join("out/sim/flows.csv")).expect("flows");
+    let cells: Vec<Vec<_>> = flows
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    // The second flow starts when the first ends: columns start_ns and fct_ns.
+    assert_eq!(cells[2][5], cells[1][6]);
+    let args = [
+        "--flows",
+        "f.txt",
+        "--topology",
+        "t.txt",
+        "--mtu",
+        "1024",
+        "--seeds",
+        "2",
+    ];
+    let of_ns3 = result(directory.path(), &args);
+    assert_eq!(
+        (&of_ns3["runs"][0]["done"], &of_ns3["runs"][1]["seed"]),
+        (&Value::from(2), &Value::from(2))
+    );
+    // A run of the plan that the options describe gives the same result.
+    let plan = directory.path().join("again.toml");
+    fs::copy(directory.path().join("out/sim/plan.toml"), plan).expect("copied");
+    assert_eq!(result(directory.path(), &["again.toml"]), of_ns3);
+}
+
+/// In htsim's `permutation.cm`, flows of size 0 send until the simulation ends.
+#[test]
+fn flows_without_an_end_run_for_a_given_time() {
+    let directory = peers_directory();
+    let at = directory.path();
+    let sizes = MATRIX.replace("size 9000", "size 0");
+    assert_ne!(sizes, MATRIX);
+    fs::write(at.join("a.cm"), sizes).expect("written");
+    let line = refusal(at, &OF_HTSIM);
+    assert!(
+        line.contains("has no size") && line.contains("--until 10ms"),
+        "{line}"
+    );
+    for wrong in ["0s", "soon", "10"] {
+        let line = refusal(at, &[&OF_HTSIM[..], &["--until", wrong]].concat());
+        assert!(line.contains("10ms"), "{line}");
+    }
+    let until = [&OF_HTSIM[..], &["--until", "300us"]].concat();
+    let ended = result(at, &until);
+    assert_eq!(ended["settings"][0]["values"]["until"], "300us");
+    let flows = fs::read_to_string(at.join("out/sim/flows.csv")).expect("flows");
+    assert!(flows.contains("unfinished"), "{flows}");
+    fs::copy(at.join("out/sim/plan.toml"), at.join("again.toml")).expect("copied");
+    assert_eq!(result(at, &["again.toml"]), ended);
+    let of_ns3 = [&OF_NS3[..], &["--until", "2us"]].concat();
+    assert_eq!(result(at, &of_ns3)["runs"][0]["done"], 0);
+}
+
+#[test]
+fn the_plan_in_the_results_runs_from_there() {
+    let directory = peers_directory();
+    let at = directory.path();
+    fs::create_dir(at.join("in")).expect("made");
+    for name in ["a.cm", "a.topo"] {
+        fs::rename(at.join(name), at.join("in").join(name)).expect("moved");
+    }
+    fs::write(at.join("in/sizes.txt"), "0 0\n1000 100\n").expect("written");
+    let plan = "# files of a peer\n[topology.'a.topo']\nfile = 'a.topo'\n[workload.cm]\nfile = \"a.cm\"\n\
+                [workload.web]\npattern = \"mix\"\nparts = [{ pattern = \"poisson\", load = 0.3, \
+                sizes = \"sizes.txt\", flows = 5 }, { pattern = \"poisson\", load = 0.1, sizes = \"1kB\", \
+                flows = 5 }]\n";
+    fs::write(at.join("in/plan.toml"), plan).expect("written");
+    let first = result(at, &["in/plan.toml"]);
+    let kept = fs::read_to_string(at.join("out/sim/plan.toml")).expect("plan.toml");
+    assert!(
+        kept.starts_with("# files of a peer\n[topology.'a.topo']\nfile = \"/"),
+        "{kept}"
+    );
+    assert!(kept.contains("sizes = \"1kB\""), "{kept}");
+    let again = result(&at.join("out/sim"), &["plan.toml"]);
+    assert_eq!(again, first);
+}

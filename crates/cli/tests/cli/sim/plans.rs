@@ -1,0 +1,266 @@
+//! Plans, from the plan of the help to results.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{MATRIX, TREE, first_plan, refusal, result, sim, text, texts};
+
+#[test]
+fn the_plan_of_the_help_is_short_and_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let plan = first_plan();
+    assert!(plan.trim().lines().count() <= 10, "{plan}");
+    fs::write(directory.path().join("plan.toml"), &plan).expect("written");
+    let result = result(directory.path(), &["plan.toml"]);
+    assert_eq!(result["runs"][0]["done"], 15);
+    let out = directory.path().join("out/sim");
+    let read = |name: &str| fs::read_to_string(out.join(name)).expect(name);
+    assert_eq!(read("plan.toml"), plan);
+    assert_eq!(read("flows.csv").lines().count(), 1 + 15);
+    assert_eq!(read("runs.csv").lines().count(), 1 + 1);
+    assert_eq!(read("sizes.csv").lines().count(), 1 + 2);
+    for name in ["flows.csv", "runs.csv", "sizes.csv"] {
+        let text = read(name);
+        let columns = |line: &str| line.split(',').count();
+        let head = text.lines().next().map(columns);
+        assert!(
+            text.lines().all(|line| Some(columns(line)) == head),
+            "{name}"
+        );
+    }
+    let json: Value = serde_json::from_str(&read("results.json")).expect("JSON");
+    assert_eq!(json, result);
+    let svg = read("timeline.svg");
+    let picture = roxmltree::Document::parse(&svg).expect("XML");
+    let class = |name| {
+        let nodes = picture.descendants();
+        nodes
+            .filter(|node| node.attribute("class") == Some(name))
+            .count()
+    };
+    // All flows wait in the queue before the receiver.
+    assert_eq!((class("flow"), class("queue")), (15, 1));
+}
+
+#[test]
+fn confidence_intervals_come_with_seeds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let plan = format!("seeds = 4\nloss = [0, 0.01]\n{}", first_plan());
+    fs::write(directory.path().join("plan.toml"), plan).expect("written");
+    let result = result(directory.path(), &["plan.toml", "--picture", "7"]);
+    assert_eq!(result["runs"].as_array().map(Vec::len), Some(8));
+    let settings = result["settings"].as_array().expect("settings");
+    assert_eq!(settings.len(), 2);
+    let all = &settings[1]["sizes"][1];
+    assert_eq!(
+        (&all["up_to_bytes"], &all["flows"]),
+        (&Value::Null, &Value::from(60))
+    );
+    assert!(all["fct_mean_us"]["ci95"].as_f64().expect("a width") > 0.0);
+    assert!(
+        result["runs"][7]["dropped_cable"]
+            .as_u64()
+            .expect("a count")
+            > 0
+    );
+    let svg =
+        fs::read_to_string(directory.path().join("out/sim/completion.svg")).expect("a picture");
+    let texts = texts(&svg);
+    assert!(
+        texts.iter().any(|text| text == "loss 0") && texts.iter().any(|text| text == "loss 0.01")
+    );
+    // Slowdowns by size have no panel, since all messages have the same size.
+    assert!(!texts.iter().any(|text| text == "slowdown"), "{texts:?}");
+}
+
+#[test]
+fn results_have_the_values_of_their_settings() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let plan = format!(
+        "transport = [\"roce\", \"irn\"]\nframing_bytes = 20\nuntil = \"1s\"\n{}[switch.drill]\n\
+         latency = \"300ns\"\nrouting = {{ policy = \"drill\", d = 2, m = 1 }}\n\
+         [switch.marks]\necn = {{ kmin = \"5kB\", kmax = \"9kB\", pmax = 0.5 }}\n",
+        first_plan()
+    );
+    fs::write(directory.path().join("plan.toml"), plan).expect("written");
+    let of_plan = result(directory.path(), &["plan.toml"]);
+    let json = fs::read_to_string(directory.path().join("out/sim/results.json")).expect("JSON");
+    assert_eq!(serde_json::from_str::<Value>(&json).expect("JSON"), of_plan);
+    let settings = of_plan["settings"].as_array().expect("settings");
+    assert_eq!(settings.len(), 4);
+    for setting in settings {
+        let values = &setting["values"];
+        assert_eq!(values["topology"]["cable"]["rate"], "100Gbit");
+        assert_eq!(values["workload"]["senders"], 15);
+        assert_eq!(
+            (&values["framing_bytes"], &values["until"]),
+            (&Value::from(20), &Value::from("1s"))
+        );
+        assert_eq!(values["transport"]["protocol"], setting["transport"]);
+        // A default, and one that depends on the protocol.
+        assert_eq!(
+            (&values["transport"]["mtu"], &values["transport"]["window"]),
+            (&Value::from(4096), &Value::Null)
+        );
+        let switch = &values["switch"];
+        assert_eq!(switch["buffer"], 9 << 20);
+        if setting["switch"] == "drill" {
+            assert_eq!(
+                (&switch["routing"]["d"], &switch["latency"]),
+                (&Value::from(2), &Value::from("300ns"))
+            );
+        } else {
+            assert_eq!(
+                (&switch["ecn"]["kmin"], &switch["ecn"]["at"]),
+                (&Value::from(5000), &Value::from("departure"))
+            );
+        }
+    }
+    // Without switches in the plan: those that the transport needs.
+    fs::write(directory.path().join("first.toml"), first_plan()).expect("written");
+    let first = result(directory.path(), &["first.toml"]);
+    let switch = &first["settings"][0]["values"]["switch"];
+    assert_eq!(switch["pfc"]["xoff"]["alpha"], 1.0 / 16.0);
+    assert_eq!(switch["ecn"]["kmax"], 200_000);
+}
+
+/// A host that sends a burst in the first 10 us with some seeds only. A run without flows fails.
+const RARE: &str = "seeds = 8\nfirst_seed = 2\n[topology.rack]\nshape = \"star\"\nhosts = 2\ncable = { rate = \"100Gbit\", \
+                    delay = \"1us\" }\n[workload.rare]\npattern = \"on-off\"\nsenders = 1\nburst = \"1kB\"\n\
+                    silence = \"10us\"\nuntil = \"10us\"\n";
+
+#[test]
+fn a_run_that_fails_leaves_the_results_of_the_others() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    fs::write(at.join("rare.toml"), RARE).expect("written");
+    let output = sim(at, &["rare.toml"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let runs = fs::read_to_string(at.join("out/sim/runs.csv")).expect("runs.csv");
+    let done = runs.lines().count() - 1;
+    assert!((1..8).contains(&done), "{runs}");
+    let line = format!("results of {done} of 8 runs are in out/sim");
+    assert!(stderr.contains(&line), "{stderr}");
+    assert!(
+        stderr.contains("with seed") && stderr.contains("has no flows"),
+        "{stderr}"
+    );
+    let json = fs::read_to_string(at.join("out/sim/results.json")).expect("results.json");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["runs"].as_array().map(Vec::len), Some(done));
+    assert_eq!(json["planned_runs"], 8);
+}
+
+/// The second run would take hours.
+#[test]
+fn an_interrupt_leaves_the_results_of_finished_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let long = "[workload.long]\npattern = \"permutation\"\nsize = \"1TB\"\n";
+    fs::write(at.join("plan.toml"), format!("{}{long}", first_plan())).expect("written");
+    let stale = at.join("out/sim/compare.csv");
+    fs::create_dir_all(at.join("out/sim")).expect("made");
+    fs::write(&stale, "of an earlier command").expect("written");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+        .current_dir(at)
+        .args(["sim", "plan.toml", "--threads", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut progress = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let shows = |line: &String| line.contains("1 of 2 runs");
+    let first = progress
+        .by_ref()
+        .map(|line| line.expect("text"))
+        .find(shows);
+    assert!(first.is_some(), "the first run ends");
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+    assert!(sent.expect("kill").success());
+    let rest: Vec<_> = progress.map(|line| line.expect("text")).collect();
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130), "{rest:?}");
+    let last = rest.last().expect("an error");
+    assert!(
+        last.contains("interrupted; results of 1 of 2 runs are in out/sim"),
+        "{rest:?}"
+    );
+    let flows = fs::read_to_string(at.join("out/sim/flows.csv")).expect("flows.csv");
+    assert_eq!(flows.lines().count(), 1 + 15);
+    assert!(at.join("out/sim/timeline.svg").exists());
+    assert!(!stale.exists());
+}
+
+#[test]
+fn what_cannot_run_is_refused_before_anything_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    fs::write(at.join("bad.cm"), MATRIX.replace("size 9000", "size lots")).expect("written");
+    fs::write(at.join("a.topo"), TREE).expect("written");
+    fs::write(
+        at.join("plan.toml"),
+        first_plan().replace("senders = 15", "senders = 16"),
+    )
+    .expect("written");
+    fs::write(
+        at.join("many.toml"),
+        format!("seeds = 99999\n{}", first_plan()),
+    )
+    .expect("written");
+    let line = refusal(at, &["--connections", "bad.cm", "--topology", "a.topo"]);
+    assert!(
+        line.contains("bad.cm:4: size is \"lots\": a whole number of bytes"),
+        "{line}"
+    );
+    let line = refusal(at, &["plan.toml"]);
+    assert!(
+        line.contains("workload.incast: senders = 16: 1 to 15"),
+        "{line}"
+    );
+    fs::write(
+        at.join("tcp.toml"),
+        format!("transport = [\"irn\", \"tcp\"]\n{}", first_plan()),
+    )
+    .expect("written");
+    let line = refusal(at, &["tcp.toml"]);
+    assert!(
+        line.contains(
+            "\"tcp\": choose one of roce, roce-nocc, roce-lossy, irn, eqds, srnic, falcon, uccl"
+        ),
+        "{line}"
+    );
+    let line = refusal(at, &["no.toml"]);
+    assert!(line.contains("no.toml"), "{line}");
+    let line = refusal(at, &["--connections", "bad.cm"]);
+    assert!(line.contains("--topology"), "{line}");
+    let line = refusal(at, &["many.toml", "--picture", "99999"]);
+    assert!(line.contains("runs 0 to 99998"), "{line}");
+    let line = refusal(at, &["many.toml", "--capture", "16"]);
+    assert!(
+        line.contains("--capture 16: run 0 has hosts 0 to 15"),
+        "{line}"
+    );
+    let output = sim(at, &["many.toml", "--threads", "65535"]);
+    let line = text(&output.stderr);
+    assert!(line.contains("of memory and this machine has"), "{line}");
+    // One run that needs terabytes: a million messages of 2 million packets.
+    let huge = first_plan().replace(
+        "incast\"\nsenders = 15\nsize = \"500kB\"",
+        "poisson\"\nload = 0.5\nsizes = \"128MB\"\nflows = 1000000",
+    );
+    let huge = format!("{huge}[transport.small]\nprotocol = \"farwrite-sr-rto\"\nmtu = 64\n");
+    fs::write(at.join("huge.toml"), huge).expect("written");
+    let output = sim(at, &["huge.toml", "--threads", "1"]);
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(
+        line.contains("the simulation needs 1") && line.contains(" GiB of memory"),
+        "{line}"
+    );
+    assert!(!at.join("out").exists());
+}

@@ -1,0 +1,73 @@
+//! Why a transport is invalid.
+
+use super::MOST_PATHS;
+use super::protocol::names;
+
+/// Why a transport is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The name is unknown.
+    #[error("protocol = {name:?}: choose one of {}", names())]
+    Unknown {
+        /// The name given.
+        name: String,
+    },
+    /// Two settings contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+    /// A setting is out of range.
+    #[error(transparent)]
+    Setting(#[from] farwrite_rc::ConfigError),
+    /// A setting of an endpoint is out of range.
+    #[error("{0}")]
+    Endpoint(String),
+    /// The protocol does not have this setting.
+    #[error("{key}: {protocol} has no such setting; leave the key out")]
+    NoSetting {
+        /// The key of the setting.
+        key: &'static str,
+        /// The protocol.
+        protocol: String,
+    },
+    /// The priority is out of range.
+    #[error("priority = {0}: 0 to 7")]
+    Priority(u8),
+    /// The number of paths is out of range.
+    #[error("paths = {0}: 1 to {MOST_PATHS}")]
+    Paths(u16),
+    /// A flow has another priority than its endpoint, which sends all flows with one priority.
+    #[error(
+        "flow {flow} has priority {priority}; endpoints send all flows with that of the \
+         transport, {of_transport}: set the priority of the transport to {priority}"
+    )]
+    FlowPriority {
+        /// Index of the flow.
+        flow: usize,
+        /// Priority of the flow.
+        priority: u8,
+        /// Priority of the transport.
+        of_transport: u8,
+    },
+    /// A flow has no end, and the hosts are endpoints.
+    #[error(
+        "flow {flow} has no size, so it sends until the run ends; endpoints send whole messages: give \
+         it a size, or choose a transport of NICs"
+    )]
+    EndlessFlow {
+        /// Index of the flow.
+        flow: usize,
+    },
+    /// A flow has more packets than a message of an endpoint can have.
+    #[error(
+        "flow {flow} has {bytes} bytes; a message of an endpoint has at most {most} at this mtu"
+    )]
+    FlowLength {
+        /// Index of the flow.
+        flow: usize,
+        /// Bytes of the flow.
+        bytes: u64,
+        /// Largest number of bytes.
+        most: u64,
+    },
+}

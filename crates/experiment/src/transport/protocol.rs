@@ -1,0 +1,82 @@
+//! Protocols of the hosts, and their names.
+
+use farwrite::SchemeName;
+use farwrite_rc::RdmaTransport;
+
+/// Prefix of the names of endpoint protocols. The name of a scheme follows.
+pub(super) const ENDPOINT: &str = "farwrite-";
+
+/// The protocol of the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// A NIC model with reliable connections.
+    Nic(RdmaTransport),
+    /// An endpoint of [`farwrite`], with this scheme for each flow.
+    Endpoint(SchemeName, EndpointControl),
+}
+
+/// What sets the rate of endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointControl {
+    /// The adaptive controller, or [`Transport::rate`](super::Transport::rate).
+    Default,
+    /// DCQCN.
+    Dcqcn,
+    /// Swift.
+    Swift,
+    /// EQDS.
+    Eqds,
+}
+
+impl Protocol {
+    /// Parses a name; `None` if it is unknown.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name.strip_prefix(ENDPOINT) {
+            Some(name) => {
+                let (scheme, control) = EndpointControl::split(name);
+                Some(Self::Endpoint(scheme.parse().ok()?, control))
+            }
+            None => name.parse().ok().map(Self::Nic),
+        }
+    }
+}
+
+impl EndpointControl {
+    /// Those with a name, which follows the name of the scheme.
+    pub(super) const NAMED: [(&str, Self); 3] = [
+        ("+dcqcn", Self::Dcqcn),
+        ("+swift", Self::Swift),
+        ("+eqds", Self::Eqds),
+    ];
+
+    /// Splits the name of a scheme and what follows it.
+    fn split(name: &str) -> (&str, Self) {
+        let found = Self::NAMED
+            .into_iter()
+            .find_map(|(suffix, control)| Some((name.strip_suffix(suffix)?, control)));
+        found.unwrap_or((name, Self::Default))
+    }
+}
+
+/// The names of all transports, separated by commas.
+#[must_use]
+pub fn names() -> String {
+    let nics = RdmaTransport::ALL.map(RdmaTransport::name);
+    format!(
+        "{}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack+dcqcn",
+        nics.join(", ")
+    )
+}
+
+/// The names and descriptions of all transports, for people.
+#[must_use]
+pub fn described() -> String {
+    let line = |entry: RdmaTransport| format!("{entry} ({})", entry.about());
+    let nics = RdmaTransport::ALL.map(line);
+    let endpoints = "endpoints of farwrite with a scheme, such as";
+    format!(
+        "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
+         place of their own: {ENDPOINT}sr-nack+dcqcn, {ENDPOINT}sr-nack+swift or {ENDPOINT}sr-nack+eqds",
+        nics.join("; ")
+    )
+}

@@ -1,0 +1,48 @@
+//! What a transport needs of the switches.
+
+use farwrite_net::{Policy, SwitchConfig};
+use farwrite_rc::RdmaTransport;
+
+use super::{EndpointControl, Protocol, Transport};
+
+impl Transport {
+    /// The switches that the protocol needs, for the priorities of its flows. `framing_bytes` is
+    /// the field of [`Options`](farwrite_net::Options).
+    pub(crate) fn switch(&self, priorities: &[u8], framing_bytes: u32) -> SwitchConfig {
+        match self.protocol() {
+            Ok(Protocol::Nic(nic)) => {
+                let switch = nic.switch(priorities, &self.path(framing_bytes));
+                match self.paths {
+                    // The source ports of the sender choose the paths, and not the switches.
+                    Some(_) => SwitchConfig {
+                        routing: Policy::Ecmp,
+                        ..switch
+                    },
+                    None => switch,
+                }
+            }
+            // The marks of DCQCN's paper; endpoints need no PFC.
+            Ok(Protocol::Endpoint(_, EndpointControl::Dcqcn)) => {
+                RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes))
+            }
+            // Endpoints have no other requirements on switches.
+            Ok(Protocol::Endpoint(..)) | Err(_) => SwitchConfig::default(),
+        }
+    }
+
+    /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`
+    /// if it does.
+    pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
+        let has_dcqcn = match self.protocol().ok()? {
+            Protocol::Nic(RdmaTransport::Eqds) if switch.trim.is_none() => {
+                return Some(
+                    "the switches do not trim, so dropped packets wait for timeouts; add trim",
+                );
+            }
+            Protocol::Nic(nic) => nic.has_dcqcn(),
+            Protocol::Endpoint(_, control) => control == EndpointControl::Dcqcn,
+        };
+        let lacks_marks = has_dcqcn && switch.ecn.is_none();
+        lacks_marks.then_some("the switches do not mark, so DCQCN never slows a flow; add ecn")
+    }
+}

@@ -1,0 +1,123 @@
+//! The queue pairs of a path that have something to send, and the line in which they wait for their
+//! turn.
+
+use std::collections::VecDeque;
+
+/// The state of a queue pair among the queue pairs of its path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// Whether the queue pair has something to send.
+    wants: bool,
+    /// Whether the queue pair waits in line for the pace or the window.
+    is_in_line: bool,
+    /// What the queue pair has left to send, in bytes on the wire.
+    pub(super) backlog_bytes: u64,
+}
+
+/// How the turn of a queue pair ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TurnEnd {
+    /// Whether the queue pair has more to send.
+    pub(crate) wants: bool,
+    /// Whether it waits for the pace, the window or credit.
+    pub(crate) waits: bool,
+    /// What is known to be left to send, in bytes on the wire. 0 unless the path
+    /// [needs it](super::PeerPath::needs_backlog).
+    pub(crate) backlog_bytes: u64,
+    /// Whether the next packet has left before. Then the scheme may have more repeats than are known
+    /// here.
+    pub(crate) repeats: bool,
+}
+
+/// Who has something to send, and who sends next.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// Number of queue pairs that have something to send.
+    wanting: usize,
+    /// Queue pairs that wait for the pace or the window, by index. The first is the next to send.
+    waiting: VecDeque<u32>,
+}
+
+impl Line {
+    /// Returns whether a queue pair has something to send.
+    pub(super) fn is_wanting(&self) -> bool {
+        self.wanting > 0
+    }
+
+    /// Returns the queue pair that sends next, if one waits.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.waiting.front().copied()
+    }
+
+    /// Ends the turn of queue pair `index`. `has_sent`: whether anything left in it.
+    pub(super) fn end_turn(
+        &mut self,
+        index: u32,
+        standing: &mut Standing,
+        end: &TurnEnd,
+        has_sent: bool,
+    ) {
+        match (standing.wants, end.wants) {
+            (false, true) => self.wanting += 1,
+            (true, false) => self.wanting -= 1,
+            _ => {}
+        }
+        standing.wants = end.wants;
+        // A queue pair that could not send anything stays first.
+        if self.first() == Some(index) && (has_sent || !end.waits) {
+            self.waiting.pop_front();
+            standing.is_in_line = false;
+        }
+        if end.waits && !std::mem::replace(&mut standing.is_in_line, true) {
+            self.waiting.push_back(index);
+        }
+    }
+
+    /// Removes a queue pair that has ended.
+    pub(super) fn leave(&mut self, index: u32, standing: Standing) {
+        self.wanting -= usize::from(standing.wants);
+        self.waiting.retain(|&other| other != index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELD: TurnEnd = TurnEnd {
+        wants: true,
+        waits: true,
+        backlog_bytes: 0,
+        repeats: false,
+    };
+
+    #[test]
+    fn who_has_sent_goes_to_the_end_and_who_could_not_stays_first() {
+        let mut line = Line::default();
+        let mut standings = [Standing::default(); 3];
+        for (index, standing) in (0..).zip(&mut standings) {
+            line.end_turn(index, standing, &HELD, false);
+        }
+        line.end_turn(0, &mut standings[0], &HELD, false);
+        assert_eq!(line.first(), Some(0));
+        line.end_turn(0, &mut standings[0], &HELD, true);
+        assert_eq!(line.first(), Some(1));
+        line.end_turn(1, &mut standings[1], &TurnEnd::default(), true);
+        assert_eq!(line.waiting, [2, 0]);
+    }
+
+    #[test]
+    fn nothing_is_wanted_after_all_have_left_or_sent_all() {
+        let mut line = Line::default();
+        let mut standings = [Standing::default(); 2];
+        for (index, standing) in (0..).zip(&mut standings) {
+            line.end_turn(index, standing, &HELD, false);
+        }
+        line.leave(0, standings[0]);
+        assert!(line.is_wanting());
+        assert_eq!(line.first(), Some(1));
+        line.end_turn(1, &mut standings[1], &TurnEnd::default(), true);
+        assert!(!line.is_wanting());
+        assert_eq!(line.first(), None);
+    }
+}

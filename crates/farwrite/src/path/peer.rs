@@ -1,0 +1,293 @@
+//! The path to one peer: the state that all queue pairs between two endpoints share.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farwrite_fabric::contract::Counters;
+use farwrite_schemes::rtt::RttEstimator;
+use farwrite_sdr::EndpointId;
+use farwrite_wire::control::{Control, Credit, CreditRequest, Echo, PathFeedback};
+use farwrite_wire::packet::ip_udp_bytes;
+use farwrite_wire::timing::Timing;
+
+use super::asking::{PACKETS_A_REQUEST, Waits};
+use super::crediting::Crediting;
+use super::departures::Run;
+use super::flight::Named;
+use super::line::{Standing, TurnEnd};
+use super::packet_overhead_bytes;
+use super::reports::{NewestPacket, Reports};
+use super::sending::Sending;
+use super::stats::{EcnField, PathStats};
+use crate::intake::InletCounts;
+use crate::options::{QpOptions, RateControl};
+
+/// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
+const CONTROL_OVERHEAD_BYTES: u64 = 16;
+
+/// A path joins this endpoint to one other instance, at the address of its control packets.
+///
+/// The peer claims its id (P6.1). The address is part of the name for this reason: a peer that
+/// learns the id of another peer must not affect the round trip of that peer's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    pub(super) peer: EndpointId,
+    pub(super) address: SocketAddr,
+}
+
+/// The way to a peer.
+#[derive(Debug)]
+pub(crate) struct PeerPath {
+    pub(super) name: Name,
+    rtt: RttEstimator,
+    /// When the last control packet left that the peer is likely to echo.
+    probed_ns: u64,
+    pub(super) queue_pairs: usize,
+    overhead_bytes: u64,
+    pub(super) timing: Timing,
+    pub(super) sending: Sending,
+    pub(super) reports: Reports,
+    pub(super) crediting: Crediting,
+}
+
+/// The round trip of a path, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrip {
+    /// The smoothed round trip. Until the first measurement, the initial value of the first queue
+    /// pair.
+    pub(crate) smoothed_ns: u64,
+    /// Whether a round trip was measured.
+    pub(crate) is_measured: bool,
+    /// When the last control packet left, on any queue pair, that the peer is likely to echo.
+    pub(crate) probed_ns: u64,
+}
+
+impl RoundTrip {
+    /// Returns the values assumed before the first measurement.
+    pub(crate) fn guess(initial: Duration) -> Self {
+        Self {
+            smoothed_ns: RttEstimator::new(initial).smoothed_ns(),
+            is_measured: false,
+            probed_ns: 0,
+        }
+    }
+}
+
+impl PeerPath {
+    pub(super) fn new(name: Name, opened: u64, options: &QpOptions, counters: &Counters) -> Self {
+        let overhead_bytes = u64::from(packet_overhead_bytes(name.address.is_ipv4()));
+        let packet_bytes = u64::from(options.sdr.mtu) + overhead_bytes;
+        Self {
+            name,
+            rtt: RttEstimator::new(options.initial_rtt),
+            probed_ns: 0,
+            queue_pairs: 0,
+            overhead_bytes,
+            timing: options.timing,
+            sending: Sending::new(
+                opened,
+                options.rate_control,
+                options.burst_bytes,
+                packet_bytes,
+                options.timing,
+            ),
+            reports: Reports::new(opened, overhead_bytes, &options.timing, counters),
+            crediting: Crediting::default(),
+        }
+    }
+
+    /// Handles an echo of a timestamp of this end. An implausible echo changes nothing.
+    pub(crate) fn handle_echo(&mut self, now_ns: u64, echo: &Echo) {
+        let _ = self
+            .rtt
+            .handle_echo(now_ns, echo.timestamp_ns, echo.hold_ns);
+    }
+
+    /// Records a control packet that left and that the peer is likely to echo.
+    pub(crate) fn note_probe(&mut self, left_ns: u64) {
+        self.probed_ns = self.probed_ns.max(left_ns);
+    }
+
+    /// Returns the round trip of the path.
+    pub(crate) fn round_trip(&self) -> RoundTrip {
+        RoundTrip {
+            smoothed_ns: self.rtt.smoothed_ns(),
+            is_measured: self.is_measured(),
+            probed_ns: self.probed_ns,
+        }
+    }
+
+    fn is_measured(&self) -> bool {
+        self.rtt.shortest_ns().is_some()
+    }
+
+    /// Returns the bytes of a data packet on the wire other than its payload.
+    pub(crate) fn overhead_bytes(&self) -> u64 {
+        self.overhead_bytes
+    }
+
+    /// Returns how many bytes queue pair `index` may send now. The last packet may exceed this
+    /// number.
+    pub(crate) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
+        self.sending.allowance(now_ns, index)
+    }
+
+    /// Records packets that left.
+    pub(crate) fn note_departure(&mut self, now_ns: u64, run: &Run) {
+        self.sending.note_departure(now_ns, run);
+    }
+
+    /// Returns whether the controller needs to know how much is left to send.
+    pub(crate) fn needs_backlog(&self) -> bool {
+        self.sending.needs_backlog()
+    }
+
+    /// Ends the turn of queue pair `index`.
+    pub(crate) fn end_turn(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        standing: &mut Standing,
+        end: &TurnEnd,
+    ) {
+        let waits = self.waits();
+        self.sending.end_turn(now_ns, index, standing, end, &waits);
+    }
+
+    /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
+    /// waits.
+    pub(crate) fn release(&mut self, now_ns: u64) -> Option<u32> {
+        self.sending.release(now_ns)
+    }
+
+    /// Returns when the path has work next: queue pairs to release, or a control message to send.
+    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let messages = self.messages().into_iter().flatten();
+        let times = messages.map(|(_, due_ns)| due_ns);
+        times.chain(self.sending.next_ns(now_ns)).min()
+    }
+
+    /// Returns the queue pairs whose control packets must carry a message of the path now.
+    pub(crate) fn carriers(&self, now_ns: u64) -> impl Iterator<Item = u32> + use<> {
+        let messages = self.messages().into_iter().flatten();
+        messages.filter_map(move |(index, due_ns)| (due_ns <= now_ns).then_some(index))
+    }
+
+    /// Returns the queue pairs that carry the next messages of the path, and when these are due.
+    fn messages(&self) -> [Option<(u32, u64)>; 3] {
+        [
+            self.reports.due(),
+            self.sending.request_due(),
+            self.crediting.due(),
+        ]
+    }
+
+    /// Records what arrived through queue pair `index` since the last call for it.
+    pub(crate) fn note_arrivals(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        gained: &InletCounts,
+        newest: Option<NewestPacket>,
+    ) {
+        let period_ns = self.period_ns();
+        self.reports.note(now_ns, index, gained, newest, period_ns);
+    }
+
+    /// Returns a report for a control packet of queue pair `index` that leaves now, if a report is
+    /// due. If a packet leaves anyway, it also carries a report that is due soon.
+    pub(crate) fn take_report(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        leaves_anyway: bool,
+        counters: &Counters,
+    ) -> Option<PathFeedback> {
+        let period_ns = self.period_ns();
+        self.reports
+            .take(now_ns, index, period_ns, leaves_anyway, counters)
+    }
+
+    /// Returns a request for credit, and credit, for a control packet of queue pair `index` that
+    /// leaves now, if they are due.
+    pub(crate) fn take_credit(&mut self, now_ns: u64, index: u32) -> [Option<Control>; 2] {
+        let waits = self.waits();
+        let request = self.sending.take_request(now_ns, index, &waits);
+        let credit = self.crediting.take(now_ns, index, &waits);
+        [
+            request.map(Control::CreditRequest),
+            credit.map(Control::Credit),
+        ]
+    }
+
+    /// Handles a request of the peer for credit, which arrived through queue pair `index`.
+    /// [`grant`](super::PeerPaths::grant) passes it to the pacer later. Returns false if this end grants no credit.
+    pub(crate) fn handle_credit_request(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        request: &CreditRequest,
+    ) -> bool {
+        let RateControl::Eqds(options) = *self.sending.choice() else {
+            return false;
+        };
+        let waits = self.waits();
+        // What covers the way of a request and of its credit, the wait of both, and the packets
+        // between two requests.
+        let ahead_ns = self.rtt.smoothed_ns() + 4 * waits.period_ns;
+        let bytes = u128::from(options.line_rate_bps) * u128::from(ahead_ns) / 8_000_000_000;
+        let ahead_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let step_bytes = (PACKETS_A_REQUEST + 1) * self.sending.packet_bytes();
+        let ahead_bytes = ahead_bytes.saturating_add(step_bytes);
+        self.crediting
+            .hear(now_ns, index, request, ahead_bytes, &waits);
+        true
+    }
+
+    /// Handles credit of the peer, or refuses it.
+    pub(crate) fn handle_credit(&mut self, now_ns: u64, credit: &Credit) {
+        let waits = self.waits();
+        self.sending.handle_credit(now_ns, credit, &waits);
+    }
+
+    /// Records a genuine control packet with `bytes` of payload that has arrived.
+    pub(crate) fn note_control(&mut self, bytes: usize) {
+        if let RateControl::Eqds(_) = self.sending.choice() {
+            let ip_udp_bytes = u64::from(ip_udp_bytes(self.name.address.is_ipv4()));
+            let bytes = bytes as u64 + CONTROL_OVERHEAD_BYTES + ip_udp_bytes;
+            self.crediting.note_control(bytes);
+        }
+    }
+
+    pub(super) fn waits(&self) -> Waits {
+        let period_ns = self.period_ns();
+        Waits {
+            period_ns,
+            answer_ns: self.rtt.smoothed_ns() + 2 * period_ns + self.timing.lateness_ns,
+            longest_ns: self.timing.max_probe_ns,
+        }
+    }
+
+    fn period_ns(&self) -> u64 {
+        let rtt_ns = self.is_measured().then(|| self.rtt.smoothed_ns());
+        self.reports.period_ns(rtt_ns)
+    }
+
+    /// Handles a report that arrived through the queue pair with serial number `serial`, or refuses
+    /// it.
+    pub(crate) fn handle_feedback(
+        &mut self,
+        now_ns: u64,
+        serial: u32,
+        named: Named,
+        report: &PathFeedback,
+    ) {
+        self.sending.handle_feedback(now_ns, serial, named, report);
+    }
+
+    pub(crate) fn stats(&self) -> PathStats {
+        let counts = self.reports.counts();
+        let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);
+        self.sending.stats(self.rtt.smoothed_ns(), ecn_from_peer)
+    }
+}
