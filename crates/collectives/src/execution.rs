@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use farwrite::Fabric;
+use farwrite::deadline::TimeoutKey;
 
 use crate::bounded::learned::Learned;
+use crate::bounded::record::Record;
 use crate::bounded::{Bounded, BoundedGroup};
 use crate::buffer::{Buffer, Buffers};
 use crate::element::Reduction;
@@ -125,9 +127,36 @@ impl Execution {
         }
     }
 
-    /// Whether every step is done.
+    /// Whether every step is done. A bounded operation can wait for [`Self::awaits_records`] too.
     pub(crate) fn is_done(&self) -> bool {
         self.left == 0 && self.has_collected()
+    }
+
+    /// A bounded operation whose records are not part of it: which timeout learns from it, and its
+    /// size in bytes.
+    pub(crate) fn separate_records(&self) -> Option<(TimeoutKey, u64)> {
+        let bounded = self.bounded.as_ref()?;
+        bounded.has_separate_records().then(|| bounded.size())
+    }
+
+    /// Whether the operation waits for separate records of all ranks.
+    pub(crate) fn awaits_records(&self) -> bool {
+        let awaits = |bounded: &Bounded| bounded.has_separate_records() && bounded.awaits_records();
+        self.bounded.as_ref().is_some_and(awaits)
+    }
+
+    /// Removes and returns the separate record of this rank, when the first phase has ended.
+    pub(crate) fn take_record(&mut self) -> Option<Record> {
+        let proposal = self.bounded.as_mut()?.take_proposal()?;
+        Some(Record {
+            number: self.number,
+            descriptor: self.plan.descriptor,
+            proposal,
+        })
+    }
+
+    pub(crate) fn operation_descriptor(&self) -> Descriptor {
+        self.plan.descriptor
     }
 
     /// Whether the operation ends by a deadline.

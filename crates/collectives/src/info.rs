@@ -31,7 +31,7 @@ use farwrite::{QpInfo, SchemeTag};
 use crate::bounded::BoundedOptions;
 
 /// The version of the messages between ranks.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// The maximum number of ranks in a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 

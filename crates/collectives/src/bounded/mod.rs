@@ -1,11 +1,16 @@
 //! Operations that end by a deadline, with the data that has arrived by then.
 //!
-//! An operation has two phases. In the first phase, every rank sends its contribution to every
-//! other rank in best-effort messages, until the deadline ([`collect`]). No rank combines
-//! contributions on the way. So a lost packet costs the contribution of one rank only, and the
-//! packets that arrived show which ranks are part of a value. In the second phase, ranks exchange
-//! [`record`]s exactly, and for an all-reduce the reduced parts too. So all ranks have the same
-//! result and the same knowledge of what is missing from it.
+//! In the first phase of an operation, every rank sends its contribution to every other rank in
+//! best-effort messages, until the deadline ([`collect`]). No rank combines contributions on the
+//! way. So a lost packet costs the contribution of one rank only, and the packets that arrived show
+//! which ranks are part of a value.
+//!
+//! Except for all-reduces, the operation then ends. In an all-reduce, ranks exchange the reduced
+//! parts and their contributors exactly, so all ranks have the same result and the same knowledge
+//! of what is missing from it.
+//!
+//! Ranks also exchange [`record`]s of what the operation cost them. In an all-reduce, they are part
+//! of the second phase. Other operations do not wait for them ([`records`]).
 
 pub(crate) mod collect;
 mod contribution;
@@ -15,18 +20,20 @@ mod options;
 pub(crate) mod plan;
 pub(crate) mod qp;
 pub(crate) mod record;
+pub(crate) mod records;
 pub(crate) mod replay;
 
 use std::ops::Range;
 
-use farwrite::deadline::{TimeoutKey, Verdict};
+use farwrite::deadline::{Proposal, TimeoutKey, Verdict};
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 
 use self::collect::{Collect, Collected, Exchange};
 use self::contribution::runs;
 use self::learned::{Learned, Terms};
-use self::plan::BoundedPlan;
+use self::plan::{BoundedPlan, Gather};
 use self::qp::BoundedQp;
+use self::record::Layout;
 use crate::index::{to_range, to_usize};
 use crate::report::Missing;
 use crate::scratch::Scratch;
@@ -50,6 +57,8 @@ pub(crate) struct Bounded {
     phase: Phase,
     /// How it runs; `None` before it begins.
     terms: Option<Terms>,
+    /// What this rank proposes after the first phase, until its record is sent.
+    proposal: Option<Option<Proposal>>,
 }
 
 #[derive(Debug)]
@@ -57,7 +66,8 @@ enum Phase {
     /// An earlier bounded operation has not sent all of its messages.
     Waiting,
     Collecting(Box<Collect>),
-    Exchanging(Collected),
+    /// The first phase has ended.
+    Collected(Collected),
     /// An error has ended the operation.
     Broken,
 }
@@ -68,19 +78,42 @@ impl Bounded {
             plan,
             phase: Phase::Waiting,
             terms: None,
+            proposal: None,
         }
+    }
+
+    /// Whether records of other ranks do not belong to the operation itself.
+    pub(crate) fn has_separate_records(&self) -> bool {
+        self.plan.gather.is_none()
+    }
+
+    /// Whether the operation waits for the records of all ranks: it has no deadline. So all ranks
+    /// take part in the first operation of a kind and size, and compare what they run.
+    pub(crate) fn awaits_records(&self) -> bool {
+        self.timeout_ns().is_none()
+    }
+
+    /// Removes and returns the proposal for a separate record, after the first phase. It is `None`
+    /// in the record of a rank that expected no data.
+    pub(crate) fn take_proposal(&mut self) -> Option<Option<Proposal>> {
+        self.proposal.take()
+    }
+
+    /// Which timeout learns from the operation, and its size in bytes.
+    pub(crate) fn size(&self) -> (TimeoutKey, u64) {
+        (self.key(), self.plan.bytes)
     }
 
     /// Whether the first phase has ended.
     pub(crate) fn has_collected(&self) -> bool {
-        matches!(self.phase, Phase::Exchanging(_))
+        matches!(self.phase, Phase::Collected(_))
     }
 
     /// Whether the messages of the first phase have been handed to the queue pairs.
     pub(crate) fn is_sent(&self) -> bool {
         match &self.phase {
             Phase::Collecting(collect) => collect.is_sent(),
-            phase => matches!(phase, Phase::Exchanging(_)),
+            phase => matches!(phase, Phase::Collected(_)),
         }
     }
 
@@ -100,7 +133,7 @@ impl Bounded {
     /// Whether the deadline ended the first phase before everything had arrived at this rank.
     pub(crate) fn was_cut(&self) -> bool {
         match &self.phase {
-            Phase::Exchanging(collected) => collected.was_cut(),
+            Phase::Collected(collected) => collected.was_cut(),
             _ => false,
         }
     }
@@ -162,49 +195,56 @@ impl Bounded {
             let verdict = terms.map_or(Verdict::Wait, |terms| terms.verdict);
             let measured = learned.measure(endpoint, qps)?;
             let proposal = learned.propose(key, bytes, verdict, &collected, measured);
-            let range = self.plan.record(self.plan.exchange.rank);
-            let has_arrived = |rank: usize, packet: usize| {
-                let arrived: &Vec<bool> = &collected.arrived[rank];
-                arrived.get(packet).copied().unwrap_or(false)
-            };
-            let record = &mut work[to_range(&range)];
-            self.plan.layout.write(record, proposal, has_arrived);
+            match &self.plan.gather {
+                Some(gather) => {
+                    let range = self.plan.record(gather.layout, self.plan.exchange.rank);
+                    let has_arrived = |rank: usize, packet: usize| {
+                        let arrived: &Vec<bool> = &collected.arrived[rank];
+                        arrived.get(packet).copied().unwrap_or(false)
+                    };
+                    let record = &mut work[to_range(&range)];
+                    gather.layout.write(record, proposal, has_arrived);
+                }
+                None => self.proposal = Some(proposal),
+            }
             self.plan.encoded = None;
-            self.phase = Phase::Exchanging(collected);
+            self.phase = Phase::Collected(collected);
         }
         Ok(true)
     }
 
-    /// Learns from the records of all ranks, which must have arrived.
+    /// Learns from the records of all ranks that are part of the operation. They must have arrived.
     pub(crate) fn settle(&self, learned: &mut Learned, work: &[u8]) {
-        let layout = self.plan.layout;
-        let records = (0..layout.ranks).map(|rank| self.record(work, rank));
+        let Some(Gather { layout, .. }) = &self.plan.gather else {
+            return;
+        };
+        let records = (0..layout.ranks).map(|rank| self.record(work, *layout, rank));
         let proposals = records.filter_map(|record| layout.proposal(record));
         let proposals: Vec<_> = proposals.collect();
         learned.agree(self.key(), self.plan.bytes, &proposals);
     }
 
-    fn record<'a>(&self, work: &'a [u8], rank: usize) -> &'a [u8] {
-        let range = self.plan.record(rank);
+    fn record<'a>(&self, work: &'a [u8], layout: Layout, rank: usize) -> &'a [u8] {
+        let range = self.plan.record(layout, rank);
         &work[to_range(&range)]
     }
 
     /// The bytes of the result that lack contributions, and the ranks that they lack.
     pub(crate) fn missing(&self, work: &[u8]) -> Vec<Missing> {
-        let Phase::Exchanging(collected) = &self.phase else {
+        let Phase::Collected(collected) = &self.phase else {
             return Vec::new();
         };
-        let (plan, layout) = (&self.plan, self.plan.layout);
+        let plan = &self.plan;
         let Exchange {
             receives,
             reduction,
             rank: own,
             ..
         } = &plan.exchange;
-        match (&plan.parts, reduction) {
-            (Some(parts), _) => {
+        match (&plan.gather, reduction) {
+            (Some(Gather { parts, layout }), _) => {
                 let of_part = |(owner, part): (usize, &Range<u64>)| {
-                    let record = self.record(work, owner);
+                    let record = self.record(work, *layout, owner);
                     self.missing_of(part, |from, packet| {
                         layout.has_arrived(record, from, packet)
                     })
@@ -239,7 +279,9 @@ impl Bounded {
         let mut missing: Vec<Missing> = Vec::new();
         for packet in 0..to_usize(packets) {
             let absent = |rank: &usize| !has_arrived(*rank, packet);
-            let ranks: Vec<usize> = (0..self.plan.layout.ranks).filter(absent).collect();
+            let ranks: Vec<usize> = (0..self.plan.exchange.receives.len())
+                .filter(absent)
+                .collect();
             if ranks.is_empty() {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::contribution::Contribution;
-use super::plan::BoundedPlan;
+use super::plan::{BoundedPlan, Gather};
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;
 use crate::index::{to_range, to_usize};
@@ -43,9 +43,9 @@ pub fn replay(
     let (plans, mut memory): (Vec<_>, Vec<_>) = begun?.into_iter().unzip();
     let plan = &plans[rank];
     let mut output = std::mem::take(&mut memory[rank]);
-    match &plan.parts {
+    match &plan.gather {
         // Each owner reduces its part, and all ranks get all parts.
-        Some(parts) => {
+        Some(Gather { parts, .. }) => {
             replay.reduce(&plans, rank, &mut output);
             for (owner, part) in parts.iter().enumerate().filter(|(owner, _)| *owner != rank) {
                 replay.reduce(&plans, owner, &mut memory[owner]);

@@ -5,8 +5,10 @@ use std::time::Duration;
 use farwrite::{Fabric, RealTime};
 
 use super::{Finished, Member};
+use crate::bounded::records::{MOST_OPEN, OpenOperation};
 use crate::error::{CollectiveError, RankState};
 use crate::execution::Execution;
+use crate::operation::name;
 
 /// The maximum number of segments that a poll processes, so that packets do not wait for long.
 const SEGMENTS_A_POLL: usize = 16;
@@ -54,16 +56,19 @@ impl<F: Fabric> Member<F> {
         };
         // The next poll sends the queued data.
         let again = moved.then_some(now_ns);
-        let deadline = self.running().map(Execution::deadline_ns).min();
-        let ask = (!self.is_idle()).then(|| self.peers.ask(now_ns, self.wait_ns()));
+        let running = self.running().map(Execution::deadline_ns);
+        let records = self.in_order.records.ended();
+        let deadline = running.chain(records.map(OpenOperation::deadline_ns)).min();
+        let ask = deadline.map(|_| self.peers.ask(now_ns, self.wait_ns()));
         let next = [polled, again, deadline, ask, self.in_order.limit_ns()];
         next.into_iter().flatten().min()
     }
 
-    /// The shortest timeout of the running operations.
-    fn wait_ns(&self) -> u64 {
-        let waits = self.running().map(|execution| execution.timeout_ns);
-        waits.min().unwrap_or(u64::MAX)
+    /// The shortest timeout of the operations that are not over.
+    pub(super) fn wait_ns(&self) -> u64 {
+        let running = self.running().map(|execution| execution.timeout_ns);
+        let records = self.in_order.records.ended().map(|open| open.timeout_ns);
+        running.chain(records).min().unwrap_or(u64::MAX)
     }
 
     /// Processes everything that can make progress. Returns whether it did anything.
@@ -81,11 +86,21 @@ impl<F: Fabric> Member<F> {
             }
         }
         if self.failure.is_some() {
-            return Ok(moved);
+            // Other ranks still wait for the contributions of a rank that has left.
+            let sent = self.data_matters && self.in_order.tend(&mut self.endpoint)?;
+            return Ok(moved || sent);
         }
+        for (rank, record) in self.peers.take_records() {
+            self.in_order.records.add(rank, record)?;
+        }
+        moved |= self.in_order.process_records()?;
         self.send_receive.match_sends(&mut self.peers)?;
         let most = self.options.payload_bytes();
         let collected = self.in_order.collect(&mut self.endpoint, now_ns)?;
+        for record in self.in_order.take_own_records(self.view.rank)? {
+            self.peers.say_record(record);
+            moved = true;
+        }
         let mut segments = usize::from(collected);
         loop {
             let before = segments;
@@ -99,7 +114,7 @@ impl<F: Fabric> Member<F> {
             }
         }
         if segments > 0 {
-            self.peers.note_moved(now_ns);
+            self.note_moved(now_ns);
         }
         self.end_operations(now_ns)?;
         Ok(moved || segments > 0)
@@ -121,9 +136,9 @@ impl<F: Fabric> Member<F> {
                 buffers,
             });
         }
-        let newest = self.in_order.running().last();
-        let left = newest.and_then(|newest| self.peers.left_before(newest.number));
-        let refused = newest.and_then(|newest| self.peers.refused_by(newest.number));
+        let newest = self.in_order.newest();
+        let left = newest.and_then(|newest| self.peers.left_before(newest));
+        let refused = newest.and_then(|newest| self.peers.refused_by(newest));
         if let Some((rank, operation, reason)) = refused {
             let reason = reason.to_owned();
             return Err(CollectiveError::Refused {
@@ -136,7 +151,39 @@ impl<F: Fabric> Member<F> {
             return Err(CollectiveError::left(rank));
         }
         let late = self.running().find(|e| e.deadline_ns() <= now_ns);
-        late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))
+        late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))?;
+        self.check_records(now_ns)
+    }
+
+    /// Ends the group if a rank owes a record for too long, or too many.
+    fn check_records(&self, now_ns: u64) -> Result<(), CollectiveError> {
+        let mut ended = self.in_order.records.ended();
+        let state = |open: &OpenOperation| {
+            let rank = open.lacks()?;
+            Some((rank, self.peers.state(rank, open.number)))
+        };
+        let late = ended.find(|open| open.deadline_ns() <= now_ns);
+        if let Some((late, (rank, state))) = late.and_then(|late| Some((late, state(late)?))) {
+            return Err(CollectiveError::Timeout {
+                operation: late.number,
+                name: name(late.descriptor.operation),
+                after: Duration::from_nanos(late.timeout_ns),
+                rank,
+                state,
+            });
+        }
+        let first = self.in_order.records.ended().next();
+        let later = self.in_order.records.ended().skip(1).count();
+        match first.and_then(|first| Some((first, state(first)?))) {
+            Some((first, (rank, state))) if later >= MOST_OPEN => Err(CollectiveError::Behind {
+                rank,
+                state,
+                operation: first.number,
+                name: name(first.descriptor.operation),
+                operations: later,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The error of an operation whose deadline has passed.
@@ -144,7 +191,10 @@ impl<F: Fabric> Member<F> {
         let number = (!late.is_point()).then_some(late.number);
         let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
         let (rank, state) = culprit.unwrap_or_else(|| {
-            let waits_for = late.waits_for().unwrap_or(self.view.rank);
+            let open = self.in_order.records.get(late.number);
+            let owes = open.and_then(|open| open.lacks_other_than(self.view.rank));
+            let waits_for = owes.or_else(|| late.waits_for());
+            let waits_for = waits_for.unwrap_or(self.view.rank);
             (waits_for, RankState::DataMissing)
         });
         CollectiveError::Timeout {

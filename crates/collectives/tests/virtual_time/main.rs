@@ -4,6 +4,7 @@ mod bounded;
 mod exact;
 mod faults;
 mod hadamard;
+mod late_ranks;
 mod loss_targets;
 mod pipeline;
 mod random;
