@@ -129,6 +129,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounded::record::Stage;
     use crate::segment::Descriptor;
     use farwrite::deadline::{Cost, Proposal, Verdict};
     use proptest::prelude::*;
@@ -155,7 +156,13 @@ mod tests {
             },
             end,
             ControlMessage::Want(want),
-            ControlMessage::Records(vec![record(3, true)]),
+            ControlMessage::Records(vec![
+                record(3, true),
+                Record {
+                    stage: Stage::Started,
+                    ..record(4, false)
+                },
+            ]),
             ControlMessage::Records((0..9).map(|number| record(number, false)).collect()),
         ];
         for message in messages {
@@ -187,15 +194,15 @@ mod tests {
                 algorithm: 2,
                 is_bounded: true,
             },
-            proposal: has_proposal.then_some(proposal),
+            stage: Stage::Ended(has_proposal.then_some(proposal)),
         }
     }
 
     #[test]
     fn records_that_no_rank_writes_are_refused() {
         let good = ControlMessage::Records(vec![record(1, true)]).encode();
-        // The offset of the header, the mark of the proposal, and the kind of repair.
-        for (place, byte) in [(16, 1), (1 + 32 + 20, 2), (1 + 32 + 21, 3)] {
+        // The offset of the header, two marks of the proposal, and the kind of repair.
+        for (place, byte) in [(16, 1), (52 + 1, 2), (52 + 1, 3), (53 + 1, 3)] {
             let mut bytes = good.clone();
             bytes[place] = byte;
             assert_eq!(ControlMessage::decode(&bytes), None, "byte {place}");

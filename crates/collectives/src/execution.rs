@@ -6,7 +6,7 @@ use farwrite::Fabric;
 use farwrite::deadline::TimeoutKey;
 
 use crate::bounded::learned::Learned;
-use crate::bounded::record::Record;
+use crate::bounded::record::{Record, Stage};
 use crate::bounded::{Bounded, BoundedGroup};
 use crate::buffer::{Buffer, Buffers};
 use crate::element::Reduction;
@@ -148,15 +148,16 @@ impl Execution {
     /// Removes and returns the separate record of this rank, when the first phase has ended.
     pub(crate) fn take_record(&mut self) -> Option<Record> {
         let proposal = self.bounded.as_mut()?.take_proposal()?;
-        Some(Record {
-            number: self.number,
-            descriptor: self.plan.descriptor,
-            proposal,
-        })
+        Some(self.record(Stage::Ended(proposal)))
     }
 
-    pub(crate) fn operation_descriptor(&self) -> Descriptor {
-        self.plan.descriptor
+    /// A separate record of this rank.
+    pub(crate) fn record(&self, stage: Stage) -> Record {
+        Record {
+            number: self.number,
+            descriptor: self.plan.descriptor,
+            stage,
+        }
     }
 
     /// Whether the operation ends by a deadline.

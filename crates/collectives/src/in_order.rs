@@ -8,7 +8,7 @@ use farwrite::{Endpoint, Fabric};
 use crate::bounded::BoundedGroup;
 use crate::bounded::learned::Learned;
 use crate::bounded::qp::BoundedQp;
-use crate::bounded::record::Record;
+use crate::bounded::record::{Record, Stage};
 use crate::bounded::records::Records;
 use crate::error::CollectiveError;
 use crate::exact_qp::ExactQp;
@@ -72,8 +72,9 @@ impl OrderedOperations {
         self.started += 1;
         if let Some(size) = execution.separate_records() {
             let times_ns = [execution.started_ns, execution.timeout_ns];
-            let descriptor = execution.operation_descriptor();
-            self.records.open(number, descriptor, size, times_ns);
+            let record = execution.record(Stage::Started);
+            self.records.open(number, record.descriptor, size, times_ns);
+            self.own_records.push(record);
         }
         self.running.push_back((id, execution));
     }
@@ -85,6 +86,7 @@ impl OrderedOperations {
     /// Removes all operations that have not ended, and forgets all records.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (OperationId, Execution)> {
         self.records.clear();
+        self.own_records.clear();
         self.running.drain(..)
     }
 

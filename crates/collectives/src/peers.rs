@@ -163,19 +163,6 @@ impl Peers {
         records.collect()
     }
 
-    /// What this rank knows about a rank whose part of the operation with this number is missing.
-    pub(crate) fn state(&self, rank: usize, number: u64) -> RankState {
-        let is_silent = |peer: &&Peer| peer.unanswered_ns.is_some();
-        let peer = self.peers[rank].as_ref();
-        match peer {
-            peer if peer.as_ref().is_some_and(is_silent) => RankState::NoAnswer,
-            Some(peer) if self.asked_ns.is_some() && peer.started <= number => {
-                RankState::NotStarted
-            }
-            _ => RankState::DataMissing,
-        }
-    }
-
     /// Sends the reason why the group has ended to all ranks. Records no longer matter then.
     pub(crate) fn say_end(&mut self, reason: &str) {
         for peer in self.remaining_mut() {

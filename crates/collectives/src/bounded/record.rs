@@ -19,11 +19,13 @@
 //!                arrived; the first one in the least significant bit
 //! ```
 //!
-//! After all other operations, the record is a [control message](crate::control):
+//! In all other operations, each rank sends two [control messages](crate::control) of this form. It
+//! sends the first one when it starts the operation, so that ranks that run different operations
+//! detect this:
 //!
 //! ```text
 //!  0  32 x u8    header of a segment, with offset 0
-//! 32  24 x u8    proposal
+//! 32  24 x u8    proposal; in the first message, 0 except for byte 20, which is 2
 //! ```
 //!
 //! All numbers are big-endian.
@@ -33,6 +35,9 @@ use farwrite::deadline::{Cost, Proposal, Verdict};
 use crate::segment::{Descriptor, HEADER_BYTES, Header};
 
 const PROPOSAL_BYTES: usize = 24;
+/// The byte of a proposal that says whether there is one, and its value before the first phase.
+const MARK: usize = 20;
+const STARTED: u8 = 2;
 /// The size of a record in a control message.
 pub(crate) const RECORD_BYTES: usize = HEADER_BYTES + PROPOSAL_BYTES;
 
@@ -42,8 +47,15 @@ pub(crate) struct Record {
     /// The number of the operation in the group.
     pub(crate) number: u64,
     pub(crate) descriptor: Descriptor,
-    /// `None` if the rank expected no data.
-    pub(crate) proposal: Option<Proposal>,
+    pub(crate) stage: Stage,
+}
+
+/// How far a rank is with an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Started,
+    /// The first phase has ended. The rank has no proposal if it expected no data.
+    Ended(Option<Proposal>),
 }
 
 impl Record {
@@ -58,7 +70,11 @@ impl Record {
     pub(crate) fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut out = [0; RECORD_BYTES];
         out[..HEADER_BYTES].copy_from_slice(&self.header().encode());
-        out[HEADER_BYTES..].copy_from_slice(&encode_proposal(self.proposal));
+        let proposal = &mut out[HEADER_BYTES..];
+        match self.stage {
+            Stage::Started => proposal[MARK] = STARTED,
+            Stage::Ended(own) => proposal.copy_from_slice(&encode_proposal(own)),
+        }
         out
     }
 
@@ -70,7 +86,10 @@ impl Record {
         let record = Self {
             number,
             descriptor,
-            proposal: decode_proposal(&bytes[HEADER_BYTES..]),
+            stage: match bytes[HEADER_BYTES + MARK] {
+                STARTED => Stage::Started,
+                _ => Stage::Ended(decode_proposal(&bytes[HEADER_BYTES..])),
+            },
         };
         (record.encode() == *bytes).then_some(record)
     }
@@ -127,7 +146,7 @@ fn decode_proposal(record: &[u8]) -> Option<Proposal> {
         u64::from_be_bytes(bytes)
     };
     let loss = record[16..].first_chunk().copied().unwrap_or_default();
-    (record[20] == 1).then(|| Proposal {
+    (record[MARK] == 1).then(|| Proposal {
         cost: Cost(number(0)),
         rtt_ns: Some(number(8)).filter(|ns| *ns > 0),
         path_loss_ppm: u32::from_be_bytes(loss),
@@ -153,7 +172,7 @@ fn encode_proposal(proposal: Option<Proposal>) -> [u8; PROPOSAL_BYTES] {
         out[..8].copy_from_slice(&proposal.cost.0.to_be_bytes());
         out[8..16].copy_from_slice(&rtt_ns.to_be_bytes());
         out[16..20].copy_from_slice(&proposal.path_loss_ppm.to_be_bytes());
-        out[20] = 1;
+        out[MARK] = 1;
         out[21..].copy_from_slice(&repair);
     }
     out

@@ -10,16 +10,16 @@ use std::collections::VecDeque;
 
 use farwrite::deadline::{Proposal, TimeoutKey};
 
-use super::record::Record;
+use super::record::{Record, Stage};
 use crate::error::CollectiveError;
 use crate::mismatch::{self, Mismatch};
 use crate::segment::{Descriptor, Header};
 
 /// The maximum number of operations that have ended at this rank and lack records.
 pub(crate) const MOST_OPEN: usize = 1024;
-/// The maximum number of records of one rank for operations that have not started here. No rank
-/// that still runs is further ahead.
-const MOST_EARLY: usize = 2 * MOST_OPEN;
+/// The maximum number of records of one rank for operations that have not started here: two for
+/// each operation. A rank that has ended more operations has ended the group.
+const MOST_EARLY: usize = 4 * MOST_OPEN;
 
 /// The operations whose records are not complete, and the records that came early.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Records {
     /// [`CollectiveError::Connection`] if the rank is too far ahead.
     pub(crate) fn add(&mut self, rank: usize, record: Record) -> Result<(), CollectiveError> {
         if self.early[rank].len() >= MOST_EARLY {
-            let problem = format!("it is more than {MOST_EARLY} bounded operations ahead");
+            let problem = format!("it is {MOST_EARLY} records ahead");
             return Err(CollectiveError::Connection { rank, problem });
         }
         self.early[rank].push_back(record);
@@ -145,7 +145,9 @@ impl Records {
             });
         };
         self.compare(rank, &record.header())?;
-        self.open[place].proposals[rank] = Some(record.proposal);
+        if let Stage::Ended(proposal) = record.stage {
+            self.open[place].proposals[rank] = Some(proposal);
+        }
         Ok(())
     }
 
@@ -239,12 +241,12 @@ mod tests {
         Record {
             number,
             descriptor: descriptor(KEY.1),
-            proposal: Some(Proposal {
+            stage: Stage::Ended(Some(Proposal {
                 cost: Cost(cost),
                 path_loss_ppm: 0,
                 verdict: Verdict::Wait,
                 rtt_ns: None,
-            }),
+            })),
         }
     }
 
@@ -262,6 +264,11 @@ mod tests {
         let mut records = two_open();
         records.note(0, &record(4, 1)).unwrap();
         records.note(0, &record(6, 2)).unwrap();
+        let started = Record {
+            stage: Stage::Started,
+            ..record(4, 0)
+        };
+        records.note(1, &started).unwrap();
         assert_eq!(records.take_complete(), None);
         assert_eq!(records.get(6).unwrap().lacks(), Some(1));
         for number in [4, 6, 7] {

@@ -158,12 +158,8 @@ impl<F: Fabric> Member<F> {
     /// Ends the group if a rank owes a record for too long, or too many.
     fn check_records(&self, now_ns: u64) -> Result<(), CollectiveError> {
         let mut ended = self.in_order.records.ended();
-        let state = |open: &OpenOperation| {
-            let rank = open.lacks()?;
-            Some((rank, self.peers.state(rank, open.number)))
-        };
-        let late = ended.find(|open| open.deadline_ns() <= now_ns);
-        if let Some((late, (rank, state))) = late.and_then(|late| Some((late, state(late)?))) {
+        if let Some(late) = ended.find(|open| open.deadline_ns() <= now_ns) {
+            let (rank, state) = self.culprit(now_ns, Some(late.number), None);
             return Err(CollectiveError::Timeout {
                 operation: late.number,
                 name: name(late.descriptor.operation),
@@ -172,31 +168,25 @@ impl<F: Fabric> Member<F> {
                 state,
             });
         }
-        let first = self.in_order.records.ended().next();
-        let later = self.in_order.records.ended().skip(1).count();
-        match first.and_then(|first| Some((first, state(first)?))) {
-            Some((first, (rank, state))) if later >= MOST_OPEN => Err(CollectiveError::Behind {
-                rank,
-                state,
-                operation: first.number,
-                name: name(first.descriptor.operation),
-                operations: later,
-            }),
-            _ => Ok(()),
-        }
+        let mut ended = self.in_order.records.ended();
+        let (first, later) = (ended.next(), ended.count());
+        let Some(first) = first.filter(|_| later >= MOST_OPEN) else {
+            return Ok(());
+        };
+        let (rank, state) = self.culprit(now_ns, Some(first.number), None);
+        Err(CollectiveError::Behind {
+            rank,
+            state,
+            operation: first.number,
+            name: name(first.descriptor.operation),
+            operations: later,
+        })
     }
 
     /// The error of an operation whose deadline has passed.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
-        let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
-        let (rank, state) = culprit.unwrap_or_else(|| {
-            let open = self.in_order.records.get(late.number);
-            let owes = open.and_then(|open| open.lacks_other_than(self.view.rank));
-            let waits_for = owes.or_else(|| late.waits_for());
-            let waits_for = waits_for.unwrap_or(self.view.rank);
-            (waits_for, RankState::DataMissing)
-        });
+        let (rank, state) = self.culprit(now_ns, number, late.waits_for());
         CollectiveError::Timeout {
             operation: late.number,
             name: late.name(),
@@ -204,5 +194,23 @@ impl<F: Fabric> Member<F> {
             rank,
             state,
         }
+    }
+
+    /// The rank that delays an operation, and its state. `number` is that of a collective
+    /// operation. If no rank is known to be the cause, it is one that owes a record, or `waits_for`.
+    fn culprit(
+        &self,
+        now_ns: u64,
+        number: Option<u64>,
+        waits_for: Option<usize>,
+    ) -> (usize, RankState) {
+        let own = self.view.rank;
+        let open = number.and_then(|number| self.in_order.records.get(number));
+        let owes = open.and_then(|open| open.lacks_other_than(own));
+        let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
+        culprit.unwrap_or_else(|| {
+            let rank = owes.or(waits_for).unwrap_or(own);
+            (rank, RankState::DataMissing)
+        })
     }
 }

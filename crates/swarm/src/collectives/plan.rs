@@ -77,6 +77,14 @@ impl Step {
         self.options.delivery == Delivery::Bounded
     }
 
+    pub(super) fn is_send(&self) -> bool {
+        matches!(self.operation, Operation::Send { .. })
+    }
+
+    pub(super) fn is_all_reduce(&self) -> bool {
+        matches!(self.operation, Operation::AllReduce { .. })
+    }
+
     /// Whether any order of reducing is possible, so that values must be exact in all.
     pub(super) fn is_unordered(&self) -> bool {
         matches!(
