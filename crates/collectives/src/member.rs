@@ -96,7 +96,7 @@ impl<F: Fabric> Member<F> {
             let sites = options.sites.len().to_string();
             return Err(wrong("sites", sites, format!("none, or {ranks}")));
         }
-        if let Some((argument, value, expected)) = options.problem() {
+        if let Some((argument, value, expected)) = options.problem_of(ranks) {
             return Err(wrong(argument, value, expected));
         }
         let mut pairs = |wanted: &QpOptions| -> Result<Vec<_>, farwrite::Error> {

@@ -7,14 +7,17 @@
 //!
 //! Except for all-reduces, the operation then ends. In an all-reduce, ranks exchange the reduced
 //! parts and their contributors exactly, so all ranks have the same result and the same knowledge
-//! of what is missing from it.
+//! of what is missing from it. With [`BoundedOptions::parts`], they do this in best-effort messages,
+//! until a second deadline ([`shares`]).
 //!
-//! Ranks also exchange [`record`]s of what the operation cost them. In an all-reduce, they are part
-//! of the second phase. Other operations do not wait for them ([`records`]).
+//! Ranks also exchange [`record`]s of what the operation cost them. In an all-reduce with exact
+//! parts, they are part of the second phase. Other operations do not wait for them ([`records`]).
 
 pub(crate) mod collect;
 mod contribution;
+pub(crate) mod frames;
 pub(crate) mod hadamard;
+mod lacks;
 pub(crate) mod learned;
 mod options;
 pub(crate) mod plan;
@@ -22,19 +25,22 @@ pub(crate) mod qp;
 pub(crate) mod record;
 pub(crate) mod records;
 pub(crate) mod replay;
+mod shares;
 
 use std::ops::Range;
 
-use farwrite::deadline::{Proposal, TimeoutKey, Verdict};
+use farwrite::deadline::{Proposal, TimeoutKey, Verdict, phase_ends_ns};
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 
-use self::collect::{Collect, Collected, Exchange};
+use self::collect::{Collect, Collected, Exchange, Times};
 use self::contribution::runs;
+use self::lacks::Lacks;
 use self::learned::{Learned, Terms};
 use self::plan::{BoundedPlan, Gather};
 use self::qp::BoundedQp;
 use self::record::Layout;
-use crate::index::{to_range, to_usize};
+use self::shares::{Shares, Sharing};
+use crate::index::to_range;
 use crate::report::Missing;
 use crate::scratch::Scratch;
 
@@ -66,6 +72,7 @@ enum Phase {
     /// An earlier bounded operation has not sent all of its messages.
     Waiting,
     Collecting(Box<Collect>),
+    Sharing(Box<Sharing>),
     /// The first phase has ended.
     Collected(Collected),
     /// An error has ended the operation.
@@ -104,23 +111,25 @@ impl Bounded {
         (self.key(), self.plan.bytes)
     }
 
-    /// Whether the first phase has ended.
+    /// Whether all phases with a deadline have ended.
     pub(crate) fn has_collected(&self) -> bool {
         matches!(self.phase, Phase::Collected(_))
     }
 
-    /// Whether the messages of the first phase have been handed to the queue pairs.
+    /// Whether all messages with a deadline have been handed to the queue pairs.
     pub(crate) fn is_sent(&self) -> bool {
         match &self.phase {
-            Phase::Collecting(collect) => collect.is_sent(),
+            Phase::Collecting(collect) => self.plan.shares.is_none() && collect.is_sent(),
+            Phase::Sharing(sharing) => sharing.is_sent(),
             phase => matches!(phase, Phase::Collected(_)),
         }
     }
 
-    /// The time at which the first phase ends at the latest.
+    /// The time at which the current phase ends at the latest.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         match &self.phase {
             Phase::Collecting(collect) => collect.deadline_ns,
+            Phase::Sharing(sharing) => sharing.deadline_ns(),
             _ => None,
         }
     }
@@ -153,64 +162,138 @@ impl Bounded {
         self.plan.prepare(source, scratch)
     }
 
-    /// Continues the first phase. The phase ends only if `may_end` is true. Returns whether it did
-    /// anything.
+    /// Continues the phases that have a deadline. The last one ends only if `may_end` is true.
+    /// Returns whether it did anything.
     ///
     /// # Errors
     /// Those of the endpoint.
     pub(crate) fn progress<F: Fabric>(
         &mut self,
-        group: BoundedGroup<'_, F>,
+        mut group: BoundedGroup<'_, F>,
         source: &[u8],
         work: &mut [u8],
         may_end: bool,
     ) -> Result<bool, Error> {
-        let BoundedGroup {
-            endpoint,
-            qps,
-            learned,
-            scratch,
-            now_ns,
-        } = group;
         if matches!(self.phase, Phase::Waiting) {
-            let terms = learned.terms(self.key(), self.plan.bytes);
-            self.terms = Some(terms);
-            let exchange = self.plan.exchange.clone();
-            let collect = Collect::new(exchange, qps, terms, now_ns, scratch);
-            self.phase = Phase::Collecting(Box::new(collect));
+            self.begin(&mut group);
         }
+        let mut moved = self.progress_first(&mut group, source, work, may_end)?;
+        if let Phase::Sharing(sharing) = &mut self.phase {
+            let now_ns = group.now_ns;
+            moved |= sharing.progress(group.endpoint, group.qps, now_ns)?;
+            if may_end && sharing.is_over(now_ns) {
+                self.end_sharing(&mut group, source, work)?;
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn begin<F: Fabric>(&mut self, group: &mut BoundedGroup<'_, F>) {
+        let terms = group.learned.terms(self.key(), self.plan.bytes);
+        self.terms = Some(terms);
+        let exchange = self.plan.exchange.clone();
+        let times = self.times(group.now_ns, 0);
+        let scheme = terms.scheme.tag();
+        let collect = Collect::new(exchange, group.qps, scheme, times, group.scratch);
+        self.phase = Phase::Collecting(Box::new(collect));
+    }
+
+    /// The times of a phase of an operation that began at `started_ns`. If there are two phases,
+    /// they share the time of the operation.
+    fn times(&self, started_ns: u64, phase: usize) -> Times {
+        let end_ns = self.timeout_ns().map(|timeout_ns| {
+            let weights = self.plan.shares.as_ref().map(Shares::weights);
+            let weights = weights.as_ref().map_or(&[1][..], |both| &both[..]);
+            let mut ends = phase_ends_ns(timeout_ns, weights);
+            ends.nth(phase).unwrap_or(timeout_ns)
+        });
+        Times {
+            started_ns,
+            deadline_ns: end_ns.map(|ns| started_ns.saturating_add(ns)),
+        }
+    }
+
+    /// Continues the first phase, and begins the next one when it has ended.
+    fn progress_first<F: Fabric>(
+        &mut self,
+        group: &mut BoundedGroup<'_, F>,
+        source: &[u8],
+        work: &mut [u8],
+        may_end: bool,
+    ) -> Result<bool, Error> {
+        let now_ns = group.now_ns;
         let Phase::Collecting(collect) = &mut self.phase else {
             return Ok(false);
         };
         let source = self.plan.encoded.as_deref().unwrap_or(source);
-        let moved = collect.progress(endpoint, qps, source, work, now_ns)?;
-        let is_late = collect.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns);
-        if !may_end || !collect.is_complete() && !is_late {
+        let moved = collect.progress(group.endpoint, group.qps, source, work, now_ns)?;
+        if !may_end || !collect.is_over(now_ns) {
             return Ok(moved);
         }
+        let started_ns = collect.started_ns();
         if let Phase::Collecting(collect) = std::mem::replace(&mut self.phase, Phase::Broken) {
-            let collected = collect.finish(endpoint, qps, work, now_ns, scratch)?;
-            let (key, bytes) = (self.key(), self.plan.bytes);
-            let terms = self.terms.as_ref();
-            let verdict = terms.map_or(Verdict::Wait, |terms| terms.verdict);
-            let measured = learned.measure(endpoint, qps)?;
-            let proposal = learned.propose(key, bytes, verdict, &collected, measured);
-            match &self.plan.gather {
-                Some(gather) => {
-                    let range = self.plan.record(gather.layout, self.plan.exchange.rank);
-                    let has_arrived = |rank: usize, packet: usize| {
-                        let arrived: &Vec<bool> = &collected.arrived[rank];
-                        arrived.get(packet).copied().unwrap_or(false)
-                    };
-                    let record = &mut work[to_range(&range)];
-                    gather.layout.write(record, proposal, has_arrived);
+            let (endpoint, qps) = (&*group.endpoint, &mut *group.qps);
+            let collected = collect.finish(endpoint, qps, work, now_ns, group.scratch)?;
+            let times = self.times(started_ns, 1);
+            let scheme = self.terms.map_or(SchemeName::BestEffort, |t| t.scheme);
+            match &self.plan.shares {
+                None => self.end(group, collected, work)?,
+                Some(shares) => {
+                    let carrier = (&mut *group.qps, scheme.tag());
+                    let exchange = &self.plan.exchange;
+                    let scratch = &mut *group.scratch;
+                    let sharing = shares.begin(exchange, collected, carrier, work, times, scratch);
+                    self.phase = Phase::Sharing(Box::new(sharing));
                 }
-                None => self.proposal = Some(proposal),
             }
-            self.plan.encoded = None;
-            self.phase = Phase::Collected(collected);
         }
         Ok(true)
+    }
+
+    fn end_sharing<F: Fabric>(
+        &mut self,
+        group: &mut BoundedGroup<'_, F>,
+        source: &[u8],
+        work: &mut [u8],
+    ) -> Result<(), Error> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Broken);
+        if let (Phase::Sharing(sharing), Some(shares)) = (phase, &self.plan.shares) {
+            let (endpoint, qps) = (&*group.endpoint, &mut *group.qps);
+            let (memory, now_ns) = ((source, &mut *work), group.now_ns);
+            let collected = sharing.finish(shares, endpoint, qps, memory, now_ns, group.scratch)?;
+            self.end(group, collected, work)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the phases that have a deadline: makes the record of this rank.
+    fn end<F: Fabric>(
+        &mut self,
+        group: &mut BoundedGroup<'_, F>,
+        collected: Collected,
+        work: &mut [u8],
+    ) -> Result<(), Error> {
+        let (key, bytes) = (self.key(), self.plan.bytes);
+        let verdict = self.terms.map_or(Verdict::Wait, |terms| terms.verdict);
+        let measured = group.learned.measure(group.endpoint, group.qps)?;
+        let learned = &mut *group.learned;
+        let proposal = learned.propose(key, bytes, verdict, &collected, measured);
+        match &self.plan.gather {
+            Some(gather) => {
+                let range = self.plan.record(gather.layout, self.plan.exchange.rank);
+                let has_arrived = |rank: usize, packet: usize| {
+                    let arrived: &Vec<bool> = &collected.arrived[rank];
+                    arrived.get(packet).copied().unwrap_or(false)
+                };
+                let record = &mut work[to_range(&range)];
+                gather.layout.write(record, proposal, has_arrived);
+            }
+            None => self.proposal = Some(proposal),
+        }
+        self.plan.encoded = None;
+        self.phase = Phase::Collected(collected);
+        Ok(())
     }
 
     /// Learns from the records of all ranks that are part of the operation. They must have arrived.
@@ -234,66 +317,40 @@ impl Bounded {
         let Phase::Collected(collected) = &self.phase else {
             return Vec::new();
         };
-        let plan = &self.plan;
+        if let Some(missing) = &collected.missing {
+            return missing.clone();
+        }
         let Exchange {
             receives,
             reduction,
             rank: own,
+            packet_bytes,
             ..
-        } = &plan.exchange;
-        match (&plan.gather, reduction) {
+        } = &self.plan.exchange;
+        let mut lacks = Lacks::default();
+        match (&self.plan.gather, reduction) {
             (Some(Gather { parts, layout }), _) => {
-                let of_part = |(owner, part): (usize, &Range<u64>)| {
+                for (owner, part) in parts.iter().enumerate() {
                     let record = self.record(work, *layout, owner);
-                    self.missing_of(part, |from, packet| {
-                        layout.has_arrived(record, from, packet)
-                    })
-                };
-                parts.iter().enumerate().flat_map(of_part).collect()
-            }
-            (None, Some(_)) => self.missing_of(&receives[*own], |from, packet| {
-                collected.arrived[from][packet]
-            }),
-            (None, None) => {
-                let of_peer = |(peer, range): (usize, &Range<u64>)| {
-                    let absent: Vec<bool> =
-                        collected.arrived[peer].iter().map(|set| !set).collect();
-                    let run = |run| Missing {
-                        range: self.bytes_of(range, &run),
-                        ranks: vec![peer],
-                    };
-                    runs(&absent).map(run).collect::<Vec<_>>()
-                };
-                receives.iter().enumerate().flat_map(of_peer).collect()
-            }
-        }
-    }
-
-    /// The same for a part that ranks have reduced. Equal neighbours are merged into one.
-    fn missing_of(
-        &self,
-        part: &Range<u64>,
-        has_arrived: impl Fn(usize, usize) -> bool,
-    ) -> Vec<Missing> {
-        let packets = (part.end - part.start).div_ceil(self.plan.exchange.packet_bytes);
-        let mut missing: Vec<Missing> = Vec::new();
-        for packet in 0..to_usize(packets) {
-            let absent = |rank: &usize| !has_arrived(*rank, packet);
-            let ranks: Vec<usize> = (0..self.plan.exchange.receives.len())
-                .filter(absent)
-                .collect();
-            if ranks.is_empty() {
-                continue;
-            }
-            let range = self.bytes_of(part, &(packet..packet + 1));
-            match missing.last_mut() {
-                Some(last) if last.range.end == range.start && last.ranks == ranks => {
-                    last.range.end = range.end;
+                    let has_arrived = |from, packet| layout.has_arrived(record, from, packet);
+                    lacks.add_packets(part, *packet_bytes, receives.len(), has_arrived);
                 }
-                _ => missing.push(Missing { range, ranks }),
+            }
+            (None, Some(_)) => {
+                let has_arrived = |from: usize, packet: usize| collected.arrived[from][packet];
+                lacks.add_packets(&receives[*own], *packet_bytes, receives.len(), has_arrived);
+            }
+            (None, None) => {
+                for (peer, range) in receives.iter().enumerate() {
+                    let arrived = &collected.arrived[peer];
+                    let absent: Vec<bool> = arrived.iter().map(|set| !set).collect();
+                    for run in runs(&absent) {
+                        lacks.add(self.bytes_of(range, &run), vec![peer]);
+                    }
+                }
             }
         }
-        missing
+        lacks.into_missing()
     }
 
     /// The bytes of a run of packets.

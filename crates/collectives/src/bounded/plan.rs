@@ -5,13 +5,16 @@ use std::ops::Range;
 use farwrite::deadline::Collective;
 
 use super::collect::Exchange;
+use super::frames::Frames;
 use super::hadamard::Encoding;
 use super::record::Layout;
+use super::shares::Shares;
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
 use crate::group_view::GroupView;
 use crate::index::{to_range, to_usize};
 use crate::operation::{Algorithm, Operation};
+use crate::options::Delivery;
 use crate::schedule::{self, Step};
 use crate::scratch::Scratch;
 use crate::sizes::Sizes;
@@ -27,13 +30,15 @@ pub(crate) struct BoundedPlan {
     pub(crate) result_bytes: u64,
     /// The bytes of the source that this rank contributes to its own result, and their destination.
     pub(crate) own: (Range<u64>, u64),
-    /// For an all-reduce: how all ranks get all parts.
+    /// For an all-reduce with exact parts: how all ranks get all parts.
     pub(crate) gather: Option<Gather>,
+    /// The same if the parts have a deadline.
+    pub(crate) shares: Option<Shares>,
     /// The contributions of this rank, if they are transformed.
     pub(crate) encoded: Option<Vec<u8>>,
 }
 
-/// The second phase of an all-reduce.
+/// The second phase of an all-reduce with exact parts.
 #[derive(Debug)]
 pub(crate) struct Gather {
     /// By rank: the part that it reduces.
@@ -64,7 +69,14 @@ impl BoundedPlan {
             own,
         } = Contributions::of(view, operation, values, sizes)?;
         let packet_bytes = u64::from(view.packet_bytes);
-        let gather = (collective == Collective::AllReduce).then(|| {
+        let is_all_reduce = collective == Collective::AllReduce;
+        let has_shares = is_all_reduce && view.parts == Delivery::Bounded;
+        let frames = Frames::new(ranks, packet_bytes).filter(|_| has_shares);
+        let shares = frames.map(|frames| Shares {
+            parts: sends.clone(),
+            frames,
+        });
+        let gather = (is_all_reduce && !has_shares).then(|| {
             let lengths = sends.iter().map(|part| part.end - part.start);
             let packets = lengths.max().unwrap_or(0).div_ceil(packet_bytes);
             let packets = to_usize(packets);
@@ -88,6 +100,7 @@ impl BoundedPlan {
                 segment_bytes: packet_bytes * u64::from(view.packets_per_segment),
             },
             gather,
+            shares,
             encoded: None,
         })
     }
@@ -106,6 +119,13 @@ impl BoundedPlan {
         let records: Vec<_> = records.collect();
         steps.extend(schedule::direct_gather(rank, &records));
         steps
+    }
+
+    /// For an all-reduce: the part that each rank reduces.
+    pub(crate) fn parts(&self) -> Option<&[Range<u64>]> {
+        let gathered = self.gather.as_ref().map(|gather| &gather.parts);
+        let parts = gathered.or(self.shares.as_ref().map(|shares| &shares.parts));
+        parts.map(Vec::as_slice)
     }
 
     /// Where the record of a rank lies in the working memory.

@@ -7,25 +7,13 @@ use std::time::Duration;
 use farwrite::RateControl;
 use farwrite::deadline::{Bounds, Policy};
 use farwrite_collectives::{
-    Algorithm, BoundedOptions, Buffers, CollectiveError, Delivery, ElementType, GroupOptions,
-    Operation, OperationOptions, Reduction, Report, replay,
+    BoundedOptions, Buffers, CollectiveError, Delivery, GroupOptions, Operation, OperationOptions,
+    Reduction,
 };
 
 use crate::bounded::with;
-use crate::world::{Ended, MS, SECOND, World, clean, faulty, values};
-
-const F32: ElementType = ElementType::F32;
-const COUNT: usize = 3_000;
-/// How much later than its deadline an operation may end in virtual time.
-const MARGIN: Duration = Duration::from_micros(1);
-
-fn bounded(timeout: Duration) -> OperationOptions {
-    OperationOptions {
-        algorithm: Algorithm::Auto,
-        timeout: Some(timeout),
-        delivery: Delivery::Bounded,
-    }
-}
+use crate::rounds::{COUNT, F32, Loop, MARGIN, buffers};
+use crate::world::{MS, SECOND, World, clean, faulty};
 
 /// The operations that reduce, gather and exchange parts.
 fn operations() -> [Operation; 3] {
@@ -42,24 +30,7 @@ fn operations() -> [Operation; 3] {
     ]
 }
 
-fn input(operation: &Operation, rank: usize, ranks: usize) -> Vec<u8> {
-    let parts = if *operation == Operation::AllGather {
-        1
-    } else {
-        ranks
-    };
-    values(F32, rank, COUNT * parts)
-}
-
-fn buffers(operation: &Operation, rank: usize, ranks: usize) -> Buffers {
-    let parts = match operation {
-        Operation::ReduceScatter { .. } => 1,
-        _ => ranks,
-    };
-    Buffers::new(input(operation, rank, ranks), vec![7; 4 * COUNT * parts])
-}
-
-fn options() -> GroupOptions {
+pub(crate) fn options() -> GroupOptions {
     with(BoundedOptions {
         policy: Policy::OptiNic,
         bounds: Bounds {
@@ -70,82 +41,6 @@ fn options() -> GroupOptions {
     })
 }
 
-/// Ranks that each run a list of operations, one after the other.
-struct Loop {
-    world: World,
-    operation: Operation,
-    options: OperationOptions,
-    /// By rank: the results of the operations that have ended, in order.
-    ended: Vec<Vec<Ended>>,
-    /// By rank: whether an operation runs.
-    runs: Vec<bool>,
-}
-
-impl Loop {
-    fn new(world: World, operation: Operation, timeout: Duration) -> Self {
-        let ranks = world.ranks();
-        Self {
-            world,
-            operation,
-            options: bounded(timeout),
-            ended: (0..ranks).map(|_| Vec::new()).collect(),
-            runs: vec![false; ranks],
-        }
-    }
-
-    /// Runs until each rank that does not stand still has ended this number of operations, or has
-    /// failed.
-    fn run(&mut self, operations: usize) {
-        let ranks = self.world.ranks();
-        loop {
-            for rank in 0..ranks {
-                let has_failed = self.ended[rank].last().is_some_and(Result::is_err);
-                let is_due = self.ended[rank].len() < operations && !has_failed;
-                if is_due && !self.runs[rank] && !self.world.stopped[rank] {
-                    self.start(rank);
-                }
-            }
-            let live = |rank: &usize| self.runs[*rank] && !self.world.stopped[*rank];
-            let waiting: Vec<usize> = (0..ranks).filter(live).collect();
-            if waiting.is_empty() {
-                return;
-            }
-            let any = |world: &World| waiting.iter().any(|&rank| world.finished(rank) > 0);
-            assert!(self.world.run(100 * SECOND, any), "operations hang");
-            for rank in waiting {
-                let ended = self.world.take(rank);
-                self.runs[rank] &= ended.is_empty();
-                self.ended[rank].extend(ended);
-            }
-        }
-    }
-
-    fn start(&mut self, rank: usize) {
-        let now_ns = self.world.network.now_ns();
-        let buffers = buffers(&self.operation, rank, self.world.ranks());
-        let member = &mut self.world.members[rank];
-        match member.start(now_ns, &self.operation, self.options, buffers) {
-            Ok(_) => self.runs[rank] = true,
-            Err(error) => self.ended[rank].push(Err(error)),
-        }
-    }
-
-    /// The report of an operation at a rank. Checks the result: it has exactly the contributions
-    /// that the report does not name.
-    fn report(&self, rank: usize, number: usize) -> &Report {
-        let (report, output) = self.ended[rank][number].as_ref().expect("it succeeds");
-        assert_eq!(report.operation, number as u64);
-        let ranks = self.world.ranks();
-        let inputs: Vec<_> = (0..ranks)
-            .map(|from| input(&self.operation, from, ranks))
-            .collect();
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        let again = replay(&options(), rank, &self.operation, &inputs, &report.missing);
-        assert!(again.unwrap() == *output, "rank {rank}, operation {number}");
-        report
-    }
-}
-
 #[test]
 fn a_rank_that_stalls_delays_no_other_and_comes_back() {
     let (ranks, late, before, after) = (4, 2, 5, 30);
@@ -153,8 +48,13 @@ fn a_rank_that_stalls_delays_no_other_and_comes_back() {
         .into_iter()
         .flat_map(|operation| [clean(), faulty()].map(|link| (operation.clone(), link)))
     {
-        let world = World::new(21, ranks, link, &options());
-        let mut ranks_loop = Loop::new(world, operation, Duration::from_secs(20));
+        let mut ranks_loop = Loop::new(
+            (21, ranks),
+            link,
+            &options(),
+            operation,
+            Duration::from_secs(20),
+        );
         ranks_loop.run(before);
         ranks_loop.world.stopped[late] = true;
         ranks_loop.run(after);
@@ -216,8 +116,7 @@ fn a_rank_that_stalls_delays_no_other_and_comes_back() {
 fn a_rank_that_dies_is_left_out_until_the_timeout_names_it() {
     let timeout = Duration::from_secs(1);
     for operation in operations() {
-        let world = World::new(22, 3, clean(), &options());
-        let mut ranks = Loop::new(world, operation, timeout);
+        let mut ranks = Loop::new((22, 3), clean(), &options(), operation, timeout);
         ranks.run(5);
         ranks.world.stopped[1] = true;
         let stopped_ns = ranks.world.network.now_ns();
@@ -244,8 +143,13 @@ fn a_rank_that_is_too_far_behind_is_named() {
     // So slow that it is asked, and has time to answer.
     let mut options = options();
     options.bounded.bounds.min_ns = 5 * MS;
-    let world = World::new(23, 2, clean(), &options);
-    let mut ranks = Loop::new(world, Operation::AllGather, Duration::from_secs(1_000));
+    let mut ranks = Loop::new(
+        (23, 2),
+        clean(),
+        &options,
+        Operation::AllGather,
+        Duration::from_secs(1_000),
+    );
     ranks.run(3);
     // The records of the third operation are still to be sent.
     ranks.world.run(10 * MS, |_| false);
@@ -262,8 +166,13 @@ fn a_rank_that_is_too_far_behind_is_named() {
 #[test]
 fn the_timeouts_of_an_operation_are_equal_at_all_ranks() {
     for operation in operations() {
-        let world = World::new(24, 4, clean(), &options());
-        let mut ranks = Loop::new(world, operation, Duration::from_secs(20));
+        let mut ranks = Loop::new(
+            (24, 4),
+            clean(),
+            &options(),
+            operation,
+            Duration::from_secs(20),
+        );
         ranks.run(40);
         let mut limits = std::collections::BTreeSet::new();
         for number in 0..40 {
@@ -292,8 +201,13 @@ fn a_rank_that_leaves_sends_its_contributions_first() {
         min_ns: 100 * MS,
         max_ns: 100 * MS,
     };
-    let world = World::new(25, 2, clean(), &options);
-    let mut ranks = Loop::new(world, Operation::AllGather, Duration::from_secs(20));
+    let mut ranks = Loop::new(
+        (25, 2),
+        clean(),
+        &options,
+        Operation::AllGather,
+        Duration::from_secs(20),
+    );
     ranks.run(4);
     ranks.start(1);
     ranks.world.run(8 * MS, |_| false);
@@ -319,8 +233,13 @@ fn a_rank_that_runs_an_exact_operation_is_named() {
         .into_iter()
         .flat_map(|o| [(o.clone(), 0), (o, 4)])
     {
-        let world = World::new(26, 2, clean(), &options());
-        let mut ranks = Loop::new(world, operation, Duration::from_secs(20));
+        let mut ranks = Loop::new(
+            (26, 2),
+            clean(),
+            &options(),
+            operation,
+            Duration::from_secs(20),
+        );
         ranks.run(before);
         ranks.start(0);
         ranks.options.delivery = Delivery::Exact;

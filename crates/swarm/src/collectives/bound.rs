@@ -1,6 +1,6 @@
 //! When the bounded operations of a rank must end at the latest.
 
-use super::plan::{CollectivePlan, Step};
+use super::plan::CollectivePlan;
 use super::world::{Ended, World};
 
 /// The number of operations of a rank that make progress at the same time.
@@ -46,7 +46,7 @@ pub(super) fn bounds(plan: &CollectivePlan, world: &World<'_>, rank: usize) -> V
         };
         let due_ns = resumed_ns(begun_ns.saturating_add(limit_ns));
         collected_ns = collected_ns.max(due_ns.min(ended.at_ns));
-        if !waits_for_all(plan, step) {
+        if !plan.has_exact_phase(step) {
             bounds.push(Bound {
                 step: number,
                 due_ns,
@@ -61,11 +61,6 @@ fn when_active(ends_ns: &mut [u64]) -> u64 {
     ends_ns.sort_unstable();
     let before = ends_ns.len().checked_sub(ACTIVE);
     before.map_or(0, |place| ends_ns[place])
-}
-
-/// Whether a bounded operation has a phase without a deadline.
-fn waits_for_all(_plan: &CollectivePlan, step: &Step) -> bool {
-    step.is_all_reduce()
 }
 
 /// How long an operation waited for contributions at most; `None` for a warm-up, and after an error.

@@ -115,6 +115,8 @@ fn bounded(dice: &mut SplitMix) -> BoundedOptions {
     ];
     let plain = "best-effort";
     let scheme = dice.pick(&[plain, plain, "best-effort+sr", "best-effort+ec-mds:4,2"]);
+    let has_bounded_parts = dice.percent(30);
+    let is_transformed = !has_bounded_parts && dice.percent(30);
     BoundedOptions {
         scheme: scheme.parse().expect("a scheme"),
         policy: dice.pick(&policies),
@@ -122,10 +124,14 @@ fn bounded(dice: &mut SplitMix) -> BoundedOptions {
             min_ns: dice.pick(&[10_000, MS]),
             max_ns: dice.pick(&[5 * MS, 1_000 * MS]),
         },
-        hadamard: dice.percent(20).then(|| Hadamard {
+        hadamard: is_transformed.then(|| Hadamard {
             block: dice.pick(&[4, 64, 1024]),
             stride: dice.pick(&[0, 1, 4]),
         }),
+        parts: match has_bounded_parts {
+            true => Delivery::Bounded,
+            false => Delivery::Exact,
+        },
     }
 }
 

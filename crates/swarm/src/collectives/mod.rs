@@ -22,12 +22,14 @@ pub use plan::{CollectivePlan, Fault, Step};
 
 /// All kinds of events that cases of collectives can meet. If many cases do not meet a kind, the
 /// plans have a hole.
-pub const KINDS: [&str; 21] = [
+pub const KINDS: [&str; 23] = [
     "exact result",
     "bounded result",
     "transformed result",
     "send and receive",
     "contribution missing",
+    "bounded parts",
+    "own contribution alone",
     "limit reached",
     "parity or repeats",
     "sites",

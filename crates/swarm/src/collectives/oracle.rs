@@ -195,9 +195,10 @@ impl Oracle<'_> {
         Ok(())
     }
 
-    /// All ranks have the same result of an all-reduce, and lack the same.
+    /// All ranks have the same result of an all-reduce, and lack the same, if its parts are exact.
     fn check_equal(&self, number: usize, step: &Step) -> Result<(), Violation> {
-        if !step.is_all_reduce() {
+        let may_differ = step.is_bounded() && !self.plan.has_exact_phase(step);
+        if !step.is_all_reduce() || may_differ {
             return Ok(());
         }
         let ended = self
@@ -230,7 +231,8 @@ impl Oracle<'_> {
     fn may_be_confused(&self, number: usize, step: &Step) -> bool {
         let differs =
             |fault: &Fault| matches!(*fault, Fault::Differ { step, .. } if step <= number);
-        step.is_bounded() && !step.is_all_reduce() && self.plan.faults.iter().any(differs)
+        let is_confused = step.is_bounded() && !self.plan.has_exact_phase(step);
+        is_confused && self.plan.faults.iter().any(differs)
     }
 
     /// Whether the contributions are transformed.
@@ -256,6 +258,13 @@ impl Oracle<'_> {
     }
 
     fn note_result(&mut self, step: &Step, report: &Report, is_transformed: bool) {
+        let is_bounded_sum = step.is_bounded() && step.is_all_reduce();
+        let has_bounded_parts = is_bounded_sum && !self.plan.has_exact_phase(step);
+        let others = self.plan.ranks - 1;
+        let is_alone = report
+            .missing
+            .iter()
+            .any(|lacks| lacks.ranks.len() == others);
         let is_plain = |(scheme, _): (SchemeName, _)| scheme == SchemeName::BestEffort;
         for (kind, is_met) in [
             ("exact result", !step.is_bounded()),
@@ -263,6 +272,8 @@ impl Oracle<'_> {
             ("transformed result", is_transformed),
             ("send and receive", step.is_send()),
             ("contribution missing", report.missing_bytes > 0),
+            ("bounded parts", has_bounded_parts),
+            ("own contribution alone", has_bounded_parts && is_alone),
             ("limit reached", report.was_cut),
             (
                 "parity or repeats",

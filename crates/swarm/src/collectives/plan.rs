@@ -195,6 +195,11 @@ impl Fault {
 }
 
 impl CollectivePlan {
+    /// Whether a bounded operation has an exact phase.
+    pub(super) fn has_exact_phase(&self, step: &Step) -> bool {
+        step.is_all_reduce() && self.options.bounded.parts == Delivery::Exact
+    }
+
     /// The rank that errors must name; `None` if there must be no error.
     pub(super) fn culprit(&self) -> Option<usize> {
         self.faults.iter().find_map(Fault::culprit)
