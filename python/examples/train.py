@@ -286,7 +286,7 @@ def main() -> None:
         "--resynchronise",
         type=int,
         metavar="STEPS",
-        help="with --bounded and ddp: all-reduces have a deadline as a whole, and replicas become equal after "
+        help="with --bounded and ddp: whole all-reduces have a deadline, and replicas become equal after "
         "each STEPS steps",
     )
     parser.add_argument("--log", help="with --bounded: a folder for logs of what was missing")

@@ -94,9 +94,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # Operations.
 
-    def allreduce(
-        self, tensors: Sequence[torch.Tensor], opts: Any = None, *, is_exact: bool = False
-    ) -> Work:
+    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None, *, is_exact: bool = False) -> Work:
         """Give every rank the reduction of a tensor of all ranks, in place.
 
         With `is_exact`, which torch does not pass, the policy of the group does not apply.
@@ -104,9 +102,7 @@ class ProcessGroup(dist.ProcessGroup):
         call = self._call("all_reduce")
         tensor = call.check("tensor", call.only("tensors", tensors))
         how = call.reduction("tensor", tensor, opts)
-        return self._start(
-            call, "all-reduce", output=[tensor], load_output=True, is_exact=is_exact, **how
-        )
+        return self._start(call, "all-reduce", output=[tensor], load_output=True, is_exact=is_exact, **how)
 
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         """Reduce several tensors of one type as if they were one."""

@@ -23,8 +23,8 @@ class Bounded:
     """Large operations on floats leave out contributions that are late or lost.
 
     They stop waiting for contributions at a deadline. In an all-reduce, ranks then exchange the reduced parts
-    exactly, and wait for every rank. So all ranks get the same result, and replicas of a model stay equal, bit
-    for bit. `parts` can give this exchange a deadline too. All other bounded operations end then. A sum lacks
+    exactly, and wait for every rank. So all ranks get the same result, and replicas of a model stay equal,
+    bit for bit. `parts` can give this exchange a deadline too. Other bounded operations end then. A sum lacks
     what was left out; a mean divides by the number of contributions that came. With `hadamard_block`, the
     values of a block with a lost packet are inexact instead. Where nothing is reduced, missing values are 0.
     All other operations are exact.
@@ -49,8 +49,8 @@ class Bounded:
     #: are given is exact.
     operations: tuple[str, ...] = ("all-reduce", "reduce-scatter")
     #: How the reduced parts of an all-reduce reach all ranks: `exact`, or `bounded`, with a deadline for the
-    #: whole operation. In place of what has not arrived by then, a rank uses its own contribution. So replicas
-    #: of a model drift apart: use `resynchronise`.
+    #: whole operation. In place of what has not arrived by then, a rank uses its own contribution. So
+    #: replicas of a model drift apart: use `resynchronise`.
     parts: str = "exact"
     #: Operations whose result at a rank has fewer bytes are exact.
     min_bytes: int = 65536
