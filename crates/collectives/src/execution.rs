@@ -170,18 +170,18 @@ impl Execution {
         self.bounded.as_ref().is_none_or(Bounded::has_collected)
     }
 
-    /// The time at which the first phase of a bounded operation ends.
+    /// The time at which the current phase of a bounded operation ends.
     pub(crate) fn limit_ns(&self) -> Option<u64> {
         self.bounded.as_ref().and_then(Bounded::deadline_ns)
     }
 
-    /// Whether a bounded operation has handed all messages of its first phase to the queue pairs.
+    /// Whether a bounded operation has handed all messages with a deadline to the queue pairs.
     pub(crate) fn is_sent(&self) -> bool {
         self.bounded.as_ref().is_none_or(Bounded::is_sent)
     }
 
-    /// Continues the first phase of a bounded operation. The phase ends only if `may_end` is true.
-    /// Returns whether it did anything.
+    /// Continues the phases of a bounded operation that have a deadline. The last one ends only if
+    /// `may_end` is true. Returns whether it did anything.
     ///
     /// # Errors
     /// Those of the endpoint.

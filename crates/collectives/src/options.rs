@@ -261,7 +261,8 @@ pub struct OperationOptions {
     /// The communication pattern between ranks.
     pub algorithm: Algorithm,
     /// How long the operation may take; `None` selects [`GroupOptions::timeout`]. A bounded
-    /// operation that takes longer fails too.
+    /// operation that takes longer fails too. If it ends before, the group fails after this time if
+    /// a rank has not reported how the operation went there.
     pub timeout: Option<Duration>,
     /// Whether the operation waits for all data.
     pub delivery: Delivery,
