@@ -97,6 +97,32 @@ def _late() -> bool:
     return cut
 
 
+def test_a_reduce_scatter_ends_beside_a_rank_that_sleeps(two: Ranks) -> None:
+    (elapsed_s, slept_s, lacked), _ = two.run(_sleeps)
+    assert elapsed_s < slept_s - 1, "it waited for the rank that slept"
+    assert lacked == 4 * VALUES
+
+
+def _sleeps() -> tuple[float, float, int]:
+    group = dist.new_group(pg_options=OPTIONS)
+    part = torch.empty(VALUES)
+    slept_s = 0.0
+    for step in range(8):
+        report = farwrite.torch.last_report(group)
+        if step == 7 and report is not None:
+            slept_s = 2 + 2 * report.timeout_s
+            if dist.get_rank() == 1:
+                time.sleep(slept_s)
+        dist.reduce_scatter_tensor(part, torch.ones(2 * VALUES), group=group)
+    report = farwrite.torch.last_report(group)
+    assert report is not None
+    lacked = int((part == 1).sum()) * 4
+    assert report.missing_bytes == lacked
+    dist.barrier(group=group)
+    dist.destroy_process_group(group)
+    return report.elapsed_s, slept_s, lacked
+
+
 def test_small_and_whole_numbered_operations_are_exact(two: Ranks) -> None:
     two.run(_exact)
 
