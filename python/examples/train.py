@@ -114,7 +114,10 @@ def join(arguments: argparse.Namespace) -> None:
     policy: farwrite.torch.Policy = farwrite.torch.Exact()
     if arguments.bounded:
         policy = farwrite.torch.Bounded(
-            arguments.bounded, hadamard_block=arguments.hadamard, exact=farwrite.torch.Exact(arguments.exact)
+            arguments.bounded,
+            hadamard_block=arguments.hadamard,
+            exact=farwrite.torch.Exact(arguments.exact),
+            parts="bounded" if arguments.resynchronise else "exact",
         )
     # The second line: a store on a network that only the ranks use.
     options = farwrite.torch.Options(
@@ -238,9 +241,13 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
     alone = [step(task, copy, generator) for _ in range(12)]
 
     way = WAYS[arguments.way](task)
-    seconds, tests = [], []
+    seconds, tests, drifts = [], [], []
     for number in range(1, arguments.steps + 1):
         seconds.append(step(task, way, generator))
+        if arguments.resynchronise:
+            begin = time.monotonic()
+            drifts.append(farwrite.torch.resynchronise(way.model, number, every=arguments.resynchronise))
+            seconds[-1] += time.monotonic() - begin
         if number % arguments.test_every == 0 or number == arguments.steps:
             with torch.no_grad():
                 loss = cross_entropy(way.model(task.test[0]), task.test[1]).item()
@@ -260,6 +267,7 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
         "cut_share": report.cut_share if report else 0.0,
         "scheme": report.scheme if report else None,
         "drift": drift(way.weights()),
+        "drifts": [each for each in drifts if each is not None],
     }
 
 
@@ -274,6 +282,13 @@ def main() -> None:
     )
     parser.add_argument("--hadamard", type=int, help="values of a block of the Hadamard transform")
     parser.add_argument("--exact", default="sr-nack", help="with --bounded: the scheme of exact operations")
+    parser.add_argument(
+        "--resynchronise",
+        type=int,
+        metavar="STEPS",
+        help="with --bounded and ddp: whole all-reduces have a deadline, and replicas become equal after "
+        "each STEPS steps",
+    )
     parser.add_argument("--log", help="with --bounded: a folder for logs of what was missing")
     parser.add_argument("--replay", help="with --bounded: the folder of the logs of a run to repeat exactly")
     parser.add_argument("--steps", type=int, default=200)
@@ -283,6 +298,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.steps <= UNTIMED:
         parser.error(f"--steps {arguments.steps}: must be more than {UNTIMED}, which are not timed")
+
+    if arguments.resynchronise and not (arguments.bounded and arguments.way == "ddp"):
+        parser.error(f"--resynchronise {arguments.resynchronise}: needs --bounded and --way ddp")
 
     torch.set_num_threads(1)
     join(arguments)
@@ -298,6 +316,7 @@ def main() -> None:
                 f"mean {result['step_mean_ms']:.1f} ms, p99 {result['step_p99_ms']:.1f} ms; test loss "
                 f"{result['tests'][-1][1]:.4f}, missing {result['missing_share']:.2%}; "
                 f"drift between replicas: {result['drift']}"
+                + (f", at most {max(result['drifts'])} before" if result["drifts"] else "")
             )
     dist.destroy_process_group()
 

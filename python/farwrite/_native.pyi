@@ -153,7 +153,7 @@ class Communicator:
         key: bytes | None,
         scheme: str,
         sites: Sequence[int] = ...,
-        bounded: tuple[str, int, tuple[int, int] | None] | None = None,
+        bounded: tuple[str, int, tuple[int, int] | None, bool] | None = None,
     ) -> Communicator: ...
     @property
     def packet_bytes(self) -> int: ...

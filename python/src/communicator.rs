@@ -29,9 +29,9 @@ pyo3::create_exception!(
 /// Longest wait without a look at signals, such as that of Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
-/// The scheme of bounded operations, the loss target in millionths, and of the Hadamard transform the
-/// block and the stride.
-type Bounded<'a> = (&'a str, u32, Option<(u32, u32)>);
+/// The scheme of bounded operations, the loss target in millionths, of the Hadamard transform the block
+/// and the stride, and whether the reduced parts of all-reduces have a deadline.
+type Bounded<'a> = (&'a str, u32, Option<(u32, u32)>, bool);
 
 /// One rank of a group, over UDP.
 #[pyclass(frozen, module = "farwrite._native")]
@@ -81,10 +81,13 @@ impl Communicator {
         options.group.timeout = seconds("timeout_s", timeout_s)?;
         options.group.scheme = parse_scheme(rank, "exact", scheme)?;
         options.group.sites = sites;
-        if let Some((scheme, loss_target_ppm, hadamard)) = bounded {
+        if let Some((scheme, loss_target_ppm, hadamard, has_bounded_parts)) = bounded {
             options.group.bounded.scheme = parse_scheme(rank, "bounded", scheme)?;
             options.group.bounded.hadamard =
                 hadamard.map(|(block, stride)| Hadamard { block, stride });
+            if has_bounded_parts {
+                options.group.bounded.parts = Delivery::Bounded;
+            }
             if let Policy::LossTarget { target_ppm, .. } = &mut options.group.bounded.policy {
                 *target_ppm = loss_target_ppm;
             }

@@ -6,7 +6,7 @@ import time
 
 import torch
 import torch.distributed as dist
-from ranks import Ranks
+from ranks import Ranks, gloo, message
 from test_training import model, train
 from torch.nn.parallel import DistributedDataParallel
 
@@ -97,6 +97,32 @@ def _late() -> bool:
     return cut
 
 
+def test_a_reduce_scatter_ends_beside_a_rank_that_sleeps(two: Ranks) -> None:
+    (elapsed_s, slept_s, lacked), _ = two.run(_sleeps)
+    assert elapsed_s < slept_s - 1, "it waited for the rank that slept"
+    assert lacked == 4 * VALUES
+
+
+def _sleeps() -> tuple[float, float, int]:
+    group = dist.new_group(pg_options=OPTIONS)
+    part = torch.empty(VALUES)
+    slept_s = 0.0
+    for step in range(8):
+        report = farwrite.torch.last_report(group)
+        if step == 7 and report is not None:
+            slept_s = 2 + 2 * report.timeout_s
+            if dist.get_rank() == 1:
+                time.sleep(slept_s)
+        dist.reduce_scatter_tensor(part, torch.ones(2 * VALUES), group=group)
+    report = farwrite.torch.last_report(group)
+    assert report is not None
+    lacked = int((part == 1).sum()) * 4
+    assert report.missing_bytes == lacked
+    dist.barrier(group=group)
+    dist.destroy_process_group(group)
+    return report.elapsed_s, slept_s, lacked
+
+
 def test_small_and_whole_numbered_operations_are_exact(two: Ranks) -> None:
     two.run(_exact)
 
@@ -137,3 +163,65 @@ def _ddp() -> None:
     dist.all_gather(everyone, weights)
     assert all(torch.equal(other, weights) for other in everyone)
     dist.destroy_process_group(group)
+
+
+PARTS = Options(trusted_store=True, policy=Bounded(0.02, min_bytes=4096, parts="bounded"))
+
+
+def test_a_rank_names_the_contributors_of_its_own_result(two: Ranks) -> None:
+    results = list(zip(*two.run(_bounded_parts), strict=True))
+    assert any(one != other for one, other in results), "a rank was late, and results are the same"
+
+
+def _bounded_parts() -> list[bytes]:
+    group = dist.new_group(pg_options=PARTS)
+    results = []
+    for step in range(10):
+        tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
+        if dist.get_rank() == 1 and step == 5:
+            be_late(group)
+        dist.all_reduce(tensor, group=group)
+        report = farwrite.torch.last_report(group)
+        assert report is not None
+        assert report.missing_bytes == 4 * contributors(tensor, 2)
+        results.append(tensor.numpy().tobytes())
+    dist.destroy_process_group(group)
+    return results
+
+
+def test_replicas_that_drift_apart_are_resynchronised(job: Ranks) -> None:
+    for drifts in job.run(_resynchronised):
+        assert drifts[0] is None, "the step is no multiple"
+        assert drifts[1] > 0, "a rank was late, and weights are the same"
+        assert drifts[2] == 0, "they were resynchronised, and are not the same"
+
+
+def _resynchronised() -> list[float | None]:
+    group = dist.new_group(pg_options=PARTS)
+    network = torch.nn.Sequential(model(), torch.nn.BatchNorm1d(10))
+    module = DistributedDataParallel(network, process_group=group, bucket_cap_mb=0.01)
+    values = list(module.parameters())
+    torch.manual_seed(dist.get_rank())
+    train(module, values, dist.get_rank())
+    if dist.get_rank() == 1:
+        be_late(group)
+    train(module, values, dist.get_rank())
+    every = [farwrite.torch.resynchronise(module, step, every=4, group=group) for step in (3, 4, 8)]
+    for value in [*values, *module.buffers()]:
+        everyone = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+        dist.all_gather(everyone, value.detach())
+        assert all(torch.equal(other, value) for other in everyone)
+    dist.destroy_process_group(group)
+    return every
+
+
+def test_replicas_that_cannot_be_resynchronised_are_refused_by_name(two: Ranks) -> None:
+    two.run(_refused)
+
+
+def _refused() -> None:
+    module = torch.nn.Linear(2, 2)
+    said = message(ValueError, lambda: farwrite.torch.resynchronise(module, 1, every=0))
+    assert said == "every = 0: must be a number of steps from 1 on"
+    said = message(TypeError, lambda: farwrite.torch.resynchronise(module, 1, group=gloo()))
+    assert "must be a group of the backend farwrite" in said

@@ -61,6 +61,17 @@ def test_training_over_a_lossy_path(clean: dict[str, Any], tmp_path: Path) -> No
 
 
 @NETWORK
+def test_training_with_replicas_that_drift_apart(clean: dict[str, Any]) -> None:
+    result = _train(*LOSSY, options=("--bounded", "0.05", "--resynchronise", "10"))
+    print(f"drift before each resynchronisation: {result['drifts']}")
+    # The last step is one after which replicas become equal.
+    check(result, clean)
+    assert len(result["drifts"]) == 3
+    # A weight has an order of magnitude of 0.1, and the loss shows that training works.
+    assert all(0 < drift < 1 for drift in result["drifts"])
+
+
+@NETWORK
 @pytest.mark.parametrize("way", ["fsdp2", "zero3"])
 def test_training_with_shards_over_a_lossy_path(clean: dict[str, Any], way: str) -> None:
     check(_train(*LOSSY, options=("--way", way, "--bounded", "0.05")), clean)

@@ -19,9 +19,9 @@ from farwrite.torch.missing_log import Entry, Head, Reader, Writer
 ALL = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 
 
-@pytest.mark.parametrize("block", [None, 1024])
-def test_a_replay_has_the_same_bits(tmp_path: Path, block: int | None) -> None:
-    policy = Bounded(0.02, operations=ALL, min_bytes=4096, hadamard_block=block)
+@pytest.mark.parametrize(("block", "parts"), [(None, "exact"), (1024, "exact"), (None, "bounded")])
+def test_a_replay_has_the_same_bits(tmp_path: Path, block: int | None, parts: str) -> None:
+    policy = Bounded(0.02, operations=ALL, min_bytes=4096, hadamard_block=block, parts=parts)
     runs = []
     for name in ("missing_log", "replay_log"):
         options = Options(trusted_store=True, policy=policy, **{name: str(tmp_path)})

@@ -255,6 +255,8 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     ({"hadamard_block": 1000}, r"hadamard_block = 1000: must be a power of two"),
     ({"hadamard_block": 64, "hadamard_stride": 0}, r"hadamard_stride = 0: must be a power of two"),
     ({"hadamard_stride": 8}, r"hadamard_stride = 8: needs a hadamard_block"),
+    ({"parts": "late"}, r"parts = 'late': must be 'exact' or 'bounded'"),
+    ({"parts": "bounded", "hadamard_block": 64}, r"hadamard_block = 64: needs parts='exact'"),
     ({"scheme": 3}, r"scheme = 3: must be the name of a scheme"),
     ({"exact": "sr-nack"}, r"exact = 'sr-nack': must be Exact"),
 ])  # fmt: skip

@@ -162,6 +162,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     coded.scheme = "ec-mds:32,8".parse()?;
     setting.measure("exact, sr-nack", &exact, Delivery::Exact);
     setting.measure("exact, ec-mds:32,8", &coded, Delivery::Exact);
+    let mut parts = exact.clone();
+    parts.bounded.parts = Delivery::Bounded;
+    setting.measure("bounded, bounded parts", &parts, Delivery::Bounded);
     for (name, options) in [("bounded, sr-nack", exact), ("bounded, ec-mds:32,8", coded)] {
         setting.measure(name, &options, Delivery::Bounded);
         let mut transformed = options;

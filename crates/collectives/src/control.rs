@@ -9,20 +9,35 @@
 //!                     u64 receives of the other rank that were matched, without those of 0 bytes
 //!         4: end      UTF-8 text: why the group ended at this rank
 //!         5: want     u64 number of the receive at its rank, u32 tag, u64 bytes
+//!         6: records  of bounded operations, in order, 56 bytes each
 //! ```
 //!
 //! All numbers are big-endian, and nothing follows.
 
+use crate::bounded::record::{RECORD_BYTES, Record};
+
 /// The maximum size of a message in bytes.
 pub(crate) const CONTROL_BYTES: usize = 512;
+/// The maximum number of records in a message.
+pub(crate) const MAX_RECORDS: usize = (CONTROL_BYTES - 1) / RECORD_BYTES;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlMessage {
     Ask,
-    Answer { started: u64, refusal: String },
-    Leave { started: u64, served: u64 },
-    End { reason: String },
+    Answer {
+        started: u64,
+        refusal: String,
+    },
+    Leave {
+        started: u64,
+        served: u64,
+    },
+    End {
+        reason: String,
+    },
     Want(Want),
+    /// At least one and at most [`MAX_RECORDS`].
+    Records(Vec<Record>),
 }
 
 /// A receive that waits for its send.
@@ -53,6 +68,10 @@ impl ControlMessage {
                 &bytes.to_be_bytes(),
             ]
             .concat(),
+            Self::Records(records) => {
+                let records = records.iter().flat_map(Record::encode);
+                [6].into_iter().chain(records).collect()
+            }
         }
     }
 
@@ -88,6 +107,12 @@ impl ControlMessage {
                     bytes: number(rest)?,
                 }))
             }
+            (6, rest) => {
+                let (records, rest) = rest.as_chunks();
+                let fits = rest.is_empty() && (1..=MAX_RECORDS).contains(&records.len());
+                let records = fits.then(|| records.iter().map(Record::decode))?;
+                Some(Self::Records(records.collect::<Option<_>>()?))
+            }
             _ => None,
         }
     }
@@ -104,6 +129,9 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounded::record::Stage;
+    use crate::segment::Descriptor;
+    use farwrite::deadline::{Cost, Proposal, Verdict};
     use proptest::prelude::*;
 
     #[test]
@@ -128,6 +156,14 @@ mod tests {
             },
             end,
             ControlMessage::Want(want),
+            ControlMessage::Records(vec![
+                record(3, true),
+                Record {
+                    stage: Stage::Started,
+                    ..record(4, false)
+                },
+            ]),
+            ControlMessage::Records((0..9).map(|number| record(number, false)).collect()),
         ];
         for message in messages {
             let bytes = message.encode();
@@ -138,6 +174,43 @@ mod tests {
                 "{message:?}"
             );
         }
+    }
+
+    fn record(number: u64, has_proposal: bool) -> Record {
+        let proposal = Proposal {
+            cost: Cost(1 << 40),
+            path_loss_ppm: 9,
+            verdict: Verdict::Repeats { rounds: 3 },
+            rtt_ns: Some(5),
+        };
+        Record {
+            number,
+            descriptor: Descriptor {
+                bytes: 1 << 30,
+                root: 0,
+                operation: 2,
+                element: 1,
+                reduction: 1,
+                algorithm: 2,
+                is_bounded: true,
+            },
+            stage: Stage::Ended(has_proposal.then_some(proposal)),
+        }
+    }
+
+    #[test]
+    fn records_that_no_rank_writes_are_refused() {
+        let good = ControlMessage::Records(vec![record(1, true)]).encode();
+        // The offset of the header, two marks of the proposal, and the kind of repair.
+        for (place, byte) in [(16, 1), (52 + 1, 2), (52 + 1, 3), (53 + 1, 3)] {
+            let mut bytes = good.clone();
+            bytes[place] = byte;
+            assert_eq!(ControlMessage::decode(&bytes), None, "byte {place}");
+        }
+        let many = vec![record(1, true); MAX_RECORDS + 1];
+        let many = ControlMessage::Records(many).encode();
+        assert_eq!(ControlMessage::decode(&many), None);
+        assert_eq!(ControlMessage::decode(&[6]), None);
     }
 
     #[test]

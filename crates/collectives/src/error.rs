@@ -70,6 +70,23 @@ pub enum CollectiveError {
         /// What this rank knows about that rank.
         state: RankState,
     },
+    /// A rank is so far behind that its records of ended bounded operations no longer fit memory.
+    #[error(
+        "rank {rank} {state}: its record of operation {operation} ({name}) is missing, and \
+         {operations} later bounded operations have ended without it"
+    )]
+    Behind {
+        /// The rank.
+        rank: usize,
+        /// What this rank knows about that rank.
+        state: RankState,
+        /// Number of the first operation without its record, counted from 0.
+        operation: u64,
+        /// The name of the operation.
+        name: &'static str,
+        /// The number of later bounded operations that have ended at this rank.
+        operations: usize,
+    },
     /// A queue pair to a rank broke.
     #[error("the connection to rank {rank} is broken: {problem}")]
     Connection {

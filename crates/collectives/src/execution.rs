@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use farwrite::Fabric;
+use farwrite::deadline::TimeoutKey;
 
 use crate::bounded::learned::Learned;
+use crate::bounded::record::{Record, Stage};
 use crate::bounded::{Bounded, BoundedGroup};
 use crate::buffer::{Buffer, Buffers};
 use crate::element::Reduction;
@@ -125,9 +127,37 @@ impl Execution {
         }
     }
 
-    /// Whether every step is done.
+    /// Whether every step is done. A bounded operation can wait for [`Self::awaits_records`] too.
     pub(crate) fn is_done(&self) -> bool {
         self.left == 0 && self.has_collected()
+    }
+
+    /// A bounded operation whose records are not part of it: which timeout learns from it, and its
+    /// size in bytes.
+    pub(crate) fn separate_records(&self) -> Option<(TimeoutKey, u64)> {
+        let bounded = self.bounded.as_ref()?;
+        bounded.has_separate_records().then(|| bounded.size())
+    }
+
+    /// Whether the operation waits for separate records of all ranks.
+    pub(crate) fn awaits_records(&self) -> bool {
+        let awaits = |bounded: &Bounded| bounded.has_separate_records() && bounded.awaits_records();
+        self.bounded.as_ref().is_some_and(awaits)
+    }
+
+    /// Removes and returns the separate record of this rank, when the first phase has ended.
+    pub(crate) fn take_record(&mut self) -> Option<Record> {
+        let proposal = self.bounded.as_mut()?.take_proposal()?;
+        Some(self.record(Stage::Ended(proposal)))
+    }
+
+    /// A separate record of this rank.
+    pub(crate) fn record(&self, stage: Stage) -> Record {
+        Record {
+            number: self.number,
+            descriptor: self.plan.descriptor,
+            stage,
+        }
     }
 
     /// Whether the operation ends by a deadline.
@@ -140,18 +170,18 @@ impl Execution {
         self.bounded.as_ref().is_none_or(Bounded::has_collected)
     }
 
-    /// The time at which the first phase of a bounded operation ends.
+    /// The time at which the current phase of a bounded operation ends.
     pub(crate) fn limit_ns(&self) -> Option<u64> {
         self.bounded.as_ref().and_then(Bounded::deadline_ns)
     }
 
-    /// Whether a bounded operation has handed all messages of its first phase to the queue pairs.
+    /// Whether a bounded operation has handed all messages with a deadline to the queue pairs.
     pub(crate) fn is_sent(&self) -> bool {
         self.bounded.as_ref().is_none_or(Bounded::is_sent)
     }
 
-    /// Continues the first phase of a bounded operation. The phase ends only if `may_end` is true.
-    /// Returns whether it did anything.
+    /// Continues the phases of a bounded operation that have a deadline. The last one ends only if
+    /// `may_end` is true. Returns whether it did anything.
     ///
     /// # Errors
     /// Those of the endpoint.

@@ -2,6 +2,7 @@
 
 use crate::bounded::Hadamard;
 use crate::error::CollectiveError;
+use crate::options::Delivery;
 
 /// A rank of a group, and the properties of the group that plans of operations depend on.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct GroupView {
     pub(crate) packets_per_segment: u32,
     /// How contributions to bounded operations are transformed.
     pub(crate) hadamard: Option<Hadamard>,
+    /// How the reduced parts of bounded all-reduces reach all ranks.
+    pub(crate) parts: Delivery,
     /// The site of each rank. If it is empty, all ranks are near each other.
     pub(crate) sites: Vec<u32>,
 }

@@ -8,6 +8,8 @@ use farwrite::{Endpoint, Fabric};
 use crate::bounded::BoundedGroup;
 use crate::bounded::learned::Learned;
 use crate::bounded::qp::BoundedQp;
+use crate::bounded::record::{Record, Stage};
+use crate::bounded::records::Records;
 use crate::error::CollectiveError;
 use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
@@ -29,6 +31,10 @@ pub(crate) struct OrderedOperations {
     /// The same for contributions to bounded operations.
     pub(crate) bounded_qps: Vec<Option<BoundedQp>>,
     learned: Learned,
+    /// The records of bounded operations that are not part of them.
+    pub(crate) records: Records,
+    /// The records of this rank that must still be sent.
+    own_records: Vec<Record>,
     /// For the operations of this rank, those that are not collective included.
     pub(crate) scratch: Scratch,
     /// The operations that have not ended, in order.
@@ -44,6 +50,8 @@ impl OrderedOperations {
         learned: Learned,
     ) -> Self {
         Self {
+            records: Records::new(qps.len()),
+            own_records: Vec::new(),
             qps,
             bounded_qps,
             learned,
@@ -59,8 +67,15 @@ impl OrderedOperations {
     }
 
     pub(crate) fn start(&mut self, id: OperationId, mut execution: Execution) {
-        execution.number = self.started;
+        let number = self.started;
+        execution.number = number;
         self.started += 1;
+        if let Some(size) = execution.separate_records() {
+            let times_ns = [execution.started_ns, execution.timeout_ns];
+            let record = execution.record(Stage::Started);
+            self.records.open(number, record.descriptor, size, times_ns);
+            self.own_records.push(record);
+        }
         self.running.push_back((id, execution));
     }
 
@@ -68,18 +83,78 @@ impl OrderedOperations {
         self.running.iter().map(|(_, execution)| execution)
     }
 
-    /// Removes all operations that have not ended.
+    /// Removes all operations that have not ended, and forgets all records.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (OperationId, Execution)> {
+        self.records.clear();
+        self.own_records.clear();
         self.running.drain(..)
+    }
+
+    /// The number of the last operation that is not over: it runs, or lacks records.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        let running = self.running.back().map(|(_, execution)| execution.number);
+        running.max(self.records.newest())
     }
 
     /// Removes an operation that has ended.
     pub(crate) fn take_done(&mut self) -> Option<(OperationId, Execution)> {
+        let is_done = |execution: &Execution| {
+            let awaits = execution.awaits_records() && self.records.get(execution.number).is_some();
+            execution.is_done() && !awaits
+        };
         let mut active = self.running.iter().take(ACTIVE);
-        let place = active.position(|(_, execution)| execution.is_done())?;
+        let place = active.position(|(_, execution)| is_done(execution))?;
         let (id, execution) = self.running.remove(place)?;
         execution.settle(&mut self.learned);
+        self.records.note_ended(execution.number);
         Some((id, execution))
+    }
+
+    /// Processes the records of other ranks that belong to operations that have started here.
+    /// Returns whether there were any.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Mismatch`] if a rank runs a different operation.
+    pub(crate) fn process_records(&mut self) -> Result<bool, CollectiveError> {
+        self.records.process(self.started)
+    }
+
+    /// Removes and returns the records of this rank that must be sent, and learns from operations
+    /// whose records are complete.
+    ///
+    /// # Errors
+    /// None: the records of this rank fit its own operations.
+    pub(crate) fn take_own_records(&mut self, rank: usize) -> Result<Vec<Record>, CollectiveError> {
+        for record in &self.own_records {
+            self.records.note(rank, record)?;
+        }
+        while let Some((key, bytes, proposals)) = self.records.take_complete() {
+            self.learned.agree_later(key, bytes, proposals);
+        }
+        Ok(std::mem::take(&mut self.own_records))
+    }
+
+    /// The number of messages of bounded operations to a rank that have not left.
+    pub(crate) fn bounded_in_flight(&self, peer: usize) -> usize {
+        self.bounded_qps[peer]
+            .as_ref()
+            .map_or(0, BoundedQp::in_flight)
+    }
+
+    /// Continues to send messages of bounded operations that have ended. Returns whether it did
+    /// anything.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn tend<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+    ) -> Result<bool, farwrite::Error> {
+        let mut moved = false;
+        for qp in self.bounded_qps.iter_mut().flatten() {
+            moved |= qp.tend(endpoint)?;
+        }
+        Ok(moved)
     }
 
     /// The time at which the first phase ends, for the oldest bounded operation in that phase.
@@ -106,10 +181,7 @@ impl OrderedOperations {
         endpoint: &mut Endpoint<F>,
         now_ns: u64,
     ) -> Result<bool, farwrite::Error> {
-        let (mut moved, mut may_end) = (false, true);
-        for qp in self.bounded_qps.iter_mut().flatten() {
-            moved |= qp.tend(endpoint)?;
-        }
+        let (mut moved, mut may_end) = (self.tend(endpoint)?, true);
         let active = self.running.iter_mut().take(ACTIVE);
         for (_, execution) in active.filter(|(_, execution)| execution.is_bounded()) {
             let group = BoundedGroup {
@@ -120,6 +192,7 @@ impl OrderedOperations {
                 now_ns,
             };
             moved |= execution.collect(group, may_end)?;
+            self.own_records.extend(execution.take_record());
             may_end &= execution.has_collected();
             if !execution.is_sent() {
                 break;
@@ -138,6 +211,7 @@ impl OrderedOperations {
         most: u64,
     ) -> Result<usize, CollectiveError> {
         let mut segments = 0;
+        self.compare_segments(endpoint)?;
         for place in 0..self.running.len().min(ACTIVE) {
             for peer in 0..self.qps.len() {
                 segments += usize::from(self.receive(endpoint, place, peer)?);
@@ -145,6 +219,25 @@ impl OrderedOperations {
             }
         }
         Ok(segments)
+    }
+
+    /// Finds a rank that runs an exact operation where this rank runs a bounded one that sends no
+    /// segments.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Mismatch`], [`CollectiveError::Connection`].
+    fn compare_segments<F: Fabric>(&self, endpoint: &Endpoint<F>) -> Result<(), CollectiveError> {
+        if self.records.newest().is_none() {
+            return Ok(());
+        }
+        let qps = self.qps.iter().enumerate();
+        for (rank, qp) in qps.filter_map(|(rank, qp)| Some((rank, qp.as_ref()?))) {
+            let broken = |problem| CollectiveError::Connection { rank, problem };
+            if let Some((header, _)) = qp.front_segment(endpoint).map_err(broken)? {
+                self.records.compare(rank, &header)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sends one segment of an operation to a rank, if a segment is ready and the operation is

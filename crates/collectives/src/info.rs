@@ -17,7 +17,8 @@
 //!  61  u64      the most time
 //!  69  u32      values of a block of the Hadamard transform; 0: contributions are not transformed
 //!  73  u32      its stride; 0: as many blocks as a packet has values
-//!  77  u32      for each rank: its site, plus 1; 0 where there are no sites
+//!  77  u32      1 if the reduced parts of bounded all-reduces have a deadline, otherwise 0
+//!  81  u32      for each rank: its site, plus 1; 0 where there are no sites
 //!               for each other rank, in order, four times, for collective operations, for
 //!               bounded ones, for point-to-point operations and for control messages:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
@@ -29,9 +30,10 @@ use farwrite::deadline::Policy;
 use farwrite::{QpInfo, SchemeTag};
 
 use crate::bounded::BoundedOptions;
+use crate::options::Delivery;
 
 /// The version of the messages between ranks.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// The maximum number of ranks in a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 
@@ -71,6 +73,8 @@ pub(crate) struct BoundedShape {
     bounds_ns: [u64; 2],
     /// Block and stride of the Hadamard transform.
     hadamard: [u32; 2],
+    /// Whether the reduced parts of all-reduces have a deadline.
+    parts: u32,
 }
 
 impl From<BoundedOptions> for BoundedShape {
@@ -80,6 +84,7 @@ impl From<BoundedOptions> for BoundedShape {
             policy,
             bounds,
             hadamard,
+            parts,
         } = options;
         Self {
             scheme: scheme.tag(),
@@ -90,6 +95,7 @@ impl From<BoundedOptions> for BoundedShape {
             },
             bounds_ns: [bounds.min_ns, bounds.max_ns],
             hadamard: hadamard.map_or([0; 2], |hadamard| [hadamard.block, hadamard.stride]),
+            parts: u32::from(parts == Delivery::Bounded),
         }
     }
 }
@@ -116,7 +122,8 @@ impl MemberInfo {
         for number in bounded.policy.iter().chain(&bounded.bounds_ns) {
             out.extend_from_slice(&number.to_be_bytes());
         }
-        for number in bounded.hadamard.iter().chain(sites) {
+        let numbers = bounded.hadamard.iter().chain([&bounded.parts]);
+        for number in numbers.chain(sites) {
             out.extend_from_slice(&number.to_be_bytes());
         }
         for info in &self.queue_pairs {
@@ -160,6 +167,7 @@ impl MemberInfo {
                     policy: [reader.u64()?, reader.u64()?, reader.u64()?],
                     bounds_ns: [reader.u64()?, reader.u64()?],
                     hadamard: [reader.u32()?, reader.u32()?],
+                    parts: reader.u32()?,
                 },
                 sites: Vec::new(),
             };
@@ -262,7 +270,7 @@ mod tests {
     #[test]
     fn every_bounded_option_counts() {
         let default = BoundedOptions::default();
-        let mut others = [default; 5];
+        let mut others = [default; 6];
         others[0].scheme = "best-effort+sr".parse().unwrap();
         others[1].policy = Policy::Celeris;
         others[2].policy = Policy::LossTarget {
@@ -271,6 +279,7 @@ mod tests {
         };
         others[3].bounds.max_ns += 1;
         others[4].hadamard = Some(Hadamard::default());
+        others[5].parts = Delivery::Bounded;
         for other in others {
             assert_ne!(BoundedShape::from(other), BoundedShape::from(default));
         }

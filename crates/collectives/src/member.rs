@@ -13,6 +13,7 @@ use farwrite::{Endpoint, Fabric, QpOptions, QueuePair};
 
 use crate::bounded::learned::Learned;
 use crate::bounded::qp::BoundedQp;
+use crate::bounded::records::OpenOperation;
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;
 use crate::exact_qp::ExactQp;
@@ -22,7 +23,7 @@ use crate::in_order::OrderedOperations;
 use crate::info::MAX_RANKS;
 use crate::operation::Operation;
 use crate::options::{CONTROLS_IN_FLIGHT, GroupOptions, OperationOptions};
-use crate::peers::Peers;
+use crate::peers::{Peers, ask_every_ns};
 use crate::plan::{self, Plan};
 use crate::report::Report;
 use crate::send_receive::SendsAndReceives;
@@ -95,7 +96,7 @@ impl<F: Fabric> Member<F> {
             let sites = options.sites.len().to_string();
             return Err(wrong("sites", sites, format!("none, or {ranks}")));
         }
-        if let Some((argument, value, expected)) = options.problem() {
+        if let Some((argument, value, expected)) = options.problem_of(ranks) {
             return Err(wrong(argument, value, expected));
         }
         let mut pairs = |wanted: &QpOptions| -> Result<Vec<_>, farwrite::Error> {
@@ -202,7 +203,7 @@ impl<F: Fabric> Member<F> {
         let timeout = timeout.unwrap_or(self.options.timeout);
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         if self.is_idle() {
-            self.peers.note_moved(now_ns);
+            self.note_moved(now_ns);
         }
         let point = plan.point;
         let scratch = &mut self.in_order.scratch;
@@ -221,6 +222,16 @@ impl<F: Fabric> Member<F> {
     /// Whether no operation is running.
     fn is_idle(&self) -> bool {
         self.running().next().is_none()
+    }
+
+    /// Notes that data moved. If a rank owes the record of an operation for long, this rank asks
+    /// nevertheless.
+    fn note_moved(&mut self, now_ns: u64) {
+        let every_ns = ask_every_ns(self.wait_ns());
+        let is_old = |open: &OpenOperation| now_ns.saturating_sub(open.started_ns) >= every_ns;
+        if !self.in_order.records.ended().next().is_some_and(is_old) {
+            self.peers.note_moved(now_ns);
+        }
     }
 
     fn running(&self) -> impl Iterator<Item = &Execution> {
@@ -244,8 +255,8 @@ impl<F: Fabric> Member<F> {
         self.in_order.tally()
     }
 
-    /// The number of segments and control messages that other ranks have not confirmed at `now_ns`.
-    /// It excludes those to ranks that have left, or that have not answered for one second. After
+    /// The number of segments and control messages that other ranks have not confirmed at `now_ns`,
+    /// and of messages of bounded operations that have not left. It excludes those to ranks that have left, or that have not answered for one second. After
     /// the group has ended, segments do not count.
     pub fn in_flight(&self, now_ns: u64) -> usize {
         let in_flight = |qps: &[Option<ExactQp>], peer: usize| {
@@ -254,7 +265,9 @@ impl<F: Fabric> Member<F> {
         };
         let peers = (0..self.view.ranks).filter(|&peer| self.peers.is_there(peer, now_ns));
         let of_peer = peers.map(|peer| {
+            let bounded = self.in_order.bounded_in_flight(peer);
             in_flight(&self.in_order.qps, peer)
+                + if self.data_matters { bounded } else { 0 }
                 + in_flight(&self.send_receive.qps, peer)
                 + self.peers.in_flight(peer)
         });

@@ -5,6 +5,7 @@ use std::time::Duration;
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Timing};
 use farwrite_codes::Layout;
 
+use crate::bounded::frames::Frames;
 use crate::bounded::{self, BoundedOptions};
 use crate::control::CONTROL_BYTES;
 use crate::group_view::GroupView;
@@ -90,6 +91,7 @@ impl GroupOptions {
             packet_bytes: self.bounded_packet_bytes(),
             packets_per_segment: self.packets_per_segment,
             hadamard: self.bounded.hadamard,
+            parts: self.bounded.parts,
             sites: self.sites.clone(),
         }
     }
@@ -169,6 +171,19 @@ impl GroupOptions {
         layout.is_ok_and(|layout| layout.parity_chunks() <= packets)
     }
 
+    /// What is wrong for a group of this number of ranks.
+    pub(crate) fn problem_of(&self, ranks: usize) -> Option<(&'static str, String, String)> {
+        let packet_bytes = self.bounded_packet_bytes();
+        let has_room = Frames::new(ranks, packet_bytes.into()).is_some();
+        let is_small = self.bounded.parts == Delivery::Bounded && !has_room;
+        let small = is_small.then(|| {
+            let expected =
+                format!("packets with room for bounded parts and the names of {ranks} ranks");
+            ("packet_bytes", packet_bytes.to_string(), expected)
+        });
+        self.problem().or(small)
+    }
+
     /// The first field with an invalid value, that value, and the values that are valid.
     pub(crate) fn problem(&self) -> Option<(&'static str, String, String)> {
         let say = |name, value: &dyn ToString, expected: &str| {
@@ -232,6 +247,10 @@ impl GroupOptions {
             let value = format!("{hadamard:?}");
             return say("bounded.hadamard", &value, &problem.to_string());
         }
+        if self.bounded.parts == Delivery::Bounded && self.bounded.hadamard.is_some() {
+            let expected = "exact parts with bounded.hadamard";
+            return say("bounded.parts", &"bounded", expected);
+        }
         None
     }
 }
@@ -242,7 +261,8 @@ pub struct OperationOptions {
     /// The communication pattern between ranks.
     pub algorithm: Algorithm,
     /// How long the operation may take; `None` selects [`GroupOptions::timeout`]. A bounded
-    /// operation that takes longer fails too.
+    /// operation that takes longer fails too. If it ends before, the group fails after this time if
+    /// a rank has not reported how the operation went there.
     pub timeout: Option<Duration>,
     /// Whether the operation waits for all data.
     pub delivery: Delivery,
@@ -262,7 +282,7 @@ pub enum Delivery {
     /// Each value is the reduction of the contributions of exactly those ranks that the report does
     /// not name. A mean divides by their number. With [`BoundedOptions::hadamard`], that holds for
     /// the transformed values. If nothing is reduced, missing bytes are 0. The result of an
-    /// all-reduce is the same at all ranks. The first operation of a kind and size is a warm-up: it
+    /// all-reduce is the same at all ranks, except with [`BoundedOptions::parts`]. The first operation of a kind and size is a warm-up: it
     /// waits for everything that the path does not drop, to measure how long that takes. Operations
     /// of that kind and size that begin before the first one ends do the same.
     Bounded,

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use farwrite::{Endpoint, Fabric};
 
-use crate::control::{ControlMessage, Want};
+use crate::bounded::record::Record;
+use crate::control::{ControlMessage, MAX_RECORDS, Want};
 use crate::error::{CollectiveError, RankState};
 use crate::exact_qp::ExactQp;
 
@@ -56,6 +57,8 @@ struct Peer {
     /// The number of receives of the rank that were matched with a send from here, without those of
     /// 0 bytes.
     served: u64,
+    /// The records of the rank that have arrived, in order.
+    records: Vec<Record>,
     /// Whether the control messages of the rank can no longer be read.
     is_broken: bool,
 }
@@ -72,6 +75,7 @@ impl Peers {
             has_served: None,
             wants: VecDeque::new(),
             served: 0,
+            records: Vec::new(),
             is_broken: false,
         };
         let peers = qps.into_iter().map(|qp| qp.map(peer)).collect();
@@ -132,9 +136,39 @@ impl Peers {
         }
     }
 
-    /// Sends the reason why the group has ended to all ranks.
+    /// Sends the record of a bounded operation to all ranks. Records that wait for a buffer share
+    /// messages.
+    pub(crate) fn say_record(&mut self, record: Record) {
+        for peer in self.remaining_mut() {
+            match peer.outgoing.back_mut() {
+                Some(ControlMessage::Records(records)) if records.len() < MAX_RECORDS => {
+                    records.push(record);
+                }
+                _ => peer
+                    .outgoing
+                    .push_back(ControlMessage::Records(vec![record])),
+            }
+        }
+    }
+
+    /// Removes and returns the records that have arrived: the rank of each one, and the records of
+    /// a rank in order.
+    pub(crate) fn take_records(&mut self) -> Vec<(usize, Record)> {
+        let peers = self.peers.iter_mut().enumerate();
+        let peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_mut()?)));
+        let records = peers.flat_map(|(rank, peer)| {
+            let records = peer.records.drain(..);
+            records.map(move |record| (rank, record))
+        });
+        records.collect()
+    }
+
+    /// Sends the reason why the group has ended to all ranks. Records no longer matter then.
     pub(crate) fn say_end(&mut self, reason: &str) {
         for peer in self.remaining_mut() {
+            let is_record =
+                |message: &ControlMessage| matches!(message, ControlMessage::Records(_));
+            peer.outgoing.retain(|message| !is_record(message));
             let reason = reason.to_owned();
             peer.outgoing.push_back(ControlMessage::End { reason });
         }
@@ -164,7 +198,7 @@ impl Peers {
     /// Asks all others about their progress, if it is time. Returns when to poll again. `wait_ns`
     /// is how long an operation may take.
     pub(crate) fn ask(&mut self, now_ns: u64, wait_ns: u64) -> u64 {
-        let every_ns = (wait_ns / 8).clamp(ASK_NS[0], ASK_NS[1]);
+        let every_ns = ask_every_ns(wait_ns);
         let last_ns = self.asked_ns.unwrap_or(self.moved_ns);
         let due_ns = last_ns.saturating_add(every_ns);
         if now_ns < due_ns {
@@ -263,6 +297,11 @@ impl Peers {
     }
 }
 
+/// The time without progress after which ranks are asked, for operations that may take `wait_ns`.
+pub(crate) fn ask_every_ns(wait_ns: u64) -> u64 {
+    (wait_ns / 8).clamp(ASK_NS[0], ASK_NS[1])
+}
+
 impl Peer {
     /// Processes the control messages of this peer and sends those to it. Returns whether it did
     /// anything.
@@ -353,6 +392,7 @@ impl Peer {
                 return Err(CollectiveError::Connection { rank, problem });
             }
             ControlMessage::Want(want) => self.wants.push_back(want),
+            ControlMessage::Records(records) => self.records.extend(records),
         }
         Ok(())
     }

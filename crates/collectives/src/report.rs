@@ -20,11 +20,12 @@ pub struct Report {
     pub elapsed: Duration,
     /// How long the operation was allowed to take.
     pub timeout: Duration,
-    /// For a bounded operation: how long it waited for contributions at most. `None` for the
-    /// warm-up, which has no such limit, and where no rank receives contributions.
+    /// For a bounded operation: how long the phases that have a deadline took at most: the whole
+    /// operation, except for an all-reduce with exact parts. `None` for the warm-up, which has no
+    /// such limit, and where no rank receives contributions.
     pub limit: Option<Duration>,
-    /// For a bounded operation: whether the limit ended its first phase at this rank before
-    /// everything had arrived here. Bytes that the path dropped before do not count: without a cut,
+    /// For a bounded operation: whether the limit ended a phase at this rank before everything had
+    /// arrived here. Bytes that the path dropped before do not count: without a cut,
     /// they are missing too. [`Communicator::tally`](crate::Communicator::tally) sums this up.
     pub was_cut: bool,
     /// The bytes of the result that lack contributions, in order; empty for an exact operation. If

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _DistributedBackendOptions
 
 from farwrite._native import CollectiveError
+from farwrite.torch.drift import resynchronise
 from farwrite.torch.group import ProcessGroup
 from farwrite.torch.hadamard import Hadamard
 from farwrite.torch.missing_log import MissingLogError
@@ -41,6 +42,7 @@ __all__ = [
     "Sites",
     "average_between_sites",
     "last_report",
+    "resynchronise",
 ]
 
 

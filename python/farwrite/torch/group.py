@@ -94,12 +94,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     # Operations.
 
-    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
-        """Give every rank the reduction of a tensor of all ranks, in place."""
+    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None, *, is_exact: bool = False) -> Work:
+        """Give every rank the reduction of a tensor of all ranks, in place.
+
+        With `is_exact`, which torch does not pass, the policy of the group does not apply.
+        """
         call = self._call("all_reduce")
         tensor = call.check("tensor", call.only("tensors", tensors))
         how = call.reduction("tensor", tensor, opts)
-        return self._start(call, "all-reduce", output=[tensor], load_output=True, **how)
+        return self._start(call, "all-reduce", output=[tensor], load_output=True, is_exact=is_exact, **how)
 
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         """Reduce several tensors of one type as if they were one."""
@@ -328,9 +331,10 @@ class ProcessGroup(dist.ProcessGroup):
         input: Sequence[torch.Tensor] = (),
         output: Sequence[torch.Tensor] = (),
         load_output: bool = False,
+        is_exact: bool = False,
         **how: Any,
     ) -> Work:
-        started = self._submit(operation, input, output, load_output, how)
+        started = self._submit(operation, input, output, load_output, how, is_exact=is_exact)
         return Work(call.operation, [started], output, self._tally)
 
     def _submit(
@@ -340,6 +344,8 @@ class ProcessGroup(dist.ProcessGroup):
         output: Sequence[torch.Tensor],
         load_output: bool,
         how: dict[str, Any],
+        *,
+        is_exact: bool = False,
     ) -> Started:
         """Start an operation; also return what copies its result to where it belongs."""
         if any(overlap(one, other) for one in input for other in output):
@@ -351,7 +357,7 @@ class ProcessGroup(dist.ProcessGroup):
             read.load()
         if written and load_output:
             written.load()
-        is_bounded = self._is_bounded(operation, output, how)
+        is_bounded = not is_exact and self._is_bounded(operation, output, how)
         if is_bounded and written and self._replayed:
             return self._replay(self._replayed, operation, read or written, written, how)
         ticket = self._communicator.submit(

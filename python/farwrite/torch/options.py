@@ -22,8 +22,9 @@ class Exact:
 class Bounded:
     """Large operations on floats leave out contributions that are late or lost.
 
-    They stop waiting for contributions at a deadline. What follows is exact, and waits for every rank. All
-    ranks get the same result of an all-reduce, so replicas of a model stay equal, bit for bit. A sum lacks
+    They stop waiting for contributions at a deadline. In an all-reduce, ranks then exchange the reduced parts
+    exactly, and wait for every rank. So all ranks get the same result, and replicas of a model stay equal,
+    bit for bit. `parts` can give this exchange a deadline too. Other bounded operations end then. A sum lacks
     what was left out; a mean divides by the number of contributions that came. With `hadamard_block`, the
     values of a block with a lost packet are inexact instead. Where nothing is reduced, missing values are 0.
     All other operations are exact.
@@ -47,6 +48,10 @@ class Bounded:
     #: out `all-gather` where it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes
     #: are given is exact.
     operations: tuple[str, ...] = ("all-reduce", "reduce-scatter")
+    #: How the reduced parts of an all-reduce reach all ranks: `exact`, or `bounded`, with a deadline for the
+    #: whole operation. In place of what has not arrived by then, a rank uses its own contribution. So
+    #: replicas of a model drift apart: use `resynchronise`.
+    parts: str = "exact"
     #: Operations whose result at a rank has fewer bytes are exact.
     min_bytes: int = 65536
     #: What repairs losses of exact operations.
@@ -68,15 +73,22 @@ class Bounded:
             is_power = isinstance(value, int) and value > 0 and value & (value - 1) == 0
             if value is not None and not (is_power and value <= 2**25):
                 raise ValueError(f"{name} = {value!r}: must be a power of two, at most 2**25, or None")
+        if self.parts not in ("exact", "bounded"):
+            raise ValueError(f"parts = {self.parts!r}: must be 'exact' or 'bounded'")
+        if self.parts == "bounded" and self.hadamard_block is not None:
+            raise ValueError(f"hadamard_block = {self.hadamard_block}: needs parts='exact'")
         if self.hadamard_stride is not None and self.hadamard_block is None:
             raise ValueError(f"hadamard_stride = {self.hadamard_stride}: needs a hadamard_block")
 
-    def native(self) -> tuple[str, int, tuple[int, int] | None]:
-        """Return what the native half wants: the scheme, the loss target in millionths, block and stride."""
+    def native(self) -> tuple[str, int, tuple[int, int] | None, bool]:
+        """Return what the native half wants.
+
+        The scheme, the loss target in millionths, block and stride, and whether parts have a deadline.
+        """
         hadamard = None
         if self.hadamard_block is not None:
             hadamard = self.hadamard_block, self.hadamard_stride or 0
-        return self.scheme, round(self.loss_target * 1e6), hadamard
+        return self.scheme, round(self.loss_target * 1e6), hadamard, self.parts == "bounded"
 
 
 _LAST_SITE = 2**32 - 2

@@ -7,10 +7,10 @@ use farwrite::{Endpoint, Error, Fabric, SchemeTag};
 
 use super::contribution::{Contribution, runs};
 use super::hadamard::Encoding;
-use super::learned::Terms;
 use super::qp::{Arrival, BoundedQp};
 use crate::element::{ElementType, Reduction};
 use crate::index::{to_range, to_usize};
+use crate::report::Missing;
 use crate::scratch::Scratch;
 
 /// Which bytes go to which rank, and how received bytes are used.
@@ -75,6 +75,17 @@ pub(crate) struct Collected {
     /// The number of bytes that messages lacked when they ended, before any deadline.
     pub(crate) dropped_bytes: u64,
     pub(crate) timed_out: bool,
+    /// What the result lacks; `None` if it follows from `arrived`.
+    pub(crate) missing: Option<Vec<Missing>>,
+}
+
+/// The times of an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// The time from which its duration counts.
+    pub(crate) started_ns: u64,
+    /// The time at which it ends at the latest.
+    pub(crate) deadline_ns: Option<u64>,
 }
 
 impl Collected {
@@ -90,8 +101,8 @@ impl Collect {
     pub(crate) fn new(
         exchange: Exchange,
         qps: &mut [Option<BoundedQp>],
-        terms: Terms,
-        started_ns: u64,
+        scheme: SchemeTag,
+        times: Times,
         scratch: &mut Scratch,
     ) -> Self {
         let incoming = exchange.receives.iter().enumerate().map(|(rank, range)| {
@@ -111,10 +122,10 @@ impl Collect {
             incoming,
             outgoing,
             exchange,
-            scheme: terms.scheme.tag(),
-            started_ns,
+            scheme,
+            started_ns: times.started_ns,
             completed_ns: None,
-            deadline_ns: terms.timeout_ns.map(|ns| started_ns.saturating_add(ns)),
+            deadline_ns: times.deadline_ns,
         }
     }
 
@@ -186,6 +197,19 @@ impl Collect {
         self.is_sent() && peers.all(|peer| self.has_all_from(peer))
     }
 
+    /// Whether the exchange can end: it is complete, or its deadline has passed.
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        self.is_complete() || self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns)
+    }
+
+    pub(crate) fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
     fn has_all_from(&self, peer: usize) -> bool {
         self.incoming[peer].segments >= self.segments_from(peer)
     }
@@ -241,6 +265,7 @@ impl Collect {
             expected_bytes,
             dropped_bytes,
             timed_out,
+            missing: None,
         })
     }
 

@@ -1,5 +1,7 @@
 //! What the bounded operations of a group have measured, and how the next ones run.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use farwrite::deadline::{Observation, Policy, Proposal, Tally, TimeoutKey, Timeouts, Verdict};
 use farwrite::{ChunkLoss, Endpoint, Error, Fabric, SchemeName};
 use farwrite_codes::{Code, Kind};
@@ -13,10 +15,27 @@ use super::qp::BoundedQp;
 pub(crate) struct Learned {
     options: BoundedOptions,
     timeouts: Timeouts,
+    agreements: BTreeMap<TimeoutKey, Agreements>,
     /// The losses on the paths to this rank at the end of the previous operation.
     losses: ChunkLoss,
     /// The share of packets that the paths dropped, in millionths, when they last carried any.
     loss_ppm: u32,
+}
+
+/// An operation learns from the records of operations that began at least this number of operations
+/// of its kind before it. Records need a round trip, and the next operation does not wait for them.
+/// A fixed distance makes the timeouts of all ranks equal if the records come that soon.
+const DISTANCE: u64 = 2;
+
+/// The operations of one key whose records arrive after them.
+#[derive(Debug, Default)]
+struct Agreements {
+    /// The number of operations that have begun.
+    begun: u64,
+    /// The number of operations whose proposals have been used.
+    used: u64,
+    /// The sizes and the proposals of the following operations, as far as they are known.
+    known: VecDeque<(u64, Vec<Proposal>)>,
 }
 
 /// How one operation runs.
@@ -43,6 +62,7 @@ impl Learned {
             options,
             timeouts: Timeouts::new(options.policy, options.bounds)
                 .with_message_chunks(packets_per_segment),
+            agreements: BTreeMap::new(),
             losses: ChunkLoss::default(),
             loss_ppm: 0,
         }
@@ -54,6 +74,7 @@ impl Learned {
 
     /// How the next operation of `bytes` bytes runs.
     pub(crate) fn terms(&mut self, key: TimeoutKey, bytes: u64) -> Terms {
+        self.begin(key);
         let chooses_scheme = self.chooses_scheme();
         let timeout = self.timeouts.get_mut(key);
         let verdict = timeout.verdict();
@@ -71,6 +92,21 @@ impl Learned {
             scheme,
             verdict,
         }
+    }
+
+    /// Uses the records that the next operation may learn from. The first operation of a key ends
+    /// only when its records are complete, so all others may learn from it.
+    fn begin(&mut self, key: TimeoutKey) {
+        let of_key = self.agreements.entry(key).or_default();
+        let timeout = self.timeouts.get_mut(key);
+        while of_key.used == 0 || of_key.used + DISTANCE <= of_key.begun {
+            let Some((bytes, proposals)) = of_key.known.pop_front() else {
+                break;
+            };
+            timeout.agree(bytes, &proposals);
+            of_key.used += 1;
+        }
+        of_key.begun += 1;
     }
 
     /// Whether the loss of the path determines the scheme.
@@ -133,6 +169,13 @@ impl Learned {
             loss_ppm: self.loss_ppm,
             rtt_ns,
         })
+    }
+
+    /// The same for an operation that did not wait for these proposals. Later operations learn from
+    /// them when their distance is large enough.
+    pub(crate) fn agree_later(&mut self, key: TimeoutKey, bytes: u64, proposals: Vec<Proposal>) {
+        let of_key = self.agreements.entry(key).or_default();
+        of_key.known.push_back((bytes, proposals));
     }
 
     /// Processes the proposals of all ranks after an operation of `bytes` bytes.

@@ -1,33 +1,46 @@
 //! Operations that end by a deadline, with the data that has arrived by then.
 //!
-//! An operation has two phases. In the first phase, every rank sends its contribution to every
-//! other rank in best-effort messages, until the deadline ([`collect`]). No rank combines
-//! contributions on the way. So a lost packet costs the contribution of one rank only, and the
-//! packets that arrived show which ranks are part of a value. In the second phase, ranks exchange
-//! [`record`]s exactly, and for an all-reduce the reduced parts too. So all ranks have the same
-//! result and the same knowledge of what is missing from it.
+//! In the first phase of an operation, every rank sends its contribution to every other rank in
+//! best-effort messages, until the deadline ([`collect`]). No rank combines contributions on the
+//! way. So a lost packet costs the contribution of one rank only, and the packets that arrived show
+//! which ranks are part of a value.
+//!
+//! Except for all-reduces, the operation then ends. In an all-reduce, ranks exchange the reduced
+//! parts and their contributors exactly, so all ranks have the same result and the same knowledge
+//! of what is missing from it. With [`BoundedOptions::parts`], they do this in best-effort messages,
+//! until a second deadline ([`shares`]).
+//!
+//! Ranks also exchange [`record`]s of what the operation cost them. In an all-reduce with exact
+//! parts, they are part of the second phase. Other operations do not wait for them ([`records`]).
 
 pub(crate) mod collect;
 mod contribution;
+pub(crate) mod frames;
 pub(crate) mod hadamard;
+mod lacks;
 pub(crate) mod learned;
 mod options;
 pub(crate) mod plan;
 pub(crate) mod qp;
 pub(crate) mod record;
+pub(crate) mod records;
 pub(crate) mod replay;
+mod shares;
 
 use std::ops::Range;
 
-use farwrite::deadline::{TimeoutKey, Verdict};
+use farwrite::deadline::{Proposal, TimeoutKey, Verdict, phase_ends_ns};
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 
-use self::collect::{Collect, Collected, Exchange};
+use self::collect::{Collect, Collected, Exchange, Times};
 use self::contribution::runs;
+use self::lacks::Lacks;
 use self::learned::{Learned, Terms};
-use self::plan::BoundedPlan;
+use self::plan::{BoundedPlan, Gather};
 use self::qp::BoundedQp;
-use crate::index::{to_range, to_usize};
+use self::record::Layout;
+use self::shares::{Shares, Sharing};
+use crate::index::to_range;
 use crate::report::Missing;
 use crate::scratch::Scratch;
 
@@ -50,6 +63,8 @@ pub(crate) struct Bounded {
     phase: Phase,
     /// How it runs; `None` before it begins.
     terms: Option<Terms>,
+    /// What this rank proposes after the first phase, until its record is sent.
+    proposal: Option<Option<Proposal>>,
 }
 
 #[derive(Debug)]
@@ -57,7 +72,9 @@ enum Phase {
     /// An earlier bounded operation has not sent all of its messages.
     Waiting,
     Collecting(Box<Collect>),
-    Exchanging(Collected),
+    Sharing(Box<Sharing>),
+    /// The first phase has ended.
+    Collected(Collected),
     /// An error has ended the operation.
     Broken,
 }
@@ -68,26 +85,51 @@ impl Bounded {
             plan,
             phase: Phase::Waiting,
             terms: None,
+            proposal: None,
         }
     }
 
-    /// Whether the first phase has ended.
-    pub(crate) fn has_collected(&self) -> bool {
-        matches!(self.phase, Phase::Exchanging(_))
+    /// Whether records of other ranks do not belong to the operation itself.
+    pub(crate) fn has_separate_records(&self) -> bool {
+        self.plan.gather.is_none()
     }
 
-    /// Whether the messages of the first phase have been handed to the queue pairs.
+    /// Whether the operation waits for the records of all ranks: it has no deadline. So all ranks
+    /// take part in the first operation of a kind and size, and compare what they run.
+    pub(crate) fn awaits_records(&self) -> bool {
+        self.timeout_ns().is_none()
+    }
+
+    /// Removes and returns the proposal for a separate record, after the first phase. It is `None`
+    /// in the record of a rank that expected no data.
+    pub(crate) fn take_proposal(&mut self) -> Option<Option<Proposal>> {
+        self.proposal.take()
+    }
+
+    /// Which timeout learns from the operation, and its size in bytes.
+    pub(crate) fn size(&self) -> (TimeoutKey, u64) {
+        (self.key(), self.plan.bytes)
+    }
+
+    /// Whether all phases with a deadline have ended.
+    pub(crate) fn has_collected(&self) -> bool {
+        matches!(self.phase, Phase::Collected(_))
+    }
+
+    /// Whether all messages with a deadline have been handed to the queue pairs.
     pub(crate) fn is_sent(&self) -> bool {
         match &self.phase {
-            Phase::Collecting(collect) => collect.is_sent(),
-            phase => matches!(phase, Phase::Exchanging(_)),
+            Phase::Collecting(collect) => self.plan.shares.is_none() && collect.is_sent(),
+            Phase::Sharing(sharing) => sharing.is_sent(),
+            phase => matches!(phase, Phase::Collected(_)),
         }
     }
 
-    /// The time at which the first phase ends at the latest.
+    /// The time at which the current phase ends at the latest.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         match &self.phase {
             Phase::Collecting(collect) => collect.deadline_ns,
+            Phase::Sharing(sharing) => sharing.deadline_ns(),
             _ => None,
         }
     }
@@ -100,7 +142,7 @@ impl Bounded {
     /// Whether the deadline ended the first phase before everything had arrived at this rank.
     pub(crate) fn was_cut(&self) -> bool {
         match &self.phase {
-            Phase::Exchanging(collected) => collected.was_cut(),
+            Phase::Collected(collected) => collected.was_cut(),
             _ => false,
         }
     }
@@ -120,138 +162,195 @@ impl Bounded {
         self.plan.prepare(source, scratch)
     }
 
-    /// Continues the first phase. The phase ends only if `may_end` is true. Returns whether it did
-    /// anything.
+    /// Continues the phases that have a deadline. The last one ends only if `may_end` is true.
+    /// Returns whether it did anything.
     ///
     /// # Errors
     /// Those of the endpoint.
     pub(crate) fn progress<F: Fabric>(
         &mut self,
-        group: BoundedGroup<'_, F>,
+        mut group: BoundedGroup<'_, F>,
         source: &[u8],
         work: &mut [u8],
         may_end: bool,
     ) -> Result<bool, Error> {
-        let BoundedGroup {
-            endpoint,
-            qps,
-            learned,
-            scratch,
-            now_ns,
-        } = group;
         if matches!(self.phase, Phase::Waiting) {
-            let terms = learned.terms(self.key(), self.plan.bytes);
-            self.terms = Some(terms);
-            let exchange = self.plan.exchange.clone();
-            let collect = Collect::new(exchange, qps, terms, now_ns, scratch);
-            self.phase = Phase::Collecting(Box::new(collect));
+            self.begin(&mut group);
         }
+        let mut moved = self.progress_first(&mut group, source, work, may_end)?;
+        if let Phase::Sharing(sharing) = &mut self.phase {
+            let now_ns = group.now_ns;
+            moved |= sharing.progress(group.endpoint, group.qps, now_ns)?;
+            if may_end && sharing.is_over(now_ns) {
+                self.end_sharing(&mut group, source, work)?;
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn begin<F: Fabric>(&mut self, group: &mut BoundedGroup<'_, F>) {
+        let terms = group.learned.terms(self.key(), self.plan.bytes);
+        self.terms = Some(terms);
+        let exchange = self.plan.exchange.clone();
+        let times = self.times(group.now_ns, 0);
+        let scheme = terms.scheme.tag();
+        let collect = Collect::new(exchange, group.qps, scheme, times, group.scratch);
+        self.phase = Phase::Collecting(Box::new(collect));
+    }
+
+    /// The times of a phase of an operation that began at `started_ns`. If there are two phases,
+    /// they share the time of the operation.
+    fn times(&self, started_ns: u64, phase: usize) -> Times {
+        let end_ns = self.timeout_ns().map(|timeout_ns| {
+            let weights = self.plan.shares.as_ref().map(Shares::weights);
+            let weights = weights.as_ref().map_or(&[1][..], |both| &both[..]);
+            let mut ends = phase_ends_ns(timeout_ns, weights);
+            ends.nth(phase).unwrap_or(timeout_ns)
+        });
+        Times {
+            started_ns,
+            deadline_ns: end_ns.map(|ns| started_ns.saturating_add(ns)),
+        }
+    }
+
+    /// Continues the first phase, and begins the next one when it has ended.
+    fn progress_first<F: Fabric>(
+        &mut self,
+        group: &mut BoundedGroup<'_, F>,
+        source: &[u8],
+        work: &mut [u8],
+        may_end: bool,
+    ) -> Result<bool, Error> {
+        let now_ns = group.now_ns;
         let Phase::Collecting(collect) = &mut self.phase else {
             return Ok(false);
         };
         let source = self.plan.encoded.as_deref().unwrap_or(source);
-        let moved = collect.progress(endpoint, qps, source, work, now_ns)?;
-        let is_late = collect.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns);
-        if !may_end || !collect.is_complete() && !is_late {
+        let moved = collect.progress(group.endpoint, group.qps, source, work, now_ns)?;
+        if !may_end || !collect.is_over(now_ns) {
             return Ok(moved);
         }
+        let started_ns = collect.started_ns();
         if let Phase::Collecting(collect) = std::mem::replace(&mut self.phase, Phase::Broken) {
-            let collected = collect.finish(endpoint, qps, work, now_ns, scratch)?;
-            let (key, bytes) = (self.key(), self.plan.bytes);
-            let terms = self.terms.as_ref();
-            let verdict = terms.map_or(Verdict::Wait, |terms| terms.verdict);
-            let measured = learned.measure(endpoint, qps)?;
-            let proposal = learned.propose(key, bytes, verdict, &collected, measured);
-            let range = self.plan.record(self.plan.exchange.rank);
-            let has_arrived = |rank: usize, packet: usize| {
-                let arrived: &Vec<bool> = &collected.arrived[rank];
-                arrived.get(packet).copied().unwrap_or(false)
-            };
-            let record = &mut work[to_range(&range)];
-            self.plan.layout.write(record, proposal, has_arrived);
-            self.plan.encoded = None;
-            self.phase = Phase::Exchanging(collected);
+            let (endpoint, qps) = (&*group.endpoint, &mut *group.qps);
+            let collected = collect.finish(endpoint, qps, work, now_ns, group.scratch)?;
+            let times = self.times(started_ns, 1);
+            let scheme = self.terms.map_or(SchemeName::BestEffort, |t| t.scheme);
+            match &self.plan.shares {
+                None => self.end(group, collected, work)?,
+                Some(shares) => {
+                    let carrier = (&mut *group.qps, scheme.tag());
+                    let exchange = &self.plan.exchange;
+                    let scratch = &mut *group.scratch;
+                    let sharing = shares.begin(exchange, collected, carrier, work, times, scratch);
+                    self.phase = Phase::Sharing(Box::new(sharing));
+                }
+            }
         }
         Ok(true)
     }
 
-    /// Learns from the records of all ranks, which must have arrived.
+    fn end_sharing<F: Fabric>(
+        &mut self,
+        group: &mut BoundedGroup<'_, F>,
+        source: &[u8],
+        work: &mut [u8],
+    ) -> Result<(), Error> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Broken);
+        if let (Phase::Sharing(sharing), Some(shares)) = (phase, &self.plan.shares) {
+            let (endpoint, qps) = (&*group.endpoint, &mut *group.qps);
+            let (memory, now_ns) = ((source, &mut *work), group.now_ns);
+            let collected = sharing.finish(shares, endpoint, qps, memory, now_ns, group.scratch)?;
+            self.end(group, collected, work)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the phases that have a deadline: makes the record of this rank.
+    fn end<F: Fabric>(
+        &mut self,
+        group: &mut BoundedGroup<'_, F>,
+        collected: Collected,
+        work: &mut [u8],
+    ) -> Result<(), Error> {
+        let (key, bytes) = (self.key(), self.plan.bytes);
+        let verdict = self.terms.map_or(Verdict::Wait, |terms| terms.verdict);
+        let measured = group.learned.measure(group.endpoint, group.qps)?;
+        let learned = &mut *group.learned;
+        let proposal = learned.propose(key, bytes, verdict, &collected, measured);
+        match &self.plan.gather {
+            Some(gather) => {
+                let range = self.plan.record(gather.layout, self.plan.exchange.rank);
+                let has_arrived = |rank: usize, packet: usize| {
+                    let arrived: &Vec<bool> = &collected.arrived[rank];
+                    arrived.get(packet).copied().unwrap_or(false)
+                };
+                let record = &mut work[to_range(&range)];
+                gather.layout.write(record, proposal, has_arrived);
+            }
+            None => self.proposal = Some(proposal),
+        }
+        self.plan.encoded = None;
+        self.phase = Phase::Collected(collected);
+        Ok(())
+    }
+
+    /// Learns from the records of all ranks that are part of the operation. They must have arrived.
     pub(crate) fn settle(&self, learned: &mut Learned, work: &[u8]) {
-        let layout = self.plan.layout;
-        let records = (0..layout.ranks).map(|rank| self.record(work, rank));
+        let Some(Gather { layout, .. }) = &self.plan.gather else {
+            return;
+        };
+        let records = (0..layout.ranks).map(|rank| self.record(work, *layout, rank));
         let proposals = records.filter_map(|record| layout.proposal(record));
         let proposals: Vec<_> = proposals.collect();
         learned.agree(self.key(), self.plan.bytes, &proposals);
     }
 
-    fn record<'a>(&self, work: &'a [u8], rank: usize) -> &'a [u8] {
-        let range = self.plan.record(rank);
+    fn record<'a>(&self, work: &'a [u8], layout: Layout, rank: usize) -> &'a [u8] {
+        let range = self.plan.record(layout, rank);
         &work[to_range(&range)]
     }
 
     /// The bytes of the result that lack contributions, and the ranks that they lack.
     pub(crate) fn missing(&self, work: &[u8]) -> Vec<Missing> {
-        let Phase::Exchanging(collected) = &self.phase else {
+        let Phase::Collected(collected) = &self.phase else {
             return Vec::new();
         };
-        let (plan, layout) = (&self.plan, self.plan.layout);
+        if let Some(missing) = &collected.missing {
+            return missing.clone();
+        }
         let Exchange {
             receives,
             reduction,
             rank: own,
+            packet_bytes,
             ..
-        } = &plan.exchange;
-        match (&plan.parts, reduction) {
-            (Some(parts), _) => {
-                let of_part = |(owner, part): (usize, &Range<u64>)| {
-                    let record = self.record(work, owner);
-                    self.missing_of(part, |from, packet| {
-                        layout.has_arrived(record, from, packet)
-                    })
-                };
-                parts.iter().enumerate().flat_map(of_part).collect()
-            }
-            (None, Some(_)) => self.missing_of(&receives[*own], |from, packet| {
-                collected.arrived[from][packet]
-            }),
-            (None, None) => {
-                let of_peer = |(peer, range): (usize, &Range<u64>)| {
-                    let absent: Vec<bool> =
-                        collected.arrived[peer].iter().map(|set| !set).collect();
-                    let run = |run| Missing {
-                        range: self.bytes_of(range, &run),
-                        ranks: vec![peer],
-                    };
-                    runs(&absent).map(run).collect::<Vec<_>>()
-                };
-                receives.iter().enumerate().flat_map(of_peer).collect()
-            }
-        }
-    }
-
-    /// The same for a part that ranks have reduced. Equal neighbours are merged into one.
-    fn missing_of(
-        &self,
-        part: &Range<u64>,
-        has_arrived: impl Fn(usize, usize) -> bool,
-    ) -> Vec<Missing> {
-        let packets = (part.end - part.start).div_ceil(self.plan.exchange.packet_bytes);
-        let mut missing: Vec<Missing> = Vec::new();
-        for packet in 0..to_usize(packets) {
-            let absent = |rank: &usize| !has_arrived(*rank, packet);
-            let ranks: Vec<usize> = (0..self.plan.layout.ranks).filter(absent).collect();
-            if ranks.is_empty() {
-                continue;
-            }
-            let range = self.bytes_of(part, &(packet..packet + 1));
-            match missing.last_mut() {
-                Some(last) if last.range.end == range.start && last.ranks == ranks => {
-                    last.range.end = range.end;
+        } = &self.plan.exchange;
+        let mut lacks = Lacks::default();
+        match (&self.plan.gather, reduction) {
+            (Some(Gather { parts, layout }), _) => {
+                for (owner, part) in parts.iter().enumerate() {
+                    let record = self.record(work, *layout, owner);
+                    let has_arrived = |from, packet| layout.has_arrived(record, from, packet);
+                    lacks.add_packets(part, *packet_bytes, receives.len(), has_arrived);
                 }
-                _ => missing.push(Missing { range, ranks }),
+            }
+            (None, Some(_)) => {
+                let has_arrived = |from: usize, packet: usize| collected.arrived[from][packet];
+                lacks.add_packets(&receives[*own], *packet_bytes, receives.len(), has_arrived);
+            }
+            (None, None) => {
+                for (peer, range) in receives.iter().enumerate() {
+                    let arrived = &collected.arrived[peer];
+                    let absent: Vec<bool> = arrived.iter().map(|set| !set).collect();
+                    for run in runs(&absent) {
+                        lacks.add(self.bytes_of(range, &run), vec![peer]);
+                    }
+                }
             }
         }
-        missing
+        lacks.into_missing()
     }
 
     /// The bytes of a run of packets.

@@ -3,6 +3,8 @@
 use farwrite::SchemeName;
 use farwrite::deadline::{Bounds, Policy};
 
+use crate::options::Delivery;
+
 /// How bounded operations of a group work. All ranks must have the same options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundedOptions {
@@ -19,10 +21,16 @@ pub struct BoundedOptions {
     /// lost packet becomes a small error of many values. With `None`, they are not transformed, and
     /// the values of a lost packet lack a contribution.
     pub hadamard: Option<Hadamard>,
+    /// How the reduced parts of an all-reduce reach all ranks. With [`Delivery::Exact`], the result
+    /// is the same at all ranks, and the operation waits for all of them. With
+    /// [`Delivery::Bounded`], the time of the operation covers this phase too. In place of what has
+    /// not arrived by then, a rank uses its own contribution, so **results differ between ranks**.
+    /// This excludes [`BoundedOptions::hadamard`].
+    pub parts: Delivery,
 }
 
 impl Default for BoundedOptions {
-    /// No transform. The timeout is the shortest one that keeps missing bytes below 1%, from 1 ms
+    /// No transform, exact parts. The timeout is the shortest one that keeps missing bytes below 1%, from 1 ms
     /// to one minute.
     fn default() -> Self {
         Self {
@@ -36,6 +44,7 @@ impl Default for BoundedOptions {
                 max_ns: 60_000_000_000,
             },
             hadamard: None,
+            parts: Delivery::Exact,
         }
     }
 }

@@ -5,13 +5,16 @@ use std::ops::Range;
 use farwrite::deadline::Collective;
 
 use super::collect::Exchange;
+use super::frames::Frames;
 use super::hadamard::Encoding;
 use super::record::Layout;
+use super::shares::Shares;
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
 use crate::group_view::GroupView;
 use crate::index::{to_range, to_usize};
 use crate::operation::{Algorithm, Operation};
+use crate::options::Delivery;
 use crate::schedule::{self, Step};
 use crate::scratch::Scratch;
 use crate::sizes::Sizes;
@@ -20,18 +23,28 @@ use crate::sizes::Sizes;
 #[derive(Debug)]
 pub(crate) struct BoundedPlan {
     pub(crate) exchange: Exchange,
-    pub(crate) layout: Layout,
     pub(crate) collective: Collective,
     /// The size of the operation in bytes, which selects its timeout.
     pub(crate) bytes: u64,
-    /// The size of the result in bytes. The result precedes the records in the working memory.
+    /// The size of the result in bytes. In the working memory, records follow it.
     pub(crate) result_bytes: u64,
     /// The bytes of the source that this rank contributes to its own result, and their destination.
     pub(crate) own: (Range<u64>, u64),
-    /// For an all-reduce: the part that each rank reduces.
-    pub(crate) parts: Option<Vec<Range<u64>>>,
+    /// For an all-reduce with exact parts: how all ranks get all parts.
+    pub(crate) gather: Option<Gather>,
+    /// The same if the parts have a deadline.
+    pub(crate) shares: Option<Shares>,
     /// The contributions of this rank, if they are transformed.
     pub(crate) encoded: Option<Vec<u8>>,
+}
+
+/// The second phase of an all-reduce with exact parts.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    /// By rank: the part that it reduces.
+    pub(crate) parts: Vec<Range<u64>>,
+    /// The layout of the records that are sent with the parts.
+    pub(crate) layout: Layout,
 }
 
 impl BoundedPlan {
@@ -56,18 +69,26 @@ impl BoundedPlan {
             own,
         } = Contributions::of(view, operation, values, sizes)?;
         let packet_bytes = u64::from(view.packet_bytes);
-        let parts = (collective == Collective::AllReduce).then(|| sends.clone());
-        let lengths = parts.iter().flatten().map(|part| part.end - part.start);
-        let packets = lengths.max().unwrap_or(0).div_ceil(packet_bytes);
-        let result_bytes = sizes.output.unwrap_or(0);
+        let is_all_reduce = collective == Collective::AllReduce;
+        let has_shares = is_all_reduce && view.parts == Delivery::Bounded;
+        let frames = Frames::new(ranks, packet_bytes).filter(|_| has_shares);
+        let shares = frames.map(|frames| Shares {
+            parts: sends.clone(),
+            frames,
+        });
+        let gather = (is_all_reduce && !has_shares).then(|| {
+            let lengths = sends.iter().map(|part| part.end - part.start);
+            let packets = lengths.max().unwrap_or(0).div_ceil(packet_bytes);
+            let packets = to_usize(packets);
+            Gather {
+                parts: sends.clone(),
+                layout: Layout { ranks, packets },
+            }
+        });
         Ok(Self {
-            layout: Layout {
-                ranks,
-                packets: to_usize(packets),
-            },
             collective,
             bytes: sizes.total,
-            result_bytes,
+            result_bytes: sizes.output.unwrap_or(0),
             own,
             exchange: Exchange {
                 sends,
@@ -78,7 +99,8 @@ impl BoundedPlan {
                 packet_bytes,
                 segment_bytes: packet_bytes * u64::from(view.packets_per_segment),
             },
-            parts,
+            gather,
+            shares,
             encoded: None,
         })
     }
@@ -86,23 +108,37 @@ impl BoundedPlan {
     /// The steps of the second phase.
     pub(crate) fn steps(&self, algorithm: Algorithm) -> Vec<Step> {
         let rank = self.exchange.rank;
-        let mut steps = match (&self.parts, algorithm) {
-            (None, _) => Vec::new(),
-            (Some(parts), Algorithm::Direct) => schedule::direct_gather(rank, parts),
-            (Some(parts), _) => schedule::ring_all_gather(rank, parts),
+        let Some(Gather { parts, layout }) = &self.gather else {
+            return Vec::new();
         };
-        let records: Vec<_> = (0..self.layout.ranks)
-            .map(|rank| self.record(rank))
-            .collect();
+        let mut steps = match algorithm {
+            Algorithm::Direct => schedule::direct_gather(rank, parts),
+            _ => schedule::ring_all_gather(rank, parts),
+        };
+        let records = (0..layout.ranks).map(|rank| self.record(*layout, rank));
+        let records: Vec<_> = records.collect();
         steps.extend(schedule::direct_gather(rank, &records));
         steps
     }
 
+    /// For an all-reduce: the part that each rank reduces.
+    pub(crate) fn parts(&self) -> Option<&[Range<u64>]> {
+        let gathered = self.gather.as_ref().map(|gather| &gather.parts);
+        let parts = gathered.or(self.shares.as_ref().map(|shares| &shares.parts));
+        parts.map(Vec::as_slice)
+    }
+
     /// Where the record of a rank lies in the working memory.
-    pub(crate) fn record(&self, rank: usize) -> Range<u64> {
-        let bytes = self.layout.bytes() as u64;
+    pub(crate) fn record(&self, layout: Layout, rank: usize) -> Range<u64> {
+        let bytes = layout.bytes() as u64;
         let start = self.result_bytes + rank as u64 * bytes;
         start..start + bytes
+    }
+
+    /// The size of the working memory in bytes.
+    fn work_bytes(&self) -> u64 {
+        let end = |gather: &Gather| self.record(gather.layout, gather.layout.ranks).start;
+        self.gather.as_ref().map_or(self.result_bytes, end)
     }
 
     /// Transforms the contributions of this rank if the plan requires it, and creates the working
@@ -115,8 +151,7 @@ impl BoundedPlan {
         } = self.exchange;
         self.encoded = encoding.map(|encoding| encoding.encode(source, sends));
         let source = self.encoded.as_deref().unwrap_or(source);
-        let length = self.record(self.layout.ranks).start;
-        let mut work = scratch.take(to_usize(length));
+        let mut work = scratch.take(to_usize(self.work_bytes()));
         // A reduction writes its whole result. Elsewhere, what does not arrive is 0.
         let written = self.exchange.reduction.map_or(0, |_| self.result_bytes);
         work[to_usize(written)..].fill(0);

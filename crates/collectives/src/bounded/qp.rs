@@ -79,6 +79,12 @@ impl BoundedQp {
         self.skipped += unsent;
     }
 
+    /// The number of messages that have not left, those that must still be cancelled included.
+    pub(crate) fn in_flight(&self) -> usize {
+        let skipped = usize::try_from(self.skipped).unwrap_or(usize::MAX);
+        self.buffers.in_flight().saturating_add(skipped)
+    }
+
     /// Closes the receives of ended operations, posts receives, reclaims the buffers of messages
     /// that have left, and cancels messages that were not sent. Returns whether this gives the
     /// endpoint something to send.

@@ -43,13 +43,22 @@ pub fn replay(
     let (plans, mut memory): (Vec<_>, Vec<_>) = begun?.into_iter().unzip();
     let plan = &plans[rank];
     let mut output = std::mem::take(&mut memory[rank]);
-    match &plan.parts {
+    match plan.parts() {
         // Each owner reduces its part, and all ranks get all parts.
         Some(parts) => {
             replay.reduce(&plans, rank, &mut output);
             for (owner, part) in parts.iter().enumerate().filter(|(owner, _)| *owner != rank) {
                 replay.reduce(&plans, owner, &mut memory[owner]);
                 output[to_range(part)].copy_from_slice(&memory[owner][to_range(part)]);
+            }
+            // Where the part of an owner has not arrived, the rank has its own contribution.
+            for (owner, part) in parts.iter().enumerate().filter(|(owner, _)| *owner != rank) {
+                for Missing { range, .. } in missing.iter().filter(|m| m.ranks.contains(&owner)) {
+                    let range = range.start.max(part.start)..range.end.min(part.end);
+                    if !range.is_empty() {
+                        output[to_range(&range)].copy_from_slice(&inputs[rank][to_range(&range)]);
+                    }
+                }
             }
         }
         None if plan.exchange.reduction.is_some() => replay.reduce(&plans, rank, &mut output),
@@ -129,8 +138,9 @@ impl Replay<'_> {
                 contribution.staged.copy_from_slice(bytes);
                 let packets = 0..contribution.arrived.len() as u64;
                 let packets = packets.map(|packet| {
-                    let at = part.start + packet * exchange.packet_bytes;
-                    !self.lacks(rank, at)
+                    let start = part.start + packet * exchange.packet_bytes;
+                    let end = part.end.min(start + exchange.packet_bytes);
+                    !self.lacks(rank, self.first_reduced(owner, &(start..end)))
                 });
                 contribution.arrived = packets.collect();
             }
@@ -148,6 +158,14 @@ impl Replay<'_> {
         for Missing { range, .. } in self.missing {
             work[to_range(range)].fill(0);
         }
+    }
+
+    /// The first byte of a packet that the owner has reduced. If there is none, any byte.
+    fn first_reduced(&self, owner: usize, packet: &Range<u64>) -> u64 {
+        let ends = self.missing.iter().map(|missing| missing.range.end);
+        let places = std::iter::once(packet.start).chain(ends.filter(|end| packet.contains(end)));
+        let mut reduced = places.filter(|&at| !self.lacks(owner, at));
+        reduced.next().unwrap_or(packet.start)
     }
 
     /// Whether the packet at this byte of the result lacks the contribution of a rank.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use farwrite::{Fabric, RealTime};
 
 use super::{Finished, Member};
+use crate::bounded::records::{MOST_OPEN, OpenOperation};
 use crate::error::{CollectiveError, RankState};
 use crate::execution::Execution;
+use crate::operation::name;
 
 /// The maximum number of segments that a poll processes, so that packets do not wait for long.
 const SEGMENTS_A_POLL: usize = 16;
@@ -54,16 +56,19 @@ impl<F: Fabric> Member<F> {
         };
         // The next poll sends the queued data.
         let again = moved.then_some(now_ns);
-        let deadline = self.running().map(Execution::deadline_ns).min();
-        let ask = (!self.is_idle()).then(|| self.peers.ask(now_ns, self.wait_ns()));
+        let running = self.running().map(Execution::deadline_ns);
+        let records = self.in_order.records.ended();
+        let deadline = running.chain(records.map(OpenOperation::deadline_ns)).min();
+        let ask = deadline.map(|_| self.peers.ask(now_ns, self.wait_ns()));
         let next = [polled, again, deadline, ask, self.in_order.limit_ns()];
         next.into_iter().flatten().min()
     }
 
-    /// The shortest timeout of the running operations.
-    fn wait_ns(&self) -> u64 {
-        let waits = self.running().map(|execution| execution.timeout_ns);
-        waits.min().unwrap_or(u64::MAX)
+    /// The shortest timeout of the operations that are not over.
+    pub(super) fn wait_ns(&self) -> u64 {
+        let running = self.running().map(|execution| execution.timeout_ns);
+        let records = self.in_order.records.ended().map(|open| open.timeout_ns);
+        running.chain(records).min().unwrap_or(u64::MAX)
     }
 
     /// Processes everything that can make progress. Returns whether it did anything.
@@ -81,11 +86,21 @@ impl<F: Fabric> Member<F> {
             }
         }
         if self.failure.is_some() {
-            return Ok(moved);
+            // Other ranks still wait for the contributions of a rank that has left.
+            let sent = self.data_matters && self.in_order.tend(&mut self.endpoint)?;
+            return Ok(moved || sent);
         }
+        for (rank, record) in self.peers.take_records() {
+            self.in_order.records.add(rank, record)?;
+        }
+        moved |= self.in_order.process_records()?;
         self.send_receive.match_sends(&mut self.peers)?;
         let most = self.options.payload_bytes();
         let collected = self.in_order.collect(&mut self.endpoint, now_ns)?;
+        for record in self.in_order.take_own_records(self.view.rank)? {
+            self.peers.say_record(record);
+            moved = true;
+        }
         let mut segments = usize::from(collected);
         loop {
             let before = segments;
@@ -99,7 +114,7 @@ impl<F: Fabric> Member<F> {
             }
         }
         if segments > 0 {
-            self.peers.note_moved(now_ns);
+            self.note_moved(now_ns);
         }
         self.end_operations(now_ns)?;
         Ok(moved || segments > 0)
@@ -121,9 +136,9 @@ impl<F: Fabric> Member<F> {
                 buffers,
             });
         }
-        let newest = self.in_order.running().last();
-        let left = newest.and_then(|newest| self.peers.left_before(newest.number));
-        let refused = newest.and_then(|newest| self.peers.refused_by(newest.number));
+        let newest = self.in_order.newest();
+        let left = newest.and_then(|newest| self.peers.left_before(newest));
+        let refused = newest.and_then(|newest| self.peers.refused_by(newest));
         if let Some((rank, operation, reason)) = refused {
             let reason = reason.to_owned();
             return Err(CollectiveError::Refused {
@@ -136,17 +151,42 @@ impl<F: Fabric> Member<F> {
             return Err(CollectiveError::left(rank));
         }
         let late = self.running().find(|e| e.deadline_ns() <= now_ns);
-        late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))
+        late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))?;
+        self.check_records(now_ns)
+    }
+
+    /// Ends the group if a rank owes a record for too long, or too many.
+    fn check_records(&self, now_ns: u64) -> Result<(), CollectiveError> {
+        let mut ended = self.in_order.records.ended();
+        if let Some(late) = ended.find(|open| open.deadline_ns() <= now_ns) {
+            let (rank, state) = self.culprit(now_ns, Some(late.number), None);
+            return Err(CollectiveError::Timeout {
+                operation: late.number,
+                name: name(late.descriptor.operation),
+                after: Duration::from_nanos(late.timeout_ns),
+                rank,
+                state,
+            });
+        }
+        let mut ended = self.in_order.records.ended();
+        let (first, later) = (ended.next(), ended.count());
+        let Some(first) = first.filter(|_| later >= MOST_OPEN) else {
+            return Ok(());
+        };
+        let (rank, state) = self.culprit(now_ns, Some(first.number), None);
+        Err(CollectiveError::Behind {
+            rank,
+            state,
+            operation: first.number,
+            name: name(first.descriptor.operation),
+            operations: later,
+        })
     }
 
     /// The error of an operation whose deadline has passed.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
-        let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
-        let (rank, state) = culprit.unwrap_or_else(|| {
-            let waits_for = late.waits_for().unwrap_or(self.view.rank);
-            (waits_for, RankState::DataMissing)
-        });
+        let (rank, state) = self.culprit(now_ns, number, late.waits_for());
         CollectiveError::Timeout {
             operation: late.number,
             name: late.name(),
@@ -154,5 +194,23 @@ impl<F: Fabric> Member<F> {
             rank,
             state,
         }
+    }
+
+    /// The rank that delays an operation, and its state. `number` is that of a collective
+    /// operation. If no rank is known to be the cause, it is one that owes a record, or `waits_for`.
+    fn culprit(
+        &self,
+        now_ns: u64,
+        number: Option<u64>,
+        waits_for: Option<usize>,
+    ) -> (usize, RankState) {
+        let own = self.view.rank;
+        let open = number.and_then(|number| self.in_order.records.get(number));
+        let owes = open.and_then(|open| open.lacks_other_than(own));
+        let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
+        culprit.unwrap_or_else(|| {
+            let rank = owes.or(waits_for).unwrap_or(own);
+            (rank, RankState::DataMissing)
+        })
     }
 }

@@ -1,10 +1,13 @@
 //! Groups in virtual time: every operation over paths that lose packets, and ranks that fail.
 
 mod bounded;
+mod bounded_parts;
 mod exact;
 mod faults;
 mod hadamard;
+mod late_ranks;
 mod loss_targets;
 mod pipeline;
 mod random;
+mod rounds;
 mod world;

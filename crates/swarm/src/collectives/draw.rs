@@ -30,7 +30,10 @@ impl CollectivePlan {
         if has_end {
             options.timeout = Duration::from_millis(dice.within(800..3_000));
         }
-        let steps: Vec<Step> = (0..steps).map(|_| step(dice, ranks, &options)).collect();
+        let steps: Vec<Step> = match dice.percent(30) {
+            true => repeated(dice, ranks, steps + 4),
+            false => (0..steps).map(|_| step(dice, ranks, &options)).collect(),
+        };
         let faults = match has_end {
             true => vec![fatal(dice, ranks, &steps, options.timeout)],
             false => (0..dice.index(4)).map(|_| passing(dice, ranks)).collect(),
@@ -112,6 +115,8 @@ fn bounded(dice: &mut SplitMix) -> BoundedOptions {
     ];
     let plain = "best-effort";
     let scheme = dice.pick(&[plain, plain, "best-effort+sr", "best-effort+ec-mds:4,2"]);
+    let has_bounded_parts = dice.percent(30);
+    let is_transformed = !has_bounded_parts && dice.percent(30);
     BoundedOptions {
         scheme: scheme.parse().expect("a scheme"),
         policy: dice.pick(&policies),
@@ -119,11 +124,43 @@ fn bounded(dice: &mut SplitMix) -> BoundedOptions {
             min_ns: dice.pick(&[10_000, MS]),
             max_ns: dice.pick(&[5 * MS, 1_000 * MS]),
         },
-        hadamard: dice.percent(20).then(|| Hadamard {
+        hadamard: is_transformed.then(|| Hadamard {
             block: dice.pick(&[4, 64, 1024]),
             stride: dice.pick(&[0, 1, 4]),
         }),
+        parts: match has_bounded_parts {
+            true => Delivery::Bounded,
+            false => Delivery::Exact,
+        },
     }
+}
+
+/// The same bounded operation, again and again with pauses, as in training: so that timeouts adapt.
+fn repeated(dice: &mut SplitMix, ranks: usize, steps: usize) -> Vec<Step> {
+    let (element, reduction) = (ElementType::F32, Reduction::Mean);
+    let operation = match dice.below(4) {
+        0 => Operation::AllReduce { element, reduction },
+        1 => Operation::ReduceScatter { element, reduction },
+        2 => Operation::AllGather,
+        _ => Operation::AllToAll {
+            send_bytes: vec![],
+            receive_bytes: vec![],
+        },
+    };
+    let options = OperationOptions {
+        delivery: Delivery::Bounded,
+        ..OperationOptions::default()
+    };
+    let pause_ns = MS * dice.within(2..25);
+    let count = dice.pick(&COUNTS[2..]);
+    let step = |_| Step {
+        operation: operation.clone(),
+        sender: 0,
+        options,
+        count,
+        gaps_ns: (0..ranks).map(|_| pause_ns + gap_ns(dice)).collect(),
+    };
+    (0..steps).map(step).collect()
 }
 
 fn step(dice: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {

@@ -1,10 +1,12 @@
 //! Cases of collectives: a group of ranks that run operations over paths that lose, reorder, double
 //! and damage packets, with ranks that stall, die, return late, leave, abort or differ.
 //!
-//! In every case, each operation ends by its deadline at each rank that runs. An exact result has the
-//! bits of its documented order. A bounded one is the reduction of exactly the contributors that its
-//! report does not name. An error names the rank that is the cause. One seed decides a case.
+//! In every case, each operation ends by its timeout at each rank that runs, and a bounded one by its
+//! deadline if no phase of it is exact. An exact result has the bits of its documented order. A bounded
+//! one is the reduction of exactly the contributors that its report does not name. An error names the
+//! rank that is the cause. One seed decides a case.
 
+mod bound;
 mod data;
 mod draw;
 mod oracle;
@@ -20,12 +22,14 @@ pub use plan::{CollectivePlan, Fault, Step};
 
 /// All kinds of events that cases of collectives can meet. If many cases do not meet a kind, the
 /// plans have a hole.
-pub const KINDS: [&str; 18] = [
+pub const KINDS: [&str; 23] = [
     "exact result",
     "bounded result",
     "transformed result",
     "send and receive",
     "contribution missing",
+    "bounded parts",
+    "own contribution alone",
     "limit reached",
     "parity or repeats",
     "sites",
@@ -39,6 +43,9 @@ pub const KINDS: [&str; 18] = [
     "leave",
     "abort",
     "different arguments",
+    "on time beside a stall",
+    "on time beside a death",
+    "on time beside a late return",
 ];
 
 /// The result of a case.

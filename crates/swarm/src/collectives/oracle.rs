@@ -5,8 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use farwrite::SchemeName;
 use farwrite::fabric::sim::Loss;
-use farwrite_collectives::{ElementType, Missing, Operation, Reduction, Report, replay};
+use farwrite_collectives::{ElementType, Missing, Reduction, Report, replay};
 
+use super::bound::{Bound, bounds};
 use super::data;
 use super::plan::{CollectivePlan, Fault, Step};
 use super::world::{Ended, World};
@@ -69,7 +70,44 @@ impl Oracle<'_> {
             }
             self.check_equal(number, step)?;
         }
+        (0..plan.ranks).try_for_each(|rank| self.check_bounds(rank))
+    }
+
+    /// Bounded operations end in their time at ranks that run, whatever other ranks do.
+    fn check_bounds(&mut self, rank: usize) -> Result<(), Violation> {
+        for Bound { step, due_ns } in bounds(self.plan, self.world, rank) {
+            let ended = &self.world.ended[rank][&step];
+            if ended.at_ns > due_ns.saturating_add(SLACK_NS) {
+                let what = format!("step {step} at rank {rank}: its time was over at {due_ns} ns");
+                return Err(self.violation(Rule::Deadline, ended.at_ns, what));
+            }
+            self.note_silent(ended);
+        }
         Ok(())
+    }
+
+    /// Notes a result without the contributions of a rank that did nothing during the operation.
+    fn note_silent(&mut self, ended: &Ended) {
+        let Ok((report, _)) = &ended.result else {
+            return;
+        };
+        for fault in &self.plan.faults {
+            let kind = match fault {
+                Fault::Stall { .. } => "on time beside a stall",
+                Fault::Death { .. } => "on time beside a death",
+                Fault::LateReturn { .. } => "on time beside a late return",
+                _ => continue,
+            };
+            let is_silent = |(rank, from_ns, to_ns): (usize, u64, u64)| {
+                let lacks = |missing: &Missing| missing.ranks.contains(&rank);
+                from_ns <= ended.started_ns
+                    && ended.at_ns < to_ns
+                    && report.missing.iter().any(lacks)
+            };
+            if fault.pause().is_some_and(is_silent) {
+                self.met.insert(kind);
+            }
+        }
     }
 
     fn violation(&self, rule: Rule, at_ns: u64, what: String) -> Violation {
@@ -135,6 +173,9 @@ impl Oracle<'_> {
         if let Some(problem) = malformed(report, output.len(), ranks) {
             return fails(Rule::Partial, &format!("{problem}: {:?}", report.missing));
         }
+        if self.may_be_confused(number, step) {
+            return Ok(());
+        }
         let is_transformed = self.is_transformed(step);
         let expected = match is_transformed {
             true => self.replayed(number, step, rank, &report.missing),
@@ -154,9 +195,10 @@ impl Oracle<'_> {
         Ok(())
     }
 
-    /// All ranks have the same result of an all-reduce, and lack the same.
+    /// All ranks have the same result of an all-reduce, and lack the same, if its parts are exact.
     fn check_equal(&self, number: usize, step: &Step) -> Result<(), Violation> {
-        if !matches!(step.operation, Operation::AllReduce { .. }) {
+        let may_differ = step.is_bounded() && !self.plan.has_exact_phase(step);
+        if !step.is_all_reduce() || may_differ {
             return Ok(());
         }
         let ended = self
@@ -184,6 +226,15 @@ impl Oracle<'_> {
         }
     }
 
+    /// Whether a bounded operation may end before this rank knows that another rank runs a different
+    /// one. Until then, it takes the data of that rank for contributions.
+    fn may_be_confused(&self, number: usize, step: &Step) -> bool {
+        let differs =
+            |fault: &Fault| matches!(*fault, Fault::Differ { step, .. } if step <= number);
+        let is_confused = step.is_bounded() && !self.plan.has_exact_phase(step);
+        is_confused && self.plan.faults.iter().any(differs)
+    }
+
     /// Whether the contributions are transformed.
     fn is_transformed(&self, step: &Step) -> bool {
         let transforms = matches!(
@@ -207,14 +258,22 @@ impl Oracle<'_> {
     }
 
     fn note_result(&mut self, step: &Step, report: &Report, is_transformed: bool) {
+        let is_bounded_sum = step.is_bounded() && step.is_all_reduce();
+        let has_bounded_parts = is_bounded_sum && !self.plan.has_exact_phase(step);
+        let others = self.plan.ranks - 1;
+        let is_alone = report
+            .missing
+            .iter()
+            .any(|lacks| lacks.ranks.len() == others);
         let is_plain = |(scheme, _): (SchemeName, _)| scheme == SchemeName::BestEffort;
-        let is_send = matches!(step.operation, Operation::Send { .. });
         for (kind, is_met) in [
             ("exact result", !step.is_bounded()),
             ("bounded result", step.is_bounded()),
             ("transformed result", is_transformed),
-            ("send and receive", is_send),
+            ("send and receive", step.is_send()),
             ("contribution missing", report.missing_bytes > 0),
+            ("bounded parts", has_bounded_parts),
+            ("own contribution alone", has_bounded_parts && is_alone),
             ("limit reached", report.was_cut),
             (
                 "parity or repeats",

@@ -77,6 +77,14 @@ impl Step {
         self.options.delivery == Delivery::Bounded
     }
 
+    pub(super) fn is_send(&self) -> bool {
+        matches!(self.operation, Operation::Send { .. })
+    }
+
+    pub(super) fn is_all_reduce(&self) -> bool {
+        matches!(self.operation, Operation::AllReduce { .. })
+    }
+
     /// Whether any order of reducing is possible, so that values must be exact in all.
     pub(super) fn is_unordered(&self) -> bool {
         matches!(
@@ -187,6 +195,11 @@ impl Fault {
 }
 
 impl CollectivePlan {
+    /// Whether a bounded operation has an exact phase.
+    pub(super) fn has_exact_phase(&self, step: &Step) -> bool {
+        step.is_all_reduce() && self.options.bounded.parts == Delivery::Exact
+    }
+
     /// The rank that errors must name; `None` if there must be no error.
     pub(super) fn culprit(&self) -> Option<usize> {
         self.faults.iter().find_map(Fault::culprit)

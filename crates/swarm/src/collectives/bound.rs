@@ -1,0 +1,70 @@
+//! When the bounded operations of a rank must end at the latest.
+
+use super::plan::CollectivePlan;
+use super::world::{Ended, World};
+
+/// The number of operations of a rank that make progress at the same time.
+const ACTIVE: usize = 8;
+
+/// An operation with a deadline that does not wait for other ranks otherwise.
+pub(super) struct Bound {
+    /// The number of the step.
+    pub(super) step: usize,
+    /// When it had to end at the latest.
+    pub(super) due_ns: u64,
+}
+
+/// The bounds of all operations at a rank that have one, in order.
+///
+/// An operation begins when the first phases of earlier ones have ended, at the latest. It ends
+/// when its time has passed since then. While a rank does nothing, nothing ends there.
+pub(super) fn bounds(plan: &CollectivePlan, world: &World<'_>, rank: usize) -> Vec<Bound> {
+    // Pauses can overlap.
+    let resumed_ns = |mut at_ns| {
+        while let Some(until_ns) = plan.paused_until_ns(rank, at_ns) {
+            at_ns = until_ns;
+        }
+        at_ns
+    };
+    let mut bounds = Vec::new();
+    let mut earlier_ns = Vec::new();
+    // The time at which the first phases of all operations so far have ended, at the latest.
+    let mut collected_ns = 0;
+    for (number, step) in plan.steps.iter().enumerate().filter(|(_, s)| !s.is_send()) {
+        let Some(ended) = world.ended[rank].get(&number) else {
+            break;
+        };
+        let place_ns = when_active(&mut earlier_ns);
+        earlier_ns.push(ended.at_ns);
+        if !step.is_bounded() {
+            continue;
+        }
+        let begun_ns = resumed_ns(ended.started_ns.max(collected_ns).max(place_ns));
+        let Some(limit_ns) = limit_ns(ended) else {
+            collected_ns = collected_ns.max(ended.at_ns);
+            continue;
+        };
+        let due_ns = resumed_ns(begun_ns.saturating_add(limit_ns));
+        collected_ns = collected_ns.max(due_ns.min(ended.at_ns));
+        if !plan.has_exact_phase(step) {
+            bounds.push(Bound {
+                step: number,
+                due_ns,
+            });
+        }
+    }
+    bounds
+}
+
+/// When fewer than [`ACTIVE`] of the earlier operations were left.
+fn when_active(ends_ns: &mut [u64]) -> u64 {
+    ends_ns.sort_unstable();
+    let before = ends_ns.len().checked_sub(ACTIVE);
+    before.map_or(0, |place| ends_ns[place])
+}
+
+/// How long an operation waited for contributions at most; `None` for a warm-up, and after an error.
+fn limit_ns(ended: &Ended) -> Option<u64> {
+    let (report, _) = ended.result.as_ref().ok()?;
+    u64::try_from(report.limit?.as_nanos()).ok()
+}

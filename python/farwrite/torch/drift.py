@@ -1,0 +1,82 @@
+"""Replicas of a model that drift apart, and how they become equal again."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from farwrite.torch.group import ProcessGroup
+
+
+def resynchronise(
+    module: torch.nn.Module, step: int, *, every: int = 100, group: dist.ProcessGroup | None = None
+) -> float | None:
+    """Make the parameters and buffers of replicas equal, bit for bit, after each `every` steps.
+
+    With ``Bounded(parts="bounded")``, the gradients of replicas differ, so their weights drift apart. Call
+    this after each step of the optimizer, with the same arguments at all ranks. All values of floating point
+    become their exact mean over the ranks, all others become those of rank 0. The state of the optimizer
+    stays as it is: it is the result of slightly different gradients.
+
+    Parameters
+    ----------
+    module
+        The replicated module. Each rank must have all of its parameters.
+    step
+        The number of steps that have been made, from 1 on.
+    every
+        After how many steps replicas become equal.
+    group
+        A group of this backend, of any policy; the default group where it is None.
+
+    Returns
+    -------
+    float | None
+        The drift: the largest difference between a value and the mean over the ranks, at any rank. None
+        where `step` is no multiple of `every`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument will not do; the message names the argument and its value.
+    """
+    group = group or dist.group.WORLD
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
+    if not isinstance(every, int) or every < 1:
+        raise ValueError(f"every = {every!r}: must be a number of steps from 1 on")
+    tensors = _tensors(module)
+    if step % every != 0:
+        return None
+    drift = torch.zeros((), dtype=torch.float64)
+    for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
+        of_type = [tensor for tensor in tensors if tensor.dtype == dtype]
+        flat = torch.cat([tensor.flatten() for tensor in of_type])
+        before = flat.clone()
+        if dtype.is_floating_point:
+            _reduce(group, flat, dist.ReduceOp.AVG)
+            difference = (before.double() - flat.double()).abs().max()
+            drift = torch.maximum(drift, difference.cpu().nan_to_num(nan=torch.inf))
+        else:
+            dist.broadcast(flat, group_src=0, group=group)
+        parts = flat.split([tensor.numel() for tensor in of_type])
+        for tensor, part in zip(of_type, parts, strict=True):
+            tensor.copy_(part.view_as(tensor))
+    _reduce(group, drift, dist.ReduceOp.MAX)
+    return float(drift)
+
+
+def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Return all parameters and buffers that have values."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    for name, tensor in named:
+        if isinstance(tensor, DTensor):
+            raise TypeError(f"module has the sharded parameter {name!r}: resynchronise is for replicas")
+    return [tensor.detach() for _, tensor in named if tensor.numel() > 0]
+
+
+def _reduce(group: ProcessGroup, tensor: torch.Tensor, how: dist.ReduceOp.RedOpType) -> None:
+    options = dist.AllreduceOptions()
+    options.reduceOp = how
+    group.allreduce([tensor], options, is_exact=True).wait()
