@@ -100,7 +100,7 @@ impl PathBox for NetRt {
             notices_sent: sent.notices_sent,
             pauses: sent.pauses,
             damaged: sent.damaged + received.damaged,
-            flows_full: sent.flows_full + received.flows_full,
+            connections_full: sent.connections_full + received.connections_full,
             ..received
         }
     }

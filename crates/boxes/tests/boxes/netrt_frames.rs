@@ -371,7 +371,7 @@ fn an_old_start_is_not_taken_again() {
 #[test]
 fn an_idle_flow_makes_room_although_it_was_marked() {
     let config = Config {
-        max_flows: 1,
+        max_connections: 1,
         idle_ns: 100 * US,
         ..config()
     };
@@ -388,7 +388,7 @@ fn an_idle_flow_makes_room_although_it_was_marked() {
     };
     pair.send(&message(tagged, Kind::Write, 0, 1)[0], false);
     let counters = pair.source.counters();
-    assert_eq!((counters.starts_sent, counters.flows_full), (2, 0));
+    assert_eq!((counters.starts_sent, counters.connections_full), (2, 0));
 }
 
 /// Packets with the code point of repeats are not protected, because they look like repeats.

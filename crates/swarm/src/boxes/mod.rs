@@ -45,7 +45,7 @@ pub const KINDS: [&str; 30] = [
     "lowar: damaged packet",
     "lowar: repair too long",
     "lowar: no units",
-    "lowar: no streams",
+    "lowar: no connections",
     "lowar: no room",
     "netrt: copied",
     "netrt: recovered",
@@ -54,7 +54,7 @@ pub const KINDS: [&str; 30] = [
     "netrt: given up",
     "netrt: hold ended",
     "netrt: damaged packet",
-    "netrt: no flows",
+    "netrt: no connections",
     "netrt: no room",
 ];
 

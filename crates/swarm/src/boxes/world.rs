@@ -38,7 +38,7 @@ impl Watched for Lowar {
             ("lowar: damaged packet", counters.damaged),
             ("lowar: repair too long", counters.repairs_too_long),
             ("lowar: no units", counters.units_full),
-            ("lowar: no streams", counters.streams_full),
+            ("lowar: no connections", counters.connections_full),
             ("lowar: no room", counters.held_full),
         ]
     }
@@ -54,7 +54,7 @@ impl Watched for NetRt {
             ("netrt: given up", counters.given_up),
             ("netrt: hold ended", counters.hold_ended),
             ("netrt: damaged packet", counters.damaged),
-            ("netrt: no flows", counters.flows_full),
+            ("netrt: no connections", counters.connections_full),
             ("netrt: no room", counters.held_full),
         ]
     }
