@@ -12,7 +12,7 @@ import time
 from functools import partial
 
 from lib.chain import Chain, LongChain
-from lib.rig import BYTES, KINDS, LOSS, NETRT, REPEATED_SHARE, Rig
+from lib.rig import BYTES, KINDS, LOSS, METRICS, NETRT, REPEATED_SHARE, Rig
 from lib.veth import CommandFailed, until
 
 
@@ -271,11 +271,8 @@ def _full_queues(report, rig):
 
 def _metrics(report, rig):
     with Chain() as chain:
-        box = rig.box(chain, chain.near_a, "--metrics", "127.0.0.1:9791")
-        chain.near_a.ip("link", "set", "lo", "up")
-        read = ("import urllib.request as u\n"
-                "print(u.urlopen('http://127.0.0.1:9791/metrics').read().decode())")
-        text = chain.near_a.run("python3", "-c", read)
+        box = rig.box(chain, chain.near_a, "--metrics", METRICS)
+        text = rig.metrics(chain.near_a)
         wanted = ("# HELP farwrite_lowar_recovered", "farwrite_lowar_repairs_sent_total 0", "# EOF")
         missing = [line for line in wanted if line not in text]
         report.check("Prometheus text", f"no {missing} in {text}" if missing else None)

@@ -156,7 +156,9 @@ impl Lowar {
     fn send_classed(&mut self, frames: Vec<(Class, Vec<u8>)>) {
         let to = Side::Far;
         let frames = frames.into_iter();
-        self.out
-            .extend(frames.map(|(class, bytes)| BoxFrame { to, class, bytes }));
+        self.out.extend(frames.map(|(class, bytes)| BoxFrame {
+            class,
+            ..BoxFrame::data(to, bytes)
+        }));
     }
 }
