@@ -6,6 +6,8 @@ use std::time::Duration;
 use farwrite_boxes::lowar::{self, Coding, Shape};
 use farwrite_boxes::{Backpressure, netrt};
 
+use super::headers::Headers;
+use super::singles::SinglesPlan;
 use super::traffic::{self, RequestPlan};
 use farwrite_dice::SplitMix;
 
@@ -38,6 +40,10 @@ pub struct BoxPlan {
     pub(crate) requests: Vec<[Vec<RequestPlan>; 2]>,
     /// The seed that decides the faults of each frame.
     pub path_seed: u64,
+    /// The headers of all frames.
+    pub headers: Headers,
+    /// The messages of one packet of each NIC.
+    pub singles: [Option<SinglesPlan>; 2],
 }
 
 /// The boxes beside the NICs; `None` where one is missing.
@@ -122,6 +128,11 @@ impl BoxPlan {
                 .map(|_| [traffic::draw(&mut dice), traffic::draw(&mut dice)])
                 .collect(),
             path_seed: dice.next(),
+            headers: Headers {
+                ipv6: dice.chance(0.4),
+                tags: dice.pick(&[0, 0, 1, 2]),
+            },
+            singles: [SinglesPlan::draw(&mut dice), SinglesPlan::draw(&mut dice)],
         }
     }
 
