@@ -26,7 +26,7 @@ pub fn lowar(data: &[u8]) {
         coding: Coding::Fixed(Shape::new(4, 2).expect("a shape")),
         max_units: MAX_UNITS,
         max_held: MAX_HELD,
-        max_streams: 3,
+        max_connections: 3,
         ..Config::default()
     };
     let far_frames = |how: u8| how != 3;
@@ -41,7 +41,7 @@ pub fn netrt(data: &[u8]) {
         key: Some(KEY),
         pool_bytes: MAX_POOL_BYTES,
         max_held: MAX_HELD,
-        max_flows: 3,
+        max_connections: 3,
         repeat_dscp: REPEAT_TOS >> 2,
         ..netrt::Config::new(1_000_000_000, 50_000)
     };

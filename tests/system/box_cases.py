@@ -12,18 +12,8 @@ import time
 from functools import partial
 
 from lib.chain import Chain, LongChain
-from lib.rig import BYTES, LOSS, Rig
+from lib.rig import BYTES, KINDS, LOSS, METRICS, NETRT, REPEATED_SHARE, Rig
 from lib.veth import CommandFailed, until
-
-#: Upper bound of the packets that a NIC repeats with repair, as a share of those that it repeats
-#: without. Repair usually leaves far fewer, but on a busy machine each timeout adds a window.
-#: Repair without effect leaves a share of 1, within a sixth, because each run has about 80 losses.
-REPEATED_SHARE = 0.7
-
-#: Round trips between processes vary, and the NICs' ACK timeout is 100 ms.
-NETRT = ["--rate", "1Gbit", "--rtt", "2ms", "--hold", "40ms"]
-#: Boxes of both kinds, with their options.
-KINDS = {"lowar": ["--coding", "8,1"], "netrt": NETRT}
 
 
 def run(report, programs, directory):
@@ -281,11 +271,8 @@ def _full_queues(report, rig):
 
 def _metrics(report, rig):
     with Chain() as chain:
-        box = rig.box(chain, chain.near_a, "--metrics", "127.0.0.1:9791")
-        chain.near_a.ip("link", "set", "lo", "up")
-        read = ("import urllib.request as u\n"
-                "print(u.urlopen('http://127.0.0.1:9791/metrics').read().decode())")
-        text = chain.near_a.run("python3", "-c", read)
+        box = rig.box(chain, chain.near_a, "--metrics", METRICS)
+        text = rig.metrics(chain.near_a)
         wanted = ("# HELP farwrite_lowar_recovered", "farwrite_lowar_repairs_sent_total 0", "# EOF")
         missing = [line for line in wanted if line not in text]
         report.check("Prometheus text", f"no {missing} in {text}" if missing else None)

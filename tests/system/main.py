@@ -8,6 +8,8 @@ import sys
 import tempfile
 
 import box_cases
+import box_ipv6_cases
+import box_netrt_cases
 import codes_cases
 import deb_cases
 import disk_cases
@@ -36,6 +38,8 @@ def main(programs):
         link_cases.run(report, str(programs / "farwrite"))
         rc_cases.run(report, programs, directory)
         box_cases.run(report, programs, directory)
+        box_ipv6_cases.run(report, programs, directory)
+        box_netrt_cases.run(report, programs, directory)
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)

@@ -23,12 +23,12 @@ fn main() {
     );
     for flows in [1_000, 10_000, 50_000] {
         let config = lowar::Config {
-            max_streams: flows,
+            max_connections: flows,
             ..lowar::Config::default()
         };
         print::<lowar::Lowar>("LoWAR", flows, &config);
         let config = netrt::Config {
-            max_flows: flows,
+            max_connections: flows,
             // Copies have room for a few packets: their memory does not depend on flows.
             pool_bytes: 16 << 10,
             ..netrt::Config::new(10_000_000_000, 100_000)

@@ -6,7 +6,7 @@ use farwrite_net::{Device, Ecn, Frame, Output, Ports, ROCE_PORT};
 
 use crate::backpressure::Backpressure;
 use crate::bytes::{from_bytes, to_bytes};
-use crate::{BoxFrame, Class, PathBox, PortQueue, Side};
+use crate::{Class, PathBox, PortQueue, Side};
 
 /// A box between two cables. It forwards two kinds of frames unchanged, without handing them to the
 /// box: frames that a switch trimmed, which have no representation as bytes; and frames to a UDP
@@ -104,22 +104,25 @@ impl<B: PathBox> BoxDevice<B> {
 
     /// Moves frames from the box to the outputs.
     fn drain(&mut self) {
-        while let Some(BoxFrame { to, class, bytes }) = self.inner.poll() {
-            let Some(mut frame) = from_bytes(&bytes) else {
+        while let Some(sent) = self.inner.poll() {
+            let (to, class, ahead) = (sent.to, sent.class, sent.ahead);
+            let Some(mut frame) = from_bytes(&sent.bytes) else {
                 continue;
             };
             if to == Side::Far {
                 self.mark(&mut frame);
             }
-            self.send(to, class, frame);
+            self.send(to, class, ahead, frame);
         }
     }
 
-    fn send(&mut self, to: Side, class: Class, frame: Frame) {
+    fn send(&mut self, to: Side, class: Class, ahead: bool, frame: Frame) {
         match &mut self.buffer {
             Some(buffer) if to == Side::Far => {
                 if class == Class::Data && buffer.is_full_of_data() {
                     self.refused += 1;
+                } else if ahead {
+                    buffer.push_ahead(class, u64::from(frame.ip_bytes()), frame);
                 } else {
                     buffer.push(class, u64::from(frame.ip_bytes()), frame);
                 }
@@ -200,7 +203,7 @@ impl<B: PathBox> Device for BoxDevice<B> {
                     Side::Near => Side::Far,
                     Side::Far => Side::Near,
                 };
-                self.send(to, Class::Data, frame);
+                self.send(to, Class::Data, false, frame);
             }
         }
     }

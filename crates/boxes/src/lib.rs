@@ -58,6 +58,9 @@ pub struct BoxFrame {
     pub to: Side,
     /// What the frame is for.
     pub class: Class,
+    /// Whether the frame leaves before frames that wait, except for those that are `ahead` too.
+    /// NetRT sends repeats, requests and notices so, with a code point that the network prefers.
+    pub ahead: bool,
     /// The Ethernet frame.
     pub bytes: Vec<u8>,
 }
@@ -67,6 +70,7 @@ impl BoxFrame {
         Self {
             to,
             class: Class::Data,
+            ahead: false,
             bytes,
         }
     }
@@ -90,7 +94,8 @@ pub trait PathBox {
     fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>);
 
     /// The next frame to send. The frames of a side must leave in this order, also repairs: LoWAR's
-    /// receiving half gives up a block when data of the next one arrives before its repairs.
+    /// receiving half gives up a block when data of the next one arrives before its repairs. Only
+    /// frames that are `ahead` overtake others.
     fn poll(&mut self) -> Option<BoxFrame>;
 
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.

@@ -4,13 +4,17 @@ use alloc::collections::VecDeque;
 
 use crate::Class;
 
-/// Frames that wait at a port, in order. A box sends more than it receives, so its port can fill up
-/// although the links on both sides have the same rate. Then repairs make room for data.
+/// Frames that wait at a port, in order. Frames that are *ahead* leave before the others. A box
+/// sends more than it receives, so its port can fill up although the links on both sides have the
+/// same rate. Then repairs make room for data.
 ///
-/// Repairs keep their place among the data: a repair that data overtakes is useless
-/// ([`PathBox::poll`](crate::PathBox::poll)), so the queue drops it or sends it in order.
+/// LoWAR's repairs keep their place among the data: a repair that data overtakes is useless
+/// ([`PathBox::poll`](crate::PathBox::poll)), so the queue drops it or sends it in order. NetRT's
+/// are ahead.
 #[derive(Debug)]
 pub struct PortQueue<T> {
+    /// Frames that leave before those in `frames`.
+    ahead: VecDeque<Waiting<T>>,
     /// `None` where a repair was dropped.
     frames: VecDeque<Option<Waiting<T>>>,
     /// Number of the first entry of `frames`.
@@ -35,6 +39,7 @@ impl<T> PortQueue<T> {
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
         Self {
+            ahead: VecDeque::new(),
             frames: VecDeque::new(),
             first: 0,
             repairs: VecDeque::new(),
@@ -56,27 +61,46 @@ impl<T> PortQueue<T> {
     /// it is one, else those that wait, the latest first. Earlier ones leave sooner, so they are
     /// more likely to arrive in time.
     pub fn push(&mut self, class: Class, bytes: u64, frame: T) {
-        let fits = |queue: &Self| queue.bytes() + bytes <= queue.max_bytes;
-        match class {
-            Class::Data => {
-                while !fits(self) && self.drop_latest_repair() {}
-                self.data_bytes += bytes;
-            }
-            Class::Repair if fits(self) => {
-                self.repair_bytes += bytes;
-                self.repairs
-                    .push_back(self.first + self.frames.len() as u64);
-            }
-            Class::Repair => {
-                self.repairs_dropped += 1;
-                return;
-            }
+        if !self.admit(class, bytes) {
+            return;
+        }
+        if class == Class::Repair {
+            self.repairs
+                .push_back(self.first + self.frames.len() as u64);
         }
         self.frames.push_back(Some(Waiting {
             class,
             bytes,
             frame,
         }));
+    }
+
+    /// As [`push`](Self::push), but the frame leaves before all frames that are not ahead.
+    pub fn push_ahead(&mut self, class: Class, bytes: u64, frame: T) {
+        if self.admit(class, bytes) {
+            self.ahead.push_back(Waiting {
+                class,
+                bytes,
+                frame,
+            });
+        }
+    }
+
+    /// Makes room for a frame and counts its bytes. Returns `false` for a repair that finds no room.
+    fn admit(&mut self, class: Class, bytes: u64) -> bool {
+        let fits = |queue: &Self| queue.bytes() + bytes <= queue.max_bytes;
+        match class {
+            Class::Data => {
+                while !fits(self) && self.drop_latest_repair() {}
+                self.data_bytes += bytes;
+            }
+            Class::Repair if fits(self) => self.repair_bytes += bytes,
+            Class::Repair => {
+                self.repairs_dropped += 1;
+                return false;
+            }
+        }
+        true
     }
 
     /// Removes and returns the first frame.
@@ -86,19 +110,19 @@ impl<T> PortQueue<T> {
 
     /// Removes and returns the first frame that `chosen` accepts.
     pub fn pop_if(&mut self, chosen: impl Fn(&T) -> bool) -> Option<T> {
+        if let Some(at) = self.ahead.iter().position(|w| chosen(&w.frame)) {
+            let waiting = self.ahead.remove(at)?;
+            self.forget_bytes(&waiting);
+            return Some(waiting.frame);
+        }
         let is_chosen =
             |entry: &Option<Waiting<T>>| entry.as_ref().is_some_and(|w| chosen(&w.frame));
         let at = self.frames.iter().position(is_chosen)?;
         let waiting = self.frames[at].take()?;
-        match waiting.class {
-            Class::Data => self.data_bytes -= waiting.bytes,
-            Class::Repair => {
-                self.repair_bytes -= waiting.bytes;
-                let number = self.first + at as u64;
-                if let Ok(at) = self.repairs.binary_search(&number) {
-                    self.repairs.remove(at);
-                }
-            }
+        self.forget_bytes(&waiting);
+        let number = self.first + at as u64;
+        if let Ok(at) = self.repairs.binary_search(&number) {
+            self.repairs.remove(at);
         }
         while let Some(None) = self.frames.front() {
             self.frames.pop_front();
@@ -109,7 +133,14 @@ impl<T> PortQueue<T> {
 
     /// The frames in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.frames.iter().flatten().map(|waiting| &waiting.frame)
+        let frames = self.ahead.iter().chain(self.frames.iter().flatten());
+        frames.map(|waiting| &waiting.frame)
+    }
+
+    /// Number of frames that are ahead. They are the first ones.
+    #[must_use]
+    pub fn ahead(&self) -> usize {
+        self.ahead.len()
     }
 
     /// Whether no frame waits.
@@ -130,17 +161,30 @@ impl<T> PortQueue<T> {
         self.repairs_dropped
     }
 
+    fn forget_bytes(&mut self, waiting: &Waiting<T>) {
+        match waiting.class {
+            Class::Data => self.data_bytes -= waiting.bytes,
+            Class::Repair => self.repair_bytes -= waiting.bytes,
+        }
+    }
+
+    /// Drops the repair that would leave last. Returns `false` if there is none.
     fn drop_latest_repair(&mut self) -> bool {
-        let Some(number) = self.repairs.pop_back() else {
-            return false;
+        let dropped = match self.repairs.pop_back() {
+            // The deque holds all numbers from `first` on.
+            Some(number) => usize::try_from(number - self.first)
+                .ok()
+                .and_then(|at| self.frames.get_mut(at)?.take()),
+            None => {
+                let at = self.ahead.iter().rposition(|w| w.class == Class::Repair);
+                at.and_then(|at| self.ahead.remove(at))
+            }
         };
-        // The deque holds all numbers from `first` on.
-        let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-        if let Some(waiting) = self.frames.get_mut(at).and_then(Option::take) {
-            self.repair_bytes -= waiting.bytes;
+        if let Some(waiting) = &dropped {
+            self.forget_bytes(waiting);
             self.repairs_dropped += 1;
         }
-        true
+        dropped.is_some()
     }
 }
 
@@ -189,6 +233,27 @@ mod tests {
         assert_eq!((queue.bytes(), queue.repairs_dropped()), (1000, 3));
         queue.push(Class::Data, 100, 13);
         assert_eq!(drain(&mut queue).len(), 11);
+    }
+
+    #[test]
+    fn frames_that_are_ahead_leave_first_and_are_dropped_last() {
+        let mut queue = PortQueue::new(600);
+        queue.push(Class::Data, 100, 0);
+        queue.push(Class::Repair, 100, 1);
+        queue.push_ahead(Class::Repair, 100, 2);
+        queue.push_ahead(Class::Data, 100, 3);
+        queue.push_ahead(Class::Repair, 100, 4);
+        assert_eq!(queue.iter().copied().collect::<Vec<_>>(), [2, 3, 4, 0, 1]);
+        assert_eq!((queue.ahead(), queue.bytes()), (3, 500));
+        // Room for two more: the repair behind, and then the latest repair that is ahead.
+        queue.push(Class::Data, 200, 5);
+        queue.push(Class::Data, 100, 6);
+        assert_eq!((queue.bytes(), queue.repairs_dropped()), (600, 2));
+        queue.push_ahead(Class::Repair, 100, 7);
+        assert_eq!(queue.repairs_dropped(), 3);
+        assert_eq!(queue.pop_if(|number| *number == 3), Some(3));
+        assert_eq!(drain(&mut queue), [2, 0, 5, 6]);
+        assert_eq!((queue.bytes(), queue.ahead()), (0, 0));
     }
 
     #[test]

@@ -358,7 +358,13 @@ where
     /// Moves frames from the box to the queues.
     fn drain(&mut self) {
         let [near, far] = &mut self.ends;
-        while let Some(BoxFrame { to, class, bytes }) = self.inner.poll() {
+        while let Some(sent) = self.inner.poll() {
+            let BoxFrame {
+                to,
+                class,
+                ahead,
+                bytes,
+            } = sent;
             let mut frame = bytes;
             match to {
                 Side::Near => near.queue.push(class, [0; VNET_BYTES], frame),
@@ -368,7 +374,11 @@ where
                         let ethernet = ethernet_bytes(&frame);
                         self.marked += u64::from(mark_congestion(&mut frame[ethernet..]));
                     }
-                    far.queue.push(class, [0; VNET_BYTES], frame);
+                    if ahead {
+                        far.queue.push_ahead(class, frame);
+                    } else {
+                        far.queue.push(class, [0; VNET_BYTES], frame);
+                    }
                 }
             }
         }

@@ -23,8 +23,12 @@ impl PathBox for Forward {
             Side::Near => Side::Far,
             Side::Far => Side::Near,
         };
-        let class = Class::Data;
-        self.frames.push_back(BoxFrame { to, class, bytes });
+        self.frames.push_back(BoxFrame {
+            to,
+            class: Class::Data,
+            ahead: false,
+            bytes,
+        });
     }
 
     fn poll(&mut self) -> Option<BoxFrame> {

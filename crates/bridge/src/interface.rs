@@ -14,6 +14,9 @@ use crate::{BridgeError, InterfaceTask};
 
 /// Size of the kernel's receive buffer and send buffer.
 const BUFFER_BYTES: usize = 16 << 20;
+/// The priority of frames that are ahead, in the kernel's queue. It is the highest one that needs no
+/// privilege.
+const AHEAD_PRIORITY: i32 = 6;
 /// Room for the longest train of packets, with IP and Ethernet headers.
 const FRAME_BYTES: usize = VNET_BYTES + 18 + (1 << 16) + 512;
 
@@ -207,7 +210,7 @@ impl Interface {
     /// [`BridgeError::Interface`], when the interface is gone.
     pub(crate) fn send(&self, queue: &mut Outgoing) -> Result<Room, BridgeError> {
         while !queue.is_empty() {
-            match sys::send_many(self.socket.as_fd(), queue.iter()) {
+            match self.send_first(queue) {
                 Ok(count) => queue.sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Room::Signalled);
@@ -222,6 +225,20 @@ impl Interface {
             }
         }
         Ok(Room::Signalled)
+    }
+
+    /// Sends the first frames of a queue: those that are ahead, if there are any, so that they leave
+    /// the kernel's queue first too. Returns their number.
+    fn send_first(&self, queue: &Outgoing) -> io::Result<usize> {
+        let (fd, ahead) = (self.socket.as_fd(), queue.ahead());
+        if ahead == 0 {
+            return sys::send_many(fd, queue.iter());
+        }
+        // Without priorities, the frames still leave before those that wait here.
+        let _ = sys::set_priority(fd, AHEAD_PRIORITY);
+        let sent = sys::send_many(fd, queue.iter().take(ahead));
+        let _ = sys::set_priority(fd, 0);
+        sent
     }
 
     /// Sends one finished frame.

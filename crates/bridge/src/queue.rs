@@ -7,7 +7,7 @@ use farwrite_trains::VNET_BYTES;
 /// one. Repairs are dropped if they and the data exceed it.
 const MAX_WAITING_BYTES: u64 = 4 << 20;
 
-/// Frames that wait to be sent by an interface, in order.
+/// Frames that wait to be sent by an interface, in order, after those that are ahead.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     frames: PortQueue<([u8; VNET_BYTES], Vec<u8>)>,
@@ -30,6 +30,18 @@ impl Outgoing {
     /// added: the caller stops reading when [`is_full`](Self::is_full).
     pub(crate) fn push(&mut self, class: Class, vnet: [u8; VNET_BYTES], frame: Vec<u8>) {
         self.frames.push(class, frame.len() as u64, (vnet, frame));
+    }
+
+    /// Adds a finished frame that leaves before all frames that are not ahead.
+    pub(crate) fn push_ahead(&mut self, class: Class, frame: Vec<u8>) {
+        let waiting = ([0; VNET_BYTES], frame);
+        self.frames
+            .push_ahead(class, waiting.1.len() as u64, waiting);
+    }
+
+    /// Number of frames that are ahead. They are the first ones.
+    pub(crate) fn ahead(&self) -> usize {
+        self.frames.ahead()
     }
 
     /// Whether data fills the queue.
@@ -102,5 +114,18 @@ mod tests {
         queue.sent(4095);
         queue.refused();
         assert_eq!((queue.is_empty(), queue.counts()), (true, (4095, 1)));
+    }
+
+    #[test]
+    fn frames_that_are_ahead_are_the_first_ones() {
+        let mut queue = Outgoing::default();
+        queue.push(Class::Data, [0; VNET_BYTES], vec![1]);
+        queue.push(Class::Data, [0; VNET_BYTES], vec![2]);
+        queue.push_ahead(Class::Repair, vec![3]);
+        queue.push_ahead(Class::Data, vec![4]);
+        let frames: Vec<_> = queue.iter().map(|[_, frame]| frame[0]).collect();
+        assert_eq!((frames, queue.ahead()), (vec![3, 4, 1, 2], 2));
+        queue.sent(2);
+        assert_eq!((queue.ahead(), queue.iter().count()), (0, 2));
     }
 }

@@ -104,43 +104,99 @@ mod tests {
 
     use super::*;
 
-    const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-
+    const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-    /// An IPv4 UDP frame with an incomplete checksum: the sum of the pseudo header, as kernels
-    /// leave it. Returns the kernel's header too. If `segment` is not 0, the frame is a train of
-    /// datagrams with this payload length.
-    fn unfinished(tags: usize, port: u16, payload: &[u8], segment: u16) -> ([u8; 10], Vec<u8>) {
-        let mut frame = ETHERNET.to_vec();
-        for _ in 0..tags {
-            frame.splice(12..12, [0x81, 0, 0, 5]);
+    /// What kind of frame a kernel delivers.
+    #[derive(Clone, Copy, Debug)]
+    struct Kind {
+        ipv6: bool,
+        tags: usize,
+        port: u16,
+        /// The payload length of the datagrams of a train; 0 for a single datagram.
+        segment: u16,
+    }
+
+    const SINGLE: Kind = Kind {
+        ipv6: false,
+        tags: 0,
+        port: 53,
+        segment: 0,
+    };
+
+    impl Kind {
+        fn ethernet_bytes(self) -> usize {
+            MACS.len() + 4 * self.tags + 2
         }
+
+        fn ip_bytes(self) -> usize {
+            if self.ipv6 { 40 } else { 20 }
+        }
+    }
+
+    /// The IP header of a UDP datagram, whose addresses are its last bytes.
+    fn ip_header(ipv6: bool, udp_bytes: u16, ipv4_id: u16) -> Vec<u8> {
+        if !ipv6 {
+            let mut header = vec![0x45, 0];
+            for number in [udp_bytes + 20, ipv4_id, 0x4000] {
+                header.extend(number.to_be_bytes());
+            }
+            header.extend([64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+            let sum = !u16::try_from(sum(&header)).expect("folded");
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            return header;
+        }
+        let mut header = vec![0x60, 0, 0, 0];
+        header.extend(udp_bytes.to_be_bytes());
+        header.extend([17, 64]);
+        for host in 1..=2 {
+            header.extend([0xFD, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+        }
+        header
+    }
+
+    /// A UDP frame with an incomplete checksum: the sum of the pseudo header, as kernels leave it.
+    /// Returns the kernel's header too.
+    fn unfinished(kind: Kind, payload: &[u8]) -> ([u8; 10], Vec<u8>) {
+        let mut frame = MACS.to_vec();
+        for _ in 0..kind.tags {
+            frame.extend([0x81, 0, 0, 5]);
+        }
+        frame.extend(if kind.ipv6 { [0x86, 0xDD] } else { [8, 0] });
         let ethernet = frame.len();
         let udp_bytes = u16::try_from(8 + payload.len()).expect("short");
-        frame.extend([0x45, 0]);
-        frame.extend((udp_bytes + 20).to_be_bytes());
-        frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        let pseudo = u16::try_from(0x0A00 * 2 + 3 + 17 + u32::from(udp_bytes)).expect("short");
-        for number in [50_000, port, udp_bytes, pseudo] {
+        frame.extend(ip_header(kind.ipv6, udp_bytes, 1));
+        let addresses = if kind.ipv6 { 32 } else { 8 };
+        let pseudo = [
+            &[0, 17],
+            &udp_bytes.to_be_bytes()[..],
+            &frame[frame.len() - addresses..],
+        ];
+        let pseudo = u16::try_from(sum(&pseudo.concat())).expect("folded");
+        for number in [50_000, kind.port, udp_bytes, pseudo] {
             frame.extend(number.to_be_bytes());
         }
         frame.extend(payload);
         let mut vnet = [NEEDS_CSUM, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let start = u16::try_from(ethernet + 20).expect("short");
+        let start = u16::try_from(ethernet + kind.ip_bytes()).expect("short");
         vnet[HEADERS..HEADERS + 2].copy_from_slice(&(start + 8).to_ne_bytes());
         vnet[CSUM_START..CSUM_START + 2].copy_from_slice(&start.to_ne_bytes());
         vnet[CSUM_OFFSET..].copy_from_slice(&UDP_CHECKSUM_AT.to_ne_bytes());
-        if segment > 0 {
+        if kind.segment > 0 {
             vnet[1] = 5;
-            vnet[4..6].copy_from_slice(&segment.to_ne_bytes());
+            vnet[4..6].copy_from_slice(&kind.segment.to_ne_bytes());
         }
         (vnet, frame)
     }
 
     /// Returns the sum of the UDP datagram and its pseudo header: 0xFFFF if the checksum is right.
-    fn udp_sum(ip: &[u8]) -> u32 {
-        let covered = [&[0, 17], &ip[24..26], &ip[12..]].concat();
+    fn udp_sum(kind: Kind, ip: &[u8]) -> u32 {
+        let (udp, addresses) = (kind.ip_bytes(), if kind.ipv6 { 8 } else { 12 });
+        sum(&[&[0, 17], &ip[udp + 4..udp + 6], &ip[addresses..]].concat())
+    }
+
+    /// The sum of the checksum of RFC 1071, folded into 16 bits.
+    fn sum(covered: &[u8]) -> u32 {
         let words = covered.chunks(2);
         let sum = words.map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
         let mut sum: u32 = sum.sum();
@@ -153,20 +209,26 @@ mod tests {
     proptest! {
         #[test]
         fn trains_of_rocev2_are_cut_and_finished(
+            ipv6: bool,
             tags in 0usize..3,
             payload in prop::collection::vec(any::<u8>(), 1..4000),
             segment in 100u16..1500,
         ) {
-            let (vnet, frame) = unfinished(tags, 4791, &payload, segment);
-            let ethernet = ETHERNET.len() + 4 * tags;
-            let Sorted::Through(packets) = sort(&vnet, frame, &ADDRESS) else {
+            let kind = Kind { ipv6, tags, port: 4791, segment };
+            let (vnet, frame) = unfinished(kind, &payload);
+            let (ethernet, ip_bytes) = (kind.ethernet_bytes(), kind.ip_bytes());
+            let Sorted::Through(packets) = sort(&vnet, frame.clone(), &ADDRESS) else {
                 panic!("RoCEv2 goes through the box");
             };
-            let joined: Vec<u8> = packets.iter().flat_map(|p| &p[ethernet + 28..]).copied().collect();
-            prop_assert_eq!(joined, payload.clone());
+            let payloads = packets.iter().flat_map(|p| &p[ethernet + ip_bytes + 8..]);
+            prop_assert_eq!(payloads.copied().collect::<Vec<_>>(), payload.clone());
             prop_assert_eq!(packets.len(), payload.len().div_ceil(segment.into()));
-            for packet in packets {
-                prop_assert_eq!(udp_sum(&packet[ethernet..]), 0xFFFF);
+            for (ipv4_id, packet) in (1..).zip(&packets) {
+                let (tagged, ip) = packet.split_at(ethernet);
+                prop_assert_eq!(tagged, &frame[..ethernet]);
+                prop_assert_eq!(udp_sum(kind, ip), 0xFFFF);
+                let udp_bytes = u16::try_from(ip.len() - ip_bytes).expect("short");
+                prop_assert_eq!(&ip[..ip_bytes], ip_header(ipv6, udp_bytes, ipv4_id));
             }
         }
 
@@ -182,15 +244,25 @@ mod tests {
 
     #[test]
     fn other_traffic_that_is_not_finished_goes_around_the_box() {
-        for (port, segment) in [(53, 0), (53, 200)] {
-            let (vnet, frame) = unfinished(0, port, &[7; 500], segment);
+        for (ipv6, segment) in [(false, 0), (false, 200), (true, 0), (true, 200)] {
+            let kind = Kind {
+                ipv6,
+                segment,
+                ..SINGLE
+            };
+            let (vnet, frame) = unfinished(kind, &[7; 500]);
             assert_eq!(
                 sort(&vnet, frame.clone(), &ADDRESS),
                 Sorted::Around(vnet, frame)
             );
         }
         // TCP to the same port number.
-        let (mut vnet, frame) = unfinished(0, 4791, &[7; 500], 200);
+        let kind = Kind {
+            port: 4791,
+            segment: 200,
+            ..SINGLE
+        };
+        let (mut vnet, frame) = unfinished(kind, &[7; 500]);
         vnet[CSUM_OFFSET..].copy_from_slice(&16u16.to_ne_bytes());
         assert_eq!(
             sort(&vnet, frame.clone(), &ADDRESS),
@@ -201,7 +273,12 @@ mod tests {
     #[test]
     fn finished_frames_go_through_the_box_as_they_are() {
         for port in [53, 4791] {
-            let (_, frame) = unfinished(1, port, b"abc", 0);
+            let kind = Kind {
+                tags: 1,
+                port,
+                ..SINGLE
+            };
+            let (_, frame) = unfinished(kind, b"abc");
             let through = Sorted::Through(vec![frame.clone()]);
             assert_eq!(sort(&[0; VNET_BYTES], frame, &ADDRESS), through);
         }

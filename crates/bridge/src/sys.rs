@@ -169,7 +169,16 @@ pub(crate) fn send_many<'a>(
 /// # Errors
 /// The kernel's.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, name: i32, value: i32) -> io::Result<()> {
-    set(fd, name, &value)
+    set(fd, libc::SOL_PACKET, name, &value)
+}
+
+/// Sets the priority of the frames that a socket sends from now on, 0 to 6 (socket(7)). Queueing
+/// disciplines such as `pfifo_fast` and `prio` send those with a high one first.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn set_priority(fd: BorrowedFd<'_>, priority: i32) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, &priority)
 }
 
 /// Makes an interface also deliver frames for other stations, as long as the socket is open.
@@ -184,16 +193,16 @@ pub(crate) fn set_promiscuous(fd: BorrowedFd<'_>, interface: i32) -> io::Result<
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set(fd, libc::PACKET_ADD_MEMBERSHIP, &request)
+    set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-fn set<T>(fd: BorrowedFd<'_>, name: i32, value: &T) -> io::Result<()> {
+fn set<T>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: the pointer is to a live value of the length that is given, which the kernel only
     // reads.
     let rc = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::SOL_PACKET,
+            level,
             name,
             ptr::from_ref(value).cast(),
             size_of::<T>(),

@@ -59,10 +59,10 @@ pub struct Config {
     pub max_units: usize,
     /// Highest number of frames that all streams together hold back.
     pub max_held: usize,
-    /// Highest number of streams of each half. A connection has one stream for each direction and
-    /// PSN space that it uses.
-    pub max_streams: usize,
-    /// After this time without a packet, a stream may be removed to make room for another one.
+    /// Highest number of connections of each half. A connection has one stream for each direction
+    /// and PSN space that it uses: at most two in each half.
+    pub max_connections: usize,
+    /// After this time without a packet, a connection may be removed to make room for another one.
     pub idle_ns: u64,
     /// How long a packet waits for a missing earlier packet. This must be far below the NIC's ACK
     /// timeout, and above the duration of a block. Adaptive coding limits blocks to half of this
@@ -85,7 +85,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// No key, adaptive coding, path MTU 1500, 1024 units, 2048 held frames, 512 streams that are
+    /// No key, adaptive coding, path MTU 1500, 1024 units, 2048 held frames, 512 connections that are
     /// idle after 10 s; 4 ms of hold, a question every 10 ms, silence after 1 s, blocks of
     /// one-packet messages close after 1 ms.
     fn default() -> Self {
@@ -95,7 +95,7 @@ impl Default for Config {
             path_mtu_bytes: 1500,
             max_units: 1024,
             max_held: 2048,
-            max_streams: 512,
+            max_connections: 512,
             idle_ns: 10_000_000_000,
             hold_ns: 4_000_000,
             probe_ns: 10_000_000,

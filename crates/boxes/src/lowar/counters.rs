@@ -35,8 +35,8 @@ pub struct Counters {
     pub peak_units: u64,
     /// RoCEv2 packets that arrived damaged. They passed unchanged.
     pub damaged: u64,
-    /// Packets that passed unprotected because all streams were in use.
-    pub streams_full: u64,
+    /// Packets that passed unprotected because the table of connections was full.
+    pub connections_full: u64,
     /// Packets that passed unprotected because too few coding units were free.
     pub units_full: u64,
     /// Frames that found the reordering buffer full. Their block was given up.

@@ -87,7 +87,7 @@ pub(crate) struct AddedFrames {
 impl Encoder {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
-            streams: StreamTable::new(config.max_streams, config.idle_ns),
+            streams: StreamTable::new(config.max_connections, config.idle_ns),
             shared: EncoderShared {
                 pool: UnitPool::new(config.max_units),
                 deadlines: Timers::default(),
@@ -140,7 +140,7 @@ impl Encoder {
             }
         }
         let Some(stream) = self.streams.get(now_ns, &key) else {
-            shared.counters.streams_full += 1;
+            shared.counters.connections_full += 1;
             return AddedFrames::default();
         };
         let mut added = AddedFrames::default();

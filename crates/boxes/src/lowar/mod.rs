@@ -90,7 +90,7 @@ impl PathBox for Lowar {
             questions_sent: sent.questions_sent,
             reports_received: sent.reports_received,
             damaged: sent.damaged + received.damaged,
-            streams_full: sent.streams_full + received.streams_full,
+            connections_full: sent.connections_full + received.connections_full,
             peak_units: sent.peak_units + received.peak_units,
             units_full: sent.units_full + received.units_full,
             ..received
@@ -156,7 +156,9 @@ impl Lowar {
     fn send_classed(&mut self, frames: Vec<(Class, Vec<u8>)>) {
         let to = Side::Far;
         let frames = frames.into_iter();
-        self.out
-            .extend(frames.map(|(class, bytes)| BoxFrame { to, class, bytes }));
+        self.out.extend(frames.map(|(class, bytes)| BoxFrame {
+            class,
+            ..BoxFrame::data(to, bytes)
+        }));
     }
 }

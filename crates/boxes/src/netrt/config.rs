@@ -26,10 +26,10 @@ pub struct Config {
     pub rate: RateLimit,
     /// Highest number of frames that all flows together hold back.
     pub max_held: usize,
-    /// Highest number of flows of each half. A connection has one flow for each direction and PSN
-    /// space that it uses.
-    pub max_flows: usize,
-    /// After this time without a packet, a flow may be removed to make room for another one.
+    /// Highest number of connections of each half. A connection has one flow for each direction and
+    /// PSN space that it uses: at most two in each half.
+    pub max_connections: usize,
+    /// After this time without a packet, a connection may be removed to make room for another one.
     pub idle_ns: u64,
     /// Number of packets after the expected one within which missing packets are requested at once:
     /// the bits of a flow's bitmap. The paper has 128. One request covers up to 129 packets, so more
@@ -65,7 +65,7 @@ impl Config {
     /// Settings for ports of `rate_bps` and an unloaded round trip of `rtt_ns` between the NICs.
     ///
     /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
-    /// held frames; 512 flows that are idle after 10 s; 128 bits; requests at once and again after a
+    /// held frames; 512 connections that are idle after 10 s; 128 bits; requests at once and again after a
     /// round trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round
     /// trip after the end of a message; code point 48 (CS6).
     #[must_use]
@@ -78,7 +78,7 @@ impl Config {
             copy_ns: rtt_ns.saturating_mul(1000),
             rate: RateLimit::new(rate_bps, pool_bytes.max(MIN_POOL_BYTES) as u64),
             max_held: 2048,
-            max_flows: 512,
+            max_connections: 512,
             bitmap_bits: BITMAP_BITS,
             idle_ns: 10_000_000_000,
             request_delay_ns: 0,

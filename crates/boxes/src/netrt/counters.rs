@@ -42,6 +42,6 @@ pub struct Counters {
     pub held_full: u64,
     /// RoCEv2 packets that arrived damaged. They passed unchanged.
     pub damaged: u64,
-    /// Packets and messages of flows for which the table had no room.
-    pub flows_full: u64,
+    /// Packets and messages of connections for which the table had no room.
+    pub connections_full: u64,
 }

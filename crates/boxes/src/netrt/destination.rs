@@ -62,7 +62,7 @@ impl Destination {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             config: config.clone(),
-            flows: StreamTable::new(config.max_flows, config.idle_ns),
+            flows: StreamTable::new(config.max_connections, config.idle_ns),
             shared: FlowShared {
                 room: BufferBudget::new(config.max_held),
                 repair_ns: 0,
@@ -218,7 +218,7 @@ impl Destination {
             removed.flow.flush(&mut self.shared, near);
         }
         if self.flows.peek(&key).is_none() {
-            self.shared.counters.flows_full += 1;
+            self.shared.counters.connections_full += 1;
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::frame::View;
 use crate::message::Seal;
 use crate::packets::{PacketKind, Space};
 use crate::streams::StreamKey;
-use crate::{BoxFrame, PathBox, Side};
+use crate::{BoxFrame, Class, PathBox, Side};
 
 /// A NetRT box.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ pub struct NetRt {
     source: Source,
     destination: Destination,
     seal: Seal,
+    repeat_dscp: u8,
     out: VecDeque<BoxFrame>,
 }
 
@@ -53,6 +54,7 @@ impl PathBox for NetRt {
             source: Source::new(config, boot),
             destination: Destination::new(config),
             seal: config.seal(),
+            repeat_dscp: config.repeat_dscp,
             out: VecDeque::new(),
         }
     }
@@ -100,7 +102,7 @@ impl PathBox for NetRt {
             notices_sent: sent.notices_sent,
             pauses: sent.pauses,
             damaged: sent.damaged + received.damaged,
-            flows_full: sent.flows_full + received.flows_full,
+            connections_full: sent.connections_full + received.connections_full,
             ..received
         }
     }
@@ -125,9 +127,9 @@ impl NetRt {
             Some(self.source.handle(now_ns, &view, &frame, &data))
         });
         let [before, after] = around.unwrap_or_default();
-        self.send(Side::Far, before);
+        self.send_far(Class::Data, before);
         self.out.push_back(BoxFrame::data(Side::Far, frame));
-        self.send(Side::Far, after);
+        self.send_far(Class::Data, after);
     }
 
     fn handle_far(&mut self, now_ns: u64, frame: Vec<u8>) {
@@ -153,7 +155,7 @@ impl NetRt {
             let key = StreamKey::new(view, message.qpn, message.space).reversed();
             let (psn, source) = (message.psn, &mut self.source);
             let notice = source.request(now_ns, key, psn, request, view);
-            self.send(Side::Far, notice);
+            self.send_far(Class::Data, notice);
             self.send_due(now_ns);
         } else {
             let emitted = self.destination.message(now_ns, view, message);
@@ -162,22 +164,28 @@ impl NetRt {
     }
 
     fn finish(&mut self, emitted: Emitted) {
-        self.send(Side::Near, emitted.near);
-        self.send(Side::Far, emitted.far);
+        let near = emitted.near.into_iter();
+        self.out
+            .extend(near.map(|frame| BoxFrame::data(Side::Near, frame)));
+        self.send_far(Class::Data, emitted.far);
     }
 
-    fn send(&mut self, to: Side, frames: impl IntoIterator<Item = Vec<u8>>) {
-        let frames = frames.into_iter();
-        self.out
-            .extend(frames.map(|frame| BoxFrame::data(to, frame)));
+    /// Sends frames of this box to the network. Those with the preferred code point are ahead.
+    fn send_far(&mut self, class: Class, frames: impl IntoIterator<Item = Vec<u8>>) {
+        let preferred = self.repeat_dscp;
+        let frames = frames.into_iter().map(|bytes| BoxFrame {
+            class,
+            ahead: View::parse(&bytes).is_some_and(|view| view.dscp() == preferred),
+            ..BoxFrame::data(Side::Far, bytes)
+        });
+        self.out.extend(frames);
     }
 
     /// Sends the repeats and marks that are due.
     fn send_due(&mut self, now_ns: u64) {
-        let to = Side::Far;
-        let due = self.source.due(now_ns).into_iter();
-        self.out
-            .extend(due.map(|(class, bytes)| BoxFrame { to, class, bytes }));
+        for (class, frame) in self.source.due(now_ns) {
+            self.send_far(class, [frame]);
+        }
     }
 }
 

@@ -62,7 +62,7 @@ impl Source {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
             config: config.clone(),
-            flows: StreamTable::new(config.max_flows, config.idle_ns),
+            flows: StreamTable::new(config.max_connections, config.idle_ns),
             pool: DuplicatePool::new(config.pool_bytes, config.copy_ns),
             repeats: RepeatQueue::new(config.rate, config.pool_bytes as u64),
             tails: Timers::default(),
@@ -123,7 +123,7 @@ impl Source {
             }
         }
         let Some(flow) = self.flows.get(now_ns, &key) else {
-            self.counters.flows_full += 1;
+            self.counters.connections_full += 1;
             return [None, None];
         };
         let gap = flow.sequence.gap(data.psn);

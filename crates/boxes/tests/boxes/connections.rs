@@ -67,7 +67,7 @@ fn bursts_restarts_and_full_memory_damage_nothing() {
     let small = Config {
         max_units: 5,
         max_held: 3,
-        max_streams: 1,
+        max_connections: 1,
         ..plain.clone()
     };
     for (seed, config) in [plain, small].into_iter().enumerate() {
@@ -78,6 +78,20 @@ fn bursts_restarts_and_full_memory_damage_nothing() {
                 path.path_box(usize::from(step % 2 == 0)).restart();
             }
         });
+    }
+}
+
+/// A connection has requests and READ responses in each direction. It counts once.
+#[test]
+fn one_place_is_enough_for_a_connection() {
+    let mut config = coding(8, 1);
+    config.max_connections = 1;
+    let mut path = Path::new(&setting(0.01, config, 7));
+    exchange(&mut path, &many(), |_, _| {});
+    for at in 0..2 {
+        let counters = path.path_box(at).counters();
+        assert!(counters.recovered > 0, "{counters:?}");
+        assert_eq!(counters.connections_full, 0);
     }
 }
 

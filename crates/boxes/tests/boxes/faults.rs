@@ -149,8 +149,8 @@ fn without_units_streams_or_room_packets_pass_unprotected() {
     };
     let (pair, _) = short(|config| config.max_units = 1);
     assert!(pair.a.counters().units_full > 0 && pair.a.counters().repairs_sent == 0);
-    let (pair, _) = short(|config| config.max_streams = 0);
-    assert!(pair.a.counters().streams_full > 0);
+    let (pair, _) = short(|config| config.max_connections = 0);
+    assert!(pair.a.counters().connections_full > 0);
     let (pair, _) = short(|config| config.max_held = 2);
     assert!(pair.b.counters().held_full > 0 && pair.b.held() == 0);
 }

@@ -64,7 +64,7 @@ fn bursts_restarts_and_full_memory_damage_nothing() {
     let small = Config {
         pool_bytes: 3000,
         max_held: 3,
-        max_flows: 1,
+        max_connections: 1,
         ..config()
     };
     for (config, seed) in [config(), small].into_iter().zip(0..) {
@@ -96,8 +96,8 @@ fn without_memory_packets_pass_and_counters_say_so() {
     assert!(b.given_up > 0 && b.recovered == 0);
     let [_, b] = run(|config| config.max_held = 0);
     assert!(b.held_full > 0 && b.held == 0);
-    let [a, b] = run(|config| config.max_flows = 0);
-    assert!(a.flows_full > 0 && a.starts_sent == 0);
+    let [a, b] = run(|config| config.max_connections = 0);
+    assert!(a.connections_full > 0 && a.starts_sent == 0);
     assert_eq!((b.held, b.requests_sent), (0, 0));
 }
 

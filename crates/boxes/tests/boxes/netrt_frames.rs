@@ -8,7 +8,7 @@ use crate::common::{
     psn_of,
 };
 use farwrite_boxes::netrt::{Config, NetRt};
-use farwrite_boxes::{BoxFrame, PathBox, Side};
+use farwrite_boxes::{BoxFrame, Class, PathBox, Side};
 
 const US: u64 = 1000;
 /// PSNs wrap on the way.
@@ -371,7 +371,7 @@ fn an_old_start_is_not_taken_again() {
 #[test]
 fn an_idle_flow_makes_room_although_it_was_marked() {
     let config = Config {
-        max_flows: 1,
+        max_connections: 1,
         idle_ns: 100 * US,
         ..config()
     };
@@ -388,7 +388,7 @@ fn an_idle_flow_makes_room_although_it_was_marked() {
     };
     pair.send(&message(tagged, Kind::Write, 0, 1)[0], false);
     let counters = pair.source.counters();
-    assert_eq!((counters.starts_sent, counters.flows_full), (2, 0));
+    assert_eq!((counters.starts_sent, counters.connections_full), (2, 0));
 }
 
 /// Packets with the code point of repeats are not protected, because they look like repeats.
@@ -405,4 +405,42 @@ fn packets_of_the_class_of_repeats_pass() {
     let want = [0, 2, 1, 1].map(|at| frames[at].clone());
     assert_eq!(pair.got, want);
     assert_eq!(pair.source.counters().starts_sent, 0);
+}
+
+/// Repeats, requests and the start of a new flow leave before waiting packets. Packets and marks
+/// keep their order.
+#[test]
+fn what_repairs_a_loss_leaves_first() {
+    let [mut source, mut destination] = [1, 2].map(|boot| NetRt::new(&config(), boot));
+    let polled =
+        |netrt: &mut NetRt| -> Vec<BoxFrame> { std::iter::from_fn(|| netrt.poll()).collect() };
+    let order = |frames: &[BoxFrame]| -> Vec<_> {
+        let of = |frame: &BoxFrame| (is_box_message(IPV4, &frame.bytes), frame.class, frame.ahead);
+        frames.iter().map(of).collect()
+    };
+    for packet in message(IPV4, Kind::Write, 0, 3) {
+        source.handle(0, Side::Near, packet);
+    }
+    let sent = polled(&mut source);
+    let packet = (false, Class::Data, false);
+    assert_eq!(
+        order(&sent),
+        [(true, Class::Data, true), packet, packet, packet]
+    );
+    for at in [0, 1, 3] {
+        destination.handle(0, Side::Far, sent[at].bytes.clone());
+    }
+    let answers = polled(&mut destination);
+    let [first, request] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!((first.to, first.ahead), (Side::Near, false));
+    assert_eq!((request.to, request.ahead), (Side::Far, true));
+    source.handle(0, Side::Far, request.bytes.clone());
+    let repeats = polled(&mut source);
+    assert_eq!(order(&repeats), [(false, Class::Repair, true)]);
+    // A mark reveals the loss of the last packet only if it does not overtake it.
+    source.handle_timeout(20 * US);
+    let marks = polled(&mut source);
+    assert_eq!(order(&marks), [(true, Class::Data, false)]);
 }

@@ -345,5 +345,5 @@ fn add(sum: &mut Counters, counters: &Counters) {
     sum.hold_ended += counters.hold_ended;
     sum.held_full += counters.held_full;
     sum.damaged += counters.damaged;
-    sum.flows_full += counters.flows_full;
+    sum.connections_full += counters.connections_full;
 }

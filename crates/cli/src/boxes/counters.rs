@@ -98,7 +98,7 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Metric> {
         peak_held,
         peak_units,
         damaged,
-        streams_full,
+        connections_full,
         units_full,
         held_full,
     } = *counters;
@@ -136,9 +136,9 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Metric> {
         Metric::gauge("peak_units", "most coding units in use", peak_units),
         Metric::counter("damaged", "RoCEv2 packets that came damaged", damaged),
         Metric::counter(
-            "streams_full",
-            "unprotected packets: all streams in use",
-            streams_full,
+            "connections_full",
+            "unprotected packets: too many connections",
+            connections_full,
         ),
         Metric::counter(
             "units_full",
@@ -243,9 +243,9 @@ fn of_netrt_destination(counters: &netrt::Counters) -> Vec<Metric> {
             counters.damaged,
         ),
         Metric::counter(
-            "flows_full",
-            "unprotected packets: all flows in use",
-            counters.flows_full,
+            "connections_full",
+            "unprotected packets: too many connections",
+            counters.connections_full,
         ),
     ]
 }

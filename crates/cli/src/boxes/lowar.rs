@@ -10,7 +10,7 @@ use farwrite_bridge::Forward;
 use super::counters::of_lowar;
 use super::{BridgeArgs, KeyArgs, Shown, boot, carry, parse_hold};
 use crate::console::Console;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use farwrite::metrics::Metric;
 
 /// The purpose for which the key of boxes is derived from the pre-shared key.
@@ -53,6 +53,19 @@ pub(crate) struct LowarArgs {
     /// timeout of the NICs
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_hold)]
     hold: Duration,
+    /// Coding units of each half. A block of C repair packets takes C of them while it is open
+    #[arg(long, value_name = "UNITS", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    units: u32,
+    /// Maximum number of frames that all connections together hold back
+    #[arg(long, value_name = "FRAMES", default_value_t = 2048,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    held: u32,
+    /// Maximum number of connections that are protected in each direction; further ones pass
+    /// unprotected
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
     /// Only forward frames: no repair packets, no recovery
     #[arg(long)]
     forward: bool,
@@ -72,12 +85,25 @@ pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<(), Failure> {
 impl LowarArgs {
     fn config(&self) -> Result<Config, Failure> {
         let default = Config::default();
+        if let Coding::Fixed(shape) = self.coding
+            && u32::from(shape.units()) > self.units
+        {
+            let (packets, units) = (shape.packets(), shape.units());
+            let what = format!(
+                "--units {}: a block of --coding {packets},{units} takes {units} of them",
+                self.units
+            );
+            return Err(Failure::new(Exit::Usage, what));
+        }
         Ok(Config {
             key: self.key.derive(KEY_PURPOSE)?,
             coding: self.coding,
             path_mtu_bytes: self.path_mtu.map_or(default.path_mtu_bytes, usize::from),
             // The value is at most one day.
             hold_ns: u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
+            max_units: self.units as usize,
+            max_held: self.held as usize,
+            max_connections: self.connections as usize,
             ..default
         })
     }
@@ -122,6 +148,13 @@ mod tests {
             Coding::Fixed(Shape::new(32, 2).expect("fine"))
         );
         assert_eq!((config.path_mtu_bytes, config.hold_ns), (4200, 2_000_000));
+        let limits = |more| {
+            let config = parse(more).expect("fine").config().expect("fine");
+            [config.max_units, config.max_held, config.max_connections]
+        };
+        assert_eq!(limits("--no-key"), [1024, 2048, 512]);
+        let more = "--no-key --units 8 --held 1 --connections 70000 --coding 64,8";
+        assert_eq!(limits(more), [8, 1, 70_000]);
         let bridge = parse("--no-key --pause 5")
             .expect("fine")
             .bridge
@@ -151,11 +184,18 @@ mod tests {
             ("--pause 8", "0..=7"),
             ("--pause 3 --mark 1KiB", "cannot be used with"),
             ("--no-key --psk-file x", "cannot be used with"),
+            ("--units 0", "'0' for '--units <UNITS>': 0 is not in 1..="),
+            ("--held 1000001", "'1000001' for '--held <FRAMES>'"),
+            ("--connections 0", "'0' for '--connections <CONNECTIONS>'"),
             ("--every 1x", "like 10s"),
             ("--metrics nowhere", "invalid socket address"),
         ] {
             let refused = parse(arguments).expect_err(arguments);
             assert!(refused.contains(want), "{want:?} is not in {refused:?}");
         }
+        let few = parse("--no-key --units 7 --coding 64,8").expect("each alone is fine");
+        let refused = few.config().expect_err("no block fits").to_string();
+        let want = "--units 7: a block of --coding 64,8 takes 8";
+        assert!(refused.contains(want), "{want:?} is not in {refused:?}");
     }
 }

@@ -29,7 +29,7 @@ Put one box beside each NIC, between the NIC and its switch, on a machine with t
 Frames pass unchanged, and NICs need no other settings. A box keeps copies of the packets that its \
 NIC sends. The box at the other end holds back packets that arrive after a missing one, and requests \
 the missing packet from the first box. Repeats have the code point 48 (CS6), which the network \
-should prefer.
+should prefer; --repeat-dscp sets another one.
 
 The hold time must be far below the ACK timeout of the NICs. docs/boxes.md describes benefits, costs \
 and limits of boxes.";
@@ -62,10 +62,24 @@ pub(crate) struct NetRtArgs {
     #[arg(long, value_name = "PACKETS", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(128..=1_000_000))]
     bitmap: u32,
-    /// Maximum number of frames that all flows together hold back
+    /// Maximum number of frames that all connections together hold back
     #[arg(long, value_name = "FRAMES", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     held: u32,
+    /// Maximum number of connections that are protected in each direction; further ones pass
+    /// unprotected
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+    /// How long a packet may be late before it is requested: the usual difference in delay of the
+    /// paths that packets of a connection take; 0s for a single path
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_rtt)]
+    request_delay: Duration,
+    /// Differentiated services code point of repeats and requests, 1 to 63, the same at all boxes.
+    /// The network should prefer it. Packets that NICs send with it are not protected
+    #[arg(long, value_name = "DSCP", default_value_t = 48,
+          value_parser = clap::value_parser!(u8).range(1..=63))]
+    repeat_dscp: u8,
 }
 
 /// Reads the size of the pool.
@@ -95,6 +109,9 @@ impl NetRtArgs {
         config.key = self.key.derive(KEY_PURPOSE)?;
         config.bitmap_bits = self.bitmap;
         config.max_held = self.held as usize;
+        config.max_connections = self.connections as usize;
+        config.request_delay_ns = ns(self.request_delay);
+        config.repeat_dscp = self.repeat_dscp;
         if let Some(pool) = self.pool {
             config.pool_bytes = usize::try_from(pool).unwrap_or(usize::MAX);
         }
@@ -105,6 +122,15 @@ impl NetRtArgs {
                 return Err(Failure::new(Exit::Usage, what));
             }
             config.hold_ns = ns(hold);
+        }
+        if config.request_delay_ns.saturating_add(ns(self.rtt)) >= config.hold_ns {
+            let (delay, rtt) = (Time(self.request_delay), Time(self.rtt));
+            let hold = Time(Duration::from_nanos(config.hold_ns));
+            let what = format!(
+                "--request-delay {delay}: with a repeat, which takes --rtt {rtt}, it exceeds the \
+                 hold time, {hold}"
+            );
+            return Err(Failure::new(Exit::Usage, what));
         }
         Ok(config)
     }
@@ -147,6 +173,17 @@ mod tests {
             ("--pool 16383", "16 KiB or more"),
             ("--bitmap 127", "128..="),
             ("--held 0", "1..="),
+            ("--connections 0", "'0' for '--connections <CONNECTIONS>'"),
+            (
+                "--request-delay soon",
+                "'soon' for '--request-delay <TIME>'",
+            ),
+            (
+                "--hold 50ms --request-delay 40ms",
+                "--request-delay 40 ms: with a repeat, which takes --rtt 10 ms",
+            ),
+            ("--repeat-dscp 0", "0 is not in 1..=63"),
+            ("--repeat-dscp 64", "64 is not in 1..=63"),
         ] {
             let refused = parse(arguments).expect_err(arguments);
             assert!(refused.contains(want), "{want:?} is not in {refused:?}");
@@ -164,5 +201,17 @@ mod tests {
         assert_eq!((plain.bitmap_bits, plain.max_held), (128, 2048));
         let long = config("--bitmap 65536 --held 60000");
         assert_eq!((long.bitmap_bits, long.max_held), (65_536, 60_000));
+        let of = |config: Config| {
+            let Config {
+                max_connections,
+                request_delay_ns,
+                repeat_dscp,
+                ..
+            } = config;
+            (max_connections, request_delay_ns, repeat_dscp)
+        };
+        assert_eq!(of(plain), (512, 0, 48));
+        let other = config("--connections 9 --request-delay 300us --repeat-dscp 40");
+        assert_eq!(of(other), (9, 300_000, 40));
     }
 }

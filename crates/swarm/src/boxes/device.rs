@@ -11,7 +11,9 @@ use farwrite_net::{Device, Frame, Output, Ports};
 use farwrite_rc::Nic;
 
 use super::forge;
-use super::plan::Rates;
+use super::headers::{Converted, Headers};
+use super::plan::{BoxPlan, Rates};
+use super::singles::{Singles, is_single};
 use farwrite_dice::SplitMix;
 
 /// Highest number of box messages that the path remembers.
@@ -19,7 +21,7 @@ const MAX_SEEN: usize = 40;
 
 pub(crate) enum Node<B: PathBox> {
     Host(Box<BoxHost>),
-    Box(Box<BoxDevice<B>>),
+    Box(Box<BoxDevice<Converted<B>>>),
     /// Forwards all frames; stands in place of a missing box.
     Wire(Vec<Output>),
     Path(Box<FaultyPath>),
@@ -31,6 +33,7 @@ pub(crate) type Sent = Rc<RefCell<HashSet<Vec<u8>>>>;
 /// A NIC, with a record of the packets that it sends.
 pub(crate) struct BoxHost {
     pub(crate) nic: Nic,
+    pub(crate) singles: Singles,
     pub(crate) sent: Sent,
     pub(crate) peer_sent: Sent,
     /// The first packet from the path that the peer's NIC did not send.
@@ -41,7 +44,7 @@ pub(crate) struct BoxHost {
 const CONGESTION: usize = 4;
 
 /// The bytes of a packet that the ICRC covers.
-fn identity(frame: &Frame) -> Vec<u8> {
+pub(crate) fn identity(frame: &Frame) -> Vec<u8> {
     let datagram = frame.to_datagram();
     let Datagram {
         src,
@@ -65,6 +68,9 @@ pub(crate) struct FaultyPath {
     pub(crate) key: [u8; 32],
     pub(crate) dice: SplitMix,
     pub(crate) tally: PathTally,
+    /// The single packets that it delivered unchanged, by the port to which they went.
+    pub(crate) passed: [HashSet<Vec<u8>>; 2],
+    headers: Headers,
     seen: Vec<(usize, Frame)>,
     /// Remaining frames of the current burst of losses.
     burst: u64,
@@ -85,13 +91,16 @@ pub(crate) struct PathTally {
 }
 
 impl FaultyPath {
-    pub(crate) fn new(rates: Rates, end_ns: u64, key: [u8; 32], seed: u64) -> Self {
+    /// A path with the faults of a plan. Box messages are forged with `key`.
+    pub(crate) fn new(plan: &BoxPlan, key: [u8; 32]) -> Self {
         Self {
-            rates,
-            end_ns,
+            rates: plan.rates,
+            end_ns: plan.faults_end_ns,
             key,
-            dice: SplitMix::new(seed),
+            dice: SplitMix::new(plan.path_seed),
             tally: PathTally::default(),
+            passed: Default::default(),
+            headers: plan.headers,
             seen: Vec::new(),
             burst: 0,
             waiting: BTreeMap::new(),
@@ -150,13 +159,20 @@ impl FaultyPath {
         if self.dice.chance(0.3) {
             self.tally.replayed += 1;
             self.send(now_ns, to, genuine);
-        } else if let Some(forged) = forge::forged(&genuine, &self.key, &mut self.dice) {
+        } else if let Some(forged) = self.forged(&genuine) {
             self.tally.forged += 1;
             self.send(now_ns, to, forged);
         }
     }
 
+    fn forged(&mut self, genuine: &Frame) -> Option<Frame> {
+        forge::forged(genuine, self.headers, &self.key, &mut self.dice)
+    }
+
     fn send(&mut self, at_ns: u64, port: usize, frame: Frame) {
+        if is_single(&frame) {
+            self.passed[port].insert(identity(&frame));
+        }
         self.number += 1;
         let output = Output::Send { port, frame };
         self.waiting.insert((at_ns, self.number), output);
@@ -175,7 +191,9 @@ impl<B: PathBox> Device for Node<B> {
                 if is_packet && !host.peer_sent.borrow().contains(&identity(&frame)) {
                     host.made_up.get_or_insert(frame.clone());
                 }
-                host.nic.handle(now_ns, port, frame);
+                if !host.singles.take(&frame) {
+                    host.nic.handle(now_ns, port, frame);
+                }
             }
             Self::Box(device) => device.handle(now_ns, port, frame),
             Self::Wire(out) => out.push(Output::Send {
@@ -189,7 +207,11 @@ impl<B: PathBox> Device for Node<B> {
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
         match self {
             Self::Host(host) => {
-                let output = host.nic.poll(now_ns, ports);
+                let single = |host: &mut BoxHost| {
+                    let frame = host.singles.poll(now_ns)?;
+                    Some(Output::Send { port: 0, frame })
+                };
+                let output = host.nic.poll(now_ns, ports).or_else(|| single(host));
                 if let Some(Output::Send { frame, .. }) = &output {
                     host.sent.borrow_mut().insert(identity(frame));
                 }
@@ -206,7 +228,10 @@ impl<B: PathBox> Device for Node<B> {
 
     fn next_ns(&self) -> Option<u64> {
         match self {
-            Self::Host(host) => host.nic.next_ns(),
+            Self::Host(host) => {
+                let times = [host.nic.next_ns(), host.singles.next_ns()];
+                times.into_iter().flatten().min()
+            }
             Self::Box(device) => device.next_ns(),
             Self::Wire(_) => None,
             Self::Path(path) => path.next_ns(),

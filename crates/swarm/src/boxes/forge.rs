@@ -9,6 +9,7 @@ use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::opcode::BOX_MESSAGE;
 
+use super::headers::Headers;
 use farwrite_dice::SplitMix;
 
 const TAG_BYTES: usize = 16;
@@ -28,8 +29,13 @@ pub(crate) fn message(frame: &Frame) -> Option<&[u8]> {
     }
 }
 
-/// A box message with some of its bits changed, sealed with a key.
-pub(crate) fn forged(genuine: &Frame, key: &[u8; 32], dice: &mut SplitMix) -> Option<Frame> {
+/// A box message with some of its bits changed, sealed with a key for the headers that boxes see.
+pub(crate) fn forged(
+    genuine: &Frame,
+    headers: Headers,
+    key: &[u8; 32],
+    dice: &mut SplitMix,
+) -> Option<Frame> {
     let sealed = message(genuine)?;
     let bytes = sealed.len().checked_sub(TAG_BYTES + ICRC_BYTES)?;
     let mut message = sealed[..bytes].to_vec();
@@ -43,7 +49,10 @@ pub(crate) fn forged(genuine: &Frame, key: &[u8; 32], dice: &mut SplitMix) -> Op
         let IpAddr::V4(address) = address else {
             return None;
         };
-        hash.update(&address.to_ipv6_mapped().octets());
+        hash.update(&match headers.address(address) {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        });
     }
     hash.update(&message);
     message.extend_from_slice(&hash.finalize().as_bytes()[..TAG_BYTES]);

@@ -1,13 +1,17 @@
-//! Cases of boxes in the path: reliable connections between two RDMA NICs, with a LoWAR or NetRT
-//! box beside each, and a path between the boxes that loses, changes, doubles and delays frames and
-//! forges messages of the boxes.
+//! Cases of boxes in the path: reliable connections between two RDMA NICs, messages of one packet on
+//! an unreliable connection as SDR sends them, a LoWAR or NetRT box beside each NIC, and a path
+//! between the boxes that loses, changes, doubles and delays frames and forges messages of the boxes.
+//! Frames are IPv4 or IPv6, with or without VLAN tags.
 //!
 //! In every case, both NICs get only packets that the other one has sent, all requests complete
-//! after the faults end, and memory has the right contents. One seed decides a case.
+//! after the faults end, memory has the right contents, and a message of one packet arrives if the
+//! path delivers it. One seed decides a case.
 
 mod device;
 mod forge;
+mod headers;
 mod plan;
+mod singles;
 mod traffic;
 mod world;
 
@@ -19,13 +23,15 @@ use farwrite_boxes::netrt::NetRt;
 use crate::quietly;
 use crate::violation::{Rule, Violation};
 
+pub use headers::Headers;
 pub use plan::{BoxPlan, Boxes, Rates, Restart};
+pub use singles::SinglesPlan;
 
 use world::Watched;
 
 /// All kinds of events that cases of boxes can meet. If many cases do not meet a kind, the plans
 /// have a hole.
-pub const KINDS: [&str; 30] = [
+pub const KINDS: [&str; 35] = [
     "frames lost",
     "frames changed",
     "frames doubled",
@@ -37,6 +43,11 @@ pub const KINDS: [&str; 30] = [
     "one box missing",
     "different keys",
     "several connections",
+    "IPv6",
+    "VLAN tags",
+    "single packets",
+    "lowar: recovered single packet",
+    "lowar: recovered over IPv6",
     "lowar: coded",
     "lowar: recovered",
     "lowar: not verified",
@@ -45,7 +56,7 @@ pub const KINDS: [&str; 30] = [
     "lowar: damaged packet",
     "lowar: repair too long",
     "lowar: no units",
-    "lowar: no streams",
+    "lowar: no connections",
     "lowar: no room",
     "netrt: copied",
     "netrt: recovered",
@@ -54,7 +65,7 @@ pub const KINDS: [&str; 30] = [
     "netrt: given up",
     "netrt: hold ended",
     "netrt: damaged packet",
-    "netrt: no flows",
+    "netrt: no connections",
     "netrt: no room",
 ];
 

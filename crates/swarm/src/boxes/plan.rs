@@ -6,6 +6,8 @@ use std::time::Duration;
 use farwrite_boxes::lowar::{self, Coding, Shape};
 use farwrite_boxes::{Backpressure, netrt};
 
+use super::headers::Headers;
+use super::singles::SinglesPlan;
 use super::traffic::{self, RequestPlan};
 use farwrite_dice::SplitMix;
 
@@ -38,6 +40,10 @@ pub struct BoxPlan {
     pub(crate) requests: Vec<[Vec<RequestPlan>; 2]>,
     /// The seed that decides the faults of each frame.
     pub path_seed: u64,
+    /// The headers of all frames.
+    pub headers: Headers,
+    /// The messages of one packet of each NIC.
+    pub singles: [Option<SinglesPlan>; 2],
 }
 
 /// The boxes beside the NICs; `None` where one is missing.
@@ -122,6 +128,11 @@ impl BoxPlan {
                 .map(|_| [traffic::draw(&mut dice), traffic::draw(&mut dice)])
                 .collect(),
             path_seed: dice.next(),
+            headers: Headers {
+                ipv6: dice.chance(0.4),
+                tags: dice.pick(&[0, 0, 1, 2]),
+            },
+            singles: [SinglesPlan::draw(&mut dice), SinglesPlan::draw(&mut dice)],
         }
     }
 
@@ -166,7 +177,7 @@ fn draw_lowar(dice: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
         path_mtu_bytes: dice.pick(&[1500, 1500, 1500, 300]),
         max_units: dice.pick(&[1024, 1024, 9, 1]),
         max_held: dice.pick(&[2048, 2048, 3, 0]),
-        max_streams: dice.pick(&[512, 512, 512, 1, 0]),
+        max_connections: dice.pick(&[512, 512, 512, 1, 0]),
         idle_ns: dice.pick(&[10_000 * MS, MS]),
         hold_ns: dice.pick(&[4 * MS, 300 * US]),
         probe_ns: dice.pick(&[10 * MS, 100 * US]),
@@ -182,7 +193,7 @@ fn draw_netrt(dice: &mut SplitMix, key: Option<[u8; 32]>, delay_ns: u64) -> netr
         pool_bytes: dice.pick(&[1 << 20, 60_000, 3_000, 0]),
         max_held: dice.pick(&[2048, 2048, 3, 0]),
         bitmap_bits: dice.pick(&[128, 128, 1, 300, 65_536]),
-        max_flows: dice.pick(&[512, 512, 512, 1, 0]),
+        max_connections: dice.pick(&[512, 512, 512, 1, 0]),
         idle_ns: dice.pick(&[10_000 * MS, MS]),
         request_delay_ns: dice.pick(&[0, 0, 30 * US]),
         request_ns: dice.pick(&[plain.request_ns, plain.request_ns, 0]),

@@ -11,7 +11,9 @@ use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 
 use super::device::{BoxHost, FaultyPath, Node, Sent};
 use super::forge;
+use super::headers::Headers;
 use super::plan::{BoxPlan, Boxes, RATE_BPS};
+use super::singles::Singles;
 use super::traffic::{ExpectedResults, MAX_BYTES, rkey};
 use crate::violation::{Rule, Violation};
 
@@ -38,7 +40,7 @@ impl Watched for Lowar {
             ("lowar: damaged packet", counters.damaged),
             ("lowar: repair too long", counters.repairs_too_long),
             ("lowar: no units", counters.units_full),
-            ("lowar: no streams", counters.streams_full),
+            ("lowar: no connections", counters.connections_full),
             ("lowar: no room", counters.held_full),
         ]
     }
@@ -54,7 +56,7 @@ impl Watched for NetRt {
             ("netrt: given up", counters.given_up),
             ("netrt: hold ended", counters.hold_ended),
             ("netrt: damaged packet", counters.damaged),
-            ("netrt: no flows", counters.flows_full),
+            ("netrt: no connections", counters.connections_full),
             ("netrt: no room", counters.held_full),
         ]
     }
@@ -92,6 +94,9 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
             if let Some(at) = hosts.iter().position(|host| *host == id) {
                 return Node::Host(Box::new(BoxHost {
                     nic: Nic::new(id),
+                    singles: plan.singles[at].map_or_else(Singles::default, |singles| {
+                        singles.packets([id, hosts[1 - at]], plan.mtu_bytes)
+                    }),
                     sent: sent[at].clone(),
                     peer_sent: sent[1 - at].clone(),
                     made_up: None,
@@ -102,7 +107,8 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
             };
             match &configs[at] {
                 Some(config) => {
-                    let device = BoxDevice::new(config.clone(), 0, plan.backpressure);
+                    let device =
+                        BoxDevice::new((config.clone(), plan.headers), 0, plan.backpressure);
                     Node::Box(Box::new(device))
                 }
                 None => Node::Wire(Vec::new()),
@@ -239,6 +245,14 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
     }
 
     fn is_done(&self) -> bool {
+        let sent = |host: &NodeId| match self.network.device(*host) {
+            Some(Node::Host(host)) => host.singles.next_ns().is_none(),
+            _ => unreachable!("hosts are hosts"),
+        };
+        self.hosts.iter().all(sent) && self.requests_are_done()
+    }
+
+    fn requests_are_done(&self) -> bool {
         (0..self.expected.len()).all(|connection| {
             (0..2).all(|at| {
                 let outcomes = self.outcomes[connection][at].each_ref().map(Vec::len);
@@ -287,12 +301,35 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
                 }
             }
         }
+        self.check_singles()?;
         for at in 0..2 {
             if let Some(Node::Box(device)) = self.network.device(self.boxes[at])
                 && device.inner().held() > 0
             {
                 let what = format!("box {at} holds {} frames", device.inner().held());
                 return Err(self.violation(Rule::Leak, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Boxes hand over all messages of one packet that the path delivered.
+    fn check_singles(&mut self) -> Result<(), Violation> {
+        for at in 0..2 {
+            let Some(Node::Path(path)) = self.network.device(self.path) else {
+                unreachable!("the path is a path");
+            };
+            let Some(Node::Host(host)) = self.network.device(self.hosts[at]) else {
+                unreachable!("hosts are hosts");
+            };
+            let (passed, arrived) = (&path.passed[at], &host.singles.arrived);
+            let lost = passed.difference(arrived).count();
+            if lost > 0 {
+                let what = format!("NIC {at} misses {lost} messages that the path delivered");
+                return Err(self.violation(Rule::Packets, what));
+            }
+            if arrived.len() > passed.len() {
+                self.met.insert("lowar: recovered single packet");
             }
         }
         Ok(())
@@ -315,6 +352,13 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
                 u64::from(self.plan.requests.len() > 1),
             ),
         ];
+        let Headers { ipv6, tags } = self.plan.headers;
+        let singles = self.plan.singles.iter().flatten().count();
+        seen.extend([
+            ("IPv6", u64::from(ipv6)),
+            ("VLAN tags", tags as u64),
+            ("single packets", singles as u64),
+        ]);
         let keys = self.plan.keys();
         let differ = keys.windows(2).any(|pair| pair[0] != pair[1]);
         seen.push(("different keys", u64::from(differ)));
@@ -339,6 +383,9 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
                 seen.extend(B::met(&device.counters()));
             }
         }
+        let recovered = |(kind, count): &(&str, u64)| *kind == "lowar: recovered" && *count > 0;
+        let recovered = seen.iter().any(recovered);
+        seen.push(("lowar: recovered over IPv6", u64::from(ipv6 && recovered)));
         let met = seen.into_iter().filter(|(_, count)| *count > 0);
         self.met.extend(met.map(|(kind, _)| kind));
     }
@@ -349,5 +396,5 @@ fn faulty_path(plan: &BoxPlan) -> FaultyPath {
     let key = plan.keys().first().copied().flatten();
     let key = key.unwrap_or_else(|| forge::default_key(is_lowar));
     let key = if plan.key_is_known { key } else { [9; 32] };
-    FaultyPath::new(plan.rates, plan.faults_end_ns, key, plan.path_seed)
+    FaultyPath::new(plan, key)
 }

@@ -1,22 +1,33 @@
 //! Ethernet frames around the packets of an RDMA NIC.
 
-use std::net::{IpAddr, SocketAddr};
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite_link::Datagram;
 use farwrite_net::{BytesError, Frame};
+use farwrite_wire::icrc::{Flow, Icrc, IdRange, verify};
 
-/// The headers before the IP header.
+use crate::ip;
+
+const ICRC_BYTES: usize = 4;
+/// The network of IPv6 addresses. The last 32 bits of an address are the node's IPv4 address.
+const IPV6_NETWORK: u128 = 0xFD77 << 112;
+
+/// The headers before the UDP header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ethernet {
     pub(crate) peer: [u8; 6],
     pub(crate) vlan: Option<u16>,
     pub(crate) priority: u8,
+    pub(crate) ipv6: bool,
 }
 
 /// The content of a frame.
 #[derive(Debug)]
 pub(crate) enum Taken {
     Packet(Frame),
+    /// A packet whose UDP checksum or ICRC is wrong.
+    Damaged,
     /// A PFC frame that pauses the priority for this long, at 10 Gbit/s.
     Pause(u64),
     Other,
@@ -27,32 +38,18 @@ impl Ethernet {
     ///
     /// # Errors
     /// As [`Frame::to_datagram`].
-    pub(crate) fn wrap(&self, mac: [u8; 6], frame: &Frame) -> Result<Vec<u8>, BytesError> {
-        let datagram = frame.to_datagram()?;
-        let (IpAddr::V4(src), IpAddr::V4(dst)) = (datagram.src.ip(), datagram.dst.ip()) else {
-            return Err(BytesError::Address(datagram.src));
-        };
-        let udp_bytes = u16::try_from(8 + datagram.payload.len()).unwrap_or(u16::MAX);
+    pub(crate) fn wrap(&self, mac: [u8; 6], frame: &Frame) -> Result<Vec<u8>, Box<dyn Error>> {
+        let mut datagram = frame.to_datagram()?;
+        if self.ipv6 {
+            datagram = over_ipv6(datagram)?;
+        }
         let mut bytes = [self.peer, mac].concat();
         if let Some(vlan) = self.vlan {
             bytes.extend([0x81, 0x00]);
             bytes.extend((u16::from(self.priority) << 13 | vlan).to_be_bytes());
         }
-        bytes.extend([0x08, 0x00]);
-        let ip = bytes.len();
-        bytes.extend([0x45, datagram.tos]);
-        bytes.extend((udp_bytes + 20).to_be_bytes());
-        bytes.extend(datagram.id.to_be_bytes());
-        // Don't Fragment, time to live 64, UDP, no checksum yet.
-        bytes.extend([0x40, 0, 64, 17, 0, 0]);
-        bytes.extend(src.octets());
-        bytes.extend(dst.octets());
-        let sum = ipv4_checksum(&bytes[ip..]);
-        bytes[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
-        for number in [datagram.src.port(), datagram.dst.port(), udp_bytes, 0] {
-            bytes.extend(number.to_be_bytes());
-        }
-        bytes.extend(&datagram.payload);
+        bytes.extend(self.ethertype());
+        ip::append(&datagram, &mut bytes);
         Ok(bytes)
     }
 
@@ -62,52 +59,78 @@ impl Ethernet {
             return self.pause(bytes).map_or(Taken::Other, Taken::Pause);
         }
         let tag = if self.vlan.is_some() { 4 } else { 0 };
-        let ip = bytes.get(14 + tag..).unwrap_or_default();
-        let is_ipv4 = bytes.get(12 + tag..14 + tag) == Some(&[0x08, 0x00]);
-        match datagram(ip)
-            .filter(|_| is_ipv4)
-            .map(|d| Frame::from_datagram(&d))
-        {
-            Some(Ok(frame)) => Taken::Packet(frame),
-            _ => Taken::Other,
+        if bytes.get(12 + tag..14 + tag) != Some(&self.ethertype()) {
+            return Taken::Other;
+        }
+        match ip::parse(&bytes[14 + tag..]) {
+            Some((_, false)) => Taken::Damaged,
+            Some((datagram, true)) => packet(datagram),
+            None => Taken::Other,
+        }
+    }
+
+    fn ethertype(&self) -> [u8; 2] {
+        if self.ipv6 {
+            [0x86, 0xDD]
+        } else {
+            [0x08, 0x00]
         }
     }
 
     fn pause(&self, bytes: &[u8]) -> Option<u64> {
         let named = bytes.get(17)? >> self.priority & 1 == 1;
         let at = 18 + 2 * usize::from(self.priority);
-        let quanta = u64::from(number(bytes, at)?);
+        let quanta = u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
         // 512 bit times each.
-        named.then_some(quanta * 512 / 10)
+        named.then_some(u64::from(quanta) * 512 / 10)
     }
 }
 
-/// Returns the UDP datagram of an IPv4 packet without options, or `None` if a length is wrong.
-fn datagram(ip: &[u8]) -> Option<Datagram> {
-    let header: &[u8; 28] = ip.first_chunk()?;
-    let address = |at: usize| -> [u8; 4] { [ip[at], ip[at + 1], ip[at + 2], ip[at + 3]] };
-    let udp_bytes = usize::from(number(ip, 24)?);
-    if header[0] != 0x45 || header[9] != 17 || ipv4_checksum(&ip[..20]) != 0 {
-        return None;
+/// The RoCEv2 packet of a datagram.
+fn packet(mut datagram: Datagram) -> Taken {
+    let is_sealed = Flow::new(datagram.src, datagram.dst).is_ok_and(|flow| {
+        let id = datagram.id;
+        verify(&flow, &datagram.payload, id, IdRange::SOFTWARE) == Ok(id)
+    });
+    if !is_sealed {
+        return Taken::Damaged;
     }
-    Some(Datagram {
-        src: SocketAddr::from((address(12), number(ip, 20)?)),
-        dst: SocketAddr::from((address(16), number(ip, 22)?)),
-        tos: header[1],
-        id: number(ip, 4)?,
-        payload: ip.get(28..20 + udp_bytes)?.to_vec(),
+    datagram.src = of_node(datagram.src);
+    datagram.dst = of_node(datagram.dst);
+    Frame::from_datagram(&datagram).map_or(Taken::Other, Taken::Packet)
+}
+
+/// The datagram between the IPv6 addresses of the same nodes, with its ICRC.
+fn over_ipv6(datagram: Datagram) -> Result<Datagram, Box<dyn Error>> {
+    let moved = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => {
+            let ip = Ipv6Addr::from(IPV6_NETWORK | u128::from(ip.to_bits()));
+            Ok(SocketAddr::from((ip, address.port())))
+        }
+        IpAddr::V6(_) => Err(BytesError::Address(address)),
+    };
+    let (src, dst) = (moved(datagram.src)?, moved(datagram.dst)?);
+    let mut payload = datagram.payload;
+    let bytes = payload.len();
+    payload.truncate(bytes - ICRC_BYTES);
+    let icrc = Icrc::new(&Flow::new(src, dst)?, 0, bytes);
+    let icrc = icrc.update(&payload).finish();
+    payload.extend(icrc.to_le_bytes());
+    Ok(Datagram {
+        src,
+        dst,
+        payload,
+        ..datagram
     })
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Returns the Internet checksum (RFC 1071) of a header whose checksum field is 0. If the field has
-/// the right checksum, returns 0.
-fn ipv4_checksum(header: &[u8]) -> u16 {
-    let words = header.chunks_exact(2);
-    let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-    let folded = (sum & 0xFFFF) + (sum >> 16);
-    !u16::try_from((folded & 0xFFFF) + (folded >> 16)).unwrap_or(0)
+/// The IPv4 address of the node with an IPv6 address of [`over_ipv6`]. Other addresses stay.
+fn of_node(address: SocketAddr) -> SocketAddr {
+    let IpAddr::V6(ip) = address.ip() else {
+        return address;
+    };
+    match u32::try_from(ip.to_bits() ^ IPV6_NETWORK) {
+        Ok(bits) => SocketAddr::from((Ipv4Addr::from_bits(bits), address.port())),
+        Err(_) => address,
+    }
 }

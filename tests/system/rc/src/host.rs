@@ -4,7 +4,6 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use farwrite_bridge::{Incoming, Interface, Received};
-use farwrite_link::Datagram;
 use farwrite_net::header::Header;
 use farwrite_net::{Ecn, Frame, NodeId, ROCE_PORT};
 use farwrite_rc::{Memory, Packet, QpConfig, QueuePair};
@@ -23,7 +22,7 @@ pub(crate) struct Host {
     pub(crate) memory: Memory,
     /// PFC frames obeyed.
     pub(crate) paused: u64,
-    /// Packets whose ICRC is wrong. They are dropped.
+    /// Packets whose ICRC or UDP checksum is wrong. They are dropped.
     pub(crate) damaged: u64,
     interface: Interface,
     received: Received,
@@ -63,7 +62,7 @@ impl Host {
         let count = self.interface.receive(&mut self.received)?;
         for index in 0..count {
             if let Incoming::Frame(_, bytes) = self.received.get(index) {
-                self.take(&bytes)?;
+                self.take(&bytes);
             }
         }
         let now_ns = self.now_ns();
@@ -108,17 +107,14 @@ impl Host {
         self.pair.has_data() && self.paused_until_ns <= self.now_ns()
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+    fn take(&mut self, bytes: &[u8]) {
         match self.ethernet.take(bytes) {
             Taken::Pause(ns) => {
                 self.paused += 1;
                 self.paused_until_ns = self.now_ns() + ns;
             }
+            Taken::Damaged => self.damaged += 1,
             Taken::Packet(frame) if [frame.dst, frame.src] == self.ends => {
-                if is_damaged(&frame, bytes)? {
-                    self.damaged += 1;
-                    return Ok(());
-                }
                 if let Header::Roce(header) = frame.header {
                     let payload = frame.payload;
                     let packet = Packet { header, payload };
@@ -128,7 +124,6 @@ impl Host {
             }
             Taken::Packet(_) | Taken::Other => {}
         }
-        Ok(())
     }
 
     fn send(&self, packet: Packet) -> Result<(), Box<dyn Error>> {
@@ -152,10 +147,4 @@ impl Host {
     fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
-}
-
-/// Returns whether the ICRC, the last four bytes, is wrong for the packet.
-fn is_damaged(frame: &Frame, bytes: &[u8]) -> Result<bool, Box<dyn Error>> {
-    let Datagram { payload, .. } = frame.to_datagram()?;
-    Ok(!bytes.ends_with(&payload))
 }

@@ -7,6 +7,7 @@
 
 mod frame;
 mod host;
+mod ip;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -49,6 +50,9 @@ struct Args {
     /// A VLAN to be in.
     #[arg(long)]
     vlan: Option<u16>,
+    /// Send and receive over IPv6: node 0 has the address `fd77::10.0.0.1`, and so on.
+    #[arg(long)]
+    ipv6: bool,
     /// Priority that obeys PFC frames.
     #[arg(long, default_value_t = 3)]
     priority: u8,
@@ -121,6 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         peer: args.peer_mac.0,
         vlan: args.vlan,
         priority: args.priority,
+        ipv6: args.ipv6,
     };
     let config = QpConfig {
         mtu_bytes: args.mtu,

@@ -54,7 +54,7 @@ enum StreamKind {
 impl Decoder {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
-            streams: StreamTable::new(config.max_streams, config.idle_ns),
+            streams: StreamTable::new(config.max_connections, config.idle_ns),
             shared: DecoderShared {
                 pool: UnitPool::new(config.max_units),
                 deadlines: Timers::default(),
@@ -151,7 +151,7 @@ impl Decoder {
             self.add(now_ns, key, message.shape, &mut out);
         }
         let Some(entry) = self.streams.get(now_ns, &key) else {
-            self.shared.counters.streams_full += 1;
+            self.shared.counters.connections_full += 1;
             return (out, None);
         };
         let (shape, shared) = (message.shape, &mut self.shared);
