@@ -290,6 +290,26 @@ fn auto_repeats_where_nothing_is_lost() {
     );
 }
 
+#[test]
+fn reports_of_more_than_was_sent_are_shown() {
+    for (duplicate, is_shown) in [(0.0, false), (1.0, true)] {
+        let config = LinkConfig {
+            delay: Duration::from_millis(5),
+            duplicate,
+            ..LinkConfig::default()
+        };
+        let scheme = SchemeChoice::Named(SchemeName::SrNack);
+        let bytes = pattern(2_000_000);
+        let [sent, _] = cross(config, scheme, 100_000_000, &bytes, |_| {});
+        let line = sent.line();
+        let said = "reports of the receiver of more than was sent: ";
+        assert_eq!(line.contains(said), is_shown, "{line}");
+        let sent = serde_json::to_value(sent).expect("JSON");
+        assert_eq!(sent["excess_feedback"].as_u64() > Some(0), is_shown);
+        assert_eq!(sent["refused_feedback"], 0);
+    }
+}
+
 /// Sends over a path of jumbo frames that shrinks according to `steps`: when the first number of
 /// packets has arrived, the path carries the second number of bytes of UDP payload. Returns both
 /// results as JSON.

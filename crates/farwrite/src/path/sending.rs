@@ -85,6 +85,7 @@ pub(super) struct Sending {
     /// The earliest time at which the pace allows the next departure.
     paced_until_ns: u64,
     refused_feedback: u64,
+    excess_feedback: u64,
 }
 
 impl Sending {
@@ -120,6 +121,7 @@ impl Sending {
             line: VecDeque::new(),
             paced_until_ns: 0,
             refused_feedback: 0,
+            excess_feedback: 0,
         };
         sending.bucket = TokenBucket::new(pace_bps, sending.burst_bytes(pace_bps));
         sending
@@ -344,6 +346,11 @@ impl Sending {
         self.departures.settle(before);
     }
 
+    /// Counts a report that was refused.
+    pub(super) fn refuse_feedback(&mut self) {
+        self.refused_feedback += 1;
+    }
+
     /// Handles a report that arrived through the queue pair with serial number `serial`, or refuses
     /// it.
     pub(super) fn handle_feedback(
@@ -366,9 +373,10 @@ impl Sending {
         };
         match self.received.take(report, newest_bytes, sent) {
             Taken::Now => {}
+            Taken::Excess => self.excess_feedback += 1,
             Taken::Overtaken => return,
             Taken::Refused => {
-                self.refused_feedback += 1;
+                self.refuse_feedback();
                 return;
             }
         }
@@ -421,6 +429,7 @@ impl Sending {
             ecn_to_peer: EcnField::of(delivered.packets, received.ect_packets()),
             ecn_from_peer,
             refused_feedback: self.refused_feedback,
+            excess_feedback: self.excess_feedback,
         }
     }
 }
