@@ -52,23 +52,54 @@ class Meter:
     def first_at_least(self, flow, rate, begin):
         """Returns the seconds from `begin` to the end of the first second in which a flow had a
         rate; `None` if there is none."""
-        ends = (at for at, mean in self._seconds(flow, begin, self.samples[-1][0]) if mean >= rate)
-        return next((at - begin for at in ends), None)
+        means = self._means(flow, begin, self.samples[-1][0], 1.0)
+        return next((end - begin for _, end, mean in means if mean >= rate), None)
+
+    def back_at(self, flow, rate, begin, window):
+        """Returns the seconds from `begin` to the start of the first `window` seconds in which a
+        flow had a rate; `None` if there are none. It is as exact as the period of the samples."""
+        means = self._means(flow, begin, self.samples[-1][0], window)
+        return next((start - begin for start, _, mean in means if mean >= rate), None)
 
     def last_below(self, flow, rate, begin, end):
         """Returns the seconds from `begin` to the end of the last second before `end` in which a
         flow had less than a rate: 0 if there is none, `None` if it is the last one."""
-        means = list(self._seconds(flow, begin, end))
-        if not means or means[-1][1] < rate:
+        means = list(self._means(flow, begin, end, 1.0))
+        if not means or means[-1][2] < rate:
             return None
-        return max((at - begin for at, mean in means if mean < rate), default=0.0)
+        return max((at - begin for _, at, mean in means if mean < rate), default=0.0)
 
-    def _seconds(self, flow, begin, end):
-        """Yields the end and the mean rate of each second between two times, one per sample."""
-        for at, _ in self.samples:
-            # Samples are not taken at exact times. Half a period more keeps the window a second.
-            if begin + 1.0 <= at <= end:
-                yield at, self.rates(at - 1.0 - self.period / 2, at)[flow]
+    def _means(self, flow, begin, end, window):
+        inside = [(at, counts[flow]) for at, counts in self.samples if begin <= at <= end]
+        return windows(inside, window)
+
+
+def windows(samples, seconds):
+    """Yields the start, the end and the mean bits per second of each span of `samples` of at least
+    these seconds: one span per sample, and the shortest that ends there. A sample is a time and a
+    count of bytes.
+
+    A flow of 8 bit/s stops from 1.0 s to 1.4 s. A long span shows less exactly when it is back:
+
+    >>> samples = [(t / 10, max(min(t, 10), t - 4) / 10) for t in range(31)]
+    >>> def back(seconds):
+    ...     spans = windows([s for s in samples if s[0] >= 1.0], seconds)
+    ...     return next(round(start, 1) for start, _, mean in spans if mean >= 0.85 * 8)
+    >>> back(0.2), back(1.0)
+    (1.4, 1.3)
+    >>> [round(mean, 1) for _, _, mean in windows(samples, 1.0)][:6]
+    [8.0, 7.2, 6.4, 5.6, 4.8, 4.8]
+    >>> list(windows([(0.0, 0), (0.9, 5)], 1.0))
+    []
+    """
+    first = 0
+    for at, count in samples:
+        # Sums of times are not exact.
+        while first + 1 < len(samples) and samples[first + 1][0] <= at - seconds + 1e-9:
+            first += 1
+        start, before = samples[first]
+        if at - start >= seconds - 1e-9:
+            yield start, at, 8 * (count - before) / (at - start)
 
 
 def _name(flow):

@@ -11,28 +11,49 @@ RATE = 200_000_000
 RTT = 0.04
 #: The bytes of one round trip at the rate.
 QUEUE = int(RATE / 8 * RTT)
+#: The round trip after the last step of the path, in seconds. The receiver stops there.
+_FAR_RTT = 0.08
 #: Time for which the receiver is stopped, in seconds.
 _STOP = 5
+#: Time between two samples of the bytes that arrive. After the stop it is half a round trip.
+_PERIOD = 0.2
+_FINE_PERIOD = _FAR_RTT / 2
+#: After the stop, the flow is back with the first of this many round trips that have 0.8 of the rate
+#: together, as in the tests in virtual time.
+_BACK = 5
+#: Goals for a flow of `farwrite send`: seconds, and round trips after the stop.
+_GOALS = (10 * RTT, 5.0, 20.0, 10.0)
 #: Maximum waiting time of packets at a quarter of the rate: 0.3 of the queue.
 _BOUND = 0.3 * QUEUE * 8 / (RATE / 4)
 
 
 def run(programs):
     """Prints how long a flow takes to follow a change, and its loss at the start."""
-    rows = []
+    rows = [["goal", *_GOALS, ""]]
     # Four periods, a stop, and a period to recover.
     seconds = 5 * _period(programs) + _STOP
     for name, start in _contestants(programs):
         print(f"changes of the path: {name}, about {seconds:.0f} s", flush=True)
-        rows.append([name, *_steps(programs, start)])
+        *values, late = _steps(programs, start)
+        marked = [_against(value, goal) for value, goal in zip(values, _GOALS)]
+        rows.append([name, *marked, late])
     table.show(
         "After a change of the path: seconds until the flow has followed",
         "200 Mbit/s, 40 ms, queue of 1 MB, 1500-byte packets one by one. Rate / 4: until packets "
-        f"wait for less than {_BOUND * 1e3:.0f} ms,\nas pings see it. Rate x 4, receiver stopped for "
-        "5 s: until the flow has had 0.8 of the rate over a second. Round trip\n80 ms: until the end of "
-        "the last second with less than 0.8 of the rate. Late: p99 in ms.",
+        f"wait for less than {_BOUND * 1e3:.0f} ms,\nas pings see it. Rate x 4: until the flow has had "
+        "0.8 of the rate over a second. Round trip 80 ms: until the end of\nthe last second with less "
+        f"than 0.8 of the rate. Receiver stopped for {_STOP} s: round trips (of {_FAR_RTT * 1e3:.0f} "
+        f"ms) from its end to the\nstart of the first {_BACK} round trips with 0.8 of the rate. !: it "
+        "misses the goal for farwrite send. Late: p99 in ms.",
         ["flow", "rate / 4", "rate x 4", "80 ms", "stopped", "late"], rows)
     _start_up(programs)
+
+
+def _against(value, goal):
+    """Shows a value, with a mark if it misses the goal."""
+    if value is None:
+        return "- !"
+    return f"{value:.3g}" + (" !" if value > goal else "")
 
 
 def _contestants(programs):
@@ -63,18 +84,21 @@ def _steps(programs, start):
     with programs.path("--rate", RATE, "--rtt", "40ms", "--queue", QUEUE, "--no-offload",
                        "--step", f"{int(down * 1000)}ms:rate={RATE // 4}",
                        "--step", f"{int(up * 1000)}ms:rate={RATE}",
-                       "--step", f"{int(far * 1000)}ms:rtt=80ms") as path:
+                       "--step", f"{int(far * 1000)}ms:rtt={_FAR_RTT * 1000:.0f}ms") as path:
         path.start(path.b, "udp-echo")
         ping = path.start(path.a, "udp-ping", "--to", path.b.v4, "--payload", 100, "--rate", 102_400,
                           "--seconds", far)
         pings_from = time.monotonic() - path.started
         flow, receiver = start(path)
-        with Meter(path.b, [flow], period=0.2) as meter:
+        with Meter(path.b, [flow], period=_PERIOD) as meter:
             # Times of the meter count from now. Those of the link count from its start.
             ahead = meter.start - path.started
             time.sleep(stop - ahead)
             receiver.send_signal(signal.SIGSTOP)
-            time.sleep(_STOP)
+            time.sleep(_STOP - _PERIOD)
+            # Each sample starts a program, so samples are frequent only here.
+            meter.period = _FINE_PERIOD
+            time.sleep(_PERIOD)
             receiver.send_signal(signal.SIGCONT)
             resumed = time.monotonic() - meter.start
             time.sleep(period)
@@ -89,7 +113,11 @@ def _steps(programs, start):
     wanted = 0.8 * RATE
     return [drained, meter.first_at_least(0, wanted, up - ahead),
             meter.last_below(0, wanted, far - ahead, stop - ahead),
-            meter.first_at_least(0, wanted, resumed), late]
+            _round_trips(meter.back_at(0, wanted, resumed, _BACK * _FAR_RTT)), late]
+
+
+def _round_trips(seconds):
+    return None if seconds is None else seconds / _FAR_RTT
 
 
 def _start_up(programs):

@@ -155,6 +155,7 @@ impl Observer for Console {
         match event {
             Event::Note(line) => self.say(line),
             Event::Warning(line) => self.warn(line),
+            Event::PathShrunk(shrunk) => self.warn(shrunk.to_string()),
             Event::Counters(_) => {}
             Event::Progress {
                 label,

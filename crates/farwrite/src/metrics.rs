@@ -205,11 +205,23 @@ pub fn of_queue_pair(stats: &QpStats) -> Vec<Metric> {
 /// Returns the metrics of a path.
 #[must_use]
 pub fn of_path(path: &PathStats) -> Vec<Metric> {
-    let marked = [(
-        "marked_packets",
-        "packets that arrived at the peer with ECN CE",
-        path.marked_packets,
-    )];
+    let counted = [
+        (
+            "marked_packets",
+            "packets that arrived at the peer with ECN CE",
+            path.marked_packets,
+        ),
+        (
+            "refused_feedback",
+            "reports and credits of the peer that cannot be true",
+            path.refused_feedback,
+        ),
+        (
+            "excess_feedback",
+            "reports of the peer that count more than was sent",
+            path.excess_feedback,
+        ),
+    ];
     let now = [
         ("rtt_nanoseconds", "smoothed round-trip time", path.rtt_ns),
         ("pace_bits_per_second", "rate of the pacer", path.pace_bps),
@@ -220,7 +232,7 @@ pub fn of_path(path: &PathStats) -> Vec<Metric> {
         ),
     ];
     let now = now.map(|(name, help, value)| Metric::gauge(name, help, value));
-    counters(marked).chain(now).collect()
+    counters(counted).chain(now).collect()
 }
 
 type Row = (&'static str, &'static str, u64);

@@ -16,6 +16,8 @@ pub struct Desk {
     strangers: u64,
     /// Trial of the latest packet that was not a question.
     latest: Option<u32>,
+    /// The same at the time of the last call of [`Desk::note_drops`].
+    noted: Option<u32>,
 }
 
 /// A datagram received by a socket.
@@ -79,6 +81,7 @@ impl Desk {
             tallies: BTreeMap::new(),
             strangers: 0,
             latest: None,
+            noted: None,
         }
     }
 
@@ -156,11 +159,20 @@ impl Desk {
         })
     }
 
-    /// Records datagrams that the system dropped because the socket buffer was full. They count for
-    /// the trial in progress.
+    /// Records datagrams that the system dropped because the socket buffer was full, since the last
+    /// call. They count for the trial in progress. If other trials were in progress since the last
+    /// call, they count for each of these trials, because it is not known whose packets they were.
+    /// The prober counts no more of them than the trial lost.
     pub fn note_drops(&mut self, drops: u64) {
-        let under_way = self.latest.and_then(|id| self.tallies.get_mut(&id));
-        if let Some(tally) = under_way {
+        let Some(latest) = self.latest else {
+            return;
+        };
+        let noted = self.noted.replace(latest).unwrap_or(latest);
+        if drops == 0 {
+            return;
+        }
+        let trials = noted.min(latest)..=noted.max(latest);
+        for (_, tally) in self.tallies.range_mut(trials) {
             tally.note_drops(drops);
         }
     }
@@ -228,6 +240,22 @@ mod tests {
         desk.note_drops(4);
         assert_eq!(desk.close(1).map(|counts| counts.socket_drops), Ok(0));
         assert_eq!(desk.close(2).map(|counts| counts.socket_drops), Ok(4));
+    }
+
+    /// The responder stops while a trial ends, another passes, and a third begins.
+    #[test]
+    fn drops_during_several_trials_count_with_each_of_them() {
+        let mut desk = Desk::new(KEY);
+        let trials: Vec<_> = (1..=4).map(|id| trial(id, 10, 1)).collect();
+        desk.open(&trials).expect("room");
+        arrive(&mut desk, DatagramKind::Data, 1, 0);
+        desk.note_drops(0);
+        arrive(&mut desk, DatagramKind::Data, 3, 9);
+        desk.note_drops(18);
+        arrive(&mut desk, DatagramKind::Data, 4, 0);
+        desk.note_drops(0);
+        let drops = [1, 2, 3, 4].map(|id| desk.close(id).expect("open").socket_drops);
+        assert_eq!(drops, [18, 18, 18, 0]);
     }
 
     #[test]

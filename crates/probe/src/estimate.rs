@@ -32,6 +32,40 @@ impl RoundTrips {
         let rank = (self.sorted.len() * hundredths.min(100)).div_ceil(100);
         self.sorted.get(rank.saturating_sub(1)).copied()
     }
+
+    /// The distribution of the times above the shortest one, which is the delay by queues and by the
+    /// two machines. The first bin ends at 1 us, and each further bin ends at twice the time. The
+    /// last bin has the longest time. Empty without samples.
+    #[must_use]
+    pub fn histogram(&self) -> Vec<Bin> {
+        let Some(shortest) = self.sorted.first() else {
+            return Vec::new();
+        };
+        let mut bins = Vec::new();
+        let mut rest = self.sorted.as_slice();
+        let (mut from, mut to) = (Duration::ZERO, FIRST_BIN);
+        while !rest.is_empty() {
+            let samples = rest.partition_point(|time| *time - *shortest < to);
+            bins.push(Bin { from, to, samples });
+            rest = &rest[samples..];
+            (from, to) = (to, to * 2);
+        }
+        bins
+    }
+}
+
+/// The width of the first bin of a histogram.
+const FIRST_BIN: Duration = Duration::from_micros(1);
+
+/// A bin of [`RoundTrips::histogram`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bin {
+    /// Least time above the shortest one.
+    pub from: Duration,
+    /// End of the bin, which is not part of it.
+    pub to: Duration,
+    /// Number of samples in the bin.
+    pub samples: usize,
 }
 
 /// A measured share with its confidence interval.

@@ -7,11 +7,10 @@
 mod common;
 
 use common::case::{Case, FlowKind, PathStep};
+use common::grids;
 use common::measure::CaseResult;
 use common::network::run;
 
-const RATES: [u64; 4] = [100_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000];
-const RTTS: [u64; 4] = [100_000, 1_000_000, 25_000_000, 300_000_000];
 const PARTS: [(&str, fn()); 8] = [
     ("alone", alone),
     ("equals", equals),
@@ -31,12 +30,6 @@ fn main() {
             part();
         }
     }
-}
-
-fn paths() -> impl Iterator<Item = Case> {
-    RATES
-        .into_iter()
-        .flat_map(|rate_bps| RTTS.map(|rtt_ns| Case::new(rate_bps, rtt_ns)))
 }
 
 /// The columns: delays are shares of the round trip, `first` is the share of the first flow.
@@ -80,35 +73,12 @@ fn row(case: &Case, note: &str) {
 
 fn alone() {
     head();
-    for path in paths() {
-        for buffer in [0.1, 0.2, 1.0, 4.0] {
-            for (loss, ecn) in [(0.0, false), (0.0, true), (0.001, false), (0.01, false)] {
-                let case = Case {
-                    buffer,
-                    loss,
-                    ecn,
-                    ..path.clone()
-                };
-                row(&case, "");
-            }
-        }
-    }
+    grids::alone().for_each(|case| row(&case, ""));
 }
 
 fn equals() {
     head();
-    for path in paths() {
-        for (buffer, loss) in [(0.2, 0.0), (1.0, 0.0), (1.0, 0.01), (4.0, 0.0)] {
-            for flows in [2, 4, 16] {
-                let case = Case {
-                    buffer,
-                    loss,
-                    ..path.clone()
-                };
-                row(&case.with_flows(flows, 3.0).lasting(160.0, 100.0), "");
-            }
-        }
-    }
+    grids::equals().for_each(|case| row(&case, ""));
 }
 
 /// Seconds 4 to 12 of many equal flows with few packets each, between hosts with and without noise.
@@ -184,7 +154,7 @@ fn noisy() {
 
 fn start() {
     head();
-    for path in paths() {
+    for path in grids::paths() {
         for buffer in [0.2, 1.0] {
             let case = Case {
                 buffer,
@@ -259,7 +229,7 @@ fn bursts_row(case: &Case) {
 
 fn steps() {
     head();
-    for path in paths() {
+    for path in grids::paths() {
         for (rate_factor, rtt_factor) in [(0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)] {
             let step = PathStep {
                 at_rounds: 60.0,

@@ -7,6 +7,8 @@ use std::io;
 use farwrite_session::files::SinkError;
 use farwrite_session::{Cause, Error as SessionError, FileCause};
 
+use crate::PathShrunk;
+
 /// The kind of failure that ended a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -20,6 +22,9 @@ pub enum ErrorKind {
     Corrupt,
     /// The network or the peer could not be reached, or was lost.
     Unreachable,
+    /// The path carries only smaller packets than before, and the transfer could not continue with
+    /// these. A new transfer uses the smaller size.
+    PathShrunk(PathShrunk),
     /// A file or directory of this end could not be read or written.
     Files,
     /// The other end could not read or write a file or directory.
@@ -140,7 +145,7 @@ impl Error {
             ErrorKind::Interrupted => Cause::Interrupted,
             ErrorKind::Mismatch => Cause::Mismatch,
             ErrorKind::Files => Cause::Files,
-            ErrorKind::Unreachable => Cause::Network,
+            ErrorKind::Unreachable | ErrorKind::PathShrunk(_) => Cause::Network,
             ErrorKind::Busy => Cause::Busy,
             ErrorKind::Full => Cause::Full,
             ErrorKind::Other | ErrorKind::Settings | ErrorKind::Corrupt | ErrorKind::PeerFiles => {

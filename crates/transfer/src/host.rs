@@ -11,7 +11,7 @@ use std::time::Duration;
 use farwrite::{Counters, PathStats, QpStats};
 
 use crate::error::of_thread;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, PathShrunk};
 
 /// The time between two checks of whether the user cancelled.
 pub(crate) const CANCEL_PERIOD: Duration = Duration::from_millis(50);
@@ -92,6 +92,8 @@ pub enum Event {
     Note(String),
     /// A line about something that the result does not show.
     Warning(String),
+    /// The path carries only smaller packets than before. The transfer continues with these.
+    PathShrunk(PathShrunk),
     /// The progress of the transfer; several times a second.
     Progress {
         /// `sending` or `receiving`.

@@ -58,16 +58,20 @@ impl Lane {
     }
 
     /// The path of the queue pair. Until the queue pair is connected, this is the path of the
-    /// previous one. Congestion marks are summed over all queue pairs.
+    /// previous one. Congestion marks and doubtful reports are summed over all queue pairs.
     pub(crate) fn path(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PathStats, Error> {
         if let Some(past) = self.past_path.filter(|_| !self.is_open) {
             return Ok(past);
         }
         let path = endpoint.path_stats(self.qp);
         let path = path.map_err(|error| Error::of_endpoint(&error))?;
-        let past_marks = self.past_path.map_or(0, |past| past.marked_packets);
+        let Some(past) = self.past_path else {
+            return Ok(path);
+        };
         Ok(PathStats {
-            marked_packets: path.marked_packets + past_marks,
+            marked_packets: path.marked_packets + past.marked_packets,
+            refused_feedback: path.refused_feedback + past.refused_feedback,
+            excess_feedback: path.excess_feedback + past.excess_feedback,
             ..path
         })
     }

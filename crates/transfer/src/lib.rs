@@ -34,6 +34,7 @@ mod resume;
 mod sender;
 mod setup;
 mod shape;
+mod shrunk;
 mod speaker;
 mod visitor;
 mod watch;
@@ -56,6 +57,7 @@ pub use report::{FailedFile, Role, TransferReport};
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
 pub use shape::{MIN_TRANSFER_MTU, payload_bytes};
+pub use shrunk::PathShrunk;
 pub use visitor::Visitor;
 
 /// The default port of a receiver for TCP and UDP: one above the port of RoCEv2, which Soft-RoCE

@@ -12,6 +12,7 @@ use farwrite_session::{Message, PathKey, PathOffer};
 use crate::host::Cancel;
 use crate::setup::Setup;
 use crate::shape::{MIN_TRANSFER_MTU, candidates, datagram_bytes, payload_bytes};
+use crate::shrunk::PathShrunk;
 use crate::speaker::Outbox;
 use crate::{Error, ErrorKind, Host};
 
@@ -180,40 +181,6 @@ impl From<NicTranslated> for Error {
                  addresses, or without the NIC",
                 named.ip(),
                 seen.ip()
-            ),
-        )
-    }
-}
-
-/// A path that has begun to drop packets of a size that it carried before (a black hole, RFC 8899
-/// section 4.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PathShrunk {
-    pub(crate) peer: SocketAddr,
-    /// Payload bytes of the packets that it carried.
-    pub(crate) mtu: u32,
-    /// Payload bytes of the packets that it carries now.
-    pub(crate) carries: u32,
-}
-
-impl PathShrunk {
-    /// The text for people at either end when the transfer continues.
-    pub(crate) fn warning(&self) -> String {
-        let Self { peer, mtu, carries } = self;
-        format!(
-            "the path between this end and {peer} does not carry packets of {mtu} bytes any more; \
-             the transfer goes on with {carries}"
-        )
-    }
-}
-
-impl From<PathShrunk> for Error {
-    fn from(PathShrunk { peer, mtu, carries }: PathShrunk) -> Self {
-        Self::new(
-            ErrorKind::Unreachable,
-            format!(
-                "the path to {peer} does not carry packets of {mtu} bytes any more, but of \
-                 {carries}: send again, and the smaller size is used"
             ),
         )
     }

@@ -128,6 +128,8 @@ pub(crate) struct Sending {
     path_rate_bps: Option<u64>,
     base_rtt_ms: Option<f64>,
     marked_packets: Option<u64>,
+    refused_feedback: Option<u64>,
+    excess_feedback: Option<u64>,
     ecn: Option<&'static str>,
     limited_by: Option<Shares>,
     #[serde(skip)]
@@ -148,6 +150,8 @@ impl Sending {
             path_rate_bps: path.learned.map(|learned| learned.rate_bps),
             base_rtt_ms: base_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
             marked_packets: Some(path.marked_packets),
+            refused_feedback: Some(path.refused_feedback),
+            excess_feedback: Some(path.excess_feedback),
             ecn: Some(match path.ecn_to_peer {
                 EcnField::Unknown => "unknown",
                 EcnField::Kept => "kept",
@@ -275,6 +279,12 @@ impl TransferReport {
         }
         if self.sending.ecn == Some(CLEARED) {
             line += ", the path clears the ECN field";
+        }
+        if let Some(reports @ 1..) = self.sending.refused_feedback {
+            line += &format!(", reports of the receiver that cannot be true: {reports}");
+        }
+        if let Some(reports @ 1..) = self.sending.excess_feedback {
+            line += &format!(", reports of the receiver of more than was sent: {reports}");
         }
         if self.mtu < self.first_mtu {
             line += &format!(

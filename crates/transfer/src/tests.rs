@@ -1,5 +1,7 @@
 //! Both ends in one process, with an emulated link between their UDP sockets.
 
+mod shrinking;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::{Mutex, OnceLock};
@@ -13,20 +15,20 @@ use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
 
 use crate::{
-    Cancel, EqdsOptions, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, SETUP,
-    SchemeChoice, SendSettings, TransferReport, Visitor, receive, send,
+    Cancel, Error, ErrorKind, Event, Host, Observer, PathShrunk, RateControl, ReceiveSettings,
+    SETUP, SchemeChoice, SendSettings, TransferReport, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Keeps the warnings of both ends.
+/// Keeps what both ends report of paths that shrink.
 #[derive(Default)]
-struct Warnings(Mutex<Vec<String>>);
+struct Shrunk(Mutex<Vec<PathShrunk>>);
 
-impl Observer for Warnings {
+impl Observer for Shrunk {
     fn observe(&self, event: Event) {
-        if let Event::Warning(warning) = event {
-            self.0.lock().expect("no panic").push(warning);
+        if let Event::PathShrunk(shrunk) = event {
+            self.0.lock().expect("no panic").push(shrunk);
         }
     }
 }
@@ -82,6 +84,29 @@ fn cross_as(
     bytes: &[u8],
     meddle: impl Fn(&LinkEmulator) + Sync,
 ) -> [TransferReport; 2] {
+    let crossing = attempt(config, settings, bytes, meddle);
+    assert!(crossing.has_arrived);
+    crossing
+        .results
+        .map(|result| result.unwrap_or_else(|failure| panic!("{failure}")))
+}
+
+/// How a transfer ended at the sender and at the receiver.
+struct Crossing {
+    results: [Result<TransferReport, Error>; 2],
+    /// Whether the receiver has the file.
+    has_arrived: bool,
+    /// What both ends reported of the path in between.
+    shrunk: Vec<PathShrunk>,
+}
+
+/// Like [`cross_as`], but the transfer may fail.
+fn attempt(
+    config: LinkConfig,
+    settings: SendSettings,
+    bytes: &[u8],
+    meddle: impl Fn(&LinkEmulator) + Sync,
+) -> Crossing {
     let (from, to) = (
         tempfile::tempdir().expect("directory"),
         tempfile::tempdir().expect("directory"),
@@ -97,7 +122,7 @@ fn cross_as(
         receiver: addr,
         emulator: OnceLock::new(),
     };
-    let (cancel, observer) = (Cancel::default(), Warnings::default());
+    let (cancel, observer) = (Cancel::default(), Shrunk::default());
     let limits = ReceiveSettings {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
@@ -106,7 +131,7 @@ fn cross_as(
             _ => None,
         },
     };
-    let reports = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let receives = scope.spawn(|| {
             let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
             let route = |sender| Ok(link.emulator(sender).addresses()[0][1]);
@@ -130,19 +155,19 @@ fn cross_as(
             observer: &observer,
         };
         let sent = send(channel, source, &settings, &host);
-        let received = receives.join().expect("no panic");
-        [sent, received].map(|report| report.unwrap_or_else(|failure| panic!("{failure}")))
+        [sent, receives.join().expect("no panic")]
     });
-    assert!(fs::read(to.path().join("file")).expect("received") == bytes);
+    let shrunk = observer.0.into_inner().expect("no panic");
     // Each end names the address that it sends to, not the address that the peer knows as its own.
     let seen = link.emulator.wait().addresses()[0];
-    for warning in observer.0.into_inner().expect("no panic") {
-        if warning.contains("packets of") {
-            let names = |address: &SocketAddr| warning.contains(&address.to_string());
-            assert!(seen.iter().any(names), "{warning}: {seen:?}");
-        }
+    for shrunk in &shrunk {
+        assert!(seen.contains(&shrunk.peer), "{shrunk}: {seen:?}");
     }
-    reports
+    Crossing {
+        results,
+        has_arrived: fs::read(to.path().join("file")).is_ok_and(|arrived| arrived == bytes),
+        shrunk,
+    }
 }
 
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -290,79 +315,30 @@ fn auto_repeats_where_nothing_is_lost() {
     );
 }
 
-/// Sends over a path of jumbo frames that shrinks according to `steps`: when the first number of
-/// packets has arrived, the path carries the second number of bytes of UDP payload. Returns both
-/// results as JSON.
-fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serde_json::Value; 2] {
-    let config = LinkConfig {
-        delay: Duration::from_millis(5),
-        loss: Loss::Iid { loss_packet: 0.001 },
-        ..LinkConfig::default()
-    };
-    let reports = cross_as(config, settings, &pattern(bytes), |link| {
-        for &(packets, most_bytes) in steps {
-            until_delivered(link, packets);
-            link.set_most_bytes(most_bytes);
-        }
-    });
-    for report in &reports {
-        let (line, said) = (
-            report.line(),
-            "the path shrank from packets of 8936 bytes to ",
-        );
-        assert!(line.contains(said), "{line}");
+#[test]
+fn reports_of_more_than_was_sent_are_shown() {
+    for (duplicate, is_shown) in [(0.0, false), (1.0, true)] {
+        let config = LinkConfig {
+            delay: Duration::from_millis(5),
+            duplicate,
+            ..LinkConfig::default()
+        };
+        let scheme = SchemeChoice::Named(SchemeName::SrNack);
+        let bytes = pattern(2_000_000);
+        let [sent, _] = cross(config, scheme, 100_000_000, &bytes, |_| {});
+        let line = sent.line();
+        let said = "reports of the receiver of more than was sent: ";
+        assert_eq!(line.contains(said), is_shown, "{line}");
+        let sent = serde_json::to_value(sent).expect("JSON");
+        assert_eq!(sent["excess_feedback"].as_u64() > Some(0), is_shown);
+        assert_eq!(sent["refused_feedback"], 0);
     }
-    reports.map(|report| serde_json::to_value(report).expect("JSON"))
 }
 
 fn adaptive() -> RateControl {
     RateControl::Adaptive {
         max_bps: Some(100_000_000),
         start: None,
-    }
-}
-
-#[test]
-fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
-    for (scheme, rate_control) in [
-        ("auto", adaptive()),
-        (
-            "sr-nack",
-            RateControl::Fixed {
-                rate_bps: 50_000_000,
-            },
-        ),
-        ("ec-mds:32,8", adaptive()),
-        (
-            "sr-nack",
-            RateControl::Eqds(EqdsOptions {
-                line_rate_bps: 50_000_000,
-                first_window_bytes: 20_000,
-            }),
-        ),
-    ] {
-        let settings = SendSettings {
-            scheme: scheme.parse().expect("a scheme"),
-            rate_control,
-            expected_loss: None,
-            mtu: None,
-            memory_bytes: 1 << 26,
-            timeout: TIMEOUT,
-        };
-        // Packets have 8936 bytes, then 1436, then 1356.
-        let results = shrink(settings, 12_000_000, &[(300, 1472), (2500, 1400)]);
-        for result in &results {
-            assert_eq!(result["files"], 1, "{scheme}");
-            assert_eq!(
-                (&result["first_mtu"], &result["mtu"]),
-                (&8936.into(), &1356.into()),
-                "{scheme}: {result}"
-            );
-            assert_eq!(result["slots"], 8, "as many as before");
-        }
-        // Measurements from before the path shrank still count. Chunks before a pause do not.
-        let judged = results[0]["send_loss"]["judged_chunks"].as_u64();
-        assert!(judged > Some(700), "{scheme}: {}", results[0]);
     }
 }
 
@@ -419,7 +395,7 @@ fn a_receiver_that_resumes_unasked_is_refused() {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };
-    let (cancel, observer) = (Cancel::default(), Warnings::default());
+    let (cancel, observer) = (Cancel::default(), Shrunk::default());
     let host = Host {
         route: &crate::unchanged,
         cancel: &cancel,

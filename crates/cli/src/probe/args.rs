@@ -103,7 +103,7 @@ pub(crate) struct ProbeArgs {
     /// Write a description of the path, which `plan`, `send` and `demo` take as --link
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     pub(crate) save: Option<PathBuf>,
-    /// Draw the loss of each trial by payload size, as an SVG
+    /// Draw the loss of each trial by payload size, and the distribution of round trips, as an SVG
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     pub(crate) plot: Option<PathBuf>,
 }

@@ -5,6 +5,7 @@ mod listen;
 mod picture;
 mod report;
 mod show;
+mod trips_picture;
 
 use std::fs;
 use std::path::Path;

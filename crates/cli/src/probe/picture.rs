@@ -1,10 +1,12 @@
-//! The loss of each trial by payload size, as a picture (SVG) like Fig. 2 of the SDR-RDMA paper.
+//! The loss of each trial by payload size, as a picture (SVG) like Fig. 2 of the SDR-RDMA paper, and
+//! below it the distribution of round trips.
 
 use std::fmt::{self, Write as _};
 
 use farwrite_probe::{Findings, TrialFindings};
 use farwrite_units::show::{Bytes, Rate, real};
 
+use super::trips_picture;
 use crate::svg::{GREY, LINE, begin};
 
 /// The measures of the picture, in pixels.
@@ -99,9 +101,11 @@ fn share(trial: &TrialFindings) -> f64 {
 fn write_picture(svg: &mut String, findings: &Findings) -> fmt::Result {
     let axes = Axes::new(&findings.trials);
     let height = TOP + PLOT_HEIGHT + FOOTER;
+    let trip = findings.round_trip.as_ref();
+    let trip_height = trip.map_or(0, |_| trips_picture::HEIGHT);
     begin(
         svg,
-        (WIDTH, height),
+        (WIDTH, height + trip_height),
         "Packets lost on a path, by payload size",
     )?;
     let peer = findings.peer.map(|peer| peer.ip().to_string());
@@ -129,7 +133,13 @@ fn write_picture(svg: &mut String, findings: &Findings) -> fmt::Result {
             axes.y(share(trial))
         )?;
     }
-    writeln!(svg, "</g>\n</svg>")
+    writeln!(svg, "</g>")?;
+    if let Some(trip) = trip {
+        writeln!(svg, r#"<g transform="translate({LEFT} {height})">"#)?;
+        trips_picture::write(svg, trip, PLOT_WIDTH)?;
+        writeln!(svg, "</g>")?;
+    }
+    writeln!(svg, "</svg>")
 }
 
 /// Writes the legend of colours and rates.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use farwrite_probe::estimate::Bin;
 use farwrite_probe::message::HostDrops;
 use farwrite_probe::{
     EcnFindings, Findings, MtuLimit, Nat, Rate, RateLimit, RoundTrip, TrialFindings,
@@ -36,8 +37,17 @@ struct Trips {
     answers: usize,
     min_ms: Option<f64>,
     p50_ms: Option<f64>,
+    p90_ms: Option<f64>,
     p99_ms: Option<f64>,
     max_ms: Option<f64>,
+    above_min: Vec<TripBin>,
+}
+
+#[derive(Debug, Serialize)]
+struct TripBin {
+    from_ms: f64,
+    to_ms: f64,
+    answers: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -160,8 +170,18 @@ fn trips(trip: &RoundTrip) -> Trips {
         answers: trip.times.samples(),
         min_ms: ms(0),
         p50_ms: ms(50),
+        p90_ms: ms(90),
         p99_ms: ms(99),
         max_ms: ms(100),
+        above_min: trip.times.histogram().into_iter().map(trip_bin).collect(),
+    }
+}
+
+fn trip_bin(bin: Bin) -> TripBin {
+    TripBin {
+        from_ms: bin.from.as_secs_f64() * 1e3,
+        to_ms: bin.to.as_secs_f64() * 1e3,
+        answers: bin.samples,
     }
 }
 

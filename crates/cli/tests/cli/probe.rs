@@ -135,11 +135,25 @@ fn a_probe_measures_draws_and_saves() {
         // The probe uses at most a tenth of the path.
         assert!(number(&trial["rate_bps"]) <= 20e6, "{trial}");
     }
-    check_picture(&picture, trials.len());
+    let answers = check_trips(&result["round_trip"]);
+    check_picture(&picture, trials.len(), &answers);
     check_saved(&saved);
 }
 
-fn check_picture(path: &Path, trials: usize) {
+/// Returns the answers in each bin of the histogram.
+fn check_trips(trip: &Value) -> Vec<f64> {
+    let bins = trip["above_min"].as_array().expect("a histogram");
+    let answers: Vec<_> = bins.iter().map(|bin| number(&bin["answers"])).collect();
+    assert_eq!(answers.iter().sum::<f64>(), number(&trip["answers"]));
+    let last = bins.last().expect("answers");
+    let above = number(&trip["max_ms"]) - number(&trip["min_ms"]);
+    assert!(above >= number(&last["from_ms"]) - 1e-9, "{trip}");
+    assert!(above < number(&last["to_ms"]) + 1e-9, "{trip}");
+    assert!(number(&trip["p50_ms"]) <= number(&trip["p90_ms"]), "{trip}");
+    answers
+}
+
+fn check_picture(path: &Path, trials: usize, answers: &[f64]) {
     let svg = std::fs::read_to_string(path).expect("the picture is there");
     let document = roxmltree::Document::parse(&svg).expect("the picture is XML");
     let is_trial = |node: &roxmltree::Node<'_, '_>| node.attribute("class") == Some("trial");
@@ -152,6 +166,17 @@ fn check_picture(path: &Path, trials: usize) {
             (0.0..=640.0).contains(&x) && (0.0..=320.0).contains(&y),
             "{x} {y}"
         );
+    }
+    let heights = document.descendants().filter_map(|node| {
+        let is_bar = node.attribute("class") == Some("trips");
+        let height = node.attribute("height").filter(|_| is_bar)?;
+        height.parse::<f64>().ok()
+    });
+    let most = answers.iter().copied().fold(0.0, f64::max);
+    let heights: Vec<_> = heights.collect();
+    assert_eq!(heights.len(), answers.len());
+    for (height, answers) in heights.iter().zip(answers) {
+        assert!((height - 160.0 * answers / most).abs() < 0.1, "{heights:?}");
     }
     let words: String = document
         .descendants()

@@ -11,6 +11,7 @@ mod options;
 mod path;
 mod path_packets;
 mod peers;
+mod readable;
 mod real_time;
 mod receiver;
 mod runs;

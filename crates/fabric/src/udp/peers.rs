@@ -13,14 +13,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::SocketConfig;
+use super::readable::Readable;
 use super::socket::SharedSocket;
 use super::{path, sys};
 use crate::contract::FabricError;
 use crate::nic::ROCE_PORT;
 
-/// Largest number of connected sockets of a port: each costs the worker one system call per poll.
-/// Further peers share the open socket.
-const MOST: usize = 8;
+/// Largest number of connected sockets of a port. Each costs one of the descriptors of the process,
+/// of which systems usually allow 1024: 64 leave room for eight ports and for files. Linux before
+/// 6.13 also compares each datagram with the sockets of its port one by one. Further peers share the
+/// open socket.
+const MOST: usize = 64;
+/// Up to this number of connected sockets, a poll reads all of them, with one system call for each.
+/// Of more sockets, it first asks which have datagrams. That is one more call, but silent sockets
+/// cost none.
+const FEW: usize = 8;
 
 /// The peers of a port. The control object and the worker share this.
 #[derive(Debug)]
@@ -47,6 +54,24 @@ struct List {
     strangers_since: Option<u64>,
 }
 
+impl List {
+    /// Returns a peer that shares the open socket and could have a socket.
+    fn without_socket(&self) -> Option<SocketAddr> {
+        if self.users.len() <= self.sockets.len() {
+            return None;
+        }
+        let has_none = |peer: &SocketAddr| self.sockets.iter().all(|(addr, _)| addr != peer);
+        let mut peers = self.users.keys().copied();
+        peers.find(|peer| may_connect(*peer) && has_none(peer))
+    }
+}
+
+/// Whether packets from this peer arrive through a socket that is connected to it. RDMA NICs send
+/// from many ports, so a connected socket would miss most of their packets.
+fn may_connect(peer: SocketAddr) -> bool {
+    peer.port() != ROCE_PORT
+}
+
 impl Peers {
     pub(super) fn new(open: Arc<SharedSocket>, config: SocketConfig) -> Self {
         Self {
@@ -65,18 +90,24 @@ impl Peers {
         let mut list = self.lock();
         let users = list.users.entry(peer).or_default();
         *users += 1;
-        // RDMA NICs send from many ports, so a connected socket would miss most of their packets.
-        let wants_socket = *users == 1 && peer.port() != ROCE_PORT;
-        if wants_socket
+        if *users == 1 {
+            self.give_socket(&mut list, peer);
+        }
+        self.publish(&mut list);
+    }
+
+    /// Connects a socket to `peer`, if there is one left.
+    fn give_socket(&self, list: &mut List, peer: SocketAddr) {
+        if may_connect(peer)
             && list.sockets.len() < MOST
             && let Ok(socket) = connected(peer, &self.config, &self.open)
         {
             list.sockets.push((peer, Arc::new(socket)));
         }
-        self.publish(&mut list);
     }
 
-    /// Counts one queue pair less. With the last one, the connected socket is closed.
+    /// Counts one queue pair less. With the last one, the connected socket is closed. A peer that
+    /// shares the open socket then gets a socket.
     pub(super) fn leave(&self, peer: SocketAddr) {
         let peer = path::canonical(peer);
         let mut list = self.lock();
@@ -91,6 +122,9 @@ impl Peers {
         if let Some(index) = list.sockets.iter().position(|(addr, _)| *addr == peer) {
             let (_, socket) = list.sockets.swap_remove(index);
             list.past_drops += socket.drops.load(Ordering::Relaxed);
+            if let Some(next) = list.without_socket() {
+                self.give_socket(&mut list, next);
+            }
         }
         self.publish(&mut list);
     }
@@ -131,6 +165,8 @@ pub(super) struct KnownSockets {
     peers: Arc<Peers>,
     version: u64,
     pub(super) sockets: Vec<Arc<SharedSocket>>,
+    /// Finds the sockets to read, if there are more than a few.
+    pub(super) readable: Option<Readable>,
 }
 
 impl KnownSockets {
@@ -139,6 +175,7 @@ impl KnownSockets {
             peers,
             version: 0,
             sockets: Vec::new(),
+            readable: None,
         }
     }
 
@@ -155,6 +192,30 @@ impl KnownSockets {
         let list = self.peers.lock();
         self.version = self.peers.version.load(Ordering::Acquire);
         self.sockets = list.sockets.iter().map(|(_, s)| Arc::clone(s)).collect();
+        drop(list);
+        // Without such a set, all sockets are read.
+        self.readable = match self.sockets.len() {
+            0..=FEW => None,
+            _ => Readable::new(&self.sockets).ok(),
+        };
+    }
+
+    /// Returns the sockets that may have datagrams, and whether there may be more of them.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub(super) fn sockets_to_read(
+        &mut self,
+    ) -> Result<(bool, impl Iterator<Item = &Arc<SharedSocket>>), FabricError> {
+        let more = self.readable.as_mut().map_or(Ok(false), Readable::look);
+        let more = more.map_err(|source| FabricError::Io {
+            what: "looking which sockets have datagrams".into(),
+            source,
+        })?;
+        let found = self.readable.as_ref().map(Readable::indices);
+        let all = self.readable.is_none().then_some(0..self.sockets.len());
+        let indices = found.into_iter().flatten().chain(all.into_iter().flatten());
+        Ok((more, indices.filter_map(|index| self.sockets.get(index))))
     }
 
     /// Whether packets of some peer may arrive through the open socket.

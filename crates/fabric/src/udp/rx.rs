@@ -66,9 +66,14 @@ impl UdpRx {
 
     /// The sockets of peers, to wait until a datagram arrives.
     pub(super) fn when_readable(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let KnownSockets {
+            sockets, readable, ..
+        } = &self.connected;
+        let each = sockets.iter().filter(|_| readable.is_none());
         let open = Some(&self.open).filter(|_| self.connected.shares());
-        let sockets = self.connected.sockets.iter().chain(open);
-        sockets.map(|socket| PollFd::from_borrowed_fd(socket.socket.as_fd(), PollFlags::IN))
+        let all = each.chain(open).map(AsFd::as_fd);
+        all.chain(readable.as_ref().map(AsFd::as_fd))
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
     }
 }
 
@@ -80,8 +85,8 @@ impl CarrierRx for UdpRx {
             let arrived_ns = *arrived_ns.get_or_insert_with(now_ns);
             hand_on(&batch, arrived_ns, self.port, &self.path_packets, &mut each);
         };
-        let mut more = false;
-        for socket in &self.connected.sockets {
+        let (mut more, to_read) = self.connected.sockets_to_read()?;
+        for socket in to_read {
             let (received, is_full) = self.buffers.recv(socket)?;
             let mut arrived_ns = None;
             received.for_each(|batch| hand_on(batch, &mut arrived_ns));

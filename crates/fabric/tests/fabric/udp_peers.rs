@@ -96,6 +96,110 @@ fn a_flood_of_strangers_drops_its_own_packets_only() {
     }
 }
 
+/// One of many peers of a port.
+struct Peer {
+    fabric: Adapter<UdpFabric>,
+    qpn: Qpn,
+    /// The queue pair that is joined to it.
+    hub_qpn: Qpn,
+}
+
+/// Returns a fabric, and `count` peers of its port.
+fn star(count: usize) -> (Adapter<UdpFabric>, Vec<Peer>) {
+    let mut hub = bind("127.0.0.1:0");
+    let join = |_| {
+        let mut fabric = bind("127.0.0.1:0");
+        let (hub_qpn, qpn) = (queue_pair(&mut hub), queue_pair(&mut fabric));
+        let at = |fabric: &Adapter<UdpFabric>, qpn| RemoteQp {
+            addr: fabric.local_addr(0),
+            qpn,
+        };
+        hub.connect_qp(hub_qpn, at(&fabric, qpn))
+            .expect("connected");
+        fabric
+            .connect_qp(qpn, at(&hub, hub_qpn))
+            .expect("connected");
+        Peer {
+            fabric,
+            qpn,
+            hub_qpn,
+        }
+    };
+    let peers = (0..count).map(join).collect();
+    (hub, peers)
+}
+
+/// Each of these peers sends `each` packets, after a flood of a stranger. Checks that all packets of
+/// peers arrive. Returns the drops of sockets of peers, and of the socket of strangers.
+fn send_after_a_flood(hub: &mut Adapter<UdpFabric>, peers: &mut [Peer], each: usize) -> [u64; 2] {
+    let before = hub.counters();
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let to = hub.local_addr(0);
+    for _ in 0..20_000 {
+        stranger.send_to(&[0x2B; 200], to).expect("sent");
+    }
+    for peer in &mut *peers {
+        for _ in 0..each {
+            assert!(peer.fabric.post_send(peer.qpn, &[7; 100]).expect("sent"));
+        }
+    }
+    let count = peers.len() * each;
+    assert_eq!(completions(hub, count).len(), count);
+    // The system reports drops together with the next received packet.
+    let drops = |hub: &Adapter<UdpFabric>| {
+        let now = hub.counters();
+        [
+            now.socket_drops - before.socket_drops,
+            now.stranger_drops - before.stranger_drops,
+        ]
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while drops(hub) == [0, 0] && Instant::now() < end {
+        stranger.send_to(&[0x2B; 200], to).expect("sent");
+        hub.poll(&mut Vec::new()).expect("sockets");
+    }
+    drops(hub)
+}
+
+#[test]
+fn a_flood_of_strangers_drops_no_packet_of_many_peers() {
+    let (mut hub, mut peers) = star(40);
+    let [of_peers, of_strangers] = send_after_a_flood(&mut hub, &mut peers, 20);
+    assert_eq!(of_peers, 0);
+    assert!(of_strangers > 1000, "{of_strangers}");
+}
+
+#[test]
+fn one_of_many_peers_wakes_a_waiting_port() {
+    let (mut hub, mut peers) = star(40);
+    for peer in &mut peers {
+        assert!(peer.fabric.post_send(peer.qpn, &[7; 100]).expect("sent"));
+        let start = Instant::now();
+        hub.wait(Duration::from_secs(60)).expect("sockets");
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "no packet woke it"
+        );
+        assert_eq!(completions(&mut hub, 1).len(), 1);
+    }
+}
+
+/// The last six peers share the socket of strangers until others leave.
+#[test]
+fn peers_without_a_socket_get_one_when_others_leave() {
+    let (mut hub, mut peers) = star(70);
+    for peer in &mut peers {
+        assert!(peer.fabric.post_send(peer.qpn, &[7; 100]).expect("sent"));
+    }
+    assert_eq!(completions(&mut hub, 70).len(), 70);
+    for peer in peers.drain(..6) {
+        hub.disconnect_qp(peer.hub_qpn).expect("disconnected");
+    }
+    let [of_peers, of_strangers] = send_after_a_flood(&mut hub, &mut peers, 20);
+    assert_eq!(of_peers, 0);
+    assert!(of_strangers > 1000, "{of_strangers}");
+}
+
 #[test]
 fn no_other_program_gets_the_port_of_a_connected_socket() {
     let [(a, _), (b, _)] = pair("127.0.0.1:0");

@@ -4,7 +4,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::Fabric;
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::Report;
-use farwrite_wire::control::{Control, PathFeedback};
+use farwrite_wire::control::{Control, ParseError, PathFeedback};
 
 use super::Pair;
 use crate::control::ControlPackets;
@@ -24,7 +24,8 @@ pub(super) struct ControlSide {
     reported_loss: ChunkLoss,
     /// What was lost on the way to the peer, according to its last report.
     pub(super) peer_loss: ChunkLoss,
-    /// Number of control packets and messages that were refused.
+    /// Number of control packets and messages that were refused, except path feedback: the path
+    /// counts it.
     pub(super) refused: u64,
 }
 
@@ -57,6 +58,7 @@ impl Pair {
         for message in opened.messages {
             match message {
                 Ok(message) => self.handle_control(now_ns, message, path),
+                Err(ParseError::Counts { .. }) => path.refuse_feedback(),
                 Err(_) => self.control.refused += 1,
             }
         }

@@ -39,6 +39,8 @@ pub(super) struct Flight {
     /// Bytes up to the newest packet reported.
     reported_bytes: u64,
     received: Received,
+    /// Reports that count more than was sent.
+    excess_reports: u64,
 }
 
 impl Flight {
@@ -60,6 +62,11 @@ impl Flight {
     /// Returns what the receiver has counted.
     pub(super) fn received(&self) -> &Received {
         &self.received
+    }
+
+    /// Returns the number of reports that count more than was sent.
+    pub(super) fn excess_reports(&self) -> u64 {
+        self.excess_reports
     }
 
     /// Records packets that left.
@@ -99,6 +106,7 @@ impl Flight {
         let newest_bytes = departure.map_or(self.reported_bytes, |found| found.sent_bytes);
         match self.received.take(report, newest_bytes, self.sent) {
             Taken::Now => {}
+            Taken::Excess => self.excess_reports += 1,
             Taken::Overtaken => return Said::Nothing,
             Taken::Refused => return Said::Untrue,
         }

@@ -285,6 +285,11 @@ impl PeerPath {
         self.sending.handle_feedback(now_ns, serial, named, report);
     }
 
+    /// Counts a report that was refused because its counts contradict each other (P4.10).
+    pub(crate) fn refuse_feedback(&mut self) {
+        self.sending.refuse_feedback();
+    }
+
     pub(crate) fn stats(&self) -> PathStats {
         let counts = self.reports.counts();
         let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);

@@ -2,8 +2,8 @@
 
 use farwrite_wire::control::PathFeedback;
 
-/// Maximum number of times that networks may deliver a packet, on average. A report with more is
-/// not valid.
+/// Maximum number of times that networks may deliver a packet, on average: two places on the way
+/// that each deliver every packet twice. A report with more is not valid.
 const MOST_COPIES: u64 = 4;
 
 /// A number of packets, and their bytes on the wire.
@@ -34,7 +34,12 @@ impl Amount {
 /// The result of handling a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
+    /// The report counts no more than was sent.
     Now,
+    /// The report counts more than was sent. This may be true: networks copy packets, and packets
+    /// from before this end opened the path may be among them. What is more than was sent has no
+    /// effect on the rate.
+    Excess,
     /// A newer report arrived before it.
     Overtaken,
     /// The report cannot be true.
@@ -93,6 +98,11 @@ impl Received {
         let Some(mut gained) = gained else {
             return Taken::Refused;
         };
+        // A first report is compared as it came. What is counted of it never exceeds what was sent.
+        let claimed = match known {
+            Some(_) => self.delivered_with(&gained),
+            None => self.delivered_with(report),
+        };
         let mut delivered = self.delivered_with(&gained);
         if self.counts_older && !delivered.is_possible_of(sent) {
             gained = self.at_most_sent(&gained, newest_bytes, sent);
@@ -106,7 +116,10 @@ impl Received {
         self.ect_packets = self.ect_packets.saturating_add(gained.ect_packets);
         self.marked_packets = self.marked_packets.saturating_add(gained.marked_packets);
         self.dropped_packets = self.dropped_packets.saturating_add(gained.dropped_packets);
-        Taken::Now
+        match claimed.is_within(sent) {
+            true => Taken::Now,
+            false => Taken::Excess,
+        }
     }
 
     fn delivered_with(&self, gained: &PathFeedback) -> Amount {
@@ -240,8 +253,26 @@ mod tests {
             assert_eq!(received.take(&bad, 31_000, SENT), Taken::Refused, "{bad:?}");
         }
         assert_eq!(received.delivered().packets, 30);
-        // The network delivers each packet twice.
-        assert_eq!(received.take(&report(1, 200), 100_000, SENT), Taken::Now);
+    }
+
+    #[test]
+    fn more_than_was_sent_is_seen_until_it_is_sent() {
+        let mut received = Received::default();
+        assert_eq!(received.take(&report(1, 100), 100_000, SENT), Taken::Now);
+        // The network delivers some packets again.
+        let bytes_only = PathFeedback {
+            received_packets: 100,
+            received_bytes: 100_001,
+            ..report(1, 100)
+        };
+        for more in [bytes_only, report(1, 101), report(1, 400)] {
+            assert_eq!(received.take(&more, 100_000, SENT), Taken::Excess);
+        }
+        let sent = Amount {
+            packets: 400,
+            bytes: 400_000,
+        };
+        assert_eq!(received.take(&report(1, 400), 400_000, sent), Taken::Now);
     }
 
     #[test]
@@ -267,7 +298,8 @@ mod tests {
     #[test]
     fn a_receiver_that_opened_the_path_earlier_is_taken_from_its_first_report_on() {
         let mut received = Received::default();
-        assert_eq!(received.take(&report(1, 5_000), 90_000, SENT), Taken::Now);
+        let first = received.take(&report(1, 5_000), 90_000, SENT);
+        assert_eq!(first, Taken::Excess);
         assert_eq!(
             received.delivered(),
             Amount {
@@ -306,9 +338,9 @@ mod tests {
             ..PathFeedback::default()
         };
         let mut received = Received::default();
-        assert_eq!(received.take(&report(4, 3_136), 64, sent), Taken::Now);
+        assert_eq!(received.take(&report(4, 3_136), 64, sent), Taken::Excess);
         // One of 64 bytes, and a late one of 1088 bytes.
-        assert_eq!(received.take(&report(6, 4_288), 128, sent), Taken::Now);
+        assert_eq!(received.take(&report(6, 4_288), 128, sent), Taken::Excess);
         let all = Amount {
             packets: 2,
             bytes: 128,
@@ -334,7 +366,7 @@ mod tests {
                     ..PathFeedback::default()
                 };
                 let taken = received.take(&report, arrived * packet_bytes, sent);
-                assert_eq!(taken, Taken::Now, "{report:?}");
+                assert_ne!(taken, Taken::Refused, "{report:?}");
             }
         }
     }

@@ -259,6 +259,11 @@ impl Sending {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
+    /// Counts a report that was refused.
+    pub(super) fn refuse_feedback(&mut self) {
+        self.refused_feedback += 1;
+    }
+
     /// Handles a report that arrived through the queue pair with serial number `serial`, or refuses
     /// it.
     pub(super) fn handle_feedback(
@@ -273,7 +278,7 @@ impl Sending {
         match flight.handle_report(now_ns, serial, named, report, base_rtt_ns) {
             Said::New(feedback) => self.controller.get_mut().on_feedback(&feedback),
             Said::Nothing => {}
-            Said::Untrue => self.refused_feedback += 1,
+            Said::Untrue => self.refuse_feedback(),
         }
     }
 
@@ -305,6 +310,7 @@ impl Sending {
             ecn_to_peer: EcnField::of(delivered.packets, received.ect_packets()),
             ecn_from_peer,
             refused_feedback: self.refused_feedback,
+            excess_feedback: self.flight.excess_reports(),
         }
     }
 }

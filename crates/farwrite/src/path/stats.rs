@@ -44,6 +44,10 @@ pub struct PathStats {
     pub ecn_from_peer: EcnField,
     /// Reports and credits of the peer that cannot be true. None of them was used.
     pub refused_feedback: u64,
+    /// Reports of the peer that count more packets or bytes than were sent. No more bytes than were
+    /// sent count as delivered (P5.5.4). Networks that copy packets cause such reports, a peer that
+    /// has counted since before this end opened the path, and a peer that lies.
+    pub excess_feedback: u64,
 }
 
 /// What bounds the rate of a path.

@@ -6,7 +6,10 @@ use std::rc::Rc;
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{EcnField, Error, PathLimit, PathStats, QpOptions, RateControl};
 use farwrite_dice::SplitMix;
-use farwrite_wire::control::{self, Builder, Control, MessageId, PathFeedback};
+use farwrite_link::LinkConfig;
+use farwrite_wire::control::{
+    self, Builder, Control, HEADER_BYTES, Header, MESSAGE_OVERHEAD_BYTES, MessageId, PathFeedback,
+};
 
 use crate::hostile::{SEND_PAYLOAD, seal};
 use crate::parcel::Order;
@@ -58,11 +61,9 @@ fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathS
     })
 }
 
-/// What a receiver does to its reports.
-type Lie = fn(&mut PathFeedback);
-
-/// Returns the path statistics of the sender when the receiver falsifies its reports.
-fn lying(lie: Lie) -> PathStats {
+/// Returns the path statistics of the sender when the receiver seals other control packets in place
+/// of those with reports. `change` makes the new packet from the key, the header and the messages.
+fn sealing(change: impl Fn(&[u8; 32], &Header, &[Control]) -> Vec<u8> + 'static) -> PathStats {
     let world = World::new(3, long_haul(), &following());
     let info = world.a.endpoint.qp_info(world.a.qp).expect("its own");
     let key = info.control_key;
@@ -72,20 +73,56 @@ fn lying(lie: Lie) -> PathStats {
             let pad = usize::from(forged.payload[1] >> 4 & 3);
             let body = SEND_PAYLOAD..forged.payload.len() - 4 - pad;
             let (header, _) = control::open(&key, &forged.payload[body.clone()]).expect("sealed");
-            let mut builder = Builder::new(1024);
-            for said in seen.control.iter().flatten() {
-                let mut said = said.clone();
-                if let Control::PathFeedback(report) = &mut said {
-                    lie(report);
-                }
-                assert!(builder.push(&said), "it is no longer than before");
-            }
-            forged.payload[body].copy_from_slice(&builder.seal(&header, &key));
+            let said: Vec<_> = seen.control.iter().flatten().cloned().collect();
+            forged.payload[body].copy_from_slice(&change(&key, &header, &said));
             seal(&mut forged);
             forged
         })
     });
     sender
+}
+
+/// What a receiver does to its reports.
+type Lie = fn(&mut PathFeedback);
+
+/// Returns the path statistics of the sender when the receiver falsifies its reports.
+fn lying(lie: Lie) -> PathStats {
+    sealing(move |key, header, said| {
+        let mut builder = Builder::new(1024);
+        for said in said {
+            let mut said = said.clone();
+            if let Control::PathFeedback(report) = &mut said {
+                lie(report);
+            }
+            assert!(builder.push(&said), "it is no longer than before");
+        }
+        builder.seal(header, key)
+    })
+}
+
+/// Returns the path statistics of the sender when the receiver writes other counts into its
+/// reports. A builder of control packets would refuse to write counts that contradict each other.
+fn contradicting(counts: &'static [(usize, u64)]) -> PathStats {
+    sealing(move |key, header, said| {
+        let mut builder = Builder::new(1024);
+        let is_feedback = |said: &&Control| matches!(said, Control::PathFeedback(_));
+        let reports = said.iter().filter(is_feedback);
+        // The report is the first message, so that its position is known.
+        let others = said.iter().filter(|said| !is_feedback(said));
+        for said in reports.chain(others) {
+            assert!(builder.push(said), "it is no longer than before");
+        }
+        let mut packet = builder.seal(header, key);
+        for &(at, count) in counts {
+            let at = HEADER_BYTES + MESSAGE_OVERHEAD_BYTES + at;
+            packet[at..at + 8].copy_from_slice(&count.to_be_bytes());
+        }
+        let tag = HEADER_BYTES - 16..HEADER_BYTES;
+        packet[tag.clone()].fill(0);
+        let hash = blake3::keyed_hash(key, &packet);
+        packet[tag].copy_from_slice(&hash.as_bytes()[..16]);
+        packet
+    })
 }
 
 #[test]
@@ -120,6 +157,70 @@ fn reports_that_cannot_be_true_are_refused_and_counted() {
             stats.delivered_bytes <= stats.sent_bytes,
             "{name}: {stats:?}"
         );
+    }
+}
+
+/// A receiver may claim a little more than was sent, because a network copies packets. But then the
+/// user of the sender sees it, and no more than was sent counts.
+#[test]
+fn reports_of_more_than_was_sent_are_counted_and_have_no_effect_beyond_it() {
+    let honest = lying(|_| ());
+    assert_eq!(honest.excess_feedback, 0, "{honest:?}");
+    let lies: [(&str, Lie); 2] = [
+        ("bytes", |report| report.received_bytes *= 3),
+        ("packets", |report| report.received_packets *= 3),
+    ];
+    for (name, lie) in lies {
+        let stats = lying(lie);
+        assert!(stats.excess_feedback > 0, "{name}: {stats:?}");
+        assert_eq!(stats.refused_feedback, 0, "{name}: {stats:?}");
+        assert!(
+            stats.delivered_bytes <= stats.sent_bytes,
+            "{name}: {stats:?}"
+        );
+    }
+}
+
+#[test]
+fn a_network_that_copies_packets_is_seen_and_not_refused() {
+    let forth = LinkConfig {
+        duplicate: 1.0,
+        ..long_haul()
+    };
+    let mut world = World::new(3, forth, &following());
+    let parcel = world.ship(Order::new(SplitMix::new(3).bytes(BYTES), tag("sr-nack")));
+    let done = world.run_until(4 * SECOND, |_| parcel.out.send.outcome().is_some());
+    assert!(done, "the message is open");
+    world.check(&parcel);
+    world.run_for(SECOND);
+    let stats = world.a.endpoint.path_stats(world.a.qp);
+    let stats = stats.expect("a connected queue pair");
+    assert!(stats.excess_feedback > 0, "{stats:?}");
+    assert_eq!(stats.refused_feedback, 0, "{stats:?}");
+    assert_eq!(stats.delivered_bytes, stats.sent_bytes, "{stats:?}");
+}
+
+/// Offsets in a path feedback (P4.10): packets that arrived, those of them with ECT or CE, and those
+/// with CE.
+const RECEIVED: usize = 28;
+const ECT: usize = 44;
+const MARKED: usize = 52;
+
+#[test]
+fn reports_of_more_marks_than_packets_are_refused_and_counted_as_feedback() {
+    let same = contradicting(&[]);
+    assert_eq!(same.refused_feedback, 0, "{same:?}");
+    assert!(same.delivered_bytes > BYTES as u64, "{same:?}");
+    let lies: [&[_]; 3] = [
+        &[(MARKED, 1 << 40)],
+        &[(ECT, 1 << 40)],
+        &[(RECEIVED, 5), (ECT, 5), (MARKED, 6)],
+    ];
+    for counts in lies {
+        let stats = contradicting(counts);
+        assert!(stats.refused_feedback > 3, "{counts:?}: {stats:?}");
+        assert_eq!(stats.delivered_bytes, 0, "{counts:?}: {stats:?}");
+        assert_eq!(stats.marked_packets, 0, "{counts:?}: {stats:?}");
     }
 }
 

@@ -1,49 +1,27 @@
 //! A probe finds the properties of an emulated path.
 
 use std::cell::Cell;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_probe::{
     EcnFindings, Error, Findings, MtuLimit, ProbeHooks, ProbeStage, ResponderSummary, Settings,
-    answer, probe,
+    probe,
 };
-use farwrite_session::{Channel, Hello, Message, Psk, Text};
+use farwrite_session::{Hello, Message, Text};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Returns the prober's end of a channel, and a thread that returns the responder's end after the
-/// prober's hello.
-fn channels() -> (Channel, JoinHandle<Channel>) {
-    let psk = Psk::generate().expect("key");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
-    let addr = listener.local_addr().expect("address");
-    let of_responder = psk.clone();
-    let responder = thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("connection");
-        let mut channel = Channel::accept(stream, &of_responder, PATIENCE).expect("channel");
-        let Message::Hello(hello) = channel.recv().expect("hello") else {
-            panic!("not a hello");
-        };
-        assert!(hello.has(Hello::PROBES));
-        channel
-    });
-    let stream = TcpStream::connect(addr).expect("connection");
-    let prober = Channel::initiate(stream, &psk, PATIENCE).expect("channel");
-    (prober, responder)
-}
-
-/// Runs a responder for one prober.
-fn answering(channel: JoinHandle<Channel>) -> JoinHandle<Result<ResponderSummary, Error>> {
-    thread::spawn(move || answer(channel.join().expect("no panic"), &|| false))
-}
+use crate::ends::{PATIENCE, answering, channels};
 
 /// Starts an emulated path to `to`, with `channels` channels that behave like a NAT.
-fn emulator([forward, backward]: [LinkConfig; 2], channels: u16, to: SocketAddr) -> LinkEmulator {
+pub(crate) fn emulator(
+    [forward, backward]: [LinkConfig; 2],
+    channels: u16,
+    to: SocketAddr,
+) -> LinkEmulator {
     let ports = PortPair {
         a: Side::learning(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         b: Side::facing(to),
@@ -83,7 +61,7 @@ fn probe_across(
 }
 
 /// Returns a path with this rate in bits per second and this one-way delay.
-fn path(rate_bps: u64, delay_ms: u64) -> LinkConfig {
+pub(crate) fn path(rate_bps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(delay_ms),
         rate_bps: Some(rate_bps),
@@ -175,54 +153,6 @@ fn bursts_and_order_are_found() {
     // back, the extent grows by that moment.
     let extent = all.extent.as_millis();
     assert!((4..2000).contains(&extent), "{all:?}");
-}
-
-#[test]
-fn trains_and_their_pauses_stay_below_the_share() {
-    const RATE_BPS: u64 = 80_000_000;
-    let settings = Settings {
-        flows: 1,
-        share: 0.05,
-        max_rate_bps: 1_000_000_000,
-        ..Settings::default()
-    };
-    let (prober, responder) = channels();
-    let responder = answering(responder);
-    let path_of_probe = OnceLock::new();
-    let route = |_, to| {
-        let links = [path(RATE_BPS, 10); 2];
-        let path = path_of_probe.get_or_init(|| emulator(links, 1, to));
-        path.addresses()[0][0]
-    };
-    let start = Cell::new(Instant::now());
-    let used = Cell::new(None);
-    let observe = |stage| match stage {
-        ProbeStage::Rate => start.set(Instant::now()),
-        ProbeStage::Mtu => {
-            let path: &LinkEmulator = path_of_probe.get().expect("packets were sent");
-            used.set(Some((
-                path.counters().forward.link.delivered_bytes,
-                start.get().elapsed(),
-            )));
-        }
-        _ => {}
-    };
-    let host = ProbeHooks {
-        route: &route,
-        cancelled: &|| used.get().is_some(),
-        observe: &observe,
-    };
-    let findings = probe(prober, &settings, &host).expect("findings");
-    responder.join().expect("no panic").expect("answered");
-    assert!(
-        findings.rate.is_some_and(|rate| rate.trains >= 5),
-        "{findings:?}"
-    );
-    let (bytes, time) = used.get().expect("the rate was found");
-    let share = bytes as f64 * 8.0 / time.as_secs_f64() / RATE_BPS as f64;
-    // A busy machine compresses trains, so that the path seems up to twice as fast. Without pauses,
-    // the trains use a fifth of this path.
-    assert!(share < 2.0 * settings.share, "{share} {bytes} {time:?}");
 }
 
 /// Forwards datagrams of up to `payload_bytes` between a prober with one flow and a responder,

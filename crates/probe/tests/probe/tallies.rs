@@ -1,7 +1,7 @@
 //! On paths in virtual time with known faults, a responder counts exactly these faults.
 
 use farwrite_link::{Datagram, Link, LinkConfig, Loss, Reorder};
-use farwrite_probe::estimate::{Bursts, RoundTrips, Share, Spread};
+use farwrite_probe::estimate::{Bin, Bursts, RoundTrips, Share, Spread};
 use farwrite_probe::message::{Trial, TrialCounts};
 use farwrite_probe::tally::{Arrival, Tally};
 use proptest::prelude::*;
@@ -178,6 +178,51 @@ proptest! {
         let share = Share::of(part, all).expect("something");
         prop_assert!(0.0 <= share.low && share.high <= 1.0);
         prop_assert!(share.low <= share.share + 1e-12 && share.share <= share.high + 1e-12);
+    }
+}
+
+#[test]
+fn a_histogram_has_the_times_above_the_shortest() {
+    let us = Duration::from_micros;
+    let ns = Duration::from_nanos;
+    // 40 ms is the shortest. The others are 999 ns, 1 us, 3 us and 9 us above.
+    let times = vec![
+        us(40_003),
+        us(40_000) + ns(999),
+        us(40_000),
+        us(40_009),
+        us(40_001),
+    ];
+    let bin = |from, to, samples| Bin {
+        from: us(from),
+        to: us(to),
+        samples,
+    };
+    let expected = [
+        bin(0, 1, 2),
+        bin(1, 2, 1),
+        bin(2, 4, 1),
+        bin(4, 8, 0),
+        bin(8, 16, 1),
+    ];
+    assert_eq!(RoundTrips::new(times).histogram(), expected);
+    assert_eq!(RoundTrips::new(Vec::new()).histogram(), []);
+}
+
+proptest! {
+    #[test]
+    fn a_histogram_has_each_sample_once(times in prop::collection::vec(0..u64::MAX / 4, 1..50)) {
+        let trips = RoundTrips::new(times.iter().copied().map(Duration::from_nanos).collect());
+        let bins = trips.histogram();
+        let shortest = trips.percentile(0).expect("samples");
+        for bin in &bins {
+            let is_in = |time: &&u64| {
+                (bin.from..bin.to).contains(&(Duration::from_nanos(**time) - shortest))
+            };
+            prop_assert_eq!(times.iter().filter(is_in).count(), bin.samples);
+        }
+        prop_assert_eq!(bins.iter().map(|bin| bin.samples).sum::<usize>(), times.len());
+        prop_assert!(bins.last().expect("samples").samples > 0);
     }
 }
 

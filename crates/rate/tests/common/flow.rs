@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use farwrite_rate::{
-    Adaptive, AdaptiveOptions, Dcqcn, DcqcnOptions, Feedback, Newest, RateControl, Sent, Swift,
-    SwiftOptions, TokenBucket,
+    Adaptive, AdaptiveOptions, Dcqcn, DcqcnOptions, Feedback, Loss, Newest, RateControl, Sent,
+    Swift, SwiftOptions, TokenBucket,
 };
 
 use super::bbr::Bbr;
@@ -60,9 +60,16 @@ impl Sender {
             FlowKind::Dcqcn => Box::new(Dcqcn::new(DcqcnOptions::paper(case.rate_bps))),
             FlowKind::Swift => {
                 let packet_bytes = case.packet_bytes();
+                let options = SwiftOptions::new(case.rate_bps, packet_bytes, 1);
+                let path_packets = case.path_bytes() / packet_bytes as f64;
+                // Swift is for datacenters. Here it knows the path, and may fill a long one.
                 Box::new(Swift::new(SwiftOptions {
                     base_target_ns: case.rtt_ns * 5 / 4,
-                    ..SwiftOptions::new(case.rate_bps, packet_bytes, 1)
+                    endpoint_target_ns: options.endpoint_target_ns.max(case.rtt_ns / 4),
+                    max_cwnd_millionths: options
+                        .max_cwnd_millionths
+                        .max((path_packets * 4e6) as u64),
+                    ..options
                 }))
             }
         };
@@ -123,6 +130,9 @@ impl Sender {
             departed_ns: (!is_repeat).then_some(now_ns),
             sent_bytes: self.sent_bytes,
         });
+        if is_repeat {
+            self.controller.on_loss(now_ns, Loss::Reported);
+        }
         self.controller.on_sent(&Sent {
             now_ns,
             bytes,

@@ -7,11 +7,10 @@ use farwrite_session::{Message, Resume, Resumed};
 
 use super::receiving;
 use super::stream::{Posted, Stream};
-use crate::paths::PathShrunk;
 use crate::resume::Terms;
 use crate::setup::{decode_info, encode_info};
 use crate::speaker::Outbox;
-use crate::{Error, Host};
+use crate::{Error, Event, Host, PathShrunk};
 
 impl Stream {
     /// Ends the queue pair, makes another, posts the unfinished segments to it, and answers the
@@ -37,7 +36,7 @@ impl Stream {
             mtu: self.shape.mtu,
             carries: shape.mtu,
         };
-        host.warn(shrunk.warning());
+        host.observer.observe(Event::PathShrunk(shrunk));
         let mut finished: Vec<u64> = (resume.first_segment..self.taken_segments).collect();
         for (segment, posted) in (self.taken_segments..).zip(&mut self.posted) {
             if posted.outcome() != Some(Outcome::Whole) {

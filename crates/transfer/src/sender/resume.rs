@@ -6,12 +6,11 @@ use farwrite::{Outcome, RateControl};
 use farwrite_session::{Message, Resume, Resumed};
 
 use super::stream::{InFlight, Picker, State, Stream};
-use crate::paths::PathShrunk;
 use crate::resume::{MAX_RESUMES, places};
 use crate::setup::{decode_info, encode_info};
 use crate::shape::{Shape, options};
 use crate::watch::Signs;
-use crate::{Error, ErrorKind, Host, SchemeChoice};
+use crate::{Error, ErrorKind, Event, Host, PathShrunk, SchemeChoice};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct Resuming {
@@ -65,7 +64,7 @@ impl Stream {
         let Some(shape) = self.resuming.next_shape(self.shape, shrunk.carries) else {
             return Err(shrunk.into());
         };
-        host.warn(shrunk.warning());
+        host.observer.observe(Event::PathShrunk(shrunk));
         self.resuming.times += 1;
         for segment in &mut self.in_flight {
             let state = &mut segment.state;

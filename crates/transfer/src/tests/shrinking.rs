@@ -1,0 +1,128 @@
+//! Paths that come to carry only smaller packets.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite::SchemeName;
+use farwrite_link::{LinkConfig, Loss};
+
+use super::{TIMEOUT, adaptive, attempt, cross_as, pattern, until_delivered};
+use crate::{EqdsOptions, ErrorKind, RateControl, SchemeChoice, SendSettings};
+
+/// Sends over a path of jumbo frames that shrinks according to `steps`: when the first number of
+/// packets has arrived, the path carries the second number of bytes of UDP payload. Returns both
+/// results as JSON.
+fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serde_json::Value; 2] {
+    let config = LinkConfig {
+        delay: Duration::from_millis(5),
+        loss: Loss::Iid { loss_packet: 0.001 },
+        ..LinkConfig::default()
+    };
+    let reports = cross_as(config, settings, &pattern(bytes), |link| {
+        for &(packets, most_bytes) in steps {
+            until_delivered(link, packets);
+            link.set_most_bytes(most_bytes);
+        }
+    });
+    for report in &reports {
+        let (line, said) = (
+            report.line(),
+            "the path shrank from packets of 8936 bytes to ",
+        );
+        assert!(line.contains(said), "{line}");
+    }
+    reports.map(|report| serde_json::to_value(report).expect("JSON"))
+}
+
+#[test]
+fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
+    for (scheme, rate_control) in [
+        ("auto", adaptive()),
+        (
+            "sr-nack",
+            RateControl::Fixed {
+                rate_bps: 50_000_000,
+            },
+        ),
+        ("ec-mds:32,8", adaptive()),
+        (
+            "sr-nack",
+            RateControl::Eqds(EqdsOptions {
+                line_rate_bps: 50_000_000,
+                first_window_bytes: 20_000,
+            }),
+        ),
+    ] {
+        let settings = SendSettings {
+            scheme: scheme.parse().expect("a scheme"),
+            rate_control,
+            expected_loss: None,
+            mtu: None,
+            memory_bytes: 1 << 26,
+            timeout: TIMEOUT,
+        };
+        // Packets have 8936 bytes, then 1436, then 1356.
+        let results = shrink(settings, 12_000_000, &[(300, 1472), (2500, 1400)]);
+        for result in &results {
+            assert_eq!(result["files"], 1, "{scheme}");
+            assert_eq!(
+                (&result["first_mtu"], &result["mtu"]),
+                (&8936.into(), &1356.into()),
+                "{scheme}: {result}"
+            );
+            assert_eq!(result["slots"], 8, "as many as before");
+        }
+        // Measurements from before the path shrank still count. Chunks before a pause do not.
+        let judged = results[0]["send_loss"]["judged_chunks"].as_u64();
+        assert!(judged > Some(700), "{scheme}: {}", results[0]);
+    }
+}
+
+/// The path shrinks to each size of common links, which is once more than a transfer continues.
+#[test]
+fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
+    let sizes = [8868, 5000, 1472, 1464, 1432, 1422, 1392, 1372, 1252];
+    let settings = SendSettings {
+        scheme: SchemeChoice::Named(SchemeName::SrNack),
+        rate_control: RateControl::Fixed {
+            rate_bps: 50_000_000,
+        },
+        expected_loss: None,
+        mtu: None,
+        memory_bytes: 1 << 26,
+        timeout: TIMEOUT,
+    };
+    let config = LinkConfig {
+        delay: Duration::from_millis(5),
+        ..LinkConfig::default()
+    };
+    let crossing = attempt(config, settings, &pattern(12_000_000), |link| {
+        for most_bytes in sizes {
+            // Much more than the control packets while data does not move.
+            let bytes = || link.counters().forward.link.delivered_bytes;
+            let (enough, end) = (bytes() + 600_000, Instant::now() + TIMEOUT);
+            while bytes() < enough && Instant::now() < end {
+                thread::sleep(Duration::from_millis(2));
+            }
+            link.set_most_bytes(most_bytes);
+        }
+    });
+    assert!(!crossing.has_arrived);
+    let mut of_sender = Vec::new();
+    for shrunk in &crossing.shrunk {
+        assert!(shrunk.carries < shrunk.mtu, "{shrunk}");
+        if !of_sender.contains(&shrunk.carries) {
+            of_sender.push(shrunk.carries);
+        }
+    }
+    assert_eq!(of_sender.len(), 8, "{of_sender:?}");
+    let [sent, received] = crossing
+        .results
+        .map(|result| result.expect_err("too often"));
+    let ErrorKind::PathShrunk(last) = sent.kind() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((last.mtu, last.carries), (1336, 1216), "{sent}");
+    assert!(sent.to_string().contains("send again"), "{sent}");
+    assert_eq!(received.kind(), ErrorKind::Unreachable, "{received}");
+}
