@@ -5,32 +5,11 @@ use std::num::NonZeroU16;
 use std::str::FromStr;
 use std::time::Duration;
 
-use farwrite_units::parse::{parse_count, parse_path_rate};
+use farwrite_units::parse::parse_count;
+pub(crate) use farwrite_units::written::time;
+use farwrite_units::written::{self, rate};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
-
-/// A text. Where the file has another type, the error has an example of what would do.
-fn text<'de, D: Deserializer<'de>>(from: D, example: &'static str) -> Result<String, D::Error> {
-    struct Text(&'static str);
-    impl serde::de::Visitor<'_> for Text {
-        type Value = String;
-
-        fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(to, "text such as {:?}", self.0)
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-            Ok(text.to_owned())
-        }
-    }
-    from.deserialize_str(Text(example))
-}
-
-pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let text = text(from, "25ms")?;
-    humantime::parse_duration(&text)
-        .map_err(|_| D::Error::custom(format!("{text:?}: not a time; write it like 500ns or 25ms")))
-}
 
 pub(crate) fn maybe_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from).map(Some)
@@ -56,25 +35,17 @@ pub(crate) fn maybe_wait<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Du
 }
 
 pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let text = text(from, "2Gbit")?;
-    let bps = parse_path_rate(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the parser accepts 1 kbit/s to 1000 Tbit/s, which fits"
-    )]
-    let bps = (bps + 0.5) as u64;
-    Ok(Some(bps))
+    rate(from).map(Some)
 }
 
+/// The size of a message, above 0.
 pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = text(from, "256MiB")?;
-    let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
-    match bytes {
-        0 => Err(D::Error::custom(format!(
-            "{text:?}: a message has at least 1 byte"
-        ))),
-        bytes => Ok(bytes),
+    let text = written::text(from, written::SIZE)?;
+    let wrong = |why: &dyn Display| D::Error::custom(format!("{text:?}: {why}"));
+    match parse_count(&text) {
+        Ok(0) => Err(wrong(&"a message has at least 1 byte")),
+        Ok(bytes) => Ok(bytes),
+        Err(why) => Err(wrong(&why)),
     }
 }
 
@@ -87,9 +58,7 @@ pub(crate) fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64
 }
 
 pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let text = text(from, "256MiB")?;
-    let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
-    Ok(Some(bytes))
+    written::size(from).map(Some)
 }
 
 /// A UDP port.
