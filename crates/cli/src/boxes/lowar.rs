@@ -8,7 +8,7 @@ use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar};
 use farwrite_bridge::Forward;
 
 use super::counters::of_lowar;
-use super::{BridgeArgs, KeyArgs, Shown, boot, carry, parse_hold};
+use super::{BridgeArgs, KeyArgs, LimitArgs, Shown, boot, carry, parse_hold};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use farwrite::metrics::Metric;
@@ -57,15 +57,8 @@ pub(crate) struct LowarArgs {
     #[arg(long, value_name = "UNITS", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     units: u32,
-    /// Maximum number of frames that all connections together hold back
-    #[arg(long, value_name = "FRAMES", default_value_t = 2048,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    held: u32,
-    /// Maximum number of connections that are protected in each direction; further ones pass
-    /// unprotected
-    #[arg(long, value_name = "CONNECTIONS", default_value_t = 512,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    connections: u32,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Only forward frames: no repair packets, no recovery
     #[arg(long)]
     forward: bool,
@@ -102,8 +95,8 @@ impl LowarArgs {
             // The value is at most one day.
             hold_ns: u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
             max_units: self.units as usize,
-            max_held: self.held as usize,
-            max_connections: self.connections as usize,
+            max_held: self.limits.held as usize,
+            max_connections: self.limits.connections as usize,
             ..default
         })
     }

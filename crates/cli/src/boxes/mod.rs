@@ -68,6 +68,20 @@ struct BridgeArgs {
     duration: Option<Duration>,
 }
 
+/// The limits that both kinds of boxes have.
+#[derive(Clone, Debug, clap::Args)]
+struct LimitArgs {
+    /// Maximum number of frames that all connections together hold back
+    #[arg(long, value_name = "FRAMES", default_value_t = 2048,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    held: u32,
+    /// Maximum number of connections that are protected in each direction; further ones pass
+    /// unprotected
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+}
+
 /// The key that boxes share.
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]

@@ -9,7 +9,7 @@ use farwrite_units::parse::{parse_count, parse_rate, parse_rtt};
 use farwrite_units::show::{Bytes, Time};
 
 use super::counters::of_netrt;
-use super::{BridgeArgs, KeyArgs, Shown, boot, carry, parse_hold};
+use super::{BridgeArgs, KeyArgs, LimitArgs, Shown, boot, carry, parse_hold};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use farwrite::metrics::Metric;
@@ -62,15 +62,8 @@ pub(crate) struct NetRtArgs {
     #[arg(long, value_name = "PACKETS", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(128..=1_000_000))]
     bitmap: u32,
-    /// Maximum number of frames that all connections together hold back
-    #[arg(long, value_name = "FRAMES", default_value_t = 2048,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    held: u32,
-    /// Maximum number of connections that are protected in each direction; further ones pass
-    /// unprotected
-    #[arg(long, value_name = "CONNECTIONS", default_value_t = 512,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    connections: u32,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// How long a packet may be late before it is requested: the usual difference in delay of the
     /// paths that packets of a connection take; 0s for a single path
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_rtt)]
@@ -108,8 +101,8 @@ impl NetRtArgs {
         let mut config = Config::new(self.rate, ns(self.rtt));
         config.key = self.key.derive(KEY_PURPOSE)?;
         config.bitmap_bits = self.bitmap;
-        config.max_held = self.held as usize;
-        config.max_connections = self.connections as usize;
+        config.max_held = self.limits.held as usize;
+        config.max_connections = self.limits.connections as usize;
         config.request_delay_ns = ns(self.request_delay);
         config.repeat_dscp = self.repeat_dscp;
         if let Some(pool) = self.pool {
