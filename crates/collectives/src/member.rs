@@ -224,8 +224,8 @@ impl<F: Fabric> Member<F> {
         self.running().next().is_none()
     }
 
-    /// Notes that data moved. If a rank owes the record of an operation for long, this rank asks
-    /// nevertheless.
+    /// Notes that data moved, which postpones the questions to other ranks. If a record has been
+    /// missing for long, the questions are not postponed.
     fn note_moved(&mut self, now_ns: u64) {
         let every_ns = ask_every_ns(self.wait_ns());
         let is_old = |open: &OpenOperation| now_ns.saturating_sub(open.started_ns) >= every_ns;
@@ -256,8 +256,9 @@ impl<F: Fabric> Member<F> {
     }
 
     /// The number of segments and control messages that other ranks have not confirmed at `now_ns`,
-    /// and of messages of bounded operations that have not left. It excludes those to ranks that have left, or that have not answered for one second. After
-    /// the group has ended, segments do not count.
+    /// and of messages of bounded operations that have not left this rank. Messages to ranks that
+    /// have left the group, or that have not answered for one second, do not count. Segments do not
+    /// count after the group has ended.
     pub fn in_flight(&self, now_ns: u64) -> usize {
         let in_flight = |qps: &[Option<ExactQp>], peer: usize| {
             let qp = qps[peer].as_ref().filter(|_| self.data_matters);

@@ -98,7 +98,7 @@ impl Received {
         let Some(mut gained) = gained else {
             return Taken::Refused;
         };
-        // A first report is compared as it came. What is counted of it never exceeds what was sent.
+        // A first report has no earlier one to subtract, so its own counts are compared.
         let claimed = match known {
             Some(_) => self.delivered_with(&gained),
             None => self.delivered_with(report),

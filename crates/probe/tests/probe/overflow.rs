@@ -1,4 +1,4 @@
-//! Drops in the responder's socket are told from drops on the path by the counters of the kernel.
+//! The kernel's counters separate drops in the responder's socket from drops on the path.
 
 use std::cell::Cell;
 use std::fs;
