@@ -218,6 +218,36 @@ fn a_flow_with_little_in_flight_keeps_its_share() {
     );
 }
 
+/// The receiver waits 12 ms for a processor while the first packets of growth arrive.
+#[test]
+fn a_pause_of_the_receiver_early_in_growth_leaves_a_third_of_the_share() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let before_bps = controller.learned().unwrap().rate_bps;
+    send(&mut controller, 30 * MS, 150, false);
+    // Several reports, because the delay of a single packet is no queue.
+    for packets in (30..=150).step_by(15) {
+        let sent = TRAIN_PACKETS + packets;
+        let departed_ns = 30 * MS + (packets - 1) * 32_768;
+        controller.on_feedback(&Feedback {
+            now_ns: departed_ns + 37 * MS,
+            newest: Some(Newest {
+                sent_bytes: sent * 4_096,
+                departed_ns: Some(departed_ns),
+                hold_ns: 0,
+            }),
+            received_bytes: sent * 4_096,
+            received_packets: sent,
+            drain_bps: 1_000_000_000,
+            ..Feedback::default()
+        });
+    }
+    assert_eq!(controller.phase(), Phase::Drain);
+    let after_bps = controller.learned().unwrap().rate_bps;
+    assert!(after_bps > before_bps / 3, "{after_bps} of {before_bps}");
+}
+
 #[test]
 fn silence_halves_the_train_and_waits_longer_each_time() {
     let mut controller = known();

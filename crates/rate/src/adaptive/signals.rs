@@ -106,6 +106,9 @@ impl Adaptive {
     /// In the first round trip of growth, the window is not full yet. A queue that has grown by q
     /// since growth began, a time t before the packet left, shows that the path carries t / (t + q)
     /// of the pace.
+    ///
+    /// Earlier than half a round trip, the formula uses half a round trip. Then t is small, and a
+    /// host that waits for a processor would look like a path that carries almost nothing.
     fn share_of_few_bytes(&self, sample: Sample) -> u64 {
         let base_ns = self.path.base_ns();
         if self.was_app_limited() {
@@ -119,8 +122,9 @@ impl Adaptive {
         if elapsed_ns >= base_ns {
             return measured_bytes;
         }
+        let grown_ns = elapsed_ns.max(base_ns / 2);
         let queue_ns = sample.rtt_ns.saturating_sub(base_ns);
-        let carried_bytes = mul_div(self.share_bytes, elapsed_ns, elapsed_ns + queue_ns);
+        let carried_bytes = mul_div(self.share_bytes, grown_ns, grown_ns + queue_ns);
         carried_bytes.max(measured_bytes)
     }
 
