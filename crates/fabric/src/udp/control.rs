@@ -1,4 +1,4 @@
-//! Control messages of a datagram: local address, segment size, ECN bits, drop counter.
+//! Control messages of a datagram: local address, segment size, ECN bits, drop counter, arrival.
 //!
 //! The layout is that of the kernel (cmsg(3)): a header with length, level and type, then the data.
 //! Each message is aligned to a machine word.
@@ -34,11 +34,13 @@ pub(super) struct ControlInfo {
     pub(super) ecn: Ecn,
     /// Number of datagrams that the socket has dropped so far because its buffer was full.
     pub(super) drops: Option<u32>,
+    /// When the kernel received the datagram, in nanoseconds of its real-time clock.
+    pub(super) received_ns: Option<u64>,
 }
 
 impl ControlBuffer {
     /// Enough for all requested messages, in both address families.
-    pub(super) const SIZE: usize = 160;
+    pub(super) const SIZE: usize = 192;
 
     pub(super) const EMPTY: Self = Self {
         bytes: [0; Self::SIZE],
@@ -120,6 +122,7 @@ impl ControlBuffer {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     info.drops = array(data, 0).map(u32::from_ne_bytes);
                 }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => info.received_ns = time_ns(data),
                 _ => {}
             }
             rest = rest.get(len.next_multiple_of(WORD)..).unwrap_or(&[]);
@@ -134,6 +137,13 @@ fn header(bytes: &[u8]) -> Option<(usize, i32, i32)> {
     let level = i32::from_ne_bytes(array(bytes, WORD)?);
     let kind = i32::from_ne_bytes(array(bytes, WORD + 4)?);
     (len >= HEADER && len <= bytes.len()).then_some((len, level, kind))
+}
+
+/// Nanoseconds of a `struct timespec` with 64-bit fields.
+fn time_ns(data: &[u8]) -> Option<u64> {
+    let seconds = u64::try_from(i64::from_ne_bytes(array(data, 0)?)).ok()?;
+    let ns = u64::try_from(i64::from_ne_bytes(array(data, 8)?)).ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -161,12 +171,15 @@ mod tests {
         c.push_source("192.0.2.1".parse().unwrap(), true);
         c.push(libc::SOL_UDP, libc::UDP_GRO, &1000_i32.to_ne_bytes());
         c.push(libc::IPPROTO_IP, libc::IP_TOS, &[0xFE]);
+        let time = [2_i64.to_ne_bytes(), 5_i64.to_ne_bytes()].concat();
+        c.push(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &time);
         c.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &7_u32.to_ne_bytes());
         let info = ControlInfo {
             dst: Some("192.0.2.1".parse().unwrap()),
             segment_bytes: Some(1000),
             ecn: Ecn::Ect0,
             drops: Some(7),
+            received_ns: Some(2_000_000_005),
         };
         assert_eq!(c.parse(), info);
         // The last message is cut off; the messages before it are still parsed.

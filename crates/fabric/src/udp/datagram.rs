@@ -47,6 +47,9 @@ pub struct ReceivedBatch<'a> {
     pub dst: SocketAddr,
     /// The congestion marking.
     pub ecn: Ecn,
+    /// When the kernel received the first datagram, in nanoseconds of its real-time clock; `None`
+    /// if it does not say.
+    pub received_ns: Option<u64>,
     /// UDP payload bytes of each datagram except the last; at least 1.
     pub segment_bytes: usize,
     /// The payloads of all datagrams, one after the other.

@@ -86,6 +86,7 @@ pub(super) fn set_wanted(fd: BorrowedFd<'_>, config: &SocketConfig) -> Granted {
     let _ = sockopt::set_socket_send_buffer_size_force(fd, send)
         .or_else(|_| sockopt::set_socket_send_buffer_size(fd, send));
     let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
     // Receive the ECN bits. A socket of one family refuses the option of the other.
     let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);

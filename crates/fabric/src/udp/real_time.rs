@@ -9,11 +9,44 @@ use super::{UdpFabric, UdpRx};
 use crate::contract::{FabricError, RealTime, RealTimeRx, RxWorker, Waker};
 use crate::nic::NicRx;
 
+/// Longest time for which a datagram can have waited in a socket. A longer time means that the
+/// real-time clock was set.
+const MAX_WAIT_NS: u64 = 1_000_000_000;
+
 /// The fabric's clock.
 pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    read_ns(ClockId::Monotonic)
+}
+
+fn read_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     // Neither part can be negative (POSIX clock_gettime).
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// One instant by both clocks. The kernel says by its real-time clock when it received a datagram.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instants {
+    fabric_ns: u64,
+    real_ns: u64,
+}
+
+impl Instants {
+    pub(super) fn now() -> Self {
+        Self {
+            fabric_ns: now_ns(),
+            real_ns: read_ns(ClockId::Realtime),
+        }
+    }
+
+    /// Converts a time of the real-time clock to the fabric's clock. Without one, or if the clock
+    /// was set in the meantime, it is this instant.
+    pub(super) fn arrived_ns(self, received_ns: Option<u64>) -> u64 {
+        let waited_ns = received_ns
+            .and_then(|ns| self.real_ns.checked_sub(ns))
+            .filter(|&ns| ns <= MAX_WAIT_NS);
+        self.fabric_ns.saturating_sub(waited_ns.unwrap_or(0))
+    }
 }
 
 impl RealTime for UdpFabric {
@@ -51,5 +84,23 @@ unsafe impl RealTimeRx for NicRx<UdpRx> {
 
     fn waker(&self) -> Waker {
         self.carrier().bell().waker()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arrival_is_as_long_ago_by_both_clocks() {
+        let now = Instants {
+            fabric_ns: 5_000_000_000,
+            real_ns: 90_000_000_000,
+        };
+        assert_eq!(now.arrived_ns(Some(89_990_000_000)), 4_990_000_000);
+        // The clock was set back or forward, or the kernel gave no time.
+        for received_ns in [Some(90_000_000_001), Some(88_000_000_000), None] {
+            assert_eq!(now.arrived_ns(received_ns), 5_000_000_000);
+        }
     }
 }

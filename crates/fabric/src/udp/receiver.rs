@@ -104,6 +104,7 @@ fn received<'a>(item: &RecvItem, buffer: &'a [u8], local: SocketAddr) -> Option<
         src: item.name.decode()?,
         dst: SocketAddr::new(ip, local.port()),
         ecn: info.ecn,
+        received_ns: info.received_ns,
         segment_bytes: info.segment_bytes.unwrap_or(bytes.len()).max(1),
         bytes,
     })

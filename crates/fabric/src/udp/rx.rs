@@ -10,7 +10,7 @@ use super::bell::Bell;
 use super::datagram::ReceivedBatch;
 use super::path_packets::{PathDatagram, PathPackets, SharedPathPackets};
 use super::peers::{KnownSockets, Peers};
-use super::real_time::now_ns;
+use super::real_time::{Instants, now_ns};
 use super::receiver::Buffers;
 use super::socket::SharedSocket;
 use crate::contract::FabricError;
@@ -80,16 +80,17 @@ impl UdpRx {
 impl CarrierRx for UdpRx {
     fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
         self.connected.refresh();
-        let mut hand_on = |batch: ReceivedBatch<'_>, arrived_ns: &mut Option<u64>| {
-            // One clock read for all datagrams of one system call, after the call.
-            let arrived_ns = *arrived_ns.get_or_insert_with(now_ns);
+        let mut hand_on = |batch: ReceivedBatch<'_>, read: &mut Option<Instants>| {
+            // The clocks are read once for all datagrams of one system call, after the call.
+            let read = read.get_or_insert_with(Instants::now);
+            let arrived_ns = read.arrived_ns(batch.received_ns);
             hand_on(&batch, arrived_ns, self.port, &self.path_packets, &mut each);
         };
         let (mut more, to_read) = self.connected.sockets_to_read()?;
         for socket in to_read {
             let (received, is_full) = self.buffers.recv(socket)?;
-            let mut arrived_ns = None;
-            received.for_each(|batch| hand_on(batch, &mut arrived_ns));
+            let mut read = None;
+            received.for_each(|batch| hand_on(batch, &mut read));
             more |= is_full;
         }
         let shares = self.connected.shares();
@@ -101,8 +102,8 @@ impl CarrierRx for UdpRx {
             self.open_read_ns = now_ns;
         }
         let (received, is_full) = self.buffers.recv(&self.open)?;
-        let mut arrived_ns = None;
-        received.for_each(|batch| hand_on(batch, &mut arrived_ns));
+        let mut read = None;
+        received.for_each(|batch| hand_on(batch, &mut read));
         Ok(more | (is_full && shares))
     }
 }

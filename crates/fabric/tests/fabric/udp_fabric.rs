@@ -122,6 +122,29 @@ fn one_wildcard_serves_both_families() {
 }
 
 #[test]
+fn a_packet_arrives_when_the_kernel_receives_it() {
+    for addr in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+        let (mut a, mut b) = (bind(addr, true), bind(addr, true));
+        let ip = match addr {
+            "127.0.0.1:0" => "127.0.0.1",
+            _ => "::1",
+        };
+        let (qa, _) = join(&mut a, &mut b, ip.parse().unwrap(), 0, 1024);
+        assert!(a.post_send(qa, b"x").unwrap());
+        b.wait(Duration::from_secs(60)).unwrap();
+        let waiting_ns = b.now_ns();
+        std::thread::sleep(Duration::from_millis(20));
+        match &completions(&mut b, 1)[..] {
+            [Completion::Send(send)] => {
+                // The two clocks of the conversion run at slightly different rates.
+                assert!(send.arrived_ns.unwrap() < waiting_ns + 5_000_000);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn ports_are_consecutive_and_carry_their_queue_pairs() {
     // Another process may take a port between the search for a free one and binding it.
     let consecutive = || {

@@ -211,7 +211,7 @@ impl<F: Fabric> Endpoint<F> {
             Event::Control(packet) => {
                 if let Some(number) = pair.peer_path() {
                     let path = self.paths.get_mut(number);
-                    pair.handle_control_packet(now_ns, &packet.payload, path);
+                    pair.handle_control_packet(now_ns, &packet, path);
                     // A report may have opened the window.
                     self.path_schedule.wake(path_index(number));
                 }

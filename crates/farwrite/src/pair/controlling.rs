@@ -1,7 +1,7 @@
 //! The control side: what the two ends exchange besides data (P4).
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::Fabric;
+use farwrite_fabric::contract::{Fabric, SendArrival};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::Report;
 use farwrite_wire::control::{Control, ParseError, PathFeedback};
@@ -42,9 +42,28 @@ impl ControlSide {
     }
 }
 
+/// A message that waited at this end. This wait is part of the time for which the ends held a
+/// report, because the path did not cause it.
+fn held(message: Control, waited_ns: u64) -> Control {
+    match message {
+        Control::PathFeedback(report) => Control::PathFeedback(PathFeedback {
+            hold_ns: report.hold_ns.saturating_add(waited_ns),
+            ..report
+        }),
+        message => message,
+    }
+}
+
 impl Pair {
     /// Handles a control packet from the peer. `path` is the path to the peer.
-    pub(crate) fn handle_control_packet(&mut self, now_ns: u64, bytes: &[u8], path: &mut PeerPath) {
+    pub(crate) fn handle_control_packet(
+        &mut self,
+        now_ns: u64,
+        packet: &SendArrival,
+        path: &mut PeerPath,
+    ) {
+        let bytes = &packet.payload[..];
+        let waited_ns = now_ns.saturating_sub(packet.arrived_ns.unwrap_or(now_ns));
         let Some(opened) = self.control.packets.open(now_ns, bytes) else {
             self.control.refused += 1;
             return;
@@ -57,7 +76,7 @@ impl Pair {
         self.events.set_now(now_ns);
         for message in opened.messages {
             match message {
-                Ok(message) => self.handle_control(now_ns, message, path),
+                Ok(message) => self.handle_control(now_ns, held(message, waited_ns), path),
                 Err(ParseError::Counts { .. }) => path.refuse_feedback(),
                 Err(_) => self.control.refused += 1,
             }

@@ -20,6 +20,7 @@ mod reports;
 mod sending;
 mod silence;
 mod stats;
+mod waits;
 
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::request::WriteImm;

@@ -6,6 +6,7 @@ use farwrite_wire::timing::Timing;
 
 use super::drain::DrainMeter;
 use super::drops::DropShare;
+use super::waits::Waits;
 use crate::intake::InletCounts;
 
 /// Reports in each round trip while packets arrive.
@@ -36,6 +37,7 @@ pub(super) struct Reports {
     counts: InletCounts,
     /// The newest packet, and the index of the queue pair that it arrived through.
     newest: Option<(u32, NewestPacket)>,
+    waits: Waits,
     drain: DrainMeter,
     drops: DropShare,
     /// When the next report is due.
@@ -58,6 +60,7 @@ impl Reports {
             least_ns: timing.min_repeat_ns / 8,
             counts: InletCounts::default(),
             newest: None,
+            waits: Waits::default(),
             drain: DrainMeter::new(timing.min_ping_ns),
             drops: DropShare::new(counters, 0),
             due_ns: None,
@@ -80,6 +83,7 @@ impl Reports {
         if gained.data_packets == 0 && newest.is_none() {
             return;
         }
+        let newest = newest.map(|newest| self.without_pause(now_ns, newest, period_ns));
         if let Some(newest) = newest
             && self
                 .newest
@@ -92,6 +96,18 @@ impl Reports {
         let due_ns = due_ns.max(now_ns);
         self.due_ns = Some(self.due_ns.map_or(due_ns, |ns| ns.min(due_ns)));
         self.repeats = REPEATS;
+    }
+
+    /// Moves the arrival of a packet by the time for which packets wait at this end, unless it only
+    /// paused.
+    fn without_pause(&mut self, now_ns: u64, newest: NewestPacket, period_ns: u64) -> NewestPacket {
+        let wait_ns = now_ns.saturating_sub(newest.arrived_ns);
+        let rtt_ns = period_ns * REPORTS_A_ROUND_TRIP;
+        let lasting_ns = self.waits.note(now_ns, wait_ns, rtt_ns);
+        NewestPacket {
+            arrived_ns: newest.arrived_ns + lasting_ns,
+            ..newest
+        }
     }
 
     /// Returns the time between two reports on a path with this round trip. If the round trip was
