@@ -13,6 +13,7 @@ use farwrite_fabric::contract::{
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpSocket, wait};
 use farwrite_wire::icrc::{self, Flow, IdRange};
 use proptest::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 
 fn config(bind: &str, ports: u16, offload: bool) -> UdpConfig {
     let socket = SocketConfig {
@@ -123,24 +124,25 @@ fn one_wildcard_serves_both_families() {
 
 #[test]
 fn a_packet_arrives_when_the_kernel_receives_it() {
-    for addr in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+    for (addr, ip) in [
+        ("127.0.0.1:0", "127.0.0.1"),
+        ("[::1]:0", "::1"),
+        ("[::]:0", "127.0.0.1"),
+    ] {
         let (mut a, mut b) = (bind(addr, true), bind(addr, true));
-        let ip = match addr {
-            "127.0.0.1:0" => "127.0.0.1",
-            _ => "::1",
-        };
         let (qa, _) = join(&mut a, &mut b, ip.parse().unwrap(), 0, 1024);
-        assert!(a.post_send(qa, b"x").unwrap());
-        b.wait(Duration::from_secs(60)).unwrap();
-        let waiting_ns = b.now_ns();
-        std::thread::sleep(Duration::from_millis(20));
-        match &completions(&mut b, 1)[..] {
-            [Completion::Send(send)] => {
-                // The two clocks of the conversion run at slightly different rates.
-                assert!(send.arrived_ns.unwrap() < waiting_ns + 5_000_000);
-            }
-            other => panic!("{other:?}"),
-        }
+        // The kernel begins to note times shortly after a first socket wants them.
+        let is_early = (0..50).any(|_| {
+            assert!(a.post_send(qa, b"x").unwrap());
+            b.wait(Duration::from_secs(60)).unwrap();
+            let waiting = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            let [Completion::Send(send)] = &completions(&mut b, 1)[..] else {
+                panic!("one SEND arrives");
+            };
+            Duration::from_nanos(send.arrived_ns.unwrap()) < waiting + Duration::from_millis(5)
+        });
+        assert!(is_early, "{addr}");
     }
 }
 
