@@ -115,7 +115,7 @@ bench-completion: ## measure: completion times by scheme, over an emulated path 
 	$(COMPLETION) --size-kib 8192 --loss 1e-3,1e-2 --burst 10,100 --samples 50
 
 # The exit status is 1, since some cells differ by mechanisms that docs/agreement.md names.
-bench-agreement: ## measure: completion times of shipped endpoints in virtual time, compared with the model (up to two hours)
+bench-agreement: ## measure: completion times of shipped endpoints in virtual time, compared with the model (three quarters of an hour on two free cores)
 	-$(AGREEMENT)
 	-$(AGREEMENT) --rtt-ms 10,100 --size-kib 128,8192 --samples 1000
 	-$(AGREEMENT) --size-kib 8192 --burst 10,100 --loss 1e-4,1e-3 --samples 1000

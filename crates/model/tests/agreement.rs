@@ -230,17 +230,35 @@ fn bursts_of_losses() {
     check(&bursts(), 4000);
 }
 
+/// Draws that `make model-check` makes for a setting.
+const MANY: usize = 1_000_000;
+/// Draws for messages of more than 300 chunks, since the time of a draw grows with the message.
+const MANY_LONG: usize = 250_000;
+
 #[test]
 #[ignore = "minutes; run by make model-check"]
 fn a_million_draws() {
-    check(&small(), 1_000_000);
-    check(&long_haul(), 1_000_000);
-    check(&coding(), 1_000_000);
-    check(&rounds(), 1_000_000);
+    check(&small(), MANY);
 }
 
 #[test]
 #[ignore = "a minute; run by make model-check"]
+fn a_million_draws_of_the_long_haul_and_of_codes() {
+    check(&long_haul(), MANY);
+    check(&coding(), MANY);
+}
+
+#[test]
+#[ignore = "minutes; run by make model-check"]
+fn a_million_draws_of_rounds() {
+    let is_long = |setting: &Setting| setting.message_bytes > 300.0 * CHUNK_BYTES;
+    let (long, short): (Vec<_>, Vec<_>) = rounds().into_iter().partition(is_long);
+    check(&short, MANY);
+    check(&long, MANY_LONG);
+}
+
+#[test]
+#[ignore = "minutes; run by make model-check"]
 fn a_million_draws_of_bursts() {
-    check(&bursts(), 1_000_000);
+    check(&bursts(), MANY);
 }

@@ -48,7 +48,7 @@ impl PeerFlow {
     }
 }
 
-const FORMS: &str = "completion times are lines SRC DST SPORT DPORT BYTES START_NS FCT_NS IDEAL_NS \
+const FORMS: &str = "completion times are lines SRC DST SPORT DPORT BYTES START_NS FCT_NS [IDEAL_NS] \
                      of ns-3, or lines Flow NAME_SRC_DST ... finished at MICROSECONDS of htsim";
 
 /// Reads completion times of the RDMA trees of ns-3 (`fct.txt`), or of a log of htsim. A line of a
@@ -80,9 +80,10 @@ pub fn completion_times(
     Ok(flows)
 }
 
-/// A line of ns-3. `ConWeave` writes the numbers of nodes, HPCC their IPv4 addresses.
+/// A line of ns-3. `ConWeave` writes the numbers of nodes, HPCC their IPv4 addresses. HPCC writes
+/// the ideal time since June 2020.
 fn row(line: &Line<'_>, host_of: &[Option<usize>]) -> Result<PeerFlow, InputError> {
-    if line.words.len() != 8 {
+    if !(7..=8).contains(&line.words.len()) {
         let first = line.words[0];
         let count = line.words.len();
         return Err(line.error(format!("{count} words from {first:?} on: {FORMS}")));
@@ -103,7 +104,9 @@ fn row(line: &Line<'_>, host_of: &[Option<usize>]) -> Result<PeerFlow, InputErro
     let bytes = whole(4, "the size")?;
     let start_ns = whole(5, "the start")?;
     let time_ns = whole(6, "the completion time")?;
-    whole(7, "the ideal time")?;
+    if line.words.len() == 8 {
+        whole(7, "the ideal time")?;
+    }
     if time_ns == 0 {
         return Err(line.error(format!("the completion time is 0: {FORMS}")));
     }

@@ -147,12 +147,36 @@ fn check_dcqcn(seeds: usize, workload: &str, [of_irn, of_roce]: [[f64; 2]; 2], m
 #[test]
 fn incasts_under_eqds_agree_with_htsim() {
     let text = include_str!("../../plans/htsim-eqds.toml");
-    let all = outcomes_of_seeds(SEEDS, text, &["incast15"]);
-    let [mean, p99, repeated] = means(&all);
-    near(mean, 1106.0, 0.05);
-    near(p99, 1178.0, 0.05);
-    let trimmed = all.iter().map(|run| run.totals.trimmed).sum::<u64>();
-    assert!(repeated > 0.0 && trimmed > 0);
+    let rows = [
+        (SEEDS, "incast15", [1106.0, 1178.0]),
+        (3, "incast50", [3760.0, 4006.0]),
+    ];
+    for (seeds, workload, theirs) in rows {
+        let all = outcomes_of_seeds(seeds, text, &[workload]);
+        let [mean, p99, repeated] = means(&all);
+        near(mean, theirs[0], 0.05);
+        near(p99, theirs[1], 0.05);
+        let trimmed = all.iter().map(|run| run.totals.trimmed).sum::<u64>();
+        assert!(repeated > 0.0 && trimmed > 0);
+    }
+}
+
+/// The all-to-all under EQDS is that of htsim with a window for the whole flow (docs/sim.md).
+#[test]
+fn workloads_on_a_small_tree_agree_with_htsim() {
+    let roce = include_str!("../../plans/htsim-tree.toml");
+    let eqds = include_str!("../../plans/htsim-tree-eqds.toml");
+    let rows = [
+        (roce, "all", [331.0, 335.0]),
+        (roce, "incast", [954.0, 1029.0]),
+        (eqds, "all", [333.0, 339.0]),
+        (eqds, "incast", [986.0, 1015.0]),
+    ];
+    for (text, workload, [mean, p99]) in rows {
+        let ours = means(&outcomes_of_seeds(20, text, &[workload]));
+        near(ours[0], mean, 0.05);
+        near(ours[1], p99, 0.05);
+    }
 }
 
 /// Packets of a flow arrive out of order over many paths. Go-Back-N retransmits thousands of them.

@@ -36,6 +36,14 @@ fn both_ns3_trees_write_the_same_flows() {
     assert_eq!(hpcc[1].time_ns(None), Some(3100.0));
 }
 
+/// The form of HPCC before June 2020.
+#[test]
+fn the_ideal_time_may_be_absent() {
+    let without = HPCC.replace(" 5000\n", "\n").replace(" 2900\n", "\n");
+    let of_text = |text| completion_times("fct.txt", text, &HOST_OF).unwrap();
+    assert_eq!(of_text(&without), of_text(HPCC));
+}
+
 /// Node 256 has the address 11.1.0.1.
 #[test]
 fn addresses_have_two_bytes_of_a_node_number() {
@@ -98,7 +106,8 @@ fn errors_of_times_name_file_line_value_and_remedy() {
         ("0b000201", "0b002001", "f.txt:2: node 32 is no host"),
         ("3100", "-3100", "f.txt:2: the completion time is \"-3100\""),
         (" 5400 ", " 0 ", "f.txt:1: the completion time is 0"),
-        (" 5000", "", "f.txt:1: 7 words from \"0b000101\" on"),
+        (" 5400 5000", "", "f.txt:1: 6 words from \"0b000101\" on"),
+        (" 5000", " 5000 1", "f.txt:1: 9 words from \"0b000101\" on"),
         ("10000", "port", "f.txt:1: the source port is \"port\""),
     ];
     for (from, to, want) in cases {

@@ -3,6 +3,7 @@
 mod compare;
 mod peers;
 mod plans;
+mod published;
 
 use std::fs;
 use std::path::Path;
