@@ -16,10 +16,9 @@ TRANSFERS = 4
 #: How far counts may be from the prediction, as a share of it. A class that loses two packets leaves both
 #: missing. So about 150 missing packets are 75 independent events, whose standard deviation is an eighth.
 BAND = 0.4
-#: A sender also repeats packets when the other end stalls: at most this share of the repeats without boxes.
+#: A sender also repeats packets when the other end stalls: at most this share of the repeats without boxes,
+#: and at most this share of all packets.
 STALLS = 0.15
-#: And at most this share of all packets.
-SLACK = 0.05
 
 
 def run(report, programs, directory):
@@ -38,30 +37,30 @@ def _repeats(report, rig):
     missing = data - (receiving["near_sent"] - receiving["far_around"])
     loss = 1 - receiving["far_received"] / sending["far_sent"]
     left = missing / (loss * data)
-    predicted = _left(loss, sending["coded"] / data)
+    # A block ends after 1 ms at the latest, so on a busy machine its class may be shorter: on average this.
+    shorter = sending["coded"] / sending["repairs_sent"]
+    least, most = (_left(loss, sending["coded"] / data, size) for size in (min(shorter, CLASS), CLASS))
+    least, most = (1 - BAND) * least, (1 + BAND) * most
     report.check("boxes leave as many packets missing as the code predicts",
-                 None if abs(left / predicted - 1) < BAND
-                 else f"{left:.3f} of the losses and not {predicted:.3f}: {boxes}")
+                 None if least < left < most
+                 else f"{left:.3f} of the losses and not {least:.3f} to {most:.3f}: {boxes}")
     share = coded / bare
-    least, most = (1 - BAND) * predicted, (1 + BAND) * predicted + STALLS
     report.check("and the sender repeats these",
-                 None if least < share < most
-                 else f"{share:.3f} of the repeats without boxes, not {least:.3f} to {most:.3f}: {boxes}")
+                 None if least < share < most + STALLS
+                 else f"{share:.3f} of the repeats without boxes, not {least:.3f} to {most + STALLS:.3f}: {boxes}")
     # On a full path, time is bytes. Times of processes vary too much here;
-    # crates/experiment/tests/experiment/boxes.rs compares completion times in virtual time. At this pace, a
-    # block may end by its time limit of 1 ms, before its class is full: so the share of repair packets is
-    # measured, and not 1/8.
+    # crates/experiment/tests/experiment/boxes.rs compares completion times in virtual time.
     more = sending["far_sent"] / forwarding[0]["far_sent"] - 1
     added = (sending["repairs_sent"] + sending["questions_sent"]) / data
     report.check("the path carries no more packets than without boxes, repair packets and questions aside",
-                 None if more < added + SLACK
+                 None if more < added + STALLS
                  else f"{more:.3f} more, {added:.3f} added: {boxes}, {forwarding}")
 
 
-def _left(loss, protected):
-    """The predicted share of losses that stay missing. A lost packet of a class is recovered if the other 8
-    of its 9 packets arrive. The packets of the first round trip are not protected."""
-    return 1 - protected * (1 - loss) ** CLASS
+def _left(loss, protected, size):
+    """The predicted share of losses that stay missing. A lost packet is recovered if all others of its class of
+    `size` packets arrive, and their repair packet. The packets of the first round trip are not protected."""
+    return 1 - protected * (1 - loss) ** size
 
 
 def _transfers(report, rig, name, *options):
