@@ -15,7 +15,7 @@ def n8_window(rows):
     for kib, buffer in ((512, "512 KiB"), (1024, "1 MiB"), (2048, "2 MiB"), (9216, "9 MiB")):
         for senders in (15, 30, 50):
             def value(series, measure, kib=kib, senders=senders):
-                return rows.value("N8", f"window, {kib} KiB", series, senders, measure)
+                return rows.value("N8-window", f"{kib} KiB", series, senders, measure)
 
             plain, tail = value("Go-Back-N", "mean_us"), value("Go-Back-N", "p99_us")
             lines.append([

@@ -180,7 +180,7 @@ fn window(seeds: u64, rows: &Rows) {
                 scene.path().round_trip_packets(),
                 seeds - 1
             );
-            let panel = rows.panel("N8", &format!("window, {buffer_kib} KiB"), &conditions);
+            let panel = rows.panel("N8-window", &format!("{buffer_kib} KiB"), &conditions);
             let plain = run(&scene, &Repair::Gbn, seeds);
             let table = Table::new(panel, senders as f64, &plain);
             table.row("no window, Go-Back-N", &run(&open, &Repair::Gbn, seeds));

@@ -61,43 +61,23 @@ struct Boxes {
     transport: RdmaTransport,
 }
 
+const fn way(name: &'static str, long: Long, netrt: bool, transport: RdmaTransport) -> Boxes {
+    Boxes {
+        name,
+        long,
+        netrt,
+        transport,
+    }
+}
+
+const GBN: RdmaTransport = RdmaTransport::RoceLossy;
 const WAYS: [Boxes; 6] = [
-    Boxes {
-        name: "Go-Back-N",
-        long: Long::Nics,
-        netrt: false,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, LoWAR",
-        long: Long::Lowar,
-        netrt: false,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, NetRT",
-        long: Long::Nics,
-        netrt: true,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, both boxes",
-        long: Long::Lowar,
-        netrt: true,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, two NetRT pairs",
-        long: Long::NetRt,
-        netrt: true,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "IRN",
-        long: Long::Nics,
-        netrt: false,
-        transport: RdmaTransport::Irn,
-    },
+    way("Go-Back-N", Long::Nics, false, GBN),
+    way("Go-Back-N, LoWAR", Long::Lowar, false, GBN),
+    way("Go-Back-N, NetRT", Long::Nics, true, GBN),
+    way("Go-Back-N, both boxes", Long::Lowar, true, GBN),
+    way("Go-Back-N, two NetRT pairs", Long::NetRt, true, GBN),
+    way("IRN", Long::Nics, false, RdmaTransport::Irn),
 ];
 
 /// The writes over the long path, and those of the incasts.
