@@ -149,7 +149,8 @@ BOXES := $(CARGO) run --release --quiet --package farwrite-boxes --example
 BOXES_OUT := figures/boxes
 figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/boxes.md (two hours on one core)
 	@mkdir -p $(BOXES_OUT)
-	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0,1e-5,1e-4,1e-3 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms.csv
+	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms-lossless.csv
+	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-5,3e-5,1e-4,3e-4,1e-3 --seconds 1 --seeds 4 --csv $(BOXES_OUT)/goodput-40ms.csv
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 0,1e-5,1e-4 --seconds 1.5 --csv $(BOXES_OUT)/goodput-80ms.csv
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 1e-3 --seconds 1.5 --seeds 8 --csv $(BOXES_OUT)/goodput-80ms-1e-3.csv
 	$(BOXES) lowar -- connections --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/connections.csv

@@ -20,19 +20,23 @@ def goodput(rows):
     shapes = ["(256, 1)", "(32, 1)", "(8, 1)"]
     lines = []
     for rtt in ("40 ms", "80 ms"):
-        for loss in (0, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3):
-            def value(series, measure=GOODPUT, rtt=rtt, loss=loss):
-                return rows.value("L9", rtt, series, loss, measure)
+        for loss in rows.places("L9", rtt, ADAPTIVE, GOODPUT):
+            def value(series, rtt=rtt, loss=loss):
+                return rows.value("L9", rtt, series, loss, GOODPUT)
+
+            def error(series, rtt=rtt, loss=loss):
+                # Files of single runs have none.
+                return rows.values.get(("L9", rtt, series, loss, ERROR), 0.0)
 
             fixed = [name for name in rows.series("L9", rtt, loss) if name.startswith("LoWAR(")]
             best = max(fixed, key=value)
-            errors = [value(name, ERROR) / value(name) for name in (best, ADAPTIVE)]
+            errors = [error(name) / value(name) for name in (best, ADAPTIVE)]
             ratio = value(ADAPTIVE) / value(best)
             lines.append([
                 rtt, LOSSES[loss],
                 *(f"{value(name):.2f}" for name in (GBN, *map(coded, shapes))),
-                f"{best.removeprefix('LoWAR')}: {with_error(value(best), value(best, ERROR), '.2f')}",
-                with_error(value(ADAPTIVE), value(ADAPTIVE, ERROR), ".2f"),
+                f"{best.removeprefix('LoWAR')}: {with_error(value(best), error(best), '.2f')}",
+                with_error(value(ADAPTIVE), error(ADAPTIVE), ".2f"),
                 with_error(ratio, ratio * hypot(*errors), ".2f"),
                 f"{value(coded('(32, 1)')) / value(GBN):.2f}",
                 PAPER.get((rtt, loss), ""),
@@ -116,6 +120,7 @@ def latency(rows):
 
 
 TABLES = {
+    "l9-goodput": goodput,
     "l9-computed": computed,
     "l9-connections": connections,
     "l10-times": times,

@@ -24,6 +24,11 @@ class Rows:
             sys.exit(f"{self.folder}: no row has figure, panel, series, x and measure {place}")
         return self.values[place]
 
+    def places(self, figure, panel, series, measure):
+        """The x of a series, in ascending order."""
+        wanted = (figure, panel, series, measure)
+        return sorted(place[3] for place in self.values if (*place[:3], place[4]) == wanted)
+
     def series(self, figure, panel, x):
         """The names of the series at a place, in the order of the rows."""
         return list(dict.fromkeys(
