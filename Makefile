@@ -147,15 +147,18 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 # With the settings of docs/boxes.md.
 BOXES := $(CARGO) run --release --quiet --package farwrite-boxes --example
 BOXES_OUT := figures/boxes
-figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` (an hour on one core)
+figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/boxes.md (two hours on one core)
 	@mkdir -p $(BOXES_OUT)
-	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0,1e-5,1e-4,1e-3 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms.csv
+	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms-lossless.csv
+	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-5,3e-5,1e-4,3e-4,1e-3 --seconds 1 --seeds 4 --csv $(BOXES_OUT)/goodput-40ms.csv
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 0,1e-5,1e-4 --seconds 1.5 --csv $(BOXES_OUT)/goodput-80ms.csv
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 1e-3 --seconds 1.5 --seeds 8 --csv $(BOXES_OUT)/goodput-80ms-1e-3.csv
 	$(BOXES) lowar -- connections --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/connections.csv
 	$(BOXES) lowar -- connections --rtt-us 80000 --connections 16 --seconds 1.5 --csv $(BOXES_OUT)/connections-80ms.csv
 	$(BOXES) lowar -- times bursts small latency --seconds 1 --csv $(BOXES_OUT)/lowar.csv
-	$(BOXES) netrt -- --csv $(BOXES_OUT)/netrt.csv
+	$(BOXES) netrt -- chain incast spines --csv $(BOXES_OUT)/netrt.csv
+	$(BOXES) netrt -- window --csv $(BOXES_OUT)/netrt-window.csv
+	for path in wan incast both; do $(BOXES) together -- $$path --csv $(BOXES_OUT)/together-$$path.csv || exit; done
 	$(BOXES) websearch -- --load 0.5 --buffer 2048 --seeds 8 --csv $(BOXES_OUT)/websearch-0.5-2048.csv
 	$(BOXES) websearch -- --load 0.8 --buffer 1024 --seeds 8 --csv $(BOXES_OUT)/websearch-0.8-1024.csv
 	$(BOXES) websearch -- --load 0.8 --buffer 512 --seeds 4 --csv $(BOXES_OUT)/websearch-0.8-512.csv

@@ -11,7 +11,7 @@ import threading
 import time
 from functools import partial
 
-from lib.chain import Chain, LongChain
+from lib.chain import Chain
 from lib.rig import BYTES, KINDS, LOSS, METRICS, NETRT, REPEATED_SHARE, Rig
 from lib.veth import CommandFailed, until
 
@@ -142,48 +142,6 @@ def _try(host, *command):
         return None
     except CommandFailed as error:
         return str(error)
-
-
-def _files(report, rig):
-    """Runs `farwrite send` over a long path. The kernel combines its datagrams into trains."""
-    repeats = {}
-    for name, options in (("without repair packets", ["--forward"]),
-                          ("with them", ["--coding", "8,1", "--path-mtu", "1600"])):
-        with LongChain(rig.program, "--rtt", "20ms", "--rate", "200Mbit", "--loss", "2%", "--back",
-                       "loss=0") as chain:
-            # Take the minimum of two runs, because a sender also repeats packets when the other end
-            # stalls.
-            with rig.boxes(chain, *options) as boxes:
-                sent = [_send_file(chain, rig) for _ in range(2)]
-        report.check(f"{name}, the file arrives", [wrong for _, wrong in sent if wrong])
-        repeats[name] = min(found["retransmitted_share"] if found else 1 for found, _ in sent)
-    bare, repaired = repeats.values()
-    # A class has 8 data packets and a repair packet. A lost packet stays missing if another packet
-    # of its class is lost too: 1 - 0.98^8 = 0.15 of the losses. The first round trip is not
-    # protected.
-    report.check("repair packets save most of the repeats",
-                 None if repaired < bare / 2 else f"{repeats}, {boxes}")
-
-
-def _send_file(chain, rig):
-    into = rig.directory / f"box-files-{os.urandom(4).hex()}"
-    into.mkdir()
-    receiver = chain.own(chain.b.popen(
-        [rig.program, "--json", "--quiet", "recv", "--listen", f"{chain.b.v4}:4791", "--psk-file",
-         str(rig.key), "--once", "--dir", str(into)], text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE))
-    until(lambda: f"{chain.b.v4}:4791" in chain.b.run("ss", "-ltn"), 60, "the receiver listens")
-    sender = chain.a.popen(
-        [rig.program, "--json", "--quiet", "send", "--to", f"{chain.b.v4}:4791", "--psk-file",
-         str(rig.key), "--rate", "100Mbit", str(rig.data)], text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE)
-    chain.own(sender)
-    out, err = sender.communicate(timeout=120)
-    if sender.returncode != 0:
-        return None, err
-    receiver.communicate(timeout=60)
-    same = filecmp.cmp(rig.data, into / rig.data.name, shallow=False)
-    return json.loads(out)["result"], None if same else "the bytes differ"
 
 
 def _one_box(report, rig):
@@ -359,7 +317,6 @@ _CASES = {
     "responses to READs, NetRT": partial(_read, kind="netrt"),
     "other traffic": partial(_foreign, kind="lowar"),
     "other traffic, NetRT": partial(_foreign, kind="netrt"),
-    "files": _files,
     "a box without another one": _one_box,
     "a box that is restarted": partial(_restart, kind="lowar"),
     "a NetRT box that is restarted": partial(_restart, kind="netrt"),

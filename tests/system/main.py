@@ -10,6 +10,7 @@ import tempfile
 import box_cases
 import box_ipv6_cases
 import box_netrt_cases
+import box_send_cases
 import codes_cases
 import deb_cases
 import disk_cases
@@ -40,6 +41,7 @@ def main(programs):
         box_cases.run(report, programs, directory)
         box_ipv6_cases.run(report, programs, directory)
         box_netrt_cases.run(report, programs, directory)
+        box_send_cases.run(report, programs, directory)
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)

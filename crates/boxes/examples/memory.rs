@@ -1,54 +1,129 @@
-//! Resident memory of boxes by the number of flows, each of which has sent some messages and is idle:
-//! of the sending half of one box and the receiving half of the other.
+//! Resident memory of boxes by the number of flows: of the sending half of one box and the receiving half
+//! of the other.
+//!
+//! Flows are idle after some messages of a packet. Then each sends the beginning of a message, whose second
+//! packet is lost, and no request or repair reaches a box: a block is open, packets behind the gap are
+//! held, and NetRT has copies of all.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::fs::read_to_string;
+use std::process::Command;
 
 use common::{IPV4, frame, payload};
 use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{PathBox, Side, lowar};
 
+/// Messages of a packet, before a flow is idle.
 const MESSAGES: u32 = 4;
-/// RC RDMA WRITE Only.
-const WRITE: u8 = 0x0A;
+/// Packets of the message that has begun.
+const BEGUN: u32 = 9;
+/// RC RDMA WRITE Only, First and Middle.
+const ONLY: u8 = 0x0A;
+const FIRST: u8 = 0x06;
+const MIDDLE: u8 = 0x07;
+const PAYLOAD_BYTES: u32 = 1024;
+/// More than a frame.
+const ROOM_BYTES: usize = 2048;
 /// Between two messages: answers have come, and blocks are closed.
 const GAP_NS: u64 = 20_000_000;
 
+/// What the path loses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    Packet,
+    Answers,
+}
+
 fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [name, flows, begun] = &args[..] {
+        let (flows, begun) = (
+            flows.parse().expect("flows"),
+            begun.parse().expect("packets"),
+        );
+        let (bytes, held) = match &**name {
+            "LoWAR" => measure::<lowar::Lowar>(flows, &lowar(flows, begun), begun),
+            _ => measure::<NetRt>(flows, &netrt(flows, begun), begun),
+        };
+        println!("{bytes} {held}");
+        return;
+    }
     println!(
-        "{:<8} {:>8} {:>12} {:>16}",
-        "", "flows", "KiB", "bytes a flow"
+        "{:<8} {:>8} {:>10} {:>12} {:>10} {:>12} {:>12}",
+        "", "flows", "idle KiB", "bytes a flow", "busy KiB", "bytes a flow", "held frames"
     );
     for flows in [1_000, 10_000, 50_000] {
-        let config = lowar::Config {
-            max_connections: flows,
-            ..lowar::Config::default()
-        };
-        print::<lowar::Lowar>("LoWAR", flows, &config);
-        let config = netrt::Config {
-            max_connections: flows,
-            // Copies have room for a few packets: their memory does not depend on flows.
-            pool_bytes: 16 << 10,
-            ..netrt::Config::new(10_000_000_000, 100_000)
-        };
-        print::<NetRt>("NetRT", flows, &config);
+        for name in ["LoWAR", "NetRT"] {
+            let [[idle, _], [busy, held]] = [0, BEGUN].map(|begun| in_process(name, flows, begun));
+            println!(
+                "{name:<8} {flows:>8} {:>10} {:>12} {:>10} {:>12} {held:>12}",
+                idle >> 10,
+                idle / flows,
+                busy >> 10,
+                busy / flows
+            );
+        }
     }
 }
 
-fn print<B: PathBox>(name: &str, flows: usize, config: &B::Config) {
+/// What [`measure`] returns in a process of its own, where no memory is left over from other boxes.
+fn in_process(name: &str, flows: usize, begun: u32) -> [usize; 2] {
+    let own = std::env::current_exe().expect("the path of this program");
+    let args = [name, &flows.to_string(), &begun.to_string()];
+    let done = Command::new(own).args(args).output().expect("a process");
+    let text = String::from_utf8(done.stdout).expect("numbers");
+    let numbers: Vec<usize> = text.split_whitespace().flat_map(str::parse).collect();
+    numbers.try_into().expect("two numbers")
+}
+
+/// Settings of a box with room for these flows, and for the messages that they have begun.
+fn lowar(flows: usize, begun: u32) -> lowar::Config {
+    let config = lowar::Config {
+        max_connections: flows,
+        ..lowar::Config::default()
+    };
+    if begun == 0 {
+        return config;
+    }
+    lowar::Config {
+        max_units: flows,
+        max_held: flows * begun as usize,
+        ..config
+    }
+}
+
+/// The same for NetRT. While flows are idle, the pool has room for a few packets, so that its memory does
+/// not depend on flows.
+fn netrt(flows: usize, begun: u32) -> netrt::Config {
+    let config = netrt::Config {
+        max_connections: flows,
+        pool_bytes: 16 << 10,
+        ..netrt::Config::new(10_000_000_000, 100_000)
+    };
+    if begun == 0 {
+        return config;
+    }
+    netrt::Config {
+        pool_bytes: flows * (MESSAGES + begun) as usize * ROOM_BYTES,
+        max_held: flows * begun as usize,
+        ..config
+    }
+}
+
+/// The memory of two boxes whose flows have each begun a message of this number of packets, and the
+/// frames held.
+fn measure<B: PathBox>(flows: usize, config: &B::Config, begun: u32) -> (usize, usize) {
+    let numbers = 0..u32::try_from(flows).expect("few");
     let before = resident_bytes();
     let mut boxes = [B::new(config, 1), B::new(config, 1)];
     for message in 0..MESSAGES {
         let now_ns = u64::from(message) * GAP_NS;
-        for flow in 0..flows {
-            send(
-                &mut boxes,
-                now_ns,
-                u32::try_from(flow).expect("few"),
-                message,
-            );
+        for flow in numbers.clone() {
+            let packet = packet(ONLY, flow, message);
+            send(&mut boxes, now_ns, packet, Lost::Nothing);
         }
         for side in &mut boxes {
             while side.next_ns().is_some_and(|at_ns| at_ns <= now_ns + GAP_NS) {
@@ -57,26 +132,40 @@ fn print<B: PathBox>(name: &str, flows: usize, config: &B::Config) {
             }
         }
     }
+    let now_ns = u64::from(MESSAGES) * GAP_NS;
+    for flow in numbers {
+        for at in 0..begun {
+            let opcode = if at == 0 { FIRST } else { MIDDLE };
+            let packet = packet(opcode, flow, MESSAGES + at);
+            let lost = if at == 1 { Lost::Packet } else { Lost::Answers };
+            send(&mut boxes, now_ns, packet, lost);
+        }
+    }
     let bytes = resident_bytes().saturating_sub(before);
-    // What is given back would be used for the next boxes.
-    std::mem::forget(boxes);
-    println!(
-        "{name:<8} {flows:>8} {:>12} {:>16}",
-        bytes >> 10,
-        bytes / flows
-    );
+    let held = boxes[1].held();
+    (bytes, held)
 }
 
-/// Sends a packet from the NIC of the first box to that of the second, and answers back.
-fn send<B: PathBox>(boxes: &mut [B; 2], now_ns: u64, flow: u32, psn: u32) {
-    let mut bytes = payload(WRITE, psn, 1000, 0);
+/// A packet of a flow, as its NIC sends it.
+fn packet(opcode: u8, flow: u32, psn: u32) -> Vec<u8> {
+    let mut bytes = payload(opcode, psn, PAYLOAD_BYTES, 0);
     bytes[5..8].copy_from_slice(&(flow + 2).to_be_bytes()[1..]);
-    boxes[0].handle(now_ns, Side::Near, frame(IPV4, 0, bytes));
-    for (from, to) in [(0, 1), (1, 0)] {
-        while let Some(sent) = boxes[from].poll() {
-            if sent.to == Side::Far {
-                boxes[to].handle(now_ns, Side::Far, sent.bytes);
-            }
+    // A buffer without room to grow, as the programs take frames from the kernel.
+    frame(IPV4, 0, bytes)[..].to_vec()
+}
+
+/// Sends a packet from the NIC of the first box. The path may lose it, and all that the second box
+/// answers.
+fn send<B: PathBox>(boxes: &mut [B; 2], now_ns: u64, packet: Vec<u8>, lost: Lost) {
+    boxes[0].handle(now_ns, Side::Near, packet);
+    while let Some(sent) = boxes[0].poll() {
+        if sent.to == Side::Far && lost != Lost::Packet {
+            boxes[1].handle(now_ns, Side::Far, sent.bytes);
+        }
+    }
+    while let Some(sent) = boxes[1].poll() {
+        if sent.to == Side::Far && lost == Lost::Nothing {
+            boxes[0].handle(now_ns, Side::Far, sent.bytes);
         }
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! `netrt chain`: random losses on a chain of five nodes (figures 6 and 7). `netrt incast`: many
 //! senders to one receiver (figure 8). `netrt spines`: packets that take several paths (figure 9 and
-//! table III). Without an argument: all three. `--seeds N` sets the runs of incast and spines, 5
-//! unless given. `--csv FILE` writes the results as rows.
+//! table III). `netrt window`: the incast of senders that have at most a bandwidth-delay product in
+//! flight. Without an argument: all four. `--seeds N` sets the runs of incast, spines and window, 5 unless
+//! given. `--csv FILE` writes the results as rows.
 
 #[path = "../tests/common/racks.rs"]
 mod racks;
@@ -63,6 +64,9 @@ fn main() {
     if wants("spines") {
         spines(seeds, &rows);
     }
+    if wants("window") {
+        window(seeds, &rows);
+    }
     rows.write(csv.as_deref());
     println!("{:.0} s", began.elapsed().as_secs_f64());
 }
@@ -83,9 +87,9 @@ fn arguments() -> Args {
                     .expect("--seeds needs a number from 1 on");
             }
             "--csv" => parsed.csv = Some(args.next().expect("--csv needs a file").into()),
-            "chain" | "incast" | "spines" => parsed.figures.push(arg),
+            "chain" | "incast" | "spines" | "window" => parsed.figures.push(arg),
             _ => panic!(
-                "{arg}: the figures are chain, incast and spines; the options are --seeds and --csv"
+                "{arg}: the figures are chain, incast, spines and window; the options are --seeds and --csv"
             ),
         }
     }
@@ -153,6 +157,39 @@ fn incast(seeds: u64, rows: &Rows) {
         }
     }
     println!("paper: mean 34 to 47% lower than Go-Back-N, tail 14 to 34%; PFC mean 25 to 35%");
+}
+
+/// N8 with a window, and with smaller buffers, which such senders need to lose packets.
+fn window(seeds: u64, rows: &Rows) {
+    println!("\nincast, with at most 1 BDP in flight for each sender; means of {seeds} seeds");
+    for buffer_kib in [512, 1024, 2048, 9216] {
+        for senders in [15, 30, 50] {
+            let open = Scene {
+                buffer_bytes: buffer_kib << 10,
+                ..Scene::incast(senders)
+            };
+            let scene = Scene {
+                window_packets: Some(open.path().round_trip_packets()),
+                ..open.clone()
+            };
+            head(&format!("{senders} senders, {buffer_kib} KiB"));
+            let conditions = format!(
+                "{}, writes of 500 KB that begin 10 us apart, DCQCN, at most {} packets of a sender in \
+                 flight, means of seeds 0 to {}",
+                conditions(&scene),
+                scene.path().round_trip_packets(),
+                seeds - 1
+            );
+            let panel = rows.panel("N8-window", &format!("{buffer_kib} KiB"), &conditions);
+            let plain = run(&scene, &Repair::Gbn, seeds);
+            let table = Table::new(panel, senders as f64, &plain);
+            table.row("no window, Go-Back-N", &run(&open, &Repair::Gbn, seeds));
+            table.row("no window, NetRT", &run(&open, &netrt(&open, 1), seeds));
+            table.row("Go-Back-N", &plain);
+            table.row("IRN", &run(&scene, &Repair::Irn, seeds));
+            table.row("NetRT", &run(&scene, &netrt(&scene, 1), seeds));
+        }
+    }
 }
 
 /// N9.

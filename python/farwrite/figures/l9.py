@@ -45,10 +45,13 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 def of_best(settings: Settings, rows: Rows, panel: str) -> float:
     """The adaptive controller's goodput over that of the best fixed shape, at the worst loss."""
-    fixed = [name for name in rows.series(panel) if name.startswith("LoWAR(")]
-    best = [rows.line(panel, name, GOODPUT)[1] for name in fixed]
-    _, adaptive = rows.line(panel, settings["adaptive"], GOODPUT)
-    return min(float(own / max(others)) for own, *others in zip(adaptive, *best, strict=True))
+    best: dict[float, float] = {}
+    for name in rows.series(panel):
+        if name.startswith("LoWAR("):
+            for loss, goodput in zip(*rows.line(panel, name, GOODPUT), strict=True):
+                best[float(loss)] = max(best.get(float(loss), 0.0), float(goodput))
+    losses, adaptive = rows.line(panel, settings["adaptive"], GOODPUT)
+    return min(float(own) / best[float(loss)] for loss, own in zip(losses, adaptive, strict=True))
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:

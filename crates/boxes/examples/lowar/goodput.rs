@@ -10,7 +10,8 @@ use crate::{GOODPUT, LONG, Options, fixed, iid, series};
 
 /// A packet of 1024 bytes on a cable.
 const FRAME_BYTES: f64 = 1106.0;
-const SHAPES: [(u16, u8); 8] = [
+/// Classes of 2 to 256 packets. The last ones also repair bursts, at the cost of (8, 1).
+const SHAPES: [(u16, u8); 11] = [
     (256, 1),
     (128, 1),
     (64, 1),
@@ -19,7 +20,12 @@ const SHAPES: [(u16, u8); 8] = [
     (8, 1),
     (4, 1),
     (2, 1),
+    (16, 2),
+    (32, 4),
+    (64, 8),
 ];
+/// The standard error of [`GOODPUT`].
+const ERROR: &str = "error_gbps";
 
 /// The NICs that are computed: ideal, and fitted.
 const COMPUTED: [&str; 2] = [
@@ -53,6 +59,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
             };
             let goodput = case.goodput(&|_| None);
             panel.add(&series(coding), loss, GOODPUT, goodput.mean);
+            panel.add(&series(coding), loss, ERROR, goodput.error);
             goodput
         };
         let plain = run(None).mean;
@@ -79,9 +86,12 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         }
         println!();
         if case.runs > 1 {
+            let errors = [best, adaptive].map(|goodput| goodput.error / goodput.mean);
             println!(
-                "         standard errors: best {:.3}, adaptive {:.3}",
-                best.error, adaptive.error
+                "         standard errors: best {:.3}, adaptive {:.3}, of best {:.3}",
+                best.error,
+                adaptive.error,
+                share * errors[0].hypot(errors[1])
             );
         }
     }

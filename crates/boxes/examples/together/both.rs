@@ -16,12 +16,15 @@ use std::time::Duration;
 
 use farwrite_boxes::{Backpressure, BoxDevice, lowar, netrt};
 use farwrite_experiment::{Flow, Workload};
-use farwrite_net::{CableConfig, Loss, Network, NodeId, Options, Payload, Role, Topology};
+use farwrite_net::{CableConfig, Loss, Network, NodeId, Payload, Role, Topology};
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, FIRST_QPN, PathProfile, RdmaTransport, Remote, Request};
 
+use crate::options::Options;
 use crate::racks::{self, BACKPRESSURE, Host, Node, Outcome, PRIORITY, Racks, Repair, Scene};
-use crate::{COSTS, Counts, ENDPOINTS, Endpoints, Sum, in_turn, run_endpoints};
+use crate::rows::{Panel, Rows};
+use crate::sum::{COST_HEADS, Counts, Sum, Times, show_costs, write_costs};
+use crate::{ENDPOINTS, Endpoints, FIGURE, in_turn, run_endpoints};
 
 const LOCAL: usize = 15;
 const LOCAL_BYTES: u32 = 500_000;
@@ -58,43 +61,23 @@ struct Boxes {
     transport: RdmaTransport,
 }
 
+const fn way(name: &'static str, long: Long, netrt: bool, transport: RdmaTransport) -> Boxes {
+    Boxes {
+        name,
+        long,
+        netrt,
+        transport,
+    }
+}
+
+const GBN: RdmaTransport = RdmaTransport::RoceLossy;
 const WAYS: [Boxes; 6] = [
-    Boxes {
-        name: "Go-Back-N",
-        long: Long::Nics,
-        netrt: false,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, LoWAR",
-        long: Long::Lowar,
-        netrt: false,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, NetRT",
-        long: Long::Nics,
-        netrt: true,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, both boxes",
-        long: Long::Lowar,
-        netrt: true,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "Go-Back-N, two NetRT pairs",
-        long: Long::NetRt,
-        netrt: true,
-        transport: RdmaTransport::RoceLossy,
-    },
-    Boxes {
-        name: "IRN",
-        long: Long::Nics,
-        netrt: false,
-        transport: RdmaTransport::Irn,
-    },
+    way("Go-Back-N", Long::Nics, false, GBN),
+    way("Go-Back-N, LoWAR", Long::Lowar, false, GBN),
+    way("Go-Back-N, NetRT", Long::Nics, true, GBN),
+    way("Go-Back-N, both boxes", Long::Lowar, true, GBN),
+    way("Go-Back-N, two NetRT pairs", Long::NetRt, true, GBN),
+    way("IRN", Long::Nics, false, RdmaTransport::Irn),
 ];
 
 /// The writes over the long path, and those of the incasts.
@@ -105,38 +88,56 @@ struct Sums {
     costs: Counts,
 }
 
-/// Prints the table of all ways, with this number of writes over the long path. `only`: the name of
-/// one way, without the others.
-pub(crate) fn print(writes: u64, only: Option<&str>) {
-    let [wire, coded, repeated, dropped, kept, units] = COSTS;
+/// Prints the table of all ways, and adds it to the results.
+pub(crate) fn print(options: &Options, rows: &Rows) {
     println!(
-        "both at once, loss {LOSS:.0e}    {:>10} {:>10} {:>10} {:>10} {wire:>6} {coded:>6} \
-         {repeated:>9} {dropped:>9} {kept:>9} {units:>5} {:>7}",
-        "40 ms: us", "p99", "incast: us", "p99", "failed"
+        "both at once, loss {LOSS:.0e}    {:>10} {:>7} {:>10} {:>10} {:>7} {:>10} {COST_HEADS} {:>7}",
+        "40 ms: us", "+-", "p99", "incast: us", "+-", "p99", "failed"
     );
-    let wants = |name: &str| only.is_none_or(|only| name == only);
-    for way in WAYS.iter().filter(|way| wants(way.name)) {
-        row(way.name, &nics(way, writes));
+    let writes = options.writes;
+    let conditions = format!(
+        "{writes} writes of 5 MB one after the other over 10 Gbit/s and 40 ms at a loss of {LOSS:e}, every \
+         50 ms an incast of {LOCAL} senders of 500 KB over 50 Gbit/s and 5 us, {}",
+        options.runs()
+    );
+    let panel = rows.panel(FIGURE, "both", &conditions);
+    for way in WAYS.iter().filter(|way| options.wants_way(way.name)) {
+        let runs = options.with_seeds(|seed| nics(way, writes, seed));
+        row(way.name, &runs, &panel);
     }
-    for ends in ENDPOINTS.iter().filter(|ends| wants(ends.name)) {
-        row(ends.name, &endpoints(ends, writes));
+    for ends in ENDPOINTS.iter().filter(|ends| options.wants_way(ends.name)) {
+        let runs = options.with_seeds(|seed| endpoints(ends, writes, seed));
+        row(ends.name, &runs, &panel);
     }
 }
 
-fn row(name: &str, sums: &Sums) {
-    let [remote, remote_p99] = sums.remote.mean_and_p99_us();
-    let [local, local_p99] = sums.local.mean_and_p99_us();
-    let bytes = |sum: &Sum, each: u32| sum.writes() * u64::from(each);
+fn row(name: &str, runs: &[Sums], panel: &Panel<'_>) {
+    let remote = Times::of(runs.iter().map(|run| &run.remote));
+    let local = Times::of(runs.iter().map(|run| &run.local));
+    let bytes = |of: fn(&Sums) -> &Sum, each: u32| {
+        let writes: u64 = runs.iter().map(|run| of(run).writes()).sum();
+        writes * u64::from(each)
+    };
     let (far, near) = (
-        bytes(&sums.remote, REMOTE_BYTES),
-        bytes(&sums.local, LOCAL_BYTES),
+        bytes(|run| &run.remote, REMOTE_BYTES),
+        bytes(|run| &run.local, LOCAL_BYTES),
     );
+    let counts: Vec<Counts> = runs.iter().map(|run| run.costs).collect();
+    // Cables from the remote NIC, and from a local one.
+    let costs = Counts::costs(&counts, far + near, 5 * far + 5 * near);
+    print!("{name:<26}");
+    for times in [&remote, &local] {
+        let (mean, error, p99) = (times.mean_us, times.error_us, times.p99_us);
+        print!(" {mean:>10.0} {error:>7.0} {p99:>10.0}");
+    }
     println!(
-        "{name:<26} {remote:>10.0} {remote_p99:>10.0} {local:>10.0} {local_p99:>10.0} {} {:>7}",
-        // Cables from the remote NIC, and from a local one.
-        sums.costs.columns(far + near, 5 * far + 5 * near),
-        sums.remote.failed + sums.local.failed
+        " {} {:>7}",
+        show_costs(&costs),
+        remote.failed + local.failed
     );
+    remote.write(panel, name, LOSS, "long_");
+    local.write(panel, name, LOSS, "incast_");
+    write_costs(panel, name, LOSS, &costs);
 }
 
 /// The incast, which has the local cables and the switch.
@@ -205,7 +206,7 @@ fn topology(in_place: Role) -> (Topology, Vec<NodeId>, Vec<NodeId>) {
     (topology, hosts, places)
 }
 
-fn build(way: &Boxes) -> Racks {
+fn build(way: &Boxes, seed: u64) -> Racks {
     let scene = scene();
     let (topology, hosts, places) = topology(Role::Box);
     let netrt = scene.netrt(32);
@@ -228,8 +229,8 @@ fn build(way: &Boxes) -> Racks {
             _ => Node::Wire(Vec::new()),
         }
     };
-    let options = Options::with_switches(racks::switch(&scene, &Repair::Gbn));
-    let network = Network::new(&topology, &options, 1, device);
+    let options = farwrite_net::Options::with_switches(racks::switch(&scene, &Repair::Gbn));
+    let network = Network::new(&topology, &options, seed, device);
     let mut racks = Racks {
         network: network.expect("a possible network"),
         hosts,
@@ -274,8 +275,8 @@ fn connect(racks: &mut Racks, transport: RdmaTransport) {
     }
 }
 
-fn nics(way: &Boxes, writes: u64) -> Sums {
-    let mut racks = build(way);
+fn nics(way: &Boxes, writes: u64, seed: u64) -> Sums {
+    let mut racks = build(way, seed);
     let mut sums = Sums::default();
     // The request under way at the remote NIC, and when it began.
     let mut remote = (0, 0);
@@ -316,7 +317,7 @@ fn nics(way: &Boxes, writes: u64) -> Sums {
     }
     let mut outcome = Outcome::default();
     racks.count(&mut outcome);
-    sums.costs.add(&outcome);
+    sums.costs = Counts::of(&outcome);
     sums
 }
 
@@ -335,10 +336,10 @@ fn post(racks: &mut Racks, sender: usize, number: u64, bytes: u32) {
 
 /// The incasts that begin while the remote writes last, as with NICs. How many these are is known
 /// after a run.
-fn endpoints(ends: &Endpoints, writes: u64) -> Sums {
+fn endpoints(ends: &Endpoints, writes: u64, seed: u64) -> Sums {
     let mut rounds = writes;
     loop {
-        let (sums, needed) = endpoints_with(ends, writes, rounds);
+        let (sums, needed) = endpoints_with(ends, writes, rounds, seed);
         // Incasts after the last remote write change nothing before it.
         match needed.cmp(&rounds) {
             Ordering::Equal => return sums,
@@ -349,7 +350,7 @@ fn endpoints(ends: &Endpoints, writes: u64) -> Sums {
 }
 
 /// What came of this number of incasts, and how many begin while the remote writes last.
-fn endpoints_with(ends: &Endpoints, writes: u64, rounds: u64) -> (Sums, u64) {
+fn endpoints_with(ends: &Endpoints, writes: u64, rounds: u64, seed: u64) -> (Sums, u64) {
     let (topology, ..) = topology(Role::Switch);
     let mut workload = Workload::default();
     let remote = Flow::new(REMOTE, RECEIVER, u64::from(REMOTE_BYTES), 0);
@@ -361,7 +362,7 @@ fn endpoints_with(ends: &Endpoints, writes: u64, rounds: u64) -> (Sums, u64) {
             workload.flows.push(flow);
         }
     }
-    let run = run_endpoints(&scene(), &topology, &workload, ends, None, 1);
+    let run = run_endpoints(&scene(), &topology, &workload, ends, None, seed);
     let mut sums = Sums::default();
     let mut last_ns = 0;
     for (flow, wanted) in run.flows.iter().zip(&workload.flows) {
@@ -378,6 +379,6 @@ fn endpoints_with(ends: &Endpoints, writes: u64, rounds: u64) -> (Sums, u64) {
         };
         sum.take(flow.time_ns(), flow.end);
     }
-    sums.costs.add_endpoints(&run, &workload, ends);
+    sums.costs = Counts::of_endpoints(&run, &workload, ends);
     (sums, last_ns.div_ceil(ROUND_NS))
 }

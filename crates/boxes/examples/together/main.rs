@@ -8,73 +8,29 @@
 //! - `together both`: both at once, in one network with one receiver.
 //!
 //! Without a name: all three. `--writes N` sets the number of writes over the long path, `--seeds N`
-//! how often the incast is repeated. `--only "Go-Back-N, NetRT"` runs one way over the long path, alone or
-//! with the incast.
+//! the number of runs for each row, with one seed after the other, on one thread each. `--only "Go-Back-N,
+//! NetRT"` runs one way. `--csv FILE` writes the results as rows, from which `tests/docs/tables.py` makes the
+//! tables of docs/boxes.md.
 
 mod both;
+mod options;
 #[path = "../../tests/common/racks.rs"]
 mod racks;
+#[path = "../common/rows.rs"]
+mod rows;
+mod sum;
 
 use std::time::Instant;
 
 use farwrite_boxes::{lowar, netrt};
-use farwrite_experiment::{Flow, FlowEnd, Start, Transport, TriggerKind, Workload};
+use farwrite_experiment::{Flow, Start, Transport, TriggerKind, Workload};
 use farwrite_net::{CableConfig, Role, Topology};
-use racks::{Outcome, Racks, Repair, Scene};
+use options::Options;
+use racks::{Racks, Repair, Scene};
+use rows::{Panel, Rows};
+use sum::{COST_HEADS, Counts, Sum, Times, show_costs, write_costs};
 
 const MTU: u32 = 1024;
-
-/// The results of a way on a path.
-#[derive(Default)]
-pub(crate) struct Sum {
-    pub(crate) times_us: Vec<f64>,
-    pub(crate) failed: usize,
-    pub(crate) counts: Counts,
-}
-
-/// What a way cost.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Counts {
-    /// Bytes that all ports sent.
-    sent_bytes: u64,
-    repeated: u64,
-    dropped: u64,
-    /// Most bytes that a box kept at a time.
-    kept_bytes: u64,
-    /// Most coding units that a LoWAR box used at a time.
-    units: u64,
-    /// Bytes that entered an XOR, or a multiplication and sum: in LoWAR boxes at both ends, in
-    /// endpoints to make parity.
-    coded_bytes: u64,
-}
-
-impl Counts {
-    pub(crate) fn add(&mut self, run: &Outcome) {
-        self.sent_bytes += run.sent_bytes;
-        self.repeated += run.repeated;
-        self.dropped += run.dropped;
-        self.kept_bytes = self.kept_bytes.max(run.peak_kept_bytes);
-        self.units = self.units.max(run.peak_units);
-        self.coded_bytes += run.xored_bytes;
-    }
-
-    /// Adds a run of endpoints with a code.
-    pub(crate) fn add_endpoints(
-        &mut self,
-        run: &farwrite_experiment::Outcome,
-        workload: &Workload,
-        ends: &Endpoints,
-    ) {
-        self.sent_bytes += run.totals.transmitted_bytes;
-        self.repeated += run.repeated();
-        self.dropped += run.totals.all_dropped();
-        for (flow, wanted) in run.flows.iter().zip(&workload.flows) {
-            let data = wanted.bytes.div_ceil(u64::from(MTU));
-            let parity = flow.packets.saturating_sub(flow.repeated + data);
-            self.coded_bytes += parity * ends.inputs * u64::from(MTU);
-        }
-    }
-}
 
 /// A protocol of endpoints.
 pub(crate) struct Endpoints {
@@ -102,52 +58,42 @@ pub(crate) const ENDPOINTS: [Endpoints; 3] = [
     },
 ];
 
+/// In the files of results.
+const FIGURE: &str = "together";
+
 fn main() {
-    let (mut names, mut writes, mut seeds) = (Vec::new(), 100, 5);
-    let mut only = None;
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        if arg == "--only" {
-            only = args.next();
-            continue;
-        }
-        let mut number = || {
-            let number = args.next().and_then(|number| number.parse().ok());
-            number
-                .filter(|&number: &u64| number > 0)
-                .expect("a number from 1 on")
-        };
-        match arg.as_str() {
-            "--writes" => writes = number(),
-            "--seeds" => seeds = number(),
-            "wan" | "incast" | "both" => names.push(arg),
-            _ => panic!(
-                "{arg}: the paths are wan, incast and both; the options --writes, --seeds, --only"
-            ),
-        }
-    }
-    let wants = |name: &str| names.is_empty() || names.iter().any(|arg| arg == name);
+    let options = Options::parse(std::env::args().skip(1)).unwrap_or_else(|wrong| {
+        eprintln!("{wrong}");
+        std::process::exit(2)
+    });
+    let rows = Rows::new();
     let began = Instant::now();
-    if wants("wan") {
+    if options.wants("wan") {
         for loss in [1e-5, 1e-4, 1e-3] {
-            wan(loss, writes, only.as_deref());
+            wan(loss, &options, &rows);
         }
     }
-    if wants("incast") {
+    if options.wants("incast") {
         for buffer_mib in [2, 9] {
-            incast(buffer_mib, seeds);
+            incast(buffer_mib, &options, &rows);
         }
     }
-    if wants("both") {
-        both::print(writes, only.as_deref());
+    if options.wants("both") {
+        both::print(&options, &rows);
     }
+    rows.write(options.csv.as_deref());
     println!("{:.0} s", began.elapsed().as_secs_f64());
 }
 
-/// `only`: the name of one way, without the others.
-fn wan(loss: f64, writes: u64, only: Option<&str>) {
+fn wan(loss: f64, options: &Options, rows: &Rows) {
     head(&format!("40 ms, loss {loss:.0e}"));
-    let scene = Scene::wan(5_000_000, loss, writes);
+    let scene = Scene::wan(5_000_000, loss, options.writes);
+    let conditions = format!(
+        "10 Gbit/s, round trip of 40 ms, {} writes of 5 MB one after the other, {}",
+        options.writes,
+        options.runs()
+    );
+    let panel = rows.panel(FIGURE, "wan", &conditions);
     let lowar = lowar::Config::default();
     let netrt = netrt::Config {
         // The packets of a round trip.
@@ -165,28 +111,29 @@ fn wan(loss: f64, writes: u64, only: Option<&str>) {
         ("Go-Back-N, NetRT, 64 Ki", Repair::NetRt(wide)),
         ("IRN", Repair::Irn),
     ];
-    for (name, repair) in ways
-        .into_iter()
-        .filter(|way| only.is_none_or(|only| way.0 == only))
-    {
-        print_row(name, &scene, boxes(&scene, &repair, 1));
+    for (name, repair) in ways {
+        let run = |seed| boxes(&scene, &repair, seed);
+        row(name, &scene, options, (&panel, loss), run);
     }
-    for ends in ENDPOINTS
-        .iter()
-        .filter(|ends| only.is_none_or(|only| ends.name == only))
-    {
+    for ends in &ENDPOINTS {
         // Little of the line is left for acknowledgements and headers.
         let rate = Some(scene.rate_bps / 100 * 90);
-        print_row(ends.name, &scene, endpoints(&scene, ends, rate, 1));
+        let run = |seed| endpoints(&scene, ends, rate, seed);
+        row(ends.name, &scene, options, (&panel, loss), run);
     }
 }
 
-fn incast(buffer_mib: u64, seeds: u64) {
+fn incast(buffer_mib: u64, options: &Options, rows: &Rows) {
     head(&format!("incast of 15, {buffer_mib} MiB"));
     let scene = Scene {
         buffer_bytes: buffer_mib << 20,
         ..Scene::incast(15)
     };
+    let conditions = format!(
+        "15 senders of 500 KB 10 us apart, 50 Gbit/s, round trip of 5 us, x is the buffer in MiB, {}",
+        options.runs()
+    );
+    let panel = rows.panel(FIGURE, "incast", &conditions);
     let lowar = lowar::Config::default();
     let ways = [
         ("Go-Back-N", Repair::Gbn),
@@ -196,28 +143,25 @@ fn incast(buffer_mib: u64, seeds: u64) {
         ("Go-Back-N, NetRT, 32 BDP", Repair::NetRt(scene.netrt(32))),
         ("IRN", Repair::Irn),
     ];
+    let to = (&panel, buffer_mib as f64);
     for (name, repair) in ways {
-        print_row(name, &scene, boxes(&scene, &repair, seeds));
+        let run = |seed| boxes(&scene, &repair, seed);
+        row(name, &scene, options, to, run);
     }
     for ends in &ENDPOINTS {
-        print_row(ends.name, &scene, endpoints(&scene, ends, None, seeds));
+        let run = |seed| endpoints(&scene, ends, None, seed);
+        row(ends.name, &scene, options, to, run);
     }
 }
 
-fn boxes(scene: &Scene, repair: &Repair, seeds: u64) -> Sum {
-    let mut sum = Sum::default();
-    for seed in 0..seeds {
-        let run = Racks::new(scene, repair, None, seed).run(scene, |_, _| {});
-        let times = run.fct_ns.iter().map(|ns| *ns as f64 / 1000.0);
-        sum.times_us.extend(times);
-        sum.counts.add(&run);
-    }
-    sum
+fn boxes(scene: &Scene, repair: &Repair, seed: u64) -> (Sum, Counts) {
+    let run = Racks::new(scene, repair, None, seed).run(scene, |_, _| {});
+    (Sum::of_ns(&run.fct_ns), Counts::of(&run))
 }
 
 /// The same cables, with switches in the place of boxes. Each forwards from one port to one other of
 /// the same rate.
-fn endpoints(scene: &Scene, ends: &Endpoints, rate: Option<u64>, seeds: u64) -> Sum {
+fn endpoints(scene: &Scene, ends: &Endpoints, rate: Option<u64>, seed: u64) -> (Sum, Counts) {
     let mut topology = Topology::new();
     let near = CableConfig::new(scene.rate_bps, scene.delay);
     let core = topology.add(Role::Switch, "core");
@@ -228,15 +172,12 @@ fn endpoints(scene: &Scene, ends: &Endpoints, rate: Option<u64>, seeds: u64) -> 
         topology.connect(core, in_place, scene.cable_to_box(number == scene.senders));
     }
     let workload = workload(scene);
+    let run = run_endpoints(scene, &topology, &workload, ends, rate, seed);
     let mut sum = Sum::default();
-    for seed in 0..seeds {
-        let run = run_endpoints(scene, &topology, &workload, ends, rate, seed);
-        for flow in &run.flows {
-            sum.take(flow.time_ns(), flow.end);
-        }
-        sum.counts.add_endpoints(&run, &workload, ends);
+    for flow in &run.flows {
+        sum.take(flow.time_ns(), flow.end);
     }
-    sum
+    (sum, Counts::of_endpoints(&run, &workload, ends))
 }
 
 /// Runs endpoints over switches as in a scene without PFC.
@@ -268,28 +209,6 @@ pub(crate) fn run_endpoints(
     run.expect("a possible scene")
 }
 
-impl Sum {
-    /// Notes how a flow of endpoints ended.
-    pub(crate) fn take(&mut self, time_ns: Option<u64>, end: FlowEnd) {
-        self.times_us.extend(time_ns.map(|ns| ns as f64 / 1000.0));
-        self.failed += usize::from(!matches!(end, FlowEnd::Done { .. }));
-    }
-
-    /// The mean and the 99th percentile of the times.
-    pub(crate) fn mean_and_p99_us(&self) -> [f64; 2] {
-        let mut times = self.times_us.clone();
-        times.sort_by(f64::total_cmp);
-        assert!(!times.is_empty(), "no write ended");
-        let mean = times.iter().sum::<f64>() / times.len() as f64;
-        [mean, times[(times.len() * 99).div_ceil(100) - 1]]
-    }
-
-    /// Writes that ended or failed.
-    pub(crate) fn writes(&self) -> u64 {
-        (self.times_us.len() + self.failed) as u64
-    }
-}
-
 /// The writes of each sender, one after the other.
 fn workload(scene: &Scene) -> Workload {
     let mut workload = Workload::default();
@@ -315,40 +234,40 @@ pub(crate) fn in_turn(workload: &mut Workload, first: Flow, count: u64) {
     }
 }
 
-const COSTS: [&str; 6] = ["wire", "coded", "repeated", "dropped", "kept KB", "units"];
-
-fn head(what: &str) {
-    let [wire, coded, repeated, dropped, kept, units] = COSTS;
-    println!(
-        "{what:<26} {:>10} {:>10} {wire:>6} {coded:>6} {repeated:>9} {dropped:>9} {kept:>9} \
-         {units:>5} {:>7}",
-        "mean us", "p99 us", "failed"
-    );
-}
-
-fn print_row(name: &str, scene: &Scene, sum: Sum) {
+/// Runs a way with each seed, prints its row and adds it to the results.
+fn row(
+    name: &str,
+    scene: &Scene,
+    options: &Options,
+    to: (&Panel<'_>, f64),
+    run: impl Fn(u64) -> (Sum, Counts) + Sync,
+) {
     /// Between two NICs.
     const CABLES: u64 = 4;
-    let [mean, p99] = sum.mean_and_p99_us();
-    let useful = sum.writes() * u64::from(scene.bytes);
+    if !options.wants_way(name) {
+        return;
+    }
+    let (sums, counts): (Vec<_>, Vec<_>) = options.with_seeds(run).into_iter().unzip();
+    let times = Times::of(sums.iter());
+    let writes: u64 = sums.iter().map(Sum::writes).sum();
+    let useful = writes * u64::from(scene.bytes);
+    let costs = Counts::costs(&counts, useful, useful * CABLES);
     println!(
-        "{name:<26} {mean:>10.0} {p99:>10.0} {} {:>7}",
-        sum.counts.columns(useful, useful * CABLES),
-        sum.failed
+        "{name:<26} {:>10.0} {:>7.0} {:>10.0} {} {:>7}",
+        times.mean_us,
+        times.error_us,
+        times.p99_us,
+        show_costs(&costs),
+        times.failed
     );
+    let (panel, x) = to;
+    times.write(panel, name, x, "");
+    write_costs(panel, name, x, &costs);
 }
 
-impl Counts {
-    /// The columns of [`COSTS`]: bytes sent by useful bytes and cable, coded by useful byte.
-    pub(crate) fn columns(&self, useful: u64, useful_by_cable: u64) -> String {
-        format!(
-            "{:>6.3} {:>6.2} {:>9} {:>9} {:>9} {:>5}",
-            self.sent_bytes as f64 / useful_by_cable as f64,
-            self.coded_bytes as f64 / useful as f64,
-            self.repeated,
-            self.dropped,
-            self.kept_bytes / 1000,
-            self.units,
-        )
-    }
+fn head(what: &str) {
+    println!(
+        "{what:<26} {:>10} {:>7} {:>10} {COST_HEADS} {:>7}",
+        "mean us", "+-", "p99 us", "failed"
+    );
 }

@@ -48,6 +48,25 @@ fn incast_completes_sooner_than_with_go_back_n_alone() {
     assert!(pfc.mean_us() < plain.mean_us() && irn.mean_us() < plain.mean_us());
 }
 
+/// Without a window, NICs repeat more than they send: `netrt window` of `examples/netrt.rs`.
+#[test]
+fn a_pool_of_one_bdp_is_enough_for_senders_with_this_window() {
+    let scene = Scene {
+        buffer_bytes: 512 << 10,
+        window_packets: Some(Scene::incast(15).path().round_trip_packets()),
+        ..Scene::incast(15)
+    };
+    let plain = run(&scene, &Repair::Gbn);
+    let boxes = run(&scene, &Repair::NetRt(scene.netrt(1)));
+    assert!(plain.repeated > 500, "{plain:?}");
+    assert_eq!((boxes.repeated, boxes.timeouts), (0, 0), "{boxes:?}");
+    assert!(boxes.boxes.recovered > 100, "{boxes:?}");
+    assert!(
+        boxes.mean_us() < 0.66 * plain.mean_us(),
+        "{boxes:?} {plain:?}"
+    );
+}
+
 /// A part of claim N6.
 #[test]
 fn losses_hardly_change_the_completion_time() {

@@ -191,6 +191,7 @@ impl Racks {
                     config.ack_timeout_ns = scene.ack_timeout_ns;
                 }
                 config.retry_limit = 255;
+                config.window_packets = scene.window_packets.unwrap_or(config.window_packets);
                 let nic = &mut self.host(at).nic;
                 let own = nic.connect(to, config).unwrap();
                 if let Some(control) = transport.control(&path, dcqcn).filter(|_| scene.control) {

@@ -56,6 +56,8 @@ pub(crate) struct Scene {
     /// Whether NICs use DCQCN.
     pub(crate) control: bool,
     pub(crate) ack_timeout_ns: u64,
+    /// Packets of a sender that may be unacknowledged; `None`: as the transport has it.
+    pub(crate) window_packets: Option<u32>,
 }
 
 impl Scene {
@@ -76,6 +78,7 @@ impl Scene {
             buffer_bytes: 9 << 20,
             control: true,
             ack_timeout_ns: 4_000_000,
+            window_packets: None,
         }
     }
 

@@ -1,0 +1,130 @@
+"""The tables of LoWAR."""
+
+from math import hypot
+
+from results import table, with_error
+
+GBN, ADAPTIVE = "Go-Back-N", "LoWAR, adaptive"
+GOODPUT, ERROR = "goodput_gbps", "error_gbps"
+LOSSES = {0: "0", 1e-5: "1e-5", 3e-5: "3e-5", 1e-4: "1e-4", 3e-4: "3e-4", 5e-4: "5e-4", 1e-3: "1e-3"}
+#: Ratios of figure 9.
+PAPER = {("40 ms", 1e-5): "2.05", ("40 ms", 1e-4): "5.01", ("80 ms", 1e-5): "11.55", ("80 ms", 1e-4): "19.07"}
+
+
+def coded(shape):
+    return f"LoWAR{shape}"
+
+
+def goodput(rows):
+    """One connection: the controller beside fixed shapes."""
+    shapes = ["(256, 1)", "(32, 1)", "(8, 1)"]
+    lines = []
+    for rtt in ("40 ms", "80 ms"):
+        for loss in rows.places("L9", rtt, ADAPTIVE, GOODPUT):
+            def value(series, rtt=rtt, loss=loss):
+                return rows.value("L9", rtt, series, loss, GOODPUT)
+
+            def error(series, rtt=rtt, loss=loss):
+                # Files of single runs have none.
+                return rows.values.get(("L9", rtt, series, loss, ERROR), 0.0)
+
+            fixed = [name for name in rows.series("L9", rtt, loss) if name.startswith("LoWAR(")]
+            best = max(fixed, key=value)
+            errors = [error(name) / value(name) for name in (best, ADAPTIVE)]
+            ratio = value(ADAPTIVE) / value(best)
+            lines.append([
+                rtt, LOSSES[loss],
+                *(f"{value(name):.2f}" for name in (GBN, *map(coded, shapes))),
+                f"{best.removeprefix('LoWAR')}: {with_error(value(best), error(best), '.2f')}",
+                with_error(value(ADAPTIVE), error(ADAPTIVE), ".2f"),
+                with_error(ratio, ratio * hypot(*errors), ".2f"),
+                f"{value(coded('(32, 1)')) / value(GBN):.2f}",
+                PAPER.get((rtt, loss), ""),
+            ])
+    return table(["round trip", "loss", GBN, *shapes, "best fixed", "adaptive", "of best",
+                  "(32, 1) / Go-Back-N", "paper"], lines)
+
+
+def computed(rows):
+    """LoWAR(32, 1) beside computed NICs."""
+    lines = []
+    for rtt in ("40 ms", "80 ms"):
+        for loss in (1e-5, 1e-4):
+            own = rows.value("L9", rtt, coded("(32, 1)"), loss, GOODPUT)
+            ideal, fitted = (own / rows.value("L9", rtt, f"{name} (computed)", loss, GOODPUT)
+                             for name in ("Go-Back-N, ideal", "fitted to ConnectX-5"))
+            lines.append([rtt, LOSSES[loss], f"{ideal:.2f}", f"{fitted:.{1 if fitted > 10 else 2}f}",
+                          PAPER[rtt, loss]])
+    return table(["round trip", "loss", "ideal", "fitted", "paper"], lines)
+
+
+def connections(rows):
+    """Several connections."""
+    lines = []
+    for rtt, counts in (("40 ms", (1, 4, 16, 32)), ("80 ms", (16,))):
+        for loss in (0, 1e-4, 1e-3):
+            for count in counts:
+                panel = f"{rtt}, connections: {count}"
+                series = (GBN, coded("(32, 1)"), coded("(8, 1)"), ADAPTIVE)
+                values = (rows.value("L9", panel, name, loss, GOODPUT) for name in series)
+                lines.append([rtt, LOSSES[loss], str(count), *(f"{value:.2f}" for value in values)])
+    return table(["round trip", "loss", "connections", GBN, "LoWAR(32, 1)", "LoWAR(8, 1)", "adaptive"], lines)
+
+
+def times(rows):
+    """L10: completion times."""
+    shapes = ["(32, 1)", "(8, 1)"]
+    lines = []
+    for loss in (0, 1e-5, 1e-4, 5e-4, 1e-3):
+        cells = (f"{rows.value('L10', 'times', name, loss, measure):.2f}"
+                 for name in (GBN, *map(coded, shapes)) for measure in ("mean_ms", "p99_ms"))
+        lines.append([LOSSES[loss], *cells])
+    return table(["loss", GBN, "p99", "LoWAR(32, 1)", "p99", "LoWAR(8, 1)", "p99"], lines)
+
+
+def bursts(rows):
+    """L11: bursts of losses."""
+    series = (GBN, coded("(64, 8)"), ADAPTIVE)
+    lines = []
+    for lost in ("0.3", "0.7"):
+        for burst in (2, 4, 6, 8, 10, 12):
+            cells = (f"{rows.value('L11', f'{kind} length, {lost} lost', name, burst, GOODPUT):.2f}"
+                     for kind in ("fixed", "mean") for name in series)
+            lines.append([lost, str(burst), *cells])
+    kinds = [f"{name}, {kind}" for kind in ("fixed", "mean") for name in (GBN, "(64, 8)", "adaptive")]
+    return table(["p", "length", *kinds], lines)
+
+
+def small(rows):
+    """L12: small messages."""
+    lines = []
+    for kib, digits in ((1, 4), (4, 4), (16, 3), (64, 3)):
+        def value(series, kib=kib):
+            return rows.value("L12", "small messages", series, kib * 1024, GOODPUT)
+
+        lossless, plain, wide, narrow = map(value, ("without loss", GBN, coded("(32, 1)"), coded("(8, 1)")))
+        lines.append([f"{kib} KB", *(f"{one:.{digits}f}" for one in (lossless, plain, wide)),
+                      f"{wide / lossless:.2f}", f"{narrow:.{digits}f}"])
+    return table(["message", "without loss", GBN, "LoWAR(32, 1)", "of lossless", "LoWAR(8, 1)"], lines)
+
+
+def latency(rows):
+    """L13: one message in a local network."""
+    lines = []
+    for shape in ((8, 1), (32, 1), (64, 1), (128, 1), (128, 16)):
+        measures = ("added_us", "one_loss_us", "16_losses_us", "two_blocks_us")
+        cells = (f"{rows.value('L13', 'latency', coded(shape), shape[0], measure):.1f}"
+                 if measure != "16_losses_us" or shape[1] == 16 else "" for measure in measures)
+        lines.append([str(shape), *cells])
+    return table(["", "added", "one loss", "16 losses in a block", "one loss in each of two blocks"], lines)
+
+
+TABLES = {
+    "l9-goodput": goodput,
+    "l9-computed": computed,
+    "l9-connections": connections,
+    "l10-times": times,
+    "l11-bursts": bursts,
+    "l12-small": small,
+    "l13-latency": latency,
+}
