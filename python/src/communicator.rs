@@ -79,7 +79,7 @@ impl Communicator {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
         options.key = key;
         options.group.timeout = seconds("timeout_s", timeout_s)?;
-        options.group.scheme = parse_scheme(rank, "exact", scheme)?;
+        options.group.scheme = parse_scheme(rank, "exact", scheme)?.into();
         options.group.sites = sites;
         if let Some((scheme, loss_target_ppm, hadamard, has_bounded_parts)) = bounded {
             options.group.bounded.scheme = parse_scheme(rank, "bounded", scheme)?;
