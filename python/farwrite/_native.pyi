@@ -149,11 +149,8 @@ class Communicator:
         size: int,
         *,
         address: IPv4Address | IPv6Address,
-        timeout_s: float,
         key: bytes | None,
-        scheme: str,
-        sites: Sequence[int] = ...,
-        bounded: tuple[str, int, tuple[int, int] | None, bool] | None = None,
+        settings: Mapping[str, object],
     ) -> Communicator: ...
     @property
     def packet_bytes(self) -> int: ...
@@ -201,6 +198,8 @@ class Ended:
     def timeout_s(self) -> float: ...
     @property
     def scheme(self) -> str | None: ...
+    @property
+    def exact_schemes(self) -> list[str]: ...
     @property
     def least_missing_share(self) -> float | None: ...
     @property

@@ -6,17 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use farwrite::SchemeName;
-use farwrite::deadline::{Policy, Verdict};
+use farwrite::deadline::Verdict;
 use farwrite_collectives as collectives;
 use farwrite_collectives::{
-    Buffer, Buffers, CommunicatorOptions, Delivery, Hadamard, Missing, OperationOptions, Report,
+    Buffer, Buffers, CommunicatorOptions, Delivery, Missing, OperationOptions, Report,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::group_options::Settings;
 use crate::operation;
 
 pyo3::create_exception!(
@@ -28,10 +28,6 @@ pyo3::create_exception!(
 
 /// Longest wait without a look at signals, such as that of Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
-
-/// The scheme of bounded operations, the loss target in millionths, of the Hadamard transform the block
-/// and the stride, and whether the reduced parts of all-reduces have a deadline.
-type Bounded<'a> = (&'a str, u32, Option<(u32, u32)>, bool);
 
 /// One rank of a group, over UDP.
 #[pyclass(frozen, module = "farwrite._native")]
@@ -61,37 +57,17 @@ impl Lent {
 #[pymethods]
 impl Communicator {
     #[new]
-    #[pyo3(signature = (
-        rank, size, *, address, timeout_s, key, scheme, sites=Vec::new(),
-        bounded=None,
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    #[pyo3(signature = (rank, size, *, address, key, settings))]
     fn new(
         rank: usize,
         size: usize,
         address: IpAddr,
-        timeout_s: f64,
         key: Option<[u8; 32]>,
-        scheme: &str,
-        sites: Vec<u32>,
-        bounded: Option<Bounded<'_>>,
+        settings: Settings,
     ) -> PyResult<Self> {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
         options.key = key;
-        options.group.timeout = seconds("timeout_s", timeout_s)?;
-        options.group.scheme = parse_scheme(rank, "exact", scheme)?;
-        options.group.sites = sites;
-        if let Some((scheme, loss_target_ppm, hadamard, has_bounded_parts)) = bounded {
-            options.group.bounded.scheme = parse_scheme(rank, "bounded", scheme)?;
-            options.group.bounded.hadamard =
-                hadamard.map(|(block, stride)| Hadamard { block, stride });
-            if has_bounded_parts {
-                options.group.bounded.parts = Delivery::Bounded;
-            }
-            if let Policy::LossTarget { target_ppm, .. } = &mut options.group.bounded.policy {
-                *target_ppm = loss_target_ppm;
-            }
-        }
+        options.group = settings.options(rank)?;
         let packet_bytes = options.group.packet_bytes;
         let inner = collectives::Communicator::new(rank, size, options).map_err(exception)?;
         Ok(Self {
@@ -215,15 +191,6 @@ impl Communicator {
     }
 }
 
-fn parse_scheme(rank: usize, operations: &str, scheme: &str) -> PyResult<SchemeName> {
-    let parsed = scheme.parse::<SchemeName>();
-    parsed.map_err(|error| {
-        value_error(format!(
-            "rank {rank}: scheme of {operations} operations = {scheme:?}: {error}"
-        ))
-    })
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -247,6 +214,8 @@ pub(crate) struct Ended {
     timeout_s: f64,
     /// What carried a bounded operation.
     scheme: Option<String>,
+    /// The schemes of the exact segments that this rank sent.
+    exact_schemes: Vec<String>,
     /// Where the loss target cannot be met, the least share that would be missing.
     least_missing_share: Option<f64>,
     /// Whether the deadline of a bounded operation came before everything had arrived.
@@ -271,6 +240,7 @@ impl From<Report> for Ended {
             elapsed_s: report.elapsed.as_secs_f64(),
             timeout_s: limit.as_secs_f64(),
             scheme: report.repair.map(|(scheme, _)| scheme.to_string()),
+            exact_schemes: report.schemes.iter().map(ToString::to_string).collect(),
             least_missing_share,
             was_cut: report.was_cut,
             missing: missing.collect(),
@@ -336,7 +306,7 @@ fn lend(argument: &str, view: &PyBuffer<u8>) -> PyResult<Buffer> {
     Ok(unsafe { Buffer::from_raw_parts(view.buf_ptr().cast(), view.len_bytes()) })
 }
 
-fn seconds(argument: &str, value: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(argument: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|why| value_error(format!("{argument} = {value} s: {why}")))
 }

@@ -8,6 +8,7 @@
 mod collective;
 mod communicator;
 mod completion;
+mod group_options;
 mod hadamard;
 mod operation;
 mod plan;

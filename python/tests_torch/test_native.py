@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from farwrite import _native
+from farwrite.torch import Options
 
 
 @pytest.fixture
 def rank() -> Iterator[_native.Communicator]:
     one = _native.Communicator(
-        0, 1, address=ip_address("127.0.0.1"), timeout_s=30, key=None, scheme="sr-nack"
+        0, 1, address=ip_address("127.0.0.1"), key=None, settings=Options(trusted_store=True).native(30, [])
     )
     one.connect([one.info()])
     yield one

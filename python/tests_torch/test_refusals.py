@@ -14,7 +14,7 @@ from ranks import OPTIONS, Ranks, message
 from torch.distributed import ReduceOp
 
 import farwrite.torch
-from farwrite.torch import Bounded, Exact, Options
+from farwrite.torch import Adaptive, Bounded, Eqds, Exact, Fixed, Options, Swift
 
 
 def every_rank(check: Callable[[], None]) -> Callable[[Ranks], None]:
@@ -236,6 +236,7 @@ test_groups = every_rank(_groups)
     ({"missing_log": "logs", "trusted_store": True}, r"missing_log = 'logs': needs policy=Bounded"),
     ({"replay_log": 1}, r"replay_log = 1: must be the name of a folder"),
     ({"missing_log": "a", "replay_log": "b", "policy": Bounded()}, r"'a', replay_log = 'b': a run that is"),
+    ({"trusted_store": True, "rate_control": 1e9}, r"rate_control = 1000000000.0: must be Adaptive"),
     ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),
     ({"trusted_store": True, "sites": (0, "x")}, r"sites = \(0, 'x'\): must be the number of a site for"),
     ({"trusted_store": True, "sites": [0, -1]}, r"sites = \[0, -1\]: must be"),
@@ -250,6 +251,9 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     ({"loss_target": 0.0}, r"loss_target = 0.0: must be a share from 1e-6 to below 1"),
     ({"loss_target": 1.5}, r"loss_target = 1.5: must be a share"),
     ({"loss_target": float("nan")}, r"loss_target = nan: must be a share"),
+    ({"timeouts": "never"}, r"timeouts = 'never': must be one of loss-target, optinic, celeris"),
+    ({"timeout_range_s": (2, 1)}, r"timeout_range_s = \(2, 1\): must be two times in seconds"),
+    ({"timeout_range_s": (0.0, 1.0)}, r"timeout_range_s = \(0.0, 1.0\): must be"),
     ({"operations": ("broadcast",)}, r"operations has 'broadcast': must be of all-reduce"),
     ({"min_bytes": -1}, r"min_bytes = -1: must be a number of bytes"),
     ({"hadamard_block": 1000}, r"hadamard_block = 1000: must be a power of two"),
@@ -263,6 +267,31 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
 def test_bounded(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         Bounded(**arguments)
+
+
+@pytest.mark.parametrize(("make", "problem"), [
+    (lambda: Exact("auto", expected_loss=1.0), r"expected_loss = 1.0: must be a share from 0 to below 1"),
+    (lambda: Exact("sr-nack", expected_loss=0.1), r"expected_loss = 0.1: needs scheme='auto', not 'sr-nack'"),
+    (lambda: Fixed(0), r"rate_bps = 0: must be an integer from 1 to"),
+    (lambda: Adaptive(1e9), r"max_bps = 1000000000.0: must be an integer"),
+    (lambda: Swift(10**9, hops=300), r"hops = 300: must be an integer from 1 to 255"),
+    (lambda: Eqds(10**9, first_window_bytes=-1), r"first_window_bytes = -1: must be"),
+])  # fmt: skip
+def test_schemes_and_rates(make: Callable[[], object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        make()
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0, 1.5])
+def test_a_loss_target_names_the_rank_that_the_launcher_has_set(
+    monkeypatch: pytest.MonkeyPatch, target: float
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    with pytest.raises(ValueError, match=f"^rank 3: loss_target = {target}: must be a share"):
+        Bounded(target)
+    monkeypatch.delenv("RANK")
+    with pytest.raises(ValueError, match=f"^loss_target = {target}: must be a share"):
+        Bounded(target)
 
 
 def test_a_key_is_not_shown() -> None:

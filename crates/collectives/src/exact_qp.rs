@@ -1,25 +1,26 @@
 //! One queue pair to another rank, for messages that arrive whole and in order.
 
 use farwrite::{
-    Endpoint, Error, Fabric, Outcome, QpOptions, QueuePair, RecvOptions, SchemeTag, SendOptions,
+    Endpoint, Error, Fabric, Outcome, QpOptions, QueuePair, RecvOptions, SchemeName, SendOptions,
 };
 
 use crate::qp_buffers::QpBuffers;
+use crate::repair::Repair;
 use crate::segment::{HEADER_BYTES, Header};
 
 /// A queue pair whose messages are repaired until they are whole.
 #[derive(Debug)]
 pub(crate) struct ExactQp {
     buffers: QpBuffers,
-    scheme: SchemeTag,
+    repair: Repair,
 }
 
 impl ExactQp {
     /// Wraps a queue pair with these options that has no messages yet.
-    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: usize) -> Self {
+    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: usize, repair: Repair) -> Self {
         Self {
             buffers: QpBuffers::new(qp, options, depth, RecvOptions::default()),
-            scheme: options.expected_scheme,
+            repair,
         }
     }
 
@@ -93,7 +94,9 @@ impl ExactQp {
         self.buffers.post(endpoint).map(|_| ())
     }
 
-    /// Sends a header and the bytes after it as one message. Returns `false` if no buffer is free.
+    /// Sends a header and the bytes after it as one message. `left` bytes follow the header in this
+    /// message and in those after it that belong to the same data. Returns the scheme of the
+    /// message, or `None` if no buffer is free.
     ///
     /// # Errors
     /// Those of the endpoint.
@@ -102,12 +105,20 @@ impl ExactQp {
         endpoint: &mut Endpoint<F>,
         header: &[u8],
         payload: &[u8],
-    ) -> Result<bool, Error> {
+        left: u64,
+    ) -> Result<Option<SchemeName>, Error> {
+        if !self.buffers.has_room() {
+            return Ok(None);
+        }
+        let bytes = (header.len() + payload.len()) as u64;
+        let qp = self.buffers.queue_pair();
+        let scheme = self.repair.scheme(endpoint, qp, bytes, left)?;
         let options = SendOptions {
-            scheme: self.scheme,
+            scheme: scheme.tag(),
             ..SendOptions::default()
         };
-        self.buffers.send(endpoint, &[header, payload], options)
+        let sent = self.buffers.send(endpoint, &[header, payload], options)?;
+        Ok(sent.then_some(scheme))
     }
 
     /// Whether a message can be sent.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use farwrite::Fabric;
 use farwrite::deadline::TimeoutKey;
+use farwrite::{Fabric, SchemeName};
 
 use crate::bounded::learned::Learned;
 use crate::bounded::record::{Record, Stage};
@@ -38,6 +38,8 @@ pub(crate) struct Execution {
     queues: Vec<Queues>,
     /// The number of steps that are not done.
     left: usize,
+    /// The schemes of the segments that were sent.
+    schemes: Vec<SchemeName>,
     /// The state of a bounded operation. Its steps begin when its first phase has ended.
     bounded: Option<Bounded>,
 }
@@ -79,6 +81,7 @@ impl Execution {
             steps: with_dependencies(&plan.steps),
             queues: vec![Queues::default(); ranks],
             left: plan.steps.len(),
+            schemes: Vec::new(),
             plan,
         };
         for (index, step) in execution.plan.steps.iter().enumerate() {
@@ -249,8 +252,21 @@ impl Execution {
         Some((header, &bytes[to_range(&(*done..end))]))
     }
 
-    /// Notes that the segment of [`Execution::next_send`], of `bytes` bytes, is in flight.
-    pub(crate) fn sent(&mut self, peer: usize, bytes: usize) {
+    /// The number of bytes of the current step that are left to send to a rank.
+    pub(crate) fn left_to(&self, peer: usize) -> u64 {
+        let index = self.queues[peer].sends.front();
+        index.map_or(0, |&index| {
+            let StepProgress { step, done, .. } = &self.steps[index];
+            step.range.end - done
+        })
+    }
+
+    /// Notes that the segment of [`Execution::next_send`], of `bytes` bytes, is in flight with this
+    /// scheme.
+    pub(crate) fn sent(&mut self, peer: usize, bytes: usize, scheme: SchemeName) {
+        if !self.schemes.contains(&scheme) {
+            self.schemes.push(scheme);
+        }
         let index = self.queues[peer].sends[0];
         self.steps[index].done += bytes as u64;
         if self.steps[index].done == self.steps[index].step.range.end {
@@ -379,6 +395,7 @@ impl Execution {
             limit: limit_ns.map(std::time::Duration::from_nanos),
             was_cut: self.bounded.as_ref().is_some_and(Bounded::was_cut),
             missing,
+            schemes: self.schemes,
             repair: self.bounded.as_ref().and_then(Bounded::repair),
             elapsed: std::time::Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
             timeout: std::time::Duration::from_nanos(self.timeout_ns),

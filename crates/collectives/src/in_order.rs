@@ -260,12 +260,12 @@ impl OrderedOperations {
         let Some((header, payload)) = execution.next_send(peer, most) else {
             return Ok(false);
         };
-        let bytes = payload.len();
-        let sent = qp.send(endpoint, &header.encode(), payload)?;
-        if sent {
-            execution.sent(peer, bytes);
+        let (bytes, left) = (payload.len(), execution.left_to(peer));
+        let sent = qp.send(endpoint, &header.encode(), payload, left)?;
+        if let Some(scheme) = sent {
+            execution.sent(peer, bytes, scheme);
         }
-        Ok(sent)
+        Ok(sent.is_some())
     }
 
     /// Processes one segment of an operation from a rank, if it has arrived and can be used.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use farwrite::deadline::Tally;
-use farwrite::{Endpoint, Fabric, QpOptions, QueuePair};
+use farwrite::{Endpoint, Fabric, QpOptions, QueuePair, SchemeName};
 
 use crate::bounded::learned::Learned;
 use crate::bounded::qp::BoundedQp;
@@ -25,6 +25,7 @@ use crate::operation::Operation;
 use crate::options::{CONTROLS_IN_FLIGHT, GroupOptions, OperationOptions};
 use crate::peers::{Peers, ask_every_ns};
 use crate::plan::{self, Plan};
+use crate::repair::Repair;
 use crate::report::Report;
 use crate::send_receive::SendsAndReceives;
 
@@ -107,14 +108,17 @@ impl<F: Fabric> Member<F> {
         let (data, depth) = (options.queue_pair(), options.segments_in_flight);
         let (bounded, control) = (options.bounded_queue_pair(), options.control_queue_pair());
         let bounded_qp = |qp| BoundedQp::new(qp, &bounded, depth as usize);
+        let data_qp = |qp| ExactQp::new(qp, &data, depth as usize, Repair::new(&options));
         let in_order = OrderedOperations::new(
-            qps(pairs(&data)?, |qp| ExactQp::new(qp, &data, depth as usize)),
+            qps(pairs(&data)?, data_qp),
             qps(pairs(&bounded)?, bounded_qp),
             Learned::new(options.bounded, options.packets_per_segment),
         );
-        let point_qp = |qp| ExactQp::new(qp, &data, depth as usize);
-        let send_receive = SendsAndReceives::new(qps(pairs(&data)?, point_qp));
-        let control_qp = |qp| ExactQp::new(qp, &control, CONTROLS_IN_FLIGHT as usize);
+        let send_receive = SendsAndReceives::new(qps(pairs(&data)?, data_qp));
+        let control_qp = |qp| {
+            let repair = Repair::Named(SchemeName::SrNack);
+            ExactQp::new(qp, &control, CONTROLS_IN_FLIGHT as usize, repair)
+        };
         let peers = Peers::new(qps(pairs(&control)?, control_qp));
         Ok(Self {
             endpoint,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Timing};
+use farwrite_choice::{SchemeChoice, parity_bytes};
 use farwrite_codes::Layout;
 
 use crate::bounded::frames::Frames;
@@ -21,11 +22,15 @@ pub(crate) const CONTROLS_IN_FLIGHT: u32 = 8;
 /// except `scheme` and `timing`.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
-    /// The scheme that repairs losses of exact operations; it must be exact. Each rank selects the
-    /// scheme that it sends with, and expects the same scheme from others. The parity of a whole
+    /// What repairs losses of exact operations: an exact scheme, or the choice of the planner for
+    /// each segment. Each rank selects what it sends with, and expects the same from others. Each
+    /// segment names its scheme, so ranks need not choose the same one. The parity of a whole
     /// segment must be no longer than the segment: m at most k if `packets_per_segment` is a
-    /// multiple of k.
-    pub scheme: SchemeName,
+    /// multiple of k. [`SchemeChoice::Auto`] omits schemes with more parity.
+    pub scheme: SchemeChoice,
+    /// With [`SchemeChoice::Auto`]: the share of packets that the path is expected to lose. It counts
+    /// until enough packets were judged. `None`: 1e-5. Ranks may differ.
+    pub expected_loss: Option<f64>,
     /// The payload size of a packet in bytes: a multiple of 8, and at most the packet size that the
     /// path carries minus 84 bytes of headers.
     pub packet_bytes: u32,
@@ -55,7 +60,8 @@ impl Default for GroupOptions {
     /// Packets that fit Ethernet, selective repeat, 5 minutes.
     fn default() -> Self {
         Self {
-            scheme: SchemeName::SrNack,
+            scheme: SchemeName::SrNack.into(),
+            expected_loss: None,
             packet_bytes: 1408,
             packets_per_segment: 512,
             segments_in_flight: 16,
@@ -118,7 +124,7 @@ impl GroupOptions {
             timing: self.timing,
             initial_rtt: self.initial_rtt,
             rate_control: self.rate_control,
-            expected_scheme: self.scheme.tag(),
+            expected_scheme: self.most_parity().tag(),
             ..QpOptions::default()
         }
     }
@@ -159,6 +165,26 @@ impl GroupOptions {
         }
     }
 
+    /// The schemes that segments may be sent with.
+    pub(crate) fn candidates(&self) -> Vec<SchemeName> {
+        let mut candidates = self.scheme.candidates();
+        candidates.retain(|&scheme| self.has_room_for_parity(scheme));
+        candidates
+    }
+
+    /// The candidate that sends the most parity for a segment.
+    fn most_parity(&self) -> SchemeName {
+        let parity = |scheme: &SchemeName| {
+            parity_bytes(
+                *scheme,
+                self.segment_bytes().into(),
+                self.packet_bytes.into(),
+            )
+        };
+        let most = self.candidates().into_iter().max_by_key(parity);
+        most.unwrap_or(SchemeName::SrNack)
+    }
+
     /// Whether the parity of a whole segment is no longer than a segment. The receiver has no room
     /// for more.
     fn has_room_for_parity(&self, scheme: SchemeName) -> bool {
@@ -172,7 +198,7 @@ impl GroupOptions {
     }
 
     /// What is wrong for a group of this number of ranks.
-    pub(crate) fn problem_of(&self, ranks: usize) -> Option<(&'static str, String, String)> {
+    pub(crate) fn problem_of(&self, ranks: usize) -> Option<Problem> {
         let packet_bytes = self.bounded_packet_bytes();
         let has_room = Frames::new(ranks, packet_bytes.into()).is_some();
         let is_small = self.bounded.parts == Delivery::Bounded && !has_room;
@@ -185,10 +211,14 @@ impl GroupOptions {
     }
 
     /// The first field with an invalid value, that value, and the values that are valid.
-    pub(crate) fn problem(&self) -> Option<(&'static str, String, String)> {
-        let say = |name, value: &dyn ToString, expected: &str| {
-            Some((name, value.to_string(), expected.to_owned()))
-        };
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let sizes = self
+            .problem_of_sizes()
+            .or_else(|| self.problem_of_schemes());
+        sizes.or_else(|| self.problem_of_transform())
+    }
+
+    fn problem_of_sizes(&self) -> Option<Problem> {
         if !self.packet_bytes.is_multiple_of(8) || !(64..=65_464).contains(&self.packet_bytes) {
             return say(
                 "packet_bytes",
@@ -217,8 +247,23 @@ impl GroupOptions {
                 "from 1 to 64",
             );
         }
-        if !self.scheme.is_exact() {
-            return say("scheme", &self.scheme, "a scheme that brings everything");
+        None
+    }
+
+    fn problem_of_schemes(&self) -> Option<Problem> {
+        if let SchemeChoice::Named(scheme) = self.scheme
+            && !scheme.is_exact()
+        {
+            return say(
+                "scheme",
+                &scheme,
+                "a scheme that brings everything, or auto",
+            );
+        }
+        if let Some(loss) = self.expected_loss
+            && !(0.0..1.0).contains(&loss)
+        {
+            return say("expected_loss", &loss, "a share from 0 to below 1");
         }
         // A segment has no critical ranges, and with `+exact` its receiver would wait for an offer.
         let is_critical = matches!(
@@ -229,11 +274,12 @@ impl GroupOptions {
             let expected = "a scheme of best effort without critical ranges";
             return say("bounded scheme", &self.bounded.scheme, expected);
         }
-        let schemes = [
-            ("scheme", self.scheme),
-            ("bounded scheme", self.bounded.scheme),
-        ];
-        for (name, scheme) in schemes {
+        let named = match self.scheme {
+            SchemeChoice::Named(scheme) => Some(("scheme", scheme)),
+            SchemeChoice::Auto => None,
+        };
+        let bounded = ("bounded scheme", self.bounded.scheme);
+        for (name, scheme) in named.into_iter().chain([bounded]) {
             if !self.has_room_for_parity(scheme) {
                 let packets = self.packets_per_segment;
                 let expected =
@@ -241,6 +287,10 @@ impl GroupOptions {
                 return say(name, &scheme, &expected);
             }
         }
+        None
+    }
+
+    fn problem_of_transform(&self) -> Option<Problem> {
         if let Some(hadamard) = self.bounded.hadamard
             && let Some(problem) = bounded::hadamard::problem(hadamard)
         {
@@ -253,6 +303,13 @@ impl GroupOptions {
         }
         None
     }
+}
+
+/// A field, its value, and the values that are valid.
+type Problem = (&'static str, String, String);
+
+fn say(name: &'static str, value: &dyn ToString, expected: &str) -> Option<Problem> {
+    Some((name, value.to_string(), expected.to_owned()))
 }
 
 /// How one operation runs. All ranks must give the same options, except the timeout.

@@ -347,7 +347,7 @@ impl Peer {
     fn send_all<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, CollectiveError> {
         let mut moved = false;
         while let Some(message) = self.outgoing.front() {
-            if !self.qp.send(endpoint, &message.encode(), &[])? {
+            if self.qp.send(endpoint, &message.encode(), &[], 0)?.is_none() {
                 break;
             }
             self.outgoing.pop_front();

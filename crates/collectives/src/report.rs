@@ -36,6 +36,9 @@ pub struct Report {
     /// For a bounded operation: the scheme that carried the contributions of this rank, and the
     /// verdict of the loss target on the path.
     pub repair: Option<(SchemeName, Verdict)>,
+    /// The schemes of the exact segments that this rank sent, in the order of their first use. With
+    /// [`SchemeChoice::Auto`](farwrite_choice::SchemeChoice::Auto), there can be several.
+    pub schemes: Vec<SchemeName>,
 }
 
 /// Bytes of a result that lack the contributions of some ranks. If nothing is reduced, they are

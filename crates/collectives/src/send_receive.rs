@@ -156,12 +156,12 @@ impl SendsAndReceives {
         let Some((header, payload)) = point.execution.next_send(peer, most) else {
             return Ok(false);
         };
-        let bytes = payload.len();
-        let sent = qp.send(endpoint, &header.encode(), payload)?;
-        if sent {
-            point.execution.sent(peer, bytes);
+        let (bytes, left) = (payload.len(), point.execution.left_to(peer));
+        let sent = qp.send(endpoint, &header.encode(), payload, left)?;
+        if let Some(scheme) = sent {
+            point.execution.sent(peer, bytes, scheme);
         }
-        Ok(sent)
+        Ok(sent.is_some())
     }
 
     /// Processes one segment from a rank, if it has arrived.

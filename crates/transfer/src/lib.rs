@@ -17,7 +17,6 @@
 //! first ensures that no more files get their final names. Then it informs the peer. It does not
 //! wait for threads that are stuck in the operating system.
 
-mod choice;
 mod connect;
 mod door;
 pub mod error;
@@ -25,7 +24,6 @@ mod host;
 mod lane;
 mod loss;
 mod meter;
-mod parity;
 mod paths;
 mod pulse;
 mod receiver;
@@ -44,14 +42,13 @@ mod tests;
 
 use std::time::Duration;
 
-pub use choice::SchemeChoice;
 pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
 pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, Start};
+pub use farwrite_choice::{SchemeChoice, parity_bytes};
 pub use host::{Cancel, EndpointCounters, Event, Host, Observer, Route, unchanged};
 pub use loss::PathLoss;
-pub use parity::parity_bytes;
 pub use receiver::{ReceiveSettings, receive};
 pub use report::{FailedFile, Role, TransferReport};
 pub use sender::{Choices, SendSettings, send};

@@ -7,11 +7,11 @@ use farwrite::fabric::udp::path_mtu;
 use farwrite::{
     QpConfig, QpOptions, ROCE_OVERHEAD_BYTES, RateControl, SchemeName, packet_overhead_bytes,
 };
+use farwrite_choice::{group_chunks, parity_bytes};
 use farwrite_session::TransferPlan;
 
 use farwrite_units::show::Bytes;
 
-use crate::parity::{group_chunks, parity_bytes};
 use crate::{Error, ErrorKind};
 
 /// The largest IP datagram in the default search: jumbo frames.

@@ -24,22 +24,29 @@ from farwrite.torch.group import ProcessGroup
 from farwrite.torch.hadamard import Hadamard
 from farwrite.torch.missing_log import MissingLogError
 from farwrite.torch.options import Bounded, Exact, Options, Policy
+from farwrite.torch.rates import Adaptive, Dcqcn, Eqds, Fixed, RateControl, Swift
 from farwrite.torch.rendezvous import Place, RendezvousError
 from farwrite.torch.reports import Report
 from farwrite.torch.sites import Sites, average_between_sites
 
 __all__ = [
+    "Adaptive",
     "Bounded",
     "CollectiveError",
+    "Dcqcn",
+    "Eqds",
     "Exact",
+    "Fixed",
     "Hadamard",
     "MissingLogError",
     "Options",
     "Policy",
     "ProcessGroup",
+    "RateControl",
     "RendezvousError",
     "Report",
     "Sites",
+    "Swift",
     "average_between_sites",
     "last_report",
     "resynchronise",

@@ -38,18 +38,14 @@ class ProcessGroup(dist.ProcessGroup):
         self._description = "undefined"
         self._tally = Tally()
         bounded = options.policy if isinstance(options.policy, Bounded) else None
-        exact = bounded.exact if bounded else options.policy
         self._bounded = bounded
         address = local_address(place, options)
         self._communicator = _native.Communicator(
             place.rank,
             place.size,
             address=ip_address(address),
-            timeout_s=timeout.total_seconds(),
             key=options.key,
-            scheme=exact.scheme,
-            sites=_sites(place, options),
-            bounded=bounded.native() if bounded else None,
+            settings=options.native(timeout.total_seconds(), _sites(place, options)),
         )
         self._log, self._replayed = open_logs(place, options, self._communicator.packet_bytes)
         self._communicator.connect(meet(place, self._communicator.info(), address, options, timeout))

@@ -133,7 +133,7 @@ def open_logs(place: Place, options: Options, packet_bytes: int) -> tuple[Writer
     """Open the log that a rank writes and the one that it reads, where its options have them."""
     if not isinstance(options.policy, Bounded):
         return None, None
-    _, _, hadamard, _ = options.policy.native()
+    hadamard = options.policy.hadamard()
     head = Head(place.group, place.rank, place.size, repr(options.policy), packet_bytes, hadamard)
     return (
         None if options.missing_log is None else Writer(options.missing_log, place, head),

@@ -6,16 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from farwrite.torch.problems import problem
+from farwrite.torch.rates import Adaptive, RateControl
+
 
 @dataclass(frozen=True)
 class Exact:
     """Every byte of every operation arrives: a scheme repairs what the network loses."""
 
-    #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md.
+    #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md. With `auto`, each
+    #: rank chooses a scheme for each message that it sends.
     scheme: str = "sr-nack"
+    #: With `auto`: the share of packets that the network is expected to lose, which counts until it is
+    #: measured. None: 1e-5.
+    expected_loss: float | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
         _check_scheme(self.scheme)
+        loss = self.expected_loss
+        if loss is None:
+            return
+        if not isinstance(loss, float) or not 0 <= loss < 1:
+            raise ValueError(problem(f"expected_loss = {loss!r}: must be a share from 0 to below 1"))
+        if self.scheme != "auto":
+            raise ValueError(problem(f"expected_loss = {loss!r}: needs scheme='auto', not {self.scheme!r}"))
 
 
 @dataclass(frozen=True)
@@ -30,9 +44,15 @@ class Bounded:
     All other operations are exact.
     """
 
-    #: How many of the bytes may be missing, as a share from 1e-6 to below 1. The wait is the shortest that
-    #: keeps below it, as far as waiting helps.
+    #: How many of the bytes may be missing, as a share from 1e-6 to below 1. With the timeouts `loss-target`,
+    #: the wait is the shortest that keeps below it, as far as waiting helps.
     loss_target: float = 0.01
+    #: How timeouts follow from earlier operations: `loss-target`, or the rules `optinic` and `celeris` of
+    #: these papers, which tend to the typical time of an operation, and so cut often. They ignore
+    #: `loss_target`.
+    timeouts: str = "loss-target"
+    #: The shortest and the longest timeout, in seconds.
+    timeout_range_s: tuple[float, float] = (1e-3, 60.0)
     #: Name of the scheme that carries contributions. With `best-effort`, parity or repeats that fit the time
     #: are added where the network drops more than `loss_target`. `best-effort+sr` and
     #: `best-effort+ec-mds:32,8` always have them.
@@ -59,36 +79,69 @@ class Bounded:
 
     def __post_init__(self) -> None:  # noqa: D105
         if not isinstance(self.loss_target, float) or not 1e-6 <= self.loss_target < 1:
-            raise ValueError(f"loss_target = {self.loss_target!r}: must be a share from 1e-6 to below 1")
+            raise ValueError(
+                problem(f"loss_target = {self.loss_target!r}: must be a share from 1e-6 to below 1")
+            )
+        if self.timeouts not in _TIMEOUTS:
+            raise ValueError(problem(f"timeouts = {self.timeouts!r}: must be one of {', '.join(_TIMEOUTS)}"))
+        if not _is_range(self.timeout_range_s):
+            raise ValueError(
+                problem(
+                    f"timeout_range_s = {self.timeout_range_s!r}: must be two times in seconds, "
+                    f"above 0 and at most {_LONGEST_S:g}, the shorter first"
+                )
+            )
         _check_scheme(self.scheme)
         if not isinstance(self.exact, Exact):
-            raise TypeError(f"exact = {self.exact!r}: must be Exact(...)")
+            raise TypeError(problem(f"exact = {self.exact!r}: must be Exact(...)"))
         unknown = [name for name in self.operations if name not in _BOUNDED]
         if unknown:
-            raise ValueError(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}")
+            raise ValueError(problem(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}"))
         if not isinstance(self.min_bytes, int) or self.min_bytes < 0:
-            raise ValueError(f"min_bytes = {self.min_bytes!r}: must be a number of bytes")
+            raise ValueError(problem(f"min_bytes = {self.min_bytes!r}: must be a number of bytes"))
         for name in ("hadamard_block", "hadamard_stride"):
             value = getattr(self, name)
             is_power = isinstance(value, int) and value > 0 and value & (value - 1) == 0
             if value is not None and not (is_power and value <= 2**25):
-                raise ValueError(f"{name} = {value!r}: must be a power of two, at most 2**25, or None")
+                raise ValueError(
+                    problem(f"{name} = {value!r}: must be a power of two, at most 2**25, or None")
+                )
         if self.parts not in ("exact", "bounded"):
-            raise ValueError(f"parts = {self.parts!r}: must be 'exact' or 'bounded'")
+            raise ValueError(problem(f"parts = {self.parts!r}: must be 'exact' or 'bounded'"))
         if self.parts == "bounded" and self.hadamard_block is not None:
-            raise ValueError(f"hadamard_block = {self.hadamard_block}: needs parts='exact'")
+            raise ValueError(problem(f"hadamard_block = {self.hadamard_block}: needs parts='exact'"))
         if self.hadamard_stride is not None and self.hadamard_block is None:
-            raise ValueError(f"hadamard_stride = {self.hadamard_stride}: needs a hadamard_block")
+            raise ValueError(problem(f"hadamard_stride = {self.hadamard_stride}: needs a hadamard_block"))
 
-    def native(self) -> tuple[str, int, tuple[int, int] | None, bool]:
-        """Return what the native half wants.
+    def hadamard(self) -> tuple[int, int] | None:
+        """Return the block and the stride of the transform."""
+        if self.hadamard_block is None:
+            return None
+        return self.hadamard_block, self.hadamard_stride or 0
 
-        The scheme, the loss target in millionths, block and stride, and whether parts have a deadline.
-        """
-        hadamard = None
-        if self.hadamard_block is not None:
-            hadamard = self.hadamard_block, self.hadamard_stride or 0
-        return self.scheme, round(self.loss_target * 1e6), hadamard, self.parts == "bounded"
+    def native(self) -> dict[str, object]:
+        """Return what the native half wants."""
+        return {
+            "scheme": self.scheme,
+            "timeouts": self.timeouts,
+            "loss_target_ppm": round(self.loss_target * 1e6),
+            "timeout_range_s": tuple(self.timeout_range_s),
+            "hadamard": self.hadamard(),
+            "has_bounded_parts": self.parts == "bounded",
+        }
+
+
+_TIMEOUTS = ("loss-target", "optinic", "celeris")
+#: Longer than any operation takes.
+_LONGEST_S = 86400.0
+
+
+def _is_range(seconds: object) -> bool:
+    if not isinstance(seconds, list | tuple) or len(seconds) != 2:
+        return False
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in seconds):
+        return False
+    return bool(0 < seconds[0] <= seconds[1] <= _LONGEST_S)
 
 
 _LAST_SITE = 2**32 - 2
@@ -102,7 +155,7 @@ def _are_sites(sites: object) -> bool:
 
 def _check_scheme(scheme: object) -> None:
     if not isinstance(scheme, str):
-        raise TypeError(f"scheme = {scheme!r}: must be the name of a scheme, such as 'sr-nack'")
+        raise TypeError(problem(f"scheme = {scheme!r}: must be the name of a scheme, such as 'sr-nack'"))
 
 
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
@@ -130,6 +183,8 @@ class Options:
     key: bytes | None = field(default=None, repr=False)
     #: What operations do about what the network loses. It must be the same on all ranks.
     policy: Policy = field(default_factory=Exact)
+    #: How fast packets are sent. Ranks may differ, except with `Eqds`, which all ranks need.
+    rate_control: RateControl = field(default_factory=Adaptive)
     #: The site of each rank, in order, as any number from 0 on: `(0, 0, 1, 1)` where ranks 0 and 1 are in one
     #: datacenter, and ranks 2 and 3 in another. Exact all-reduces of more than 64 KiB then reduce within
     #: sites first, so that each byte crosses between two sites once in each direction. It must be the same on
@@ -147,35 +202,65 @@ class Options:
 
     def __post_init__(self) -> None:  # noqa: D105
         if not isinstance(self.trusted_store, bool):
-            raise TypeError(f"trusted_store = {self.trusted_store!r}: must be True or False")
+            raise TypeError(problem(f"trusted_store = {self.trusted_store!r}: must be True or False"))
         if self.key is not None and not isinstance(self.key, bytes):
-            raise TypeError(f"key is of {type(self.key).__name__}: must be bytes")
+            raise TypeError(problem(f"key is of {type(self.key).__name__}: must be bytes"))
         if self.key is not None and len(self.key) != 32:
-            raise ValueError(f"key has {len(self.key)} bytes: must have 32")
+            raise ValueError(problem(f"key has {len(self.key)} bytes: must have 32"))
         if not isinstance(self.policy, Exact | Bounded):
-            raise TypeError(f"policy = {self.policy!r}: must be Exact(...) or Bounded(...)")
+            raise TypeError(problem(f"policy = {self.policy!r}: must be Exact(...) or Bounded(...)"))
+        if not isinstance(self.rate_control, RateControl):
+            raise TypeError(
+                problem(
+                    f"rate_control = {self.rate_control!r}: must be Adaptive(...), Fixed(...), Dcqcn(...), "
+                    "Swift(...) or Eqds(...)"
+                )
+            )
         if self.sites is not None and not _are_sites(self.sites):
             raise ValueError(
-                f"sites = {self.sites!r}: must be the number of a site for each rank, from 0 to {_LAST_SITE}"
+                problem(
+                    f"sites = {self.sites!r}: must be the number of a site for each rank, "
+                    f"from 0 to {_LAST_SITE}"
+                )
             )
         if self.address is not None:
             try:
                 ip_address(self.address)
             except ValueError:
-                raise ValueError(f"address = {self.address!r}: must be an IPv4 or IPv6 address") from None
+                raise ValueError(
+                    problem(f"address = {self.address!r}: must be an IPv4 or IPv6 address")
+                ) from None
         for name in ("missing_log", "replay_log"):
             folder = getattr(self, name)
             if folder is not None and not isinstance(folder, str):
-                raise TypeError(f"{name} = {folder!r}: must be the name of a folder")
+                raise TypeError(problem(f"{name} = {folder!r}: must be the name of a folder"))
             if folder is not None and not isinstance(self.policy, Bounded):
-                raise ValueError(f"{name} = {folder!r}: needs policy=Bounded(...): else nothing is missing")
+                raise ValueError(
+                    problem(f"{name} = {folder!r}: needs policy=Bounded(...): else nothing is missing")
+                )
         if self.missing_log is not None and self.replay_log is not None:
             raise ValueError(
-                f"missing_log = {self.missing_log!r}, replay_log = {self.replay_log!r}: a run that is "
-                "replayed lacks what it lacked before: pass one of both"
+                problem(
+                    f"missing_log = {self.missing_log!r}, replay_log = {self.replay_log!r}: a run that is "
+                    "replayed lacks what it lacked before: pass one of both"
+                )
             )
         if self.key is None and not self.trusted_store:
             raise ValueError(
-                "trusted_store = False, key = None: the ranks exchange keys through the store, so pass "
-                "trusted_store=True if only the ranks can read it, or else key=..., 32 secret bytes"
+                problem(
+                    "trusted_store = False, key = None: the ranks exchange keys through the store, so pass "
+                    "trusted_store=True if only the ranks can read it, or else key=..., 32 secret bytes"
+                )
             )
+
+    def native(self, timeout_s: float, sites: Sequence[int]) -> dict[str, object]:
+        """Return what the native half wants, for a group with this timeout and these sites."""
+        exact = self.policy.exact if isinstance(self.policy, Bounded) else self.policy
+        return {
+            "timeout_s": timeout_s,
+            "scheme": exact.scheme,
+            "expected_loss": exact.expected_loss,
+            "sites": list(sites),
+            "rate_control": self.rate_control.native(),
+            "bounded": self.policy.native() if isinstance(self.policy, Bounded) else None,
+        }

@@ -31,6 +31,9 @@ class Report:
     #: What carried the contributions of this rank to a bounded operation, such as `best-effort+ec-mds:32,4`;
     #: None of an exact one.
     scheme: str | None
+    #: What repaired the exact messages that this rank sent, such as `("sr-nack",)`: several with
+    #: `Exact("auto")`. Bounded all-reduces have exact messages too.
+    exact_schemes: tuple[str, ...]
     #: Where the network drops more than the loss target, and neither parity nor repeats can help in the
     #: longest time that is allowed: the least share of bytes that would be missing. Else None.
     least_missing_share: float | None
@@ -73,6 +76,7 @@ class Tally:
                 timeout_s=ended.timeout_s,
                 was_cut=ended.was_cut,
                 scheme=ended.scheme,
+                exact_schemes=tuple(ended.exact_schemes),
                 least_missing_share=ended.least_missing_share,
                 operations=self._operations,
                 bounded_operations=self._bounded,

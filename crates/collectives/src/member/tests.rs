@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use farwrite::Endpoint;
 use farwrite::fabric::sim::{LinkConfig, SimFabric, SimNetwork};
+use farwrite::{Endpoint, SchemeName};
 
 use super::Member;
 use crate::options::GroupOptions;
@@ -42,7 +42,8 @@ fn a_control_message_that_cannot_be_read_does_not_silence_a_rank() {
     let mut members = group(&network, 3);
     let culprit = &mut members[1];
     let qp = culprit.peers.qp_mut(0).unwrap();
-    assert!(qp.send(&mut culprit.endpoint, &[99], &[]).unwrap());
+    let sent = qp.send(&mut culprit.endpoint, &[99], &[], 0);
+    assert_eq!(sent.unwrap(), Some(SchemeName::SrNack));
     for _ in 0..10_000 {
         let now_ns = network.now_ns();
         let next = members.iter_mut().map(|member| member.poll(now_ns));

@@ -84,7 +84,7 @@ fn options(dice: &mut SplitMix, ranks: usize, link: &LinkConfig) -> GroupOptions
     if dice.percent(25) {
         sites = (0..ranks).map(|_| u32::from(dice.percent(50))).collect();
     }
-    let scheme = dice.pick(&["sr-nack", "sr-nack", "sr-rto", "ec-mds:4,2", "ec-xor:4,2"]);
+    let scheme = dice.pick(&["sr-nack", "auto", "sr-rto", "ec-mds:4,2", "ec-xor:4,2"]);
     GroupOptions {
         scheme: scheme.parse().expect("a scheme"),
         packet_bytes: dice.pick(&[256, 512, 1408]),

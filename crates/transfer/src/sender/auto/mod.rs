@@ -1,28 +1,18 @@
-//! `--scheme auto`: chooses the scheme of the next message.
+//! `--scheme auto`: chooses the scheme of the next message, and keeps the reasons for the report.
 //!
-//! The planner estimates how long a message takes with each candidate. But the user waits for the
-//! rest of the transfer. Each message starts as soon as the previous one has left and a slot is
-//! free, so only the last message costs its full time, while every message pays for its parity. So
-//! parity is worth its cost when little is left, when round trips are long, or when repairs would
-//! keep slots occupied. The best scheme changes during a transfer.
+//! `farwrite-choice` chooses. The best scheme changes during a transfer, because less and less is
+//! left.
 
 mod choices;
-mod cost;
-mod measured;
 
 use std::time::Duration;
 
-use farwrite::{PathStats, QpStats, SchemeName, packet_overhead_bytes};
-use farwrite_model::Scheme;
-use farwrite_model::plan::{Coding, Question};
+use farwrite::{PathStats, QpStats, SchemeName};
+use farwrite_choice::{Chooser, Packets, SchemeChoice};
+use farwrite_units::show::{Percent, Rate, Time, real};
 
-use crate::SchemeChoice;
-use crate::parity::parity_bytes;
 use crate::shape::Shape;
 pub use choices::Choices;
-use cost::{Cost, settle};
-use farwrite_units::show::{Percent, Rate, Time, real};
-use measured::{Measured, PRIOR_LOSS, Recent};
 
 /// Messages in flight beyond those that fill the path: one is starting, one has ended.
 const SPARE: usize = 2;
@@ -30,16 +20,11 @@ const SPARE: usize = 2;
 /// Chooses the schemes.
 #[derive(Debug)]
 pub(super) struct Auto {
-    candidates: Vec<(SchemeName, Scheme)>,
+    chooser: Chooser,
     shape: Shape,
-    costs: Vec<Cost>,
-    /// What the costs are for.
-    planned: Option<Measured>,
-    measured: Measured,
     current: Option<SchemeName>,
     /// Messages sent.
     sent: u64,
-    recent: Recent,
     choices: Choices,
 }
 
@@ -52,54 +37,28 @@ impl Auto {
         rate_bps: u64,
         expected_loss: Option<f64>,
     ) -> Self {
-        let prior_loss = expected_loss.unwrap_or(PRIOR_LOSS);
-        let candidates = SchemeChoice::Auto.candidates().into_iter();
+        let candidates = SchemeChoice::Auto.candidates();
         Self {
-            // Both know a scheme by the same name.
-            candidates: candidates
-                .filter_map(|name| Some((name, name.to_string().parse().ok()?)))
-                .collect(),
+            chooser: Chooser::new(candidates, packets(&shape), rtt, rate_bps, expected_loss),
             shape,
-            costs: Vec::new(),
-            planned: None,
-            measured: Measured::new(None, prior_loss, rtt, rate_bps),
             current: None,
             sent: 0,
-            recent: Recent::default(),
             choices: Choices::default(),
         }
     }
 
     /// Processes the measurements of the queue pair and its path.
     pub(super) fn look(&mut self, stats: &QpStats, path: &PathStats) {
-        let loss = &stats.send_loss;
-        let (judged, lost) = (loss.judged_chunks(), loss.lost_chunks());
-        let loss_chunk = self.recent.loss_chunk(judged, lost);
-        let rtt = Duration::from_nanos(path.rtt_ns);
-        // The pace of an adaptive controller changes all the time, but its learned rate does not.
-        let rate_bps = path
-            .learned
-            .map_or(path.pace_bps, |learned| learned.rate_bps);
-        self.measured = Measured::new(loss_chunk, self.measured.prior_loss, rtt, rate_bps);
+        self.chooser.look(stats, path);
     }
 
     /// The scheme for the next message.
     pub(super) fn choose(&mut self) -> SchemeName {
-        let measured = self.measured;
-        let moved = self
-            .planned
-            .is_none_or(|planned| measured.moved_from(&planned));
-        if moved {
-            self.costs = self.plan(&measured);
-            self.planned = Some(measured);
-        }
         let left = self.shape.segments().saturating_sub(self.sent).max(1);
-        let chosen = match settle(&self.costs, self.current, left, self.shape.slots) {
-            Some(chosen) => chosen.scheme,
-            // The planner has no answer: use the scheme that repairs everything.
-            None => self.current.unwrap_or(SchemeName::SrNack),
-        };
-        if moved || self.current != Some(chosen) {
+        let bytes = self.message_bytes();
+        let choice = self.chooser.choose(bytes, left, self.shape.slots);
+        let chosen = choice.scheme;
+        if choice.is_planned || self.current != Some(chosen) {
             self.choices.explain(self.reason(chosen, left));
         }
         if self.current != Some(chosen) {
@@ -107,6 +66,11 @@ impl Auto {
         }
         self.current = Some(chosen);
         chosen
+    }
+
+    /// The length of a message; only the last one can be shorter.
+    fn message_bytes(&self) -> u64 {
+        self.shape.bytes_of(0).max(1)
     }
 
     /// A message goes by the scheme that was chosen last.
@@ -122,7 +86,7 @@ impl Auto {
     pub(super) fn handle_resume(&mut self, shape: Shape, again: u64) {
         self.shape = shape;
         self.sent = self.sent.saturating_sub(again);
-        self.planned = None;
+        self.chooser.repack(packets(&shape));
     }
 
     /// The scheme that was chosen last.
@@ -147,11 +111,8 @@ impl Auto {
 
     /// The number of messages that fill the path according to their cost.
     fn by_cost(&self, slots: usize) -> usize {
-        let Some(cost) = self
-            .costs
-            .iter()
-            .find(|cost| Some(cost.scheme) == self.current)
-        else {
+        let mut costs = self.chooser.costs(self.message_bytes()).iter();
+        let Some(cost) = costs.find(|cost| Some(cost.scheme) == self.current) else {
             return slots.min(1 + SPARE);
         };
         // Enough that no message waits for the slowest of a hundred.
@@ -163,58 +124,14 @@ impl Auto {
             .min(slots)
     }
 
-    fn plan(&self, measured: &Measured) -> Vec<Cost> {
-        let shape = &self.shape;
-        // For IPv4; with IPv6 the share of the payload is slightly smaller.
-        let packet_bytes = shape.mtu + packet_overhead_bytes(true);
-        let payload = f64::from(shape.mtu) / f64::from(packet_bytes);
-        let bandwidth_bps = measured.pace_bps * payload;
-        let bytes = shape.bytes_of(0).max(1);
-        let mut question = Question::new(
-            real(bytes),
-            bandwidth_bps,
-            measured.rtt_s,
-            // Codes are interleaved, so a burst affects them like single losses.
-            measured.loss(),
-        );
-        question.chunk_bytes = real(shape.chunk_bytes());
-        // The thread that sends messages also codes them.
-        question.coding = Coding {
-            cores: 1.0,
-            ..Coding::default()
-        };
-        question.candidates = self.candidates.iter().map(|(_, scheme)| *scheme).collect();
-        let Ok(plan) = question.plan() else {
-            return Vec::new();
-        };
-        let costs = plan.alternatives().iter().filter_map(|at| {
-            let (name, _) = self
-                .candidates
-                .iter()
-                .find(|(_, scheme)| *scheme == at.scheme)?;
-            // A group that is not full has as much parity as a full one.
-            let parity_bytes = real(parity_bytes(*name, bytes, shape.chunk_bytes()));
-            Some(Cost {
-                scheme: *name,
-                message_s: at.mean_s,
-                p99_s: at.p99_s,
-                injection_s: (real(bytes) + parity_bytes) * 8.0 / bandwidth_bps,
-                parity_overhead: parity_bytes / real(bytes),
-                cores: at.cores,
-            })
-        });
-        costs.collect()
-    }
-
     fn reason(&self, chosen: SchemeName, left: u64) -> String {
-        let measured = &self.measured;
+        let measured = self.chooser.measured();
         let loss = match measured.loss_chunk {
             Some(loss) => format!("{} lost", Percent(loss)),
             None => format!("loss taken as {:e} until measured", measured.prior_loss),
         };
-        let mut rests: Vec<_> = self
-            .costs
-            .iter()
+        let costs = self.chooser.costs(self.message_bytes()).iter();
+        let mut rests: Vec<_> = costs
             .map(|cost| (cost.scheme, cost.rest_s(left, self.shape.slots)))
             .collect();
         // The chosen scheme, the one that it replaces, and selective repeat are enough for a
@@ -235,6 +152,13 @@ impl Auto {
     }
 }
 
+fn packets(shape: &Shape) -> Packets {
+    Packets {
+        mtu: shape.mtu,
+        chunk_bytes: shape.chunk_bytes(),
+    }
+}
+
 fn time(seconds: f64) -> String {
     let time = Duration::try_from_secs_f64(seconds);
     time.map_or_else(|_| "for ever".to_owned(), |time| Time(time).to_string())
@@ -243,6 +167,8 @@ fn time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RATE_BPS: u64 = 100_000_000;
 
     /// Ten messages of 1 MiB at 100 Mbit/s: 84 ms each.
     fn auto(rtt_ms: u64) -> Auto {
@@ -255,12 +181,13 @@ mod tests {
             slots: 8,
             stream_bytes: 10 << 20,
         };
-        Auto::new(shape, rtt, 100_000_000, None)
+        Auto::new(shape, rtt, RATE_BPS, None)
     }
 
     /// Sends the rest with this loss. Returns the scheme of each message.
     fn send(auto: &mut Auto, loss: f64, messages: u64) -> Vec<String> {
-        auto.measured.loss_chunk = Some(loss);
+        let rtt = Duration::from_secs_f64(auto.chooser.measured().rtt_s);
+        auto.chooser.measure(Some(loss), rtt, RATE_BPS);
         let mut schemes = Vec::new();
         for _ in 0..messages {
             schemes.push(auto.choose().to_string());
@@ -322,25 +249,6 @@ mod tests {
             "by sr-nack",
         ] {
             assert!(line.contains(word), "{word:?} is not in {line:?}");
-        }
-    }
-
-    #[test]
-    fn the_planner_is_asked_again_only_when_something_moved() {
-        let mut auto = auto(100);
-        auto.choose();
-        let planned = auto.planned.expect("it was asked");
-        auto.measured.rtt_s *= 1.2;
-        auto.choose();
-        assert_eq!(auto.planned, Some(planned));
-        auto.measured.rtt_s *= 1.2;
-        auto.choose();
-        assert_eq!(auto.planned, Some(auto.measured));
-        // A first loss after none is news; the end of losses is news too.
-        for loss in [0.0, 1e-6, 0.0] {
-            auto.measured.loss_chunk = Some(loss);
-            auto.choose();
-            assert_eq!(auto.planned, Some(auto.measured));
         }
     }
 

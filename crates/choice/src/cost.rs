@@ -11,28 +11,32 @@ const CLOSE: f64 = 0.01;
 
 /// What a candidate costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cost {
-    pub(super) scheme: SchemeName,
+pub struct Cost {
+    /// The candidate.
+    pub scheme: SchemeName,
     /// The mean time until a message is complete.
-    pub(super) message_s: f64,
+    pub message_s: f64,
     /// The time until 99 of 100 messages are complete.
-    pub(super) p99_s: f64,
+    pub p99_s: f64,
     /// The time until the next message may leave.
-    pub(super) injection_s: f64,
-    pub(super) parity_overhead: f64,
-    pub(super) cores: f64,
+    pub injection_s: f64,
+    /// Parity bytes per byte of the message.
+    pub parity_overhead: f64,
+    /// Number of cores at each end that code at the rate of the path.
+    pub cores: f64,
 }
 
 impl Cost {
     /// The time until this number of messages is complete, if `slots` of them can be in flight.
-    pub(super) fn rest_s(&self, messages: u64, slots: u32) -> f64 {
+    #[must_use]
+    pub fn rest_s(&self, messages: u64, slots: u32) -> f64 {
         let period_s = self.injection_s.max(self.message_s / f64::from(slots));
         real(messages.saturating_sub(1)) * period_s + self.message_s
     }
 }
 
 /// The candidate to use next: the current one, unless another saves enough.
-pub(super) fn settle(
+pub(crate) fn settle(
     costs: &[Cost],
     current: Option<SchemeName>,
     left: u64,

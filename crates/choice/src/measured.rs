@@ -6,7 +6,7 @@ use std::time::Duration;
 use farwrite_units::show::real;
 
 /// The assumed loss of chunks until enough were judged, unless the user expects another.
-pub(super) const PRIOR_LOSS: f64 = 1e-5;
+pub(crate) const PRIOR_LOSS: f64 = 1e-5;
 /// The number of judged chunks that is enough.
 const ENOUGH_CHUNKS: u64 = 256;
 /// The loss is measured over about this many of the last judged chunks.
@@ -20,18 +20,19 @@ const MIN_RTT_S: f64 = 1e-6;
 
 /// What is known of the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Measured {
+pub struct Measured {
     /// Share of the chunks that were lost; `None` while too few were judged.
-    pub(super) loss_chunk: Option<f64>,
+    pub loss_chunk: Option<f64>,
     /// The loss that is assumed until then.
-    pub(super) prior_loss: f64,
-    pub(super) rtt_s: f64,
+    pub prior_loss: f64,
+    /// The round trip in seconds.
+    pub rtt_s: f64,
     /// Bits a second on the wire.
-    pub(super) pace_bps: f64,
+    pub pace_bps: f64,
 }
 
 impl Measured {
-    pub(super) fn new(
+    pub(crate) fn new(
         loss_chunk: Option<f64>,
         prior_loss: f64,
         rtt: Duration,
@@ -46,12 +47,12 @@ impl Measured {
     }
 
     /// The loss for the plan.
-    pub(super) fn loss(&self) -> f64 {
+    pub(crate) fn loss(&self) -> f64 {
         self.loss_chunk.unwrap_or(self.prior_loss).min(MAX_LOSS)
     }
 
     /// Returns whether a plan for `other` is outdated.
-    pub(super) fn moved_from(&self, other: &Self) -> bool {
+    pub(crate) fn moved_from(&self, other: &Self) -> bool {
         let moved = |one: f64, other: f64| one > other * MOVED || other > one * MOVED;
         moved(self.loss(), other.loss())
             || moved(self.rtt_s, other.rtt_s)
@@ -61,14 +62,14 @@ impl Measured {
 
 /// The recent loss, from counts since the beginning.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     /// Judged and lost chunks at earlier samples, the oldest first.
     marks: VecDeque<[u64; 2]>,
 }
 
 impl Recent {
     /// The share of lost chunks among those judged last.
-    pub(super) fn loss_chunk(&mut self, judged: u64, lost: u64) -> Option<f64> {
+    pub(crate) fn loss_chunk(&mut self, judged: u64, lost: u64) -> Option<f64> {
         let last = self.marks.back().map_or(0, |mark| mark[0]);
         if judged >= last + ENOUGH_CHUNKS {
             self.marks.push_back([judged, lost]);

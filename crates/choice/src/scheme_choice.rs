@@ -9,12 +9,12 @@ use farwrite::schemes::registry::ParseSchemeError;
 /// What repairs losses.
 ///
 /// ```
-/// use farwrite_transfer::SchemeChoice;
+/// use farwrite_choice::SchemeChoice;
 ///
 /// assert_eq!("auto".parse(), Ok(SchemeChoice::Auto));
 /// let named: SchemeChoice = "ec-mds:32,8".parse().expect("a scheme");
 /// assert_eq!(named.to_string(), "ec-mds:32,8");
-/// // A file must arrive whole.
+/// // Everything must arrive.
 /// assert!("best-effort".parse::<SchemeChoice>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,8 @@ impl SchemeChoice {
     ];
 
     /// The schemes that a message may be sent with.
-    pub(crate) fn candidates(self) -> Vec<SchemeName> {
+    #[must_use]
+    pub fn candidates(self) -> Vec<SchemeName> {
         match self {
             Self::Auto => Self::CANDIDATES
                 .iter()
@@ -48,7 +49,8 @@ impl SchemeChoice {
 
     /// The candidate that sends the most parity. Memory for its parity is enough for every
     /// candidate.
-    pub(crate) fn most_parity(self) -> SchemeName {
+    #[must_use]
+    pub fn most_parity(self) -> SchemeName {
         match self {
             Self::Auto => SchemeName::EXACT[4],
             Self::Named(name) => name,
@@ -62,6 +64,12 @@ impl fmt::Display for SchemeChoice {
             Self::Auto => f.write_str("auto"),
             Self::Named(name) => name.fmt(f),
         }
+    }
+}
+
+impl From<SchemeName> for SchemeChoice {
+    fn from(name: SchemeName) -> Self {
+        Self::Named(name)
     }
 }
 
@@ -89,7 +97,7 @@ mod tests {
         }
         "automatic".parse::<SchemeChoice>().expect_err("no scheme");
         for name in SchemeName::BOUNDED.map(|name| name.to_string()) {
-            name.parse::<SchemeChoice>().expect_err("files are exact");
+            name.parse::<SchemeChoice>().expect_err("it is not exact");
         }
     }
 

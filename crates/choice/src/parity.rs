@@ -10,7 +10,8 @@ pub fn parity_bytes(scheme: SchemeName, bytes: u64, chunk_bytes: u64) -> u64 {
 }
 
 /// Data chunks of a group; 1 if the scheme has no groups.
-pub(crate) fn group_chunks(scheme: SchemeName) -> u64 {
+#[must_use]
+pub fn group_chunks(scheme: SchemeName) -> u64 {
     layout(scheme, 1, 1).map_or(1, |layout| layout.code().k() as u64)
 }
 

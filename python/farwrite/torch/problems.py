@@ -1,0 +1,11 @@
+"""Messages of exceptions that are raised before a group exists."""
+
+from __future__ import annotations
+
+import os
+
+
+def problem(text: str) -> str:
+    """Return a message that begins with the rank, where the launcher has set it, as torchrun does."""
+    rank = os.environ.get("RANK")
+    return text if rank is None else f"rank {rank}: {text}"

@@ -1,0 +1,141 @@
+//! The options of a group, from the values that `farwrite.torch` passes.
+
+use std::time::Duration;
+
+use farwrite::deadline::{Bounds, Policy};
+use farwrite::{DcqcnOptions, EqdsOptions, RateControl, SchemeName, SwiftOptions};
+use farwrite_collectives::{BoundedOptions, Delivery, GroupOptions, Hadamard};
+use pyo3::prelude::*;
+
+use crate::communicator::{seconds, value_error};
+
+/// What applies to all operations.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Settings {
+    timeout_s: f64,
+    scheme: String,
+    expected_loss: Option<f64>,
+    sites: Vec<u32>,
+    rate_control: Rate,
+    bounded: Option<Bounded>,
+}
+
+/// What applies to bounded operations.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Bounded {
+    scheme: String,
+    timeouts: String,
+    loss_target_ppm: u32,
+    timeout_range_s: (f64, f64),
+    /// Block and stride of the Hadamard transform.
+    hadamard: Option<(u32, u32)>,
+    has_bounded_parts: bool,
+}
+
+/// How fast packets are sent.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Rate {
+    name: String,
+    /// The rate, the highest rate, or the rate of the port; only `adaptive` needs none.
+    rate_bps: Option<u64>,
+    hops: u32,
+    first_window_bytes: u64,
+}
+
+impl Settings {
+    /// The options of a group, for this rank.
+    pub(crate) fn options(&self, rank: usize) -> PyResult<GroupOptions> {
+        let mut options = GroupOptions {
+            timeout: seconds("timeout_s", self.timeout_s)?,
+            sites: self.sites.clone(),
+            expected_loss: self.expected_loss,
+            ..GroupOptions::default()
+        };
+        options.scheme = parse(rank, "exact", &self.scheme)?;
+        options.rate_control = self.rate_control.parse(rank, options.packet_bytes)?;
+        if let Some(bounded) = &self.bounded {
+            options.bounded = bounded.options(rank)?;
+        }
+        Ok(options)
+    }
+}
+
+impl Bounded {
+    fn options(&self, rank: usize) -> PyResult<BoundedOptions> {
+        let mut options = BoundedOptions {
+            scheme: parse::<SchemeName>(rank, "bounded", &self.scheme)?,
+            hadamard: self
+                .hadamard
+                .map(|(block, stride)| Hadamard { block, stride }),
+            ..BoundedOptions::default()
+        };
+        if self.has_bounded_parts {
+            options.parts = Delivery::Bounded;
+        }
+        match (self.timeouts.as_str(), &mut options.policy) {
+            ("optinic", policy) => *policy = Policy::OptiNic,
+            ("celeris", policy) => *policy = Policy::Celeris,
+            ("loss-target", Policy::LossTarget { target_ppm, .. }) => {
+                *target_ppm = self.loss_target_ppm;
+            }
+            (name, _) => return Err(value_error(format!("rank {rank}: timeouts = {name:?}"))),
+        }
+        let (min_s, max_s) = self.timeout_range_s;
+        options.bounds = Bounds {
+            min_ns: nanoseconds(min_s)?,
+            max_ns: nanoseconds(max_s)?,
+        };
+        Ok(options)
+    }
+}
+
+impl Rate {
+    fn parse(&self, rank: usize, packet_bytes: u32) -> PyResult<RateControl> {
+        let wrong = || {
+            let (name, rate) = (&self.name, self.rate_bps);
+            value_error(format!(
+                "rank {rank}: rate_control = {name:?}, {rate:?} bit/s"
+            ))
+        };
+        if self.name == "adaptive" {
+            let max_bps = self.rate_bps;
+            return Ok(RateControl::Adaptive {
+                max_bps,
+                start: None,
+            });
+        }
+        let rate_bps = self.rate_bps.ok_or_else(wrong)?;
+        match self.name.as_str() {
+            "fixed" => Ok(RateControl::Fixed { rate_bps }),
+            "dcqcn" => Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps))),
+            "swift" => {
+                let options = SwiftOptions::new(rate_bps, packet_bytes.into(), self.hops);
+                Ok(RateControl::Swift(options))
+            }
+            "eqds" => Ok(RateControl::Eqds(EqdsOptions {
+                line_rate_bps: rate_bps,
+                first_window_bytes: self.first_window_bytes,
+            })),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+fn parse<T>(rank: usize, operations: &str, scheme: &str) -> PyResult<T>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    scheme.parse().map_err(|error| {
+        value_error(format!(
+            "rank {rank}: scheme of {operations} operations = {scheme:?}: {error}"
+        ))
+    })
+}
+
+fn nanoseconds(value: f64) -> PyResult<u64> {
+    let range: Duration = seconds("timeout_range_s", value)?;
+    Ok(u64::try_from(range.as_nanos()).unwrap_or(u64::MAX))
+}
