@@ -20,7 +20,9 @@ pub fn receive(data: &[u8]) {
             role: Role::Responder,
             number: 0,
             send_key: [8; 32],
+            send_index: 0,
             recv_key: KEY,
+            recv_index: 0,
             local,
             peer: named,
             search: None,
@@ -34,8 +36,8 @@ pub fn receive(data: &[u8]) {
         let from = usize::from(chunk[1] % 4);
         let mut bytes = vec![0; MIN_BYTES + usize::from(chunk[1] / 4) * 16];
         bytes[..CONTENT].copy_from_slice(&chunk[2..]);
-        let length = u32::try_from(bytes.len()).expect("short");
-        bytes[56..60].copy_from_slice(&length.to_be_bytes());
+        let length = u16::try_from(bytes.len()).expect("short");
+        bytes[58..60].copy_from_slice(&length.to_be_bytes());
         let tag = blake3::keyed_hash(&KEY, &bytes[..CONTENT]);
         bytes[TAG].copy_from_slice(&tag.as_bytes()[..16]);
         let src = SocketAddr::from(([198, 51, 100, from as u8], 9));

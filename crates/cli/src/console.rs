@@ -155,7 +155,9 @@ impl Observer for Console {
         match event {
             Event::Note(line) => self.say(line),
             Event::Warning(line) => self.warn(line),
-            Event::PathShrunk(shrunk) => self.warn(shrunk.to_string()),
+            Event::PathShrunk(shrunk) => {
+                self.warn(format!("{shrunk}; the transfer goes on with these"));
+            }
             Event::Counters(_) => {}
             Event::Progress {
                 label,

@@ -164,6 +164,11 @@ impl ControlPackets {
         Some(draft.seal(&header, key))
     }
 
+    /// Returns how many packets were sealed, each of which left or was about to leave.
+    pub(crate) fn sent_packets(&self) -> u64 {
+        self.counter
+    }
+
     /// Records that the packet sealed last has left.
     pub(crate) fn sent(&mut self, now_ns: u64) {
         self.waiting.pop_front();

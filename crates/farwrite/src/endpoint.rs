@@ -364,6 +364,17 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.paths.get(self.path_number(qp)?).stats())
     }
 
+    /// Returns how many packets have left for the peer of a queue pair and have arrived from it. The
+    /// first number may count packets of other queue pairs to the same peer, so only its growth has a
+    /// meaning.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::path_stats`].
+    pub(crate) fn traffic(&self, qp: QueuePair) -> Result<[u64; 2], Error> {
+        let path = self.paths.get(self.path_number(qp)?);
+        Ok(self.queue_pairs.get(qp)?.traffic(path))
+    }
+
     /// Returns the number of the path that a queue pair shares with all others to its peer.
     pub(crate) fn path_number(&self, qp: QueuePair) -> Result<usize, Error> {
         let path = self.queue_pairs.get(qp)?.peer_path();

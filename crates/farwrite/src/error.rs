@@ -6,6 +6,7 @@ use farwrite_fabric::contract::FabricError;
 use farwrite_sdr::{Awaited, ConfigError, ConnectError, SdrError};
 
 use crate::critical::CriticalError;
+use crate::keeper::PathError;
 use crate::options::RateControl;
 use crate::reads::ExposedRegion;
 
@@ -68,6 +69,9 @@ pub enum Error {
          another rate control at this one"
     )]
     NoCredit,
+    /// There is no path to a peer, or none of use.
+    #[error(transparent)]
+    Path(#[from] PathError),
     /// The message has ended, or was never posted.
     #[error("message {0} is not open")]
     NoSuchMessage(u64),

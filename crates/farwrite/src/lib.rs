@@ -20,6 +20,9 @@
 //! which any thread can use. [`Endpoint::start_workers`] moves receiving to threads, one for each
 //! port.
 //!
+//! [`keeper`] finds the paths to peers behind address translation, and the largest packets that they
+//! carry.
+//!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
 //! use farwrite::{Endpoint, MemoryRegion, Outcome, QpOptions, SendOptions, UdpConfig};
@@ -56,6 +59,7 @@ mod error;
 pub mod events;
 mod handle;
 mod intake;
+pub mod keeper;
 mod losses;
 mod memory;
 pub mod metrics;

@@ -31,7 +31,7 @@ mod path;
 mod search;
 mod terms;
 
-pub use packet::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES};
+pub use packet::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES, stated_index};
 pub use path::{PROBE_BYTES, Path};
 pub use search::Search;
 pub use terms::{Config, Refused, Role, Route, Transmit};

@@ -12,6 +12,7 @@ pub const MIN_BYTES: usize = TAG + TAG_BYTES + TRAILER_BYTES;
 /// Length of the trailer of a path packet. The tag does not cover it, because a relay that
 /// recomputes ICRCs changes the last four bytes of every datagram (P2.5).
 pub const TRAILER_BYTES: usize = 4;
+const INDEX: usize = 56;
 const TAG: usize = 60;
 const TAG_BYTES: usize = 16;
 /// Flag of a reply: its sender has accepted the source address of the probe.
@@ -43,6 +44,8 @@ pub struct PathPacket {
     pub kind: PacketType,
     /// The pair of ports of the session: the number of its channel.
     pub path: u8,
+    /// The index of this path among all paths of the receiving socket. The receiver has chosen it.
+    pub index: u16,
     /// Serial number among the sender's packets on this path. Each one is accepted once.
     pub counter: u64,
     /// Reply: the source address with which the probe arrived. Probe: the sender's own address.
@@ -80,7 +83,7 @@ impl PathPacket {
     #[must_use]
     pub fn seal(&self, key: &[u8; 32], bytes: usize) -> Vec<u8> {
         let mut out = vec![0; bytes.max(MIN_BYTES)];
-        let length = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        let length = u16::try_from(out.len()).unwrap_or(u16::MAX);
         let (kind, echo, flags) = match self.kind {
             PacketType::Probe => (0, 0, 0),
             PacketType::Reply {
@@ -98,7 +101,8 @@ impl PathPacket {
         out[12..20].copy_from_slice(&u64::to_be_bytes(echo));
         put_address(&mut out[20..38], self.from);
         put_address(&mut out[38..56], self.to);
-        out[56..60].copy_from_slice(&length.to_be_bytes());
+        out[INDEX..INDEX + 2].copy_from_slice(&self.index.to_be_bytes());
+        out[58..60].copy_from_slice(&length.to_be_bytes());
         let tag = tag(key, &out[..TAG]);
         out[TAG..TAG + TAG_BYTES].copy_from_slice(&tag);
         out
@@ -117,7 +121,7 @@ impl PathPacket {
             .first_chunk::<{ TAG + TAG_BYTES }>()
             .filter(|_| bytes.len() >= MIN_BYTES)
             .ok_or(wrong_length)?;
-        if usize::try_from(u32::from_be_bytes(field(head, 56))) != Ok(bytes.len()) {
+        if usize::from(u16::from_be_bytes(field(head, 58))) != bytes.len() {
             return Err(wrong_length);
         }
         if !constant_time_eq_16(&tag(key, &head[..TAG]), &field(head, TAG)) {
@@ -135,11 +139,20 @@ impl PathPacket {
         Ok(Self {
             kind,
             path: head[3],
+            index: u16::from_be_bytes(field(head, INDEX)),
             counter: u64::from_be_bytes(field(head, 4)),
             from: address(head, 20),
             to: address(head, 38),
         })
     }
+}
+
+/// The index that a datagram states ([`PathPacket::index`]), to find the path whose key verifies
+/// it. Anyone can state any index.
+#[must_use]
+pub fn stated_index(datagram: &[u8]) -> Option<u16> {
+    let bytes = datagram.get(INDEX..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*bytes))
 }
 
 /// Whether the trailer of a packet, which is sent as 0, has changed. Then a relay on the path

@@ -189,8 +189,9 @@ impl Path {
         bytes: &[u8],
     ) -> Result<(), Refused> {
         let packet = PathPacket::open(&self.config.recv_key, bytes)?;
-        if packet.path != self.config.number {
-            return Err(Refused::OtherPath(packet.path));
+        let (number, index) = (packet.path, packet.index);
+        if (number, index) != (self.config.number, self.config.recv_index) {
+            return Err(Refused::OtherPath { number, index });
         }
         if !self.replays.accept(packet.counter) {
             return Err(Refused::Replayed);
@@ -464,6 +465,7 @@ impl Path {
         let packet = PathPacket {
             kind,
             path: self.config.number,
+            index: self.config.send_index,
             counter: self.counter,
             from,
             to,

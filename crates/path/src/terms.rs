@@ -25,8 +25,13 @@ pub struct Config {
     pub number: u8,
     /// Key of the tags on packets to the peer. The peer has chosen it.
     pub send_key: [u8; 32],
+    /// Index of the path in packets to the peer. The peer has chosen it.
+    pub send_index: u16,
     /// Key of the tags on packets to this end. This end has chosen it.
     pub recv_key: [u8; 32],
+    /// Index of the path in packets to this end. This end has chosen it, and no other path of its
+    /// socket has it.
+    pub recv_index: u16,
     /// The address of this end's socket.
     pub local: SocketAddr,
     /// Initiator: the address of the peer. Responder: the peer's address if no translator changes
@@ -65,8 +70,13 @@ pub enum Refused {
     #[error(transparent)]
     PathPacket(#[from] PacketError),
     /// The packet belongs to another path.
-    #[error("a packet of path {0}")]
-    OtherPath(u8),
+    #[error("a packet of path {number} with index {index}")]
+    OtherPath {
+        /// The number of its channel.
+        number: u8,
+        /// The index that it states.
+        index: u16,
+    },
     /// The packet was received before, or is too old to know.
     #[error("a path packet is a duplicate, or very late")]
     Replayed,

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::io;
 
+use farwrite::keeper::PathError;
 use farwrite_session::files::SinkError;
 use farwrite_session::{Cause, Error as SessionError, FileCause};
 
@@ -23,7 +24,19 @@ pub enum ErrorKind {
     /// The network or the peer could not be reached, or was lost.
     Unreachable,
     /// The path carries only smaller packets than before, and the transfer could not continue with
-    /// these. A new transfer uses the smaller size.
+    /// these. A new transfer uses the smaller size:
+    ///
+    /// ```
+    /// use farwrite_transfer::{Error, ErrorKind};
+    ///
+    /// /// Returns the MTU to send again with, if a smaller one helps.
+    /// fn smaller_mtu(error: &Error) -> Option<u32> {
+    ///     match error.kind() {
+    ///         ErrorKind::PathShrunk(shrunk) => Some(shrunk.carries),
+    ///         _ => None,
+    ///     }
+    /// }
+    /// ```
     PathShrunk(PathShrunk),
     /// A file or directory of this end could not be read or written.
     Files,
@@ -59,6 +72,16 @@ const NO_CREDIT: &str = "--rate-control eqds: the receiver grants no credit; sta
 pub struct Error {
     kind: ErrorKind,
     line: String,
+}
+
+/// The text for the user when the transfer cannot continue with smaller packets.
+impl From<PathShrunk> for Error {
+    fn from(shrunk: PathShrunk) -> Self {
+        Self::new(
+            ErrorKind::PathShrunk(shrunk),
+            format!("{shrunk}: send again, and the smaller size is used"),
+        )
+    }
 }
 
 impl Error {
@@ -124,6 +147,28 @@ impl Error {
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "moving data", error)
+    }
+
+    /// There is no path between the sockets of the two ends, although there is a channel.
+    pub(crate) fn of_path(error: PathError) -> Self {
+        match error {
+            PathError::PortRewritten { named, seen } => Self::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "the receiver's port is {named} to itself and {seen} to this end: address \
+                     translation at the receiver must keep ports; forward TCP and UDP port {} to \
+                     the same port number there, or have the receiver listen on {}",
+                    seen.port(),
+                    seen.port()
+                ),
+            ),
+            PathError::Shrunk(shrunk) => shrunk.into(),
+            error => Self::caused(
+                ErrorKind::Unreachable,
+                "finding the path, though TCP works",
+                &error,
+            ),
+        }
     }
 
     /// An error of the receiver's whole directory.

@@ -32,7 +32,6 @@ mod resume;
 mod sender;
 mod setup;
 mod shape;
-mod shrunk;
 mod speaker;
 mod visitor;
 mod watch;
@@ -45,6 +44,7 @@ use std::time::Duration;
 pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
+pub use farwrite::keeper::{PathShrunk, payload_bytes};
 pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, Start};
 pub use farwrite_choice::{SchemeChoice, parity_bytes};
 pub use host::{Cancel, EndpointCounters, Event, Host, Observer, Route, unchanged};
@@ -53,8 +53,7 @@ pub use receiver::{ReceiveSettings, receive};
 pub use report::{FailedFile, Role, TransferReport};
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
-pub use shape::{MIN_TRANSFER_MTU, payload_bytes};
-pub use shrunk::PathShrunk;
+pub use shape::MIN_TRANSFER_MTU;
 pub use visitor::Visitor;
 
 /// The default port of a receiver for TCP and UDP: one above the port of RoCEv2, which Soft-RoCE

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::fabric::udp::path_mtu;
-use farwrite::{
-    QpConfig, QpOptions, ROCE_OVERHEAD_BYTES, RateControl, SchemeName, packet_overhead_bytes,
-};
+use farwrite::keeper::payload_in;
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_choice::{group_chunks, parity_bytes};
 use farwrite_session::TransferPlan;
 
@@ -14,11 +13,6 @@ use farwrite_units::show::Bytes;
 
 use crate::{Error, ErrorKind};
 
-/// The largest IP datagram in the default search: jumbo frames.
-const JUMBO: u32 = 9000;
-/// Largest IP datagrams of common links: the IPv6 minimum, mobile networks, several kinds of
-/// tunnels and clouds, Ethernet, and jumbo frames of clouds and of Ethernet.
-const LINK_MTUS: [u32; 9] = [1280, 1400, 1420, 1450, 1460, 1492, 1500, 8896, JUMBO];
 /// The MTU of RoCE.
 const NIC_MTU: u32 = 4096;
 /// The smallest MTU that also carries the control packets.
@@ -309,35 +303,6 @@ pub(crate) fn options(sdr: QpConfig, rate_control: RateControl, rtt: Duration) -
         burst_bytes: burst_bytes.max(MIN_BURST_BYTES),
         ..options
     }
-}
-
-/// Sizes of datagrams to test on the path to the peer, in bytes of UDP payload: the sizes of common
-/// links.
-pub(crate) fn candidates(peer: SocketAddr) -> Vec<u32> {
-    // The route's MTU can be forged, so it is only one candidate.
-    let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
-    let payloads = known.chain(LINK_MTUS).map(|mtu| payload_in(mtu, peer));
-    let payloads = payloads
-        .filter(|payload| *payload >= MIN_TRANSFER_MTU)
-        .chain([NIC_MTU]);
-    payloads.map(datagram_bytes).collect()
-}
-
-/// Payload of a data packet that fits into IP datagrams of `mtu` bytes; it is a multiple of 4
-/// (P3.1).
-fn payload_in(mtu: u32, peer: SocketAddr) -> u32 {
-    mtu.saturating_sub(packet_overhead_bytes(peer.is_ipv4())) / 4 * 4
-}
-
-/// Bytes of a datagram with a data packet of full size.
-pub(crate) fn datagram_bytes(mtu: u32) -> u32 {
-    mtu + ROCE_OVERHEAD_BYTES
-}
-
-/// Payload of a data packet in a datagram of this many bytes.
-#[must_use]
-pub fn payload_bytes(datagram_bytes: u32) -> u32 {
-    datagram_bytes.saturating_sub(ROCE_OVERHEAD_BYTES) / 4 * 4
 }
 
 /// Payload of packets to an RDMA NIC, whose path cannot be probed: what was asked for, or what the

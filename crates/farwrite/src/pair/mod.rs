@@ -227,6 +227,13 @@ impl Pair {
         }
     }
 
+    /// Returns how many packets have left over the path or through this queue pair, and how many
+    /// have arrived here from the peer.
+    pub(crate) fn traffic(&self, path: &PeerPath) -> [u64; 2] {
+        let sent = path.sent_packets() + self.control.packets.sent_packets();
+        [sent, self.inlet.counts().accepted_packets]
+    }
+
     fn path(&self, now_ns: u64) -> PathView {
         let rtt_ns = self.round_trip.smoothed_ns;
         let reordering_window_ns = match self.options.reordering_window {

@@ -137,6 +137,11 @@ impl PeerPath {
         self.sending.note_departure(now_ns, run);
     }
 
+    /// Returns how many data packets have left, repeats included.
+    pub(crate) fn sent_packets(&self) -> u64 {
+        self.sending.sent_packets()
+    }
+
     /// Returns whether the controller needs to know how much is left to send.
     pub(crate) fn needs_backlog(&self) -> bool {
         self.sending.needs_backlog()

@@ -135,6 +135,11 @@ impl Sending {
         }
     }
 
+    /// Returns how many packets have left, repeats included.
+    pub(super) fn sent_packets(&self) -> u64 {
+        self.flight.sent().packets
+    }
+
     /// Ends the turn of queue pair `index`.
     pub(super) fn end_turn(
         &mut self,

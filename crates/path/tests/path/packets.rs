@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farwrite_path::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES};
+use farwrite_path::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES, stated_index};
 use proptest::prelude::*;
 
 fn packet() -> impl Strategy<Value = PathPacket> {
@@ -23,10 +23,12 @@ fn packet() -> impl Strategy<Value = PathPacket> {
         };
         SocketAddr::new(ip, port)
     });
-    (kind, any::<u8>(), any::<u64>(), address.clone(), address).prop_map(
-        |(kind, path, counter, from, to)| PathPacket {
+    let place = (any::<u8>(), any::<u16>());
+    (kind, place, any::<u64>(), address.clone(), address).prop_map(
+        |(kind, (path, index), counter, from, to)| PathPacket {
             kind,
             path,
+            index,
             counter,
             from,
             to,
@@ -43,6 +45,7 @@ fn a_probe_is_these_bytes() {
             is_resealed: false,
         },
         path: 3,
+        index: 0x0607,
         counter: 0x0405,
         from: "192.0.2.1:4096".parse().expect("an address"),
         to: "[2001:db8::1]:1".parse().expect("an address"),
@@ -56,7 +59,9 @@ fn a_probe_is_these_bytes() {
     );
     assert_eq!(bytes[30..38], [0xFF, 0xFF, 192, 0, 2, 1, 0x10, 0]);
     assert_eq!(bytes[38..42], [0x20, 0x01, 0x0d, 0xb8]);
-    assert_eq!(bytes[56..60], [0, 0, 0, 80]);
+    assert_eq!(bytes[56..60], [6, 7, 0, 80]);
+    assert_eq!(stated_index(&bytes), Some(0x0607));
+    assert_eq!(stated_index(&bytes[..57]), None);
     assert_eq!(
         bytes[60..76],
         blake3::keyed_hash(&[7; 32], &bytes[..60]).as_bytes()[..16]

@@ -12,10 +12,10 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use farwrite::keeper::{Role as PathRole, Sizes};
 use farwrite::{
     Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
 };
-use farwrite_path::Role as PathRole;
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
 use farwrite_session::{Message, MessageKind, Reader, Resume, TransferPlan};
 use farwrite_units::show::Bytes;
@@ -163,7 +163,13 @@ impl Reception<'_> {
         let rtt = start.elapsed();
         // The port of the channel: one firewall rule covers both.
         let offered = Offered::make(local, &self.outbox, cancel)?;
-        setup.link = Some(offered.link(PathRole::Responder, &theirs, peer, None, self.host)?);
+        setup.link = Some(offered.link(
+            PathRole::Responder,
+            &theirs,
+            peer,
+            Sizes::Untested,
+            self.host,
+        )?);
         let plan = setup.expect(SETUP, MessageKind::Plan, |message| match message {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),

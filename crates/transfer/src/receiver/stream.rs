@@ -166,7 +166,7 @@ impl Stream {
         host.observer
             .observe(self.lane.counters(&self.link.endpoint)?);
         around.outbox.check()?;
-        self.link.keep(self.lane.open())?;
+        self.link.keep()?;
         let stats = self.stats()?;
         let useless = stats.duplicate_packets + stats.late_packets + stats.invalid_packets;
         let useful = stats.received_packets.saturating_sub(useless);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite::keeper::{Role as PathRole, Sizes};
 use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
-use farwrite_path::{Role as PathRole, Search};
 use farwrite_session::files::{Source, manifest_messages};
 use farwrite_session::{Channel, Hello, Message, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
@@ -23,7 +23,7 @@ use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::{Facts, Files, Role, Sending, TransferReport};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
-use crate::shape::{Shape, Speed, candidates, datagram_bytes, nic_mtu, options, payload_bytes};
+use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::speaker::{Outbox, Speaker};
 use crate::{Error, Host, SchemeChoice};
 pub use auto::Choices;
@@ -122,13 +122,15 @@ fn join(
 
     let theirs = setup.path_offer()?;
     let sizes = match settings.mtu {
-        Some(mtu) => Search::exactly(datagram_bytes(mtu)),
-        None => Search::new(candidates(peer)),
+        Some(mtu) => Sizes::Exactly { mtu },
+        None => Sizes::Largest {
+            least_mtu: MIN_TRANSFER_MTU,
+        },
     };
-    setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, Some(sizes), host)?);
+    setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, sizes, host)?);
     let largest = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
     let mtu = match largest {
-        Some(datagram) => payload_bytes(datagram),
+        Some(mtu) => mtu,
         None => nic_mtu(peer, settings.mtu)?,
     };
 

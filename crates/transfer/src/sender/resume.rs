@@ -1,6 +1,6 @@
 //! The sender's part in continuing over another queue pair (P8.5).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use farwrite::{Outcome, RateControl};
 use farwrite_session::{Message, Resume, Resumed};
@@ -43,17 +43,11 @@ impl Resuming {
 impl Stream {
     /// Asks the receiver to continue over another queue pair if the path no longer carries packets
     /// of this size.
-    pub(super) fn watch_size(
-        &mut self,
-        now: Instant,
-        signs: &Signs,
-        host: &Host<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn watch_size(&mut self, signs: &Signs, host: &Host<'_>) -> Result<(), Error> {
         let waits = signs.slow_disk().is_some() || self.in_flight.is_empty();
         let waits = waits || self.lane.open().is_none();
         let mtu = self.shape.mtu;
-        let keeper = self.link.keeper.as_mut();
-        match keeper.and_then(|keeper| keeper.watch_size(now, signs.moved, waits, mtu)) {
+        match self.link.watch_size(signs.moved, waits, mtu) {
             Some(shrunk) => self.cut_over(shrunk, host),
             None => Ok(()),
         }

@@ -206,13 +206,13 @@ impl Stream {
         host.observer
             .observe(self.lane.counters(&self.link.endpoint)?);
         self.outbox.check()?;
-        self.link.keep(self.lane.open())?;
+        self.link.keep()?;
         self.pulse.set_received(self.arrived_bytes);
         // A transfer of no bytes needs no packets.
         let packets = self.link.endpoint.counters().received_packets
             + u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, &self.pulse, &self.peer);
-        self.watch_size(now, &signs, host)?;
+        self.watch_size(&signs, host)?;
         if let Some(warning) = self.watch.look(now, signs)? {
             host.warn(warning);
         }

@@ -1,0 +1,307 @@
+//! One socket with several peers.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::*;
+use crate::{Outcome, QpConfig, QpOptions, SendOptions, UdpConfig};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+struct End {
+    endpoint: Endpoint<UdpFabric>,
+    keeper: PathKeeper,
+}
+
+impl End {
+    fn new() -> Self {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self {
+            endpoint: Endpoint::over_udp(&UdpConfig::new(loopback)).expect("a socket"),
+            keeper: PathKeeper::new(),
+        }
+    }
+
+    fn offer(&mut self) -> (PathId, PathOffer) {
+        self.keeper.offer(&self.endpoint).expect("an offer")
+    }
+
+    fn join(&mut self, id: PathId, role: Role, theirs: &PathOffer, sizes: Sizes) {
+        let joined = self.keeper.join(&self.endpoint, id, role, theirs, sizes);
+        joined.expect("joined");
+    }
+
+    fn poll(&mut self) {
+        self.endpoint.poll_now().expect("a poll");
+        self.keeper.poll(&mut self.endpoint).expect("a poll");
+    }
+
+    fn found(&self, id: PathId) -> Option<FoundPath> {
+        self.keeper.found(id, PATIENCE).expect("a path")
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.endpoint.fabric().local_addr(0)
+    }
+}
+
+/// Joins two ends, and returns the path at each.
+fn join(a: &mut End, b: &mut End, sizes: Sizes) -> (PathId, PathId) {
+    let ((at_a, of_a), (at_b, of_b)) = (a.offer(), b.offer());
+    a.join(at_a, Role::Initiator, &of_b, sizes);
+    b.join(at_b, Role::Responder, &of_a, Sizes::Untested);
+    (at_a, at_b)
+}
+
+/// One end in the middle, and ends around it with a path each: at the end, and in the middle. Ends
+/// with an even number are initiators.
+fn star(ends: usize) -> (End, Vec<(End, PathId, PathId)>) {
+    let mut middle = End::new();
+    let around = (0..ends).map(|number| {
+        let mut end = End::new();
+        let sizes = Sizes::Largest { least_mtu: 256 };
+        let (outer, inner) = if number % 2 == 0 {
+            join(&mut end, &mut middle, sizes)
+        } else {
+            let (inner, outer) = join(&mut middle, &mut end, sizes);
+            (outer, inner)
+        };
+        (end, outer, inner)
+    });
+    let around = around.collect();
+    (middle, around)
+}
+
+fn poll_until_found(middle: &mut End, around: &mut [(End, PathId, PathId)]) {
+    let is_found = |middle: &End, around: &[(End, PathId, PathId)]| {
+        let mut all = around.iter();
+        all.all(|(end, outer, inner)| end.found(*outer).is_some() && middle.found(*inner).is_some())
+    };
+    while !is_found(middle, around) {
+        middle.poll();
+        around.iter_mut().for_each(|(end, ..)| end.poll());
+    }
+}
+
+#[test]
+fn every_peer_of_one_socket_is_found_and_gets_its_own_data() {
+    let (mut middle, mut around) = star(5);
+    poll_until_found(&mut middle, &mut around);
+    let mut sends = Vec::new();
+    for (number, (end, outer, inner)) in around.iter_mut().enumerate() {
+        let (there, here) = (end.found(*outer), middle.found(*inner));
+        let (there, here) = (there.expect("found"), here.expect("found"));
+        assert_eq!((there.peer, here.peer), (middle.address(), end.address()));
+        assert_eq!(middle.keeper.peer(*inner), Some(end.address()));
+        // The initiator of each pair has tested the sizes; loopback carries all of them.
+        let mtu = there.mtu.or(here.mtu).expect("one end has tested");
+        assert_eq!(mtu, payload_in(9000, end.address()));
+        let sdr = QpConfig {
+            mtu,
+            ..QpConfig::default()
+        };
+        let options = QpOptions {
+            sdr,
+            ..QpOptions::default()
+        };
+        let (at_end, at_middle) = (
+            end.endpoint.create_qp(options.clone()).expect("created"),
+            middle.endpoint.create_qp(options).expect("created"),
+        );
+        let of_end = end.endpoint.qp_info(at_end).expect("info");
+        let of_middle = middle.endpoint.qp_info(at_middle).expect("info");
+        let connected = end
+            .keeper
+            .connect(&mut end.endpoint, *outer, at_end, &of_middle);
+        connected.expect("connected");
+        let connected = middle
+            .keeper
+            .connect(&mut middle.endpoint, *inner, at_middle, &of_end);
+        connected.expect("connected");
+        let target = middle.endpoint.register(vec![0; 100_000]).expect("memory");
+        let recv = middle.endpoint.post_recv(at_middle, target.whole());
+        let byte = u8::try_from(number + 1).expect("few");
+        let source = end.endpoint.register(vec![byte; 100_000]).expect("memory");
+        let send = end
+            .endpoint
+            .post_send(at_end, source.whole(), SendOptions::default());
+        sends.push((byte, target, recv.expect("posted"), send.expect("posted")));
+    }
+    while sends.iter().any(|(.., send)| send.outcome().is_none()) {
+        middle.poll();
+        around.iter_mut().for_each(|(end, ..)| end.poll());
+    }
+    for (byte, target, recv, _) in sends {
+        assert_eq!(recv.outcome(), Some(Outcome::Whole));
+        let came = middle.endpoint.memory(target).expect("memory");
+        assert!(came.iter().all(|came| *came == byte));
+    }
+}
+
+#[test]
+fn traffic_is_counted_for_the_peer_that_it_is_of() {
+    let (mut middle, mut around) = star(2);
+    poll_until_found(&mut middle, &mut around);
+    let mut pairs = Vec::new();
+    for (end, outer, inner) in &mut around {
+        let at_end = end.endpoint.create_qp(QpOptions::default());
+        let at_middle = middle.endpoint.create_qp(QpOptions::default());
+        let (at_end, at_middle) = (at_end.expect("created"), at_middle.expect("created"));
+        let of_end = end.endpoint.qp_info(at_end).expect("info");
+        let of_middle = middle.endpoint.qp_info(at_middle).expect("info");
+        let (endpoint, keeper) = (&mut end.endpoint, &mut end.keeper);
+        let connected = keeper.connect(endpoint, *outer, at_end, &of_middle);
+        connected.expect("connected");
+        let (endpoint, keeper) = (&mut middle.endpoint, &mut middle.keeper);
+        let connected = keeper.connect(endpoint, *inner, at_middle, &of_end);
+        connected.expect("connected");
+        pairs.push((at_end, at_middle));
+    }
+    // Queue pairs ask for the round trip once.
+    while pairs.iter().any(|(_, at_middle)| {
+        let traffic = middle.endpoint.traffic(*at_middle).expect("connected");
+        traffic.contains(&0)
+    }) {
+        middle.poll();
+        around.iter_mut().for_each(|(end, ..)| end.poll());
+    }
+    let before: Vec<_> = pairs
+        .iter()
+        .map(|(_, qp)| middle.endpoint.traffic(*qp).expect("connected"))
+        .collect();
+    let target = middle.endpoint.register(vec![0; 10_000]).expect("memory");
+    let recv = middle.endpoint.post_recv(pairs[0].1, target.whole());
+    let recv = recv.expect("posted");
+    let (end, ..) = &mut around[0];
+    let source = end.endpoint.register(vec![1; 10_000]).expect("memory");
+    let send = end
+        .endpoint
+        .post_send(pairs[0].0, source.whole(), SendOptions::default());
+    let send = send.expect("posted");
+    while send.outcome().is_none() || recv.outcome().is_none() {
+        middle.poll();
+        end.poll();
+    }
+    let after: Vec<_> = pairs
+        .iter()
+        .map(|(_, qp)| middle.endpoint.traffic(*qp).expect("connected"))
+        .collect();
+    assert!(after[0][1] >= before[0][1] + 3, "{before:?}, {after:?}");
+    assert_eq!(after[1][1], before[1][1], "the other peer was silent");
+}
+
+#[test]
+fn a_peer_whose_address_changes_is_followed() {
+    let (mut near, mut far) = (End::new(), End::new());
+    let ((at_near, of_near), (at_far, of_far)) = (near.offer(), far.offer());
+    near.join(at_near, Role::Initiator, &of_far, Sizes::Untested);
+    far.join(at_far, Role::Responder, &of_near, Sizes::Untested);
+    while near.found(at_near).is_none() || far.found(at_far).is_none() {
+        near.poll();
+        far.poll();
+    }
+    assert_eq!(far.keeper.peer(at_far), Some(near.address()));
+    // The same machine with another socket, as after a change of the mapping: keys and counters of
+    // the path continue.
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let other = Endpoint::over_udp(&UdpConfig::new(loopback)).expect("a socket");
+    let old = std::mem::replace(&mut near.endpoint, other);
+    drop(old);
+    // Nothing comes from `far`, so the initiator asks once its keep-alive is due.
+    let joined = near.keeper.paths[0].joined.as_mut().expect("joined");
+    let due_ns = joined.0;
+    let now_ns = near.endpoint.fabric().now_ns();
+    assert!(due_ns <= now_ns + 15_000_000_000 && due_ns > now_ns);
+    let sent = joined.1.serve(&mut near.endpoint, due_ns);
+    sent.expect("a keep-alive");
+    while far.keeper.peer(at_far) != Some(near.address()) {
+        near.poll();
+        far.poll();
+    }
+}
+
+#[test]
+fn packets_of_one_peer_do_not_pass_for_those_of_another() {
+    let (mut middle, mut around) = star(2);
+    let (key, other) = (middle.keeper.paths[0].key, middle.keeper.paths[1].key);
+    assert_ne!(key, other);
+    let mut thief = End::new();
+    // The second peer knows its own key, and states the index of the first.
+    let probe = |key: &[u8; 32], index: u16, counter: u64| {
+        let packet = farwrite_path::PathPacket {
+            kind: farwrite_path::PacketType::Probe,
+            path: 0,
+            index,
+            counter,
+            from: SocketAddr::from(([10, 0, 0, 1], 1)),
+            to: SocketAddr::from(([10, 0, 0, 2], 1)),
+        };
+        packet.seal(key, 256)
+    };
+    for (counter, index) in [(1, 0), (2, 2), (3, u16::MAX)] {
+        let bytes = probe(&other, index, counter);
+        let to = middle.address();
+        let sent = thief.endpoint.fabric().send_path_packet(0, ANY, to, &bytes);
+        assert!(sent.expect("sent"));
+    }
+    poll_until_found(&mut middle, &mut around);
+    thief.poll();
+    assert_eq!(thief.endpoint.fabric().take_path_packets(), [], "no answer");
+    for (end, _, inner) in &around {
+        assert_eq!(middle.keeper.peer(*inner), Some(end.address()));
+    }
+}
+
+#[test]
+fn names_of_paths_that_are_gone_are_refused() {
+    let (mut a, mut b) = (End::new(), End::new());
+    let (at_a, at_b) = join(&mut a, &mut b, Sizes::Untested);
+    a.keeper.remove(at_a).expect("there");
+    let gone = PathError::NoSuchPath(1);
+    assert_eq!(a.keeper.remove(at_a), Err(gone.clone()));
+    let (again, offer) = a.offer();
+    assert_eq!((again.index, offer.index), (at_a.index, 0));
+    assert_eq!(a.keeper.found(at_a, PATIENCE), Err(gone));
+    assert_eq!(a.keeper.found(again, PATIENCE), Err(PathError::NotFound(2)));
+    let twice = b
+        .keeper
+        .join(&b.endpoint, at_b, Role::Responder, &offer, Sizes::Untested);
+    assert!(matches!(twice, Err(Error::Path(PathError::Joined(1)))));
+    // The peer has forgotten the path, so it does not answer.
+    let (waits, ends) = (Duration::from_secs(60), Duration::ZERO);
+    b.poll();
+    assert_eq!(b.keeper.found(at_b, waits), Ok(None));
+    let blocked = b.keeper.found(at_b, ends).expect_err("no answer");
+    assert!(matches!(blocked, PathError::Blocked { .. }), "{blocked}");
+}
+
+#[test]
+fn an_address_that_is_none_is_refused() {
+    let mut end = End::new();
+    for bad in ["192.0.2.1:0", "0.0.0.0:4792", "[::]:4792"] {
+        let (id, mut offer) = end.offer();
+        offer.address = bad.parse().expect("an address");
+        let joined = end
+            .keeper
+            .join(&end.endpoint, id, Role::Initiator, &offer, Sizes::Untested);
+        let error = joined.expect_err(bad).to_string();
+        assert!(error.contains(bad), "{error}");
+    }
+}
+
+#[test]
+fn a_size_that_the_path_does_not_carry_is_refused() {
+    let (mut a, mut b) = (End::new(), End::new());
+    // Longer than any datagram.
+    let (at_a, _) = join(&mut a, &mut b, Sizes::Exactly { mtu: 65_532 });
+    let error = loop {
+        a.poll();
+        b.poll();
+        match a.keeper.found(at_a, PATIENCE) {
+            Ok(found) => assert_eq!(found, None),
+            Err(error) => break error,
+        }
+    };
+    let peer = b.address();
+    assert_eq!(error, PathError::TooLarge { peer, mtu: 65_532 });
+}
