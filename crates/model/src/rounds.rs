@@ -43,7 +43,7 @@ impl Row {
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     layout: Layout,
-    /// The blocks that may matter.
+    /// The blocks that may matter. The first row is the last block alone.
     rows: Vec<Row>,
     shapes: Vec<[Part; 2]>,
     /// `kinds[i][r]`: the log of the probability that a block of shape `i` is complete after `r`
@@ -51,6 +51,8 @@ pub(crate) struct Rounds {
     kinds: Vec<Vec<f64>>,
     /// The log of the probability that the last group has all its data without a repair.
     clean_log: f64,
+    /// As `kinds`, for the last block without its last group: that group has all its data.
+    others: Vec<f64>,
     /// The time without a repair.
     pub(crate) least: f64,
 }
@@ -71,12 +73,16 @@ impl Rounds {
     }
 
     fn at_loss(layout: Layout, loss: f64, max_blocks: f64) -> Self {
-        let last_end = layout.block(layout.blocks - 1.0).end;
+        let last = layout.block(layout.blocks - 1.0);
+        let last_end = last.end;
+        let mut others = last.parts;
+        others[1].groups = 0.0;
         let mut rounds = Self {
             rows: Vec::new(),
             shapes: Vec::new(),
             kinds: Vec::new(),
             clean_log: f64::from(layout.short[0]) * (-loss).ln_1p(),
+            others: logs(&layout, &others, loss),
             least: last_end + layout.rtt,
             layout,
         };
@@ -147,10 +153,10 @@ impl Rounds {
         }
         let left = slots - self.layout.rtt;
         let mut log = 0.0;
-        for row in &self.rows {
+        for (place, row) in self.rows.iter().enumerate() {
             // Blocks whose first rounds are over, and not the next one.
             let mut fewer = 0;
-            for (round, complete) in (0..).zip(&self.kinds[row.kind]) {
+            for (round, complete) in (0..).zip(self.logs_at(place, slots)) {
                 let open = row.after(left - self.layout.wait(float(round + 1)));
                 log += row.count * float(open - fewer) * complete;
                 fewer = open;
@@ -164,14 +170,57 @@ impl Rounds {
         -(log - decoding).exp_m1()
     }
 
+    /// When decoding ends if the last group was damaged.
+    fn damaged_at(&self) -> f64 {
+        self.least + self.layout.decode(true)
+    }
+
+    /// The logs of a row at a time. Until a damaged last group is decoded, a message is complete only
+    /// if this group was not damaged. Then the other groups of the last block count.
+    fn logs_at(&self, place: usize, slots: f64) -> &[f64] {
+        match place == 0 && slots < self.damaged_at() {
+            true => &self.others,
+            false => &self.kinds[self.rows[place].kind],
+        }
+    }
+
     /// The times at which decoding may end, and what each adds to the log of the probability that
     /// the message is complete.
     fn decoding(&self) -> [(f64, f64); 2] {
-        let at = |is_damaged| self.least + self.layout.decode(is_damaged);
+        let clean_at = self.least + self.layout.decode(false);
         [
-            (at(false), self.clean_log - IMPOSSIBLE),
-            (at(true), -self.clean_log),
+            (clean_at, self.clean_log - IMPOSSIBLE),
+            (self.damaged_at(), -self.clean_log),
         ]
+    }
+
+    /// The times beyond `least` at which the blocks of a row may be complete, and what each adds to
+    /// the log of the probability that they are.
+    fn steps(&self, place: usize, row: &Row) -> Vec<(f64, f64)> {
+        let mut steps = Vec::new();
+        let all = &self.kinds[row.kind];
+        let rounds = all.len().max(self.logs_at(place, self.least).len());
+        for round in 1..=rounds {
+            let wait = self.layout.rtt + self.layout.wait(float(round));
+            let late = row.ends.iter().map(|end| end + wait);
+            for at in late.take_while(|at| *at > self.least) {
+                let logs = self.logs_at(place, at);
+                let step = after_rounds(logs, round) - after_rounds(logs, round - 1);
+                steps.push((at, row.count * step));
+            }
+        }
+        let damaged_at = self.damaged_at();
+        if place == 0 && damaged_at > self.least {
+            let over_at = |round: &usize| {
+                let wait = self.layout.rtt + self.layout.wait(float(*round));
+                row.ends[0] + wait
+            };
+            let is_over = |round: &usize| over_at(round) < damaged_at;
+            let round = (1..=rounds).take_while(is_over).count();
+            let step = after_rounds(all, round) - after_rounds(&self.others, round);
+            steps.push((damaged_at, step));
+        }
+        steps
     }
 
     /// The mean beyond `least`: the integral of the survival function, which is constant between
@@ -179,15 +228,8 @@ impl Rounds {
     pub(crate) fn mean_excess(&self) -> f64 {
         let decoding = self.decoding().into_iter();
         let mut steps: Vec<_> = decoding.filter(|(at, _)| *at > self.least).collect();
-        for row in &self.rows {
-            let logs = &self.kinds[row.kind];
-            for (round, &before) in (1..).zip(logs) {
-                let after = logs.get(round).copied().unwrap_or(0.0);
-                let wait = self.layout.rtt + self.layout.wait(float(round));
-                let late = row.ends.iter().map(|end| end + wait);
-                let late = late.take_while(|at| *at > self.least);
-                steps.extend(late.map(|at| (at, row.count * (after - before))));
-            }
+        for (place, row) in self.rows.iter().enumerate() {
+            steps.extend(self.steps(place, row));
         }
         // A stable sort makes use of the order within each round.
         steps.sort_by(|x, y| y.0.total_cmp(&x.0));
@@ -200,6 +242,11 @@ impl Rounds {
         }
         sum
     }
+}
+
+/// The value of a list of logs after a number of rounds. Beyond the list, it is negligible.
+fn after_rounds(logs: &[f64], round: usize) -> f64 {
+    logs.get(round).copied().unwrap_or(0.0)
 }
 
 /// The log of the probability that a block is complete after each number of rounds, up to

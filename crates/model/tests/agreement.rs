@@ -110,7 +110,7 @@ fn coding_in(variant: Variant) -> Vec<Setting> {
     let mut grid = Vec::new();
     for scheme in ["ec-mds:16,4", "ec-xor:8,4"] {
         for chunks in [5.0, 90.0] {
-            for loss_chunk in [1e-2, 0.1] {
+            for loss_chunk in [1e-2, 0.1, 0.3] {
                 for encode_bps in [200e9, 800e9] {
                     let loss = Loss::Iid { loss_chunk };
                     let mut coded = setting(scheme, chunks, 9.7, loss, variant);
