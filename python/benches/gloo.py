@@ -83,18 +83,26 @@ def _close(descriptor: int) -> None:
         return
 
 
+def settled_bytes(group: dist.ProcessGroup | None) -> int:
+    """Return the bytes that this process has sent when all ranks have ended their operations.
+
+    A rank can end an operation while its last bytes are still in a buffer of the kernel.
+    """
+    dist.barrier(group)
+    return sent_bytes()
+
+
 def examine(group: dist.ProcessGroup | None = None) -> Gloo:
     """Examine a group of gloo. All of its ranks must call it, and all get the same answer."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     whole = torch.arange(_VALUES // size * size).remainder(512).float() * (rank + 1)
     total = torch.arange(_VALUES // size * size).remainder(512).float() * (size * (size + 1) // 2)
     part = torch.empty(len(whole) // size)
-    dist.barrier(group)
-    marks = [sent_bytes()]
+    marks = [settled_bytes(group)]
     dist.all_reduce(whole.clone(), group=group)
-    marks.append(sent_bytes())
+    marks.append(settled_bytes(group))
     dist.reduce_scatter_tensor(part, whole, group=group)
-    marks.append(sent_bytes())
+    marks.append(settled_bytes(group))
     averaged = whole.clone()
     dist.all_reduce(averaged, dist.ReduceOp.AVG, group)
     dist.reduce_scatter_tensor(part, whole, dist.ReduceOp.AVG, group)

@@ -26,18 +26,18 @@ def test_what_gloo_of_this_version_does(job: Ranks, capfd: pytest.CaptureFixture
 
 def _examine() -> tuple[str, float]:
     sys.path.append(BENCHES)
-    from gloo import examine, sent_bytes
+    from gloo import examine, settled_bytes
     from same_operations import reduce_scatter_of_parts
 
     group = gloo()
     text = examine(group).describe()
     whole = torch.ones(1 << 20)
     part = torch.empty(len(whole) // dist.get_world_size())
-    marks = [sent_bytes()]
+    marks = [settled_bytes(group)]
     reduce_scatter_of_parts(part, whole, group=group)
-    marks.append(sent_bytes())
+    marks.append(settled_bytes(group))
     dist.all_reduce(whole, group=group)
-    marks.append(sent_bytes())
+    marks.append(settled_bytes(group))
     return text, (marks[1] - marks[0]) / (marks[2] - marks[1])
 
 
