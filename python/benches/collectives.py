@@ -1,7 +1,9 @@
 """Times collective operations over a path between two sites: gloo over TCP, farwrite exact and bounded.
 
 Half of the ranks, which are processes, are in each of two network namespaces that `farwrite link` joins. With
-each size, the backends take turns. The time of an operation is that of the slowest rank. It needs root.
+each size, the backends take turns. The time of an operation is that of the slowest rank. Where gloo of the
+installed PyTorch computes a reduce-scatter by an all-reduce, it sends each part to its owner instead, which
+reduces, as farwrite does. It needs root.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from farwrite.torch import Bounded, Options
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 
+from gloo import examine_here  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
+from same_operations import FORCED, force  # noqa: E402
 from training import outputs  # noqa: E402
 
 OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
@@ -72,6 +76,7 @@ def slowest(call: Callable[[], None]) -> float:
 def serve(arguments: argparse.Namespace) -> None:
     """Run all operations on one rank. Rank 0 prints a line of JSON for each."""
     torch.set_num_threads(1)
+    force(arguments.force)
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     groups = {
@@ -118,8 +123,10 @@ def measure(
     }
 
 
-def run(link: Sequence[str], size: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return what rank 0 of a job of `size` ranks printed."""
+def run(
+    link: Sequence[str], size: int, arguments: argparse.Namespace, forced: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return what rank 0 of a job of `size` ranks printed. `forced` names what must be changed in gloo."""
     with NetworkPath(arguments.program, *link) as path:
         started = []
         for side in (path.a, path.b):
@@ -136,6 +143,7 @@ def run(link: Sequence[str], size: int, arguments: argparse.Namespace) -> list[d
                 GLOO_SOCKET_IFNAME=side.dev,
             )
             command = [sys.executable, "-P", str(Path(__file__).resolve()), "--serve", *sys.argv[1:]]
+            command += ["--force", *forced]
             process = side.popen(
                 command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
@@ -174,6 +182,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="after which a cell has no further rounds")
     parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms", help="of `farwrite link`")
     parser.add_argument("--tcp", default="bbr", help="congestion control of TCP, for gloo")
+    parser.add_argument("--force", nargs="*", choices=FORCED, default=[], help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rounds < 1:
@@ -183,13 +192,15 @@ def main() -> None:
         return
     if odd := [size for size in arguments.ranks if size < 2 or size % 2]:
         parser.error(f"--ranks {odd[0]}: must be even, since each site has half of them")
+    gloo = examine_here()
+    print(gloo.describe())
     print(f"farwrite link {arguments.link}, TCP {arguments.tcp}, {os.cpu_count()} cores. Medians of at most")
     print(f"{arguments.rounds} in ms, and the longest. Bounded with a target of {LOSS_TARGET:.0%}.")
     heads = "".join(f"  {name:>16}" for name in arguments.backends)
     print(f"{'ranks':>5}  {'loss':>5}  {'operation':>14}  {'MB':>4}{heads}  {'missing':>7}")
     for size in arguments.ranks:
         for loss in arguments.losses:
-            for row in run([*arguments.link.split(), "--loss", loss], size, arguments):
+            for row in run([*arguments.link.split(), "--loss", loss], size, arguments, gloo.needed()):
                 show(size, loss, row, arguments.backends)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 
+from gloo import examine_here  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
 from table import Table  # noqa: E402
 from training import run_job  # noqa: E402
@@ -67,10 +68,12 @@ def main() -> None:
     arguments, others = parser.parse_known_args()
     if arguments.ranks < 2 or arguments.ranks % 2:
         parser.error(f"--ranks {arguments.ranks}: must be even, since each side has half of them")
+    gloo = examine_here()
+    print(gloo.describe())
     table = None
     for loss in arguments.losses:
         with NetworkPath(arguments.program, *arguments.link.split(), "--loss", loss) as path:
-            result = run_job(path, arguments.ranks, "serve.py", others)
+            result = run_job(path, arguments.ranks, "serve.py", others, same=gloo.needed())
         if table is None:
             conditions = f"{result['conditions']}, farwrite link {arguments.link}, {os.cpu_count()} cores"
             print(f"{conditions}. Times in ms: to the first byte of a batch, and of the other bytes.")

@@ -1,7 +1,8 @@
 """Trains over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
 
 Ranks are processes of `python/examples/train.py` in two network namespaces that `farwrite link` joins, half
-of them in each. The backends take turns with each seed. It needs root.
+of them in each. The backends take turns with each seed. Where gloo of the installed PyTorch has another
+reduce-scatter or mean, both run the same operation (`same_operations.py`). It needs root.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ sys.path.append(str(HERE.parents[1] / "tests" / "system"))
 
 sys.path.append(str(HERE))
 
+from gloo import Gloo, examine_here  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
 from table import Table  # noqa: E402
 
@@ -41,9 +43,17 @@ class Failed(Exception):
 
 
 def run_job(
-    path: NetworkPath, ranks: int, script: str, options: Sequence[str], seconds: float = 900
+    path: NetworkPath,
+    ranks: int,
+    script: str,
+    options: Sequence[str],
+    seconds: float = 900,
+    same: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run a script of the examples over a path, half of the ranks at each end. Return what rank 0 says."""
+    """Run a script of the examples over a path, half of the ranks at each end. Return what rank 0 says.
+
+    `same` names what `same_operations.py` changes.
+    """
     sides = (path.a, path.b)
     for side in sides:
         # It fails where the kernel has no BBR.
@@ -60,7 +70,10 @@ def run_job(
             OMP_NUM_THREADS="1",
             GLOO_SOCKET_IFNAME=side.dev,
         )
-        command = [sys.executable, "-P", str(HERE.parent / "examples" / script), "--json", *options]
+        command = [sys.executable, "-P"]
+        if same:
+            command += [str(HERE / "same_operations.py"), *(f"--{name}" for name in same)]
+        command += [str(HERE.parent / "examples" / script), "--json", *options]
         process = side.popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -69,9 +82,18 @@ def run_job(
     return result
 
 
-def train(path: NetworkPath, ranks: int, *options: str, seconds: float = 900) -> dict[str, Any]:
+def train(
+    path: NetworkPath, ranks: int, *options: str, seconds: float = 900, same: Sequence[str] = ()
+) -> dict[str, Any]:
     """Run one training over a path, and return what rank 0 says."""
-    return run_job(path, ranks, "train.py", options, seconds)
+    return run_job(path, ranks, "train.py", options, seconds, same)
+
+
+def add_background(path: NetworkPath, flows: int) -> None:
+    """Start TCP BBR flows from the first side of a path to the second, until the path ends."""
+    for port in range(7000, 7000 + flows):
+        path.start(path.b, "tcp-sink", "--port", port)
+        path.start(path.a, "tcp-source", "--to", path.b.v4, "--port", port, "--cc", "bbr", "--seconds", 1e6)
 
 
 def outputs(ranks: Sequence[subprocess.Popen[str]], seconds: float) -> list[str]:
@@ -111,23 +133,36 @@ def main() -> None:
     parser.add_argument("--way", choices=("ddp", "fsdp2", "zero3"), default="ddp")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--test-every", type=int, default=20, help="steps between two tests")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
     parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms --loss 1%", help="of `farwrite link`")
+    parser.add_argument(
+        "--background", type=int, default=0, metavar="FLOWS", help="TCP BBR flows over the same path"
+    )
+    parser.add_argument("--limit", type=float, default=900, help="the most seconds of one training")
+    parser.add_argument("--log", type=Path, help="a file to which each training adds a line of JSON")
     parser.add_argument("--csv", type=Path, help="a file for the rows of the figure O3")
     arguments = parser.parse_args()
     if arguments.seeds < 1:
         parser.error(f"--seeds {arguments.seeds}: must be at least 1")
+    if arguments.background < 0:
+        parser.error(f"--background {arguments.background}: must be 0 or a number of flows")
+    gloo = examine_here()
+    print(gloo.describe(), flush=True)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.backends}
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.backends:
-            options = ["--task", arguments.task, "--way", arguments.way]
-            options += ["--steps", str(arguments.steps), "--seed", str(seed)]
-            with NetworkPath(arguments.program, *arguments.link.split()) as path:
-                results[name].append(train(path, arguments.ranks, *options, *BACKENDS[name]))
+            result = train_once(arguments, gloo, name, seed)
+            results[name].append(result)
+            if arguments.log:
+                with arguments.log.open("a", encoding="utf-8") as log:
+                    line = {"link": arguments.link, "background": arguments.background, "name": name}
+                    log.write(json.dumps({**line, "seed": seed, **result}) + "\n")
     conditions = (
         f"{arguments.task}, {arguments.way}, {arguments.ranks} ranks, {arguments.steps} steps, "
-        f"{arguments.seeds} seeds, farwrite link {arguments.link}, {os.cpu_count()} cores"
+        f"{arguments.seeds} seeds, farwrite link {arguments.link}, {arguments.background} TCP BBR flows "
+        f"beside, {os.cpu_count()} cores"
     )
     summaries = summarize(results)
     show(conditions, summaries)
@@ -143,6 +178,15 @@ def main() -> None:
                 seconds, loss = (mean(column) for column in zip(*tests, strict=True))
                 table.add(panel, name, seconds, "test_loss", loss)
         table.write(arguments.csv)
+
+
+def train_once(arguments: argparse.Namespace, gloo: Gloo, name: str, seed: int) -> dict[str, Any]:
+    """Run the training of one backend and one seed over a path of its own."""
+    options = ["--task", arguments.task, "--way", arguments.way, "--test-every", str(arguments.test_every)]
+    options += ["--steps", str(arguments.steps), "--seed", str(seed), *BACKENDS[name]]
+    with NetworkPath(arguments.program, *arguments.link.split()) as path:
+        add_background(path, arguments.background)
+        return train(path, arguments.ranks, *options, seconds=arguments.limit, same=gloo.needed())
 
 
 def summarize(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:

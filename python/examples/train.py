@@ -131,13 +131,13 @@ class Alone:
 
     def __init__(self, task: Digits | Text) -> None:
         self.model: nn.Module = task.model
-        self._optimizer = task.optimizer()
+        self.optimizer = task.optimizer()
 
     def learn(self, loss: torch.Tensor) -> None:
         """Change the weights by the gradients of a loss."""
-        self._optimizer.zero_grad()
+        self.optimizer.zero_grad()
         loss.backward()
-        self._optimizer.step()
+        self.optimizer.step()
 
     def weights(self) -> list[torch.Tensor]:
         """Return all weights, as this rank computes with them. All ranks must call it."""
@@ -225,6 +225,12 @@ def drift(weights: list[torch.Tensor], group: dist.ProcessGroup | None = None) -
     return float(differences.nan_to_num(nan=torch.inf).max())
 
 
+def resynchronise(way: Alone | Zero3, number: int, every: int) -> float | None:
+    """Make weights and momentum equal at all ranks after each `every` steps, and return the drift."""
+    optimizer = getattr(way, "optimizer", None)
+    return farwrite.torch.resynchronise(way.model, number, every=every, optimizer=optimizer)
+
+
 def step(task: Digits | Text, way: Alone | Zero3, generator: torch.Generator) -> float:
     """Do one step, and return how many seconds it took."""
     begin = time.monotonic()
@@ -246,7 +252,7 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
         seconds.append(step(task, way, generator))
         if arguments.resynchronise:
             begin = time.monotonic()
-            drifts.append(farwrite.torch.resynchronise(way.model, number, every=arguments.resynchronise))
+            drifts.append(resynchronise(way, number, arguments.resynchronise))
             seconds[-1] += time.monotonic() - begin
         if number % arguments.test_every == 0 or number == arguments.steps:
             with torch.no_grad():

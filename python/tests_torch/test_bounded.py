@@ -215,6 +215,41 @@ def _resynchronised() -> list[float | None]:
     return every
 
 
+def test_the_state_of_the_optimizer_is_resynchronised(job: Ranks) -> None:
+    job.run(_resynchronised_state)
+
+
+def _resynchronised_state() -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for make in (
+        lambda values: torch.optim.SGD(values, lr=0.1, momentum=0.9),
+        lambda values: torch.optim.AdamW(values, lr=0.1),
+    ):
+        torch.manual_seed(0)
+        module = model()
+        optimizer = make(module.parameters())
+        # Each rank has gradients of its own, as after a loss of reduced parts.
+        for parameter in module.parameters():
+            parameter.grad = torch.full_like(parameter, rank + 1.0)
+        optimizer.step()
+        states = [optimizer.state[parameter] for parameter in module.parameters()]
+        name = "momentum_buffer" if "momentum_buffer" in states[0] else "exp_avg"
+        own = states[0][name].clone()
+        mean = own.clone()
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        assert not torch.equal(own, mean)
+        farwrite.torch.resynchronise(module, 1, every=1)
+        assert torch.equal(states[0][name], own), "it changed without being given"
+        farwrite.torch.resynchronise(module, 2, every=1, optimizer=optimizer)
+        for state in states:
+            for value in (value for value in state.values() if isinstance(value, torch.Tensor)):
+                everyone = [torch.empty_like(value) for _ in range(size)]
+                dist.all_gather(everyone, value)
+                assert all(torch.equal(other, value) for other in everyone)
+        # The order of the sum depends on the size of the tensor.
+        torch.testing.assert_close(states[0][name], mean)
+
+
 def test_replicas_that_cannot_be_resynchronised_are_refused_by_name(two: Ranks) -> None:
     two.run(_refused)
 
@@ -223,5 +258,7 @@ def _refused() -> None:
     module = torch.nn.Linear(2, 2)
     said = message(ValueError, lambda: farwrite.torch.resynchronise(module, 1, every=0))
     assert said == "every = 0: must be a number of steps from 1 on"
+    said = message(TypeError, lambda: farwrite.torch.resynchronise(module, 1, optimizer=module))
+    assert "must be an optimizer of torch.optim, or None" in said
     said = message(TypeError, lambda: farwrite.torch.resynchronise(module, 1, group=gloo()))
     assert "must be a group of the backend farwrite" in said

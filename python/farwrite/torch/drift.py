@@ -10,14 +10,20 @@ from farwrite.torch.group import ProcessGroup
 
 
 def resynchronise(
-    module: torch.nn.Module, step: int, *, every: int = 100, group: dist.ProcessGroup | None = None
+    module: torch.nn.Module,
+    step: int,
+    *,
+    every: int = 100,
+    group: dist.ProcessGroup | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> float | None:
-    """Make the parameters and buffers of replicas equal, bit for bit, after each `every` steps.
+    """Make replicas of a model equal, bit for bit, after each `every` steps.
 
     With ``Bounded(parts="bounded")``, the gradients of replicas differ, so their weights drift apart. Call
-    this after each step of the optimizer, with the same arguments at all ranks. All values of floating point
-    become their exact mean over the ranks, all others become those of rank 0. The state of the optimizer
-    stays as it is: it is the result of slightly different gradients.
+    this after each step of the optimizer, with the same arguments at all ranks. All parameters and buffers of
+    floating point become their exact mean over the ranks, all others become those of rank 0. The same applies
+    to the tensors in the state of `optimizer`, such as momentum. Without it, this state stays the result of
+    slightly different gradients.
 
     Parameters
     ----------
@@ -29,12 +35,14 @@ def resynchronise(
         After how many steps replicas become equal.
     group
         A group of this backend, of any policy; the default group where it is None.
+    optimizer
+        The optimizer of the parameters. It must have the same kinds of state at all ranks.
 
     Returns
     -------
     float | None
-        The drift: the largest difference between a value and the mean over the ranks, at any rank. None
-        where `step` is no multiple of `every`.
+        The drift: the largest difference between a value of the module and the mean over the ranks, at any
+        rank. None where `step` is no multiple of `every`.
 
     Raises
     ------
@@ -46,9 +54,20 @@ def resynchronise(
         raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
     if not isinstance(every, int) or every < 1:
         raise ValueError(f"every = {every!r}: must be a number of steps from 1 on")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer = {optimizer!r}: must be an optimizer of torch.optim, or None")
     tensors = _tensors(module)
     if step % every != 0:
         return None
+    drift = _equalise(group, tensors)
+    if optimizer is not None:
+        _equalise(group, _state(optimizer))
+    _reduce(group, drift, dist.ReduceOp.MAX)
+    return float(drift)
+
+
+def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Make tensors equal at all ranks. Return the largest difference from the mean at this rank."""
     drift = torch.zeros((), dtype=torch.float64)
     for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
         of_type = [tensor for tensor in tensors if tensor.dtype == dtype]
@@ -63,8 +82,7 @@ def resynchronise(
         parts = flat.split([tensor.numel() for tensor in of_type])
         for tensor, part in zip(of_type, parts, strict=True):
             tensor.copy_(part.view_as(tensor))
-    _reduce(group, drift, dist.ReduceOp.MAX)
-    return float(drift)
+    return drift
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
@@ -74,6 +92,14 @@ def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
         if isinstance(tensor, DTensor):
             raise TypeError(f"module has the sharded parameter {name!r}: resynchronise is for replicas")
     return [tensor.detach() for _, tensor in named if tensor.numel() > 0]
+
+
+def _state(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return all tensors in the state of an optimizer, in the order of parameters and of names."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    states = [optimizer.state[parameter] for parameter in parameters if parameter in optimizer.state]
+    found = [state[name] for state in states for name in sorted(state)]
+    return [value.detach() for value in found if isinstance(value, torch.Tensor) and value.numel() > 0]
 
 
 def _reduce(group: ProcessGroup, tensor: torch.Tensor, how: dist.ReduceOp.RedOpType) -> None:

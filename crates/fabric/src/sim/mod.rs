@@ -28,11 +28,13 @@
 //! ```
 
 mod carrier;
+mod clock;
 mod network;
 
 use crate::nic::NicFabric;
 
 pub use self::carrier::{SimCarrier, SimRx, SimTx};
+pub use self::clock::SimClock;
 pub use self::network::{SimError, SimNetwork, Verdict};
 pub use farwrite_link::{Datagram, LinkConfig, LinkCounters, Loss, Ramp, Step};
 

@@ -9,7 +9,7 @@ use farwrite_link::{ConfigError, Datagram, Link, LinkConfig, LinkCounters, Step}
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::{SimCarrier, SimFabric};
+use super::{SimCarrier, SimClock, SimFabric};
 use crate::nic::NicFabric;
 
 /// Why a simulated network cannot do what was asked.
@@ -59,7 +59,7 @@ pub struct SimNetwork {
     state: Rc<RefCell<NetworkState>>,
 }
 
-/// A datagram in an inbox, and its arrival time.
+/// A datagram in an inbox, and its arrival time by the clock of its host.
 pub(super) struct SimArrival {
     pub(super) at_ns: u64,
     pub(super) datagram: Datagram,
@@ -74,6 +74,8 @@ pub(super) struct NetworkState {
     links: BTreeMap<(IpAddr, IpAddr), Link>,
     /// Datagrams that have arrived and were not polled yet, by socket.
     inboxes: BTreeMap<SocketAddr, VecDeque<SimArrival>>,
+    /// The clocks of hosts that differ from the network's.
+    clocks: BTreeMap<IpAddr, SimClock>,
     tap: Option<Tap>,
     held: Vec<Datagram>,
     undeliverable: u64,
@@ -88,6 +90,7 @@ impl SimNetwork {
             rng: ChaCha20Rng::seed_from_u64(seed),
             links: BTreeMap::new(),
             inboxes: BTreeMap::new(),
+            clocks: BTreeMap::new(),
             tap: None,
             held: Vec::new(),
             undeliverable: 0,
@@ -161,6 +164,12 @@ impl SimNetwork {
         let link = state.links.get_mut(&(from, to));
         *link.ok_or(SimError::NoLink { from, to })? = Link::with_steps(config, steps, seed)?;
         Ok(())
+    }
+
+    /// Gives a host a clock of its own. Arrivals have the time of this clock, so the ends of the host
+    /// must be polled with its time too. Everything else has the time of the network.
+    pub fn set_clock(&self, host: IpAddr, clock: SimClock) {
+        self.state.borrow_mut().clocks.insert(host, clock);
     }
 
     /// The current time, in nanoseconds since the creation of the network.
@@ -274,11 +283,10 @@ impl NetworkState {
     }
 
     fn deliver(&mut self, datagram: Datagram) {
+        let clock = self.clocks.get(&datagram.dst.ip());
+        let at_ns = clock.map_or(self.now_ns, |clock| clock.local_ns(self.now_ns));
         match self.inboxes.get_mut(&datagram.dst) {
-            Some(inbox) => inbox.push_back(SimArrival {
-                at_ns: self.now_ns,
-                datagram,
-            }),
+            Some(inbox) => inbox.push_back(SimArrival { at_ns, datagram }),
             None => self.undeliverable += 1,
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn bounds(plan: &CollectivePlan, world: &World<'_>, rank: usize) -> V
             collected_ns = collected_ns.max(ended.at_ns);
             continue;
         };
-        let due_ns = resumed_ns(begun_ns.saturating_add(limit_ns));
+        let due_ns = resumed_ns(plan.later_ns(rank, begun_ns, limit_ns));
         collected_ns = collected_ns.max(due_ns.min(ended.at_ns));
         if !plan.has_exact_phase(step) {
             bounds.push(Bound {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farwrite::RateControl;
 use farwrite::deadline::{Bounds, Policy};
-use farwrite::fabric::sim::{LinkConfig, Loss};
+use farwrite::fabric::sim::{LinkConfig, Loss, SimClock};
 use farwrite_collectives::{
     Algorithm, BoundedOptions, Delivery, ElementType, GroupOptions, Hadamard, Operation,
     OperationOptions, Reduction,
@@ -16,6 +16,8 @@ use super::plan::{CollectivePlan, Fault, MS, Step};
 const COUNTS: [usize; 7] = [0, 1, 7, 130, 700, 3_000, 9_000];
 /// Faults begin within this time; most operations do too.
 const BUSY_NS: u64 = 60 * MS;
+/// Clocks differ by up to this time, which is longer than each timeout.
+const MOST_OFFSET_NS: u64 = 100_000 * MS;
 
 impl CollectivePlan {
     /// Draws the plan of a seed.
@@ -45,8 +47,22 @@ impl CollectivePlan {
             steps,
             faults,
             path_seed: dice.next(),
+            clocks: clocks(dice, ranks),
         }
     }
+}
+
+/// Half of the cases have clocks that differ by up to 100 s and 400 millionths.
+fn clocks(dice: &mut SplitMix, ranks: usize) -> Vec<SimClock> {
+    let has_skew = dice.percent(50);
+    let clock = |_| match has_skew {
+        true => SimClock {
+            offset_ns: dice.below(MOST_OFFSET_NS),
+            fast_ppm: i16::try_from(dice.below(401)).expect("small") - 200,
+        },
+        false => SimClock::default(),
+    };
+    (0..ranks).map(clock).collect()
 }
 
 fn link(dice: &mut SplitMix) -> LinkConfig {

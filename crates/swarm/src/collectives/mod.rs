@@ -1,5 +1,6 @@
 //! Cases of collectives: a group of ranks that run operations over paths that lose, reorder, double
-//! and damage packets, with ranks that stall, die, return late, leave, abort or differ.
+//! and damage packets, with ranks that stall, die, return late, leave, abort or differ, and whose
+//! clocks differ in time and rate.
 //!
 //! In every case, each operation ends by its timeout at each rank that runs, and a bounded one by its
 //! deadline if no phase of it is exact. An exact result has the bits of its documented order. A bounded
@@ -22,7 +23,7 @@ pub use plan::{CollectivePlan, Fault, Step};
 
 /// All kinds of events that cases of collectives can meet. If many cases do not meet a kind, the
 /// plans have a hole.
-pub const KINDS: [&str; 23] = [
+pub const KINDS: [&str; 24] = [
     "exact result",
     "bounded result",
     "transformed result",
@@ -36,6 +37,7 @@ pub const KINDS: [&str; 23] = [
     "late start",
     "packets lost",
     "bursts",
+    "clock skew",
     "stall",
     "path cut",
     "death",

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use farwrite::SchemeName;
-use farwrite::fabric::sim::Loss;
+use farwrite::fabric::sim::{Loss, SimClock};
 use farwrite_collectives::{ElementType, Missing, Reduction, Report, replay};
 
 use super::bound::{Bound, bounds};
@@ -122,7 +122,7 @@ impl Oracle<'_> {
         ended: &Ended,
     ) -> Result<(), Violation> {
         let timeout_ns = u64::try_from(self.plan.timeout().as_nanos()).expect("seconds");
-        let due_ns = ended.started_ns + timeout_ns;
+        let due_ns = self.plan.later_ns(rank, ended.started_ns, timeout_ns);
         let due_ns = self.plan.paused_until_ns(rank, due_ns).unwrap_or(due_ns);
         let fails = |rule, what: &str| {
             let what = format!("step {number} at rank {rank}: {what}");
@@ -294,6 +294,7 @@ impl Oracle<'_> {
             ("late start", self.plan.steps.iter().any(late)),
             ("packets lost", self.world.lost_packets() > 0),
             ("bursts", is_bursty),
+            ("clock skew", self.plan.clocks[0] != SimClock::default()),
         ] {
             if is_met {
                 self.met.insert(kind);

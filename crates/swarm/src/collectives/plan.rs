@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use farwrite::fabric::sim::LinkConfig;
+use farwrite::fabric::sim::{LinkConfig, SimClock};
 use farwrite_collectives::{
     Algorithm, Delivery, ElementType, GroupOptions, Operation, OperationOptions, Reduction,
 };
@@ -21,6 +21,8 @@ pub struct CollectivePlan {
     pub link: LinkConfig,
     /// The operations, in their order.
     pub steps: Vec<Step>,
+    /// The clock of each rank.
+    pub clocks: Vec<SimClock>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// The seed of the faults of single packets.
@@ -219,6 +221,12 @@ impl CollectivePlan {
         its.map(|(_, _, to_ns)| to_ns).max()
     }
 
+    /// The time of the network when the clock of a rank has moved by `span_ns` since `from_ns`.
+    pub(super) fn later_ns(&self, rank: usize, from_ns: u64, span_ns: u64) -> u64 {
+        let clock = self.clocks[rank];
+        clock.network_ns(clock.local_ns(from_ns).saturating_add(span_ns))
+    }
+
     pub(super) fn timeout(&self) -> Duration {
         self.options.timeout
     }
@@ -228,6 +236,7 @@ impl Display for CollectivePlan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ranks, {:?}", self.ranks, self.options)?;
         writeln!(f, "{:?}", self.link)?;
+        writeln!(f, "{:?}", self.clocks)?;
         for (number, step) in self.steps.iter().enumerate() {
             writeln!(f, "step {number}: {step:?}")?;
         }

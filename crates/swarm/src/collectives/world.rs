@@ -1,4 +1,5 @@
-//! The members of a case in a simulated network, and the loop that advances their common time.
+//! The members of a case in a simulated network, and the loop that advances its time. Each member
+//! has its own clock. All times here are those of the network, except where a member is called.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -56,6 +57,9 @@ impl<'a> World<'a> {
             Member::new(endpoint, rank, ranks, plan.options.clone()).expect("good options")
         };
         let mut members: Vec<_> = (0..ranks).map(member).collect();
+        for (rank, clock) in plan.clocks.iter().enumerate() {
+            network.set_clock(host(rank), *clock);
+        }
         for a in 0..ranks {
             for b in a + 1..ranks {
                 let joined = network.connect(host(a), host(b), plan.link, plan.link);
@@ -131,7 +135,9 @@ impl<'a> World<'a> {
         while let Some(at_ns) = self.next_start_ns(rank).filter(|&at_ns| at_ns <= now_ns) {
             self.start(rank, at_ns.max(now_ns));
         }
-        let polled = self.members[rank].poll(now_ns);
+        let clock = self.plan.clocks[rank];
+        let polled = self.members[rank].poll(clock.local_ns(now_ns));
+        let polled = polled.map(|local_ns| clock.network_ns(local_ns));
         while let Some(finished) = self.members[rank].take_finished() {
             let (step, started_ns) = self.running[rank]
                 .remove(&finished.id)
@@ -170,7 +176,8 @@ impl<'a> World<'a> {
         let differs = Fault::Differ { rank, step: number };
         let more = usize::from(plan.faults.contains(&differs));
         let buffers = data::buffers(step, number, (rank, plan.ranks), more);
-        match self.members[rank].start(now_ns, &operation, step.options, buffers) {
+        let local_ns = plan.clocks[rank].local_ns(now_ns);
+        match self.members[rank].start(local_ns, &operation, step.options, buffers) {
             Ok(id) => {
                 self.running[rank].insert(id, (number, now_ns));
             }

@@ -1,0 +1,118 @@
+"""Makes gloo and farwrite run the same operations, where gloo of the installed PyTorch runs others.
+
+`same_operations.py [--reduce-scatter] [--mean] SCRIPT ARGUMENTS` changes `torch.distributed` and then runs a
+script, so that all programs of a comparison call the same functions as always.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp
+
+
+def reduce_scatter_of_parts(
+    output: torch.Tensor,
+    input: torch.Tensor,
+    op: Any = ReduceOp.SUM,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> None:
+    """Run a reduce-scatter that sends each part to its owner only, which reduces.
+
+    It sends what a reduce-scatter must send, half of an all-reduce.
+    """
+    if async_op:
+        raise ValueError("async_op = True: a reduce-scatter of parts is not asynchronous")
+    parts = torch.empty_like(input)
+    dist.all_to_all_single(parts, input.contiguous(), group=group)
+    size = dist.get_world_size(group)
+    parts = parts.view(size, -1)
+    if op == ReduceOp.SUM or op == ReduceOp.AVG:
+        reduced = parts.sum(0)
+        if op == ReduceOp.AVG:
+            reduced /= size
+    elif op == ReduceOp.MAX:
+        reduced = parts.amax(0)
+    elif op == ReduceOp.MIN:
+        reduced = parts.amin(0)
+    else:
+        raise ValueError(f"op = {op}: a reduce-scatter of parts has sum, mean, minimum and maximum")
+    output.copy_(reduced.view_as(output))
+
+
+def with_parts(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `reduce_scatter_tensor` with another form for groups of gloo."""
+
+    def reduce_scatter(
+        output: torch.Tensor,
+        input: torch.Tensor,
+        op: Any = ReduceOp.SUM,
+        group: dist.ProcessGroup | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        if dist.get_backend(group) != "gloo":
+            return own(output, input, op, group, async_op)
+        return reduce_scatter_of_parts(output, input, op, group, async_op)
+
+    return reduce_scatter
+
+
+def without_mean(own: Callable[..., Any], result: int) -> Callable[..., Any]:
+    """Return an operation whose mean is a sum that is divided. `result` is the place of the result."""
+
+    def reduce(*arguments: Any, **options: Any) -> Any:
+        places = list(arguments)
+        op = options.get("op", places[result] if len(places) > result else ReduceOp.SUM)
+        if op != ReduceOp.AVG:
+            return own(*places, **options)
+        if options.get("async_op"):
+            raise ValueError("async_op = True: a mean that is a sum and a division is not asynchronous")
+        if "op" in options:
+            options["op"] = ReduceOp.SUM
+        else:
+            places[result] = ReduceOp.SUM
+        own(*places, **options)
+        target = places[0] if places else options.get("output", options.get("tensor"))
+        target /= dist.get_world_size(options.get("group"))
+        return None
+
+    return reduce
+
+
+#: What can be changed, by name.
+FORCED = ("reduce-scatter", "mean")
+
+
+def force(names: Sequence[str]) -> None:
+    """Change operations of `torch.distributed` in this process."""
+    if "mean" in names:
+        dist.all_reduce = without_mean(dist.all_reduce, 1)
+        dist.reduce_scatter_tensor = without_mean(dist.reduce_scatter_tensor, 2)
+    if "reduce-scatter" in names:
+        dist.reduce_scatter_tensor = with_parts(dist.reduce_scatter_tensor)
+
+
+def main() -> None:
+    """Change `torch.distributed`, and run a script."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--reduce-scatter", action="store_true", help="gloo sends each part to its owner only"
+    )
+    parser.add_argument("--mean", action="store_true", help="a mean is a sum and a division, on all backends")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    force([name for name in FORCED if getattr(arguments, name.replace("-", "_"))])
+    sys.argv = [arguments.script, *arguments.arguments]
+    runpy.run_path(arguments.script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

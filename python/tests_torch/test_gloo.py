@@ -1,0 +1,72 @@
+"""The benchmarks compare the same operations of gloo and of farwrite."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import Ranks, gloo
+from torch.distributed import ReduceOp
+
+BENCHES = str(Path(__file__).resolve().parents[1] / "benches")
+
+
+def test_what_gloo_of_this_version_does(job: Ranks, capfd: pytest.CaptureFixture[str]) -> None:
+    """Print it, and check that ranks agree on it, and that the forced form sends half as much."""
+    found = job.run(_examine)
+    assert len({text for text, _ in found}) == 1
+    with capfd.disabled():
+        print(f"\n{found[0][0]}")
+    # Headers, and the messages of barriers, are beside the data.
+    assert all(0.4 < share < 0.6 for _, share in found), found
+
+
+def _examine() -> tuple[str, float]:
+    sys.path.append(BENCHES)
+    from gloo import examine, settled_bytes
+    from same_operations import reduce_scatter_of_parts
+
+    group = gloo()
+    text = examine(group).describe()
+    whole = torch.ones(1 << 20)
+    part = torch.empty(len(whole) // dist.get_world_size())
+    marks = [settled_bytes(group)]
+    reduce_scatter_of_parts(part, whole, group=group)
+    marks.append(settled_bytes(group))
+    dist.all_reduce(whole, group=group)
+    marks.append(settled_bytes(group))
+    return text, (marks[1] - marks[0]) / (marks[2] - marks[1])
+
+
+def test_forced_operations_have_the_same_results_on_both_backends(job: Ranks) -> None:
+    job.run(_forced)
+
+
+def _forced() -> None:
+    sys.path.append(BENCHES)
+    import same_operations
+
+    own = dist.all_reduce, dist.reduce_scatter_tensor
+    rank, size = dist.get_rank(), dist.get_world_size()
+    whole = torch.arange(4.0 * size) * (rank + 1)
+    same_operations.force(["reduce-scatter", "mean"])
+    try:
+        total = torch.arange(4.0 * size) * (size * (size + 1) // 2)
+        for op, wanted in ((ReduceOp.SUM, total), (ReduceOp.AVG, total / size)):
+            for group in (gloo(), None):
+                summed, part = whole.clone(), torch.empty(4)
+                dist.all_reduce(summed, op=op, group=group)
+                assert torch.equal(summed, wanted)
+                # As FSDP2 calls it, and as DeepSpeed does.
+                dist.reduce_scatter_tensor(output=part, input=whole, group=group, op=op)
+                assert torch.equal(part, wanted[4 * rank :][:4])
+                dist.reduce_scatter_tensor(part, whole, op, group)
+                assert torch.equal(part, wanted[4 * rank :][:4])
+        part = torch.empty(4)
+        dist.reduce_scatter_tensor(part, whole, ReduceOp.MAX, gloo())
+        assert torch.equal(part, (torch.arange(4.0 * size) * size)[4 * rank :][:4])
+    finally:
+        dist.all_reduce, dist.reduce_scatter_tensor = own
