@@ -19,7 +19,7 @@ from farwrite.torch.arguments import FLOATS, Call
 from farwrite.torch.memory import Memory, overlap
 from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
-from farwrite.torch.rendezvous import Place, local_address, meet
+from farwrite.torch.rendezvous import Place, bound_address, join, local_address
 from farwrite.torch.reports import Report, Tally
 from farwrite.torch.work import Started, Work
 
@@ -41,18 +41,21 @@ class ProcessGroup(dist.ProcessGroup):
         exact = bounded.exact if bounded else options.policy
         self._bounded = bounded
         address = local_address(place, options)
+        bound = bound_address(address)
         self._communicator = _native.Communicator(
             place.rank,
             place.size,
-            address=ip_address(address),
+            address=ip_address(bound),
+            advertised=None if bound == address else ip_address(address),
+            packet_bytes=options.packet_bytes,
             timeout_s=timeout.total_seconds(),
             key=options.key,
             scheme=exact.scheme,
             sites=_sites(place, options),
             bounded=bounded.native() if bounded else None,
         )
-        self._log, self._replayed = open_logs(place, options, self._communicator.packet_bytes)
-        self._communicator.connect(meet(place, self._communicator.info(), address, options, timeout))
+        packet_bytes = join(place, self._communicator, address, options, timeout)
+        self._log, self._replayed = open_logs(place, options, packet_bytes)
 
     # What the group is.
 
