@@ -270,7 +270,7 @@ impl Communicator {
     }
 
     /// Notes that the next collective operation cannot start at this rank, for a reason that a
-    /// caller has found before [`Communicator::submit`]; see [`Member::refuse`].
+    /// caller has found before [`Communicator::submit`]; see [`Member::refuse`](crate::Member::refuse).
     pub fn refuse(&self, reason: String) {
         self.call(Call::Refuse(reason));
     }
