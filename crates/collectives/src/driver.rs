@@ -169,9 +169,10 @@ impl Driver {
             let next_ns = self.member.poll_now();
             let kept = self.paths.keep(&mut self.member);
             let keep_ns = kept.unwrap_or_else(|error| {
+                // The next poll informs the other ranks, unless the endpoint itself is broken.
+                let again = matches!(error, CollectiveError::Path { .. }).then_some(now_ns);
                 self.member.fail(error);
-                // The next poll informs the other ranks.
-                Some(now_ns)
+                again
             });
             self.complete();
             let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
