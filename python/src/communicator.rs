@@ -36,7 +36,6 @@ pub(crate) struct Communicator {
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
     /// Memory of operations that may still run.
     lent: Mutex<Vec<Arc<Lent>>>,
-    packet_bytes: u32,
 }
 
 /// Memory that an operation uses until its ticket is done. Holding the views keeps it where it is.
@@ -57,42 +56,46 @@ impl Lent {
 #[pymethods]
 impl Communicator {
     #[new]
-    #[pyo3(signature = (rank, size, *, address, key, settings))]
+    #[pyo3(signature = (rank, size, *, address, key, settings, advertised=None, packet_bytes=None))]
     fn new(
         rank: usize,
         size: usize,
         address: IpAddr,
         key: Option<[u8; 32]>,
         settings: Settings,
+        advertised: Option<IpAddr>,
+        packet_bytes: Option<u32>,
     ) -> PyResult<Self> {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
+        options.advertised = advertised;
+        options.packet_bytes = packet_bytes.or(options.packet_bytes);
         options.key = key;
-        options.group = settings.options(rank)?;
-        let packet_bytes = options.group.packet_bytes;
+        let group = std::mem::take(&mut options.group);
+        options.group = settings.options(rank, group)?;
         let inner = collectives::Communicator::new(rank, size, options).map_err(exception)?;
         Ok(Self {
             inner: Mutex::new(Some(Arc::new(inner))),
             lent: Mutex::default(),
-            packet_bytes,
         })
     }
 
-    /// Bytes of a packet, on which the replay of an operation depends.
+    /// Bytes of a packet, on which the replay of an operation depends. None until the ranks have
+    /// agreed on them.
     #[getter]
-    fn packet_bytes(&self) -> u32 {
-        self.packet_bytes
+    fn packet_bytes(&self) -> PyResult<Option<u32>> {
+        Ok(self.open()?.packet_bytes())
     }
 
-    /// What the other ranks need to connect.
-    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let info = self.open()?.info().map_err(exception)?;
-        Ok(PyBytes::new(py, &info))
-    }
-
-    /// Joins this rank to all others, by what `info` of each gave, in the order of ranks.
-    fn connect(&self, py: Python<'_>, infos: Vec<Vec<u8>>) -> PyResult<()> {
+    /// Joins this rank to all others, in rounds: takes the messages of all ranks in the last round, in
+    /// the order of ranks, and returns that of this rank in the next one, or None after the last.
+    fn meet<'py>(
+        &self,
+        py: Python<'py>,
+        messages: Vec<Vec<u8>>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let inner = self.open()?;
-        py.detach(|| inner.connect(infos)).map_err(exception)
+        let said = py.detach(|| inner.meet(messages)).map_err(exception)?;
+        Ok(said.map(|said| PyBytes::new(py, &said)))
     }
 
     /// Starts an operation on memory, which it uses until its ticket is done. `peer` is the root, or

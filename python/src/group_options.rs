@@ -46,13 +46,13 @@ struct Rate {
 }
 
 impl Settings {
-    /// The options of a group, for this rank.
-    pub(crate) fn options(&self, rank: usize) -> PyResult<GroupOptions> {
+    /// These options for this rank, and the others from `group`.
+    pub(crate) fn options(&self, rank: usize, group: GroupOptions) -> PyResult<GroupOptions> {
         let mut options = GroupOptions {
             timeout: seconds("timeout_s", self.timeout_s)?,
             sites: self.sites.clone(),
             expected_loss: self.expected_loss,
-            ..GroupOptions::default()
+            ..group
         };
         options.scheme = parse(rank, "exact", &self.scheme)?;
         options.rate_control = self.rate_control.parse(rank, options.packet_bytes)?;

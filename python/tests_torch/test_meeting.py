@@ -114,3 +114,45 @@ def test_the_local_address() -> None:
     assert rendezvous.local_address(place, own) == "10.1.2.3"
     with pytest.raises(RendezvousError, match=r"a HashStore does not show .*: pass Options\(address="):
         rendezvous.local_address(Place("g", HashStore(), 0, 1), OPTIONS)
+
+
+def test_the_address_that_is_bound() -> None:
+    assert rendezvous.bound_address("127.0.0.1") == "127.0.0.1"
+    # An address that no machine of a test has (RFC 5737).
+    try:
+        bound = rendezvous.bound_address("192.0.2.77")
+    except OSError:
+        pytest.skip("this machine has no route to other machines")
+    assert bound != "192.0.2.77"
+    assert rendezvous.bound_address(bound) == bound
+
+
+class Absent:
+    """A communicator that finds no path in its second round."""
+
+    packet_bytes = None
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.rounds = 0
+
+    def meet(self, messages: list[bytes]) -> bytes | None:
+        self.rounds += 1
+        if self.rounds == 3 and self.rank == 1:
+            raise ValueError("the path to rank 0: blocked")
+        return b"round %d" % self.rounds
+
+
+def test_a_rank_without_a_path_ends_the_rendezvous_of_all() -> None:
+    store = HashStore()
+
+    def join(rank: int) -> str:
+        place = Place("g", store, rank, 2)
+        with pytest.raises((RendezvousError, ValueError)) as caught:
+            rendezvous.join(place, Absent(rank), "10.0.0.1", OPTIONS, LONG)  # type: ignore[arg-type]
+        return str(caught.value)
+
+    with ThreadPoolExecutor(2) as threads:
+        said = list(threads.map(join, range(2)))
+    reason = "the path to rank 0: blocked"
+    assert said == [f"rank 0 of group 'g': rank 1 cannot join: {reason}", reason]

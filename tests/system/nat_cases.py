@@ -2,11 +2,12 @@
 that of the interfaces at their ends."""
 
 import contextlib
+import pathlib
 import subprocess
 import time
 
 from lib.ends import Ends
-from lib.nat import B, FAR, Nat
+from lib.nat import A, B, FAR, Nat
 from lib.nat_transfer import PORT, Transfer
 from lib.veth import until
 
@@ -15,7 +16,7 @@ LONG, SLOW = 10_000_000, "20Mbit"
 
 
 def run(report, program, directory):
-    """Runs all cases."""
+    """Runs all cases. `farwrite-rank` lies beside the program."""
     for number, (title, case) in enumerate(_CASES.items()):
         where = directory / f"nat-{number}"
         where.mkdir()
@@ -197,6 +198,62 @@ def _probe(report, program, where):
                  None if planned.returncode == 0 else planned.stderr)
 
 
+def _group(report, program, where):
+    operations = 60
+    with Nat(mtu=1420, edge=9000) as nat:
+        # 1:1 at rank 0, and another port at rank 1, which sends to rank 0 first.
+        nat.masquerade()
+        nat.forward()
+        _drop_icmp(nat)
+        rank = [pathlib.Path(program).with_name("farwrite-rank"), "--folder", where,
+                "--operations", operations]
+        zero = [*rank, "--rank", 0, "--bind", f"{B}:{PORT}", "--advertise", FAR]
+        one = [*rank, "--rank", 1, "--bind", f"{A}:0"]
+        with _Rank(nat.b, zero) as zero, _Rank(nat.a, one) as one:
+            until(lambda: "reduced 5" in zero.lines(), 30, "all-reduces under way")
+            before = _ports(nat)
+            nat.rebind("30000-30999")
+            ended = [zero.end(60), one.end(60)]
+            after = _ports(nat)
+    problems = []
+    for number, (code, lines) in enumerate(ended):
+        if code != 0 or lines[-1] != f"reduced {operations - 1}":
+            problems.append(f"rank {number}: exit code {code}, {lines[-2:]}")
+        # 1420 bytes without 64 of headers, in whole elements.
+        elif lines[0] != "joined 1352":
+            problems.append(f"rank {number}: {lines[0]}, 1352 bytes expected")
+    report.check("both ranks use the largest packets, and all sums are right", problems)
+    moved = any(20000 <= port < 21000 for port in before) and any(
+        30000 <= port < 31000 for port in after)
+    report.check("a mapping changes meanwhile", None if moved else f"ports {before}, then {after}")
+
+
+class _Rank:
+    """A running rank. Its output goes to a file."""
+
+    def __init__(self, node, command):
+        command = [str(word) for word in command]
+        self.log = pathlib.Path(command[2]) / f"{command[command.index('--rank') + 1]}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(["ip", "netns", "exec", node.name, *command],
+                                            stdout=log, stderr=subprocess.STDOUT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def lines(self):
+        """Returns what the rank has said so far."""
+        return self.log.read_text().splitlines()
+
+    def end(self, seconds):
+        """Waits for the rank. Returns its exit code and what it said."""
+        return self.process.wait(seconds), self.lines()
+
+
 def _bleach(nat):
     """Makes `near` clear the ECN field of UDP packets."""
     nat.near.nft("add table ip bleach; add chain ip bleach pass "
@@ -228,5 +285,6 @@ _CASES = {
     "large packets are lost from the middle on": _shrinking,
     "a path that clears the ECN field": _bleaching,
     "a probe": _probe,
+    "a group of two ranks": _group,
     "a flood of strangers": _flood,
 }

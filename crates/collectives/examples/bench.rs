@@ -95,12 +95,14 @@ fn all_reduce(
     let group = (0..ranks)
         .map(|rank| Communicator::new(rank, ranks, options.clone()))
         .collect::<Result<Vec<_>, _>>()?;
-    let infos = group
-        .iter()
-        .map(Communicator::info)
-        .collect::<Result<Vec<_>, _>>()?;
-    for rank in &group {
-        rank.connect(infos.clone())?;
+    let mut messages = Vec::new();
+    loop {
+        let said = group.iter().map(|rank| rank.meet(messages.clone()));
+        let said = said.collect::<Result<Vec<_>, _>>()?;
+        match said.into_iter().collect() {
+            Some(said) => messages = said,
+            None => break,
+        }
     }
     let sum = Operation::AllReduce {
         element: ElementType::F32,
@@ -130,9 +132,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let numbers = std::env::args().skip(1).map(|text| text.parse::<u32>());
     let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
     let mut options = CommunicatorOptions::new("127.0.0.1:0".parse()?);
-    let group = &mut options.group;
     let or = |place: usize, default: u32| numbers.get(place).copied().unwrap_or(default);
-    group.packet_bytes = or(1, group.packet_bytes);
+    let group = &mut options.group;
+    options.packet_bytes = Some(or(1, group.packet_bytes));
     group.packets_per_segment = or(2, group.packets_per_segment);
     let megabytes = or(0, 64) as usize;
     let bytes = megabytes * 1_000_000;

@@ -1,36 +1,43 @@
 //! A member over UDP, with a thread that runs it.
 
-use std::net::SocketAddr;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use farwrite::deadline::Tally;
 use farwrite::fabric::contract::Waker;
-use farwrite::{Endpoint, RealTime, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, RealTime, UdpConfig};
 
 use crate::buffer::Buffers;
+use crate::driver::{self, Call, Start};
 use crate::error::CollectiveError;
 use crate::group_view::GroupView;
-use crate::member::{Member, OperationId};
 use crate::operation::Operation;
 use crate::options::{GroupOptions, OperationOptions};
-use crate::plan::{self, Plan};
+use crate::plan;
+use crate::rendezvous::{Rendezvous, Terms};
 use crate::seal;
 use crate::ticket::{Completion, Ticket};
-
-/// The longest sleep of the thread. Packets, timers and calls end the sleep at once.
-const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// How a [`Communicator`] is created.
 #[derive(Clone)]
 pub struct CommunicatorOptions {
-    /// The address of this rank, to which the other ranks send. It must not be the unspecified
-    /// address. Port 0 selects a free port.
+    /// The address of this rank on its machine. It must not be the unspecified address. Port 0
+    /// selects a free port.
     pub address: SocketAddr,
-    /// A secret that all ranks share. With it, [`Communicator::info`] is encrypted and
-    /// authenticated, so it can travel over a channel that others can read. Without it, the
-    /// information must travel confidentially.
+    /// The address at which the other ranks reach this rank, if its machine does not have this
+    /// address itself: the public address of 1:1 address translation, which must keep ports.
+    pub advertised: Option<IpAddr>,
+    /// The payload size of a packet in bytes: a multiple of 8. `None` selects the largest packets
+    /// that all paths of the group carry, and a number of packets in a segment that keeps the size
+    /// of segments. It replaces [`GroupOptions::packet_bytes`]. A path that does not carry packets of
+    /// this size is an error.
+    pub packet_bytes: Option<u32>,
+    /// A secret that all ranks share. With it, the messages of [`Communicator::meet`] are encrypted
+    /// and authenticated, so they can travel over a channel that others can read. Without it, they
+    /// must travel confidentially.
     pub key: Option<[u8; 32]>,
     /// How the group works.
     pub group: GroupOptions,
@@ -40,16 +47,23 @@ pub struct CommunicatorOptions {
 }
 
 impl CommunicatorOptions {
-    /// The defaults for an address: no key, a linger time of 5 seconds, and
-    /// [`GroupOptions::loopback`] for a loopback address, otherwise [`GroupOptions::default`].
+    /// The defaults for an address: no key, and a linger time of 5 seconds. For a loopback address,
+    /// [`GroupOptions::loopback`] with its packet size, otherwise [`GroupOptions::default`] with the
+    /// largest packets that the paths carry.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
-        let group = match address.ip().is_loopback() {
-            true => GroupOptions::loopback(),
-            false => GroupOptions::default(),
+        let (group, packet_bytes) = match address.ip().is_loopback() {
+            true => {
+                let group = GroupOptions::loopback();
+                let packet_bytes = group.packet_bytes;
+                (group, Some(packet_bytes))
+            }
+            false => (GroupOptions::default(), None),
         };
         Self {
             address,
+            advertised: None,
+            packet_bytes,
             key: None,
             group,
             linger: Duration::from_secs(5),
@@ -61,6 +75,8 @@ impl std::fmt::Debug for CommunicatorOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CommunicatorOptions")
             .field("address", &self.address)
+            .field("advertised", &self.advertised)
+            .field("packet_bytes", &self.packet_bytes)
             .field("key", &self.key.map(|_| "secret"))
             .field("group", &self.group)
             .field("linger", &self.linger)
@@ -70,41 +86,31 @@ impl std::fmt::Debug for CommunicatorOptions {
 
 /// One rank of one group over UDP sockets, with its own thread that makes progress.
 ///
-/// Any thread may call it. No call except [`Ticket::wait`] waits for another rank. Operations start
-/// in the order of [`Communicator::submit`], which must be the same at all ranks. Any number of
-/// operations can be in flight. Dropping the communicator ends the operations that still run as
-/// failed. The drop waits up to [`CommunicatorOptions::linger`] until the other ranks have received
-/// what this rank sent.
+/// Any thread may call it. No call except [`Communicator::meet`] and [`Ticket::wait`] waits for
+/// another rank. Operations start in the order of [`Communicator::submit`], which must be the same at
+/// all ranks. Any number of operations can be in flight. Dropping the communicator ends the
+/// operations that still run as failed. The drop waits up to [`CommunicatorOptions::linger`] until
+/// the other ranks have received what this rank sent.
 pub struct Communicator {
-    view: GroupView,
+    rank: usize,
+    ranks: usize,
+    /// The options of the group, once its packet size is known.
+    agreed: OnceLock<Agreed>,
     key: Option<[u8; 32]>,
-    /// The information as [`Communicator::info`] returns it.
-    info: Vec<u8>,
     calls: Sender<Call>,
     waker: Waker,
     /// `None` after the thread is joined.
     thread: Option<JoinHandle<()>>,
 }
 
-/// A request to the thread.
-enum Call {
-    Connect(Vec<Vec<u8>>, Sender<Result<(), CollectiveError>>),
-    Start(Box<Start>),
-    Tally(Sender<Tally>),
-    Refuse(String),
-    Abort(String),
-    Stop,
-}
-
-struct Start {
-    plan: Plan,
-    buffers: Buffers,
-    timeout: Option<Duration>,
-    completion: Completion,
+/// What the ranks have agreed on.
+struct Agreed {
+    view: GroupView,
+    packet_bytes: u32,
 }
 
 impl Communicator {
-    /// Binds a socket and starts the thread. The group is usable after [`Communicator::connect`].
+    /// Binds a socket and starts the thread. The group is usable after [`Communicator::meet`].
     ///
     /// # Errors
     /// [`CollectiveError::Argument`], or [`CollectiveError::Endpoint`] if the socket or the thread
@@ -114,37 +120,44 @@ impl Communicator {
         size: usize,
         options: CommunicatorOptions,
     ) -> Result<Self, CollectiveError> {
-        if options.address.ip().is_unspecified() {
-            return Err(CollectiveError::Argument {
-                rank,
-                argument: "address",
-                value: options.address.to_string(),
-                expected: "an address that the other ranks can send to".into(),
-            });
+        let CommunicatorOptions {
+            address,
+            advertised,
+            packet_bytes,
+            key,
+            group,
+            linger,
+        } = options;
+        let addresses = [("address", Some(address.ip())), ("advertised", advertised)];
+        for (argument, ip) in addresses {
+            if let Some(ip) = ip.filter(IpAddr::is_unspecified) {
+                return Err(CollectiveError::Argument {
+                    rank,
+                    argument,
+                    value: ip.to_string(),
+                    expected: "an address that the other ranks can send to".into(),
+                });
+            }
         }
-        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(options.address))?;
+        let mut terms = Terms {
+            rank,
+            ranks: size,
+            group,
+            packet_bytes,
+        };
+        terms.check()?;
+        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(address))?;
         let waker = endpoint.fabric_mut().waker();
-        let view = options.group.view(rank, size);
-        let member = Member::new(endpoint, rank, size, options.group)?;
-        let info = member.info()?;
-        let info = match &options.key {
-            Some(key) => seal::seal(key, &info)?,
-            None => info,
-        };
+        let rendezvous = Rendezvous::new(endpoint, terms, advertised);
         let (calls, received) = mpsc::channel();
-        let driver = Driver {
-            member,
-            calls: received,
-            completions: Vec::new(),
-            linger: options.linger,
-        };
         let builder = Builder::new().name(format!("farwrite-rank-{rank}"));
-        let thread = builder.spawn(move || driver.run());
+        let thread = builder.spawn(move || driver::run(rendezvous, received, linger));
         let thread = thread.map_err(CollectiveError::thread)?;
         Ok(Self {
-            view,
-            key: options.key,
-            info,
+            rank,
+            ranks: size,
+            agreed: OnceLock::new(),
+            key,
             calls,
             waker,
             thread: Some(thread),
@@ -154,50 +167,64 @@ impl Communicator {
     /// This rank.
     #[must_use]
     pub fn rank(&self) -> usize {
-        self.view.rank
+        self.rank
     }
 
     /// The number of ranks in the group.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.view.ranks
+        self.ranks
     }
 
-    /// The information that the other ranks need to [connect](Communicator::connect). Without
-    /// [`CommunicatorOptions::key`] it contains secrets and must travel confidentially.
-    ///
-    /// # Errors
-    /// None today. The result allows for a fabric that creates its information late.
-    pub fn info(&self) -> Result<Vec<u8>, CollectiveError> {
-        Ok(self.info.clone())
+    /// The payload size of packets in bytes, once the ranks have agreed on it.
+    #[must_use]
+    pub fn packet_bytes(&self) -> Option<u32> {
+        Some(self.agreed.get()?.packet_bytes)
     }
 
-    /// Joins this rank to all others. `infos` holds the result of [`Communicator::info`] of each
-    /// rank, in the order of ranks, including this rank. The call does not wait for the others.
+    /// Joins this rank to all others, in rounds. In each round, a rank gives a message to all others.
+    /// `messages` holds the messages of all ranks in the last round, in the order of ranks, including
+    /// this rank; nothing in the first call. Returns the message of this rank in the next round, or
+    /// `None` when the rank is joined, which is after the same number of rounds at all ranks.
+    ///
+    /// One call waits for packets of the other ranks: their paths are found, for at most 10 seconds,
+    /// across address translation. Of two ranks, the one with the lower number must be reachable at
+    /// its address. The other one may be behind any address translation.
+    ///
+    /// Without [`CommunicatorOptions::key`], messages contain secrets and must travel confidentially.
     ///
     /// # Errors
-    /// [`CollectiveError::Info`] names the rank whose information is invalid, and the reason;
+    /// [`CollectiveError::Info`] names the rank whose message is invalid, and the reason;
+    /// [`CollectiveError::Path`] names the rank to which there is no path;
     /// [`CollectiveError::Argument`].
-    pub fn connect(&self, infos: Vec<Vec<u8>>) -> Result<(), CollectiveError> {
-        let open = |(rank, info): (usize, Vec<u8>)| match &self.key {
+    pub fn meet(&self, messages: Vec<Vec<u8>>) -> Result<Option<Vec<u8>>, CollectiveError> {
+        let open = |(rank, message): (usize, Vec<u8>)| match &self.key {
             Some(key) => {
-                seal::open(key, &info).map_err(|problem| CollectiveError::Info { rank, problem })
+                seal::open(key, &message).map_err(|problem| CollectiveError::Info { rank, problem })
             }
-            None => Ok(info),
+            None => Ok(message),
         };
-        let infos: Result<Vec<_>, _> = infos.into_iter().enumerate().map(open).collect();
+        let messages: Result<Vec<_>, _> = messages.into_iter().enumerate().map(open).collect();
         let (answer, answered) = mpsc::channel();
-        self.call(Call::Connect(infos?, answer));
-        answered
-            .recv()
-            .unwrap_or_else(|_| Err(CollectiveError::stopped(self.view.rank)))
+        self.call(Call::Meet(messages?, answer));
+        let stopped = |_| Err(CollectiveError::stopped(self.rank));
+        let said = answered.recv().unwrap_or_else(stopped)?;
+        if let Some(group) = said.agreed {
+            let (view, packet_bytes) = (group.view(self.rank, self.ranks), group.packet_bytes);
+            // A second agreement would be the same.
+            let _ = self.agreed.set(Agreed { view, packet_bytes });
+        }
+        match (said.message, &self.key) {
+            (Some(message), Some(key)) => seal::seal(key, &message).map(Some),
+            (message, _) => Ok(message),
+        }
     }
 
     /// Starts an operation with the default options: exact, with [`GroupOptions::timeout`].
     ///
     /// # Errors
-    /// [`CollectiveError::Argument`]; the buffers are dropped in this case. Every other failure is
-    /// the outcome of the ticket.
+    /// [`CollectiveError::Argument`], and [`CollectiveError::NotConnected`] before the group has met;
+    /// the buffers are dropped in these cases. Every other failure is the outcome of the ticket.
     pub fn submit(
         &self,
         operation: Operation,
@@ -216,13 +243,14 @@ impl Communicator {
         options: OperationOptions,
         buffers: Buffers,
     ) -> Result<Ticket, CollectiveError> {
-        let plan = plan::plan(&self.view, &operation, options, &buffers);
+        let agreed = self.agreed.get().ok_or(CollectiveError::NotConnected)?;
+        let plan = plan::plan(&agreed.view, &operation, options, &buffers);
         let plan = plan.inspect_err(|error| {
             if operation.is_collective() {
                 self.refuse(error.to_string());
             }
         })?;
-        let (completion, ticket) = Completion::new(self.view.rank);
+        let (completion, ticket) = Completion::new(self.rank);
         self.call(Call::Start(Box::new(Start {
             plan,
             buffers,
@@ -242,7 +270,7 @@ impl Communicator {
     }
 
     /// Notes that the next collective operation cannot start at this rank, for a reason that a
-    /// caller has found before [`Communicator::submit`]; see [`Member::refuse`].
+    /// caller has found before [`Communicator::submit`]; see [`Member::refuse`](crate::Member::refuse).
     pub fn refuse(&self, reason: String) {
         self.call(Call::Refuse(reason));
     }
@@ -262,10 +290,10 @@ impl Communicator {
 
 impl std::fmt::Debug for Communicator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The key and the information are secrets.
+        // The key is a secret.
         f.debug_struct("Communicator")
-            .field("rank", &self.view.rank)
-            .field("size", &self.view.ranks)
+            .field("rank", &self.rank)
+            .field("size", &self.ranks)
             .finish_non_exhaustive()
     }
 }
@@ -276,84 +304,6 @@ impl Drop for Communicator {
         if let Some(thread) = self.thread.take() {
             // The thread itself has already reported a panic.
             let _ = thread.join();
-        }
-    }
-}
-
-/// The state of the thread.
-struct Driver {
-    member: Member<UdpFabric>,
-    calls: Receiver<Call>,
-    /// The completions of the operations that run.
-    completions: Vec<(OperationId, Completion)>,
-    linger: Duration,
-}
-
-impl Driver {
-    fn run(mut self) {
-        let mut end = None;
-        loop {
-            let now_ns = self.member.endpoint_mut().fabric().now_ns();
-            self.take_calls(now_ns, &mut end);
-            let next_ns = self.member.poll_now();
-            self.complete();
-            let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
-            let all_sent = self.member.in_flight(now_ns) == 0;
-            if left.is_some_and(|left| all_sent || left.is_zero()) {
-                break;
-            }
-            let at_most = left.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
-            if let Err(error) = self.member.endpoint_mut().wait_until(next_ns, at_most) {
-                self.member.fail(error.into());
-                self.complete();
-                break;
-            }
-        }
-    }
-
-    fn take_calls(&mut self, now_ns: u64, end: &mut Option<Instant>) {
-        for call in self.calls.try_iter() {
-            match call {
-                Call::Connect(infos, answer) => {
-                    // The caller waits for the answer.
-                    let _ = answer.send(self.member.connect(&infos));
-                }
-                Call::Start(start) => {
-                    let Start {
-                        plan,
-                        buffers,
-                        timeout,
-                        completion,
-                    } = *start;
-                    let id = self.member.start_plan(now_ns, plan, timeout, buffers);
-                    self.completions.push((id, completion));
-                }
-                Call::Tally(answer) => {
-                    let _ = answer.send(self.member.tally());
-                }
-                Call::Refuse(reason) => self.member.refuse(reason),
-                Call::Abort(reason) => {
-                    let rank = self.member.rank();
-                    self.member.fail(CollectiveError::Ended { rank, reason });
-                }
-                Call::Stop => {
-                    self.member.leave();
-                    *end = Some(Instant::now() + self.linger);
-                }
-            }
-        }
-    }
-
-    fn complete(&mut self) {
-        while let Some(finished) = self.member.take_finished() {
-            let place = self
-                .completions
-                .iter()
-                .position(|(id, _)| *id == finished.id);
-            if let Some(place) = place {
-                let (_, completion) = self.completions.swap_remove(place);
-                completion.complete(finished.result, finished.buffers);
-            }
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use farwrite::keeper::PathError;
+
 /// Why an operation failed, or could not begin.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +57,14 @@ pub enum CollectiveError {
         rank: usize,
         /// The problem with the information.
         problem: String,
+    },
+    /// There is no path to another rank, or its path carries only smaller packets than before.
+    #[error("the path to rank {rank}: {problem}")]
+    Path {
+        /// The rank.
+        rank: usize,
+        /// What is wrong with the path.
+        problem: PathError,
     },
     /// The deadline of an operation has passed.
     #[error("operation {operation} ({name}) is not done after {after:?}: rank {rank} {state}")]

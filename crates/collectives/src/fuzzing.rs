@@ -6,6 +6,7 @@
 use crate::bounded::record::Layout;
 use crate::control::ControlMessage;
 use crate::info::MemberInfo;
+use crate::meeting::Greeting;
 use crate::segment::Header;
 
 /// Messages between ranks. A message that can be read must be written as the same bytes.
@@ -13,7 +14,7 @@ use crate::segment::Header;
 /// # Panics
 /// The written bytes differ.
 pub fn messages(data: &[u8]) {
-    for read in [member_info, control_message, segment] {
+    for read in [member_info, greeting, control_message, segment] {
         if let Some(written) = read(data) {
             assert_eq!(written, data);
         }
@@ -47,6 +48,10 @@ fn member_info(bytes: &[u8]) -> Option<Vec<u8>> {
         let _ = info.queue_pairs_to(peer);
     }
     Some(info.encode())
+}
+
+fn greeting(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(Greeting::decode(bytes).ok()?.encode())
 }
 
 fn control_message(bytes: &[u8]) -> Option<Vec<u8>> {

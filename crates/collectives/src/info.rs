@@ -33,7 +33,7 @@ use crate::bounded::BoundedOptions;
 use crate::options::Delivery;
 
 /// The version of the messages between ranks.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 /// The maximum number of ranks in a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 

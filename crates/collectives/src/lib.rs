@@ -11,15 +11,20 @@
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Two ranks in one process; elsewhere each rank is a process, and `info` travels.
+//! // Two ranks in one process; elsewhere each rank is a process, and the messages travel.
 //! let options = CommunicatorOptions::new("127.0.0.1:0".parse()?);
 //! let ranks = [
 //!     Communicator::new(0, 2, options.clone())?,
 //!     Communicator::new(1, 2, options)?,
 //! ];
-//! let infos = vec![ranks[0].info()?, ranks[1].info()?];
-//! for rank in &ranks {
-//!     rank.connect(infos.clone())?;
+//! let mut messages = Vec::new();
+//! loop {
+//!     let said = ranks.iter().map(|rank| rank.meet(messages.clone()));
+//!     let said = said.collect::<Result<Vec<_>, _>>()?;
+//!     match said.into_iter().collect() {
+//!         Some(said) => messages = said,
+//!         None => break,
+//!     }
 //! }
 //! let sum = Operation::AllReduce {
 //!     element: ElementType::I32,
@@ -44,6 +49,7 @@ mod bounded;
 mod buffer;
 mod communicator;
 mod control;
+mod driver;
 mod element;
 mod error;
 mod exact_qp;
@@ -55,6 +61,7 @@ mod in_order;
 mod index;
 mod info;
 pub mod kernel;
+mod meeting;
 mod member;
 mod mismatch;
 mod operation;
@@ -62,6 +69,7 @@ mod options;
 mod peers;
 mod plan;
 mod qp_buffers;
+mod rendezvous;
 mod repair;
 mod report;
 pub mod schedule;

@@ -20,7 +20,6 @@ use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
 use crate::group_view::GroupView;
 use crate::in_order::OrderedOperations;
-use crate::info::MAX_RANKS;
 use crate::operation::Operation;
 use crate::options::{CONTROLS_IN_FLIGHT, GroupOptions, OperationOptions};
 use crate::peers::{Peers, ask_every_ns};
@@ -79,27 +78,7 @@ impl<F: Fabric> Member<F> {
         ranks: usize,
         options: GroupOptions,
     ) -> Result<Self, CollectiveError> {
-        let wrong = |argument, value: String, expected: String| CollectiveError::Argument {
-            rank,
-            argument,
-            value,
-            expected,
-        };
-        if !(1..=MAX_RANKS).contains(&ranks) {
-            let expected = format!("from 1 to {MAX_RANKS}");
-            return Err(wrong("ranks", ranks.to_string(), expected));
-        }
-        if rank >= ranks {
-            let expected = format!("there are {ranks} ranks, counted from 0");
-            return Err(wrong("rank", rank.to_string(), expected));
-        }
-        if !options.sites.is_empty() && options.sites.len() != ranks {
-            let sites = options.sites.len().to_string();
-            return Err(wrong("sites", sites, format!("none, or {ranks}")));
-        }
-        if let Some((argument, value, expected)) = options.problem_of(ranks) {
-            return Err(wrong(argument, value, expected));
-        }
+        options.check(rank, ranks)?;
         let mut pairs = |wanted: &QpOptions| -> Result<Vec<_>, farwrite::Error> {
             let mut pair = |_| endpoint.create_qp(wanted.clone());
             let pair = |peer| (peer != rank).then_some(peer).map(&mut pair).transpose();
@@ -224,8 +203,13 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Whether no operation is running.
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.running().next().is_none()
+    }
+
+    /// When data last moved.
+    pub(crate) fn moved_ns(&self) -> u64 {
+        self.peers.moved_ns()
     }
 
     /// Notes that data moved, which postpones the questions to other ranks. If a record has been

@@ -9,8 +9,10 @@ use farwrite_codes::Layout;
 use crate::bounded::frames::Frames;
 use crate::bounded::{self, BoundedOptions};
 use crate::control::CONTROL_BYTES;
+use crate::error::CollectiveError;
 use crate::group_view::GroupView;
 use crate::index::to_usize;
+use crate::info::MAX_RANKS;
 use crate::operation::Algorithm;
 use crate::segment::HEADER_BYTES;
 
@@ -197,8 +199,37 @@ impl GroupOptions {
         layout.is_ok_and(|layout| layout.parity_chunks() <= packets)
     }
 
+    /// Checks the options of rank `rank` of `ranks`.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Argument`].
+    pub(crate) fn check(&self, rank: usize, ranks: usize) -> Result<(), CollectiveError> {
+        let wrong = |argument, value: String, expected: String| CollectiveError::Argument {
+            rank,
+            argument,
+            value,
+            expected,
+        };
+        if !(1..=MAX_RANKS).contains(&ranks) {
+            let expected = format!("from 1 to {MAX_RANKS}");
+            return Err(wrong("ranks", ranks.to_string(), expected));
+        }
+        if rank >= ranks {
+            let expected = format!("there are {ranks} ranks, counted from 0");
+            return Err(wrong("rank", rank.to_string(), expected));
+        }
+        if !self.sites.is_empty() && self.sites.len() != ranks {
+            let sites = self.sites.len().to_string();
+            return Err(wrong("sites", sites, format!("none, or {ranks}")));
+        }
+        match self.problem_of(ranks) {
+            Some((argument, value, expected)) => Err(wrong(argument, value, expected)),
+            None => Ok(()),
+        }
+    }
+
     /// What is wrong for a group of this number of ranks.
-    pub(crate) fn problem_of(&self, ranks: usize) -> Option<Problem> {
+    fn problem_of(&self, ranks: usize) -> Option<Problem> {
         let packet_bytes = self.bounded_packet_bytes();
         let has_room = Frames::new(ranks, packet_bytes.into()).is_some();
         let is_small = self.bounded.parts == Delivery::Bounded && !has_room;

@@ -195,6 +195,11 @@ impl Peers {
         self.asked_ns = None;
     }
 
+    /// When data of an operation last moved.
+    pub(crate) fn moved_ns(&self) -> u64 {
+        self.moved_ns
+    }
+
     /// Asks all others about their progress, if it is time. Returns when to poll again. `wait_ns`
     /// is how long an operation may take.
     pub(crate) fn ask(&mut self, now_ns: u64, wait_ns: u64) -> u64 {

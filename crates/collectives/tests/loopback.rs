@@ -1,5 +1,6 @@
 //! Groups over loopback sockets, with one communicator per rank.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite_collectives::{
@@ -21,11 +22,23 @@ fn group(ranks: usize, options: &CommunicatorOptions) -> Vec<Communicator> {
     let group: Vec<Communicator> = (0..ranks)
         .map(|rank| Communicator::new(rank, ranks, options.clone()).expect("a socket"))
         .collect();
-    let infos: Vec<Vec<u8>> = group.iter().map(|rank| rank.info().unwrap()).collect();
-    for rank in &group {
-        rank.connect(infos.clone()).expect("equal options");
-    }
+    meet(&group);
     group
+}
+
+/// Joins all ranks.
+fn meet(group: &[Communicator]) {
+    let mut messages = Vec::new();
+    loop {
+        let said = group
+            .iter()
+            .map(|rank| rank.meet(messages.clone()).expect("equal options"));
+        let said: Vec<Option<Vec<u8>>> = said.collect();
+        match said.into_iter().collect() {
+            Some(said) => messages = said,
+            None => return,
+        }
+    }
 }
 
 /// Starts the operation at every rank.
@@ -197,12 +210,97 @@ fn a_key_seals_the_information_of_ranks() {
 
     let ours = Communicator::new(0, 2, with_key(1)).unwrap();
     let theirs = Communicator::new(1, 2, with_key(2)).unwrap();
-    let error = ours.connect(vec![ours.info().unwrap(), theirs.info().unwrap()]);
-    let error = error.unwrap_err().to_string();
+    let said = [&ours, &theirs].map(|rank| rank.meet(Vec::new()).unwrap().unwrap());
+    let error = ours.meet(said.to_vec()).unwrap_err().to_string();
     assert_eq!(
         error,
         "rank 1: its information was not sealed with the key of this rank"
     );
+}
+
+#[test]
+fn ranks_agree_on_the_packets_that_all_paths_carry() {
+    let found = CommunicatorOptions {
+        packet_bytes: None,
+        ..options()
+    };
+    let group = group(3, &found);
+    // Packets of jumbo frames over IPv4, whole elements of 8 bytes.
+    assert!(group.iter().all(|rank| rank.packet_bytes() == Some(8936)));
+    let sums = outputs(&submit(&group, &SUM, |rank| {
+        Buffers::in_place(floats(rank, 100_000))
+    }));
+    assert_eq!(sums[0], sums[1]);
+    let first = f32::from_ne_bytes(sums[2][..4].try_into().unwrap());
+    assert_eq!(first, 0.375);
+}
+
+/// Passes the messages of one round of two ranks.
+fn round(ranks: [&Communicator; 2], messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let said = ranks.map(|rank| rank.meet(messages.to_vec()).expect("equal options"));
+    said.map(|said| said.expect("not the last round")).to_vec()
+}
+
+#[test]
+fn packet_sizes_that_differ_are_refused_by_name() {
+    let rank = |rank: usize, packet_bytes: u32| {
+        let packet_bytes = Some(packet_bytes);
+        let options = CommunicatorOptions {
+            packet_bytes,
+            ..options()
+        };
+        Communicator::new(rank, 2, options).unwrap()
+    };
+    let (zero, one) = (rank(0, 4096), rank(1, 1024));
+    let mut messages = Vec::new();
+    for _ in 0..3 {
+        messages = round([&zero, &one], &messages);
+    }
+    let error = zero.meet(messages.clone()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("rank 1: it has packets of 1024 bytes, this rank of 4096"),
+        "{error}"
+    );
+    assert_eq!(zero.packet_bytes(), None);
+    // Messages of another round.
+    let error = one.meet(messages[..1].to_vec()).unwrap_err().to_string();
+    assert!(error.contains("one for each of 2 ranks"), "{error}");
+}
+
+#[test]
+fn a_message_of_another_round_is_refused_by_name() {
+    let [zero, one] = [0, 1].map(|rank| Communicator::new(rank, 2, options()).unwrap());
+    let offers = round([&zero, &one], &[]);
+    let joined = round([&zero, &one], &offers);
+    let mixed = vec![joined[0].clone(), offers[1].clone()];
+    let error = zero.meet(mixed).unwrap_err().to_string();
+    assert!(
+        error.starts_with("rank 1: it sent the message of another round"),
+        "{error}"
+    );
+    let swapped = vec![joined[1].clone(), joined[0].clone()];
+    let error = one.meet(swapped).unwrap_err().to_string();
+    assert!(
+        error.starts_with("rank 0: its message says that it is rank 1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn unspecified_addresses_are_refused() {
+    let any = "0.0.0.0".parse().unwrap();
+    let bound = CommunicatorOptions::new(SocketAddr::new(any, 0));
+    let advertised = CommunicatorOptions {
+        advertised: Some(any),
+        ..options()
+    };
+    for (options, argument) in [(bound, "address"), (advertised, "advertised")] {
+        let error = Communicator::new(0, 2, options).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("rank 0: {argument} = 0.0.0.0")),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ from farwrite.torch.arguments import FLOATS, Call
 from farwrite.torch.memory import Memory, overlap
 from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
-from farwrite.torch.rendezvous import Place, local_address, meet
+from farwrite.torch.rendezvous import Place, bound_address, join, local_address
 from farwrite.torch.reports import Report, Tally
 from farwrite.torch.work import Started, Work
 
@@ -40,15 +40,18 @@ class ProcessGroup(dist.ProcessGroup):
         bounded = options.policy if isinstance(options.policy, Bounded) else None
         self._bounded = bounded
         address = local_address(place, options)
+        bound = bound_address(address)
         self._communicator = _native.Communicator(
             place.rank,
             place.size,
-            address=ip_address(address),
+            address=ip_address(bound),
+            advertised=None if bound == address else ip_address(address),
+            packet_bytes=options.packet_bytes,
             key=options.key,
             settings=options.native(timeout.total_seconds(), _sites(place, options)),
         )
-        self._log, self._replayed = open_logs(place, options, self._communicator.packet_bytes)
-        self._communicator.connect(meet(place, self._communicator.info(), address, options, timeout))
+        packet_bytes = join(place, self._communicator, address, options, timeout)
+        self._log, self._replayed = open_logs(place, options, packet_bytes)
 
     # What the group is.
 

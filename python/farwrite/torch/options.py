@@ -153,6 +153,10 @@ def _are_sites(sites: object) -> bool:
     )
 
 
+def _is_packet(size: object) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and size % 8 == 0 and 64 <= size <= 65464
+
+
 def _check_scheme(scheme: object) -> None:
     if not isinstance(scheme, str):
         raise TypeError(problem(f"scheme = {scheme!r}: must be the name of a scheme, such as 'sr-nack'"))
@@ -191,8 +195,11 @@ class Options:
     #: all ranks. None: all ranks are near each other.
     sites: Sequence[int] | None = None
     #: The address of this rank that the other ranks can reach. The default is the one that this machine
-    #: uses toward the store.
+    #: uses toward the store. Behind 1:1 address translation, this is the public address.
     address: str | None = None
+    #: Bytes of data in a packet, a multiple of 8. It must be the same on all ranks. None: the largest that
+    #: all paths between ranks carry.
+    packet_bytes: int | None = None
     #: A folder in which each rank of each group writes what its bounded operations lacked, a file each. The
     #: folder may be another one on each rank.
     missing_log: str | None = None
@@ -230,6 +237,12 @@ class Options:
                 raise ValueError(
                     problem(f"address = {self.address!r}: must be an IPv4 or IPv6 address")
                 ) from None
+        if self.packet_bytes is not None and not _is_packet(self.packet_bytes):
+            raise ValueError(
+                problem(
+                    f"packet_bytes = {self.packet_bytes!r}: must be a multiple of 8 from 64 to 65464, or None"
+                )
+            )
         for name in ("missing_log", "replay_log"):
             folder = getattr(self, name)
             if folder is not None and not isinstance(folder, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from base64 import b64decode, b64encode
@@ -10,9 +11,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from ipaddress import ip_address
+from itertools import count
 
 from torch.distributed import PrefixStore, Store, TCPStore
 
+from farwrite import _native
 from farwrite.torch.options import Options
 
 #: What is left in the place of a rank when all have read it: no key, but the place stays taken.
@@ -42,7 +45,7 @@ class Place:
 
 
 def meet(place: Place, info: bytes, address: str, options: Options, timeout: timedelta) -> list[bytes]:
-    """Exchange the information of all ranks, and return it by rank.
+    """Exchange the first messages of all ranks, and return them by rank.
 
     Raises
     ------
@@ -67,12 +70,89 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
         )
     _wait_for_all(place, keys, timeout)
     heard = [_parse(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
-    # The last one to read clears the keys of the queue pairs from the store.
-    if place.store.add(f"farwrite/{place.before}/read", 1) == place.size:
-        for key in keys:
-            place.store.set(key, _MET)
+    _clear(place, keys, "read")
     _compare(place, said, heard)
     return [b64decode(str(theirs["info"])) for theirs in heard]
+
+
+def join(
+    place: Place, communicator: _native.Communicator, address: str, options: Options, timeout: timedelta
+) -> int:
+    """Join a rank to all others, and return the bytes of a packet.
+
+    The first round compares what all ranks must have the same. In the others, the ranks find the paths to
+    each other and agree on the packet size.
+
+    Raises
+    ------
+    RendezvousError
+        As `meet`, or where another rank cannot join; the message has its reason.
+    farwrite.torch.CollectiveError
+        Where this rank cannot join, such as for lack of a path to another.
+    """
+    said = communicator.meet([])
+    messages = meet(place, said or b"", address, options, timeout)
+    for number in count(1):
+        try:
+            said = communicator.meet(messages)
+        except Exception as error:
+            # The others need not wait until their timeouts.
+            place.store.set(_key(place, number, place.rank), json.dumps({"error": str(error)}))
+            raise
+        if said is None:
+            return communicator.packet_bytes or 0
+        messages = exchange(place, number, said, timeout)
+    raise AssertionError("the rounds have an end")
+
+
+def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list[bytes]:
+    """Exchange the messages of round `number` of all ranks, and return them by rank.
+
+    Raises
+    ------
+    RendezvousError
+        Where a rank does not come to this round, or cannot join.
+    """
+    keys = [_key(place, number, rank) for rank in range(place.size)]
+    place.store.set(keys[place.rank], json.dumps({"message": b64encode(said).decode()}))
+    _wait_for_all(place, keys, timeout)
+    heard = [json.loads(place.store.get(key)) for key in keys]
+    _clear(place, keys, f"read/{number}")
+    for rank, theirs in enumerate(heard):
+        if "error" in theirs:
+            raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {theirs['error']}")
+    return [b64decode(theirs["message"]) for theirs in heard]
+
+
+def _key(place: Place, number: int, rank: int) -> str:
+    return f"farwrite/{place.before}/round{number}/{rank}"
+
+
+def _clear(place: Place, keys: Sequence[str], counter: str) -> None:
+    """Clear the keys of queue pairs and paths from the store, at the last rank to read them."""
+    if place.store.add(f"farwrite/{place.before}/{counter}", 1) == place.size:
+        for key in keys:
+            place.store.set(key, _MET)
+
+
+def bound_address(address: str) -> str:
+    """Return the address that a rank binds that announces `address`.
+
+    It is another one behind 1:1 address translation, where the machine does not have the announced address:
+    the one that the machine uses toward it.
+    """
+    family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+        else:
+            return address
+        # The port does not matter: connecting a UDP socket sends nothing.
+        probe.connect((address, 9))
+        return str(probe.getsockname()[0])
 
 
 def local_address(place: Place, options: Options) -> str:

@@ -1,6 +1,6 @@
 //! How a member connects to the other ranks.
 
-use farwrite::{Fabric, QueuePair};
+use farwrite::{Endpoint, Fabric, QpInfo, QueuePair};
 
 use super::Member;
 use crate::bounded::qp::BoundedQp;
@@ -51,6 +51,20 @@ impl<F: Fabric> Member<F> {
     /// # Errors
     /// [`CollectiveError::Info`] names the rank whose information is invalid, and the reason.
     pub fn connect(&mut self, infos: &[Vec<u8>]) -> Result<(), CollectiveError> {
+        self.connect_with(infos, |endpoint, _, qp, info| endpoint.connect_qp(qp, info))
+    }
+
+    /// The same as [`Member::connect`]. `connect` connects a queue pair to that of a rank.
+    pub(crate) fn connect_with(
+        &mut self,
+        infos: &[Vec<u8>],
+        mut connect: impl FnMut(
+            &mut Endpoint<F>,
+            usize,
+            QueuePair,
+            &QpInfo,
+        ) -> Result<(), farwrite::Error>,
+    ) -> Result<(), CollectiveError> {
         if infos.len() != self.view.ranks {
             return Err(CollectiveError::Argument {
                 rank: self.view.rank,
@@ -63,7 +77,7 @@ impl<F: Fabric> Member<F> {
             return Ok(());
         }
         for (peer, bytes) in infos.iter().enumerate() {
-            self.connect_to(peer, bytes)
+            self.connect_to(peer, bytes, &mut connect)
                 .map_err(|problem| CollectiveError::Info {
                     rank: peer,
                     problem,
@@ -73,7 +87,17 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
-    fn connect_to(&mut self, peer: usize, bytes: &[u8]) -> Result<(), String> {
+    fn connect_to(
+        &mut self,
+        peer: usize,
+        bytes: &[u8],
+        connect: &mut impl FnMut(
+            &mut Endpoint<F>,
+            usize,
+            QueuePair,
+            &QpInfo,
+        ) -> Result<(), farwrite::Error>,
+    ) -> Result<(), String> {
         let info = MemberInfo::decode(bytes)?;
         if usize::from(info.rank) != peer {
             return Err(format!(
@@ -96,7 +120,7 @@ impl<F: Fabric> Member<F> {
         }
         let infos = info.queue_pairs_to(self.view.rank)?;
         for (qp, info) in self.queue_pairs_to(peer).zip(infos) {
-            let connected = self.endpoint.connect_qp(qp, &info);
+            let connected = connect(&mut self.endpoint, peer, qp, &info);
             connected.map_err(|error| error.to_string())?;
         }
         self.open_queue_pairs(peer)

@@ -1,0 +1,242 @@
+//! The thread of a communicator: first it meets the other ranks, then it runs operations.
+
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use farwrite::deadline::Tally;
+use farwrite::{RealTime, UdpFabric};
+
+use crate::buffer::Buffers;
+use crate::error::CollectiveError;
+use crate::member::{Member, OperationId};
+use crate::options::GroupOptions;
+use crate::plan::Plan;
+use crate::rendezvous::{Paths, Rendezvous};
+use crate::ticket::Completion;
+
+/// The longest sleep of the thread. Packets, timers and calls end the sleep at once.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+/// A request to the thread.
+pub(crate) enum Call {
+    /// The messages of all ranks in the last round, and where the answer goes.
+    Meet(Vec<Vec<u8>>, Answer),
+    Start(Box<Start>),
+    Tally(Sender<Tally>),
+    Refuse(String),
+    Abort(String),
+    Stop,
+}
+
+/// Where the answer to one round of [`Communicator::meet`](crate::Communicator::meet) goes.
+pub(crate) type Answer = Sender<Result<Said, CollectiveError>>;
+
+/// The answer to one round.
+pub(crate) struct Said {
+    /// The message of this rank in the next round; `None` after the last one.
+    pub(crate) message: Option<Vec<u8>>,
+    /// The options of the group, when the ranks have just agreed on them.
+    pub(crate) agreed: Option<GroupOptions>,
+}
+
+/// An operation to start.
+pub(crate) struct Start {
+    pub(crate) plan: Plan,
+    pub(crate) buffers: Buffers,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) completion: Completion,
+}
+
+/// The thread.
+pub(crate) fn run(rendezvous: Rendezvous, calls: Receiver<Call>, linger: Duration) {
+    if let Some((member, paths)) = meet(rendezvous, &calls) {
+        let driver = Driver {
+            member,
+            paths,
+            calls,
+            completions: Vec::new(),
+            linger,
+        };
+        driver.run();
+    }
+}
+
+/// Meets the other ranks until the queue pairs exist. Returns `None` after an error, or if the owner
+/// stops the thread before.
+fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<UdpFabric>, Paths)> {
+    // Who waits until the paths are known.
+    let mut waiting: Option<Answer> = None;
+    loop {
+        for call in calls.try_iter() {
+            match call {
+                Call::Meet(messages, answer) if rendezvous.is_sized() => {
+                    return create(rendezvous, &messages, &answer);
+                }
+                Call::Meet(messages, answer) => match rendezvous.next(&messages) {
+                    // The caller waits for the answer.
+                    Ok(Some(message)) => {
+                        let _ = answer.send(Ok(said(message)));
+                    }
+                    Ok(None) => waiting = Some(answer),
+                    Err(error) => {
+                        let _ = answer.send(Err(error));
+                        return None;
+                    }
+                },
+                Call::Start(start) => {
+                    let error = Err(CollectiveError::NotConnected);
+                    start.completion.complete(error, start.buffers);
+                }
+                Call::Tally(answer) => {
+                    let _ = answer.send(Tally::default());
+                }
+                // No operation can start, so none is refused.
+                Call::Refuse(_) => {}
+                Call::Abort(_) | Call::Stop => return None,
+            }
+        }
+        let stepped = match &waiting {
+            Some(answer) => rendezvous.sizes().map(|sizes| match sizes {
+                Some(message) => {
+                    let _ = answer.send(Ok(said(message)));
+                    true
+                }
+                None => false,
+            }),
+            None => Ok(false),
+        };
+        if matches!(stepped, Ok(true)) {
+            waiting = None;
+        }
+        if let Err(error) = stepped.and_then(|_| rendezvous.step(MAX_SLEEP)) {
+            if let Some(answer) = waiting {
+                let _ = answer.send(Err(error));
+            }
+            return None;
+        }
+    }
+}
+
+fn said(message: Vec<u8>) -> Said {
+    Said {
+        message: Some(message),
+        agreed: None,
+    }
+}
+
+/// Creates the queue pairs, and answers with their information.
+fn create(
+    rendezvous: Rendezvous,
+    messages: &[Vec<u8>],
+    answer: &Answer,
+) -> Option<(Member<UdpFabric>, Paths)> {
+    let create = || {
+        let (member, paths, group) = rendezvous.create(messages)?;
+        let info = member.info()?;
+        Ok((member, paths, group, info))
+    };
+    match create() {
+        Ok((member, paths, group, info)) => {
+            let _ = answer.send(Ok(Said {
+                message: Some(info),
+                agreed: Some(group),
+            }));
+            Some((member, paths))
+        }
+        Err(error) => {
+            let _ = answer.send(Err(error));
+            None
+        }
+    }
+}
+
+/// Runs the operations of a member.
+struct Driver {
+    member: Member<UdpFabric>,
+    paths: Paths,
+    calls: Receiver<Call>,
+    /// The completions of the operations that run.
+    completions: Vec<(OperationId, Completion)>,
+    linger: Duration,
+}
+
+impl Driver {
+    fn run(mut self) {
+        let mut end = None;
+        loop {
+            let now_ns = self.member.endpoint_mut().fabric().now_ns();
+            self.take_calls(now_ns, &mut end);
+            let next_ns = self.member.poll_now();
+            let kept = self.paths.keep(&mut self.member);
+            let keep_ns = kept.unwrap_or_else(|error| {
+                // The next poll informs the other ranks, unless the endpoint itself is broken.
+                let again = matches!(error, CollectiveError::Path { .. }).then_some(now_ns);
+                self.member.fail(error);
+                again
+            });
+            self.complete();
+            let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
+            let all_sent = self.member.in_flight(now_ns) == 0;
+            if left.is_some_and(|left| all_sent || left.is_zero()) {
+                break;
+            }
+            let at_most = left.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
+            let next_ns = next_ns.into_iter().chain(keep_ns).min();
+            if let Err(error) = self.member.endpoint_mut().wait_until(next_ns, at_most) {
+                self.member.fail(error.into());
+                self.complete();
+                break;
+            }
+        }
+    }
+
+    fn take_calls(&mut self, now_ns: u64, end: &mut Option<Instant>) {
+        for call in self.calls.try_iter() {
+            match call {
+                Call::Meet(messages, answer) => {
+                    let connected = self.paths.connect(&mut self.member, &messages);
+                    // The caller waits for the answer.
+                    let _ = answer.send(connected.map(|()| Said {
+                        message: None,
+                        agreed: None,
+                    }));
+                }
+                Call::Start(start) => {
+                    let Start {
+                        plan,
+                        buffers,
+                        timeout,
+                        completion,
+                    } = *start;
+                    let id = self.member.start_plan(now_ns, plan, timeout, buffers);
+                    self.completions.push((id, completion));
+                }
+                Call::Tally(answer) => {
+                    let _ = answer.send(self.member.tally());
+                }
+                Call::Refuse(reason) => self.member.refuse(reason),
+                Call::Abort(reason) => {
+                    let rank = self.member.rank();
+                    self.member.fail(CollectiveError::Ended { rank, reason });
+                }
+                Call::Stop => {
+                    self.member.leave();
+                    *end = Some(Instant::now() + self.linger);
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self) {
+        while let Some(finished) = self.member.take_finished() {
+            let place = self
+                .completions
+                .iter()
+                .position(|(id, _)| *id == finished.id);
+            if let Some(place) = place {
+                let (_, completion) = self.completions.swap_remove(place);
+                completion.complete(finished.result, finished.buffers);
+            }
+        }
+    }
+}
