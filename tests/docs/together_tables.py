@@ -33,7 +33,7 @@ def costs(value):
 
 
 def times(value, whose, unit_us, form):
-    """The cells of a mean and a 99th percentile, in a unit of so many us."""
+    """The cells of a mean and a 99th percentile, in units of `unit_us` microseconds."""
     mean, error, p99 = (value(f"{whose}{name}") / unit_us for name in ("mean_us", "error_us", "p99_us"))
     return [with_error(mean, error, form), format(p99, form)]
 

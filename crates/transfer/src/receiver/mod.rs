@@ -4,6 +4,7 @@ mod disk;
 mod listen;
 mod resume;
 mod stream;
+mod supply;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -30,6 +31,7 @@ use crate::speaker::{Outbox, Speaker};
 use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor};
 use disk::Disk;
 use stream::{Agreed, Received, Stream};
+use supply::Supply;
 
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
 /// full, the listener does not read the channel.
@@ -70,6 +72,8 @@ struct Joined {
     manifest: Arc<Manifest>,
     plan: TransferPlan,
     peer: SocketAddr,
+    /// An upper estimate of the round trip.
+    rtt: Duration,
     /// The UDP ports of both ends, for people.
     ports: String,
 }
@@ -201,6 +205,7 @@ impl Reception<'_> {
             manifest,
             plan,
             peer,
+            rtt,
         })
     }
 
@@ -260,7 +265,9 @@ impl Reception<'_> {
             control: self.settings.rate_control(),
             plan,
         };
-        let stream = Stream::new((joined.link, joined.qp), shape, agreed, jobs, empties);
+        let supply = Supply::new(shape.buffers(), joined.rtt, start);
+        let disk_ends = (jobs, empties);
+        let stream = Stream::new((joined.link, joined.qp), shape, agreed, supply, disk_ends);
         let watched = stream::Surroundings {
             outbox: &self.outbox,
             pulse: &self.pulse,

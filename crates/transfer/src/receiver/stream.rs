@@ -12,6 +12,7 @@ use farwrite_units::show::{Percent, real};
 
 use super::Event;
 use super::disk::{Job, Segment};
+use super::supply::Supply;
 use crate::lane::Lane;
 use crate::meter::{Meter, Status};
 use crate::paths::Link;
@@ -76,6 +77,7 @@ pub(super) struct Stream {
     pub(super) posted: VecDeque<Posted>,
     /// Segments handed to the disk, or about to be: those before the segments in `posted`.
     pub(super) taken_segments: u64,
+    supply: Supply,
     /// Buffers made so far.
     made: u64,
     /// Memory for which the endpoint had no slot yet.
@@ -91,8 +93,8 @@ impl Stream {
         (link, qp): (Link, QueuePair),
         shape: Shape,
         agreed: Agreed,
-        jobs: SyncSender<Job>,
-        empties: Receiver<Region>,
+        supply: Supply,
+        (jobs, empties): (SyncSender<Job>, Receiver<Region>),
     ) -> Self {
         Self {
             link,
@@ -101,6 +103,7 @@ impl Stream {
             agreed,
             posted: VecDeque::new(),
             taken_segments: 0,
+            supply,
             made: 0,
             ready: None,
             waiting: None,
@@ -247,6 +250,7 @@ impl Stream {
             };
             let buffer = self.link.endpoint.deregister(first.region);
             self.taken_segments += 1;
+            self.supply.note(Instant::now(), self.taken_segments);
             self.waiting = Some(Job::Segment(Segment {
                 buffer: buffer.map_err(|error| Error::of_endpoint(&error))?,
                 bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -306,7 +310,7 @@ impl Stream {
         }
         let buffer = match self.empties.try_recv() {
             Ok(buffer) => buffer,
-            Err(_) if self.made < self.shape.buffers() => {
+            Err(_) if self.made < self.supply.wanted() => {
                 self.made += 1;
                 let bytes = usize::try_from(self.shape.bytes_of(0)).unwrap_or(usize::MAX);
                 Region::owned(vec![0_u8; bytes])
