@@ -27,7 +27,7 @@ impl Waits {
             self.shortest_ns = [None, self.shortest_ns[0]];
             self.window_start_ns = now_ns;
         }
-        // After a long gap no packet waited when the gap began.
+        // No packet waited at the beginning of a long gap.
         let before_ns = self.noted_ns.replace(now_ns);
         let is_gap = before_ns.is_none_or(|ns| now_ns.saturating_sub(ns) >= window_ns);
         let shortest_ns = if is_gap { 0 } else { wait_ns };

@@ -57,3 +57,23 @@ fn a_receiver_that_stalls_is_back_within_ten_round_trips() {
         }
     }
 }
+
+/// A process that shares a processor pauses often. If each wait of packets counted as a queue, the
+/// flow would use 0.84 of the path.
+#[test]
+fn short_pauses_of_the_receiver_look_like_no_queue() {
+    let mut flows = Flows::new(path(0.0));
+    flows.add(1, adaptive());
+    flows.set_busy(0, true);
+    flows.run_for(3 * SECOND);
+    let mut shares = Vec::new();
+    for _ in 0..20 {
+        for (is_pause, ns) in [(false, 92 * MS), (true, 8 * MS)] {
+            flows.stalled = is_pause;
+            let rate_bps = flows.rate_bps(0, ns);
+            shares.push(rate_bps / (RATE_BPS as f64 * PAYLOAD_SHARE) * ns as f64 / SECOND as f64);
+        }
+    }
+    let share = shares.iter().sum::<f64>() / 2.0;
+    assert!(share > 0.86, "{share:.3} of the path");
+}
