@@ -187,6 +187,25 @@ fn known_drops_and_marks_are_congestion() {
     }
 }
 
+/// The report of `packets` packets that follow the train of [`known`] and left at 1 Gbit/s from 30 ms
+/// on. The last of them has this round trip.
+fn after_train(packets: u64, rtt_ns: u64) -> Feedback {
+    let sent = TRAIN_PACKETS + packets;
+    let departed_ns = 30 * MS + (packets - 1) * 32_768;
+    Feedback {
+        now_ns: departed_ns + rtt_ns,
+        newest: Some(Newest {
+            sent_bytes: sent * 4_096,
+            departed_ns: Some(departed_ns),
+            hold_ns: 0,
+        }),
+        received_bytes: sent * 4_096,
+        received_packets: sent,
+        drain_bps: 1_000_000_000,
+        ..Feedback::default()
+    }
+}
+
 /// Marks on the first packets of a message, caused by other flows.
 #[test]
 fn a_flow_with_little_in_flight_keeps_its_share() {
@@ -195,21 +214,11 @@ fn a_flow_with_little_in_flight_keeps_its_share() {
     report(&mut controller, 0, TRAIN_PACKETS, 0);
     let before_bps = controller.learned().unwrap().rate_bps;
     send(&mut controller, 30 * MS, 20, true);
-    let sent = TRAIN_PACKETS + 20;
-    let departed_ns = 30 * MS + 19 * 32_768;
-    controller.on_feedback(&Feedback {
-        now_ns: departed_ns + 26 * MS,
-        newest: Some(Newest {
-            sent_bytes: sent * 4_096,
-            departed_ns: Some(departed_ns),
-            hold_ns: 0,
-        }),
-        received_bytes: sent * 4_096,
-        received_packets: sent,
+    let marked = Feedback {
         marked_packets: 20,
-        drain_bps: 1_000_000_000,
-        ..Feedback::default()
-    });
+        ..after_train(20, 26 * MS)
+    };
+    controller.on_feedback(&marked);
     assert_eq!(controller.phase(), Phase::Drain);
     let after_bps = controller.learned().unwrap().rate_bps;
     assert!(
@@ -228,20 +237,7 @@ fn a_pause_of_the_receiver_early_in_growth_leaves_a_third_of_the_share() {
     send(&mut controller, 30 * MS, 150, false);
     // Several reports, because the delay of a single packet is no queue.
     for packets in (30..=150).step_by(15) {
-        let sent = TRAIN_PACKETS + packets;
-        let departed_ns = 30 * MS + (packets - 1) * 32_768;
-        controller.on_feedback(&Feedback {
-            now_ns: departed_ns + 37 * MS,
-            newest: Some(Newest {
-                sent_bytes: sent * 4_096,
-                departed_ns: Some(departed_ns),
-                hold_ns: 0,
-            }),
-            received_bytes: sent * 4_096,
-            received_packets: sent,
-            drain_bps: 1_000_000_000,
-            ..Feedback::default()
-        });
+        controller.on_feedback(&after_train(packets, 37 * MS));
     }
     assert_eq!(controller.phase(), Phase::Drain);
     let after_bps = controller.learned().unwrap().rate_bps;
