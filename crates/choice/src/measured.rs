@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loss_is_that_of_late() {
+    fn the_loss_is_that_of_recent_chunks() {
         let mut recent = Recent::default();
         assert_eq!(recent.loss_chunk(0, 0), None);
         assert_eq!(recent.loss_chunk(255, 255), None);

@@ -9,10 +9,10 @@ const FIRST: u64 = 8;
 
 /// The number of buffers that a receiver needs, so that its sender does not wait for one.
 ///
-/// The plan of a transfer has room for a path that is faster than expected. But the kernel clears
-/// each page of a buffer when it is first written, and that takes as long as receiving the data. So
-/// a receiver starts with a quarter of the planned buffers, and adds more as the rate grows: it
-/// has twice the buffers that were filled within one round trip.
+/// The plan of a transfer has room for a path that is faster than expected. But the kernel has to
+/// provide and clear each page of a buffer when it is first written. So a receiver starts with a
+/// quarter of the planned buffers and adds more as the rate grows, until it has twice the buffers
+/// that were filled within one round trip.
 pub(super) struct Supply {
     rtt: Duration,
     planned: u64,
