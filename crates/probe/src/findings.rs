@@ -92,7 +92,7 @@ pub struct Rate {
 pub enum MtuLimit {
     /// Larger packets do not arrive.
     Path,
-    /// The interface of this machine, or a report of a router on the path.
+    /// The interface of this machine, which refuses to send larger packets.
     Local,
     /// The largest size that was tried.
     Tried,

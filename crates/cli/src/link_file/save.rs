@@ -37,8 +37,8 @@ pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failu
     }
     let remark = match rate.limit {
         RateLimit::Path => "",
-        RateLimit::Asked => " # at least: the probe was allowed no more",
-        RateLimit::Sender => " # at least: this machine sent no faster",
+        RateLimit::Asked => " # a lower limit: --max-rate bounded the probe",
+        RateLimit::Sender => " # a lower limit: this machine could not send faster",
     };
     line(format!("rate = \"{:.0}bit\"{remark}", rate.bps.round()));
     line(format!("rtt = \"{}us\"", rtt.as_micros().max(1)));

@@ -82,7 +82,7 @@ fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), 
     if findings.interrupted {
         return Err(Failure::new(
             Exit::Interrupted,
-            "interrupted: this is what is known",
+            "interrupted: partial results",
         ));
     }
     Ok(())

@@ -126,10 +126,10 @@ fn reordering(all: &DirectionFindings) -> String {
 fn ecn(ecn: EcnFindings) -> &'static str {
     match ecn {
         EcnFindings::Unknown => UNKNOWN,
-        EcnFindings::Kept => "ECT(0) arrives as it is",
-        EcnFindings::Marked => "ECT(0) arrives as it is, or marked with congestion",
+        EcnFindings::Kept => "ECT(0) arrives unchanged",
+        EcnFindings::Marked => "ECT(0) arrives unchanged, or marked with congestion",
         EcnFindings::Bleached => "bleached: ECT(0) arrives as not ECT",
-        EcnFindings::Changed => "changed, and not always alike",
+        EcnFindings::Changed => "changed in different ways",
     }
 }
 
@@ -158,7 +158,7 @@ fn hosts(findings: &Findings) -> String {
         return "dropped nothing of this probe".to_owned();
     }
     format!(
-        "dropped {lost} packets, counted apart; this one's socket was full {waits} times (receive \
+        "dropped {lost} packets, counted separately; this one's socket was full {waits} times (receive \
          buffer there: {})",
         Bytes(findings.host.recv_buffer_bytes)
     )

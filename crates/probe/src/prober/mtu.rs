@@ -1,9 +1,10 @@
 //! Finds the largest packet that the path carries, by questions of many sizes that must not be
 //! fragmented. The search is the one for transfers (P6.2), continued until the exact byte is known.
+//!
+//! Only answers count. The kernel also keeps a path MTU from ICMP messages, but anyone can forge them.
 
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::udp::path_mtu;
 use farwrite_path::Search;
 
 use super::{ProbeStage, Session};
@@ -20,54 +21,59 @@ impl Session<'_> {
     /// Finds the MTU.
     pub(super) fn find_mtu(&mut self) -> Result<(), Error> {
         (self.host.observe)(ProbeStage::Mtu);
-        let local = self.findings.peer.and_then(|peer| path_mtu(peer).ok());
         let least = u32::try_from(MIN_BYTES).unwrap_or(u32::MAX);
-        let most = local.map_or(MOST_BYTES, |local| local.min(MOST_BYTES));
-        let most = most.saturating_sub(self.overhead_bytes).max(least);
+        let most = MOST_BYTES.saturating_sub(self.overhead_bytes).max(least);
         let mut search = Search::up_to(most);
         // Questions of this size have been answered already.
         search.pass(least);
+        let mut refused = u32::MAX;
         while search.outcome().is_none() && !self.is_cancelled() {
-            self.ask_sizes(&mut search, most)?;
+            let smallest = self.ask_sizes(&mut search, most)?;
+            refused = refused.min(smallest.unwrap_or(u32::MAX));
         }
         let Some(passes) = search.outcome() else {
             return Ok(());
         };
-        let ip_bytes = self.ip_bytes(passes);
         self.findings.mtu = Some(Mtu {
-            ip_bytes,
+            ip_bytes: self.ip_bytes(passes),
             payload_bytes: passes,
-            limit: match local {
-                _ if passes < most => MtuLimit::Path,
-                Some(local) if ip_bytes == local => MtuLimit::Local,
-                _ => MtuLimit::Tried,
+            limit: if passes == most {
+                MtuLimit::Tried
+            } else if passes + 1 == refused {
+                MtuLimit::Local
+            } else {
+                MtuLimit::Path
             },
         });
         Ok(())
     }
 
-    /// Sends questions of the sizes that are due, and waits until more are due.
-    fn ask_sizes(&mut self, search: &mut Search, most: u32) -> Result<(), Error> {
+    /// Sends questions of the sizes that are due, and waits until more are due. Returns the smallest
+    /// size that this machine refused to send.
+    fn ask_sizes(&mut self, search: &mut Search, most: u32) -> Result<Option<u32>, Error> {
         let path_bps = self.findings.rate.map_or(0.0, |rate| rate.bps);
         let timeout_ns = ns(self.longest_trip() * 3 / 2 + WAIT);
+        let mut refused = None;
         while let Some(bytes) = search.probe(ns(self.started.elapsed()), timeout_ns) {
             if self.is_cancelled() {
-                return Ok(());
+                return Ok(refused);
             }
             if self.ask(bytes as usize)? {
                 let turn = self.turn(self.ip_bytes(bytes).into(), path_bps);
-                self.hear_sizes(turn, search, most)?;
+                self.receive_sizes(turn, search, most)?;
             } else {
                 search.too_large(bytes);
+                refused = Some(refused.map_or(bytes, |least: u32| least.min(bytes)));
             }
         }
         let due_ns = search.next_ns(timeout_ns).unwrap_or(0);
         let wait_ns = due_ns.saturating_sub(ns(self.started.elapsed()));
-        self.hear_sizes(Duration::from_nanos(wait_ns), search, most)
+        self.receive_sizes(Duration::from_nanos(wait_ns), search, most)?;
+        Ok(refused)
     }
 
     /// Receives answers for a time, or until the search is complete.
-    fn hear_sizes(
+    fn receive_sizes(
         &mut self,
         patience: Duration,
         search: &mut Search,
