@@ -94,6 +94,19 @@ def _sizes(report, program, where):
         report.check(f"{name}, ICMP dropped: the largest packets that pass are used", problems)
 
 
+def _described(report, program, where):
+    link = where / "link.toml"
+    link.write_text('rate = "20Mbit"\nrtt = "1ms"\nmtu = 8936\n')
+    with Nat(mtu=1500, edge=9000) as nat:
+        nat.route_openly()
+        problems, result = Transfer(nat, program, where / "old", f"{B}:{PORT}", "--link",
+                                    link).finish()
+    if not problems and result["mtu"] != 1436:
+        problems.append(f"the MTU is {result['mtu']}, 1436 expected")
+    report.check("a path that carries less than its description says: smaller packets are used",
+                 problems)
+
+
 def _shrinking(report, program, where):
     for name, args in (("adaptive", ["--rate", SLOW]),
                        ("fixed, parity", ["--rate", SLOW, "--rate-control", "fixed",
@@ -175,6 +188,8 @@ def _probe(report, program, where):
     with Nat(mtu=1500, edge=9000) as nat:
         nat.route_openly()
         nat.masquerade()
+        # As after a forged ICMP message: the kernel knows a smaller MTU than that of the path.
+        nat.a.ip("route", "add", B, "via", "10.1.0.1", "mtu", "1000")
         _bleach(nat)
         _drop_icmp(nat)
         _clamp(nat, 1500)
@@ -282,6 +297,7 @@ _CASES = {
     "a mapping that changes in the middle": _rebinding,
     "packet sizes": _sizes,
     "a packet size that the path does not carry": _fixed,
+    "a description with larger packets than the path carries": _described,
     "large packets are lost from the middle on": _shrinking,
     "a path that clears the ECN field": _bleaching,
     "a probe": _probe,

@@ -21,6 +21,15 @@ pub struct Packets {
     pub chunk_bytes: u64,
 }
 
+impl Packets {
+    /// The share of chunks that miss a packet if this share of the packets is lost.
+    fn loss_chunk(self, loss_packet: f64) -> f64 {
+        let packets = self.chunk_bytes.div_ceil(u64::from(self.mtu).max(1));
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX).max(1);
+        farwrite_model::chunk_loss(loss_packet, packets).unwrap_or(PRIOR_LOSS)
+    }
+}
+
 /// Chooses schemes. Messages of different sizes have separate plans and separate choices.
 #[derive(Debug)]
 pub struct Chooser {
@@ -52,7 +61,8 @@ pub struct Choice {
 
 impl Chooser {
     /// Creates a chooser from these candidates. Before any measurement, it assumes this round trip,
-    /// this rate, and `expected_loss`, or a loss of 1e-5 of the chunks.
+    /// this rate, and that a share `expected_loss` of the packets is lost independently of each other.
+    /// Without it, it assumes a loss of 1e-5 of the chunks.
     #[must_use]
     pub fn new(
         candidates: impl IntoIterator<Item = SchemeName>,
@@ -61,7 +71,7 @@ impl Chooser {
         rate_bps: u64,
         expected_loss: Option<f64>,
     ) -> Self {
-        let prior_loss = expected_loss.unwrap_or(PRIOR_LOSS);
+        let prior_loss = expected_loss.map_or(PRIOR_LOSS, |loss| packets.loss_chunk(loss));
         Self {
             // Both crates know a scheme by the same name.
             candidates: candidates
@@ -239,6 +249,22 @@ mod tests {
             assert_eq!(chooser.measured().loss_chunk, Some(0.03));
             assert_ne!(choose(chooser), SchemeName::SrNack);
         }
+    }
+
+    #[test]
+    fn larger_chunks_are_lost_more_often() {
+        let expected = |chunk_bytes| {
+            let packets = Packets {
+                mtu: 1024,
+                chunk_bytes,
+            };
+            let rtt = Duration::from_millis(100);
+            let candidates = SchemeChoice::Auto.candidates();
+            let chooser = Chooser::new(candidates, packets, rtt, RATE_BPS, Some(0.01));
+            chooser.measured().prior_loss
+        };
+        assert!((expected(1024) - 0.01).abs() < 1e-12);
+        assert!((expected(16 * 1024) - (1.0 - 0.99f64.powi(16))).abs() < 1e-12);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `farwrite send`: sends files to another machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, par
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
-use crate::link_file::{self, Description};
+use crate::link_file;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key, outcome};
@@ -69,7 +69,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeChoice,
     /// File that describes the path, as `farwrite probe --save` writes it. The transfer starts at its
-    /// rate, uses its MTU unless --mtu is given, and expects its losses
+    /// rate and round trip, tries packets up to its MTU, and expects its losses
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
     /// Maximum bits per second on the wire, with headers: 1Mbit to 100Gbit; without it, as many as
@@ -152,14 +152,45 @@ impl SendArgs {
     }
 
     /// The settings from the options. Missing values come from the description of the path.
-    fn settings(&self, path: &Description, start: Option<Start>) -> Result<SendSettings, Failure> {
+    fn settings(&self, path: &KnownPath, start: Option<Start>) -> Result<SendSettings, Failure> {
         Ok(SendSettings {
             scheme: self.scheme,
             rate_control: self.rate_control(start)?,
-            expected_loss: path.loss.map(|(_, loss)| loss),
-            mtu: self.mtu.or(path.mtu),
+            expected_loss: path.loss_packet,
+            mtu: self.mtu,
+            largest_mtu: path.largest_mtu,
             memory_bytes: self.memory,
             timeout: self.timeout,
+        })
+    }
+}
+
+/// What the file of `--link` says about the path.
+#[derive(Debug, Default)]
+struct KnownPath {
+    start: Option<Start>,
+    loss_packet: Option<f64>,
+    largest_mtu: Option<u32>,
+}
+
+impl KnownPath {
+    fn read(file: &Path, console: &Console) -> Result<Self, Failure> {
+        let path = link_file::read(file)?;
+        let start = path.start();
+        if path.rate_bps.is_some() && start.is_none() {
+            console.warn(format_args!(
+                "{}: rate has no effect without rtt or distance",
+                file.display()
+            ));
+        }
+        let loss_packet = path.loss_packet().map_err(|what| {
+            let what = format!("{}: {what}", file.display());
+            Failure::new(Exit::Usage, what)
+        })?;
+        Ok(Self {
+            start,
+            loss_packet,
+            largest_mtu: path.mtu,
         })
     }
 }
@@ -170,8 +201,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let watched = args.metrics.start("send", console)?;
     // Invalid arguments fail before anything is read.
     args.rate_control(None)?;
-    let described = args.link.as_deref().map(link_file::read).transpose()?;
-    let described = described.unwrap_or_default();
+    let described = args.link.as_deref().map(|file| KnownPath::read(file, console));
+    let described = described.transpose()?.unwrap_or_default();
     let psk = key::needed(args.psk_file.as_deref())?;
     let special = if args.skip_special {
         Special::Skip
@@ -189,7 +220,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
     let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
     let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
-    let settings = args.settings(&described, described.start().or_else(known))?;
+    let settings = args.settings(&described, described.start.or_else(known))?;
     let host = Host {
         route: &transfer::unchanged,
         cancel: &cancel,

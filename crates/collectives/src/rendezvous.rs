@@ -171,6 +171,7 @@ impl Rendezvous {
             Some(mtu) => Sizes::Exactly { mtu },
             None => Sizes::Largest {
                 least_mtu: LEAST_PACKET_BYTES,
+                largest_mtu: None,
             },
         };
         for (peer, greeting) in greetings.iter().enumerate() {

@@ -281,7 +281,7 @@ impl TransferReport {
             line += ", the path clears the ECN field";
         }
         if let Some(reports @ 1..) = self.sending.refused_feedback {
-            line += &format!(", reports of the receiver that cannot be true: {reports}");
+            line += &format!(", implausible reports of the receiver: {reports}");
         }
         if let Some(reports @ 1..) = self.sending.excess_feedback {
             line += &format!(", reports of the receiver of more than was sent: {reports}");

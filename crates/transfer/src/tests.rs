@@ -71,6 +71,7 @@ fn cross(
         rate_control: RateControl::Fixed { rate_bps },
         expected_loss: None,
         mtu: Some(1400),
+        largest_mtu: None,
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };
@@ -392,6 +393,7 @@ fn a_receiver_that_resumes_unasked_is_refused() {
         rate_control: adaptive(),
         expected_loss: None,
         mtu: Some(1024),
+        largest_mtu: None,
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };

@@ -131,7 +131,7 @@ fn in_unit(
 fn check_either(one: Named<'_>, other: Named<'_>) -> Result<(), String> {
     if one.1.is_some() && other.1.is_some() {
         let (one, other) = (one.0, other.0);
-        return Err(format!("{one} and {other} say the same twice; leave one"));
+        return Err(format!("{one} and {other} are two forms of the same value: give only one"));
     }
     Ok(())
 }
@@ -220,6 +220,11 @@ mod tests {
         assert_eq!(said.rate_bps, Some(1e9));
         let said = parse("distance = \"2040km\"\nsignal = \"fibre\"").expect("fine");
         assert_eq!(said.rtt_s, Some(0.02));
+        // 64 packets arrive with a probability of 0.5 if each arrives with 0.5^(1/64).
+        let text = "loss_chunk = 0.5\nchunk = \"64KiB\"\nmtu = 1024";
+        let loss = parse(text).expect("fine").loss_packet().expect("complete");
+        let want = 1.0 - 0.5f64.powf(1.0 / 64.0);
+        assert!(loss.is_some_and(|loss| (loss - want).abs() < 1e-12), "{loss:?}");
         assert_eq!(parse(""), Ok(Description::default()));
     }
 

@@ -53,6 +53,26 @@ impl Description {
         self.rate_bps.map(|bps| bps.clamp(1e6, 1e11) as u64)
     }
 
+    /// The probability that a packet is lost. A chunk arrives if all of its packets arrive.
+    ///
+    /// # Errors
+    /// What is missing to convert a loss of chunks.
+    pub(crate) fn loss_packet(&self) -> Result<Option<f64>, String> {
+        match (self.loss, self.chunk_bytes, self.mtu) {
+            (None, ..) => Ok(None),
+            (Some((Unit::Packets, loss)), ..) => Ok(Some(loss)),
+            (Some((Unit::Chunks, loss)), Some(chunk_bytes), Some(mtu)) => {
+                let packets = chunk_bytes.div_ceil(mtu.max(1).into()).max(1);
+                #[expect(clippy::cast_precision_loss, reason = "packets of a chunk")]
+                let packets = packets as f64;
+                Ok(Some(-((-loss).ln_1p() / packets).exp_m1()))
+            }
+            (Some((Unit::Chunks, _)), ..) => {
+                Err("loss_chunk needs chunk and mtu: give both, or loss_packet".to_owned())
+            }
+        }
+    }
+
     /// The rate and the round trip, if both are known. A sender can start with them.
     #[expect(
         clippy::cast_possible_truncation,

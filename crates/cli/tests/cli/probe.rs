@@ -225,7 +225,7 @@ fn a_receiver_of_files_answers_too_and_goes_on() {
     for word in [
         "round trip",
         "MTU",
-        "ECT(0) arrives as it is",
+        "ECT(0) arrives unchanged",
         "no translation",
         "payload",
     ] {
@@ -247,6 +247,8 @@ fn a_receiver_of_files_answers_too_and_goes_on() {
     assert!(send.status.success(), "{}", text(&send.stderr));
     let sent: Value = serde_json::from_slice(&send.stdout).expect("JSON");
     assert_eq!(number(&sent["result"]["mtu"]), 1024.0);
+    let said = text(&send.stderr);
+    assert!(said.contains("link.toml: rate has no effect without rtt"), "{said}");
     assert_eq!(
         std::fs::read(inbox.join("file")).expect("received"),
         [7; 5000]
@@ -427,4 +429,25 @@ fn an_absurd_link_file_is_refused_by_every_command() {
             assert_refused(&output, 2, named);
         }
     }
+}
+
+#[test]
+fn a_sender_converts_a_loss_of_chunks_or_says_what_it_needs() {
+    let rig = Rig::new();
+    let link = rig.path("link.toml");
+    let send = |file: &str| {
+        std::fs::write(&link, file).expect("write");
+        farwrite()
+            .env("FARWRITE_PSK", &rig.psk.to_text()[..])
+            .args(["send", "--to", "127.0.0.1:1", "--timeout", "1s", "--link"])
+            .arg(&link)
+            .arg(rig.path("key"))
+            .output()
+            .expect("the program ends")
+    };
+    let bare = send("loss_chunk = 0.01");
+    assert_refused(&bare, 2, "loss_chunk needs chunk and mtu");
+    // The description is complete, and only the receiver is missing.
+    let whole = send("loss_chunk = 0.01\nchunk = \"64KiB\"\nmtu = 1024");
+    assert_refused(&whole, 5, "127.0.0.1:1");
 }

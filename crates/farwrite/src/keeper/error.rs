@@ -24,7 +24,7 @@ pub enum PathError {
         most: usize,
     },
     /// The bytes are no offer.
-    #[error("an offer of a path has {want} bytes: {have} bytes are none")]
+    #[error("an offer of a path has {want} bytes; got {have}")]
     Offer {
         /// The number of bytes.
         have: usize,

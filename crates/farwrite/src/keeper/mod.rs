@@ -25,7 +25,8 @@
 //! let (mut of_a, mut of_b) = (PathKeeper::new(), PathKeeper::new());
 //! let (to_b, offer_a) = of_a.offer(&a)?;
 //! let (to_a, offer_b) = of_b.offer(&b)?;
-//! of_a.join(&a, to_b, Role::Initiator, &offer_b, Sizes::Largest { least_mtu: 1024 })?;
+//! let sizes = Sizes::Largest { least_mtu: 1024, largest_mtu: None };
+//! of_a.join(&a, to_b, Role::Initiator, &offer_b, sizes)?;
 //! of_b.join(&b, to_a, Role::Responder, &offer_a, Sizes::Untested)?;
 //! let patience = Duration::from_secs(10);
 //! let found = loop {

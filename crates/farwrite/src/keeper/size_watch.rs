@@ -57,7 +57,7 @@ impl SizeWatch {
             return Finding::Nothing;
         }
         if !std::mem::replace(&mut self.is_testing, true) {
-            let smaller = candidates(route.peer, LEAST_MTU).into_iter();
+            let smaller = candidates(route.peer, LEAST_MTU, None).into_iter();
             let full = datagram_bytes(mtu);
             let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
             path.search(Search::new(sizes));

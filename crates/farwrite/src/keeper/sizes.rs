@@ -30,6 +30,9 @@ pub enum Sizes {
     Largest {
         /// The smallest MTU that is of use.
         least_mtu: u32,
+        /// The largest MTU to try; `None`: jumbo frames. A search below the usual sizes ends sooner,
+        /// because it does not wait for answers to larger packets.
+        largest_mtu: Option<u32>,
     },
 }
 
@@ -39,7 +42,10 @@ impl Sizes {
         match self {
             Self::Untested => None,
             Self::Exactly { mtu } => Some(Search::exactly(datagram_bytes(mtu))),
-            Self::Largest { least_mtu } => Some(Search::new(candidates(peer, least_mtu))),
+            Self::Largest {
+                least_mtu,
+                largest_mtu,
+            } => Some(Search::new(candidates(peer, least_mtu, largest_mtu))),
         }
     }
 
@@ -48,19 +54,24 @@ impl Sizes {
         match self {
             Self::Untested => 0,
             Self::Exactly { mtu } => datagram_bytes(mtu),
-            Self::Largest { least_mtu } => datagram_bytes(least_mtu),
+            Self::Largest { least_mtu, .. } => datagram_bytes(least_mtu),
         }
     }
 }
 
 /// Sizes of datagrams to test on the path to a peer, in bytes of UDP payload: the sizes of common
-/// links.
-pub(super) fn candidates(peer: SocketAddr, least_mtu: u32) -> Vec<u32> {
+/// links, and `largest_mtu`.
+pub(super) fn candidates(
+    peer: SocketAddr,
+    least_mtu: u32,
+    largest_mtu: Option<u32>,
+) -> Vec<u32> {
     // The route's MTU can be forged, so it is only one candidate.
     let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
     let payloads = known.chain(LINK_MTUS).map(|mtu| payload_in(mtu, peer));
-    let payloads = payloads.chain([ROCE_MTU]);
-    let mut payloads: Vec<_> = payloads.filter(|mtu| *mtu >= least_mtu).collect();
+    let payloads = payloads.chain([ROCE_MTU]).chain(largest_mtu);
+    let useful = least_mtu..=largest_mtu.unwrap_or(u32::MAX);
+    let mut payloads: Vec<_> = payloads.filter(|mtu| useful.contains(mtu)).collect();
     if payloads.is_empty() {
         payloads.push(least_mtu);
     }
@@ -93,7 +104,7 @@ mod tests {
     fn every_candidate_is_of_use() {
         let peer = SocketAddr::from(([127, 0, 0, 1], 4792));
         for (least_mtu, smallest) in [(256, 1216), (1400, 1428), (8000, 8832), (20_000, 20_000)] {
-            let sizes = candidates(peer, least_mtu);
+            let sizes = candidates(peer, least_mtu, None);
             assert_eq!(sizes.iter().min(), Some(&datagram_bytes(smallest)));
             let jumbo = datagram_bytes(payload_in(JUMBO, peer));
             assert_eq!(sizes.contains(&jumbo), least_mtu < JUMBO);
@@ -103,6 +114,9 @@ mod tests {
                     .all(|bytes| payload_bytes(*bytes).is_multiple_of(4))
             );
         }
+        let sizes = candidates(peer, 256, Some(1400));
+        assert_eq!(sizes.iter().max(), Some(&datagram_bytes(1400)));
+        assert!(sizes.contains(&datagram_bytes(1216)), "{sizes:?}");
         let search = Sizes::Exactly { mtu: 4096 }.search(peer);
         let probed = search.and_then(|mut search| search.probe(0, 1));
         assert_eq!(probed, Some(4096 + ROCE_OVERHEAD_BYTES));

@@ -59,7 +59,10 @@ fn star(ends: usize) -> (End, Vec<(End, PathId, PathId)>) {
     let mut middle = End::new();
     let around = (0..ends).map(|number| {
         let mut end = End::new();
-        let sizes = Sizes::Largest { least_mtu: 256 };
+        let sizes = Sizes::Largest {
+            least_mtu: 256,
+            largest_mtu: None,
+        };
         let (outer, inner) = if number % 2 == 0 {
             join(&mut end, &mut middle, sizes)
         } else {

@@ -38,10 +38,13 @@ pub struct SendSettings {
     pub scheme: SchemeChoice,
     /// The control of the sending rate.
     pub rate_control: RateControl,
-    /// The expected share of lost packets or chunks, until it is measured.
+    /// The expected share of lost packets, until it is measured.
     pub expected_loss: Option<f64>,
-    /// Payload bytes of a packet, a multiple of 4; `None`: as many as the path carries.
+    /// Payload bytes of a packet, a multiple of 4; `None`: as many as the path carries, which the
+    /// transfer measures.
     pub mtu: Option<u32>,
+    /// Without `mtu`: the largest payload to try, for example from an earlier measurement.
+    pub largest_mtu: Option<u32>,
     /// The maximum memory for the stream at each end: data read ahead, data in flight, and its
     /// parity.
     pub memory_bytes: u64,
@@ -125,6 +128,7 @@ fn join(
         Some(mtu) => Sizes::Exactly { mtu },
         None => Sizes::Largest {
             least_mtu: MIN_TRANSFER_MTU,
+            largest_mtu: settings.largest_mtu,
         },
     };
     setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, sizes, host)?);

@@ -58,6 +58,7 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
             rate_control,
             expected_loss: None,
             mtu: None,
+            largest_mtu: None,
             memory_bytes: 1 << 26,
             timeout: TIMEOUT,
         };
@@ -89,6 +90,7 @@ fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
         },
         expected_loss: None,
         mtu: None,
+        largest_mtu: None,
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };
