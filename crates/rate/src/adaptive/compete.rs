@@ -65,8 +65,20 @@ impl Compete {
     }
 
     /// Whether to try to drain the queue.
-    pub(super) fn is_drain_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.drain_ns
+    ///
+    /// An attempt waits until [`YIELD_ROUNDS`] round trips have passed since the last loss. Before
+    /// that, the other flows may have cut their windows too: the queue would drain, but only until
+    /// they have recovered. Where losses are more frequent, the attempt waits for one more pause.
+    pub(super) fn is_drain_due(&self, now_ns: u64, path: &PathEstimate) -> bool {
+        let yield_ns = path.standing_ns().saturating_mul(YIELD_ROUNDS);
+        let lost_recently = self
+            .lost_ns
+            .is_some_and(|ns| now_ns.saturating_sub(ns) < yield_ns);
+        let delay_ns = match lost_recently {
+            true => path.base_ns().saturating_mul(self.pause_rounds / 2),
+            false => 0,
+        };
+        now_ns >= self.drain_ns.saturating_add(delay_ns)
     }
 
     /// The window at `now_ns`.
@@ -161,6 +173,23 @@ mod tests {
             let window = compete.window_bytes(ms * MS, &path());
             assert!((least..least + 100_000).contains(&window), "{ms} {window}");
         }
+    }
+
+    #[test]
+    fn the_queue_is_not_drained_shortly_after_a_loss() {
+        let mut compete = Compete::new(0, PATH_BYTES, PATH_BYTES, 1_500);
+        compete.pause(0, &path());
+        // The first pause lasts 12 round trips, or 480 ms, and the next one 960 ms.
+        let due = |compete: &Compete, ms: u64| compete.is_drain_due(ms * MS, &path());
+        assert!(!due(&compete, 470) && due(&compete, 480));
+        compete.on_loss(300 * MS, &path());
+        assert!(!due(&compete, 480) && !due(&compete, 930));
+        assert!(due(&compete, 940), "16 round trips after the loss");
+        // Losses do not delay an attempt forever.
+        for ms in [600, 900, 1_200] {
+            compete.on_loss(ms * MS, &path());
+        }
+        assert!(!due(&compete, 950) && due(&compete, 960));
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl PathEstimate {
         self.span_of(ns, 0, from_bytes)
     }
 
-    /// Like [`Path::span`], but longer if less than `least_bytes` were sent in that time.
+    /// Like [`PathEstimate::span`], but longer if less than `least_bytes` were sent in that time.
     pub(super) fn span_of(&self, ns: u64, least_bytes: u64, from_bytes: u64) -> Option<ReportSpan> {
         let mut found: Option<&Point> = None;
         for point in &self.points[..self.filled] {
