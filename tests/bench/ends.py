@@ -84,6 +84,12 @@ def lateness(link):
             sum(way["unread"] or 0 for way in ways))
 
 
+def is_valid(run):
+    """Whether a run over a link with this lateness counts."""
+    late, unread = run
+    return late < LATE_MS and not unread
+
+
 def shown(*runs):
     """Returns the worst lateness of some runs, with a mark if the row is not valid."""
     late, unread = (max(run[column] for run in runs) for column in (0, 1))

@@ -28,34 +28,43 @@ def run(programs):
                 lambda path, file: ends.rsync(programs, path, file, "bbr"))
         contestants["bytes alone, TCP bbr"] = (
             lambda path, file: ends.tcp_copy(programs, path, file, "bbr"))
-    rows = []
+    rows, medians = [], {}
     for name, transfer in contestants.items():
         row, late = [name], []
         for loss in LOSSES:
-            times = []
-            for seed in range(programs.runs):
-                with programs.path("--rate", RATE, "--rtt", "25ms", "--mtu", 9000, "--loss", loss,
-                                   "--seed", seed) as path:
-                    times.append(transfer(path, programs.file(size)))
-                    late.append(ends.lateness(path.stop()))
-            row.append(statistics.median(times))
+            runs = [_run(programs, transfer, loss, seed, size) for seed in range(programs.runs)]
+            late += [lateness for _, lateness in runs]
+            # A run over a link that was late is left out, unless there is no other.
+            valid = [seconds for seconds, lateness in runs if ends.is_valid(lateness)]
+            median = statistics.median(valid or [seconds for seconds, _ in runs])
+            medians[name, loss] = median
+            row.append(f"{median:.3g}{'' if valid else '!'} ({len(valid)} of {len(runs)})")
         rows.append([*row, ends.shown(*late)])
-    rows += _ratios(rows)
+    rows += _ratios(contestants, medians)
     fill = programs.fill(RATE, 9000)
     table.show(
         f"Seconds for a file of {size >> 20} MiB, from the start of the command to its end",
         f"10 Gbit/s (a blast fills {fill:.3f}), 25 ms, MTU 9000, offloads, queue of one round trip, "
-        f"loss both ways;\nfiles in memory; medians of {programs.runs}. --link: with the path's rate and "
-        "round trip from a file. Late: p99 of the link's lateness in ms, the\nworst run.",
+        "loss both ways;\nfiles in memory. Medians of the valid runs; a run is valid if the p99 of the "
+        f"link's lateness is below {ends.LATE_MS:g} ms.\n!: no run is valid, median of all. --link: with "
+        "the path's rate and round trip from a file. Late: the worst\nrun's lateness.",
         ["program", *[f"loss {loss:g}" for loss in LOSSES], "late"], rows)
 
 
-def _ratios(rows):
+def _run(programs, transfer, loss, seed, size):
+    """Returns the seconds of a transfer, and the link's lateness."""
+    with programs.path("--rate", RATE, "--rtt", "25ms", "--mtu", 9000, "--loss", loss, "--seed",
+                       seed) as path:
+        seconds = transfer(path, programs.file(size))
+        return seconds, ends.lateness(path.stop())
+
+
+def _ratios(names, medians):
     """Returns a row for each transfer of ours: its times divided by those of rsync."""
-    rsync = next((row for row in rows if row[0].startswith("rsync")), None)
+    rsync = next((name for name in names if name.startswith("rsync")), None)
     if rsync is None:
         return []
-    ours = [row for row in rows if row[0].startswith("farwrite")]
-    return [[f"{row[0]}, divided by rsync", *[time / other for time, other
-                                              in zip(row[1:-1], rsync[1:-1])], None]
-            for row in ours]
+    ours = [name for name in names if name.startswith("farwrite")]
+    return [[f"{name}, divided by rsync",
+             *[medians[name, loss] / medians[rsync, loss] for loss in LOSSES], None]
+            for name in ours]

@@ -1,6 +1,7 @@
 """The share of a path that one transfer fills."""
 
 import csv
+import functools
 import statistics
 import subprocess
 
@@ -42,7 +43,7 @@ def run(programs):
     table.show(
         "One flow on a path of its own, start-up included",
         "Queue of one round trip; offloads; loss both ways. TCP and quinn for 10 s (at 10 Gbit/s, "
-        f"3 s) times {programs.scale:g},\nfarwrite a file that takes as long at the rate. Fill: what "
+        f"3 s) times {programs.scale:g},\nfarwrite a file that takes as long at the rate; fixed 0.8: at 0.8 of the rate, without control.\nFill: what "
         "a blast of UDP reaches. Late: p99 of the link's\nlateness in ms, the worst run. Rows with ! "
         "do not count. Virtual time: endpoints alone, for the same time.",
         ["path", "program", "Mbit/s", "of the rate", "fill", "late"], rows)
@@ -62,11 +63,14 @@ def _virtual(programs, rate, rtt, loss, seconds):
 
 
 def _contestants(programs):
-    def ours(path, rate, seconds):
+    def ours(path, rate, seconds, fixed=False):
         file = programs.file(int(rate / 8 * seconds))
-        return 8 * file.stat().st_size / ends.move(programs, path, file), True
+        # What a sender that does not adapt reaches: the rest is the limit of the processors.
+        options = ["--rate-control", "fixed", "--rate", str(rate * 8 // 10)] if fixed else []
+        return 8 * file.stat().st_size / ends.move(programs, path, file, *options), True
 
     yield "farwrite", ours
+    yield "farwrite, fixed 0.8", functools.partial(ours, fixed=True)
     for cc in programs.congestion_controls:
         yield f"TCP {cc}", (lambda path, _, seconds, cc=cc:
                              (ends.tcp_flow(path, seconds, cc), True))
