@@ -92,12 +92,9 @@ fn tree() -> Topology {
 }
 
 fn permutation(hosts: usize, size: u64) -> Workload {
-    let network = PatternNetwork {
-        hosts,
-        rate_bps: 100_000_000_000,
-    };
+    let network = PatternNetwork::uniform(hosts, 100_000_000_000);
     let pattern = Pattern::Permutation { size };
-    let workload = pattern.build(network, 1, &std::collections::BTreeMap::new());
+    let workload = pattern.build(&network, 1, &std::collections::BTreeMap::new());
     workload.expect("a valid pattern")
 }
 

@@ -188,11 +188,10 @@ impl Plan {
             return Err(place_error(PatternError::FewHosts { hosts }.to_string()));
         }
         let network = PatternNetwork {
-            hosts,
-            rate_bps: host_rate(&laid.topology),
+            rates_bps: host_rates(&laid.topology),
         };
         let workload = flows
-            .build(network, case.seed, &laid.host_of)
+            .build(&network, case.seed, &laid.host_of)
             .map_err(flow_error)?;
         workload
             .validate(hosts)
@@ -342,10 +341,14 @@ impl CaseParts {
     }
 }
 
-/// Rate of a host's first cable, in bits per second.
-fn host_rate(topology: &Topology) -> u64 {
-    let hosts: Vec<_> = topology.hosts().collect();
-    let cables = topology.cables().iter();
-    let mut of_hosts = cables.filter(|cable| cable.ends.iter().any(|end| hosts.contains(end)));
-    of_hosts.next().map_or(1, |cable| cable.config.rate_bps)
+/// Rate of each host's first cable in bits per second; 1 if it has none.
+fn host_rates(topology: &Topology) -> Vec<u64> {
+    let mut rates = vec![None; topology.nodes().len()];
+    for cable in topology.cables() {
+        for end in cable.ends {
+            rates[end.0 as usize].get_or_insert(cable.config.rate_bps);
+        }
+    }
+    let of_hosts = topology.hosts().map(|host| rates[host.0 as usize]);
+    of_hosts.map(|rate| rate.unwrap_or(1)).collect()
 }

@@ -174,7 +174,7 @@ impl WorkloadSource {
 
     pub(super) fn build(
         &self,
-        network: PatternNetwork,
+        network: &PatternNetwork,
         seed: u64,
         host_of: &[Option<usize>],
     ) -> Result<Workload, String> {
@@ -183,9 +183,10 @@ impl WorkloadSource {
                 let workload = pattern.build(network, seed, files);
                 workload.map_err(|why| why.to_string())
             }
-            Self::Matrix(matrix, file) if matrix.nodes > network.hosts => Err(format!(
+            Self::Matrix(matrix, file) if matrix.nodes > network.hosts() => Err(format!(
                 "{file} is for {} hosts, and the topology has {}: choose a larger topology",
-                matrix.nodes, network.hosts
+                matrix.nodes,
+                network.hosts()
             )),
             Self::Matrix(matrix, _) => Ok(matrix.workload.clone()),
             Self::Ns3(file, text) => {
