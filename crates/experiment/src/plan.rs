@@ -202,19 +202,8 @@ impl Plan {
             .map_err(|why| flow_error(why.to_string()))?;
         let carried = transport.check_flows(&workload.flows);
         carried.map_err(|why| flow_error(format!("with transport.{transport_name}: {why}")))?;
-        let own = case.switch.map(|at| self.switches[at].1.clone());
-        let framing_bytes = (self.framing_bytes).unwrap_or(Options::default().framing_bytes);
-        let mut options = match (own, laid.options) {
-            (Some(switch), _) => Options::with_switches(switch),
-            (None, Some(options)) => options,
-            (None, None) => {
-                let switch = entries::switch_for(transport, &workload, framing_bytes);
-                Options::with_switches(switch)
-            }
-        };
+        let mut options = self.options(case, laid.options, &workload);
         entries::adopt(&mut options, &laid.switches);
-        options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
-        options.reroute = self.reroute.or(options.reroute);
         let mut topology = match case.loss {
             Some(loss) => with_loss(&laid.topology, loss),
             None => laid.topology,
@@ -232,6 +221,23 @@ impl Plan {
             seed: case.seed,
             until_ns,
         })
+    }
+
+    /// The switches of the plan, those of the topology's file, or those that the transport needs for
+    /// the workload. Other options of the file hold unless the plan has them too.
+    fn options(&self, case: &Case, of_file: Option<Options>, workload: &Workload) -> Options {
+        let has_file = of_file.is_some();
+        let mut options = of_file.unwrap_or_default();
+        options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
+        options.reroute = self.reroute.or(options.reroute);
+        if let Some(at) = case.switch {
+            options.switch = self.switches[at].1.clone();
+            options.exceptions.clear();
+        } else if !has_file {
+            let transport = &self.transports[case.transport].1;
+            options.switch = entries::switch_for(transport, workload, options.framing_bytes);
+        }
+        options
     }
 
     /// The `id` of each flow in the connection matrix of a case; empty for other workloads.
@@ -261,7 +267,9 @@ impl Plan {
         let mut notes = Vec::new();
         for case in self.settings() {
             let parts = self.parts(&case)?;
-            let key = (case.topology, case.switch, case.transport, case.loss);
+            // Default switches depend on the workload.
+            let options = parts.options.clone();
+            let key = (case.topology, case.switch, case.transport, case.loss, options);
             if checked.contains(&key) {
                 continue;
             }

@@ -1,5 +1,7 @@
 //! Plans and sweeps.
 
+use std::time::Duration;
+
 use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{Plan, sweep};
 
@@ -196,4 +198,50 @@ fn a_run_says_what_memory_it_needs() {
     assert!((10_000..100_000_000).contains(&needed), "{needed}");
     let plan = read(&format!("seeds = 9\n{FIRST}")).unwrap();
     assert_eq!(plan.memory_bytes(4).unwrap(), 4 * needed);
+}
+
+/// Framing and rerouting are no settings of switches.
+#[test]
+fn switches_of_a_plan_keep_the_other_options_of_a_topology_file() {
+    let topology = "framing_bytes = 20\nreroute = \"10ms\"\n[topology]\nshape = \"star\"\nhosts = 8\n\
+                    cable = { rate = \"100Gbit\", delay = \"1us\" }\n[switch]\nbuffer = \"1MB\"\n\
+                    [switches.switch0]\nbuffer = \"2MB\"\n";
+    let files = |name: &str| match name {
+        "rack.toml" => Ok(topology.to_owned()),
+        _ => Err(format!("{name}: no such file")),
+    };
+    let (_, workload) = FIRST.split_once("[workload").unwrap();
+    let options = |more: &str| {
+        let text = format!("{more}\n[topology.rack]\nfile = \"rack.toml\"\n[workload{workload}");
+        let text = format!("{text}[switch.own]\nbuffer = \"3MB\"\n");
+        let plan = Plan::read(&text, &files).unwrap();
+        plan.parts(&plan.cases()[0]).unwrap().options
+    };
+    let own = options("");
+    assert_eq!(own.switch.buffer_bytes, 3_000_000);
+    assert!(own.exceptions.is_empty());
+    assert_eq!(
+        (own.framing_bytes, own.reroute),
+        (20, Some(Duration::from_millis(10)))
+    );
+    let changed = options("framing_bytes = 7\nreroute = \"1ms\"");
+    assert_eq!(
+        (changed.framing_bytes, changed.reroute),
+        (7, Some(Duration::from_millis(1)))
+    );
+}
+
+/// Switches need headroom for each priority. One fits into the buffer; two do not.
+#[test]
+fn default_switches_are_checked_for_each_workload() {
+    let second = "[workload.two]\npattern = \"flows\"\n\
+                  flows = [{ src = 0, dst = 1, size = \"1kB\", priority = 5 }]\n";
+    let long = FIRST.replace("1us", "30us");
+    read(&long).unwrap();
+    let why = read(&format!("{long}{second}")).unwrap_err();
+    assert!(
+        why.starts_with("topology.rack with switch.default: "),
+        "{why}"
+    );
+    assert!(why.contains("headroom"), "{why}");
 }
