@@ -137,7 +137,11 @@ impl WorkloadSource {
                 notes.extend(matrix.notes.iter().map(|note| format!("{file}: {note}")));
                 Ok(Self::Matrix(matrix, file.to_owned()))
             }
-            FileKind::Ns3 => Ok(Self::Ns3(file.to_owned(), text.to_owned())),
+            FileKind::Ns3 => {
+                let ignored = peers::ns3::notes_of_flows(file, text);
+                notes.extend(ignored.iter().map(|note| format!("{file}: {note}")));
+                Ok(Self::Ns3(file.to_owned(), text.to_owned()))
+            }
             FileKind::Toml => Err(format!(
                 "{file}:1: neither a connection matrix of htsim, which begins with Nodes, nor flows \
                  of ns-3, which begin with their number"
