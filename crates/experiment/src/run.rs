@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 use farwrite_link::Dice;
@@ -217,7 +217,7 @@ struct Running<'a> {
     /// Flows that start at a given time: time and index.
     starts: BinaryHeap<Reverse<(u64, usize)>>,
     /// For each trigger: the number of activations, and the flows that wait for it.
-    triggers: Vec<(u64, Vec<usize>)>,
+    triggers: Vec<(u64, VecDeque<usize>)>,
     flows: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
     paths: Vec<PathProfile>,
@@ -273,7 +273,7 @@ impl<'a> Running<'a> {
             board,
             meter,
             starts: BinaryHeap::new(),
-            triggers: vec![(0, Vec::new()); workload.triggers.len()],
+            triggers: vec![(0, VecDeque::new()); workload.triggers.len()],
             flows: unstarted.outcomes,
             paths: unstarted.paths,
             port_bps: unstarted.port_bps,
@@ -284,7 +284,7 @@ impl<'a> Running<'a> {
         for (number, flow) in workload.flows.iter().enumerate() {
             match flow.start {
                 Start::At(at_ns) => running.starts.push(Reverse((at_ns, number))),
-                Start::On(trigger) => running.triggers[trigger].1.push(number),
+                Start::On(trigger) => running.triggers[trigger].1.push_back(number),
             }
         }
         Ok(running)
@@ -391,10 +391,9 @@ impl<'a> Running<'a> {
         *count += 1;
         let starting = match at.kind {
             TriggerKind::OneShot => std::mem::take(waiting),
-            TriggerKind::MultiShot if waiting.is_empty() => Vec::new(),
-            TriggerKind::MultiShot => vec![waiting.remove(0)],
+            TriggerKind::MultiShot => waiting.pop_front().into_iter().collect(),
             TriggerKind::Barrier(needed) if *count == needed => std::mem::take(waiting),
-            TriggerKind::Barrier(_) => Vec::new(),
+            TriggerKind::Barrier(_) => VecDeque::new(),
         };
         let at_ns = now_ns.saturating_add(at.delay_ns);
         let starts = starting.into_iter().map(|flow| Reverse((at_ns, flow)));
