@@ -121,6 +121,9 @@ fn write_results(
         tables::write_flows(file, outcomes)
     })?;
     let picture = completion::draw(report, outcomes).or_exit(Exit::Other, "drawing")?;
+    write(&args.out.join("queues.csv"), |file| {
+        tables::write_queues(file, outcomes)
+    })?;
     write_or_remove(
         &args.out.join("completion.svg"),
         picture,
