@@ -5,7 +5,7 @@ mod read;
 mod sweep;
 
 pub use read::{PlanError, ReadFile};
-pub use sweep::{CaseOutcome, run_case, sweep};
+pub use sweep::{CaseOutcome, SweepProgress, run_case, sweep};
 
 use std::time::Duration;
 

@@ -112,15 +112,25 @@ pub enum RunError {
 /// [`RunError`].
 pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
     let mut running = Running::checked(scene)?;
-    running.run(&|| true)?;
+    running.run(&mut |_| true)?;
     Ok(running.finish())
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunProgress {
+    /// Virtual time in nanoseconds.
+    pub(crate) now_ns: u64,
+    /// Flows that have ended.
+    pub(crate) ended_flows: u64,
+}
+
 }
 
 /// The same as [`run`], as long as `goes_on` returns true; `None` if the run stopped before its end.
 pub(crate) fn run_while(
     scene: &Scene<'_>,
-    goes_on: &dyn Fn() -> bool,
+    goes_on: &mut dyn FnMut(RunProgress) -> bool,
 ) -> Result<Option<Outcome>, RunError> {
+    goes_on(running.progress());
     let mut running = Running::checked(scene)?;
     let is_whole = running.run(goes_on)?;
     Ok(is_whole.then(|| running.finish()))
@@ -139,6 +149,8 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
     // A request that waits in a NIC.
     const WRITE: u64 = 150;
     const ENDPOINT_HOST: u64 = 4_000;
+    /// Flows that have started.
+    started: u64,
     const ENDPOINT_FLOW: u64 = 38_000;
     const ENDPOINT_PACKET: u64 = 6;
     const FRAME: u64 = 250;
@@ -193,6 +205,7 @@ fn pieces(scene: &Scene<'_>, bytes: u64) -> u64 {
 fn most_frames(scene: &Scene<'_>, mtu: u64) -> u64 {
     let wanted = scene.workload.flows.iter().map(|flow| {
         let packets = flow.bytes.div_ceil(mtu);
+            started: 0,
         // Without a window, the capacity of cables and buffers is the limit.
         packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
     });
@@ -224,7 +237,7 @@ struct Running<'a> {
     /// The rate of each host's cable.
     port_bps: Vec<u64>,
     /// Flows that have started and have not ended.
-    under_way: usize,
+    under_way: u64,
     dice: Dice,
 }
 
@@ -238,6 +251,13 @@ impl<'a> Running<'a> {
     }
 
     fn new(scene: &Scene<'a>) -> Result<Self, RunError> {
+    fn progress(&self) -> RunProgress {
+        RunProgress {
+            now_ns: self.network.now_ns(),
+            ended_flows: self.started - self.under_way,
+        }
+    }
+
         let scene = *scene;
         let hosts: Vec<_> = scene.topology.hosts().collect();
         let board: FlowReports = Rc::new(RefCell::new(Vec::new()));
@@ -255,6 +275,7 @@ impl<'a> Running<'a> {
                 why: why.to_string(),
             })?;
         }
+        self.started += 1;
         let workload = scene.workload;
         let starts = workload.flows.iter().filter_map(|flow| match flow.start {
             Start::At(at_ns) => Some(at_ns),
@@ -292,7 +313,7 @@ impl<'a> Running<'a> {
 
     /// Runs to the end, and returns true; or returns false after a sample of the queues at which
     /// `goes_on` is false. Samples come at least each thousandth of the time so far.
-    fn run(&mut self, goes_on: &dyn Fn() -> bool) -> Result<bool, RunError> {
+    fn run(&mut self, goes_on: &mut dyn FnMut(RunProgress) -> bool) -> Result<bool, RunError> {
         let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
         // When all flows are done, only idle timers and duplicates of delivered packets remain.
         while !self.starts.is_empty() || self.under_way > 0 {
@@ -314,7 +335,7 @@ impl<'a> Running<'a> {
             } else {
                 self.network.run_until(sample_ns);
                 self.meter.sample(&self.network);
-                if !goes_on() {
+                if !goes_on(self.progress()) {
                     return Ok(false);
                 }
             }
@@ -464,7 +485,7 @@ fn stations(
     }
 }
 
-fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxPath {
+pub(crate) fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxPath {
     let mut cables = scene.topology.cables().iter();
     let cable = cables.find(|cable| cable.ends.contains(&node));
     let longest = unstarted.receivers.values().max_by_key(|path| path.rtt_ns);
@@ -474,19 +495,6 @@ fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxP
         mtu: scene.transport.mtu,
         timeout_ns: longest.map_or(u64::MAX, |path| scene.transport.timeout_ns(path)),
     }
-}
-
-/// Estimated upper bound of the memory of the boxes of a scene, in bytes.
-fn memory_of_boxes(scene: &Scene<'_>) -> u64 {
-    if scene.boxes.is_empty() {
-        return 0;
-    }
-    let unstarted = UnstartedFlows::of(scene);
-    let of_boxes = scene.boxes.iter().map(|placed| {
-        let at = box_path(scene, &unstarted, placed.node);
-        placed.kind.memory_bytes(&at)
-    });
-    of_boxes.fold(0, u64::saturating_add)
 }
 
 /// The reason why the boxes of a scene do not work as intended, and the remedy; `None` if they do.
@@ -502,7 +510,7 @@ pub(crate) fn problem_of_boxes(scene: &Scene<'_>) -> Option<String> {
 }
 
 /// What is known about the flows before they start.
-struct UnstartedFlows {
+pub(crate) struct UnstartedFlows {
     /// Outcomes of flows that have not started.
     outcomes: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
@@ -514,7 +522,7 @@ struct UnstartedFlows {
 }
 
 impl UnstartedFlows {
-    fn of(scene: &Scene<'_>) -> Self {
+    pub(crate) fn of(scene: &Scene<'_>) -> Self {
         let wire = PacketFormat {
             mtu: scene.transport.mtu,
             framing: scene.options.framing_bytes,

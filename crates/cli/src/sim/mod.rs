@@ -14,9 +14,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
+use farwrite_units::show::Time;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -238,9 +240,13 @@ fn run_all(
     let total = plan.cases().len();
     let progress = console.progress("simulating", total as u64);
     let mut done = 0;
-    let mut outcomes = sweep(plan, threads, Some(recorded), |outcome| {
-        done += u64::from(outcome.is_some());
-        progress.show(done, format_args!("{done} of {total} runs"));
+    let mut outcomes = sweep(plan, threads, Some(recorded), |at| {
+        done += u64::from(at.ended.is_some());
+        let (flows, time) = (at.ended_flows, Time(Duration::from_nanos(at.virtual_ns)));
+        progress.show(
+            done,
+            format_args!("{done} of {total} runs, {flows} flows ended in {time} of virtual time"),
+        );
         !cancel.is_set()
     });
     progress.finish(done, format_args!("{done} of {total} runs"));

@@ -178,15 +178,21 @@ fn a_stopped_sweep_keeps_finished_runs_and_does_not_wait_for_others() {
     let long = "[workload.long]\npattern = \"permutation\"\nsize = \"1TB\"\n";
     let plan = read(&format!("{FIRST}{long}")).unwrap();
     let mut ended = Vec::new();
-    let outcomes = sweep(&plan, 1, None, |outcome| match outcome {
-        Some(outcome) => {
-            ended.push(outcome.case.number);
-            true
+    let mut virtual_ns = [0; 2];
+    let outcomes = sweep(&plan, 1, None, |at| {
+        match at.ended {
+            Some(outcome) => {
+                ended.push(outcome.case.number);
+                assert_eq!(at.ended_flows, 7);
+                virtual_ns = [at.virtual_ns; 2];
+            }
+            None => virtual_ns[1] = at.virtual_ns,
         }
-        // Nothing ended for a while: the long run is in progress.
-        None => ended.is_empty(),
+        // The long run is in progress, and virtual time goes on.
+        virtual_ns[0] == virtual_ns[1]
     });
     assert_eq!(ended, [0]);
+    assert!(0 < virtual_ns[0] && virtual_ns[0] < virtual_ns[1]);
     assert_eq!(outcomes.len(), 1);
     assert_eq!(outcomes[0].outcome.as_ref().map(|run| run.done()), Ok(7));
 }
