@@ -3,7 +3,7 @@
 use farwrite_net::{Device, Network, NodeId, Role, Topology};
 
 /// Adjacent samples are merged when this number is reached.
-const MAX_SAMPLES: usize = 2048;
+pub(crate) const MAX_SAMPLES: usize = 2048;
 const FIRST_INTERVAL_NS: u64 = 100;
 
 /// Bytes in the queues of a network at one time.

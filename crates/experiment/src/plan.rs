@@ -1,9 +1,11 @@
 //! Plans: TOML files that describe many runs.
 
 mod entries;
+mod memory;
 mod read;
 mod sweep;
 
+pub use memory::PlanMemory;
 pub use read::{PlanError, ReadFile};
 pub use sweep::{CaseOutcome, SweepProgress, run_case, sweep};
 
@@ -17,7 +19,6 @@ use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
 use crate::{
     CableChange, PatternError, PatternNetwork, PlacedBox, Recording, Scene, Transport, Workload,
-    memory_bytes,
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 
@@ -246,21 +247,6 @@ impl Plan {
         self.workloads[case.workload].1.flow_ids()
     }
 
-    /// Estimated upper bound of the memory of `threads` simultaneous runs, in bytes.
-    ///
-    /// # Errors
-    /// [`PlanError`], as in [`parts`](Self::parts).
-    pub fn memory_bytes(&self, threads: usize) -> Result<u64, PlanError> {
-        let mut most = 0;
-        for case in self.settings() {
-            most = most.max(memory_bytes(
-                &self.parts(&case)?.scene(Recording::default()),
-            ));
-        }
-        let runs = self.cases().len().min(threads);
-        Ok(most.saturating_mul(runs as u64))
-    }
-
     /// Builds each setting once, up to a network that could run. Returns the notes.
     fn check(&self) -> Result<Vec<String>, PlanError> {
         let mut checked = Vec::new();
@@ -269,7 +255,13 @@ impl Plan {
             let parts = self.parts(&case)?;
             // Default switches depend on the workload.
             let options = parts.options.clone();
-            let key = (case.topology, case.switch, case.transport, case.loss, options);
+            let key = (
+                case.topology,
+                case.switch,
+                case.transport,
+                case.loss,
+                options,
+            );
             if checked.contains(&key) {
                 continue;
             }

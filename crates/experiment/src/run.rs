@@ -9,16 +9,14 @@ use farwrite_link::Dice;
 use farwrite_net::{Network, NetworkError, NodeId, Options, Role, Topology};
 use farwrite_rc::PathProfile;
 
-use crate::boxes::{BoxPath, BoxTotals, HEADER_BYTES, PlacedBox};
+use crate::boxes::{BoxPath, BoxTotals, PlacedBox};
 use crate::changes::CableChange;
 use crate::flow::{Start, TriggerKind};
 use crate::ideal::{Ideal, PacketFormat};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
-use crate::station::{
-    self, FlowProgress, FlowReport, FlowReports, FlowSetup, MAX_WRITE_BYTES, Station,
-};
-use crate::transport::{Protocol, TransportError};
+use crate::station::{self, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
+use crate::transport::TransportError;
 use crate::{Transport, Workload, WorkloadError};
 
 /// The parts of a run.
@@ -114,6 +112,8 @@ pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
     let mut running = Running::checked(scene)?;
     running.run(&mut |_| true)?;
     Ok(running.finish())
+}
+
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunProgress {
@@ -123,102 +123,15 @@ pub(crate) struct RunProgress {
     pub(crate) ended_flows: u64,
 }
 
-}
-
 /// The same as [`run`], as long as `goes_on` returns true; `None` if the run stopped before its end.
 pub(crate) fn run_while(
     scene: &Scene<'_>,
     goes_on: &mut dyn FnMut(RunProgress) -> bool,
 ) -> Result<Option<Outcome>, RunError> {
-    goes_on(running.progress());
     let mut running = Running::checked(scene)?;
     let is_whole = running.run(goes_on)?;
+    goes_on(running.progress());
     Ok(is_whole.then(|| running.finish()))
-}
-
-/// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
-/// the frames that windows and buffers allow.
-#[must_use]
-pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
-    // Measured with `cargo run --release -p farwrite-experiment --example bench -- memory`, which
-    // prints the estimate next to real runs. For endpoints, the flow is that of the scheme with the
-    // largest flows, `ec-xor:32,8`, and the packet that of the scheme with the largest packets,
-    // `sr-rto` (5 bytes).
-    const NODE: u64 = 2_350;
-    const FLOW: u64 = 3_500;
-    // A request that waits in a NIC.
-    const WRITE: u64 = 150;
-    const ENDPOINT_HOST: u64 = 4_000;
-    /// Flows that have started.
-    started: u64,
-    const ENDPOINT_FLOW: u64 = 38_000;
-    const ENDPOINT_PACKET: u64 = 6;
-    const FRAME: u64 = 250;
-    let nodes = scene.topology.nodes().len() as u64;
-    let switches = scene.topology.with_role(Role::Switch).count() as u64;
-    let hosts = scene.topology.hosts().count() as u64;
-    let flows = scene.workload.flows.len() as u64;
-    let mtu = u64::from(scene.transport.mtu);
-    let of_flows = match scene.transport.protocol() {
-        Ok(Protocol::Endpoint(..)) => [
-            hosts * ENDPOINT_HOST,
-            flows.saturating_mul(ENDPOINT_FLOW),
-            pieces(scene, mtu).saturating_mul(ENDPOINT_PACKET),
-        ],
-        _ => [
-            0,
-            flows.saturating_mul(FLOW),
-            pieces(scene, MAX_WRITE_BYTES).saturating_mul(WRITE),
-        ],
-    };
-    let parts = [
-        nodes * NODE,
-        scene.topology.cables().len() as u64 * NODE,
-        switches * hosts * 4,
-        memory_of_boxes(scene),
-        most_frames(scene, mtu).saturating_mul(FRAME + carried_bytes(scene)),
-    ];
-    let parts = parts.into_iter().chain(of_flows);
-    parts.fold(0, u64::saturating_add)
-}
-
-/// Heap memory of a frame's payload, in bytes. Boxes convert headers and ghost payloads to real
-/// bytes.
-fn carried_bytes(scene: &Scene<'_>) -> u64 {
-    if scene.boxes.is_empty() {
-        return 0;
-    }
-    u64::from(scene.transport.mtu) + HEADER_BYTES
-}
-
-/// Number of pieces of at most `bytes` bytes in all flows.
-fn pieces(scene: &Scene<'_>, bytes: u64) -> u64 {
-    let flows = scene.workload.flows.iter();
-    let pieces = flows.map(|flow| match flow.is_endless() {
-        true => 2,
-        false => flow.bytes.div_ceil(bytes),
-    });
-    pieces.fold(0, u64::saturating_add)
-}
-
-/// Upper bound of the full packets in flight at a time.
-fn most_frames(scene: &Scene<'_>, mtu: u64) -> u64 {
-    let wanted = scene.workload.flows.iter().map(|flow| {
-        let packets = flow.bytes.div_ceil(mtu);
-            started: 0,
-        // Without a window, the capacity of cables and buffers is the limit.
-        packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
-    });
-    let buffers = scene.topology.with_role(Role::Switch).map(|node| {
-        let own = scene.options.exceptions.get(&node);
-        own.unwrap_or(&scene.options.switch).buffer_bytes
-    });
-    let on_cables = scene.topology.cables().iter().map(|cable| {
-        let bits = u128::from(cable.config.rate_bps) * cable.config.delay.as_nanos();
-        u64::try_from(bits / 4_000_000_000).unwrap_or(u64::MAX)
-    });
-    let room = buffers.chain(on_cables).fold(0_u64, u64::saturating_add);
-    wanted.fold(0_u64, u64::saturating_add).min(room / mtu)
 }
 
 struct Running<'a> {
@@ -236,6 +149,8 @@ struct Running<'a> {
     paths: Vec<PathProfile>,
     /// The rate of each host's cable.
     port_bps: Vec<u64>,
+    /// Flows that have started.
+    started: u64,
     /// Flows that have started and have not ended.
     under_way: u64,
     dice: Dice,
@@ -251,13 +166,6 @@ impl<'a> Running<'a> {
     }
 
     fn new(scene: &Scene<'a>) -> Result<Self, RunError> {
-    fn progress(&self) -> RunProgress {
-        RunProgress {
-            now_ns: self.network.now_ns(),
-            ended_flows: self.started - self.under_way,
-        }
-    }
-
         let scene = *scene;
         let hosts: Vec<_> = scene.topology.hosts().collect();
         let board: FlowReports = Rc::new(RefCell::new(Vec::new()));
@@ -275,7 +183,6 @@ impl<'a> Running<'a> {
                 why: why.to_string(),
             })?;
         }
-        self.started += 1;
         let workload = scene.workload;
         let starts = workload.flows.iter().filter_map(|flow| match flow.start {
             Start::At(at_ns) => Some(at_ns),
@@ -298,6 +205,7 @@ impl<'a> Running<'a> {
             flows: unstarted.outcomes,
             paths: unstarted.paths,
             port_bps: unstarted.port_bps,
+            started: 0,
             under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
             hosts,
@@ -343,6 +251,13 @@ impl<'a> Running<'a> {
         Ok(true)
     }
 
+    fn progress(&self) -> RunProgress {
+        RunProgress {
+            now_ns: self.network.now_ns(),
+            ended_flows: self.started - self.under_way,
+        }
+    }
+
     fn start(&mut self, number: usize) -> Result<(), RunError> {
         let flow = self.scene.workload.flows[number];
         let starting = FlowSetup {
@@ -360,6 +275,7 @@ impl<'a> Running<'a> {
         started.map_err(|why| RunError::Flow { flow: number, why })?;
         self.flows[number].start_ns = Some(self.network.now_ns());
         self.flows[number].end = FlowEnd::Unfinished;
+        self.started += 1;
         self.under_way += 1;
         Ok(())
     }

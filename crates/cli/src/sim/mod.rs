@@ -57,18 +57,17 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     let peer = peer.transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
-    let memory = plan
-        .memory_bytes(threads)
-        .or_exit(Exit::Usage, "the plan")?;
-    let help = "take fewer --threads, fewer flows or a smaller topology";
-    check_available(memory, "the simulation", help)?;
-    fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
-    let text = with_absolute_files(&text, &directory, &files.borrow());
     let recording = Recording {
         ports: true,
         host: args.capture,
     };
     let recorded = (args.picture, recording);
+    let memory = plan.sweep_bytes(threads, Some(recorded));
+    let memory = memory.or_exit(Exit::Usage, "the plan")?;
+    let help = "take fewer --threads, seeds or flows, or a smaller topology";
+    check_available(memory, "the simulation", help)?;
+    fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
+    let text = with_absolute_files(&text, &directory, &files.borrow());
     let (outcomes, failure) = run_all(&plan, threads, recorded, console)?;
     if let (Some(failure), true) = (&failure, outcomes.is_empty()) {
         return Err(Failure::new(failure.exit, failure));
@@ -122,10 +121,10 @@ fn write_results(
     write(&args.out.join("flows.csv"), |file| {
         tables::write_flows(file, outcomes)
     })?;
-    let picture = completion::draw(report, outcomes).or_exit(Exit::Other, "drawing")?;
     write(&args.out.join("queues.csv"), |file| {
         tables::write_queues(file, outcomes)
     })?;
+    let picture = completion::draw(report, outcomes).or_exit(Exit::Other, "drawing")?;
     write_or_remove(
         &args.out.join("completion.svg"),
         picture,

@@ -200,10 +200,23 @@ fn a_stopped_sweep_keeps_finished_runs_and_does_not_wait_for_others() {
 #[test]
 fn a_run_says_what_memory_it_needs() {
     let plan = read(FIRST).unwrap();
-    let needed = plan.memory_bytes(1).unwrap();
-    assert!((10_000..100_000_000).contains(&needed), "{needed}");
-    let plan = read(&format!("seeds = 9\n{FIRST}")).unwrap();
-    assert_eq!(plan.memory_bytes(4).unwrap(), 4 * needed);
+    let one = plan.memory().unwrap();
+    assert!((10_000..100_000_000).contains(&one.run_bytes), "{one:?}");
+    // At most 2048 samples of two numbers, and seven flows.
+    assert!((32_768..50_000).contains(&one.results_bytes), "{one:?}");
+    let plan = read(&format!("seeds = 100000\n{FIRST}")).unwrap();
+    let sweep_bytes = 4 * one.run_bytes + 100_000 * one.results_bytes;
+    assert_eq!(plan.sweep_bytes(4, None).unwrap(), sweep_bytes);
+    // Eight ports of the switch, and a capture.
+    let recording = Recording {
+        ports: true,
+        host: Some(0),
+    };
+    let recorded_bytes = 8 * 2048 * 8 + (256 << 20);
+    assert_eq!(
+        plan.sweep_bytes(4, Some((99_999, recording))).unwrap(),
+        sweep_bytes + recorded_bytes
+    );
 }
 
 /// Framing and rerouting are no settings of switches.
