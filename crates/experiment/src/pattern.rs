@@ -351,7 +351,10 @@ mod tests {
     fn a_permutation_has_each_host_once_at_each_end_and_none_for_itself() {
         for seed in 0..50 {
             let pattern = Pattern::Permutation { size: 1 };
-            let flows = pattern.build(&network(), seed, &BTreeMap::new()).unwrap().flows;
+            let flows = pattern
+                .build(&network(), seed, &BTreeMap::new())
+                .unwrap()
+                .flows;
             let mut ends: Vec<_> = flows.iter().map(|flow| flow.dst).collect();
             assert!(flows.iter().all(|flow| flow.src != flow.dst));
             ends.sort_unstable();
