@@ -15,7 +15,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-inference model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-inference model-check sim-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -223,6 +223,9 @@ bench-inference: ## measure: inference over a path that loses packets, compared 
 
 model-check: ## compare the exact completion-time model with a million draws for each setting (minutes)
 	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture
+
+sim-check: ## compare permutations on a Clos network with htsim and ns-3 (minutes)
+	$(CARGO) test --release --package farwrite-experiment --test experiment -- --ignored --nocapture
 
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
 	fuzz/run

@@ -83,10 +83,11 @@ impl SimPlan {
         self.plan.notes().to_vec()
     }
 
-    /// About the most bytes of memory that one run takes.
-    fn memory_bytes(&self) -> PyResult<u64> {
-        let bytes = self.plan.memory_bytes(1);
-        bytes.map_err(|why| PyValueError::new_err(why.to_string()))
+    /// Estimated upper bounds of the bytes of memory of one run, and of the outcomes of all runs.
+    fn memory_bytes(&self) -> PyResult<(u64, u64)> {
+        let memory = self.plan.memory();
+        let memory = memory.map_err(|why| PyValueError::new_err(why.to_string()))?;
+        Ok((memory.run_bytes, memory.results_bytes))
     }
 
     /// How many runs the plan has.

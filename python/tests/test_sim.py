@@ -105,15 +105,38 @@ def test_a_flow_that_is_not_done_has_no_time(tmp_path: Path) -> None:
 
 def test_a_plan_that_does_not_fit_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "available_bytes", lambda: 20_000)
-    refusal = r"^a run needs \d+ MiB of memory and this machine has 0 MiB to spare: take fewer"
-    with pytest.raises(MemoryError, match=refusal):
+    refusal = r" needs \d+ MiB of memory, and this machine has 0 MiB free: take fewer"
+    with pytest.raises(MemoryError, match="^a run" + refusal):
         sim.run(PLAN)
-    with pytest.raises(MemoryError, match=refusal):
+    with pytest.raises(MemoryError, match=r"^a sweep with \d+ threads" + refusal):
         sim.sweep(PLAN)
-    with ThreadPoolExecutor(1) as pool, pytest.raises(MemoryError, match=refusal):
-        sim.sweep(PLAN | {"seeds": 3}, pool)
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(MemoryError, match="^a sweep" + refusal):
+            sim.sweep(PLAN | {"seeds": 3}, pool)
+        with pytest.raises(MemoryError, match="^a run" + refusal):
+            pool.submit(sweep_module.evaluate, sim.to_toml(PLAN | {"seeds": 4}), (), 0).result()
     monkeypatch.setattr(sweep_module, "available_bytes", lambda: None)
     assert sim.run(PLAN).runs["done"].tolist() == [3]
+
+
+def test_the_results_of_many_runs_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_module, "available_bytes", lambda: 1 << 30)
+    with pytest.raises(MemoryError, match="MiB of memory"):
+        sim.sweep(PLAN | {"seeds": 100_000})
+
+
+def test_a_sweep_runs_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two runs at a time pass the barrier, and one would wait for the other until the timeout.
+    barrier = threading.Barrier(2)
+    evaluated = sweep_module._ran
+
+    def ran(*args: Any) -> Any:
+        barrier.wait(60)
+        return evaluated(*args)
+
+    monkeypatch.setattr(sweep_module.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(sweep_module, "_ran", ran)
+    assert sim.sweep(PLAN).runs["run"].tolist() == list(range(12))
 
 
 def test_a_worker_reads_a_plan_once() -> None:

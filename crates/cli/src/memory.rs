@@ -13,7 +13,7 @@ pub(crate) fn check_available(wanted: u64, what: &str, help: &str) -> Result<(),
         Some(available) if wanted > available => Err(Failure::new(
             Exit::Other,
             format!(
-                "{what} needs {} of memory and this machine has {} to spare: {help}",
+                "{what} needs {} of memory and this machine has {} free: {help}",
                 Bytes(wanted),
                 Bytes(available)
             ),

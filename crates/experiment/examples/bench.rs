@@ -30,12 +30,15 @@ fn main() {
         pair("2 hosts, one switch, 2 GB", 2_000_000_000, &nics);
     }
     if wants("clos") {
-        for mtu in [4096, 1024] {
+        // With one acknowledgement for each packet, the packets are those of htsim.
+        for (mtu, ack_every) in [(4096, None), (4096, Some(1)), (1024, None)] {
             let nics = Transport {
                 mtu,
+                ack_every,
                 ..nics.clone()
             };
-            let name = format!("128 hosts, permutation of 25 MB, MTU {mtu}");
+            let acks = ack_every.map_or_else(String::new, |every| format!(", ACK each {every}"));
+            let name = format!("128 hosts, 25 MB each, MTU {mtu}{acks}");
             speed(&name, &clos(), &permutation(128, 25_000_000), &nics);
         }
     }
@@ -92,12 +95,9 @@ fn tree() -> Topology {
 }
 
 fn permutation(hosts: usize, size: u64) -> Workload {
-    let network = PatternNetwork {
-        hosts,
-        rate_bps: 100_000_000_000,
-    };
+    let network = PatternNetwork::uniform(hosts, 100_000_000_000);
     let pattern = Pattern::Permutation { size };
-    let workload = pattern.build(network, 1, &std::collections::BTreeMap::new());
+    let workload = pattern.build(&network, 1, &std::collections::BTreeMap::new());
     workload.expect("a valid pattern")
 }
 

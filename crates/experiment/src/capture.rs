@@ -4,7 +4,7 @@ use farwrite_net::Frame;
 
 /// The file has the first packets, up to this size. Packets are whole, because Wireshark reports
 /// shortened ones as malformed.
-const MAX_BYTES: usize = 256 << 20;
+pub(crate) const MAX_BYTES: usize = 256 << 20;
 /// The longest IPv4 datagram, with an Ethernet header.
 const MAX_PACKET_BYTES: usize = 14 + 65_535;
 /// The number of a capture file whose times are in nanoseconds (draft-ietf-opsawg-pcap).

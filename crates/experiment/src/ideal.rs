@@ -191,12 +191,12 @@ impl Ideal {
 
     /// The paths from a node with the fewest cables, and among those the fastest for one packet.
     fn reach(&self, start: usize) -> Vec<ShortestPath> {
-        let nobody = ShortestPath {
+        let unreached = ShortestPath {
             hops: u32::MAX,
             ns: u64::MAX,
             by: None,
         };
-        let mut reached = vec![nobody; self.cables.len()];
+        let mut reached = vec![unreached; self.cables.len()];
         (reached[start].hops, reached[start].ns) = (0, 0);
         let mut heap = BinaryHeap::from([Reverse((0, 0, start))]);
         let packet = real(u64::from(self.wire.mtu) + PACKET_HEADERS);

@@ -3,7 +3,7 @@
 use farwrite_net::{Device, Network, NodeId, Role, Topology};
 
 /// Adjacent samples are merged when this number is reached.
-const MAX_SAMPLES: usize = 2048;
+pub(crate) const MAX_SAMPLES: usize = 2048;
 const FIRST_INTERVAL_NS: u64 = 100;
 
 /// Bytes in the queues of a network at one time.
@@ -108,6 +108,12 @@ impl Meter {
 }
 
 impl Depths {
+    /// The samples with their times, in nanoseconds since the run began.
+    pub fn by_time(&self) -> impl Iterator<Item = (u64, Depth)> + '_ {
+        let times = (1_u64..).map(|sample| self.start_ns + sample * self.interval_ns);
+        times.zip(self.samples.iter().copied())
+    }
+
     /// Mean over time of the deepest queue, in bytes.
     #[must_use]
     pub fn mean_deepest(&self) -> f64 {

@@ -117,12 +117,26 @@ pub struct ListedFlow {
 }
 
 /// The network for which a pattern makes a workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternNetwork {
-    /// Number of hosts of the topology.
-    pub hosts: usize,
-    /// Rate of a host's cable in bits per second.
-    pub rate_bps: u64,
+    /// Rate of each host's cable in bits per second.
+    pub rates_bps: Vec<u64>,
+}
+
+impl PatternNetwork {
+    /// A network with the same rate at all hosts, in bits per second.
+    #[must_use]
+    pub fn uniform(hosts: usize, rate_bps: u64) -> Self {
+        Self {
+            rates_bps: vec![rate_bps; hosts],
+        }
+    }
+
+    /// Number of hosts.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.rates_bps.len()
+    }
 }
 
 /// Why a pattern cannot make a workload.
@@ -177,11 +191,11 @@ impl Pattern {
     /// [`PatternError`].
     pub fn build(
         &self,
-        network: PatternNetwork,
+        network: &PatternNetwork,
         seed: u64,
         files: &BTreeMap<String, Sizes>,
     ) -> Result<Workload, PatternError> {
-        let hosts = network.hosts;
+        let hosts = network.hosts();
         if hosts < 2 {
             return Err(PatternError::FewHosts { hosts });
         }
@@ -301,20 +315,25 @@ fn range(key: &'static str, value: impl ToString, want: impl Into<String>) -> Pa
 
 #[cfg(test)]
 mod tests {
+    use farwrite_units::show::real;
+
     use super::*;
     use crate::Start;
 
-    const PLACE: PatternNetwork = PatternNetwork {
-        hosts: 8,
-        rate_bps: 100_000_000_000,
-    };
+    fn network() -> PatternNetwork {
+        PatternNetwork::uniform(8, 100_000_000_000)
+    }
 
     fn build(text: &str) -> Result<Workload, String> {
+        build_on(&network(), text)
+    }
+
+    fn build_on(network: &PatternNetwork, text: &str) -> Result<Workload, String> {
         let pattern: Pattern = toml::from_str(text).map_err(|error| error.to_string())?;
-        let workload = pattern.build(PLACE, 1, &BTreeMap::new());
+        let workload = pattern.build(network, 1, &BTreeMap::new());
         let workload = workload.map_err(|error| error.to_string())?;
         workload
-            .validate(PLACE.hosts)
+            .validate(network.hosts())
             .map_err(|error| error.to_string())?;
         Ok(workload)
     }
@@ -332,7 +351,10 @@ mod tests {
     fn a_permutation_has_each_host_once_at_each_end_and_none_for_itself() {
         for seed in 0..50 {
             let pattern = Pattern::Permutation { size: 1 };
-            let flows = pattern.build(PLACE, seed, &BTreeMap::new()).unwrap().flows;
+            let flows = pattern
+                .build(&network(), seed, &BTreeMap::new())
+                .unwrap()
+                .flows;
             let mut ends: Vec<_> = flows.iter().map(|flow| flow.dst).collect();
             assert!(flows.iter().all(|flow| flow.src != flow.dst));
             ends.sort_unstable();
@@ -343,14 +365,19 @@ mod tests {
     #[test]
     fn poisson_arrivals_make_the_load() {
         let text = "pattern = \"poisson\"\nload = 0.5\nsizes = \"10kB\"\nflows = 20000";
-        let flows = build(text).unwrap().flows;
-        let Start::At(end_ns) = flows.last().unwrap().start else {
-            panic!("flows start by time");
-        };
-        // 8 hosts of 100 Gbit/s: half of 100 bytes per nanosecond.
-        let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
-        let load = farwrite_units::show::real(bytes) / farwrite_units::show::real(end_ns) / 100.0;
-        assert!((load - 0.5).abs() < 0.02, "{load}");
+        // 8 hosts of 100 Gbit/s: 100 bytes per nanosecond. In the second network, half of the hosts
+        // have a tenth of this rate: 55 bytes per nanosecond.
+        let mut mixed = network();
+        mixed.rates_bps[..4].fill(10_000_000_000);
+        for (network, bytes_per_ns) in [(network(), 100.0), (mixed, 55.0)] {
+            let flows = build_on(&network, text).unwrap().flows;
+            let Start::At(end_ns) = flows.last().unwrap().start else {
+                panic!("flows start by time");
+            };
+            let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
+            let load = real(bytes) / real(end_ns) / bytes_per_ns;
+            assert!((load - 0.5).abs() < 0.02, "{load}");
+        }
     }
 
     #[test]
@@ -360,6 +387,14 @@ mod tests {
         assert!(flows.iter().all(|flow| flow.src >= 6));
         // 100 kB take 8 us, so a host has a burst every 32 us.
         assert!((1000..1500).contains(&flows.len()), "{}", flows.len());
+        // 80 us at a tenth of the rate: a burst every 104 us.
+        let mut mixed = network();
+        mixed.rates_bps[6] = 10_000_000_000;
+        let flows = build_on(&mixed, text).unwrap().flows;
+        let of_host = |host| flows.iter().filter(|flow| flow.src == host).count();
+        let (slow, fast) = (of_host(6), of_host(7));
+        assert!((150..240).contains(&slow), "{slow}");
+        assert!((500..750).contains(&fast), "{fast}");
     }
 
     #[test]

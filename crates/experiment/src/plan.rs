@@ -1,11 +1,13 @@
 //! Plans: TOML files that describe many runs.
 
 mod entries;
+mod memory;
 mod read;
 mod sweep;
 
+pub use memory::PlanMemory;
 pub use read::{PlanError, ReadFile};
-pub use sweep::{CaseOutcome, run_case, sweep};
+pub use sweep::{CaseOutcome, SweepProgress, run_case, sweep};
 
 use std::time::Duration;
 
@@ -17,7 +19,6 @@ use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
 use crate::{
     CableChange, PatternError, PatternNetwork, PlacedBox, Recording, Scene, Transport, Workload,
-    memory_bytes,
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 
@@ -188,11 +189,10 @@ impl Plan {
             return Err(place_error(PatternError::FewHosts { hosts }.to_string()));
         }
         let network = PatternNetwork {
-            hosts,
-            rate_bps: host_rate(&laid.topology),
+            rates_bps: host_rates(&laid.topology),
         };
         let workload = flows
-            .build(network, case.seed, &laid.host_of)
+            .build(&network, case.seed, &laid.host_of)
             .map_err(flow_error)?;
         workload
             .validate(hosts)
@@ -203,19 +203,8 @@ impl Plan {
             .map_err(|why| flow_error(why.to_string()))?;
         let carried = transport.check_flows(&workload.flows);
         carried.map_err(|why| flow_error(format!("with transport.{transport_name}: {why}")))?;
-        let own = case.switch.map(|at| self.switches[at].1.clone());
-        let framing_bytes = (self.framing_bytes).unwrap_or(Options::default().framing_bytes);
-        let mut options = match (own, laid.options) {
-            (Some(switch), _) => Options::with_switches(switch),
-            (None, Some(options)) => options,
-            (None, None) => {
-                let switch = entries::switch_for(transport, &workload, framing_bytes);
-                Options::with_switches(switch)
-            }
-        };
+        let mut options = self.options(case, laid.options, &workload);
         entries::adopt(&mut options, &laid.switches);
-        options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
-        options.reroute = self.reroute.or(options.reroute);
         let mut topology = match case.loss {
             Some(loss) => with_loss(&laid.topology, loss),
             None => laid.topology,
@@ -235,25 +224,27 @@ impl Plan {
         })
     }
 
+    /// The switches of the plan, those of the topology's file, or those that the transport needs for
+    /// the workload. Other options of the file hold unless the plan has them too.
+    fn options(&self, case: &Case, of_file: Option<Options>, workload: &Workload) -> Options {
+        let has_file = of_file.is_some();
+        let mut options = of_file.unwrap_or_default();
+        options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
+        options.reroute = self.reroute.or(options.reroute);
+        if let Some(at) = case.switch {
+            options.switch = self.switches[at].1.clone();
+            options.exceptions.clear();
+        } else if !has_file {
+            let transport = &self.transports[case.transport].1;
+            options.switch = entries::switch_for(transport, workload, options.framing_bytes);
+        }
+        options
+    }
+
     /// The `id` of each flow in the connection matrix of a case; empty for other workloads.
     #[must_use]
     pub fn flow_ids(&self, case: &Case) -> &[Option<u64>] {
         self.workloads[case.workload].1.flow_ids()
-    }
-
-    /// Estimated upper bound of the memory of `threads` simultaneous runs, in bytes.
-    ///
-    /// # Errors
-    /// [`PlanError`], as in [`parts`](Self::parts).
-    pub fn memory_bytes(&self, threads: usize) -> Result<u64, PlanError> {
-        let mut most = 0;
-        for case in self.settings() {
-            most = most.max(memory_bytes(
-                &self.parts(&case)?.scene(Recording::default()),
-            ));
-        }
-        let runs = self.cases().len().min(threads);
-        Ok(most.saturating_mul(runs as u64))
     }
 
     /// Builds each setting once, up to a network that could run. Returns the notes.
@@ -262,7 +253,15 @@ impl Plan {
         let mut notes = Vec::new();
         for case in self.settings() {
             let parts = self.parts(&case)?;
-            let key = (case.topology, case.switch, case.transport, case.loss);
+            // Default switches depend on the workload.
+            let options = parts.options.clone();
+            let key = (
+                case.topology,
+                case.switch,
+                case.transport,
+                case.loss,
+                options,
+            );
             if checked.contains(&key) {
                 continue;
             }
@@ -342,10 +341,14 @@ impl CaseParts {
     }
 }
 
-/// Rate of a host's first cable, in bits per second.
-fn host_rate(topology: &Topology) -> u64 {
-    let hosts: Vec<_> = topology.hosts().collect();
-    let cables = topology.cables().iter();
-    let mut of_hosts = cables.filter(|cable| cable.ends.iter().any(|end| hosts.contains(end)));
-    of_hosts.next().map_or(1, |cable| cable.config.rate_bps)
+/// Rate of each host's first cable in bits per second; 1 if it has none.
+fn host_rates(topology: &Topology) -> Vec<u64> {
+    let mut rates = vec![None; topology.nodes().len()];
+    for cable in topology.cables() {
+        for end in cable.ends {
+            rates[end.0 as usize].get_or_insert(cable.config.rate_bps);
+        }
+    }
+    let of_hosts = topology.hosts().map(|host| rates[host.0 as usize]);
+    of_hosts.map(|rate| rate.unwrap_or(1)).collect()
 }

@@ -2,23 +2,21 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 use farwrite_link::Dice;
 use farwrite_net::{Network, NetworkError, NodeId, Options, Role, Topology};
 use farwrite_rc::PathProfile;
 
-use crate::boxes::{BoxPath, BoxTotals, HEADER_BYTES, PlacedBox};
+use crate::boxes::{BoxPath, BoxTotals, PlacedBox};
 use crate::changes::CableChange;
 use crate::flow::{Start, TriggerKind};
 use crate::ideal::{Ideal, PacketFormat};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
-use crate::station::{
-    self, FlowProgress, FlowReport, FlowReports, FlowSetup, MAX_WRITE_BYTES, Station,
-};
-use crate::transport::{Protocol, TransportError};
+use crate::station::{self, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
+use crate::transport::TransportError;
 use crate::{Transport, Workload, WorkloadError};
 
 /// The parts of a run.
@@ -112,100 +110,28 @@ pub enum RunError {
 /// [`RunError`].
 pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
     let mut running = Running::checked(scene)?;
-    running.run(&|| true)?;
+    running.run(&mut |_| true)?;
     Ok(running.finish())
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunProgress {
+    /// Virtual time in nanoseconds.
+    pub(crate) now_ns: u64,
+    /// Flows that have ended.
+    pub(crate) ended_flows: u64,
 }
 
 /// The same as [`run`], as long as `goes_on` returns true; `None` if the run stopped before its end.
 pub(crate) fn run_while(
     scene: &Scene<'_>,
-    goes_on: &dyn Fn() -> bool,
+    goes_on: &mut dyn FnMut(RunProgress) -> bool,
 ) -> Result<Option<Outcome>, RunError> {
     let mut running = Running::checked(scene)?;
     let is_whole = running.run(goes_on)?;
+    goes_on(running.progress());
     Ok(is_whole.then(|| running.finish()))
-}
-
-/// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
-/// the frames that windows and buffers allow.
-#[must_use]
-pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
-    // Measured with `cargo run --release -p farwrite-experiment --example bench -- memory`, which
-    // prints the estimate next to real runs. For endpoints, the flow is that of the scheme with the
-    // largest flows, `ec-xor:32,8`, and the packet that of the scheme with the largest packets,
-    // `sr-rto` (5 bytes).
-    const NODE: u64 = 2_350;
-    const FLOW: u64 = 3_500;
-    // A request that waits in a NIC.
-    const WRITE: u64 = 150;
-    const ENDPOINT_HOST: u64 = 4_000;
-    const ENDPOINT_FLOW: u64 = 38_000;
-    const ENDPOINT_PACKET: u64 = 6;
-    const FRAME: u64 = 250;
-    let nodes = scene.topology.nodes().len() as u64;
-    let switches = scene.topology.with_role(Role::Switch).count() as u64;
-    let hosts = scene.topology.hosts().count() as u64;
-    let flows = scene.workload.flows.len() as u64;
-    let mtu = u64::from(scene.transport.mtu);
-    let of_flows = match scene.transport.protocol() {
-        Ok(Protocol::Endpoint(..)) => [
-            hosts * ENDPOINT_HOST,
-            flows.saturating_mul(ENDPOINT_FLOW),
-            pieces(scene, mtu).saturating_mul(ENDPOINT_PACKET),
-        ],
-        _ => [
-            0,
-            flows.saturating_mul(FLOW),
-            pieces(scene, MAX_WRITE_BYTES).saturating_mul(WRITE),
-        ],
-    };
-    let parts = [
-        nodes * NODE,
-        scene.topology.cables().len() as u64 * NODE,
-        switches * hosts * 4,
-        memory_of_boxes(scene),
-        most_frames(scene, mtu).saturating_mul(FRAME + carried_bytes(scene)),
-    ];
-    let parts = parts.into_iter().chain(of_flows);
-    parts.fold(0, u64::saturating_add)
-}
-
-/// Heap memory of a frame's payload, in bytes. Boxes convert headers and ghost payloads to real
-/// bytes.
-fn carried_bytes(scene: &Scene<'_>) -> u64 {
-    if scene.boxes.is_empty() {
-        return 0;
-    }
-    u64::from(scene.transport.mtu) + HEADER_BYTES
-}
-
-/// Number of pieces of at most `bytes` bytes in all flows.
-fn pieces(scene: &Scene<'_>, bytes: u64) -> u64 {
-    let flows = scene.workload.flows.iter();
-    let pieces = flows.map(|flow| match flow.is_endless() {
-        true => 2,
-        false => flow.bytes.div_ceil(bytes),
-    });
-    pieces.fold(0, u64::saturating_add)
-}
-
-/// Upper bound of the full packets in flight at a time.
-fn most_frames(scene: &Scene<'_>, mtu: u64) -> u64 {
-    let wanted = scene.workload.flows.iter().map(|flow| {
-        let packets = flow.bytes.div_ceil(mtu);
-        // Without a window, the capacity of cables and buffers is the limit.
-        packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
-    });
-    let buffers = scene.topology.with_role(Role::Switch).map(|node| {
-        let own = scene.options.exceptions.get(&node);
-        own.unwrap_or(&scene.options.switch).buffer_bytes
-    });
-    let on_cables = scene.topology.cables().iter().map(|cable| {
-        let bits = u128::from(cable.config.rate_bps) * cable.config.delay.as_nanos();
-        u64::try_from(bits / 4_000_000_000).unwrap_or(u64::MAX)
-    });
-    let room = buffers.chain(on_cables).fold(0_u64, u64::saturating_add);
-    wanted.fold(0_u64, u64::saturating_add).min(room / mtu)
 }
 
 struct Running<'a> {
@@ -217,14 +143,16 @@ struct Running<'a> {
     /// Flows that start at a given time: time and index.
     starts: BinaryHeap<Reverse<(u64, usize)>>,
     /// For each trigger: the number of activations, and the flows that wait for it.
-    triggers: Vec<(u64, Vec<usize>)>,
+    triggers: Vec<(u64, VecDeque<usize>)>,
     flows: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
     paths: Vec<PathProfile>,
     /// The rate of each host's cable.
     port_bps: Vec<u64>,
+    /// Flows that have started.
+    started: u64,
     /// Flows that have started and have not ended.
-    under_way: usize,
+    under_way: u64,
     dice: Dice,
 }
 
@@ -273,10 +201,11 @@ impl<'a> Running<'a> {
             board,
             meter,
             starts: BinaryHeap::new(),
-            triggers: vec![(0, Vec::new()); workload.triggers.len()],
+            triggers: vec![(0, VecDeque::new()); workload.triggers.len()],
             flows: unstarted.outcomes,
             paths: unstarted.paths,
             port_bps: unstarted.port_bps,
+            started: 0,
             under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
             hosts,
@@ -284,7 +213,7 @@ impl<'a> Running<'a> {
         for (number, flow) in workload.flows.iter().enumerate() {
             match flow.start {
                 Start::At(at_ns) => running.starts.push(Reverse((at_ns, number))),
-                Start::On(trigger) => running.triggers[trigger].1.push(number),
+                Start::On(trigger) => running.triggers[trigger].1.push_back(number),
             }
         }
         Ok(running)
@@ -292,7 +221,7 @@ impl<'a> Running<'a> {
 
     /// Runs to the end, and returns true; or returns false after a sample of the queues at which
     /// `goes_on` is false. Samples come at least each thousandth of the time so far.
-    fn run(&mut self, goes_on: &dyn Fn() -> bool) -> Result<bool, RunError> {
+    fn run(&mut self, goes_on: &mut dyn FnMut(RunProgress) -> bool) -> Result<bool, RunError> {
         let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
         // When all flows are done, only idle timers and duplicates of delivered packets remain.
         while !self.starts.is_empty() || self.under_way > 0 {
@@ -314,12 +243,19 @@ impl<'a> Running<'a> {
             } else {
                 self.network.run_until(sample_ns);
                 self.meter.sample(&self.network);
-                if !goes_on() {
+                if !goes_on(self.progress()) {
                     return Ok(false);
                 }
             }
         }
         Ok(true)
+    }
+
+    fn progress(&self) -> RunProgress {
+        RunProgress {
+            now_ns: self.network.now_ns(),
+            ended_flows: self.started - self.under_way,
+        }
     }
 
     fn start(&mut self, number: usize) -> Result<(), RunError> {
@@ -339,6 +275,7 @@ impl<'a> Running<'a> {
         started.map_err(|why| RunError::Flow { flow: number, why })?;
         self.flows[number].start_ns = Some(self.network.now_ns());
         self.flows[number].end = FlowEnd::Unfinished;
+        self.started += 1;
         self.under_way += 1;
         Ok(())
     }
@@ -391,10 +328,9 @@ impl<'a> Running<'a> {
         *count += 1;
         let starting = match at.kind {
             TriggerKind::OneShot => std::mem::take(waiting),
-            TriggerKind::MultiShot if waiting.is_empty() => Vec::new(),
-            TriggerKind::MultiShot => vec![waiting.remove(0)],
+            TriggerKind::MultiShot => waiting.pop_front().into_iter().collect(),
             TriggerKind::Barrier(needed) if *count == needed => std::mem::take(waiting),
-            TriggerKind::Barrier(_) => Vec::new(),
+            TriggerKind::Barrier(_) => VecDeque::new(),
         };
         let at_ns = now_ns.saturating_add(at.delay_ns);
         let starts = starting.into_iter().map(|flow| Reverse((at_ns, flow)));
@@ -465,7 +401,7 @@ fn stations(
     }
 }
 
-fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxPath {
+pub(crate) fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxPath {
     let mut cables = scene.topology.cables().iter();
     let cable = cables.find(|cable| cable.ends.contains(&node));
     let longest = unstarted.receivers.values().max_by_key(|path| path.rtt_ns);
@@ -475,19 +411,6 @@ fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxP
         mtu: scene.transport.mtu,
         timeout_ns: longest.map_or(u64::MAX, |path| scene.transport.timeout_ns(path)),
     }
-}
-
-/// Estimated upper bound of the memory of the boxes of a scene, in bytes.
-fn memory_of_boxes(scene: &Scene<'_>) -> u64 {
-    if scene.boxes.is_empty() {
-        return 0;
-    }
-    let unstarted = UnstartedFlows::of(scene);
-    let of_boxes = scene.boxes.iter().map(|placed| {
-        let at = box_path(scene, &unstarted, placed.node);
-        placed.kind.memory_bytes(&at)
-    });
-    of_boxes.fold(0, u64::saturating_add)
 }
 
 /// The reason why the boxes of a scene do not work as intended, and the remedy; `None` if they do.
@@ -503,7 +426,7 @@ pub(crate) fn problem_of_boxes(scene: &Scene<'_>) -> Option<String> {
 }
 
 /// What is known about the flows before they start.
-struct UnstartedFlows {
+pub(crate) struct UnstartedFlows {
     /// Outcomes of flows that have not started.
     outcomes: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
@@ -515,7 +438,7 @@ struct UnstartedFlows {
 }
 
 impl UnstartedFlows {
-    fn of(scene: &Scene<'_>) -> Self {
+    pub(crate) fn of(scene: &Scene<'_>) -> Self {
         let wire = PacketFormat {
             mtu: scene.transport.mtu,
             framing: scene.options.framing_bytes,

@@ -48,7 +48,8 @@ pub enum SizeError {
     },
 }
 
-/// A web search cluster: DCTCP (SIGCOMM 2010), in the version of HPCC (SIGCOMM 2019).
+/// A web search cluster: DCTCP (SIGCOMM 2010), with the points of HPCC (SIGCOMM 2019,
+/// `traffic_gen/WebSearch_distribution.txt`).
 const WEB_SEARCH: [(f64, f64); 12] = [
     (0.0, 0.0),
     (10_000.0, 15.0),
@@ -64,8 +65,9 @@ const WEB_SEARCH: [(f64, f64); 12] = [
     (30_000_000.0, 100.0),
 ];
 
-/// A Hadoop cluster: Roy et al. (SIGCOMM 2015), in the version of HPCC (SIGCOMM 2019).
-const HADOOP: [(f64, f64); 19] = [
+/// A Hadoop cluster: Roy et al. (SIGCOMM 2015), with the points of HPCC (SIGCOMM 2019,
+/// `traffic_gen/FbHdp_distribution.txt`).
+const HADOOP: [(f64, f64); 20] = [
     (0.0, 0.0),
     (100.0, 1.0),
     (200.0, 2.0),
@@ -84,6 +86,7 @@ const HADOOP: [(f64, f64); 19] = [
     (120_000.0, 90.0),
     (300_000.0, 95.0),
     (1_000_000.0, 97.5),
+    (2_000_000.0, 99.0),
     (10_000_000.0, 100.0),
 ];
 
@@ -229,6 +232,7 @@ mod tests {
         }
         // Computed by hand from the points.
         assert!((Sizes::web_search().mean() - 1_711_250.0).abs() < 1.0);
+        assert!((Sizes::hadoop().mean() - 120_420.75).abs() < 1.0);
     }
 
     #[test]

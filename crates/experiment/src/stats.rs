@@ -56,7 +56,11 @@ pub fn interval(values: &[f64]) -> Option<Interval> {
     }
     let mean = mean(values);
     let half_width = (values.len() > 1).then(|| {
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        // A product, because the precision of `powi` depends on the machine.
+        let squares: f64 = values
+            .iter()
+            .map(|value| (value - mean) * (value - mean))
+            .sum();
         let freedom = values.len() - 1;
         student_t(freedom) * (squares / real(freedom as u64) / real(values.len() as u64)).sqrt()
     });

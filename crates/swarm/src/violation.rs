@@ -42,6 +42,8 @@ pub enum Rule {
     Leak,
     /// An RDMA NIC behind boxes gets only packets that the other NIC has sent.
     Packets,
+    /// With PFC, switches drop no frame for lack of buffer or headroom.
+    Lossless,
     /// Counters of links and fabrics agree, and count no packet that a peer must not send.
     Counters,
     /// No call fails if it is made as documented.
@@ -71,6 +73,7 @@ impl Display for Rule {
             Self::Path => "path",
             Self::Leak => "leak",
             Self::Packets => "packets",
+            Self::Lossless => "lossless",
             Self::Counters => "counters",
             Self::Call => "call",
             Self::Panic => "panic",

@@ -24,7 +24,7 @@ class Results:
     #: A row for each run: its settings and seed, and what happened in the network. The columns are those
     #: of ``runs.csv`` that are counts, with ``last_done_ns``; ``trace`` is a hash of the whole course.
     runs: Table
-    #: A row for each flow of each run, with the columns of ``flows.csv``. What a flow lacks is NaN.
+    #: A row for each flow of each run, with the columns of ``flows.csv``. Missing values are NaN.
     flows: Table
     #: What waits at the ports of switches over time, up to 2048 rows for each run: ``run``, ``time_ns``,
     #: bytes at the deepest port (``deepest_bytes``) and at all ports (``total_bytes``). Where a row stands

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from farwrite import _native
 from farwrite.sim.plan import Plan, text_of
 from farwrite.sim.results import Ran, Results
 
+#: A number in a list of Python takes up to this many times its bytes in an outcome.
+PYTHON_SIZE = 10
 KEY = ("topology", "workload", "switch", "transport", "loss", "seed")
 FLOW = (
     "src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns", "slowdown", "packets", "repeated", "timeouts",
@@ -35,9 +38,9 @@ def run(plan: Plan, number: int = 0) -> Results:
     Raises
     ------
     ValueError
-        The plan is impossible; the text names the key, the value and what would do.
+        The plan is impossible; the text names the key, the value and what is accepted.
     MemoryError
-        A run of the plan needs more memory than the machine has to spare.
+        A run of the plan needs more memory than the machine has free.
 
     Examples
     --------
@@ -67,12 +70,19 @@ def sweep(plan: Plan, executor: Executor | None = None, *, progress: bool | None
         As in `run`.
     executor
         Any `concurrent.futures.Executor`: a thread or process pool, ``dask.distributed``'s
-        ``Client.get_executor()``, ``mpi4py.futures.MPIPoolExecutor``, and so on. A run is a task; its worker
-        needs farwrite installed, and gets the files that the plan names. None: one run after another here.
-        A worker refuses a plan of which a run needs more memory than its machine has to spare; with several
+        ``Client.get_executor()``, and so on. A run is a task; its worker needs farwrite installed, and gets
+        the files that the plan names. None: threads of this process, one for each core.
+        A worker raises MemoryError if a run needs more memory than its machine has free; with several
         workers on a machine, choose their number so that as many runs fit.
     progress
         Whether to show a bar. None: if standard error is a terminal, after a second.
+
+    Raises
+    ------
+    ValueError
+        The plan is impossible; the text names the key, the value and what is accepted.
+    MemoryError
+        The runs at the same time, or the results of all runs, need more memory than the machine has free.
     """
     text, directory = text_of(plan)
     native = _native.SimPlan(text, {}, directory)
@@ -90,15 +100,24 @@ def _run_all(
     native: _native.SimPlan, text: str, count: int, executor: Executor | None
 ) -> Iterator[tuple[int, Ran]]:
     """Results with the number of their run, as they come."""
+    run_bytes, results_bytes = native.memory_bytes()
+    results_bytes *= PYTHON_SIZE
     if executor is None:
-        checked(native)
-        for number in range(count):
-            yield number, _ran(native, number)
+        threads = min(os.cpu_count() or 1, count)
+        check_available(f"a sweep with {threads} threads", threads * run_bytes + results_bytes)
+        # A run releases the interpreter's lock.
+        with ThreadPoolExecutor(threads) as pool:
+            yield from _as_they_come({pool.submit(_ran, native, number): number for number in range(count)})
         return
+    check_available("a sweep", results_bytes)
     files = tuple(native.files().items())
-    futures: dict[Future[Ran], int] = {
-        executor.submit(evaluate, text, files, number): number for number in range(count)
-    }
+    yield from _as_they_come(
+        {executor.submit(evaluate, text, files, number): number for number in range(count)}
+    )
+
+
+def _as_they_come(futures: dict[Future[Ran], int]) -> Iterator[tuple[int, Ran]]:
+    """Results with the number of their run. An error cancels the runs that have not started."""
     try:
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -115,23 +134,29 @@ def evaluate(text: str, files: tuple[tuple[str, str], ...], number: int) -> Ran:
 # A worker gets the tasks of one plan, one after another.
 @lru_cache(maxsize=1)
 def _given(text: str, files: tuple[tuple[str, str], ...]) -> _native.SimPlan:
-    """Read a plan whose files are given, and refuse it if a run needs more memory than there is."""
+    """Read a plan whose files are given. Raise MemoryError if a run needs more memory than is free."""
     return checked(_native.SimPlan(text, dict(files), "."))
 
 
 def checked(native: _native.SimPlan) -> _native.SimPlan:
-    """Refuse a plan of which a run needs more memory than the machine has to spare."""
-    wanted, available = native.memory_bytes(), available_bytes()
-    if available is not None and wanted > available:
-        raise MemoryError(
-            f"a run needs {wanted / 2**20:,.0f} MiB of memory and this machine has {available / 2**20:,.0f} "
-            "MiB to spare: take fewer flows or a smaller topology"
-        )
+    """Return the plan. Raise MemoryError if one run of it needs more memory than the machine has free."""
+    run_bytes, _ = native.memory_bytes()
+    check_available("a run", run_bytes)
     return native
 
 
+def check_available(what: str, wanted: int) -> None:
+    """Raise MemoryError if the machine has less memory free."""
+    available = available_bytes()
+    if available is not None and wanted > available:
+        raise MemoryError(
+            f"{what} needs {wanted / 2**20:,.0f} MiB of memory, and this machine has "
+            f"{available / 2**20:,.0f} MiB free: take fewer workers, flows or seeds, or a smaller topology"
+        )
+
+
 def available_bytes() -> int | None:
-    """Bytes that programs may still take (proc(5), MemAvailable), or None where the system does not say."""
+    """Return the bytes that programs can still allocate (proc(5), MemAvailable); None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:

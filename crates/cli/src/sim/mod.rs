@@ -14,9 +14,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
+use farwrite_units::show::Time;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -55,18 +57,17 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     let peer = peer.transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
-    let memory = plan
-        .memory_bytes(threads)
-        .or_exit(Exit::Usage, "the plan")?;
-    let help = "take fewer --threads, fewer flows or a smaller topology";
-    check_available(memory, "the simulation", help)?;
-    fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
-    let text = with_absolute_files(&text, &directory, &files.borrow());
     let recording = Recording {
         ports: true,
         host: args.capture,
     };
     let recorded = (args.picture, recording);
+    let memory = plan.sweep_bytes(threads, Some(recorded));
+    let memory = memory.or_exit(Exit::Usage, "the plan")?;
+    let help = "take fewer --threads, seeds or flows, or a smaller topology";
+    check_available(memory, "the simulation", help)?;
+    fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
+    let text = with_absolute_files(&text, &directory, &files.borrow());
     let (outcomes, failure) = run_all(&plan, threads, recorded, console)?;
     if let (Some(failure), true) = (&failure, outcomes.is_empty()) {
         return Err(Failure::new(failure.exit, failure));
@@ -119,6 +120,9 @@ fn write_results(
     }
     write(&args.out.join("flows.csv"), |file| {
         tables::write_flows(file, outcomes)
+    })?;
+    write(&args.out.join("queues.csv"), |file| {
+        tables::write_queues(file, outcomes)
     })?;
     let picture = completion::draw(report, outcomes).or_exit(Exit::Other, "drawing")?;
     write_or_remove(
@@ -235,9 +239,13 @@ fn run_all(
     let total = plan.cases().len();
     let progress = console.progress("simulating", total as u64);
     let mut done = 0;
-    let mut outcomes = sweep(plan, threads, Some(recorded), |outcome| {
-        done += u64::from(outcome.is_some());
-        progress.show(done, format_args!("{done} of {total} runs"));
+    let mut outcomes = sweep(plan, threads, Some(recorded), |at| {
+        done += u64::from(at.ended.is_some());
+        let (flows, time) = (at.ended_flows, Time(Duration::from_nanos(at.virtual_ns)));
+        progress.show(
+            done,
+            format_args!("{done} of {total} runs, {flows} flows ended in {time} of virtual time"),
+        );
         !cancel.is_set()
     });
     progress.finish(done, format_args!("{done} of {total} runs"));

@@ -115,6 +115,21 @@ pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io
     Ok(())
 }
 
+/// The deepest queue and the bytes in all queues over time, for all runs.
+pub(super) fn write_queues(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io::Result<()> {
+    writeln!(file, "run,time_ns,deepest_bytes,total_bytes")?;
+    for case in outcomes {
+        let Ok(outcome) = &case.outcome else {
+            continue;
+        };
+        for (time_ns, depth) in outcome.depths.by_time() {
+            let run = case.case.number;
+            writeln!(file, "{run},{time_ns},{},{}", depth.deepest, depth.total)?;
+        }
+    }
+    Ok(())
+}
+
 /// One row per flow that either simulator has, for all runs.
 pub(super) fn write_compared<W: Write>(file: &mut W, comparison: &Comparison) -> io::Result<()> {
     writeln!(

@@ -66,11 +66,8 @@ impl Setting {
             from_ns: BURSTS_NS,
             until_ns: ROUND_NS + self.until_us * 1_000,
         };
-        let network = PatternNetwork {
-            hosts: HOSTS,
-            rate_bps: RATE_BPS,
-        };
-        workload.append(bursts.workload(network, seed)?);
+        let network = PatternNetwork::uniform(HOSTS, RATE_BPS);
+        workload.append(bursts.workload(&network, seed)?);
         Ok(workload)
     }
 }

@@ -141,7 +141,7 @@ impl Bursts {
     /// The flows of the bursts.
     pub(crate) fn workload(
         &self,
-        network: PatternNetwork,
+        network: &PatternNetwork,
         seed: u64,
     ) -> Result<Workload, Box<dyn Error>> {
         if self.senders == 0 {

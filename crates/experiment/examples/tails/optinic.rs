@@ -85,15 +85,12 @@ impl Setting {
 
     /// The flows of the collective, then the warm-up, then the bursts.
     fn workload(&self, steps: usize, seed: u64) -> Result<Workload, Box<dyn Error>> {
-        let network = PatternNetwork {
-            hosts: HOSTS,
-            rate_bps: RATE_BPS,
-        };
+        let network = PatternNetwork::uniform(HOSTS, RATE_BPS);
         let ring = Pattern::RingAllReduce {
             size: self.tensor_bytes(),
             hosts: None,
         };
-        let mut workload = ring.build(network, seed, &[].into())?;
+        let mut workload = ring.build(&network, seed, &[].into())?;
         workload.flows.truncate(steps * HOSTS);
         for flow in &mut workload.flows {
             if let Start::At(at_ns) = &mut flow.start {
@@ -113,7 +110,7 @@ impl Setting {
             // Twice the time of the collective alone.
             until_ns: START_NS + 2 * steps as u64 * part * 8_000_000_000 / RATE_BPS,
         };
-        workload.append(bursts.workload(network, seed)?);
+        workload.append(bursts.workload(&network, seed)?);
         Ok(workload)
     }
 }

@@ -27,20 +27,20 @@ pub(super) fn permutation(hosts: usize, size: u64, seed: u64) -> Workload {
 }
 
 pub(super) fn poisson(
-    network: PatternNetwork,
+    network: &PatternNetwork,
     load: f64,
     sizes: &Sizes,
     flows: usize,
     seed: u64,
 ) -> Workload {
     let mut dice = Dice::new(seed);
-    let bytes_per_ns = real(network.rate_bps) * real(network.hosts as u64) / 8e9;
+    let bytes_per_ns = network.rates_bps.iter().copied().map(real).sum::<f64>() / 8e9;
     let gap_ns = sizes.mean() / (bytes_per_ns * load);
     let mut at_ns = 0.0;
     let flows = (0..flows).map(|_| {
         at_ns += gap_ns * exponential(&mut dice);
-        let src = dice.below(network.hosts);
-        let dst = other_host(network.hosts, src, &mut dice);
+        let src = dice.below(network.hosts());
+        let dst = other_host(network.hosts(), src, &mut dice);
         Flow::new(src, dst, sizes.draw(&mut dice), rounded(at_ns))
     });
     Workload::of(flows.collect())
@@ -48,15 +48,19 @@ pub(super) fn poisson(
 
 /// `silence` and `until`.
 pub(super) fn on_off(
-    network: PatternNetwork,
+    network: &PatternNetwork,
     senders: usize,
     burst: u64,
     [silence, until]: [Duration; 2],
     seed: u64,
 ) -> Result<Workload, PatternError> {
-    let bytes_per_ns = real(network.rate_bps) / 8e9;
-    let mean_ns = real(burst) / bytes_per_ns + real(nanoseconds(silence));
-    let expected = real(nanoseconds(until)) / mean_ns * real(senders as u64);
+    let bytes_per_ns = |host: usize| real(network.rates_bps[host]) / 8e9;
+    let sending = network.hosts() - senders..network.hosts();
+    let expected = sending.clone().map(|host| {
+        let mean_ns = real(burst) / bytes_per_ns(host) + real(nanoseconds(silence));
+        real(nanoseconds(until)) / mean_ns
+    });
+    let expected: f64 = expected.sum();
     if expected > real(MAX_FLOWS as u64) {
         let until = humantime::format_duration(until);
         let want = format!("about {expected:.0} bursts; at most {MAX_FLOWS} are possible");
@@ -64,15 +68,15 @@ pub(super) fn on_off(
     }
     let mut dice = Dice::new(seed);
     let mut flows = Vec::new();
-    for src in network.hosts - senders..network.hosts {
+    for src in sending {
         let mut dice = Dice::new(dice.bits());
         let mut at_ns = exponential(&mut dice) * real(nanoseconds(silence));
         while at_ns <= real(nanoseconds(until)) {
             let bytes = rounded(real(burst) * exponential(&mut dice)).max(1);
-            let dst = other_host(network.hosts, src, &mut dice);
+            let dst = other_host(network.hosts(), src, &mut dice);
             flows.push(Flow::new(src, dst, bytes, rounded(at_ns)));
             let silence_ns = real(nanoseconds(silence)) * exponential(&mut dice);
-            at_ns += real(bytes) / bytes_per_ns + silence_ns;
+            at_ns += real(bytes) / bytes_per_ns(src) + silence_ns;
         }
     }
     Ok(Workload::of(flows))

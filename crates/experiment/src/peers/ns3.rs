@@ -62,7 +62,8 @@ pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> 
         let what = format!("the first line announces {cables} cables, and the file has {found}");
         return Err(at_end(file, text, what));
     }
-    let notes = notes(&topology);
+    let mut notes = notes(&topology);
+    notes.extend(further(rest, cables, "cables"));
     let switches = topology
         .with_role(Role::Switch)
         .map(|node| (node, 0, None))
@@ -91,6 +92,24 @@ fn add_nodes(is_switch: &[bool]) -> (Topology, Vec<Option<usize>>) {
         }
     }
     (topology, host_of)
+}
+
+/// A note about the lines that ns-3 does not read: those after the number that the first line
+/// announces. Published files have explanations or more flows there.
+fn further(rest: &[Line<'_>], announced: usize, what: &str) -> Option<String> {
+    let line = rest.get(announced)?;
+    let number = line.number;
+    Some(format!(
+        "lines from {number} on are ignored, as in ns-3: the first line announces {announced} {what}"
+    ))
+}
+
+/// Notes about the parts of a file of flows that are ignored.
+pub(crate) fn notes_of_flows(file: &str, text: &str) -> Vec<String> {
+    let lines = lines(file, text);
+    let announced = lines.first().and_then(|line| line.words[0].parse().ok());
+    let note = announced.and_then(|announced| further(&lines[1..], announced, "flows"));
+    note.into_iter().collect()
 }
 
 /// Notes about hosts that send only through their first cable.

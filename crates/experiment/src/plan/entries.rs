@@ -137,7 +137,11 @@ impl WorkloadSource {
                 notes.extend(matrix.notes.iter().map(|note| format!("{file}: {note}")));
                 Ok(Self::Matrix(matrix, file.to_owned()))
             }
-            FileKind::Ns3 => Ok(Self::Ns3(file.to_owned(), text.to_owned())),
+            FileKind::Ns3 => {
+                let ignored = peers::ns3::notes_of_flows(file, text);
+                notes.extend(ignored.iter().map(|note| format!("{file}: {note}")));
+                Ok(Self::Ns3(file.to_owned(), text.to_owned()))
+            }
             FileKind::Toml => Err(format!(
                 "{file}:1: neither a connection matrix of htsim, which begins with Nodes, nor flows \
                  of ns-3, which begin with their number"
@@ -174,7 +178,7 @@ impl WorkloadSource {
 
     pub(super) fn build(
         &self,
-        network: PatternNetwork,
+        network: &PatternNetwork,
         seed: u64,
         host_of: &[Option<usize>],
     ) -> Result<Workload, String> {
@@ -183,9 +187,10 @@ impl WorkloadSource {
                 let workload = pattern.build(network, seed, files);
                 workload.map_err(|why| why.to_string())
             }
-            Self::Matrix(matrix, file) if matrix.nodes > network.hosts => Err(format!(
+            Self::Matrix(matrix, file) if matrix.nodes > network.hosts() => Err(format!(
                 "{file} is for {} hosts, and the topology has {}: choose a larger topology",
-                matrix.nodes, network.hosts
+                matrix.nodes,
+                network.hosts()
             )),
             Self::Matrix(matrix, _) => Ok(matrix.workload.clone()),
             Self::Ns3(file, text) => {

@@ -1,12 +1,12 @@
 //! Running all cases of a plan on all cores.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
 use super::{Case, Plan};
-use crate::run::run_while;
+use crate::run::{RunProgress, run_while};
 use crate::{Flow, Outcome, Recording};
 
 /// A case and its outcome.
@@ -18,6 +18,47 @@ pub struct CaseOutcome {
     pub flows: Vec<Flow>,
     /// The outcome, or why the case could not run.
     pub outcome: Result<Outcome, String>,
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepProgress<'a> {
+    /// The case whose run has just ended; `None` if none has since the last call.
+    pub ended: Option<&'a CaseOutcome>,
+    /// Flows that have ended, in all runs so far.
+    pub ended_flows: u64,
+    /// Sum of the virtual times of all runs so far, in nanoseconds.
+    pub virtual_ns: u64,
+}
+
+/// Sums over all runs so far.
+#[derive(Debug, Default)]
+struct Sums {
+    ended_flows: AtomicU64,
+    virtual_ns: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+impl Sums {
+    fn goes_on(&self) -> bool {
+        !self.is_stopped.load(Relaxed)
+    }
+
+    /// Adds the progress of one run since `before`.
+    fn add(&self, before: RunProgress, now: RunProgress) {
+        let flows = now.ended_flows - before.ended_flows;
+        self.ended_flows.fetch_add(flows, Relaxed);
+        let virtual_ns = now.now_ns - before.now_ns;
+        self.virtual_ns.fetch_add(virtual_ns, Relaxed);
+    }
+
+    fn progress<'a>(&self, ended: Option<&'a CaseOutcome>) -> SweepProgress<'a> {
+        SweepProgress {
+            ended,
+            ended_flows: self.ended_flows.load(Relaxed),
+            virtual_ns: self.virtual_ns.load(Relaxed),
+        }
+    }
 }
 
 /// Time from one question whether to continue to the next, while no run ends.
@@ -32,27 +73,31 @@ pub fn sweep(
     plan: &Plan,
     threads: usize,
     recorded: Option<(usize, Recording)>,
-    mut goes_on: impl FnMut(Option<&CaseOutcome>) -> bool,
+    mut goes_on: impl FnMut(SweepProgress<'_>) -> bool,
 ) -> Vec<CaseOutcome> {
     let cases = plan.cases();
     let next = AtomicUsize::new(0);
-    let is_stopped = AtomicBool::new(false);
+    let sums = Sums::default();
     let mut outcomes = Vec::with_capacity(cases.len());
     thread::scope(|scope| {
         let (results, received) = channel();
         for _ in 0..threads.clamp(1, cases.len()) {
             let results = results.clone();
-            let (cases, next, is_stopped) = (&cases, &next, &is_stopped);
+            let (cases, next, sums) = (&cases, &next, &sums);
             scope.spawn(move || {
-                let goes_on = || !is_stopped.load(Ordering::Relaxed);
-                while goes_on() {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
+                while sums.goes_on() {
+                    let number = next.fetch_add(1, Relaxed);
                     let Some(&case) = cases.get(number) else {
                         return;
                     };
                     let own = recorded.filter(|(run, _)| *run == case.number);
                     let recording = own.map(|(_, recording)| recording).unwrap_or_default();
-                    let ran = run_case_while(plan, case, recording, &goes_on);
+                    let mut before = RunProgress::default();
+                    let ran = run_case_while(plan, case, recording, &mut |now| {
+                        sums.add(before, now);
+                        before = now;
+                        sums.goes_on()
+                    });
                     if ran.is_none_or(|outcome| results.send(outcome).is_err()) {
                         return;
                     }
@@ -66,8 +111,8 @@ pub fn sweep(
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            if !goes_on(outcome.as_ref()) {
-                is_stopped.store(true, Ordering::Relaxed);
+            if !goes_on(sums.progress(outcome.as_ref())) {
+                sums.is_stopped.store(true, Relaxed);
             }
             outcomes.extend(outcome);
         }
@@ -80,7 +125,7 @@ pub fn sweep(
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "nothing stops the run")]
 pub fn run_case(plan: &Plan, case: Case, recording: Recording) -> CaseOutcome {
-    let ran = run_case_while(plan, case, recording, &|| true);
+    let ran = run_case_while(plan, case, recording, &mut |_| true);
     ran.expect("nothing stops the run")
 }
 
@@ -89,7 +134,7 @@ fn run_case_while(
     plan: &Plan,
     case: Case,
     recording: Recording,
-    goes_on: &dyn Fn() -> bool,
+    goes_on: &mut dyn FnMut(RunProgress) -> bool,
 ) -> Option<CaseOutcome> {
     let parts = match plan.parts(&case) {
         Ok(parts) => parts,

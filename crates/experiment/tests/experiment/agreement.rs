@@ -1,7 +1,10 @@
 //! Compares results with those of two public simulators, htsim and the RDMA tree of ns-3, for the
-//! same settings. The plans are in `plans/`; docs/sim.md has the comparison.
+//! same settings. The plans are in `plans/`, and the topologies and flows in `plans/inputs/`, in the
+//! formats of these simulators. docs/sim.md has the comparison.
 
+use std::fs;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::stats::Summary;
@@ -14,8 +17,10 @@ fn outcomes(text: &str, workloads: &[&str]) -> Vec<Outcome> {
 
 fn outcomes_of_seeds(seeds: usize, text: &str, workloads: &[&str]) -> Vec<Outcome> {
     let text = text.replace("seeds = 20", &format!("seeds = {seeds}"));
-    let none = |name: &str| Err(format!("{name}: not needed"));
-    let mut plan = Plan::read(&text, &none).unwrap();
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+    let read_file =
+        |name: &str| fs::read_to_string(plans.join(name)).map_err(|why| why.to_string());
+    let mut plan = Plan::read(&text, &read_file).unwrap();
     plan.keep_workloads(|name| workloads.contains(&name));
     let outcomes = sweep(&plan, 2, None, |_| true);
     outcomes
@@ -77,6 +82,14 @@ fn a_flow_alone_agrees_with_htsim() {
     near(times_us(&alone[0]).mean, 2040.0, 0.01);
 }
 
+#[test]
+fn a_flow_and_a_packet_alone_on_a_clos_agree_with_ns3() {
+    let text = include_str!("../../plans/ns3-clos.toml");
+    let both = outcomes(text, &["alone", "packet"]);
+    near(times_us(&both[0]).mean, 2084.0, 0.05);
+    near(times_us(&both[1]).mean, 8.3, 0.05);
+}
+
 const SEEDS: usize = 10;
 /// Places of values of a run.
 const MEAN: usize = 0;
@@ -117,21 +130,20 @@ fn range(runs: &[Outcome], at: usize) -> RangeInclusive<f64> {
 /// order: `irn`, `roce`.
 #[test]
 fn incasts_under_dcqcn_agree_with_ns3() {
-    check_dcqcn(SEEDS, "incast15", [[1088.0, 1378.0], [1167.0, 1400.0]], 1.0);
+    check_dcqcn("incast15", [[1088.0, 1378.0], [1167.0, 1400.0]], 1.0);
 }
 
-/// The same with 50 senders, over three seeds.
 #[test]
 fn incasts_of_50_under_dcqcn_agree_with_ns3() {
-    check_dcqcn(3, "incast50", [[3593.0, 4372.0], [3332.0, 3904.0]], 10.0);
+    check_dcqcn("incast50", [[3593.0, 4372.0], [3332.0, 3904.0]], 10.0);
 }
 
 /// Checks mean and 99th percentile of `irn` and `roce`, and that fewer than `most_repeated` packets of
 /// a run are retransmitted.
-fn check_dcqcn(seeds: usize, workload: &str, [of_irn, of_roce]: [[f64; 2]; 2], most_repeated: f64) {
+fn check_dcqcn(workload: &str, [of_irn, of_roce]: [[f64; 2]; 2], most_repeated: f64) {
     let text = include_str!("../../plans/ns3-dcqcn.toml");
-    let all = outcomes_of_seeds(seeds, text, &[workload]);
-    let (irn, roce) = all.split_at(seeds);
+    let all = outcomes_of_seeds(SEEDS, text, &[workload]);
+    let (irn, roce) = all.split_at(SEEDS);
     for (runs, theirs) in [(irn, of_irn), (roce, of_roce)] {
         let [mean, p99, repeated] = means(runs);
         near(mean, theirs[0], 0.15);
@@ -148,11 +160,11 @@ fn check_dcqcn(seeds: usize, workload: &str, [of_irn, of_roce]: [[f64; 2]; 2], m
 fn incasts_under_eqds_agree_with_htsim() {
     let text = include_str!("../../plans/htsim-eqds.toml");
     let rows = [
-        (SEEDS, "incast15", [1106.0, 1178.0]),
-        (3, "incast50", [3760.0, 4006.0]),
+        ("incast15", [1106.0, 1178.0]),
+        ("incast50", [3760.0, 4006.0]),
     ];
-    for (seeds, workload, theirs) in rows {
-        let all = outcomes_of_seeds(seeds, text, &[workload]);
+    for (workload, theirs) in rows {
+        let all = outcomes_of_seeds(SEEDS, text, &[workload]);
         let [mean, p99, repeated] = means(&all);
         near(mean, theirs[0], 0.05);
         near(p99, theirs[1], 0.05);
@@ -183,7 +195,7 @@ fn workloads_on_a_small_tree_agree_with_htsim() {
 /// The settings are `irn`, `irn-rules`, `roce` and `roce-rules` with DRILL, and then with ECMP. The
 /// ranges are those of all 20 seeds of the plan: fewer do not contain the value of ns-3 for ECMP.
 #[test]
-fn many_paths_agree_with_ns3() {
+fn over_many_paths_only_go_back_n_over_drill_differs_from_ns3() {
     const ALL: usize = 20;
     let text = include_str!("../../plans/ns3-leaves.toml");
     let all = outcomes_of_seeds(ALL, text, &["senders15"]);
@@ -228,7 +240,7 @@ fn many_paths_agree_with_ns3() {
 /// repeat their NAKs as in ns-3 (`again`), and the mean lies above it if a gap has one NAK (`once`).
 /// The settings are `again`, `cnp`, `each` and `once`. The first ten seeds show it.
 #[test]
-fn incasts_without_pfc_agree_with_ns3() {
+fn repeated_naks_explain_an_incast_without_pfc() {
     let text = include_str!("../../plans/ns3-lossy.toml");
     let all = outcomes_of_seeds(SEEDS, text, &["incast50"]);
     let settings: Vec<_> = all.chunks(SEEDS).collect();
@@ -243,4 +255,43 @@ fn incasts_without_pfc_agree_with_ns3() {
     assert!(*of_once.end() < 5313.0, "{of_once:?}");
     // About as many packets are retransmitted as the 31,868 of ns-3.
     near(means(once)[REPEATED], 31_868.0, 0.2);
+}
+
+/// With all rules, 15 senders have lower means than in ns-3.
+#[test]
+fn an_incast_of_15_without_pfc_ends_before_that_of_ns3() {
+    let text = include_str!("../../plans/ns3-lossy.toml");
+    let all = outcomes_of_seeds(SEEDS, text, &["incast15"]);
+    for runs in all.chunks(SEEDS) {
+        let of_means = range(runs, MEAN);
+        assert!(*of_means.end() < 2402.0, "{of_means:?}");
+    }
+    // The 99th percentile is that of a flow that waits for the timeout of 4 ms.
+    near(means(&all[3 * SEEDS..])[P99], 4879.0, 0.05);
+}
+
+/// The value of ns-3 lies in our range over 20 seeds of ECMP, and the range of htsim over five seeds
+/// overlaps with ours. Under EQDS, the middle of htsim's range is within 5%.
+#[test]
+#[ignore = "minutes; run by make sim-check"]
+fn permutations_on_a_clos_agree_with_htsim_and_ns3() {
+    let of_runs = |text: &str, seeds| outcomes_of_seeds(seeds, text, &["permutation"]);
+    let htsim = of_runs(include_str!("../../plans/htsim-clos.toml"), 20);
+    let ns3 = of_runs(include_str!("../../plans/ns3-clos.toml"), 20);
+    for (runs, at, theirs) in [
+        (&htsim, MEAN, vec![4074.0, 4836.0]),
+        (&htsim, P99, vec![8161.0, 11_000.0]),
+        (&ns3, MEAN, vec![4787.0]),
+        (&ns3, P99, vec![11_676.0]),
+    ] {
+        let ours = range(runs, at);
+        println!("{ours:?} and {theirs:?}");
+        let is_in_range = theirs.iter().any(|value| ours.contains(value));
+        assert!(is_in_range, "{ours:?} and {theirs:?}");
+    }
+    let eqds = of_runs(include_str!("../../plans/htsim-clos-eqds.toml"), 8);
+    let [mean, p99, _] = means(&eqds);
+    println!("{mean} and {p99}");
+    near(mean, 2170.0, 0.05);
+    near(p99, 2272.0, 0.05);
 }

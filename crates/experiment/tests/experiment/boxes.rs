@@ -198,7 +198,7 @@ fn a_plan_with_boxes_is_repeatable_and_counts_their_memory() {
         let (one, other) = (outcome(&with(boxes)), outcome(&with(boxes)));
         assert_eq!(one, other);
         let none = |name: &str| Err(format!("{name}: no such file"));
-        let memory = |text: &str| Plan::read(text, &none).unwrap().memory_bytes(1).unwrap();
+        let memory = |text: &str| Plan::read(text, &none).unwrap().memory().unwrap().run_bytes;
         // 2048 or 4000 frames of 1 kB per box.
         assert!(memory(&with(boxes)) > memory(&with("")) + 4_000_000);
     }

@@ -74,11 +74,8 @@ fn a_short_message_has_all_its_parity() {
 fn steps_of_a_collective_wait_for_each_other() {
     let pattern = "pattern = \"ring-all-reduce\"\nsize = \"800kB\"\nhosts = 8";
     let pattern: Pattern = toml::from_str(pattern).unwrap();
-    let network = PatternNetwork {
-        hosts: 16,
-        rate_bps: 100_000_000_000,
-    };
-    let workload = pattern.build(network, 1, &BTreeMap::new()).unwrap();
+    let network = PatternNetwork::uniform(16, 100_000_000_000);
+    let workload = pattern.build(&network, 1, &BTreeMap::new()).unwrap();
     let outcome = run_over(&clos(), &workload, &fixed("sr-nack", 20));
     assert_eq!(outcome.done(), workload.flows.len());
     let starts = outcome.flows.iter().filter_map(|flow| flow.start_ns);

@@ -2,6 +2,7 @@
 
 use crate::common;
 use farwrite_experiment::peers::{FileKind, HtsimTopology, Tier, connections, kind_of, ns3};
+use farwrite_experiment::plan::Plan;
 use farwrite_experiment::{Flow, FlowEnd, Start, Transport, TriggerKind, run};
 use farwrite_net::{Loss, Options, Role};
 
@@ -88,6 +89,32 @@ fn flows_without_a_size_send_until_the_run_ends() {
             assert_eq!((flow.ideal_ns, flow.slowdown()), (None, None));
         }
     }
+}
+
+/// ns-3 reads as many lines as the first one announces. Published files have more.
+#[test]
+fn lines_beyond_the_announced_ones_are_noted() {
+    let topology = "3 1 2\n0\n0 1 100Gbps 1us 0\n0 2 100Gbps 1us 0\n1 2 100Gbps 1us 0\n";
+    let flows = "1\n1 2 3 100 9000 2\n2 1 3 100 9000 2\n\nFirst line: # of flows\n";
+    let files = |name: &str| match name {
+        "t.txt" => Ok(topology.to_owned()),
+        _ => Ok(flows.to_owned()),
+    };
+    let text = "[topology.t]\nfile = \"t.txt\"\n[workload.f]\nfile = \"f.txt\"\n";
+    let plan = Plan::read(text, &files).unwrap();
+    let parts = plan.parts(&plan.cases()[0]).unwrap();
+    assert_eq!(
+        (parts.topology.cables().len(), parts.workload.flows.len()),
+        (2, 1)
+    );
+    let is_ignored = "on are ignored, as in ns-3: the first line announces";
+    assert_eq!(
+        plan.notes(),
+        [
+            format!("t.txt: lines from 5 {is_ignored} 2 cables"),
+            format!("f.txt: lines from 3 {is_ignored} 1 flows"),
+        ]
+    );
 }
 
 #[test]

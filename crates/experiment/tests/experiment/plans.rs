@@ -1,5 +1,7 @@
 //! Plans and sweeps.
 
+use std::time::Duration;
+
 use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{Plan, sweep};
 
@@ -176,15 +178,21 @@ fn a_stopped_sweep_keeps_finished_runs_and_does_not_wait_for_others() {
     let long = "[workload.long]\npattern = \"permutation\"\nsize = \"1TB\"\n";
     let plan = read(&format!("{FIRST}{long}")).unwrap();
     let mut ended = Vec::new();
-    let outcomes = sweep(&plan, 1, None, |outcome| match outcome {
-        Some(outcome) => {
-            ended.push(outcome.case.number);
-            true
+    let mut virtual_ns = [0; 2];
+    let outcomes = sweep(&plan, 1, None, |at| {
+        match at.ended {
+            Some(outcome) => {
+                ended.push(outcome.case.number);
+                assert_eq!(at.ended_flows, 7);
+                virtual_ns = [at.virtual_ns; 2];
+            }
+            None => virtual_ns[1] = at.virtual_ns,
         }
-        // Nothing ended for a while: the long run is in progress.
-        None => ended.is_empty(),
+        // The long run is in progress, and virtual time goes on.
+        virtual_ns[0] == virtual_ns[1]
     });
     assert_eq!(ended, [0]);
+    assert!(0 < virtual_ns[0] && virtual_ns[0] < virtual_ns[1]);
     assert_eq!(outcomes.len(), 1);
     assert_eq!(outcomes[0].outcome.as_ref().map(|run| run.done()), Ok(7));
 }
@@ -192,8 +200,67 @@ fn a_stopped_sweep_keeps_finished_runs_and_does_not_wait_for_others() {
 #[test]
 fn a_run_says_what_memory_it_needs() {
     let plan = read(FIRST).unwrap();
-    let needed = plan.memory_bytes(1).unwrap();
-    assert!((10_000..100_000_000).contains(&needed), "{needed}");
-    let plan = read(&format!("seeds = 9\n{FIRST}")).unwrap();
-    assert_eq!(plan.memory_bytes(4).unwrap(), 4 * needed);
+    let one = plan.memory().unwrap();
+    assert!((10_000..100_000_000).contains(&one.run_bytes), "{one:?}");
+    // At most 2048 samples of two numbers, and seven flows.
+    assert!((32_768..50_000).contains(&one.results_bytes), "{one:?}");
+    let plan = read(&format!("seeds = 100000\n{FIRST}")).unwrap();
+    let sweep_bytes = 4 * one.run_bytes + 100_000 * one.results_bytes;
+    assert_eq!(plan.sweep_bytes(4, None).unwrap(), sweep_bytes);
+    // Eight ports of the switch, and a capture.
+    let recording = Recording {
+        ports: true,
+        host: Some(0),
+    };
+    let recorded_bytes = 8 * 2048 * 8 + (256 << 20);
+    assert_eq!(
+        plan.sweep_bytes(4, Some((99_999, recording))).unwrap(),
+        sweep_bytes + recorded_bytes
+    );
+}
+
+/// Framing and rerouting are no settings of switches.
+#[test]
+fn switches_of_a_plan_keep_the_other_options_of_a_topology_file() {
+    let topology = "framing_bytes = 20\nreroute = \"10ms\"\n[topology]\nshape = \"star\"\nhosts = 8\n\
+                    cable = { rate = \"100Gbit\", delay = \"1us\" }\n[switch]\nbuffer = \"1MB\"\n\
+                    [switches.switch0]\nbuffer = \"2MB\"\n";
+    let files = |name: &str| match name {
+        "rack.toml" => Ok(topology.to_owned()),
+        _ => Err(format!("{name}: no such file")),
+    };
+    let (_, workload) = FIRST.split_once("[workload").unwrap();
+    let options = |more: &str| {
+        let text = format!("{more}\n[topology.rack]\nfile = \"rack.toml\"\n[workload{workload}");
+        let text = format!("{text}[switch.own]\nbuffer = \"3MB\"\n");
+        let plan = Plan::read(&text, &files).unwrap();
+        plan.parts(&plan.cases()[0]).unwrap().options
+    };
+    let own = options("");
+    assert_eq!(own.switch.buffer_bytes, 3_000_000);
+    assert!(own.exceptions.is_empty());
+    assert_eq!(
+        (own.framing_bytes, own.reroute),
+        (20, Some(Duration::from_millis(10)))
+    );
+    let changed = options("framing_bytes = 7\nreroute = \"1ms\"");
+    assert_eq!(
+        (changed.framing_bytes, changed.reroute),
+        (7, Some(Duration::from_millis(1)))
+    );
+}
+
+/// Switches need headroom for each priority. One fits into the buffer; two do not.
+#[test]
+fn default_switches_are_checked_for_each_workload() {
+    let second = "[workload.two]\npattern = \"flows\"\n\
+                  flows = [{ src = 0, dst = 1, size = \"1kB\", priority = 5 }]\n";
+    let long = FIRST.replace("1us", "30us");
+    read(&long).unwrap();
+    let why = read(&format!("{long}{second}")).unwrap_err();
+    assert!(
+        why.starts_with("topology.rack with switch.default: "),
+        "{why}"
+    );
+    assert!(why.contains("headroom"), "{why}");
 }

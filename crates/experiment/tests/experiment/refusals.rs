@@ -298,7 +298,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn errors_name_the_key_the_value_and_what_would_do() {
+fn errors_name_the_key_the_value_and_what_is_accepted() {
     let error = |from: &str, to: &str| {
         assert!(FIRST.contains(from), "{from}");
         read(&FIRST.replacen(from, to, 1)).unwrap_err()

@@ -7,16 +7,12 @@ use farwrite_rc::{
     Remote, Request,
 };
 
-use super::plan::{Carrier, PRIORITY};
+use super::plan::{Carrier, MAX_MESSAGES, PRIORITY};
 use super::{Bytes, GUARD};
 
-/// The id of all requests. Each queue pair has one request.
-const REQUEST: u64 = 1;
-/// The id of the receive buffer of a SEND.
-const BUFFER: u64 = 2;
 /// Rate of a NIC's cable in bits per second.
 const RATE_BPS: u64 = 25_000_000_000;
-/// The immediate of a SEND.
+/// The immediate of the first message of a queue pair.
 const IMMEDIATE: u32 = 0x00C0_FFEE;
 
 /// A NIC, and the flow of each queue pair. Queue pairs are numbered from [`FIRST_QPN`] on.
@@ -64,21 +60,28 @@ impl NicHost {
         FIRST_QPN + u32::try_from(self.flows.len()).expect("few queue pairs")
     }
 
-    /// Posts the buffer of a SEND.
-    pub(super) fn post_buffer(&mut self, qpn: u32, bytes: &Bytes) -> Result<(), PostError> {
+    /// Posts the buffer of a SEND, or of a WRITE with immediate. Its id is the number of the message.
+    pub(super) fn post_buffer(
+        &mut self,
+        qpn: u32,
+        message: usize,
+        bytes: &Bytes,
+    ) -> Result<(), PostError> {
         let length = u32::try_from(bytes.length()).expect("a short message");
-        self.nic.post_receive(qpn, BUFFER, length)
+        self.nic.post_receive(qpn, message as u64, length)
     }
 
-    /// Posts the request of a flow: at the receiver for a READ, otherwise at the sender.
+    /// Posts the request of a message: at the receiver for a READ, otherwise at the sender. Its id is
+    /// the number of the message.
     pub(super) fn post_request(
         &mut self,
-        (flow, qpn): (usize, u32),
+        qpn: u32,
+        (flow, message): (usize, usize),
         bytes: &Bytes,
         carrier: Carrier,
     ) -> Result<(), PostError> {
         let remote = Remote {
-            rkey: rkey(flow),
+            rkey: rkey(flow, message),
             addr: 0,
         };
         let length = u32::try_from(bytes.length()).expect("a short message");
@@ -90,31 +93,37 @@ impl NicHost {
             },
             Carrier::Send => Request::Send {
                 data: data(),
-                imm: Some(IMMEDIATE),
+                imm: Some(immediate(message)),
             },
-            Carrier::Write | Carrier::Endpoint(_) => Request::Write {
+            Carrier::Write | Carrier::WriteImmediate | Carrier::Endpoint(_) => Request::Write {
                 data: data(),
                 to: remote,
-                imm: None,
+                imm: matches!(carrier, Carrier::WriteImmediate).then(|| immediate(message)),
             },
         };
-        self.nic.post(qpn, REQUEST, request)
+        self.nic.post(qpn, message as u64, request)
     }
 
-    /// Registers the memory of a flow for the peer: the message for a READ, or a buffer with a
-    /// guard for a WRITE.
-    pub(super) fn offer(&mut self, flow: usize, bytes: &Bytes, carrier: Carrier) {
+    /// Registers the memory of a message for the peer: its bytes for a READ, or a buffer with a guard
+    /// for a WRITE.
+    pub(super) fn offer(
+        &mut self,
+        (flow, message): (usize, usize),
+        bytes: &Bytes,
+        carrier: Carrier,
+    ) {
         let memory = match carrier {
             Carrier::Read => bytes.message(),
             _ => vec![0; bytes.length() + GUARD],
         };
-        let registered = self.nic.memory.register(rkey(flow), 0, memory);
-        registered.expect("each flow has a key of its own");
+        let registered = self.nic.memory.register(rkey(flow, message), 0, memory);
+        registered.expect("each message has a key of its own");
     }
 
-    /// The memory of a flow.
-    pub(super) fn memory(&self, flow: usize) -> &[u8] {
-        self.nic.memory.bytes(rkey(flow)).unwrap_or_default()
+    /// The memory of a message.
+    pub(super) fn memory(&self, flow: usize, message: usize) -> &[u8] {
+        let bytes = self.nic.memory.bytes(rkey(flow, message));
+        bytes.unwrap_or_default()
     }
 }
 
@@ -144,7 +153,8 @@ pub(super) fn connect(
     Ok(qpns)
 }
 
-/// The outcome of a request, from the completions of the end that posted it.
+/// The outcome of a request.
+#[derive(Clone)]
 pub(super) enum RequestOutcome {
     Nothing,
     /// Completed. Contains the bytes of a READ.
@@ -152,50 +162,92 @@ pub(super) enum RequestOutcome {
     Failed,
 }
 
-/// The single outcome of a request, or an error in the completions of its end.
-pub(super) fn request_outcome<'a>(
+/// The outcomes of the requests of a queue pair, from the completions of the end that posted them. An
+/// error if a request has two, or if they are out of order.
+pub(super) fn request_outcomes<'a>(
     completions: impl Iterator<Item = &'a Completion>,
-) -> Result<RequestOutcome, String> {
-    let mut outcome = RequestOutcome::Nothing;
+    messages: usize,
+) -> Result<Vec<RequestOutcome>, String> {
+    let mut outcomes = Vec::new();
     for completion in completions {
-        let next = match completion {
-            Completion::Acknowledged { id: REQUEST } => RequestOutcome::Done(None),
-            Completion::Read { id: REQUEST, data } => RequestOutcome::Done(Some(data.clone())),
-            Completion::Failed { id: REQUEST, .. } => RequestOutcome::Failed,
-            other => return Err(format!("the end of the request has {other:?}")),
+        let (id, outcome) = match completion {
+            Completion::Acknowledged { id } => (*id, RequestOutcome::Done(None)),
+            Completion::Read { id, data } => (*id, RequestOutcome::Done(Some(data.clone()))),
+            Completion::Failed { id, .. } => (*id, RequestOutcome::Failed),
+            other => return Err(format!("the end of the requests has {other:?}")),
         };
-        if !matches!(outcome, RequestOutcome::Nothing) {
-            return Err(format!(
-                "the request completed twice, then with {completion:?}"
-            ));
-        }
-        outcome = next;
+        check_next(id, outcomes.len(), messages, completion)?;
+        outcomes.push(outcome);
     }
-    Ok(outcome)
+    outcomes.resize(messages, RequestOutcome::Nothing);
+    Ok(outcomes)
 }
 
-/// The message in the buffer of a SEND, or an error in the completions of its end.
-pub(super) fn buffer<'a>(
+/// What a receive buffer has.
+#[derive(Clone)]
+pub(super) enum BufferOutcome {
+    /// Nothing arrived.
+    Nothing,
+    /// The message of a SEND.
+    Sent(Payload),
+    /// A WRITE with immediate has taken the buffer.
+    Written,
+}
+
+/// What the receive buffers of a queue pair have, from the completions of their end. An error if a
+/// buffer has two, if they are out of order, or if a length or an immediate is wrong.
+pub(super) fn buffers<'a>(
     completions: impl Iterator<Item = &'a Completion>,
-) -> Result<Option<Payload>, String> {
-    let mut found = None;
+    (messages, length): (usize, usize),
+) -> Result<Vec<BufferOutcome>, String> {
+    let mut outcomes = Vec::new();
     for completion in completions {
-        match completion {
+        let wanted = immediate(outcomes.len());
+        let (id, outcome) = match completion {
             Completion::Received {
-                id: BUFFER,
+                id,
                 data,
-                imm: Some(IMMEDIATE),
-            } if found.is_none() => found = Some(data.clone()),
+                imm: Some(imm),
+            } if *imm == wanted => (*id, BufferOutcome::Sent(data.clone())),
+            Completion::Written { id, bytes, imm }
+                if (*bytes as usize, *imm) == (length, wanted) =>
+            {
+                (*id, BufferOutcome::Written)
+            }
             // The queue pair broke.
-            Completion::Unused { id: BUFFER } if found.is_none() => {}
-            other => return Err(format!("the buffer of a SEND has {other:?}")),
-        }
+            Completion::Unused { id } => (*id, BufferOutcome::Nothing),
+            other => return Err(format!("a receive buffer has {other:?}")),
+        };
+        check_next(id, outcomes.len(), messages, completion)?;
+        outcomes.push(outcome);
     }
-    Ok(found)
+    outcomes.resize(messages, BufferOutcome::Nothing);
+    Ok(outcomes)
 }
 
-fn rkey(flow: usize) -> u32 {
-    u32::try_from(flow).expect("few flows") + 1
+/// Checks that a completion is that of the next message.
+fn check_next(
+    id: u64,
+    next: usize,
+    messages: usize,
+    completion: &Completion,
+) -> Result<(), String> {
+    match id == next as u64 && next < messages {
+        true => Ok(()),
+        false => Err(format!(
+            "{completion:?} comes after {next} of {messages} messages"
+        )),
+    }
+}
+
+/// The immediate of a message.
+fn immediate(message: usize) -> u32 {
+    IMMEDIATE + u32::try_from(message).expect("few messages")
+}
+
+/// The key of a message's memory.
+fn rkey(flow: usize, message: usize) -> u32 {
+    u32::try_from(flow * MAX_MESSAGES + message).expect("few flows") + 1
 }
 
 fn dcqcn() -> DcqcnOptions {
@@ -204,14 +256,14 @@ fn dcqcn() -> DcqcnOptions {
 
 #[cfg(test)]
 pub(super) fn failed(error: farwrite_rc::RequestError) -> Completion {
-    Completion::Failed { id: REQUEST, error }
+    Completion::Failed { id: 0, error }
 }
 
 #[cfg(test)]
-pub(super) fn received(message: &[u8]) -> Completion {
+pub(super) fn received(number: usize, message: &[u8]) -> Completion {
     Completion::Received {
-        id: BUFFER,
+        id: number as u64,
         data: Payload::Bytes(message.into()),
-        imm: Some(IMMEDIATE),
+        imm: Some(immediate(number)),
     }
 }

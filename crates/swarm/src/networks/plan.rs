@@ -17,6 +17,8 @@ use farwrite_dice::SplitMix;
 /// The traffic class of all packets.
 pub(super) const PRIORITY: u8 = 3;
 const GBIT: u64 = 1_000_000_000;
+/// Most messages of a flow.
+pub(super) const MAX_MESSAGES: usize = 5;
 
 /// A case: a network, flows over it, and faults. Hosts with even numbers run endpoints, the others
 /// have NICs with reliable connections. Equal plans give equal runs.
@@ -34,20 +36,22 @@ pub struct NetworkPlan {
     pub transport: RdmaTransport,
     /// How fast endpoints send.
     pub rate_control: RateControl,
-    /// The messages. Each has its own queue pair.
+    /// The flows. Each has its own queue pair.
     pub flows: Vec<FlowPlan>,
     /// The changes of cables.
     pub changes: Vec<ChangePlan>,
 }
 
-/// A message.
+/// Messages of one length over one queue pair, posted at the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowPlan {
     /// Number of the sending host.
     pub src: usize,
     /// Number of the receiving host.
     pub dst: usize,
-    /// Length in bytes, at least 1.
+    /// Number of messages, 1 to 5; 1 for endpoints.
+    pub messages: usize,
+    /// Length of each message in bytes, at least 1.
     pub bytes: usize,
     /// When it starts, in nanoseconds.
     pub start_ns: u64,
@@ -62,6 +66,8 @@ pub enum Carrier {
     Endpoint(SchemeName),
     /// By a WRITE of a NIC.
     Write,
+    /// By a WRITE with immediate of a NIC, which takes a posted buffer.
+    WriteImmediate,
     /// By a SEND of a NIC into a posted buffer.
     Send,
     /// By a READ of the receiver's NIC.
@@ -144,6 +150,12 @@ impl NetworkPlan {
         flow.src / hosts != flow.dst / hosts
     }
 
+    /// Whether switches may drop no frame: all frames have a lossless priority, and the headroom of
+    /// switches is made for the cables as they stay.
+    pub(super) fn is_lossless(&self) -> bool {
+        self.switch.pfc.is_some() && self.changes.is_empty()
+    }
+
     /// The time of the last change of a cable or start of a flow.
     pub(super) fn settled_ns(&self) -> u64 {
         let changes = self.changes.iter().map(|change| change.at_ns);
@@ -158,9 +170,11 @@ fn micros(dice: &mut SplitMix, range: Range<u64>) -> Duration {
 
 fn cable(dice: &mut SplitMix) -> CableConfig {
     let mut cable = CableConfig::new(dice.pick(&[10, 25, 100]) * GBIT, micros(dice, 1..20));
-    cable.loss = match dice.pick(&[0.0, 0.0, 1e-3, 1e-2]) {
-        0.0 => Loss::None,
-        loss_packet => Loss::Iid { loss_packet },
+    let loss_packet = dice.pick(&[0.0, 0.0, 1e-3, 1e-2]);
+    cable.loss = match dice.chance(0.3) {
+        _ if loss_packet == 0.0 => Loss::None,
+        true => Loss::in_bursts(loss_packet, 8.0),
+        false => Loss::Iid { loss_packet },
     };
     cable
 }
@@ -283,6 +297,10 @@ fn flow(dice: &mut SplitMix, hosts: usize) -> FlowPlan {
     FlowPlan {
         src: number(src),
         dst: number(dst),
+        messages: match is_endpoint {
+            true => 1,
+            false => dice.pick(&[1, 1, 2, MAX_MESSAGES]),
+        },
         bytes: 1 + dice.index(most),
         start_ns: dice.within(0..2 * MS),
         carrier: match is_endpoint {
@@ -291,7 +309,12 @@ fn flow(dice: &mut SplitMix, hosts: usize) -> FlowPlan {
                 let scheme = dice.pick(&schemes).parse();
                 Carrier::Endpoint(scheme.expect("schemes that are drawn exist"))
             }
-            false => dice.pick(&[Carrier::Write, Carrier::Send, Carrier::Read]),
+            false => dice.pick(&[
+                Carrier::Write,
+                Carrier::WriteImmediate,
+                Carrier::Send,
+                Carrier::Read,
+            ]),
         },
     }
 }

@@ -6,12 +6,14 @@ use std::ops::AddAssign;
 use farwrite_net::{FrameDrop, PortCounters};
 
 /// The kinds of events that cases should meet, in the order of the counts.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 17] = [
     "messages of endpoints",
     "WRITEs",
+    "WRITEs with immediate",
     "SENDs",
     "READs",
     "requests given up",
+    "queue pairs with several requests",
     "flows in fat trees",
     "flows between datacenters",
     "PFC frames",
@@ -20,6 +22,7 @@ const KINDS: [&str; 14] = [
     "path changes",
     "drops by buffers",
     "drops by lossy cables",
+    "cases with bursts of losses",
     "drops by failed cables",
 ];
 
@@ -34,13 +37,18 @@ pub struct NetworkTally {
 pub(super) struct FinishedFlows {
     pub(super) endpoint: u64,
     pub(super) write: u64,
+    pub(super) write_immediate: u64,
     pub(super) send: u64,
     pub(super) read: u64,
     pub(super) given_up: u64,
+    /// Flows between NICs with several messages.
+    pub(super) several: u64,
     /// Flows of any end in a fat tree.
     pub(super) fat_tree: u64,
     /// Flows of any end from one datacenter to another.
     pub(super) between_sites: u64,
+    /// 1 if a cable loses frames in bursts.
+    pub(super) bursty: u64,
 }
 
 impl NetworkTally {
@@ -49,9 +57,11 @@ impl NetworkTally {
             counts: [
                 finished.endpoint,
                 finished.write,
+                finished.write_immediate,
                 finished.send,
                 finished.read,
                 finished.given_up,
+                finished.several,
                 finished.fat_tree,
                 finished.between_sites,
                 totals.pauses_sent,
@@ -60,6 +70,7 @@ impl NetworkTally {
                 totals.path_changes,
                 totals.dropped_for(FrameDrop::Buffer),
                 totals.dropped_for(FrameDrop::Cable),
+                finished.bursty,
                 totals.dropped_for(FrameDrop::CableDown),
             ],
         }
@@ -87,7 +98,7 @@ impl AddAssign for NetworkTally {
 impl Display for NetworkTally {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (kind, count) in KINDS.into_iter().zip(self.counts) {
-            writeln!(f, "{kind:<24} {count:>10}")?;
+            writeln!(f, "{kind:<34} {count:>10}")?;
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! A running case in a network.
 
+mod judge;
+
 use farwrite::{Outcome, QueuePair};
-use farwrite_net::{Network, NodeId, Options, Payload, Shape};
-use farwrite_rc::Completion;
+use farwrite_net::{Cable, FrameDrop, Loss, Network, NodeId, Options, Shape};
+use farwrite_rc::{Completion, PostError};
 
 use super::nic::{self, NicHost, RequestOutcome};
 use super::plan::{Carrier, FlowPlan, NetworkPlan};
@@ -81,6 +83,9 @@ impl<'a> NetworkWorld<'a> {
         }
         let between = flows.iter().filter(|flow| self.plan.is_between_sites(flow));
         finished.between_sites = between.count() as u64;
+        let topology = self.plan.shape.build().expect("drawn shapes are valid");
+        let is_bursty = |cable: &Cable| matches!(cable.config.loss, Loss::Markov { .. });
+        finished.bursty = u64::from(topology.cables().iter().any(is_bursty));
         NetworkTally::new(finished, &self.network.totals())
     }
 
@@ -135,9 +140,9 @@ impl<'a> NetworkWorld<'a> {
         let FlowPlan {
             src, dst, carrier, ..
         } = self.plan.flows[number];
-        let bytes = Bytes::new(self.plan, number);
         let posted = match (self.joined[number], carrier) {
             (Joined::Endpoint([from, to]), Carrier::Endpoint(scheme)) => {
+                let bytes = Bytes::new(self.plan, number, 0);
                 let received = self.worker(dst).receive(number, to, &bytes);
                 let sent = received.and_then(|()| {
                     let sender = self.worker(src);
@@ -145,27 +150,37 @@ impl<'a> NetworkWorld<'a> {
                 });
                 sent.map_err(|why| why.to_string())
             }
-            (Joined::Nic([from, to]), carrier) => {
-                let (owner, requester, qpn) = match carrier {
-                    Carrier::Read => (src, dst, to),
-                    _ => (dst, src, from),
-                };
-                let buffer = match carrier {
-                    Carrier::Send => self.nic(dst).post_buffer(to, &bytes),
-                    _ => {
-                        self.nic(owner).offer(number, &bytes, carrier);
-                        Ok(())
-                    }
-                };
-                let posted = buffer.and_then(|()| {
-                    let nic = self.nic(requester);
-                    nic.post_request((number, qpn), &bytes, carrier)
-                });
-                posted.map_err(|why| why.to_string())
-            }
+            (Joined::Nic(qpns), _) => self.post(number, qpns).map_err(|why| why.to_string()),
             (Joined::Endpoint(_), _) => Err("the plan has no scheme for an endpoint".to_owned()),
         };
         posted.map_err(|why| self.violation(Rule::Call, format!("flow {number}: {why}")))
+    }
+
+    /// Posts all requests and buffers of a flow between NICs.
+    fn post(&mut self, number: usize, [from, to]: [u32; 2]) -> Result<(), PostError> {
+        let FlowPlan {
+            src,
+            dst,
+            carrier,
+            messages,
+            ..
+        } = self.plan.flows[number];
+        let (owner, requester, qpn) = match carrier {
+            Carrier::Read => (src, dst, to),
+            _ => (dst, src, from),
+        };
+        for message in 0..messages {
+            let bytes = Bytes::new(self.plan, number, message);
+            if matches!(carrier, Carrier::Send | Carrier::WriteImmediate) {
+                self.nic(dst).post_buffer(to, message, &bytes)?;
+            }
+            if !matches!(carrier, Carrier::Send) {
+                self.nic(owner).offer((number, message), &bytes, carrier);
+            }
+            let nic = self.nic(requester);
+            nic.post_request(qpn, (number, message), &bytes, carrier)?;
+        }
+        Ok(())
     }
 
     fn take_completions(&mut self) -> Result<(), Violation> {
@@ -194,82 +209,15 @@ impl<'a> NetworkWorld<'a> {
                     let [sent, received] = self.outcomes(number);
                     sent.is_some() && received.is_some()
                 }
-                _ => !matches!(self.request_outcome(number)?, RequestOutcome::Nothing),
+                _ => {
+                    let outcomes = self.request_outcomes(number)?;
+                    let is_nothing = |outcome| matches!(outcome, &RequestOutcome::Nothing);
+                    !outcomes.iter().any(is_nothing)
+                }
             };
             open.extend((!is_over).then_some(number));
         }
         Ok(open)
-    }
-
-    /// Checks the outcomes of all flows.
-    fn judge(&mut self) -> Result<(), Violation> {
-        for number in 0..self.plan.flows.len() {
-            self.judge_flow(number)?;
-        }
-        Ok(())
-    }
-
-    fn judge_flow(&mut self, number: usize) -> Result<(), Violation> {
-        let FlowPlan { dst, carrier, .. } = self.plan.flows[number];
-        let whole = [Some(Outcome::Whole); 2];
-        if matches!(carrier, Carrier::Endpoint(_)) {
-            let outcomes = self.outcomes(number);
-            if outcomes != whole {
-                let what = format!("flow {number} has outcomes {outcomes:?}");
-                return Err(self.violation(Rule::Outcome, what));
-            }
-            let received = match self.network.device(self.hosts[dst]) {
-                Some(NetworkHost::Endpoint(host)) => host.program().received(number),
-                _ => None,
-            };
-            let buffer = received.map(|(buffer, _)| buffer.to_vec());
-            self.finished.endpoint += 1;
-            return self.check_bytes(number, buffer);
-        }
-        // The message of a SEND may have arrived although its request failed.
-        let received = match carrier {
-            Carrier::Send => self.received(dst, number)?,
-            _ => None,
-        };
-        let RequestOutcome::Done(read) = self.request_outcome(number)? else {
-            self.finished.given_up += 1;
-            return match received {
-                Some(_) => self.check_bytes(number, received),
-                None => Ok(()),
-            };
-        };
-        let buffer = match carrier {
-            Carrier::Read => {
-                self.finished.read += 1;
-                read.map(bytes_of)
-            }
-            Carrier::Send => {
-                self.finished.send += 1;
-                received
-            }
-            _ => {
-                self.finished.write += 1;
-                Some(self.nic(dst).memory(number).to_vec())
-            }
-        };
-        self.check_bytes(number, buffer)
-    }
-
-    /// The message in the receive buffer of a SEND.
-    fn received(&self, dst: usize, number: usize) -> Result<Option<Vec<u8>>, Violation> {
-        let completions = self.completions(dst, number);
-        let message = nic::buffer(completions.iter());
-        let message = message.map_err(|what| self.violation(Rule::Outcome, what))?;
-        Ok(message.map(bytes_of))
-    }
-
-    fn check_bytes(&self, number: usize, buffer: Option<Vec<u8>>) -> Result<(), Violation> {
-        let what = match buffer.map(|buffer| Bytes::new(self.plan, number).differs_at(&buffer)) {
-            Some(None) => return Ok(()),
-            Some(Some(at)) => format!("flow {number} is done, and differs from byte {at} on"),
-            None => format!("flow {number} is done, and its receiver has nothing"),
-        };
-        Err(self.violation(Rule::Bytes, what))
     }
 
     /// Waits for frames in flight, and checks that each frame was delivered or counted.
@@ -289,6 +237,12 @@ impl<'a> NetworkWorld<'a> {
             let what = format!("{sent} frames were sent, {delivered} delivered, {dropped} dropped");
             return Err(self.violation(Rule::Counters, what));
         }
+        let totals = self.network.totals();
+        let lost = [FrameDrop::Buffer, FrameDrop::Headroom].map(|why| totals.dropped_for(why));
+        if self.plan.is_lossless() && lost != [0, 0] {
+            let what = format!("switches dropped {lost:?} frames for lack of buffer and headroom");
+            return Err(self.violation(Rule::Lossless, what));
+        }
         // No request completes a second time.
         self.take_completions()?;
         self.open().map(|_| ())
@@ -306,15 +260,15 @@ impl<'a> NetworkWorld<'a> {
         [sent, received]
     }
 
-    /// The outcome of a NIC's request.
-    fn request_outcome(&self, number: usize) -> Result<RequestOutcome, Violation> {
+    /// The outcomes of the requests of a flow between NICs.
+    fn request_outcomes(&self, number: usize) -> Result<Vec<RequestOutcome>, Violation> {
         let flow = self.plan.flows[number];
         let requester = match flow.carrier {
             Carrier::Read => flow.dst,
             _ => flow.src,
         };
         let completions = self.completions(requester, number);
-        nic::request_outcome(completions.iter())
+        nic::request_outcomes(completions.iter(), flow.messages)
             .map_err(|what| self.violation(Rule::Outcome, format!("flow {number}: {what}")))
     }
 
@@ -371,13 +325,6 @@ fn join(
     }
 }
 
-fn bytes_of(payload: Payload) -> Vec<u8> {
-    match payload {
-        Payload::Bytes(bytes) => bytes.to_vec(),
-        Payload::Ghost(_) | Payload::Trimmed(_) => Vec::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use farwrite_rc::RequestError;
@@ -390,6 +337,7 @@ mod tests {
         let send = FlowPlan {
             src: 1,
             dst: 3,
+            messages: 2,
             bytes: 100,
             start_ns: 0,
             carrier: Carrier::Send,
@@ -398,18 +346,23 @@ mod tests {
             flows: vec![send],
             ..NetworkPlan::draw(0)
         };
-        let judged = |messages: &[Vec<u8>]| {
+        let error = RequestError::RetriesExhausted { retries: 1 };
+        let judged = |received: Vec<Completion>| {
             let mut world = NetworkWorld::new(&plan);
-            let error = RequestError::RetriesExhausted { retries: 1 };
             world.nic(send.src).completions = vec![(0, nic::failed(error))];
-            let received = messages.iter().map(|message| (0, nic::received(message)));
+            let received = received.into_iter().map(|completion| (0, completion));
             world.nic(send.dst).completions = received.collect();
             world.judge().map_err(|violation| violation.rule)
         };
-        let message = Bytes::new(&plan, 0).message();
-        assert_eq!(judged(&[]), Ok(()));
-        assert_eq!(judged(std::slice::from_ref(&message)), Ok(()));
-        assert_eq!(judged(&[vec![0; 100]]), Err(Rule::Bytes));
-        assert_eq!(judged(&[message.clone(), message]), Err(Rule::Outcome));
+        let [first, second] = [0, 1].map(|number| {
+            let message = Bytes::new(&plan, 0, number).message();
+            nic::received(number, &message)
+        });
+        assert_eq!(judged(vec![]), Ok(()));
+        assert_eq!(judged(vec![first.clone()]), Ok(()));
+        assert_eq!(judged(vec![first.clone(), second.clone()]), Ok(()));
+        assert_eq!(judged(vec![nic::received(0, &[0; 100])]), Err(Rule::Bytes));
+        assert_eq!(judged(vec![first.clone(), first]), Err(Rule::Outcome));
+        assert_eq!(judged(vec![second]), Err(Rule::Outcome));
     }
 }

@@ -22,7 +22,21 @@ fn the_plan_of_the_help_is_short_and_runs() {
     assert_eq!(read("flows.csv").lines().count(), 1 + 15);
     assert_eq!(read("runs.csv").lines().count(), 1 + 1);
     assert_eq!(read("sizes.csv").lines().count(), 1 + 2);
-    for name in ["flows.csv", "runs.csv", "sizes.csv"] {
+    let queues = read("queues.csv");
+    let deepest = queues.lines().skip(1).map(|line| {
+        let cells: Vec<u64> = line
+            .split(',')
+            .map(|cell| cell.parse().expect("a number"))
+            .collect();
+        assert_eq!((cells[0], cells[1] % 100), (0, 0), "{line}");
+        cells[2]
+    });
+    let deepest = deepest.max().expect("samples");
+    let peak = result["runs"][0]["queue_peak_bytes"]
+        .as_u64()
+        .expect("bytes");
+    assert!(0 < deepest && deepest <= peak, "{deepest} of {peak}");
+    for name in ["flows.csv", "queues.csv", "runs.csv", "sizes.csv"] {
         let text = read(name);
         let columns = |line: &str| line.split(',').count();
         let head = text.lines().next().map(columns);

@@ -1,0 +1,129 @@
+//! Estimates of the memory of a run.
+
+use farwrite_net::Role;
+
+use crate::boxes::HEADER_BYTES;
+use crate::capture;
+use crate::meter::{Depth, MAX_SAMPLES};
+use crate::run::{Scene, UnstartedFlows, box_path};
+use crate::station::MAX_WRITE_BYTES;
+use crate::transport::Protocol;
+use crate::{Flow, FlowOutcome, Outcome};
+
+/// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
+/// the frames that windows and buffers allow.
+#[must_use]
+pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
+    // Measured with `cargo run --release -p farwrite-experiment --example bench -- memory`, which
+    // prints the estimate next to real runs. For endpoints, the flow is that of the scheme with the
+    // largest flows, `ec-xor:32,8`, and the packet that of the scheme with the largest packets,
+    // `sr-rto` (5 bytes).
+    const NODE: u64 = 2_350;
+    const FLOW: u64 = 3_500;
+    // A request that waits in a NIC.
+    const WRITE: u64 = 150;
+    const ENDPOINT_HOST: u64 = 4_000;
+    const ENDPOINT_FLOW: u64 = 38_000;
+    const ENDPOINT_PACKET: u64 = 6;
+    const FRAME: u64 = 250;
+    let nodes = scene.topology.nodes().len() as u64;
+    let switches = scene.topology.with_role(Role::Switch).count() as u64;
+    let hosts = scene.topology.hosts().count() as u64;
+    let flows = scene.workload.flows.len() as u64;
+    let mtu = u64::from(scene.transport.mtu);
+    let of_flows = match scene.transport.protocol() {
+        Ok(Protocol::Endpoint(..)) => [
+            hosts * ENDPOINT_HOST,
+            flows.saturating_mul(ENDPOINT_FLOW),
+            pieces(scene, mtu).saturating_mul(ENDPOINT_PACKET),
+        ],
+        _ => [
+            0,
+            flows.saturating_mul(FLOW),
+            pieces(scene, MAX_WRITE_BYTES).saturating_mul(WRITE),
+        ],
+    };
+    let parts = [
+        nodes * NODE,
+        scene.topology.cables().len() as u64 * NODE,
+        switches * hosts * 4,
+        box_bytes(scene),
+        most_frames(scene, mtu).saturating_mul(FRAME + carried_bytes(scene)),
+    ];
+    let parts = parts.into_iter().chain(of_flows);
+    parts.fold(0, u64::saturating_add)
+}
+
+/// Heap memory of a frame's payload, in bytes. Boxes convert headers and ghost payloads to real
+/// bytes.
+fn carried_bytes(scene: &Scene<'_>) -> u64 {
+    if scene.boxes.is_empty() {
+        return 0;
+    }
+    u64::from(scene.transport.mtu) + HEADER_BYTES
+}
+
+/// Number of pieces of at most `bytes` bytes in all flows.
+fn pieces(scene: &Scene<'_>, bytes: u64) -> u64 {
+    let flows = scene.workload.flows.iter();
+    let pieces = flows.map(|flow| match flow.is_endless() {
+        true => 2,
+        false => flow.bytes.div_ceil(bytes),
+    });
+    pieces.fold(0, u64::saturating_add)
+}
+
+/// Upper bound of the full packets in flight at a time.
+fn most_frames(scene: &Scene<'_>, mtu: u64) -> u64 {
+    let wanted = scene.workload.flows.iter().map(|flow| {
+        let packets = flow.bytes.div_ceil(mtu);
+        // Without a window, the capacity of cables and buffers is the limit.
+        packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
+    });
+    let buffers = scene.topology.with_role(Role::Switch).map(|node| {
+        let own = scene.options.exceptions.get(&node);
+        own.unwrap_or(&scene.options.switch).buffer_bytes
+    });
+    let on_cables = scene.topology.cables().iter().map(|cable| {
+        let bits = u128::from(cable.config.rate_bps) * cable.config.delay.as_nanos();
+        u64::try_from(bits / 4_000_000_000).unwrap_or(u64::MAX)
+    });
+    let room = buffers.chain(on_cables).fold(0_u64, u64::saturating_add);
+    wanted.fold(0_u64, u64::saturating_add).min(room / mtu)
+}
+
+/// Estimated upper bound of the memory of the boxes of a scene, in bytes.
+fn box_bytes(scene: &Scene<'_>) -> u64 {
+    if scene.boxes.is_empty() {
+        return 0;
+    }
+    let unstarted = UnstartedFlows::of(scene);
+    let of_boxes = scene.boxes.iter().map(|placed| {
+        let at = box_path(scene, &unstarted, placed.node);
+        placed.kind.memory_bytes(&at)
+    });
+    of_boxes.fold(0, u64::saturating_add)
+}
+
+/// Estimated upper bound of the memory of a run's outcome, in bytes: flows, and samples of queues.
+pub(crate) fn result_bytes(scene: &Scene<'_>) -> u64 {
+    let flow_bytes = (size_of::<Flow>() + size_of::<FlowOutcome>()) as u64;
+    let samples_bytes = (MAX_SAMPLES * size_of::<Depth>()) as u64;
+    let flows = scene.workload.flows.len() as u64;
+    let of_flows = flows.saturating_mul(flow_bytes);
+    of_flows.saturating_add(samples_bytes + size_of::<Outcome>() as u64)
+}
+
+/// Upper bound of the memory of what a run records, in bytes.
+pub(crate) fn recorded_bytes(scene: &Scene<'_>) -> u64 {
+    let ends = scene.topology.cables().iter().flat_map(|cable| cable.ends);
+    let nodes = scene.topology.nodes();
+    let at_switches = ends.filter(|end| nodes[end.0 as usize].role == Role::Switch);
+    let of_port = (MAX_SAMPLES * size_of::<u64>()) as u64;
+    let of_ports = match scene.recording.ports {
+        true => at_switches.count() as u64 * of_port,
+        false => 0,
+    };
+    let of_host = scene.recording.host.map_or(0, |_| capture::MAX_BYTES);
+    of_ports + of_host as u64
+}
