@@ -78,6 +78,11 @@ impl<'a> View<'a> {
         &self.frame[self.payload.clone()]
     }
 
+    /// Length of an IP datagram with the headers of this one and a UDP payload of this length.
+    pub(crate) fn ip_bytes(&self, payload_bytes: usize) -> usize {
+        self.payload.start - self.ip + payload_bytes
+    }
+
     /// The differentiated services code point (RFC 2474).
     pub(crate) fn dscp(&self) -> u8 {
         let [first, second, ..] = self.frame[self.ip..] else {
@@ -171,11 +176,6 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Length of the IP datagram for a UDP payload of this length.
-    pub(crate) fn ip_bytes(&self, payload_bytes: usize) -> usize {
-        self.headers.len() - self.ip + payload_bytes
-    }
-
     /// The headers of the opposite direction. The UDP ports stay: the destination port identifies
     /// RoCEv2, and the source port belongs to the stream.
     pub(crate) fn reversed(&self) -> Self {

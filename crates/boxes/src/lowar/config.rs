@@ -52,8 +52,8 @@ pub struct Config {
     pub key: Option<[u8; KEY_BYTES]>,
     /// How the sending half chooses r and c.
     pub coding: Coding,
-    /// Length of the longest IP datagram that the path between the boxes carries. The box does not
-    /// send longer repair packets.
+    /// Length of the longest IP datagram that the path between the boxes carries. Packets whose repair
+    /// packets would be longer pass unprotected.
     pub path_mtu_bytes: usize,
     /// Number of coding units of the sending half. The receiving half has the same number.
     pub max_units: usize,

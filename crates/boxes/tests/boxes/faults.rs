@@ -406,7 +406,7 @@ fn copies_of_data_packets_do_not_cancel() {
 }
 
 #[test]
-fn repairs_longer_than_the_path_mtu_are_counted_and_not_sent() {
+fn packets_whose_repairs_exceed_the_path_mtu_pass_unprotected() {
     let mut config = config(4, 1);
     // A packet with 256 bytes of payload is an IP datagram of 316 bytes, and its repair packet one
     // of 360.
@@ -415,7 +415,30 @@ fn repairs_longer_than_the_path_mtu_are_counted_and_not_sent() {
     warm(&mut pair, 0);
     assert_eq!(pair.send(&write(2, 8)), write(2, 8));
     let counters = pair.a.counters();
-    assert_eq!((counters.repairs_too_long, counters.coded), (2, 9));
+    assert_eq!((counters.repairs_too_long, counters.coded), (7, 2));
+}
+
+/// They have no repair packets, so nothing waits behind a lost one. The last packet is protected.
+#[test]
+fn packets_behind_an_unprotected_one_do_not_wait() {
+    let mut config = config(4, 1);
+    config.path_mtu_bytes = 340;
+    for lost in 0..8 {
+        let mut pair = Pair::new(&config);
+        warm(&mut pair, 0);
+        let frames = write(2, 8);
+        let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
+        let mut got = Vec::new();
+        for frame in sent.into_iter().filter(|frame| *frame != frames[lost]) {
+            got.extend(pair.decode(frame));
+            assert_eq!(pair.b.held(), 0, "{lost}");
+        }
+        let mut want = frames;
+        if lost < 7 {
+            want.remove(lost);
+        }
+        assert_eq!(got, want, "{lost}");
+    }
 }
 
 /// A NIC that parses a box message as a packet finds a reserved opcode and queue pair 0.

@@ -170,12 +170,19 @@ impl Decoder {
                 return (out, None);
             }
             LowarBody::Report(..) => return (out, None),
-            LowarBody::Probe(stamp) | LowarBody::Announce(stamp, _)
+            LowarBody::Probe(stamp, _) | LowarBody::Announce(stamp, _)
                 if stamp <= entry.latest_stamp =>
             {
                 return (out, None);
             }
-            LowarBody::Probe(stamp) => entry.latest_stamp = stamp,
+            LowarBody::Probe(stamp, coded) => {
+                entry.latest_stamp = stamp;
+                match &mut entry.kind {
+                    _ if coded => {}
+                    StreamKind::Ordered(stream) => stream.pause(shared, &mut out),
+                    StreamKind::Singles(singles) => singles.pause(shared),
+                }
+            }
             LowarBody::Announce(stamp, base) => {
                 entry.latest_stamp = stamp;
                 match &mut entry.kind {
