@@ -65,8 +65,7 @@ pub struct Config {
     /// After this time without a packet, a connection may be removed to make room for another one.
     pub idle_ns: u64,
     /// How long a packet waits for a missing earlier packet. This must be far below the NIC's ACK
-    /// timeout, and above the duration of a block. Adaptive coding limits blocks to half of this
-    /// time.
+    /// timeout. The sending half closes a block after three quarters of this time, full or not.
     pub hold_ns: u64,
     /// The interval at which the sending half asks the other box for a report.
     pub probe_ns: u64,

@@ -38,7 +38,7 @@ pub(crate) struct Encoder {
 #[derive(Debug)]
 struct EncoderShared {
     pool: UnitPool,
-    /// Timers that close blocks of one-packet messages.
+    /// Timers that close blocks which are not full in time.
     deadlines: Timers,
     /// Stamp of the latest message sent.
     stamp: Stamp,
@@ -177,13 +177,16 @@ impl Encoder {
         }
     }
 
-    /// Closes the blocks of one-packet messages that are due.
+    /// Closes the blocks that are not full in time.
     pub(crate) fn close_due(&mut self, now_ns: u64) -> Vec<(Class, Vec<u8>)> {
         let mut out = Vec::new();
         while let Some(key) = self.shared.deadlines.pop_due(now_ns) {
             if let Some(stream) = self.streams.get(now_ns, &key) {
                 let block = stream.block.take();
                 self.shared.finish(key, block, &mut out);
+                // In case its repair packets are lost, the next block of an ordered stream is
+                // announced.
+                stream.aligned &= key.space == Space::Singles;
             }
         }
         out
@@ -288,9 +291,14 @@ impl OutgoingStream {
             let body = LowarBody::Announce(stamp, data.psn);
             shared.send(key, shape, body, &envelope, &mut added.before);
         }
-        let close_ns = (data.space == Space::Singles).then(|| now_ns + shared.close_ns);
+        let lasts_ns = match data.space {
+            Space::Singles => shared.close_ns,
+            // A quarter of the hold time is left for the path.
+            Space::Request | Space::Response => shared.hold_ns / 4 * 3,
+        };
         let mut deadline_ns = None;
-        shared.deadlines.set(key, &mut deadline_ns, close_ns);
+        let close_ns = now_ns.saturating_add(lasts_ns);
+        shared.deadlines.set(key, &mut deadline_ns, Some(close_ns));
         self.block = Some(OutgoingBlock {
             shape,
             base: data.psn,

@@ -405,15 +405,16 @@ fn copies_of_data_packets_do_not_cancel() {
     assert_eq!(got, want);
 }
 
+/// A packet with 256 bytes of payload is an IP datagram of 316 bytes, and its repair packet one of
+/// 360. The last packet of the message is shorter.
 #[test]
 fn packets_whose_repairs_exceed_the_path_mtu_pass_unprotected() {
     let mut config = config(4, 1);
-    // A packet with 256 bytes of payload is an IP datagram of 316 bytes, and its repair packet one
-    // of 360.
     config.path_mtu_bytes = 340;
     let mut pair = Pair::new(&config);
     warm(&mut pair, 0);
-    assert_eq!(pair.send(&write(2, 8)), write(2, 8));
+    let frames = write(2, 8);
+    assert_eq!(pair.send(&frames), frames);
     let counters = pair.a.counters();
     assert_eq!((counters.repairs_too_long, counters.coded), (7, 2));
 }
@@ -438,6 +439,31 @@ fn packets_behind_an_unprotected_one_do_not_wait() {
             want.remove(lost);
         }
         assert_eq!(got, want, "{lost}");
+    }
+}
+
+/// Packets come so slowly that a full block would take longer than a packet may wait.
+#[test]
+fn slow_blocks_are_repaired_within_the_hold_time() {
+    for lost in 0..8 {
+        let mut pair = Pair::new(&config(8, 1));
+        warm(&mut pair, 0);
+        let frames = write(2, 8);
+        let mut got = Vec::new();
+        for frame in &frames {
+            for sent in pair.encode(frame) {
+                if sent != frames[lost] {
+                    got.extend(pair.decode(sent));
+                }
+            }
+            pair.now_ns += 900_000;
+            pair.a.handle_timeout(pair.now_ns);
+            for sent in drain(&mut pair.a, Side::Far) {
+                got.extend(pair.decode(sent));
+            }
+            got.extend(pair.wait(0));
+        }
+        assert_eq!(got, frames, "{lost}");
     }
 }
 
