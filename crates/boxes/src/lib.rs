@@ -87,7 +87,8 @@ pub trait PathBox {
     /// What the box counts.
     type Counters;
 
-    /// A box. `boot` must be higher at each start of the box, for instance nanoseconds since 1970.
+    /// A box. `boot` must be higher at each start of the box, for instance nanoseconds since 1970. After a
+    /// start with a lower number, the other box ignores this one for `idle_ns`.
     fn new(config: &Self::Config, boot: u64) -> Self;
 
     /// Processes a frame that came from side `from`.

@@ -467,6 +467,27 @@ fn slow_blocks_are_repaired_within_the_hold_time() {
     }
 }
 
+/// The clock of the sending box was set back before it restarted, so its messages have lower stamps.
+/// The stream never pauses.
+#[test]
+fn a_box_whose_clock_was_set_back_protects_again() {
+    let config = config(4, 1);
+    let mut pair = Pair::new(&config);
+    pair.a = Lowar::new(&config, 9);
+    warm(&mut pair, 0);
+    pair.a = Lowar::new(&config, 8);
+    for number in 0..130 {
+        pair.now_ns += 100_000_000;
+        let frames = write(2 + 4 * number, 4);
+        assert_eq!(pair.send(&frames), frames);
+    }
+    let frames = write(522, 4);
+    let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
+    let lossy = sent.into_iter().filter(|frame| *frame != frames[1]);
+    let got: Vec<_> = lossy.flat_map(|frame| pair.decode(frame)).collect();
+    assert_eq!(got, frames);
+}
+
 /// A NIC that parses a box message as a packet finds a reserved opcode and queue pair 0.
 #[test]
 fn box_messages_are_no_packets_for_a_nic() {

@@ -444,3 +444,30 @@ fn what_repairs_a_loss_leaves_first() {
     let marks = polled(&mut source);
     assert_eq!(order(&marks), [(true, Class::Data, false)]);
 }
+
+/// The clock of a box was set back before it restarted, so its messages have lower stamps. Its NIC
+/// has a new connection with the same queue pair.
+#[test]
+fn a_source_whose_clock_was_set_back_is_believed_after_a_while() {
+    let config = Config {
+        idle_ns: 3000 * US,
+        ..config()
+    };
+    let mut pair = Pair::new(IPV4);
+    pair.source = NetRt::new(&config, 9);
+    pair.destination = NetRt::new(&config, 1);
+    let frames = message(IPV4, Kind::Write, 0, 6);
+    frames.iter().for_each(|frame| pair.send(frame, false));
+    pair.source = NetRt::new(&config, 8);
+    for number in 0..10 {
+        pair.wait(400 * US);
+        pair.send(&message(IPV4, Kind::Write, 5000 + number, 1)[0], false);
+    }
+    pair.got.clear();
+    let frames = message(IPV4, Kind::Write, 5010, 6);
+    for (at, frame) in frames.iter().enumerate() {
+        pair.send(frame, at == 3);
+    }
+    pair.wait(200 * US);
+    assert_eq!(pair.got, frames);
+}
