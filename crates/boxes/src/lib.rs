@@ -105,8 +105,7 @@ pub trait PathBox {
     /// Does what is due at `now_ns`.
     fn handle_timeout(&mut self, now_ns: u64);
 
-    /// Bitmap of the traffic classes (the upper three bits of the DSCP) that the near side must not
-    /// send now.
+    /// Bitmap of the priorities that the near side must not send now.
     fn stops(&self) -> u8 {
         0
     }

@@ -471,3 +471,42 @@ fn a_source_whose_clock_was_set_back_is_believed_after_a_while() {
     pair.wait(200 * US);
     assert_eq!(pair.got, frames);
 }
+
+/// A source box pauses the priority that its NIC sends with: that of the VLAN tag, else the one that
+/// is set, else the one of the code point.
+#[test]
+fn a_nic_is_paused_in_the_priority_of_its_packets() {
+    let tagged = Link {
+        ipv6: false,
+        vlan_tags: 2,
+    };
+    for (link, pause_priority, paused) in [
+        (IPV4, None, 0),
+        (IPV4, Some(5), 5),
+        (tagged, None, 3),
+        (tagged, Some(5), 3),
+    ] {
+        let config = Config {
+            pause_priority,
+            pool_bytes: 100_000,
+            ..config()
+        };
+        let mut source = NetRt::new(&config, 1);
+        let mut destination = NetRt::new(&config, 1);
+        // The path loses 80 packets, more than 20 KB.
+        for (at, frame) in message(link, Kind::Write, 0, 90).into_iter().enumerate() {
+            source.handle(0, Side::Near, frame);
+            while let Some(sent) = source.poll() {
+                if !(5..85).contains(&at) {
+                    destination.handle(0, Side::Far, sent.bytes);
+                }
+            }
+        }
+        while let Some(sent) = destination.poll() {
+            if sent.to == Side::Far {
+                source.handle(0, Side::Far, sent.bytes);
+            }
+        }
+        assert_eq!(source.stops(), 1 << paused, "{link:?} {pause_priority:?}");
+    }
+}

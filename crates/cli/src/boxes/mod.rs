@@ -42,7 +42,8 @@ struct BridgeArgs {
     #[arg(long, value_name = "INTERFACE")]
     far: String,
     /// The priority, 0 to 7, that PFC frames pause on the near side when packets queue up before the
-    /// far interface
+    /// far interface. While NetRT repeats many packets, it pauses this priority, or that of the VLAN
+    /// tags of the packets
     #[arg(
         long,
         value_name = "PRIORITY",
@@ -54,7 +55,7 @@ struct BridgeArgs {
     /// Mark packets with congestion experienced instead, when more than this queues up, such as 64KiB
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]
     mark: Option<u64>,
-    /// Neither pause nor mark
+    /// Neither pause nor mark because of a queue. NetRT still pauses NICs while it repeats many packets
     #[arg(long, conflicts_with_all = ["mark", "pause"])]
     no_backpressure: bool,
     /// Serve counters as Prometheus text at this address, such as 127.0.0.1:9791

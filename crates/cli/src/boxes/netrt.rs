@@ -99,6 +99,7 @@ impl NetRtArgs {
         // The values are at most 10 s.
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut config = Config::new(self.rate, ns(self.rtt));
+        config.pause_priority = Some(self.bridge.pause);
         config.key = self.key.derive(KEY_PURPOSE)?;
         config.bitmap_bits = self.bitmap;
         config.max_held = self.limits.held as usize;
