@@ -97,6 +97,18 @@ impl Config {
         }
     }
 
+    /// Enlarges the pool for a port where up to `queue_bytes` of packets wait before they leave: it keeps
+    /// copies of these, and of the packets of two round trips.
+    #[must_use]
+    pub fn with_queue(self, queue_bytes: u64) -> Self {
+        let queue_bytes = usize::try_from(queue_bytes).unwrap_or(usize::MAX);
+        let pool_bytes = self
+            .pool_bytes
+            .saturating_mul(2)
+            .saturating_add(queue_bytes);
+        Self { pool_bytes, ..self }
+    }
+
     pub(crate) fn seal(&self) -> Seal {
         Seal::new(self.key.unwrap_or(NO_KEY))
     }

@@ -445,6 +445,36 @@ fn what_repairs_a_loss_leaves_first() {
     assert_eq!(order(&marks), [(true, Class::Data, false)]);
 }
 
+/// Packets wait behind the source box, which has their copies too. The first one is lost, and the
+/// request for it comes a round trip after the last one.
+#[test]
+fn a_pool_with_room_for_the_queue_has_copies_of_what_left_it() {
+    let queue_bytes = 64 << 10;
+    let product = config().pool_bytes;
+    for (config, repeated) in [(config(), 0), (config().with_queue(queue_bytes), 1)] {
+        let mut source = NetRt::new(&config, 1);
+        let mut destination = NetRt::new(&config, 1);
+        let frame_bytes = message(IPV4, Kind::Write, 0, 2)[0].len();
+        let packets = (queue_bytes as usize + product) / frame_bytes;
+        let frames = message(IPV4, Kind::Write, 0, packets as u32);
+        for frame in &frames {
+            source.handle(0, Side::Near, frame.clone());
+        }
+        while let Some(sent) = source.poll() {
+            if sent.bytes != frames[1] {
+                destination.handle(0, Side::Far, sent.bytes);
+            }
+        }
+        while let Some(sent) = destination.poll() {
+            if sent.to == Side::Far {
+                source.handle(0, Side::Far, sent.bytes);
+            }
+        }
+        assert_eq!(source.counters().repeated, repeated);
+        assert_eq!(source.counters().notices_sent, 1 - repeated);
+    }
+}
+
 /// The clock of a box was set back before it restarted, so its messages have lower stamps. Its NIC
 /// has a new connection with the same queue pair.
 #[test]

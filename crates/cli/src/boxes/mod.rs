@@ -135,6 +135,16 @@ fn parse_every(text: &str) -> Result<Duration, String> {
 }
 
 impl BridgeArgs {
+    /// Estimate of the bytes that queue up at the far interface: a pause or a mark takes effect late,
+    /// so twice as many as it starts at.
+    fn longest_queue_bytes(&self) -> u64 {
+        let starts_bytes = match self.config(None).backpressure.unwrap_or_default() {
+            Backpressure::Pfc { stop_bytes, .. } => stop_bytes,
+            Backpressure::Ecn { mark_bytes } => mark_bytes,
+        };
+        starts_bytes.saturating_mul(2)
+    }
+
     /// `longest_bytes`: the longest IP packet that the box may send to the path, if the user says so.
     fn config(&self, longest_bytes: Option<usize>) -> BridgeConfig {
         let backpressure = match self.mark {
