@@ -52,7 +52,7 @@ impl<'a> View<'a> {
             }
             let tag = u16_at(frame, at + 2)?;
             vlans = vlans << 12 | u32::from(tag & 0xFFF);
-            tag_priority = tag_priority.or(Some((tag >> 13) as u8));
+            tag_priority = tag_priority.or(Some(tag.to_be_bytes()[0] >> 5));
             at += 4;
             ethertype = u16_at(frame, at)?;
         }

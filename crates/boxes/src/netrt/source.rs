@@ -292,3 +292,6 @@ impl SourceFlow {
         next.is_some_and(|next| psn::distance(next, psn) >= 0)
     }
 }
+
+#[cfg(test)]
+mod tests;
