@@ -5,6 +5,7 @@
 //! Then it writes its counters as JSON. Its interface needs no address, because the NIC sends and
 //! receives whole Ethernet frames.
 
+mod flood;
 mod frame;
 mod host;
 mod ip;
@@ -86,6 +87,9 @@ struct Args {
     /// A file for the memory that the peer WRITEs, at the end, and its bytes: PATH=BYTES.
     #[arg(long, conflicts_with = "serve")]
     expose: Option<Target>,
+    /// Only send packets of a message for this long, as fast as possible and without acknowledgements.
+    #[arg(long)]
+    flood_ms: Option<u64>,
     /// A file for what is read of the peer's memory, and its bytes: PATH=BYTES.
     #[arg(long)]
     read: Option<Target>,
@@ -142,6 +146,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let ends = [NodeId(args.node), NodeId(args.peer)];
     let mut host = Host::open(&args.interface, ends, ethernet, config)?;
+    if let Some(ms) = args.flood_ms {
+        println!("ready");
+        let sent = flood::flood(&host, args.mtu, Duration::from_millis(ms))?;
+        println!("{}", json!({ "sent": sent }));
+        return Ok(());
+    }
     let mut work = Work::post(&args, &mut host)?;
     println!("ready");
     let input = watch_input();
