@@ -1,4 +1,4 @@
-"""The cost of a box that forwards frames: processor time per frame, and delay."""
+"""The cost of a box that forwards frames: processor time per frame, packets of a saturated core, and delay."""
 
 import json
 import os
@@ -13,6 +13,10 @@ from table import show
 #: Bytes that a software RDMA NIC sends through the boxes at scale 1.
 BYTES = 256 << 20
 ECHOES = 2000
+#: How long packets flood a box at scale 1.
+FLOOD_MS = 3000
+#: A box is saturated if it does not read this share of the packets.
+UNREAD = 0.02
 #: One-packet messages that a NIC sends for a delay at scale 1, each after the acknowledgement of the
 #: one before.
 MESSAGES = 5000
@@ -68,8 +72,9 @@ except BlockingIOError:
 
 
 def run(programs):
-    """Prints three tables."""
+    """Prints four tables."""
     _costs(programs)
+    _saturated(programs)
     _datagrams(programs)
     _packets(programs)
 
@@ -87,6 +92,47 @@ def _costs(programs):
          "SENDs of 256 KiB between two RDMA NICs in software, two boxes between them, no loss; user "
          "and system time of each box; ratio to forwarding alone",
          ["box", "MTU", "sending box", "ratio", "receiving box", "ratio"], rows)
+
+
+def _saturated(programs):
+    rows = []
+    for mtu in (1024, 4096):
+        base = None
+        for name, options in _WAYS.items():
+            # Losses behind the box would change an adaptive shape.
+            if name == "LoWAR, adaptive":
+                continue
+            rates = sorted(_flooded(programs, mtu, options) for _ in range(programs.runs))
+            rate = statistics.median(rates)
+            base = base or rate
+            rows.append([name, str(mtu), rate / 1e6, rate / base, rates[0] / 1e6, rates[-1] / 1e6])
+    show("Data packets a second that a sending box forwards on one saturated core, in millions",
+         "the box alone on core 0, with the kernel's work for the frames that it receives and sends; on core 1, a "
+         f"sender without pauses for {FLOOD_MS * programs.scale / 1000:g} s, and the other box; medians of "
+         f"{programs.runs} runs, and their range",
+         ["box", "MTU", "packets", "ratio", "least", "most"], rows)
+
+
+def _flooded(programs, mtu, options):
+    """Returns the data packets that the sending box forwards per second. NetRT's sending half needs no answers. Where
+    it stands, the other box only forwards, because packets that it lost would be repeated."""
+    far = ["lowar", "--forward"] if options[0] == "netrt" else options
+    milliseconds = max(200, int(FLOOD_MS * programs.scale))
+    with Chain(mtu=4400, host_mtu=4300) as chain:
+        box = _box(programs, chain, chain.near_a, *options, "--no-backpressure", prefix=("taskset", "-c", "0"))
+        # The sender has more of its core, but the other box enough to answer.
+        _box(programs, chain, chain.near_b, *far, "--no-backpressure",
+             prefix=("taskset", "-c", "1", "nice", "-n", "5"))
+        out = chain.a.run("taskset", "-c", "1", programs.rc_host, "--interface", "veth0", "--node", "0", "--peer", "1",
+                          "--peer-mac", chain.mac(chain.b), "--mtu", str(mtu), "--flood-ms", str(milliseconds))
+        sent = json.loads(out.splitlines()[-1])["sent"]
+        box.terminate()
+        found = json.loads(box.communicate(timeout=20)[0])["result"]
+    if found["near_unread"] < UNREAD * sent:
+        raise Failed(f"the sender is too slow for the box: {sent} packets, {found['near_unread']} of them not read")
+    if options[0] == "lowar" and "--forward" not in options and found["coded"] < 0.8 * found["near_received"]:
+        raise Failed(f"the other box does not answer: {found}")
+    return found["near_received"] / (milliseconds / 1000)
 
 
 def _datagrams(programs):

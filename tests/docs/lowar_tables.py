@@ -103,7 +103,7 @@ def small(rows):
             return rows.value("L12", "small messages", series, kib * 1024, GOODPUT)
 
         lossless, plain, wide, narrow = map(value, ("without loss", GBN, coded("(32, 1)"), coded("(8, 1)")))
-        lines.append([f"{kib} KB", *(f"{one:.{digits}f}" for one in (lossless, plain, wide)),
+        lines.append([f"{kib} KiB", *(f"{one:.{digits}f}" for one in (lossless, plain, wide)),
                       f"{wide / lossless:.2f}", f"{narrow:.{digits}f}"])
     return table(["message", "without loss", GBN, "LoWAR(32, 1)", "of lossless", "LoWAR(8, 1)"], lines)
 

@@ -81,6 +81,18 @@ def _read(report, rig, kind):
                      None if boxes[1]["recovered"] > 10 else f"{boxes}")
 
 
+def _write(report, rig, kind):
+    with Chain() as chain:
+        chain.lose(LOSS)
+        out = rig.directory / f"box-write-{kind}"
+        with rig.boxes(chain, *KINDS[kind], kind=kind) as boxes:
+            rig.nics(chain, ["--write", rig.data], ["--expose", f"{out}={BYTES}"])
+        same = filecmp.cmp(rig.data, out, shallow=False)
+        report.check("the memory written is the data", None if same else "they differ")
+        report.check("losses among the WRITEs are recovered",
+                     None if boxes[1]["recovered"] > 10 else f"{boxes}")
+
+
 def _foreign(report, rig, kind):
     """Checks that boxes forward all other traffic unchanged."""
     with Chain() as chain, rig.boxes(chain, *KINDS[kind], kind=kind):
@@ -315,6 +327,8 @@ _CASES = {
     "retransmission between boxes": _retransmission,
     "responses to READs": partial(_read, kind="lowar"),
     "responses to READs, NetRT": partial(_read, kind="netrt"),
+    "WRITEs": partial(_write, kind="lowar"),
+    "WRITEs, NetRT": partial(_write, kind="netrt"),
     "other traffic": partial(_foreign, kind="lowar"),
     "other traffic, NetRT": partial(_foreign, kind="netrt"),
     "a box without another one": _one_box,

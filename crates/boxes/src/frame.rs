@@ -36,18 +36,23 @@ pub(crate) struct View<'a> {
     pub(crate) ipv4_id: u16,
     /// The identifiers of the VLAN tags, 12 bits each.
     pub(crate) vlans: u32,
+    /// The priority in the outer VLAN tag (PCP, IEEE 802.1Q).
+    pub(crate) tag_priority: Option<u8>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn parse(frame: &'a [u8]) -> Option<Self> {
         let mut at = MACS_BYTES;
         let mut vlans = 0;
+        let mut tag_priority = None;
         let mut ethertype = u16_at(frame, at)?;
         for _ in 0..MAX_TAGS {
             if !ETHERTYPE_TAGS.contains(&ethertype) {
                 break;
             }
-            vlans = vlans << 12 | u32::from(u16_at(frame, at + 2)? & 0xFFF);
+            let tag = u16_at(frame, at + 2)?;
+            vlans = vlans << 12 | u32::from(tag & 0xFFF);
+            tag_priority = tag_priority.or(Some(tag.to_be_bytes()[0] >> 5));
             at += 4;
             ethertype = u16_at(frame, at)?;
         }
@@ -70,12 +75,18 @@ impl<'a> View<'a> {
             dst: SocketAddr::new(addresses[1], ports[1]),
             ipv4_id,
             vlans,
+            tag_priority,
         })
     }
 
     /// The UDP payload.
     pub(crate) fn payload(&self) -> &'a [u8] {
         &self.frame[self.payload.clone()]
+    }
+
+    /// Length of an IP datagram with the headers of this one and a UDP payload of this length.
+    pub(crate) fn ip_bytes(&self, payload_bytes: usize) -> usize {
+        self.payload.start - self.ip + payload_bytes
     }
 
     /// The differentiated services code point (RFC 2474).
@@ -171,11 +182,6 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Length of the IP datagram for a UDP payload of this length.
-    pub(crate) fn ip_bytes(&self, payload_bytes: usize) -> usize {
-        self.headers.len() - self.ip + payload_bytes
-    }
-
     /// The headers of the opposite direction. The UDP ports stay: the destination port identifies
     /// RoCEv2, and the source port belongs to the stream.
     pub(crate) fn reversed(&self) -> Self {

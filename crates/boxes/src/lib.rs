@@ -87,7 +87,8 @@ pub trait PathBox {
     /// What the box counts.
     type Counters;
 
-    /// A box. `boot` must be higher at each start of the box, for instance nanoseconds since 1970.
+    /// A box. `boot` must be higher at each start of the box, for instance nanoseconds since 1970. After a
+    /// start with a lower number, the other box ignores this one for `idle_ns`.
     fn new(config: &Self::Config, boot: u64) -> Self;
 
     /// Processes a frame that came from side `from`.
@@ -104,8 +105,7 @@ pub trait PathBox {
     /// Does what is due at `now_ns`.
     fn handle_timeout(&mut self, now_ns: u64);
 
-    /// Bitmap of the traffic classes (the upper three bits of the DSCP) that the near side must not
-    /// send now.
+    /// Bitmap of the priorities that the near side must not send now.
     fn stops(&self) -> u8 {
         0
     }

@@ -97,6 +97,36 @@ impl Stamp {
     }
 }
 
+/// The latest stamp taken from another box.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LatestStamp {
+    stamp: Stamp,
+    taken_ns: u64,
+}
+
+impl LatestStamp {
+    pub(crate) fn new(now_ns: u64, stamp: Stamp) -> Self {
+        let taken_ns = now_ns;
+        Self { stamp, taken_ns }
+    }
+
+    pub(crate) fn get(self) -> Stamp {
+        self.stamp
+    }
+
+    /// Takes a stamp if it is higher. Returns whether it was taken. The stamps of a box whose clock
+    /// was set back before it restarted are lower: they are taken when no stamp was for `quiet_ns`.
+    pub(crate) fn take(&mut self, now_ns: u64, stamp: Stamp, quiet_ns: u64) -> bool {
+        let quiet = now_ns.saturating_sub(self.taken_ns) >= quiet_ns;
+        let restarted = quiet && stamp.boot < self.stamp.boot;
+        let takes = stamp > self.stamp || restarted;
+        if takes {
+            *self = Self::new(now_ns, stamp);
+        }
+        takes
+    }
+}
+
 /// Authenticates box messages: adds and checks a tag under the shared key.
 #[derive(Clone, Debug)]
 pub(crate) struct Seal {

@@ -246,10 +246,20 @@ impl Interface {
     /// # Errors
     /// [`BridgeError::Interface`], also if the frame would have to wait.
     pub fn send_frame(&self, frame: &[u8]) -> Result<(), BridgeError> {
-        let frames = std::iter::once([&[0; VNET_BYTES][..], frame]);
+        self.send_frames(std::iter::once(frame)).map(drop)
+    }
+
+    /// Sends finished frames, as many as one system call takes. Returns their number.
+    ///
+    /// # Errors
+    /// [`BridgeError::Interface`], also if the first frame would have to wait.
+    pub fn send_frames<'a>(
+        &self,
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<usize, BridgeError> {
+        let frames = frames.map(|frame| [&[0; VNET_BYTES][..], frame]);
         let sent = sys::send_many(self.socket.as_fd(), frames);
-        sent.map(drop)
-            .map_err(|source| self.failed(InterfaceTask::Send, source))
+        sent.map_err(|source| self.failed(InterfaceTask::Send, source))
     }
 
     /// Sends one finished frame. Returns `false` if the kernel will have room for it later.

@@ -227,14 +227,13 @@ impl LowarBox {
 
 impl NetrtBox {
     pub(crate) fn config(&self, at: &BoxPath) -> netrt::Config {
-        let base = netrt::Config::new(at.rate_bps, at.rtt_ns);
-        let queued = (STOP_PACKETS + REACTION_PACKETS) * (u64::from(at.mtu) + HEADER_BYTES);
-        let queued = usize::try_from(queued).unwrap_or(usize::MAX);
+        let queued_bytes = (STOP_PACKETS + REACTION_PACKETS) * (u64::from(at.mtu) + HEADER_BYTES);
+        let base = netrt::Config::new(at.rate_bps, at.rtt_ns).with_queue(queued_bytes);
         let pool = self
             .pool
             .map(|pool| usize::try_from(pool).unwrap_or(usize::MAX));
         netrt::Config {
-            pool_bytes: pool.unwrap_or(base.pool_bytes.saturating_mul(2).saturating_add(queued)),
+            pool_bytes: pool.unwrap_or(base.pool_bytes),
             hold_ns: self.hold.map_or(at.hold_ns(base.hold_ns), nanoseconds),
             max_held: self.max_held.unwrap_or(base.max_held),
             bitmap_bits: self.bitmap_bits.map_or(base.bitmap_bits, NonZeroU32::get),

@@ -22,6 +22,8 @@ const MIN_ACK_TIMEOUT_NS: u64 = 20_000_000;
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) rate_bps: u64,
+    /// How many times as fast the cables between NICs and boxes are.
+    pub(crate) near_factor: u64,
     pub(crate) rtt: Duration,
     pub(crate) loss: Loss,
     pub(crate) coding: Option<Coding>,
@@ -94,6 +96,7 @@ impl Case {
         });
         let setting = Setting {
             rate_bps: self.rate_bps,
+            near_factor: self.near_factor,
             delay: self.rtt / 2,
             loss: self.loss,
             seed: self.seed,

@@ -4,9 +4,11 @@
 //!   of 1 MB: Go-Back-N alone, LoWAR with fixed r and c, and LoWAR that adapts.
 //! - `connections` (L9): 1 to 32 connections over 40 and 80 ms.
 //! - `times` (figure 10, L10): completion times of messages of 1 MB over 40 ms.
-//! - `bursts` (figure 11, L11): LoWAR(64, 8) over 40 ms with bursts of losses.
+//! - `bursts` (figure 11, L11): LoWAR(64, 8) over 40 ms with bursts of losses, beside the best of other
+//!   shapes.
 //! - `small` (figure 12, L12): small messages, of which 128 are under way, over 40 ms at 0.1% loss.
-//! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses.
+//! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses. The cables
+//!   between NICs and boxes are as fast as the path, then 4 and 40 times as fast.
 //!
 //! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, `--rtt-us T,T`
 //! the round trips of `goodput` and `connections`, and `--loss P,P` the losses of `goodput`. `--seeds N`
@@ -39,6 +41,8 @@ use rows::Rows;
 
 /// How often a burst of losses begins, per packet.
 const BURSTS: f64 = 1e-4;
+/// Fixed shapes beside LoWAR(64, 8) under bursts.
+const BURST_SHAPES: [(u16, u8); 6] = [(128, 16), (64, 16), (32, 16), (16, 8), (64, 32), (128, 64)];
 /// What most figures show, of all connections.
 const GOODPUT: &str = "goodput_gbps";
 /// The messages of most figures.
@@ -155,8 +159,8 @@ fn bursts_of(options: &Options, kind: &str, rows: &Rows) {
     let runs = options.case().runs();
     println!("round trip 40 ms, bursts of a {kind} length, {runs}; goodput in Gbit/s");
     println!(
-        "{:>6} {:>6} {:>8} {:>8} {:>8}",
-        "p_high", "burst", "GBN", "(64,8)", "adaptive"
+        "{:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>20}",
+        "p_high", "burst", "GBN", "(64,8)", "adaptive", "of best", "best fixed"
     );
     for loss_bad in [0.3, 0.7] {
         let conditions = options.case().goodput_conditions(LONG);
@@ -182,7 +186,15 @@ fn bursts_of(options: &Options, kind: &str, rows: &Rows) {
                 goodput
             };
             let [plain, coded, adaptive] = [None, fixed(64, 8), Some(Coding::Adaptive)].map(run);
-            println!("{loss_bad:>6} {burst:>6} {plain:>8.3} {coded:>8.3} {adaptive:>8.3}");
+            let others = BURST_SHAPES.map(|(r, c)| ((r, c), run(fixed(r, c))));
+            let best = [((64, 8), coded)].into_iter().chain(others);
+            let best = best.max_by(|a, b| a.1.total_cmp(&b.1));
+            let (shape, best) = best.expect("several shapes");
+            println!(
+                "{loss_bad:>6} {burst:>6} {plain:>8.3} {coded:>8.3} {adaptive:>8.3} {:>8.3} {:>20}",
+                adaptive / best,
+                format!("{shape:?}: {best:.3}")
+            );
         }
     }
 }
@@ -255,18 +267,33 @@ fn small(options: &Options, rows: &Rows) {
 
 /// L13: what LoWAR adds to one message without losses, and what losses add to that.
 fn latency(options: &Options, rows: &Rows) {
+    for near_factor in [1, 4, 40] {
+        let case = Case {
+            near_factor,
+            ..local(options)
+        };
+        latency_of(&case, rows);
+    }
+    println!("paper: added is the time of the repair packets; losses add in proportion to r,");
+    println!("       twice as much in two blocks, and 16 in one block as much as one");
+}
+
+fn latency_of(case: &Case, rows: &Rows) {
     /// Where losses begin, of which the mean is taken.
     const PLACES: u64 = 20;
-    println!("local network, one message of 1 MB, time in us");
+    let near = match case.near_factor {
+        1 => String::new(),
+        factor => format!(", cables of NICs {factor} times as fast"),
+    };
+    println!("local network{near}, one message of 1 MB, time in us");
     println!(
         "{:>9} {:>9} {:>9} {:>10} {:>10} {:>11}",
         "", "lossless", "added", "one loss", "16 losses", "two blocks"
     );
-    let case = local(options);
-    let conditions = format!("{}, one message of 1 MB", case.conditions());
+    let conditions = format!("{}, one message of 1 MB{near}", case.conditions());
     let conditions = format!("{conditions}, with losses the mean of {PLACES} places");
-    let panel = rows.panel("L13", "latency", &conditions);
-    let time_us = |coding, lost| Case { coding, ..case }.times_us(1, Some(lost))[0];
+    let panel = rows.panel("L13", &format!("latency{near}"), &conditions);
+    let time_us = |coding, lost| Case { coding, ..*case }.times_us(1, Some(lost))[0];
     let plain = time_us(None, BTreeSet::new());
     println!("{:>9} {plain:>9.1}", "GBN");
     for (r, c) in [(8, 1), (32, 1), (64, 1), (128, 1), (128, 16)] {
@@ -299,8 +326,6 @@ fn latency(options: &Options, rows: &Rows) {
         let many = many.map_or_else(String::new, |many| format!("{many:.1}"));
         println!("{shape:>9} {lossless:>9.1} {added:>9.1} {one:>10.1} {many:>10} {two:>11.1}");
     }
-    println!("paper: added is the time of the repair packets; losses add in proportion to r,");
-    println!("       twice as much in two blocks, and 16 in one block as much as one");
 }
 
 /// A message of 1 MB in a local network.

@@ -124,6 +124,7 @@ impl Options {
     pub(crate) fn case(&self) -> Case {
         Case {
             rate_bps: self.rate_bps,
+            near_factor: 1,
             rtt: Duration::from_millis(40),
             loss: Loss::None,
             coding: None,

@@ -84,7 +84,8 @@ pub(crate) struct CodingUnit {
     added: u64,
 }
 
-const PREFIX_BYTES: usize = 4;
+/// Bytes of a unit beside the longest packet in it.
+pub(crate) const UNIT_EXTRA_BYTES: usize = 4;
 
 impl CodingUnit {
     /// XORs a packet into the unit. Adding the same packet twice removes it.
@@ -95,7 +96,7 @@ impl CodingUnit {
             .to_be_bytes();
         let [c, d] = ipv4_id.to_be_bytes();
         self.xor(0, &[a, b, c, d]);
-        self.xor(PREFIX_BYTES, payload);
+        self.xor(UNIT_EXTRA_BYTES, payload);
     }
 
     /// XORs another unit into this one.

@@ -52,8 +52,8 @@ pub struct Config {
     pub key: Option<[u8; KEY_BYTES]>,
     /// How the sending half chooses r and c.
     pub coding: Coding,
-    /// Length of the longest IP datagram that the path between the boxes carries. The box does not
-    /// send longer repair packets.
+    /// Length of the longest IP datagram that the path between the boxes carries. Packets whose repair
+    /// packets would be longer pass unprotected.
     pub path_mtu_bytes: usize,
     /// Number of coding units of the sending half. The receiving half has the same number.
     pub max_units: usize,
@@ -63,10 +63,11 @@ pub struct Config {
     /// and PSN space that it uses: at most two in each half.
     pub max_connections: usize,
     /// After this time without a packet, a connection may be removed to make room for another one.
+    /// After this time without a message that is newer than the last one, the messages of a box are
+    /// taken that restarted after its clock was set back.
     pub idle_ns: u64,
     /// How long a packet waits for a missing earlier packet. This must be far below the NIC's ACK
-    /// timeout, and above the duration of a block. Adaptive coding limits blocks to half of this
-    /// time.
+    /// timeout. The sending half closes a block after three quarters of this time, full or not.
     pub hold_ns: u64,
     /// The interval at which the sending half asks the other box for a report.
     pub probe_ns: u64,

@@ -9,7 +9,8 @@ pub struct Counters {
     pub xored_bytes: u64,
     /// Repair packets sent.
     pub repairs_sent: u64,
-    /// Repair packets not sent because they were longer than the path MTU.
+    /// Packets that passed unprotected because a repair packet for them would be longer than the path
+    /// MTU.
     pub repairs_too_long: u64,
     /// Probes and announcements sent.
     pub questions_sent: u64,

@@ -3,7 +3,9 @@
 //! A block collects up to r consecutive packets of a message. Packet i is added to coding unit i
 //! mod c by XOR. When the block is full or the message ends, each unit is sent as a repair packet.
 //! An announcement before the first packet of a block names its PSN, whenever the other box cannot
-//! derive it from the previous block. Packets are coded only while the other box answers.
+//! derive it from the previous block. Packets are coded only while the other box answers, and only
+//! if their repair packets fit the path. A probe says where packets without coding begin, so that the
+//! other box waits for no repair of them.
 //!
 //! Algorithm 1 of the paper sends all units when `i mod c = 0 or i = n`. Taken literally, a block
 //! has c packets, and each unit is a copy of one packet. The text and figure 6 describe blocks of r
@@ -11,7 +13,7 @@
 
 use alloc::vec::Vec;
 
-use super::coding::{CodingUnit, Shape, UnitPool};
+use super::coding::{CodingUnit, Shape, UNIT_EXTRA_BYTES, UnitPool};
 use super::config::{Coding, Config};
 use super::controller::Controller;
 use super::counters::Counters;
@@ -36,7 +38,7 @@ pub(crate) struct Encoder {
 #[derive(Debug)]
 struct EncoderShared {
     pool: UnitPool,
-    /// Timers that close blocks of one-packet messages.
+    /// Timers that close blocks which are not full in time.
     deadlines: Timers,
     /// Stamp of the latest message sent.
     stamp: Stamp,
@@ -58,6 +60,8 @@ struct OutgoingStream {
     sequence: Sequence,
     /// Whether the previous packet was coded. Then the other box knows where the next block begins.
     aligned: bool,
+    /// Whether the other box expects the next packet in a block.
+    coding: bool,
     block: Option<OutgoingBlock>,
 }
 
@@ -173,13 +177,16 @@ impl Encoder {
         }
     }
 
-    /// Closes the blocks of one-packet messages that are due.
+    /// Closes the blocks that are not full in time.
     pub(crate) fn close_due(&mut self, now_ns: u64) -> Vec<(Class, Vec<u8>)> {
         let mut out = Vec::new();
         while let Some(key) = self.shared.deadlines.pop_due(now_ns) {
             if let Some(stream) = self.streams.get(now_ns, &key) {
                 let block = stream.block.take();
                 self.shared.finish(key, block, &mut out);
+                // In case its repair packets are lost, the next block of an ordered stream is
+                // announced.
+                stream.aligned &= key.space == Space::Singles;
             }
         }
         out
@@ -198,6 +205,7 @@ impl OutgoingStream {
             shape,
             sequence: Sequence::new(),
             aligned: false,
+            coding: false,
             block: None,
         }
     }
@@ -216,7 +224,7 @@ impl OutgoingStream {
         let ends_block = data.ends_message() && data.space != Space::Singles;
         self.controller.sent(ends_block);
         let gap = self.sequence.gap(data.psn);
-        let protects = self.negotiation.answers(now_ns, shared.timing);
+        let protects = self.negotiation.answers(now_ns, shared.timing) && shared.repair_fits(view);
         if let Some(block) = self.block.take() {
             if protects && block.continues(data, view.src.port()) {
                 self.block = Some(block);
@@ -231,10 +239,12 @@ impl OutgoingStream {
         if !coded && protects {
             coded = self.open(now_ns, key, view, data, shared, added);
         }
-        if self.negotiation.should_ask(now_ns, shared.timing) {
+        let ends_coding = self.coding && !coded;
+        self.coding = coded;
+        if ends_coding || self.negotiation.should_ask(now_ns, shared.timing) {
             let stamp = shared.ask();
             self.negotiation.asked(now_ns, stamp);
-            let body = LowarBody::Probe(stamp);
+            let body = LowarBody::Probe(stamp, coded);
             shared.send(key, self.shape, body, &view.envelope(), &mut added.before);
         }
         self.sequence.follow(data);
@@ -281,9 +291,14 @@ impl OutgoingStream {
             let body = LowarBody::Announce(stamp, data.psn);
             shared.send(key, shape, body, &envelope, &mut added.before);
         }
-        let close_ns = (data.space == Space::Singles).then(|| now_ns + shared.close_ns);
+        let lasts_ns = match data.space {
+            Space::Singles => shared.close_ns,
+            // A quarter of the hold time is left for the path.
+            Space::Request | Space::Response => shared.hold_ns / 4 * 3,
+        };
         let mut deadline_ns = None;
-        shared.deadlines.set(key, &mut deadline_ns, close_ns);
+        let close_ns = now_ns.saturating_add(lasts_ns);
+        shared.deadlines.set(key, &mut deadline_ns, Some(close_ns));
         self.block = Some(OutgoingBlock {
             shape,
             base: data.psn,
@@ -319,6 +334,14 @@ impl OutgoingBlock {
 }
 
 impl EncoderShared {
+    /// Whether the path carries a repair packet for this packet. Counts the packet if not.
+    fn repair_fits(&mut self, view: &View<'_>) -> bool {
+        let bytes = REPAIR_EXTRA_BYTES + UNIT_EXTRA_BYTES + view.payload().len();
+        let fits = view.ip_bytes(bytes) <= self.path_mtu_bytes;
+        self.counters.repairs_too_long += u64::from(!fits);
+        fits
+    }
+
     /// A stamp for the next question.
     fn ask(&mut self) -> Stamp {
         self.stamp.serial += 1;
@@ -353,11 +376,6 @@ impl EncoderShared {
         let Some(block) = block else { return };
         let units = block.shape.units_of(block.packets);
         for (number, unit) in (0..).zip(&block.units[..units]) {
-            let bytes = REPAIR_EXTRA_BYTES + unit.bytes().len();
-            if block.envelope.ip_bytes(bytes) > self.path_mtu_bytes {
-                self.counters.repairs_too_long += 1;
-                continue;
-            }
             self.counters.repairs_sent += 1;
             let repair = RepairId {
                 base: block.base,

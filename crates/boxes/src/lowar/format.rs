@@ -26,6 +26,7 @@ const TYPE_REPORT: u8 = 4;
 
 const HAS_FIRST: u8 = 0x80;
 const HAS_LAST: u8 = 0x40;
+const UNCODED: u8 = 0x20;
 
 /// Length of a repair packet without its coding unit, from the header to the ICRC.
 pub(crate) const REPAIR_EXTRA_BYTES: usize = HEADER_BYTES + TAG_BYTES + ICRC_BYTES;
@@ -47,8 +48,8 @@ pub(crate) struct LowarMessage<'a> {
 pub(crate) enum LowarBody<'a> {
     /// A coding unit of a block.
     Repair(RepairId, &'a [u8]),
-    /// Asks for a report.
-    Probe(Stamp),
+    /// Asks for a report, and says whether the next packet of the stream belongs to a block.
+    Probe(Stamp, bool),
     /// Says that a block begins with this PSN, independent of earlier packets. Asks for a report.
     Announce(Stamp, u32),
     /// What the receiving box has counted.
@@ -119,7 +120,7 @@ impl<'a> LowarMessage<'a> {
                     && usize::from(repair.unit) < shape.units_of(packets);
                 holds.then_some(LowarBody::Repair(repair, rest))?
             }
-            TYPE_PROBE => LowarBody::Probe(stamp()?),
+            TYPE_PROBE => LowarBody::Probe(stamp()?, head.flags & UNCODED == 0),
             TYPE_ANNOUNCE => LowarBody::Announce(stamp()?, head.psn),
             TYPE_REPORT => {
                 LowarBody::Report(stamp()?, LossReport::parse(rest.get(Stamp::BYTES..)?)?)
@@ -128,7 +129,7 @@ impl<'a> LowarMessage<'a> {
         };
         let exact = match body {
             LowarBody::Repair(..) => rest.len() >= 4,
-            LowarBody::Probe(_) | LowarBody::Announce(..) => bytes.len() == NEGOTIATION_BYTES,
+            LowarBody::Probe(..) | LowarBody::Announce(..) => bytes.len() == NEGOTIATION_BYTES,
             LowarBody::Report(..) => bytes.len() == REPORT_BYTES,
         };
         exact.then_some(Self {
@@ -167,8 +168,11 @@ impl<'a> LowarMessage<'a> {
                 fields[4..6].copy_from_slice(&repair.packets.to_be_bytes());
                 rest.extend_from_slice(unit);
             }
-            LowarBody::Probe(stamp) => {
+            LowarBody::Probe(stamp, coded) => {
                 head.kind = TYPE_PROBE;
+                if !coded {
+                    head.flags |= UNCODED;
+                }
                 stamp.emit(&mut rest);
             }
             LowarBody::Announce(stamp, base) => {

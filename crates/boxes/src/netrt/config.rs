@@ -30,6 +30,8 @@ pub struct Config {
     /// PSN space that it uses: at most two in each half.
     pub max_connections: usize,
     /// After this time without a packet, a connection may be removed to make room for another one.
+    /// After this time without a message that is newer than the last one, the messages of a box are
+    /// taken that restarted after its clock was set back.
     pub idle_ns: u64,
     /// Number of packets after the expected one within which missing packets are requested at once:
     /// the bits of a flow's bitmap. The paper has 128. One request covers up to 129 packets, so more
@@ -55,6 +57,9 @@ pub struct Config {
     /// Delay of a mark after the last packet of a message, if no packet follows. The mark reveals
     /// the loss of that packet.
     pub tail_ns: u64,
+    /// The priority to pause while many packets of a NIC without VLAN tags are repeated; `None` for the
+    /// upper three bits of their code point. Packets with tags say their priority themselves.
+    pub pause_priority: Option<u8>,
     /// Differentiated services code point of repeated packets, requests, notices and starts. The
     /// network must prioritise it. Hosts must not use it: the box does not protect packets that
     /// arrive with it.
@@ -67,7 +72,7 @@ impl Config {
     /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
     /// held frames; 512 connections that are idle after 10 s; 128 bits; requests at once and again after a
     /// round trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round
-    /// trip after the end of a message; code point 48 (CS6).
+    /// trip after the end of a message; pauses by code point; repeats with code point 48 (CS6).
     #[must_use]
     pub fn new(rate_bps: u64, rtt_ns: u64) -> Self {
         let product = u128::from(rate_bps) * u128::from(rtt_ns) / 8_000_000_000;
@@ -87,8 +92,21 @@ impl Config {
             hold_ns: rtt_ns.saturating_mul(40).max(MIN_HOLD_NS),
             mark_ns: rtt_ns.saturating_mul(20),
             tail_ns: rtt_ns,
+            pause_priority: None,
             repeat_dscp: 48,
         }
+    }
+
+    /// Enlarges the pool for a port where up to `queue_bytes` of packets wait before they leave: it keeps
+    /// copies of these, and of the packets of two round trips.
+    #[must_use]
+    pub fn with_queue(self, queue_bytes: u64) -> Self {
+        let queue_bytes = usize::try_from(queue_bytes).unwrap_or(usize::MAX);
+        let pool_bytes = self
+            .pool_bytes
+            .saturating_mul(2)
+            .saturating_add(queue_bytes);
+        Self { pool_bytes, ..self }
     }
 
     pub(crate) fn seal(&self) -> Seal {

@@ -10,7 +10,7 @@ use super::counters::Counters;
 use super::flow::{DestinationFlow, FlowShared};
 use super::format::{NetRtBody, NetRtMessage};
 use crate::frame::{Envelope, View};
-use crate::message::{Seal, Stamp};
+use crate::message::{LatestStamp, Seal};
 use crate::packets::DataPacket;
 use crate::reorder::BufferBudget;
 use crate::streams::{StreamKey, StreamTable};
@@ -30,7 +30,7 @@ pub(crate) struct Destination {
 struct FlowEntry {
     flow: DestinationFlow,
     /// Stamp of the latest start or mark.
-    latest_stamp: Stamp,
+    latest: LatestStamp,
     /// The code point of the flow's packets.
     dscp: u8,
     /// The headers of requests.
@@ -159,15 +159,14 @@ impl Destination {
             self.add(
                 now_ns,
                 key,
-                FlowEntry::new(view, message.psn, stamp, dscp),
+                FlowEntry::new(view, message.psn, LatestStamp::new(now_ns, stamp), dscp),
                 &mut near,
             );
             return Emitted::to_nic(near);
         };
-        if stamp <= entry.latest_stamp {
+        if !entry.latest.take(now_ns, stamp, self.config.idle_ns) {
             return Emitted::default();
         }
-        entry.latest_stamp = stamp;
         entry.dscp = dscp;
         entry.envelope = view.envelope().reversed();
         match last {
@@ -225,10 +224,10 @@ impl Destination {
 
 impl FlowEntry {
     /// A flow whose next packet has this PSN.
-    fn new(view: &View<'_>, psn: u32, latest_stamp: Stamp, dscp: u8) -> Self {
+    fn new(view: &View<'_>, psn: u32, latest: LatestStamp, dscp: u8) -> Self {
         Self {
             flow: DestinationFlow::new(psn),
-            latest_stamp,
+            latest,
             dscp,
             envelope: view.envelope().reversed(),
             timer_ns: None,

@@ -16,9 +16,9 @@ pub(crate) struct RepeatQueue {
     bytes: u64,
     /// When the next packet may be sent.
     free_ns: u64,
-    /// Bitmap of the traffic classes of all packets queued since the queue was last empty.
-    classes: u8,
-    /// Bitmap of the traffic classes that are paused.
+    /// Bitmap of the priorities of all packets queued since the queue was last empty.
+    priorities: u8,
+    /// Bitmap of the priorities that are paused.
     stops: u8,
     pauses: u64,
 }
@@ -29,8 +29,8 @@ pub(crate) struct QueuedRepeat {
     pub(crate) key: StreamKey,
     pub(crate) psn: u32,
     pub(crate) bytes: usize,
-    /// The traffic class of its flow, 0 to 7.
-    pub(crate) class: u8,
+    /// The priority of its flow, 0 to 7.
+    pub(crate) priority: u8,
 }
 
 impl RepeatQueue {
@@ -44,13 +44,13 @@ impl RepeatQueue {
             queued: BTreeSet::new(),
             bytes: 0,
             free_ns: 0,
-            classes: 0,
+            priorities: 0,
             stops: 0,
             pauses: 0,
         }
     }
 
-    /// Bitmap of the traffic classes that the sender must not send now.
+    /// Bitmap of the priorities that the sender must not send now.
     pub(crate) fn stops(&self) -> u8 {
         self.stops
     }
@@ -67,11 +67,11 @@ impl RepeatQueue {
             return;
         }
         self.bytes = bytes;
-        self.classes |= 1 << repeat.class;
+        self.priorities |= 1 << repeat.priority;
         self.queue.push_back(repeat);
         if self.bytes > self.limit.low_bytes {
             self.pauses += u64::from(self.stops == 0);
-            self.stops = self.classes;
+            self.stops = self.priorities;
         }
     }
 
@@ -107,7 +107,7 @@ impl RepeatQueue {
     /// Ends the pause when the queue is empty.
     fn resume(&mut self) {
         if self.queue.is_empty() {
-            self.classes = 0;
+            self.priorities = 0;
             self.stops = 0;
         }
     }
@@ -124,12 +124,12 @@ mod tests {
         RepeatQueue::new(RateLimit::new(1_000_000_000, 100_000), 60_000)
     }
 
-    fn repeat(qpn: u32, psn: u32, class: u8) -> QueuedRepeat {
+    fn repeat(qpn: u32, psn: u32, priority: u8) -> QueuedRepeat {
         QueuedRepeat {
             key: StreamKey::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request),
             psn,
             bytes: 1000,
-            class,
+            priority,
         }
     }
 

@@ -48,6 +48,8 @@ struct SourceFlow {
     /// Headers of the last packet sent.
     envelope: Envelope,
     dscp: u8,
+    /// The priority that the NIC sends the flow with.
+    priority: u8,
     /// PSN of the last packet sent.
     last_psn: u32,
     /// Delay of a mark after the last packet.
@@ -86,7 +88,7 @@ impl Source {
         self.pool.bytes()
     }
 
-    /// Bitmap of the traffic classes that the sender must not send now.
+    /// Bitmap of the priorities that the sender must not send now.
     pub(crate) fn stops(&self) -> u8 {
         self.repeats.stops()
     }
@@ -164,7 +166,7 @@ impl Source {
             if flow.is_to_come(expected) {
                 return None;
             }
-            let class = flow.dscp >> 3;
+            let priority = flow.priority;
             self.pool.count_request(key);
             let guard_ns = self.config.guard_ns;
             let wanted = self.pool.wanted(now_ns, &key, expected, request, guard_ns);
@@ -174,7 +176,7 @@ impl Source {
                         key,
                         psn,
                         bytes,
-                        class,
+                        priority,
                     });
                 }
                 return None;
@@ -261,6 +263,7 @@ impl SourceFlow {
             sequence: Sequence::new(),
             envelope: view.envelope(),
             dscp: view.dscp(),
+            priority: 0,
             last_psn: 0,
             wait_ns: 0,
             marked_ns: 0,
@@ -273,6 +276,8 @@ impl SourceFlow {
         self.sequence.follow(data);
         self.envelope = view.envelope();
         self.dscp = view.dscp();
+        let untagged = config.pause_priority.unwrap_or(self.dscp >> 3);
+        self.priority = view.tag_priority.unwrap_or(untagged);
         self.last_psn = data.psn;
         self.wait_ns = if data.ends_message() {
             config.tail_ns
@@ -287,3 +292,6 @@ impl SourceFlow {
         next.is_some_and(|next| psn::distance(next, psn) >= 0)
     }
 }
+
+#[cfg(test)]
+mod tests;

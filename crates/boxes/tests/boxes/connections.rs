@@ -27,6 +27,7 @@ fn coding(packets: u16, units: u8) -> Config {
 fn setting(loss_packet: f64, config: Config, seed: u64) -> Setting {
     Setting {
         rate_bps: 10_000_000_000,
+        near_factor: 1,
         delay: Duration::from_micros(100),
         loss: Loss::Iid { loss_packet },
         seed,
@@ -231,7 +232,7 @@ fn write_much(path: &mut Path, messages: u64) -> u32 {
     qpn
 }
 
-/// Returns the number of messages of 100 KB that complete in 300 ms over 1 Gbit/s and 4 ms.
+/// Returns the number of messages of 100 KB that complete in 1.5 s over 1 Gbit/s and 4 ms.
 fn goodput(loss: Loss, coding: Coding) -> u32 {
     let config = Config {
         coding,
@@ -239,6 +240,7 @@ fn goodput(loss: Loss, coding: Coding) -> u32 {
     };
     let mut path = Path::new(&Setting {
         rate_bps: 1_000_000_000,
+        near_factor: 1,
         delay: Duration::from_millis(2),
         loss,
         seed: 2,
@@ -255,7 +257,7 @@ fn goodput(loss: Loss, coding: Coding) -> u32 {
     };
     let qpn = path.connect(0, config);
     path.nic(1).memory.register_ghost(RKEY, 0, 1 << 20).unwrap();
-    for id in 0..1000 {
+    for id in 0..2500 {
         let request = Request::Write {
             data: Payload::Ghost(100_000),
             to: Remote {
@@ -266,10 +268,10 @@ fn goodput(loss: Loss, coding: Coding) -> u32 {
         };
         path.nic(0).post(qpn, id, request).unwrap();
     }
-    // In the first 100 ms, the controller learns.
-    path.network.run_until(100_000_000);
+    // In the first 200 ms, the controller learns.
+    path.network.run_until(200_000_000);
     path.completions(0, qpn);
-    path.network.run_until(400_000_000);
+    path.network.run_until(1_700_000_000);
     u32::try_from(path.completions(0, qpn).len()).unwrap()
 }
 
@@ -290,6 +292,6 @@ fn the_controller_comes_near_the_best_fixed_shape() {
         let fixed = fixed.map(|(r, c)| goodput(loss, Coding::Fixed(Shape::new(r, c).unwrap())));
         let best = fixed.into_iter().max().unwrap();
         let adaptive = goodput(loss, Coding::Adaptive);
-        assert!(20 * adaptive >= 17 * best, "{loss:?}: {adaptive} of {best}");
+        assert!(10 * adaptive >= 9 * best, "{loss:?}: {adaptive} of {best}");
     }
 }

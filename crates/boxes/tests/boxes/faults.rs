@@ -405,17 +405,87 @@ fn copies_of_data_packets_do_not_cancel() {
     assert_eq!(got, want);
 }
 
+/// A packet with 256 bytes of payload is an IP datagram of 316 bytes, and its repair packet one of
+/// 360. The last packet of the message is shorter.
 #[test]
-fn repairs_longer_than_the_path_mtu_are_counted_and_not_sent() {
+fn packets_whose_repairs_exceed_the_path_mtu_pass_unprotected() {
     let mut config = config(4, 1);
-    // A packet with 256 bytes of payload is an IP datagram of 316 bytes, and its repair packet one
-    // of 360.
     config.path_mtu_bytes = 340;
     let mut pair = Pair::new(&config);
     warm(&mut pair, 0);
-    assert_eq!(pair.send(&write(2, 8)), write(2, 8));
+    let frames = write(2, 8);
+    assert_eq!(pair.send(&frames), frames);
     let counters = pair.a.counters();
-    assert_eq!((counters.repairs_too_long, counters.coded), (2, 9));
+    assert_eq!((counters.repairs_too_long, counters.coded), (7, 2));
+}
+
+/// They have no repair packets, so nothing waits behind a lost one. The last packet is protected.
+#[test]
+fn packets_behind_an_unprotected_one_do_not_wait() {
+    let mut config = config(4, 1);
+    config.path_mtu_bytes = 340;
+    for lost in 0..8 {
+        let mut pair = Pair::new(&config);
+        warm(&mut pair, 0);
+        let frames = write(2, 8);
+        let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
+        let mut got = Vec::new();
+        for frame in sent.into_iter().filter(|frame| *frame != frames[lost]) {
+            got.extend(pair.decode(frame));
+            assert_eq!(pair.b.held(), 0, "{lost}");
+        }
+        let mut want = frames;
+        if lost < 7 {
+            want.remove(lost);
+        }
+        assert_eq!(got, want, "{lost}");
+    }
+}
+
+/// Packets come so slowly that a full block would take longer than a packet may wait.
+#[test]
+fn slow_blocks_are_repaired_within_the_hold_time() {
+    for lost in 0..8 {
+        let mut pair = Pair::new(&config(8, 1));
+        warm(&mut pair, 0);
+        let frames = write(2, 8);
+        let mut got = Vec::new();
+        for frame in &frames {
+            for sent in pair.encode(frame) {
+                if sent != frames[lost] {
+                    got.extend(pair.decode(sent));
+                }
+            }
+            pair.now_ns += 900_000;
+            pair.a.handle_timeout(pair.now_ns);
+            for sent in drain(&mut pair.a, Side::Far) {
+                got.extend(pair.decode(sent));
+            }
+            got.extend(pair.wait(0));
+        }
+        assert_eq!(got, frames, "{lost}");
+    }
+}
+
+/// The clock of the sending box was set back before it restarted, so its messages have lower stamps.
+/// The stream never pauses.
+#[test]
+fn a_box_whose_clock_was_set_back_protects_again() {
+    let config = config(4, 1);
+    let mut pair = Pair::new(&config);
+    pair.a = Lowar::new(&config, 9);
+    warm(&mut pair, 0);
+    pair.a = Lowar::new(&config, 8);
+    for number in 0..130 {
+        pair.now_ns += 100_000_000;
+        let frames = write(2 + 4 * number, 4);
+        assert_eq!(pair.send(&frames), frames);
+    }
+    let frames = write(522, 4);
+    let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
+    let lossy = sent.into_iter().filter(|frame| *frame != frames[1]);
+    let got: Vec<_> = lossy.flat_map(|frame| pair.decode(frame)).collect();
+    assert_eq!(got, frames);
 }
 
 /// A NIC that parses a box message as a packet finds a reserved opcode and queue pair 0.

@@ -28,6 +28,7 @@ fn config() -> Config {
 fn setting(loss_packet: f64, config: Config, seed: u64) -> Setting {
     Setting {
         rate_bps: RATE_BPS,
+        near_factor: 1,
         delay: DELAY,
         loss: Loss::Iid { loss_packet },
         seed,

@@ -444,3 +444,99 @@ fn what_repairs_a_loss_leaves_first() {
     let marks = polled(&mut source);
     assert_eq!(order(&marks), [(true, Class::Data, false)]);
 }
+
+/// Packets wait behind the source box, which has their copies too. The first one is lost, and the
+/// request for it comes a round trip after the last one.
+#[test]
+fn a_pool_with_room_for_the_queue_has_copies_of_what_left_it() {
+    let queue_bytes = 64 << 10;
+    let product = config().pool_bytes;
+    for (config, repeated) in [(config(), 0), (config().with_queue(queue_bytes), 1)] {
+        let mut source = NetRt::new(&config, 1);
+        let mut destination = NetRt::new(&config, 1);
+        let frame_bytes = message(IPV4, Kind::Write, 0, 2)[0].len();
+        let packets = (queue_bytes as usize + product) / frame_bytes;
+        let frames = message(IPV4, Kind::Write, 0, packets as u32);
+        for frame in &frames {
+            source.handle(0, Side::Near, frame.clone());
+        }
+        while let Some(sent) = source.poll() {
+            if sent.bytes != frames[1] {
+                destination.handle(0, Side::Far, sent.bytes);
+            }
+        }
+        while let Some(sent) = destination.poll() {
+            if sent.to == Side::Far {
+                source.handle(0, Side::Far, sent.bytes);
+            }
+        }
+        assert_eq!(source.counters().repeated, repeated);
+        assert_eq!(source.counters().notices_sent, 1 - repeated);
+    }
+}
+
+/// The clock of a box was set back before it restarted, so its messages have lower stamps. Its NIC
+/// has a new connection with the same queue pair.
+#[test]
+fn a_source_whose_clock_was_set_back_is_believed_after_a_while() {
+    let config = Config {
+        idle_ns: 3000 * US,
+        ..config()
+    };
+    let mut pair = Pair::new(IPV4);
+    pair.source = NetRt::new(&config, 9);
+    pair.destination = NetRt::new(&config, 1);
+    let frames = message(IPV4, Kind::Write, 0, 6);
+    frames.iter().for_each(|frame| pair.send(frame, false));
+    pair.source = NetRt::new(&config, 8);
+    for number in 0..10 {
+        pair.wait(400 * US);
+        pair.send(&message(IPV4, Kind::Write, 5000 + number, 1)[0], false);
+    }
+    pair.got.clear();
+    let frames = message(IPV4, Kind::Write, 5010, 6);
+    for (at, frame) in frames.iter().enumerate() {
+        pair.send(frame, at == 3);
+    }
+    pair.wait(200 * US);
+    assert_eq!(pair.got, frames);
+}
+
+/// A source box pauses the priority that its NIC sends with: that of the VLAN tag, else the one that
+/// is set, else the one of the code point.
+#[test]
+fn a_nic_is_paused_in_the_priority_of_its_packets() {
+    let tagged = Link {
+        ipv6: false,
+        vlan_tags: 2,
+    };
+    for (link, pause_priority, paused) in [
+        (IPV4, None, 0),
+        (IPV4, Some(5), 5),
+        (tagged, None, 3),
+        (tagged, Some(5), 3),
+    ] {
+        let config = Config {
+            pause_priority,
+            pool_bytes: 100_000,
+            ..config()
+        };
+        let mut source = NetRt::new(&config, 1);
+        let mut destination = NetRt::new(&config, 1);
+        // The path loses 80 packets, more than 20 KB.
+        for (at, frame) in message(link, Kind::Write, 0, 90).into_iter().enumerate() {
+            source.handle(0, Side::Near, frame);
+            while let Some(sent) = source.poll() {
+                if !(5..85).contains(&at) {
+                    destination.handle(0, Side::Far, sent.bytes);
+                }
+            }
+        }
+        while let Some(sent) = destination.poll() {
+            if sent.to == Side::Far {
+                source.handle(0, Side::Far, sent.bytes);
+            }
+        }
+        assert_eq!(source.stops(), 1 << paused, "{link:?} {pause_priority:?}");
+    }
+}

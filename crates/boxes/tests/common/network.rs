@@ -111,6 +111,8 @@ pub(crate) struct Path<B: PathBox> {
 #[derive(Clone)]
 pub(crate) struct Setting<C> {
     pub(crate) rate_bps: u64,
+    /// How many times as fast the cables between NICs and boxes are.
+    pub(crate) near_factor: u64,
     pub(crate) delay: Duration,
     pub(crate) loss: Loss,
     pub(crate) seed: u64,
@@ -151,18 +153,20 @@ where
         let near_a = topology.add(Role::Box, "box a");
         let near_b = topology.add(Role::Box, "box b");
         let short = CableConfig::new(setting.rate_bps, Duration::from_nanos(100));
+        let near_bps = setting.rate_bps * setting.near_factor;
+        let short_near = CableConfig::new(near_bps, Duration::from_nanos(100));
         let mut forks = BTreeMap::new();
         let (mut ends, mut sides) = ([near_a, near_b], Vec::new());
         for (at, host) in [a, b].into_iter().enumerate() {
             if around[at] == [false; 2] {
-                topology.connect(host, ends[at], short);
+                topology.connect(host, ends[at], short_near);
                 continue;
             }
             let [near, far] = ["near", "far"].map(|side| topology.add(Role::Box, side));
             forks.insert(near, around[at][0]);
             forks.insert(far, around[at][1]);
-            topology.connect(host, near, short);
-            topology.connect(near, ends[at], short);
+            topology.connect(host, near, short_near);
+            topology.connect(near, ends[at], short_near);
             sides.push((near, ends[at], far));
             ends[at] = far;
         }

@@ -108,7 +108,7 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Metric> {
         Metric::counter("repairs_sent", "repair packets sent", repairs_sent),
         Metric::counter(
             "repairs_too_long",
-            "not sent: longer than the path MTU",
+            "unprotected packets: their repairs exceed the path MTU",
             repairs_too_long,
         ),
         Metric::counter(

@@ -42,7 +42,8 @@ struct BridgeArgs {
     #[arg(long, value_name = "INTERFACE")]
     far: String,
     /// The priority, 0 to 7, that PFC frames pause on the near side when packets queue up before the
-    /// far interface
+    /// far interface. While NetRT repeats many packets, it pauses this priority, or that of the VLAN
+    /// tags of the packets
     #[arg(
         long,
         value_name = "PRIORITY",
@@ -54,7 +55,7 @@ struct BridgeArgs {
     /// Mark packets with congestion experienced instead, when more than this queues up, such as 64KiB
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]
     mark: Option<u64>,
-    /// Neither pause nor mark
+    /// Neither pause nor mark because of a queue. NetRT still pauses NICs while it repeats many packets
     #[arg(long, conflicts_with_all = ["mark", "pause"])]
     no_backpressure: bool,
     /// Serve counters as Prometheus text at this address, such as 127.0.0.1:9791
@@ -134,6 +135,16 @@ fn parse_every(text: &str) -> Result<Duration, String> {
 }
 
 impl BridgeArgs {
+    /// Estimate of the bytes that queue up at the far interface: a pause or a mark takes effect late,
+    /// so twice as many as it starts at.
+    fn longest_queue_bytes(&self) -> u64 {
+        let starts_bytes = match self.config(None).backpressure.unwrap_or_default() {
+            Backpressure::Pfc { stop_bytes, .. } => stop_bytes,
+            Backpressure::Ecn { mark_bytes } => mark_bytes,
+        };
+        starts_bytes.saturating_mul(2)
+    }
+
     /// `longest_bytes`: the longest IP packet that the box may send to the path, if the user says so.
     fn config(&self, longest_bytes: Option<usize>) -> BridgeConfig {
         let backpressure = match self.mark {

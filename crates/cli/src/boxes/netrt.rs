@@ -50,8 +50,8 @@ pub(crate) struct NetRtArgs {
     /// The round trip between the NICs, without queues
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
     rtt: Duration,
-    /// Maximum bytes of copies, 16KiB or more; without it, the bytes that the rate carries in a round
-    /// trip
+    /// Maximum bytes of copies, 16KiB or more; without it, the bytes that the rate carries in two round
+    /// trips and those that may wait in this machine
     #[arg(long, value_name = "BYTES", value_parser = parse_pool)]
     pool: Option<u64>,
     /// How long a flow waits for a missing packet; without it, 40 round trips, but at least 1ms
@@ -98,7 +98,9 @@ impl NetRtArgs {
     fn config(&self) -> Result<Config, Failure> {
         // The values are at most 10 s.
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let mut config = Config::new(self.rate, ns(self.rtt));
+        let queue_bytes = self.bridge.longest_queue_bytes();
+        let mut config = Config::new(self.rate, ns(self.rtt)).with_queue(queue_bytes);
+        config.pause_priority = Some(self.bridge.pause);
         config.key = self.key.derive(KEY_PURPOSE)?;
         config.bitmap_bits = self.bitmap;
         config.max_held = self.limits.held as usize;
@@ -188,7 +190,13 @@ mod tests {
     fn a_box_is_what_was_asked_for() {
         let config = |more| parse(more).expect("fine");
         let plain = config("");
-        assert_eq!((plain.pool_bytes, plain.hold_ns), (1_250_000, 400_000_000));
+        // Two products of rate and round trip, and twice the queue that pauses the NIC.
+        let pool_bytes = 2 * 1_250_000 + 2 * (64 << 10);
+        assert_eq!((plain.pool_bytes, plain.hold_ns), (pool_bytes, 400_000_000));
+        let marks = config("--mark 1MiB");
+        assert_eq!(marks.pool_bytes, 2 * 1_250_000 + (2 << 20));
+        let pauses = [&plain, &config("--pause 5")].map(|config| config.pause_priority);
+        assert_eq!(pauses, [Some(3), Some(5)]);
         let other = config("--pool 5MB --hold 50ms");
         assert_eq!((other.pool_bytes, other.hold_ns), (5_000_000, 50_000_000));
         assert_eq!((plain.bitmap_bits, plain.max_held), (128, 2048));

@@ -86,14 +86,14 @@ fn boxes_at_both_ends_of_a_cable_recover_what_it_loses() {
 }
 
 /// Endpoints on the port of RoCEv2, at a fixed rate. The long cable loses packets.
-fn endpoints(boxes: &str, loss: f64, rate: &str) -> Outcome {
+fn endpoints(scheme: &str, boxes: &str, loss: f64, rate: &str) -> Outcome {
     let text = with(boxes)
         .replace("loss = [0.002]", "")
         .replace("\"1ms\" }", &format!("\"1ms\", loss = {loss} }}"))
         .replace("2MB", "20MB")
         .replace(
             "\"roce-nocc\"",
-            &format!("\"farwrite-sr-nack\"\nport = 4791\nrate = \"{rate}\""),
+            &format!("\"farwrite-{scheme}\"\nport = 4791\nrate = \"{rate}\""),
         );
     outcome(&text)
 }
@@ -105,7 +105,7 @@ fn endpoints(boxes: &str, loss: f64, rate: &str) -> Outcome {
 fn endpoints_repeat_what_the_code_cannot_recover_and_pay_for_repair_packets_only() {
     let loss = 0.01;
     let (alone, lowar) = ["", LOWAR]
-        .map(|boxes| endpoints(boxes, loss, "2Gbit"))
+        .map(|boxes| endpoints("sr-nack", boxes, loss, "2Gbit"))
         .into();
     assert_eq!((alone.done(), lowar.done()), (2, 2));
     // The boxes find each other in the first round trip, 2 ms of 80, and protect later packets.
@@ -117,29 +117,45 @@ fn endpoints_repeat_what_the_code_cannot_recover_and_pay_for_repair_packets_only
         (share / left - 1.0).abs() < 0.3,
         "{share} left, {left} predicted: {seen:?}"
     );
-    // Two repair packets for each 16 data packets.
+    not_slower_than_repairs(&lowar, &alone);
+}
+
+/// Two repair packets for each 16 data packets.
+fn not_slower_than_repairs(lowar: &Outcome, alone: &Outcome) {
     for (with, without) in lowar.flows.iter().zip(&alone.flows) {
         let slower = with.time_ns().unwrap() as f64 / without.time_ns().unwrap() as f64;
         assert!(slower < 1.0 + 2.0 / 16.0, "{slower}");
     }
 }
 
+/// These schemes repair nearly all losses by parity of their own, so boxes leave little to gain.
+#[test]
+fn endpoints_with_parity_are_not_slower_than_the_repair_packets() {
+    for scheme in ["ec-xor:32,8", "ec-mds:32,8"] {
+        let [alone, lowar] = ["", LOWAR].map(|boxes| endpoints(scheme, boxes, 0.01, "2Gbit"));
+        assert_eq!((alone.done(), lowar.done()), (2, 2));
+        assert!(lowar.boxes.recovered > 100, "{scheme}: {:?}", lowar.boxes);
+        assert!(lowar.repeated() <= alone.repeated(), "{scheme}");
+        not_slower_than_repairs(&lowar, &alone);
+    }
+}
+
 /// The worst case for completion times: no loss to repair, and a fully used long cable.
 #[test]
 fn without_loss_endpoints_are_slower_by_the_share_of_repair_packets_at_most() {
-    let (alone, lowar) = ["", LOWAR]
-        .map(|boxes| endpoints(boxes, 0.0, "5Gbit"))
-        .into();
-    let seen = (lowar.boxes, lowar.repeated());
-    assert_eq!(
-        (lowar.repeated(), lowar.boxes.recovered),
-        (0, 0),
-        "{seen:?}"
-    );
-    // Two repair packets for each 16 of the 39,063 packets, except in the first round trip.
-    assert!(lowar.boxes.repairs > 4500, "{seen:?}");
-    let slower = lowar.last_done_ns() as f64 / alone.last_done_ns() as f64;
-    assert!(slower < 1.0 + 2.0 / 16.0, "{slower}");
+    for scheme in ["sr-nack", "ec-xor:32,8", "ec-mds:32,8"] {
+        let [alone, lowar] = ["", LOWAR].map(|boxes| endpoints(scheme, boxes, 0.0, "5Gbit"));
+        let seen = (scheme, lowar.boxes, lowar.repeated());
+        assert_eq!(
+            (lowar.repeated(), lowar.boxes.recovered),
+            (0, 0),
+            "{seen:?}"
+        );
+        // Two repair packets for each 16 of the 39,063 packets, except in the first round trip.
+        assert!(lowar.boxes.repairs > 4500, "{seen:?}");
+        let slower = lowar.last_done_ns() as f64 / alone.last_done_ns() as f64;
+        assert!(slower < 1.0 + 2.0 / 16.0, "{seen:?}: {slower}");
+    }
 }
 
 /// Endpoints draw their UDP ports unless the plan sets one, so boxes forward their packets

@@ -21,10 +21,18 @@ const MAX_SEEN: usize = 40;
 
 pub(crate) enum Node<B: PathBox> {
     Host(Box<BoxHost>),
-    Box(Box<BoxDevice<Converted<B>>>),
+    Box(Box<BoxNode<B>>),
     /// Forwards all frames; stands in place of a missing box.
     Wire(Vec<Output>),
     Path(Box<FaultyPath>),
+}
+
+/// A box, and the frames that take a way around it.
+pub(crate) struct BoxNode<B: PathBox> {
+    pub(crate) device: BoxDevice<Converted<B>>,
+    /// Whether the frames that arrive at a port do.
+    pub(crate) around: [bool; 2],
+    pub(crate) out: Vec<Output>,
 }
 
 /// Packets that a NIC has sent.
@@ -195,7 +203,11 @@ impl<B: PathBox> Device for Node<B> {
                     host.nic.handle(now_ns, port, frame);
                 }
             }
-            Self::Box(device) => device.handle(now_ns, port, frame),
+            Self::Box(node) if !node.around[port] => node.device.handle(now_ns, port, frame),
+            Self::Box(node) => node.out.push(Output::Send {
+                port: 1 - port,
+                frame,
+            }),
             Self::Wire(out) => out.push(Output::Send {
                 port: 1 - port,
                 frame,
@@ -217,7 +229,7 @@ impl<B: PathBox> Device for Node<B> {
                 }
                 output
             }
-            Self::Box(device) => device.poll(now_ns, ports),
+            Self::Box(node) => node.out.pop().or_else(|| node.device.poll(now_ns, ports)),
             Self::Wire(out) => out.pop(),
             Self::Path(path) => {
                 let first = path.waiting.first_entry()?;
@@ -232,7 +244,7 @@ impl<B: PathBox> Device for Node<B> {
                 let times = [host.nic.next_ns(), host.singles.next_ns()];
                 times.into_iter().flatten().min()
             }
-            Self::Box(device) => device.next_ns(),
+            Self::Box(node) => node.device.next_ns(),
             Self::Wire(_) => None,
             Self::Path(path) => path.next_ns(),
         }

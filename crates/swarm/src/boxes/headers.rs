@@ -1,13 +1,16 @@
 //! Runs a box on frames with VLAN tags, or over IPv6. Frames of a network in virtual time are IPv4
 //! frames without tags, so they are converted before the box, and back behind it. Right ICRCs stay
-//! right, and wrong ones wrong.
+//! right, and wrong ones wrong. Foreign frames come between them.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite_boxes::{BoxFrame, PathBox, Side};
 use farwrite_net::checksum;
 use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::{Flow, reseal};
+
+use super::foreign::Foreign;
 
 const MACS_BYTES: usize = 12;
 /// Tags, the outer one first.
@@ -40,6 +43,11 @@ impl Headers {
         }
     }
 
+    /// Where the IP header of a frame of the boxes is.
+    pub(crate) fn ip(self) -> usize {
+        MACS_BYTES + 4 * self.tags + ETHERTYPE_IPV4.len()
+    }
+
     fn tags(self) -> &'static [[u8; 4]] {
         &TAGS[TAGS.len() - self.tags..]
     }
@@ -54,7 +62,7 @@ impl Headers {
     }
 
     /// Converts a frame of the network.
-    fn for_box(self, frame: &[u8]) -> Vec<u8> {
+    pub(crate) fn for_box(self, frame: &[u8]) -> Vec<u8> {
         let (macs, ip) = (&frame[..MACS_BYTES], &frame[MACS_BYTES + 2..]);
         let mut bytes = self.ethernet(macs);
         if !self.ipv6 {
@@ -168,26 +176,42 @@ fn udp_sum(addresses_and_udp: &[u8]) -> u16 {
 pub(crate) struct Converted<B> {
     inner: B,
     headers: Headers,
+    pub(crate) foreign: Option<Foreign>,
+    /// Frames of the box that are to be sent before its next ones.
+    out: VecDeque<BoxFrame>,
 }
 
+/// The settings of a box, the headers of its frames, and the seed of foreign frames if there are any.
+pub(crate) type ConvertedConfig<C> = (C, Headers, Option<u64>);
+
 impl<B: PathBox> PathBox for Converted<B> {
-    type Config = (B::Config, Headers);
+    type Config = ConvertedConfig<B::Config>;
     type Counters = B::Counters;
 
-    fn new((config, headers): &Self::Config, boot: u64) -> Self {
+    fn new((config, headers, foreign): &Self::Config, boot: u64) -> Self {
         Self {
             inner: B::new(config, boot),
             headers: *headers,
+            foreign: foreign.map(Foreign::new),
+            out: VecDeque::new(),
         }
     }
 
     fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>) {
         self.inner
             .handle(now_ns, from, self.headers.for_box(&frame));
+        let Some(foreign) = &mut self.foreign else {
+            return;
+        };
+        if let Some(frame) = foreign.draw(self.headers, &frame) {
+            let inner = &mut self.inner;
+            self.out.extend(std::iter::from_fn(|| inner.poll()));
+            foreign.pass(now_ns, inner, from, &frame);
+        }
     }
 
     fn poll(&mut self) -> Option<BoxFrame> {
-        let sent = self.inner.poll()?;
+        let sent = self.out.pop_front().or_else(|| self.inner.poll())?;
         Some(BoxFrame {
             bytes: self.headers.for_network(&sent.bytes),
             ..sent

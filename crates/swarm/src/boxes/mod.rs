@@ -1,13 +1,15 @@
 //! Cases of boxes in the path: reliable connections between two RDMA NICs, messages of one packet on
 //! an unreliable connection as SDR sends them, a LoWAR or NetRT box beside each NIC, and a path
 //! between the boxes that loses, changes, doubles and delays frames and forges messages of the boxes.
-//! Frames are IPv4 or IPv6, with or without VLAN tags.
+//! Frames are IPv4 or IPv6, with or without VLAN tags. Some take a way around a box. Fragments, and
+//! other datagrams to the port of RoCEv2, come between them.
 //!
 //! In every case, both NICs get only packets that the other one has sent, all requests complete
-//! after the faults end, memory has the right contents, and a message of one packet arrives if the
-//! path delivers it. One seed decides a case.
+//! after the faults end, memory has the right contents, a message of one packet arrives if the path
+//! delivers it, and boxes pass foreign frames at once and unchanged. One seed decides a case.
 
 mod device;
+mod foreign;
 mod forge;
 mod headers;
 mod plan;
@@ -31,7 +33,7 @@ use world::Watched;
 
 /// All kinds of events that cases of boxes can meet. If many cases do not meet a kind, the plans
 /// have a hole.
-pub const KINDS: [&str; 35] = [
+pub const KINDS: [&str; 37] = [
     "frames lost",
     "frames changed",
     "frames doubled",
@@ -41,6 +43,8 @@ pub const KINDS: [&str; 35] = [
     "message forged with another key",
     "restart",
     "one box missing",
+    "frames around a box",
+    "foreign frames",
     "different keys",
     "several connections",
     "IPv6",

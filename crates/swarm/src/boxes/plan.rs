@@ -28,6 +28,10 @@ pub struct BoxPlan {
     pub rates: Rates,
     /// When all faults end.
     pub faults_end_ns: u64,
+    /// For each box, whether frames of its NIC, and frames to its NIC, take a way around it.
+    pub around: [[bool; 2]; 2],
+    /// The seed of foreign frames between the others; `None` without them.
+    pub foreign_seed: Option<u64>,
     /// Restarts of boxes.
     pub restarts: Vec<Restart>,
     /// Whether messages are forged with the key of the boxes, or with a different key.
@@ -133,6 +137,8 @@ impl BoxPlan {
                 tags: dice.pick(&[0, 0, 1, 2]),
             },
             singles: [SinglesPlan::draw(&mut dice), SinglesPlan::draw(&mut dice)],
+            around: draw_around(&mut dice),
+            foreign_seed: dice.chance(0.3).then(|| dice.next()),
         }
     }
 
@@ -161,6 +167,14 @@ fn draw_keys(dice: &mut SplitMix) -> [Option<[u8; 32]>; 2] {
         key
     };
     [key, other]
+}
+
+fn draw_around(dice: &mut SplitMix) -> [[bool; 2]; 2] {
+    if dice.chance(0.15) {
+        [0, 1].map(|_| [0, 1].map(|_| dice.chance(0.4)))
+    } else {
+        Default::default()
+    }
 }
 
 /// Draws settings. Often one of the limits is too low.

@@ -9,7 +9,7 @@ use farwrite_boxes::{BoxDevice, PathBox};
 use farwrite_net::{CableConfig, Network, NodeId, Options, Role, Topology};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 
-use super::device::{BoxHost, FaultyPath, Node, Sent};
+use super::device::{BoxHost, BoxNode, FaultyPath, Node, Sent};
 use super::forge;
 use super::headers::Headers;
 use super::plan::{BoxPlan, Boxes, RATE_BPS};
@@ -107,9 +107,12 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
             };
             match &configs[at] {
                 Some(config) => {
-                    let device =
-                        BoxDevice::new((config.clone(), plan.headers), 0, plan.backpressure);
-                    Node::Box(Box::new(device))
+                    let config = (config.clone(), plan.headers, plan.foreign_seed);
+                    Node::Box(Box::new(BoxNode {
+                        device: BoxDevice::new(config, 0, plan.backpressure),
+                        around: plan.around[at],
+                        out: Vec::new(),
+                    }))
                 }
                 None => Node::Wire(Vec::new()),
             }
@@ -157,8 +160,8 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
             let next_ns = now_ns + STEP_NS;
             while let Some(due) = restart.filter(|due| due.at_ns < next_ns) {
                 self.network.run_until(due.at_ns);
-                if let Some(Node::Box(device)) = self.network.device_mut(self.boxes[due.at]) {
-                    device.restart();
+                if let Some(Node::Box(node)) = self.network.device_mut(self.boxes[due.at]) {
+                    node.device.restart();
                     self.met.insert("restart");
                 }
                 restart = restarts.next();
@@ -281,6 +284,13 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
                 let what = format!("NIC {at} got {frame:?}");
                 return Err(self.violation(Rule::Packets, what));
             }
+            if let Some(Node::Box(node)) = self.network.device(self.boxes[at])
+                && let Some(foreign) = &node.device.inner().foreign
+                && let Some(broken) = &foreign.broken
+            {
+                let what = format!("box {at}: {broken}");
+                return Err(self.violation(Rule::Packets, what));
+            }
         }
         Ok(())
     }
@@ -303,10 +313,10 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
         }
         self.check_singles()?;
         for at in 0..2 {
-            if let Some(Node::Box(device)) = self.network.device(self.boxes[at])
-                && device.inner().held() > 0
+            if let Some(Node::Box(node)) = self.network.device(self.boxes[at])
+                && node.device.inner().held() > 0
             {
-                let what = format!("box {at} holds {} frames", device.inner().held());
+                let what = format!("box {at} holds {} frames", node.device.inner().held());
                 return Err(self.violation(Rule::Leak, what));
             }
         }
@@ -379,8 +389,15 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
             ]);
         }
         for at in self.boxes {
-            if let Some(Node::Box(device)) = self.network.device(at) {
-                seen.extend(B::met(&device.counters()));
+            if let Some(Node::Box(node)) = self.network.device(at) {
+                seen.extend(B::met(&node.device.counters()));
+                let foreign = node.device.inner().foreign.as_ref();
+                let around = u64::from(node.around.contains(&true));
+                seen.push((
+                    "foreign frames",
+                    foreign.map_or(0, |foreign| foreign.frames),
+                ));
+                seen.push(("frames around a box", around));
             }
         }
         let recovered = |(kind, count): &(&str, u64)| *kind == "lowar: recovered" && *count > 0;

@@ -127,6 +127,14 @@ impl Host {
     }
 
     fn send(&self, packet: Packet) -> Result<(), Box<dyn Error>> {
+        let bytes = self.wrap(packet)?;
+        // A full queue loses the frame, as a NIC's would not; Go-Back-N repeats it.
+        let _ = self.interface.send_frame(&bytes);
+        Ok(())
+    }
+
+    /// The frame of a packet to the peer.
+    pub(crate) fn wrap(&self, packet: Packet) -> Result<Vec<u8>, Box<dyn Error>> {
         let frame = Frame {
             src: self.ends[0],
             dst: self.ends[1],
@@ -138,10 +146,12 @@ impl Host {
             header: Header::Roce(packet.header),
             payload: packet.payload,
         };
-        let bytes = self.ethernet.wrap(self.mac, &frame)?;
-        // A full queue loses the frame, as a NIC's would not; Go-Back-N repeats it.
-        let _ = self.interface.send_frame(&bytes);
-        Ok(())
+        self.ethernet.wrap(self.mac, &frame)
+    }
+
+    /// Sends the first of these frames. Returns the number that the interface took.
+    pub(crate) fn send_many<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> usize {
+        self.interface.send_frames(frames).unwrap_or(0)
     }
 
     fn now_ns(&self) -> u64 {

@@ -5,6 +5,7 @@
 //! Then it writes its counters as JSON. Its interface needs no address, because the NIC sends and
 //! receives whole Ethernet frames.
 
+mod flood;
 mod frame;
 mod host;
 mod ip;
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
@@ -27,7 +28,7 @@ use serde_json::json;
 use crate::frame::Ethernet;
 use crate::host::Host;
 
-/// The key of the memory that a peer reads.
+/// The key of the memory that a peer reads or writes.
 const RKEY: u32 = 1;
 /// Maximum time between two checks of the standard input.
 const LOOK: Duration = Duration::from_millis(10);
@@ -71,7 +72,10 @@ struct Args {
     /// A file to SEND, message by message.
     #[arg(long)]
     send: Option<PathBuf>,
-    /// Messages of this file that are under way at a time.
+    /// A file to WRITE into the peer's memory, message by message.
+    #[arg(long)]
+    write: Option<PathBuf>,
+    /// Messages of these files that are under way at a time.
     #[arg(long, default_value_t = usize::MAX)]
     outstanding: usize,
     /// A file for what is received, and its bytes: PATH=BYTES.
@@ -80,6 +84,12 @@ struct Args {
     /// A file that the peer may READ.
     #[arg(long)]
     serve: Option<PathBuf>,
+    /// A file for the memory that the peer WRITEs, at the end, and its bytes: PATH=BYTES.
+    #[arg(long, conflicts_with = "serve")]
+    expose: Option<Target>,
+    /// Only send packets of a message for this long, as fast as possible and without acknowledgements.
+    #[arg(long)]
+    flood_ms: Option<u64>,
     /// A file for what is read of the peer's memory, and its bytes: PATH=BYTES.
     #[arg(long)]
     read: Option<Target>,
@@ -136,6 +146,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let ends = [NodeId(args.node), NodeId(args.peer)];
     let mut host = Host::open(&args.interface, ends, ethernet, config)?;
+    if let Some(ms) = args.flood_ms {
+        println!("ready");
+        let sent = flood::flood(&host, args.mtu, Duration::from_millis(ms))?;
+        println!("{}", json!({ "sent": sent }));
+        return Ok(());
+    }
     let mut work = Work::post(&args, &mut host)?;
     println!("ready");
     let input = watch_input();
@@ -154,6 +170,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         if input.try_recv() == Err(TryRecvError::Disconnected) {
             break;
         }
+    }
+    if let Some(target) = &args.expose {
+        fs::write(&target.path, host.memory.bytes(RKEY).unwrap_or_default())?;
     }
     let counters = host.pair.counters();
     println!(
@@ -183,12 +202,24 @@ fn watch_input() -> Receiver<()> {
     input
 }
 
+/// The messages of a file: their offsets and bytes.
+fn pieces(
+    path: &Path,
+    message_bytes: u32,
+) -> io::Result<impl Iterator<Item = (u64, Payload)> + use<>> {
+    let data = fs::read(path)?;
+    let pieces = data.chunks(message_bytes as usize);
+    let pieces: Vec<_> = pieces.map(|piece| Payload::Bytes(piece.into())).collect();
+    let offsets = (0..).step_by(message_bytes as usize);
+    Ok(offsets.zip(pieces))
+}
+
 /// The requests of the command line, and their results.
 #[derive(Default)]
 struct Work {
     left: usize,
     /// Messages that are not posted yet.
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<Request>,
     next_id: u64,
     received: Vec<u8>,
     read: Vec<u8>,
@@ -206,13 +237,24 @@ impl Work {
                 host.pair.post_receive(id, args.message)?;
             }
         }
+        if let Some(target) = &args.expose {
+            host.memory
+                .register(RKEY, 0, vec![0; target.bytes as usize])?;
+        }
         if let Some(path) = &args.send {
-            let data = fs::read(path)?;
-            let pieces = data.chunks(args.message as usize);
-            work.waiting = pieces.map(<[u8]>::to_vec).collect();
-            for _ in 0..args.outstanding.min(work.waiting.len()) {
-                work.send_next(host)?;
-            }
+            let send = |(_, data)| Request::Send { data, imm: None };
+            work.waiting.extend(pieces(path, args.message)?.map(send));
+        }
+        if let Some(path) = &args.write {
+            let write = |(addr, data)| Request::Write {
+                data,
+                to: Remote { rkey: RKEY, addr },
+                imm: None,
+            };
+            work.waiting.extend(pieces(path, args.message)?.map(write));
+        }
+        for _ in 0..args.outstanding.min(work.waiting.len()) {
+            work.post_next(host)?;
         }
         if let Some(target) = &args.read {
             for addr in (0..target.bytes).step_by(args.message as usize) {
@@ -233,18 +275,17 @@ impl Work {
         self.next_id
     }
 
-    fn send_next(&mut self, host: &mut Host) -> Result<(), Box<dyn Error>> {
-        if let Some(piece) = self.waiting.pop_front() {
-            let data = Payload::Bytes(piece.into());
+    fn post_next(&mut self, host: &mut Host) -> Result<(), Box<dyn Error>> {
+        if let Some(request) = self.waiting.pop_front() {
             let id = self.id();
-            host.pair.post(id, Request::Send { data, imm: None })?;
+            host.pair.post(id, request)?;
         }
         Ok(())
     }
 
     fn take(&mut self, completion: Completion, host: &mut Host) -> Result<(), Box<dyn Error>> {
         match completion {
-            Completion::Acknowledged { .. } => self.send_next(host)?,
+            Completion::Acknowledged { .. } => self.post_next(host)?,
             Completion::Received {
                 data: Payload::Bytes(bytes),
                 ..

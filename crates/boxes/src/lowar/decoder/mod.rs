@@ -22,7 +22,7 @@ use super::config::Config;
 use super::counters::Counters;
 use super::format::{LossReport, LowarBody, LowarMessage};
 use crate::frame::View;
-use crate::message::{Seal, Stamp};
+use crate::message::{LatestStamp, Seal, Stamp};
 use crate::packets::{DataPacket, Space};
 use crate::reorder::BufferBudget;
 use crate::streams::{StreamKey, StreamTable};
@@ -34,6 +34,7 @@ use crate::timers::Timers;
 pub(crate) struct Decoder {
     streams: StreamTable<StreamEntry>,
     shared: DecoderShared,
+    idle_ns: u64,
     /// Stamp of the latest report sent.
     stamp: Stamp,
 }
@@ -41,7 +42,7 @@ pub(crate) struct Decoder {
 #[derive(Debug)]
 struct StreamEntry {
     /// Stamp of the latest question from the other box.
-    latest_stamp: Stamp,
+    latest: LatestStamp,
     kind: StreamKind,
 }
 
@@ -62,6 +63,7 @@ impl Decoder {
                 counters: Counters::default(),
                 room: BufferBudget::new(config.max_held),
             },
+            idle_ns: config.idle_ns,
             stamp: Stamp { boot, serial: 0 },
         }
     }
@@ -170,24 +172,25 @@ impl Decoder {
                 return (out, None);
             }
             LowarBody::Report(..) => return (out, None),
-            LowarBody::Probe(stamp) | LowarBody::Announce(stamp, _)
-                if stamp <= entry.latest_stamp =>
+            LowarBody::Probe(stamp, _) | LowarBody::Announce(stamp, _)
+                if !entry.latest.take(now_ns, stamp, self.idle_ns) =>
             {
                 return (out, None);
             }
-            LowarBody::Probe(stamp) => entry.latest_stamp = stamp,
-            LowarBody::Announce(stamp, base) => {
-                entry.latest_stamp = stamp;
-                match &mut entry.kind {
-                    StreamKind::Ordered(stream) => stream.announce(base, shape, shared, &mut out),
-                    StreamKind::Singles(singles) => singles.announce(base, shape, shared),
-                }
-            }
+            LowarBody::Probe(_, coded) => match &mut entry.kind {
+                _ if coded => {}
+                StreamKind::Ordered(stream) => stream.pause(shared, &mut out),
+                StreamKind::Singles(singles) => singles.pause(shared),
+            },
+            LowarBody::Announce(_, base) => match &mut entry.kind {
+                StreamKind::Ordered(stream) => stream.announce(base, shape, shared, &mut out),
+                StreamKind::Singles(singles) => singles.announce(base, shape, shared),
+            },
         }
         self.stamp.serial += 1;
         shared.counters.reports_sent += 1;
         let report = LossReport {
-            answers: entry.latest_stamp,
+            answers: entry.latest.get(),
             ..entry.report()
         };
         let report = LowarMessage::about(&key, shape, LowarBody::Report(self.stamp, report));
@@ -212,10 +215,10 @@ impl Decoder {
             Space::Request | Space::Response => StreamKind::Ordered(OrderedStream::new(key, shape)),
             Space::Singles => StreamKind::Singles(SinglesStream::new(key, shape)),
         };
-        let latest_stamp = Stamp::default();
+        let latest = LatestStamp::new(now_ns, Stamp::default());
         let removed = self
             .streams
-            .insert(now_ns, key, StreamEntry { latest_stamp, kind });
+            .insert(now_ns, key, StreamEntry { latest, kind });
         for (_, entry) in removed {
             match entry.kind {
                 StreamKind::Ordered(stream) => out.extend(stream.release(&mut self.shared)),

@@ -43,6 +43,12 @@ impl SinglesStream {
         self.next = Some(psn);
     }
 
+    /// The other box says that the next packets belong to no block.
+    pub(super) fn pause(&mut self, shared: &mut DecoderShared) {
+        self.close(shared);
+        self.next = None;
+    }
+
     /// Adds a data packet with a valid ICRC to its block. The caller forwards the packet.
     pub(super) fn note(&mut self, data: &DataPacket, view: &View<'_>, shared: &mut DecoderShared) {
         let past =

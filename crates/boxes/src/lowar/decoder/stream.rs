@@ -82,6 +82,12 @@ impl OrderedStream {
         self.expect_block(psn, true);
     }
 
+    /// The other box says that the next packets belong to no block.
+    pub(super) fn pause(&mut self, shared: &mut DecoderShared, out: &mut Vec<Vec<u8>>) {
+        self.flush(shared, out);
+        self.phase = Phase::Unknown;
+    }
+
     /// Processes a data packet with a valid ICRC.
     pub(super) fn handle(
         &mut self,
