@@ -15,10 +15,10 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-inference model-check sim-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 DEMO := $(CARGO) run --release --package farwrite-cli -- demo
 
@@ -208,11 +208,26 @@ bench-collectives: ## measure: collectives over a path between two sites, compar
 	python/run $(TOOLS) --torch python -P python/benches/collectives.py \
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(COLLECTIVES)
 
-# `make bench-train TRAIN="--task digits --seeds 5"`; --help lists the options.
+# `make bench-train TRAIN="--tasks digits --seeds 5"`; --help lists the options.
 bench-train: ## measure: training over a path that loses packets, compared with gloo over TCP BBR (root; long)
 	$(CARGO) build --release --package farwrite-cli
 	python/run $(TOOLS) --torch python -P python/benches/training.py \
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(TRAIN)
+
+# One cell of each kind; a training of 4 ranks takes minutes. `make bench-train-matrix MATRIX="--seeds 1"` is a short form.
+MATRIX_RUN = python/run $(TOOLS) --torch python -P python/benches/training.py \
+	--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite --figure training --ranks 4 \
+	--steps 120 --test-every 5 --seeds 5 --limit 600 --log $(TRAINING_OUT)/matrix.jsonl
+LINK := --rate 1Gbit --rtt 40ms
+bench-train-matrix: ## measure: training by loss, bursts, other traffic, sharding, task and number of ranks, compared with gloo over TCP BBR (root; hours)
+	$(CARGO) build --release --package farwrite-cli
+	@mkdir -p $(TRAINING_OUT)
+	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-paths.csv --links '$(LINK)' '$(LINK) --loss 0.1%' '$(LINK) --loss 1%' \
+		'$(LINK) --loss 5%' '$(LINK) --loss 5% --burst 20' $(MATRIX)
+	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-background.csv --links '$(LINK) --loss 1%' --background 1 $(MATRIX)
+	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-shards.csv --links '$(LINK) --loss 1%' --ways fsdp2 zero3 $(MATRIX)
+	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-digits.csv --links '$(LINK) --loss 1%' --tasks digits $(MATRIX)
+	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-8-ranks.csv --links '$(LINK) --loss 1%' --ranks 8 $(MATRIX)
 
 # `make bench-inference INFERENCE="--ranks 4 --way experts --losses 1%"`; --help lists the options.
 bench-inference: ## measure: inference over a path that loses packets, compared with gloo over TCP BBR (root; minutes)

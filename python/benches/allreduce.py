@@ -1,4 +1,4 @@
-"""Times all-reduces through PyTorch: farwrite, exact and bounded, beside gloo in the same run.
+"""Times all-reduces through PyTorch: farwrite, exact and bounded, compared with gloo in the same run.
 
 Ranks are processes of this machine, over its loopback interface, with one thread of PyTorch each. The
 backends take turns, and each time is that of the slowest rank. Rows are medians.

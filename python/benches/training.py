@@ -1,8 +1,9 @@
 """Trains over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
 
 Ranks are processes of `python/examples/train.py` in two network namespaces that `farwrite link` joins, half
-of them in each. The backends take turns with each seed. Where gloo of the installed PyTorch has another
-reduce-scatter or mean, both run the same operation (`same_operations.py`). It needs root.
+of them in each. A cell is one setting; in it, the backends take turns with each seed. A training that fails
+or takes too long is named in the table, and the next one starts. Where gloo of the installed PyTorch has
+another reduce-scatter or mean, both run the same operation (`same_operations.py`). It needs root.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from math import inf, isfinite
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
-from statistics import mean, median
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -24,6 +25,7 @@ sys.path.append(str(HERE.parents[1] / "tests" / "system"))
 
 sys.path.append(str(HERE))
 
+from cells import HEADING, Cell, Runs  # noqa: E402
 from gloo import Gloo, examine_here  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
 from table import Table  # noqa: E402
@@ -36,6 +38,10 @@ BACKENDS = {
     "hadamard": ["--bounded", "0.02", "--hadamard", "1024"],
     "hadamard-ec": ["--bounded", "0.02", "--hadamard", "1024", "--exact", "ec-mds:32,8"],
 }
+
+#: The losses on tests whose times are compared, by task. They are fixed, so that no run sets the target of
+#: another. 50 steps of two ranks bring the text to 2.73.
+TARGETS = {"text": 2.6, "digits": 0.3}
 
 
 class Failed(Exception):
@@ -120,110 +126,107 @@ def outputs(ranks: Sequence[subprocess.Popen[str]], seconds: float) -> list[str]
     return [ended.result()[0] for ended in reading]
 
 
-def seconds_to(loss: float, tests: Sequence[tuple[float, float]]) -> float | None:
-    """Return after how many seconds of steps the loss was first at most this; None where it never was."""
-    return next((seconds for seconds, reached in tests if reached <= loss), None)
+def add_cells(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe cells: all combinations of their values."""
+    parser.add_argument("--tasks", nargs="+", choices=tuple(TARGETS), default=["text"])
+    parser.add_argument("--ways", nargs="+", choices=("ddp", "fsdp2", "zero3"), default=["ddp"])
+    parser.add_argument("--ranks", nargs="+", type=int, default=[2])
+    parser.add_argument(
+        "--links", nargs="+", default=["--rate 1Gbit --rtt 10ms --loss 1%"], help="of `farwrite link`"
+    )
+    parser.add_argument(
+        "--background", nargs="+", type=int, default=[0], metavar="FLOWS", help="TCP BBR flows over the path"
+    )
+
+
+def cells(arguments: argparse.Namespace) -> list[Cell]:
+    """Return all combinations of what the options list."""
+    lists = (arguments.tasks, arguments.ways, arguments.ranks, arguments.links, arguments.background)
+    return [Cell(*values) for values in product(*lists)]
+
+
+def parse(options: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        epilog="example: --program target/release/farwrite --ways ddp fsdp2 --ranks 2 4 --links "
+        "'--rate 1Gbit --rtt 40ms --loss 1%' '--rate 1Gbit --rtt 40ms --loss 5%'",
+    )
+    parser.add_argument("--program", required=True, help="the program farwrite")
+    add_cells(parser)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--test-every", type=int, default=20, help="steps between two tests")
+    parser.add_argument(
+        "--target-loss", type=float, help=f"the loss on tests to reach; by default by task: {TARGETS}"
+    )
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
+    parser.add_argument("--limit", type=float, default=900, help="the most seconds of one training")
+    parser.add_argument("--log", type=Path, help="a file to which each training adds a line of JSON")
+    parser.add_argument("--csv", type=Path, help="a file for the rows of all cells, written after each cell")
+    parser.add_argument("--figure", default="O3", help="with --csv: the figure that the rows are for")
+    arguments = parser.parse_args(options)
+    if arguments.seeds < 1:
+        parser.error(f"--seeds {arguments.seeds}: must be at least 1")
+    if least := [flows for flows in arguments.background if flows < 0]:
+        parser.error(f"--background {least[0]}: must be 0 or a number of flows")
+    return arguments
+
+
+def run(arguments: argparse.Namespace, gloo: Gloo) -> None:
+    """Train with all backends in all cells, and print a table."""
+    conditions = f"{arguments.steps} steps, {arguments.seeds} seeds, {os.cpu_count()} cores"
+    print(f"{conditions}. Times to the loss and steps to it are medians, and its range over the seeds.")
+    print("All else are means over the trainings that ended.")
+    print(HEADING, flush=True)
+    table = Table(arguments.figure, conditions)
+    for cell in cells(arguments):
+        target = arguments.target_loss or TARGETS[cell.task]
+        print(f"{cell}, loss {target}", flush=True)
+        for name, runs in run_cell(arguments, gloo, cell).items():
+            print(*runs.lines(name, target), sep="\n", flush=True)
+            if arguments.csv:
+                runs.add_to(table, str(cell), name, target)
+        if arguments.csv:
+            table.write(arguments.csv)
+
+
+def run_cell(arguments: argparse.Namespace, gloo: Gloo, cell: Cell) -> dict[str, Runs]:
+    """Run all trainings of a cell. Where one fails, the next ones still run."""
+    all_runs = {name: Runs() for name in arguments.backends}
+    for seed in range(1, arguments.seeds + 1):
+        for name, runs in all_runs.items():
+            line = {**asdict(cell), "name": name, "seed": seed}
+            try:
+                result = train_once(arguments, gloo, cell, name, seed)
+            except (Failed, subprocess.TimeoutExpired) as error:
+                reason = str(error) if isinstance(error, Failed) else f"not done after {error.timeout:g} s"
+                runs.failed.append(f"seed {seed}: {reason}")
+                line["failed"] = reason
+            else:
+                runs.ended.append(result)
+                line |= result
+            if arguments.log:
+                with arguments.log.open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(line) + "\n")
+    return all_runs
+
+
+def train_once(arguments: argparse.Namespace, gloo: Gloo, cell: Cell, name: str, seed: int) -> dict[str, Any]:
+    """Run the training of one backend and one seed over a path of its own."""
+    options = ["--task", cell.task, "--way", cell.way, "--test-every", str(arguments.test_every)]
+    options += ["--steps", str(arguments.steps), "--seed", str(seed), *BACKENDS[name]]
+    with NetworkPath(arguments.program, *cell.link.split()) as path:
+        add_background(path, cell.background)
+        return train(path, cell.ranks, *options, seconds=arguments.limit, same=gloo.needed())
 
 
 def main() -> None:
-    """Train with all backends, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", required=True, help="the program farwrite")
-    parser.add_argument("--task", choices=("digits", "text"), default="text")
-    parser.add_argument("--way", choices=("ddp", "fsdp2", "zero3"), default="ddp")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--test-every", type=int, default=20, help="steps between two tests")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
-    parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms --loss 1%", help="of `farwrite link`")
-    parser.add_argument(
-        "--background", type=int, default=0, metavar="FLOWS", help="TCP BBR flows over the same path"
-    )
-    parser.add_argument("--limit", type=float, default=900, help="the most seconds of one training")
-    parser.add_argument("--log", type=Path, help="a file to which each training adds a line of JSON")
-    parser.add_argument("--csv", type=Path, help="a file for the rows of the figure O3")
-    arguments = parser.parse_args()
-    if arguments.seeds < 1:
-        parser.error(f"--seeds {arguments.seeds}: must be at least 1")
-    if arguments.background < 0:
-        parser.error(f"--background {arguments.background}: must be 0 or a number of flows")
+    """Examine gloo, and train."""
+    arguments = parse()
     gloo = examine_here()
-    print(gloo.describe(), flush=True)
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.backends}
-    for seed in range(1, arguments.seeds + 1):
-        for name in arguments.backends:
-            result = train_once(arguments, gloo, name, seed)
-            results[name].append(result)
-            if arguments.log:
-                with arguments.log.open("a", encoding="utf-8") as log:
-                    line = {"link": arguments.link, "background": arguments.background, "name": name}
-                    log.write(json.dumps({**line, "seed": seed, **result}) + "\n")
-    conditions = (
-        f"{arguments.task}, {arguments.way}, {arguments.ranks} ranks, {arguments.steps} steps, "
-        f"{arguments.seeds} seeds, farwrite link {arguments.link}, {arguments.background} TCP BBR flows "
-        f"beside, {os.cpu_count()} cores"
-    )
-    summaries = summarize(results)
-    show(conditions, summaries)
-    if arguments.csv:
-        table = Table("O3", conditions)
-        panel = f"{arguments.task}, {arguments.way}"
-        for name, of_seeds in results.items():
-            for measure, value in summaries[name].items():
-                if isfinite(value):
-                    table.add(panel, name, 0, measure, value)
-            # One line for all seeds: the means of the times and of the losses of each test.
-            for tests in zip(*(result["tests"] for result in of_seeds), strict=True):
-                seconds, loss = (mean(column) for column in zip(*tests, strict=True))
-                table.add(panel, name, seconds, "test_loss", loss)
-        table.write(arguments.csv)
-
-
-def train_once(arguments: argparse.Namespace, gloo: Gloo, name: str, seed: int) -> dict[str, Any]:
-    """Run the training of one backend and one seed over a path of its own."""
-    options = ["--task", arguments.task, "--way", arguments.way, "--test-every", str(arguments.test_every)]
-    options += ["--steps", str(arguments.steps), "--seed", str(seed), *BACKENDS[name]]
-    with NetworkPath(arguments.program, *arguments.link.split()) as path:
-        add_background(path, arguments.background)
-        return train(path, arguments.ranks, *options, seconds=arguments.limit, same=gloo.needed())
-
-
-def summarize(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
-    """Return numbers of each backend, over its seeds. The first backend says which loss is to be reached."""
-    first = next(iter(results.values()))
-    wanted = [1.02 * result["tests"][-1][1] for result in first]
-    summaries = {}
-    for name, of_seeds in results.items():
-        times = [seconds_to(loss, result["tests"]) for loss, result in zip(wanted, of_seeds, strict=True)]
-        summaries[name] = {
-            # A run that has no time counts as longer than all others.
-            "s_to_loss": median(inf if seconds is None else seconds for seconds in times),
-            "waiting_percent": 100 * mean(1 - run["alone_ms"] / run["step_mean_ms"] for run in of_seeds),
-            "final_loss": mean(run["tests"][-1][1] for run in of_seeds),
-            "missing_percent": 100 * mean(run["missing_share"] for run in of_seeds),
-            "cut_percent": 100 * mean(run["cut_share"] for run in of_seeds),
-            **{key: mean(run[key] for run in of_seeds) for key in ("step_mean_ms", "step_p99_ms", "drift")},
-        }
-    return summaries
-
-
-def show(conditions: str, summaries: dict[str, dict[str, float]]) -> None:
-    """Print a table."""
-    print(conditions)
-    print("The loss to reach is 1.02 times the final one of the first backend, of the same seed. Times to it")
-    print("are medians; never: in half of the seeds or more, it was not reached. All else are means.")
-    print(
-        f"{'':>12}  {'mean ms':>8}  {'p99 ms':>8}  {'waiting':>7}  {'s to loss':>9}  {'loss':>6}  "
-        f"{'missing':>7}  {'cut':>5}  {'drift':>5}"
-    )
-    for name, of in summaries.items():
-        seconds = "never" if of["s_to_loss"] == inf else f"{of['s_to_loss']:.1f}"
-        print(
-            f"{name:>12}  {of['step_mean_ms']:>8.1f}  {of['step_p99_ms']:>8.1f}  "
-            f"{of['waiting_percent']:>6.0f}%  {seconds:>9}  {of['final_loss']:>6.3f}  "
-            f"{of['missing_percent']:>6.2f}%  {of['cut_percent']:>4.0f}%  {of['drift']:>5.1g}"
-        )
+    print(gloo.describe())
+    run(arguments, gloo)
 
 
 if __name__ == "__main__":

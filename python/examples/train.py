@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
@@ -32,6 +31,9 @@ class Digits:
     """1797 pictures of 8 x 8 points, and a network of three layers; its gradients have 1.2 MB."""
 
     def __init__(self, seed: int) -> None:
+        # Only this task needs scikit-learn.
+        from sklearn.datasets import load_digits
+
         images, labels = (torch.from_numpy(values) for values in load_digits(return_X_y=True))
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
         self.test = (images[order[:360]] / 16).float(), labels[order[:360]]
@@ -240,7 +242,7 @@ def step(task: Digits | Text, way: Alone | Zero3, generator: torch.Generator) ->
 
 
 def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train, and return how long steps took and what the loss on tests was when."""
+    """Train, and return how long steps took, and the loss of each test after so many seconds and steps."""
     generator = torch.Generator().manual_seed(1000 * arguments.seed + dist.get_rank())
     # What a step takes without the other ranks, for the share of communication.
     copy = Alone(deepcopy(task))
@@ -257,7 +259,7 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
         if number % arguments.test_every == 0 or number == arguments.steps:
             with torch.no_grad():
                 loss = cross_entropy(way.model(task.test[0]), task.test[1]).item()
-            tests.append((sum(seconds), loss))
+            tests.append((sum(seconds), number, loss))
     report = farwrite.torch.last_report() if arguments.backend == "farwrite" else None
     milliseconds = np.array(seconds[UNTIMED:]) * 1e3
     return {
@@ -320,7 +322,7 @@ def main() -> None:
             print(
                 f"{result['backend']}, {result['way']}: {result['ranks']} ranks, {result['steps']} steps, "
                 f"mean {result['step_mean_ms']:.1f} ms, p99 {result['step_p99_ms']:.1f} ms; test loss "
-                f"{result['tests'][-1][1]:.4f}, missing {result['missing_share']:.2%}; "
+                f"{result['tests'][-1][-1]:.4f}, missing {result['missing_share']:.2%}; "
                 f"drift between replicas: {result['drift']}"
                 + (f", at most {max(result['drifts'])} before" if result["drifts"] else "")
             )

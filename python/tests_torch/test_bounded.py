@@ -144,6 +144,29 @@ def _exact() -> None:
     dist.destroy_process_group(group)
 
 
+def test_integers_are_exact_in_an_operation_that_begins_with_floats(two: Ranks) -> None:
+    two.run(_mixed)
+
+
+def _mixed() -> None:
+    policy = Bounded(0.02, min_bytes=4096, operations=("all-reduce", "all-gather"))
+    group = dist.new_group(pg_options=Options(trusted_store=True, policy=policy))
+    rank = dist.get_rank()
+    # A bounded operation, so that there is a timeout that a rank can miss.
+    for _ in range(5):
+        dist.all_reduce(torch.ones(VALUES), group=group)
+    inputs = [torch.full((VALUES,), rank + 1.0), torch.full((VALUES,), rank + 1)]
+    for step in range(6):
+        outputs = [[torch.zeros_like(tensor) for tensor in inputs] for _ in range(2)]
+        if rank == 1 and step == 5:
+            be_late(group)
+        group.allgather_coalesced(outputs, inputs).wait()
+        for other, (_, integers) in enumerate(outputs):
+            assert torch.equal(integers, torch.full_like(integers, other + 1))
+    dist.barrier(group=group)
+    dist.destroy_process_group(group)
+
+
 def test_replicas_do_not_drift_apart(job: Ranks) -> None:
     job.run(_ddp)
 

@@ -62,7 +62,9 @@ def test_a_group_that_is_made_again() -> None:
 
 
 def test_a_rank_that_does_not_come() -> None:
-    with pytest.raises(RendezvousError, match=r"^rank 0 of group 'g': no sign of rank 1, 2 after 0:00:01$"):
+    with pytest.raises(
+        RendezvousError, match=r"^rank 0 of group 'g': rank 1, 2 did not join within 0:00:01$"
+    ):
         rendezvous.meet(Place("g", HashStore(), 0, 3), b"", "10.0.0.1", OPTIONS, SHORT)
 
 
@@ -86,7 +88,7 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rank 1 waits for rank 2 until the timeout. Rank 0 must see rank 1 within this time.
     said = both(HashStore(), sizes=(2, 3), timeout=timedelta(seconds=3))
     assert "rank 1 has size 3, this rank 2: all ranks must have the same" in said[0]
-    assert "no sign of rank 2" in said[1]
+    assert "rank 2 did not join" in said[1]
     versions = iter(["0.1.0", "0.2.0"])
     monkeypatch.setattr(rendezvous, "version", lambda _: next(versions))
     said = both(HashStore())
@@ -97,7 +99,7 @@ def test_what_is_no_rank_of_farwrite() -> None:
     for value in (b"\xff\x00", b"[]", b'{"farwrite": 1}', b"x" * 1000):
         store = HashStore()
         store.set("farwrite/0/1", value)
-        with pytest.raises(RendezvousError, match="what rank 1 put into the store is not of this version"):
+        with pytest.raises(RendezvousError, match="the data that rank 1 stored is not from this version"):
             rendezvous.meet(Place("g", store, 0, 2), b"", "10.0.0.1", OPTIONS, LONG)
 
 

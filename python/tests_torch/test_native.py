@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterator
+from datetime import timedelta
 from ipaddress import ip_address
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
 
 from farwrite import _native
 from farwrite.torch import Options
+from farwrite.torch.reports import Tally
+from farwrite.torch.work import Work
 
 
 @pytest.fixture
@@ -70,3 +75,48 @@ def test_memory_with_gaps_is_refused(rank: _native.Communicator) -> None:
     with pytest.raises(BufferError, match="^output: must be contiguous memory$"):
         rank.submit("all-gather", input=whole, output=gaps)
     rank.submit("all-gather", input=whole.copy(), output=whole).wait(30)
+
+
+def test_another_thread_runs_during_a_wait() -> None:
+    here = ip_address("127.0.0.1")
+    settings = Options(trusted_store=True).native(30, [])
+    ranks = [_native.Communicator(rank, 2, address=here, key=None, settings=settings) for rank in range(2)]
+    said: list[Any] = []
+    while None not in said:
+        said = [rank.meet(said) for rank in ranks]
+    # The receive ends only when another thread has sent, which a wait with the lock would prevent.
+    ticket = ranks[0].submit("receive", output=np.zeros(8, np.uint8), peer=1, tag=0)
+
+    def send() -> None:
+        time.sleep(0.2)
+        ranks[1].submit("send", input=np.ones(8, np.uint8), peer=0, tag=0)
+
+    sender = Thread(target=send)
+    sender.start()
+    ticket.wait(20)
+    sender.join()
+    for rank in ranks:
+        rank.close()
+
+
+class _Slow:
+    """An operation that ends after a tenth of a second, and notes how long it may be waited for."""
+
+    def __init__(self, limits: list[float]) -> None:
+        self._limits = limits
+
+    def wait(self, limit_s: float) -> None:
+        self._limits.append(limit_s)
+        time.sleep(min(0.1, limit_s))
+        if limit_s < 0.1:
+            raise TimeoutError
+
+
+def test_several_operations_of_one_call_share_its_limit() -> None:
+    limits: list[float] = []
+    started: Any = [(_Slow(limits), lambda ended: None) for _ in range(4)]
+    with pytest.raises(TimeoutError):
+        Work("all_reduce", started, [], Tally()).wait(timedelta(seconds=0.25))
+    assert len(limits) == 3
+    assert limits[0] <= 0.25
+    assert limits[2] <= 0.05

@@ -185,14 +185,19 @@ test_timeout_names_the_absent_rank = every_rank(_timeout)
 
 
 def _timeout_of_a_barrier() -> None:
-    group = dist.new_group()
-    if dist.get_rank() == 0:
-        barrier = partial(dist.barrier, group=group, timeout=timedelta(seconds=1))
-        said = message(farwrite.torch.CollectiveError, barrier)
-        assert "rank 1" in said
-        assert "barrier" in said
-    dist.barrier()
-    dist.destroy_process_group(group)
+    for name in ("barrier", "monitored_barrier"):
+        group = dist.new_group()
+        if dist.get_rank() == 0:
+            second = timedelta(seconds=1)
+            calls = {
+                "barrier": partial(dist.barrier, group=group, timeout=second),
+                "monitored_barrier": partial(group.monitored_barrier, second),
+            }
+            said = message(farwrite.torch.CollectiveError, calls[name])
+            assert "rank 1" in said
+            assert "barrier" in said
+        dist.barrier()
+        dist.destroy_process_group(group)
 
 
 test_a_barrier_has_its_own_timeout = every_rank(_timeout_of_a_barrier)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import subprocess
 import sys
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +16,8 @@ import torch.distributed as dist
 from ranks import Ranks
 from test_bounded import OPTIONS, VALUES, be_late
 from torch import nn
+
+from farwrite.figures.rows import load
 
 PYTHON = Path(__file__).resolve().parents[1]
 for folder in ("benches", "examples"):
@@ -56,23 +61,25 @@ def _equally_broken() -> float:
     return drift([torch.full((4,), float("nan"))])
 
 
+KEYS = ["alone_ms", "step_mean_ms", "step_p99_ms", "missing_share", "cut_share", "drift"]
+
+
+def _ended(*tests: tuple[float, int, float]) -> dict[str, Any]:
+    return dict.fromkeys(KEYS, 1.0) | {"tests": list(tests)}
+
+
 def test_a_time_that_no_run_has_is_named() -> None:
-    from training import seconds_to, summarize
+    from cells import Runs, first_at_most
 
-    tests = [(1.0, 0.9), (2.0, 0.5), (3.0, 0.4)]
-    assert seconds_to(0.5, tests) == 2.0
-    assert seconds_to(0.1, tests) is None
-    assert seconds_to(0.1, []) is None
+    tests = [(1.0, 5, 0.9), (2.0, 10, 0.5), (3.0, 15, 0.4)]
+    assert first_at_most(0.5, tests) == (2.0, 10)
+    assert first_at_most(0.1, tests) == (inf, inf)
+    assert first_at_most(0.1, []) == (inf, inf)
 
-    def typical(*to_half: float | None) -> float:
-        """The time to the loss of a first run that reaches it, of runs that reach it after these times."""
-        keys = ["alone_ms", "step_mean_ms", "step_p99_ms", "missing_share", "cut_share", "drift"]
-        numbers = dict.fromkeys(keys, 1.0)
-        first = [numbers | {"tests": [(1.0, 0.5)]} for _ in to_half]
-        second = [
-            numbers | {"tests": [(9.0 if of is None else of, 0.6 if of is None else 0.5)]} for of in to_half
-        ]
-        return summarize({"first": first, "second": second})["second"]["s_to_loss"]
+    def typical(*to_half: float | None, failed: int = 0) -> float:
+        """The median time to a loss of 0.5 of runs that reach it after these times."""
+        ended = [_ended((9.0, 5, 0.6) if of is None else (of, 5, 0.5)) for of in to_half]
+        return Runs(ended, ["seed 9: it failed"] * failed).summarize(0.5)["s_to_loss"]
 
     assert typical(3.0) == 3.0
     assert typical(None) == inf
@@ -80,6 +87,58 @@ def test_a_time_that_no_run_has_is_named() -> None:
     assert typical(None, None, 3.0) == inf
     # Between a run that has a time and one that has none there is no time.
     assert typical(1.0, None) == inf
+    # A run that failed is longer than all others, too.
+    assert typical(1.0, 3.0, failed=1) == 3.0
+    assert typical(1.0, failed=1) == inf
+    assert typical(failed=1) == inf
+
+
+def _arguments(tmp_path: Path, *options: str) -> argparse.Namespace:
+    from training import parse
+
+    log, rows = str(tmp_path / "log"), str(tmp_path / "rows.csv")
+    return parse(["--program", "farwrite", "--log", log, "--csv", rows, *options])
+
+
+def test_a_training_that_fails_is_named_and_the_next_one_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    import training
+
+    def once(arguments: Any, gloo: Any, cell: Any, name: str, seed: int) -> dict[str, Any]:
+        if (cell.way, name, seed) == ("ddp", "exact", 1):
+            raise training.Failed("rank 1 of 2 ended with 1: out of memory")
+        if (cell.way, name) == ("fsdp2", "exact"):
+            raise subprocess.TimeoutExpired("train.py", 60)
+        return _ended((1.0 * seed, 5, 0.9), (2.0 * seed, 10, 0.5))
+
+    monkeypatch.setattr(training, "train_once", once)
+    options = "--ways ddp fsdp2 --seeds 2 --backends gloo exact --target-loss 0.5"
+    training.run(_arguments(tmp_path, *options.split()), None)
+    said = capsys.readouterr().out
+    assert said.count("failed: seed 1: rank 1 of 2 ended with 1: out of memory") == 1
+    assert said.count("failed: seed 2: not done after 60 s") == 1
+    assert "1 of 2\n" in said
+    assert "0 of 2 trainings ended" in said
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert len(lines) == 8
+    assert [line["way"] for line in lines if "failed" in line] == ["ddp", "fsdp2", "fsdp2"]
+    # Rows of two cells do not collide.
+    rows = load(tmp_path, "O3")
+    panels = list(dict.fromkeys(row.panel for row in rows.rows))
+    assert len(panels) == 2
+    assert [rows.value(panel, "gloo", "s_to_loss", 0) for panel in panels] == [3.0, 3.0]
+    assert rows.value(panels[1], "exact", "failed", 0) == 2.0
+
+
+def test_cells_that_differ_have_different_rows(tmp_path: Path) -> None:
+    from training import cells
+
+    options = ("--tasks", "text", "digits", "--ranks", "2", "4", "--background", "0", "1")
+    links = ("--links", "--rate 1Gbit --loss 1%", "--rate 1Gbit --loss 5%")
+    names = [str(cell) for cell in cells(_arguments(tmp_path, *options, *links))]
+    assert len(names) == len(set(names)) == 16
+    assert names[0] == "text, ddp, 2 ranks, rate 1Gbit loss 1%, 0 TCP flows"
 
 
 def _rank(program: str, *arguments: str) -> subprocess.Popen[str]:

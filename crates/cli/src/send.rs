@@ -201,7 +201,10 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let watched = args.metrics.start("send", console)?;
     // Invalid arguments fail before anything is read.
     args.rate_control(None)?;
-    let described = args.link.as_deref().map(|file| KnownPath::read(file, console));
+    let described = args
+        .link
+        .as_deref()
+        .map(|file| KnownPath::read(file, console));
     let described = described.transpose()?.unwrap_or_default();
     let psk = key::needed(args.psk_file.as_deref())?;
     let special = if args.skip_special {

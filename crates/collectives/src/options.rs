@@ -288,7 +288,7 @@ impl GroupOptions {
             return say(
                 "scheme",
                 &scheme,
-                "a scheme that brings everything, or auto",
+                "a scheme that delivers everything, or auto",
             );
         }
         if let Some(loss) = self.expected_loss

@@ -67,12 +67,12 @@ fn expected(element: ElementType, reduction: Reduction, a: &[u8], b: &[u8]) -> V
         ElementType::F16 => {
             let (a, b) = values!(f16);
             let value = float(reduction, a.into(), b.into()) as f32;
-            f16::from_f32(value).to_ne_bytes().to_vec()
+            f16::from_f32_const(value).to_ne_bytes().to_vec()
         }
         ElementType::Bf16 => {
             let (a, b) = values!(bf16);
             let value = float(reduction, a.into(), b.into()) as f32;
-            bf16::from_f32(value).to_ne_bytes().to_vec()
+            bf16::from_f32_const(value).to_ne_bytes().to_vec()
         }
         ElementType::I64 => {
             let (a, b) = values!(i64);

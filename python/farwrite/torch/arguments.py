@@ -49,11 +49,11 @@ class Call:
         return text
 
     def value_error(self, argument: str, problem: str) -> ValueError:
-        """Return the exception for an argument whose value will not do."""
+        """Return the exception for an argument whose value is invalid."""
         return ValueError(self._problem(argument, problem))
 
     def type_error(self, argument: str, problem: str) -> TypeError:
-        """Return the exception for an argument whose type will not do."""
+        """Return the exception for an argument whose type is invalid."""
         return TypeError(self._problem(argument, problem))
 
     def check(self, argument: str, tensor: object) -> torch.Tensor:

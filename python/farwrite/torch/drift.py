@@ -21,9 +21,9 @@ def resynchronise(
 
     With ``Bounded(parts="bounded")``, the gradients of replicas differ, so their weights drift apart. Call
     this after each step of the optimizer, with the same arguments at all ranks. All parameters and buffers of
-    floating point become their exact mean over the ranks, all others become those of rank 0. The same applies
-    to the tensors in the state of `optimizer`, such as momentum. Without it, this state stays the result of
-    slightly different gradients.
+    floating point become their mean over the ranks, with the same bits everywhere; all others become those of
+    rank 0. The same applies to the tensors in the state of `optimizer`, such as momentum. Without it, this
+    state stays the result of slightly different gradients.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def resynchronise(
     Raises
     ------
     TypeError, ValueError
-        Where an argument will not do; the message names the argument and its value.
+        Where an argument is invalid; the message names the argument and its value.
     """
     group = group or dist.group.WORLD
     if not isinstance(group, ProcessGroup):

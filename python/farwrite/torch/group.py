@@ -295,8 +295,14 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(self._call("barrier"), "barrier", timeout_s=timeout_s)
 
     def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
-        """Every rank waits until all ranks have started it, at most for a time."""
-        self.barrier().wait(timeout)
+        """Every rank waits until all ranks have started it, at most for a time.
+
+        After the timeout, the group ends, and the error names a rank that has not started it. To name all
+        of them, as gloo does with `wait_all_ranks`, is not supported: that argument changes nothing.
+        """
+        opts = dist.BarrierOptions()
+        opts.timeout = timeout
+        self.barrier(opts).wait()
 
     def send(self, tensors: Sequence[torch.Tensor], dst: int, tag: int) -> Work:
         """Send a tensor to one rank. Those of one tag arrive in the order in which they are sent."""
@@ -396,7 +402,7 @@ class ProcessGroup(dist.ProcessGroup):
         return (
             self._bounded is not None
             and operation in self._bounded.operations
-            and output[0].dtype in FLOATS
+            and all(tensor.dtype in FLOATS for tensor in output)
             and not how.get("send_bytes")
             and not how.get("receive_bytes")
             and sum(tensor.nbytes for tensor in output) >= self._bounded.min_bytes

@@ -79,7 +79,7 @@ class Hadamard:
         Raises
         ------
         TypeError, ValueError
-            Where an argument will not do; the message names it and its value.
+            Where an argument is invalid; the message names it and its value.
         """
         return self._transform(tensor, segment_ends, inverse=False)
 

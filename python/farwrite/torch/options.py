@@ -178,7 +178,7 @@ class Options:
     Raises
     ------
     TypeError, ValueError
-        Where an option will not do; the message names the option and its value.
+        Where an option is invalid; the message names the option and its value.
     """
 
     #: The user says that only the ranks can read and write the store and the way to it.

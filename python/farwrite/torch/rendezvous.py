@@ -186,7 +186,7 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
         if not absent:
             raise
         raise RendezvousError(
-            f"{place.describe()}: no sign of rank {', '.join(map(str, absent))} after {timeout}"
+            f"{place.describe()}: rank {', '.join(map(str, absent))} did not join within {timeout}"
         ) from error
 
 
@@ -201,7 +201,7 @@ def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
     except ValueError:
         pass
     raise RendezvousError(
-        f"{place.describe()}: what rank {rank} put into the store is not of this version of farwrite, "
+        f"{place.describe()}: the data that rank {rank} stored is not from this version of farwrite, "
         f"{version('farwrite')}: {value[:40]!r}"
     )
 

@@ -37,7 +37,7 @@ class Stream:
             yield
             self._copied = self._side.record_event()
         for tensor in self._outputs:
-            # So that the allocator gives the memory to nobody before the copy is done.
+            # The allocator must not reuse the memory before the copy is done.
             tensor.record_stream(self._side)
 
     def join(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from threading import Lock, Thread
+from time import monotonic
 from typing import Any
 
 import torch
@@ -55,8 +56,10 @@ class Work(dist.Work):
             Where the operation still runs after ``timeout``.
         """
         # torch has no timeout where it is 0, or -1 ms.
-        limit_s = timeout.total_seconds() if timeout > timedelta(0) else None
-        ended = [ticket.wait(limit_s) for ticket in self._tickets]
+        until = monotonic() + timeout.total_seconds() if timeout > timedelta(0) else None
+        ended = [
+            ticket.wait(None if until is None else max(0.0, until - monotonic())) for ticket in self._tickets
+        ]
         with self._lock:
             if not self._stored:
                 with self._stream.after_start():

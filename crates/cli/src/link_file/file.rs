@@ -131,7 +131,9 @@ fn in_unit(
 fn check_either(one: Named<'_>, other: Named<'_>) -> Result<(), String> {
     if one.1.is_some() && other.1.is_some() {
         let (one, other) = (one.0, other.0);
-        return Err(format!("{one} and {other} are two forms of the same value: give only one"));
+        return Err(format!(
+            "{one} and {other} are two forms of the same value: give only one"
+        ));
     }
     Ok(())
 }
@@ -224,7 +226,10 @@ mod tests {
         let text = "loss_chunk = 0.5\nchunk = \"64KiB\"\nmtu = 1024";
         let loss = parse(text).expect("fine").loss_packet().expect("complete");
         let want = 1.0 - 0.5f64.powf(1.0 / 64.0);
-        assert!(loss.is_some_and(|loss| (loss - want).abs() < 1e-12), "{loss:?}");
+        assert!(
+            loss.is_some_and(|loss| (loss - want).abs() < 1e-12),
+            "{loss:?}"
+        );
         assert_eq!(parse(""), Ok(Description::default()));
     }
 

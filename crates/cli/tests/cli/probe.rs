@@ -248,7 +248,10 @@ fn a_receiver_of_files_answers_too_and_goes_on() {
     let sent: Value = serde_json::from_slice(&send.stdout).expect("JSON");
     assert_eq!(number(&sent["result"]["mtu"]), 1024.0);
     let said = text(&send.stderr);
-    assert!(said.contains("link.toml: rate has no effect without rtt"), "{said}");
+    assert!(
+        said.contains("link.toml: rate has no effect without rtt"),
+        "{said}"
+    );
     assert_eq!(
         std::fs::read(inbox.join("file")).expect("received"),
         [7; 5000]

@@ -106,27 +106,30 @@
 //! # Speed
 //!
 //! A transform cannot be faster than a copy: it reads and writes every byte at least once. The
-//! table shows the throughput as a fraction of memcpy's, which is 6.1 GB/s: 128 MiB in cold memory,
-//! one core of a shared Xeon with AVX-512.
+//! table shows the throughput as a fraction of memcpy's: 128 MiB in cold memory, one core with
+//! AVX-512. The Xeon is shared, and its memcpy has 6.1 GB/s. The EPYC's memcpy has 17.9 GB/s.
 //!
-//! | blocks of 1024 | stride 1 | stride `p`, packets of 4096 bytes |
-//! |---|---|---|
-//! | `f32` | 0.97 | 0.36 to 0.41 |
-//! | `f16` | 0.69 | 0.25 |
-//! | `bf16` | 0.68 | 0.25 |
+//! | blocks of 1024 | machine | stride 1 | stride `p`, packets of 4096 bytes |
+//! |---|---|---|---|
+//! | `f32` | Xeon | 0.97 | 0.36 to 0.41 |
+//! | `f32` | EPYC | 0.67 | 0.40 |
+//! | `f16` | Xeon | 0.69 | 0.25 |
+//! | `bf16` | Xeon | 0.68 | 0.25 |
 //!
-//! With `f32` and stride 1, memory bandwidth is the limit. 16-bit formats need twice as many
-//! additions per byte: a block of 1024 takes 0.23 us in the cache, and copying its 2 KiB takes 0.33
-//! us. With the largest stride, the band of 256 blocks writes pieces of 1 KiB (512 bytes in 16-bit
-//! formats), each to another 4 KiB page, and address translation is the limit.
+//! With `f32` and stride 1, memory bandwidth is the limit on the Xeon, but not on the EPYC. 16-bit
+//! formats need twice as many additions per byte: on the Xeon, a block of 1024 takes 0.23 us in the
+//! cache, and copying its 2 KiB takes 0.33 us. With the largest stride, the band of 256 blocks
+//! writes pieces of 1 KiB (512 bytes in 16-bit formats), each to another 4 KiB page, and address
+//! translation is the limit.
 //!
 //! A block of more than 4096 elements is transformed in a buffer of four bytes per element. Up to
-//! 2^19 elements this takes one more pass over the buffer, beyond that two. The 128 MiB as one
-//! block take 146 ms, and as 4, 16 and 64 blocks 84, 60 and 38 ms (`OptiNIC`'s GPU: 22.1, 19.9,
-//! 17.5 and 8.4 ms, Table 3). A stride is useful for small blocks. Blocks of more than 2^17
-//! elements are interleaved one at a time, run by run.
+//! 2^19 elements this takes one more pass over the buffer, beyond that two. The 128 MiB as 1, 4, 16
+//! and 64 blocks take 146, 84, 60 and 38 ms on the Xeon, and 88, 48, 24 and 20 ms on the EPYC
+//! (`OptiNIC`'s GPU: 22.1, 19.9, 17.5 and 8.4 ms, Table 3). A stride is useful for small blocks.
+//! Blocks of more than 2^17 elements are interleaved one at a time, run by run.
 //!
-//! `cargo run --release -p farwrite-bench --features isal --bin codes` prints these numbers.
+//! `cargo run --release -p farwrite-bench --features isal --bin codes` prints the numbers of the
+//! Xeon, and `make figures-optinic` writes those of the EPYC to `figures/optinic/splits.csv`.
 
 mod element;
 mod error;

@@ -31,41 +31,97 @@ fn join(element: ElementType, reduction: Reduction, all: &[Vec<u8>], order: &[us
     sum
 }
 
-/// Returns the result of an all-reduce, in the documented order.
+/// Returns the result of an all-reduce, in the documented order. `sites` holds the site of each rank.
 fn reduced(
     algorithm: Algorithm,
-    element: ElementType,
-    reduction: Reduction,
+    (element, reduction): (ElementType, Reduction),
     all: &[Vec<u8>],
+    sites: &[u32],
 ) -> Vec<u8> {
     let ranks = all.len();
-    let size = element.bytes();
-    let mut result = Vec::new();
-    for (part, range) in cut(all[0].len() as u64 / size, size, ranks)
-        .iter()
-        .enumerate()
-    {
-        let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
-        let parts: Vec<Vec<u8>> = all
-            .iter()
-            .map(|bytes| bytes[range.clone()].to_vec())
-            .collect();
-        let first = match algorithm {
-            Algorithm::Ring => part + 1,
-            _ => part,
-        };
-        let order: Vec<usize> = (0..ranks)
-            .map(|distance| (first + distance) % ranks)
-            .collect();
-        result.extend(join(element, reduction, &parts, &order));
-    }
-    if algorithm == Algorithm::Tree {
-        result = tree(element, reduction, all, 0);
-    }
+    let mut result = match algorithm {
+        Algorithm::Tree => tree(element, reduction, all, 0),
+        Algorithm::HalvingDoubling => halving(element, reduction, all),
+        Algorithm::Hierarchical => hierarchical(element, reduction, all, sites),
+        Algorithm::Ring => in_turn(element, reduction, all, 1),
+        _ => in_turn(element, reduction, all, 0),
+    };
     if reduction == Reduction::Mean && ranks > 1 {
         kernel::divide(element, &mut result, u32::try_from(ranks).unwrap());
     }
     result
+}
+
+/// Cuts memory into equal parts, and returns the part `number` of each rank.
+fn part(element: ElementType, all: &[Vec<u8>], parts: usize, number: usize) -> Vec<Vec<u8>> {
+    let size = element.bytes();
+    let range = cut(all[0].len() as u64 / size, size, parts)[number].clone();
+    let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+    all.iter()
+        .map(|bytes| bytes[range.clone()].to_vec())
+        .collect()
+}
+
+/// Part p is reduced from rank p + `skip` on, from left to right.
+fn in_turn(element: ElementType, reduction: Reduction, all: &[Vec<u8>], skip: usize) -> Vec<u8> {
+    let ranks = all.len();
+    let parts = (0..ranks).map(|number| {
+        let order: Vec<usize> = (0..ranks).map(|d| (number + skip + d) % ranks).collect();
+        join(
+            element,
+            reduction,
+            &part(element, all, ranks, number),
+            &order,
+        )
+    });
+    parts.collect::<Vec<_>>().concat()
+}
+
+fn halving(element: ElementType, reduction: Reduction, all: &[Vec<u8>]) -> Vec<u8> {
+    let parts = 1 << all.len().ilog2();
+    let pairs = all.len() - parts;
+    let paired = (0..pairs).map(|pair| join(element, reduction, all, &[2 * pair + 1, 2 * pair]));
+    let values: Vec<_> = paired.chain(all[2 * pairs..].iter().cloned()).collect();
+    let of = |number: usize| {
+        let mut sums = part(element, &values, parts, number);
+        let mut distance = parts / 2;
+        while distance > 0 {
+            let pairs = (0..parts).map(|v| join(element, reduction, &sums, &[v, v ^ distance]));
+            sums = pairs.collect();
+            distance /= 2;
+        }
+        sums.swap_remove(number)
+    };
+    (0..parts).flat_map(of).collect()
+}
+
+fn hierarchical(
+    element: ElementType,
+    reduction: Reduction,
+    all: &[Vec<u8>],
+    sites: &[u32],
+) -> Vec<u8> {
+    let mut names = sites.to_vec();
+    names.sort_by_key(|name| sites.iter().position(|site| site == name));
+    names.dedup();
+    let of_site = |name: &u32| {
+        let ranks = all.iter().zip(sites).filter(|(_, site)| *site == name);
+        ranks.map(|(values, _)| values.clone()).collect::<Vec<_>>()
+    };
+    let members: Vec<Vec<Vec<u8>>> = names.iter().map(of_site).collect();
+    let between = |sums: &[Vec<u8>]| in_turn(element, reduction, sums, 1);
+    let ranks = members[0].len();
+    if members.iter().any(|site| site.len() != ranks) {
+        let sums = members.iter().map(|site| tree(element, reduction, site, 0));
+        return between(&sums.collect::<Vec<_>>());
+    }
+    let sums = members
+        .iter()
+        .map(|site| in_turn(element, reduction, site, 1));
+    let sums: Vec<_> = sums.collect();
+    (0..ranks)
+        .flat_map(|number| between(&part(element, &sums, ranks, number)))
+        .collect()
 }
 
 /// Returns the result that a rank of a binomial tree with root 0 sends to its parent.
@@ -80,24 +136,52 @@ fn tree(element: ElementType, reduction: Reduction, all: &[Vec<u8>], rank: usize
     sum
 }
 
+/// Checks all-reduces of all types of values, bit for bit.
+fn check_order(world: &mut World, sites: &[u32], algorithms: &[Algorithm]) {
+    let ranks = sites.len();
+    for element in ElementType::ALL {
+        for reduction in Reduction::ALL.into_iter().filter(|r| r.supports(element)) {
+            for &algorithm in algorithms {
+                let operation = Operation::AllReduce { element, reduction };
+                let all: Vec<_> = (0..ranks).map(|rank| values(element, rank, 1003)).collect();
+                let outputs = world.all(&operation, with(algorithm), |rank| {
+                    Buffers::in_place(all[rank].clone())
+                });
+                let expected = reduced(algorithm, (element, reduction), &all, sites);
+                let what = format!("sites {sites:?}, {algorithm}, {reduction} of {element}");
+                assert!(outputs.iter().all(|output| *output == expected), "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn all_reduces_equal_their_documented_order() {
     for ranks in [2, 3, 4, 5] {
         let mut world = World::new(1, ranks, clean(), &options());
-        for element in ElementType::ALL {
-            for reduction in Reduction::ALL.into_iter().filter(|r| r.supports(element)) {
-                for algorithm in [Algorithm::Ring, Algorithm::Direct, Algorithm::Tree] {
-                    let operation = Operation::AllReduce { element, reduction };
-                    let all: Vec<_> = (0..ranks).map(|rank| values(element, rank, 1003)).collect();
-                    let outputs = world.all(&operation, with(algorithm), |rank| {
-                        Buffers::in_place(all[rank].clone())
-                    });
-                    let expected = reduced(algorithm, element, reduction, &all);
-                    let what = format!("{ranks} ranks, {algorithm}, {reduction} of {element}");
-                    assert!(outputs.iter().all(|output| *output == expected), "{what}");
-                }
-            }
-        }
+        let algorithms = [
+            Algorithm::Ring,
+            Algorithm::Direct,
+            Algorithm::Tree,
+            Algorithm::HalvingDoubling,
+        ];
+        check_order(&mut world, &vec![0; ranks], &algorithms);
+    }
+}
+
+#[test]
+fn all_reduces_by_sites_equal_their_documented_order() {
+    for sites in [
+        vec![7, 3, 7, 3],
+        vec![0, 0, 1, 1, 2, 2],
+        vec![5, 1, 1, 1, 5, 2],
+    ] {
+        let options = GroupOptions {
+            sites: sites.clone(),
+            ..options()
+        };
+        let mut world = World::new(1, sites.len(), clean(), &options);
+        check_order(&mut world, &sites, &[Algorithm::Hierarchical]);
     }
 }
 
@@ -291,20 +375,20 @@ fn operations_overlap_and_keep_their_order() {
 
 #[test]
 fn other_algorithms_reduce_whatever_the_path_does() {
-    let element = ElementType::I64;
-    let operation = Operation::AllReduce {
-        element,
-        reduction: Reduction::Sum,
-    };
+    let (element, reduction) = (ElementType::F32, Reduction::Sum);
+    let operation = Operation::AllReduce { element, reduction };
     for sites in [vec![0, 1, 0, 1, 0, 1], vec![0, 0, 0, 1, 1, 2]] {
-        let options = GroupOptions { sites, ..options() };
+        let options = GroupOptions {
+            sites: sites.clone(),
+            ..options()
+        };
         let mut world = World::new(9, 6, faulty(), &options);
         let all: Vec<_> = (0..6).map(|rank| values(element, rank, 5000)).collect();
-        let expected = join(element, Reduction::Sum, &all, &[0, 1, 2, 3, 4, 5]);
         for algorithm in [Algorithm::HalvingDoubling, Algorithm::Hierarchical] {
             let outputs = world.all(&operation, with(algorithm), |rank| {
                 Buffers::in_place(all[rank].clone())
             });
+            let expected = reduced(algorithm, (element, reduction), &all, &sites);
             assert!(
                 outputs.iter().all(|output| *output == expected),
                 "{algorithm}"

@@ -147,7 +147,8 @@ impl Steps {
             self.dropped,
             self.pauses,
         );
-        let counts = [self.repeated, self.timeouts, self.dropped].map(|count| count as f64);
+        let counts = [self.repeated, self.timeouts, self.dropped, self.pauses];
+        let counts = counts.map(|count| count as f64);
         for (measure, value) in [
             ("median_ms", median),
             ("mean_ms", mean(times)),
@@ -156,6 +157,7 @@ impl Steps {
             ("repeated", counts[0]),
             ("timeouts", counts[1]),
             ("dropped", counts[2]),
+            ("pauses", counts[3]),
         ] {
             table.add(panel, name, 0.0, measure, value);
         }

@@ -12,24 +12,33 @@ use crate::optinic::{COLLECTIVES, Setting, Times, WARM_UP_NS, WARM_UPS, topology
 /// Sizes of the tensor, in MB.
 const SIZES_MB: [u64; 4] = [20, 40, 60, 80];
 
+/// The series with a short timeout. The others of [`BOUNDED`] have none.
+const SHORT: [(&str, &str); 3] = [
+    ("best effort", "best effort, short timeout"),
+    ("best effort, Swift", "best effort, Swift, short timeout"),
+    ("best effort, EQDS", "best effort, EQDS, short timeout"),
+];
+
 /// The transports of one collective. The short timeout is `percent` of a warm-up.
 fn subjects(setting: &Setting, steps: usize, percent: u64) -> Result<Vec<Subject>, Box<dyn Error>> {
-    let [adaptive, fixed, ..] = BOUNDED;
-    let short = ("best effort, short timeout", adaptive.1, adaptive.2);
+    let [adaptive, fixed, _, swift, eqds] = BOUNDED;
     let rate_bps = setting.rate_mbps * 1_000_000;
-    let warm = |member| {
+    let mut subjects = vec![Subject::new("RoCE", "roce")];
+    for member in [adaptive, fixed, swift, eqds] {
         let subject = Subject::bounded(member, WARM_UP_NS, rate_bps);
         let runs = setting.runs.min(WARM_UPS);
-        Times::of(setting, &topology(0.0)?, &subject, (steps, runs))
-    };
-    let (warm_adaptive, warm_fixed) = (warm(adaptive)?, warm(fixed)?);
-    let short_ns = warm_adaptive.step_ns(steps, percent as f64 / 100.0);
-    Ok(vec![
-        Subject::new("RoCE", "roce"),
-        Subject::bounded(adaptive, warm_adaptive.timeout_ns(steps), rate_bps),
-        Subject::bounded(short, short_ns, rate_bps),
-        Subject::bounded(fixed, warm_fixed.timeout_ns(steps), rate_bps),
-    ])
+        let warm = Times::of(setting, &topology(0.0)?, &subject, (steps, runs))?;
+        subjects.push(Subject::bounded(member, warm.timeout_ns(steps), rate_bps));
+        if let Some((_, name)) = SHORT.into_iter().find(|(of, _)| *of == member.0) {
+            let short_ns = warm.step_ns(steps, percent as f64 / 100.0);
+            subjects.push(Subject::bounded(
+                (name, member.1, member.2),
+                short_ns,
+                rate_bps,
+            ));
+        }
+    }
+    Ok(subjects)
 }
 
 pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {

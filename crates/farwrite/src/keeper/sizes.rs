@@ -61,11 +61,7 @@ impl Sizes {
 
 /// Sizes of datagrams to test on the path to a peer, in bytes of UDP payload: the sizes of common
 /// links, and `largest_mtu`.
-pub(super) fn candidates(
-    peer: SocketAddr,
-    least_mtu: u32,
-    largest_mtu: Option<u32>,
-) -> Vec<u32> {
+pub(super) fn candidates(peer: SocketAddr, least_mtu: u32, largest_mtu: Option<u32>) -> Vec<u32> {
     // The route's MTU can be forged, so it is only one candidate.
     let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
     let payloads = known.chain(LINK_MTUS).map(|mtu| payload_in(mtu, peer));

@@ -172,7 +172,9 @@ impl Adaptive {
             compete.on_loss(self.now_ns, &self.path);
             self.cycle.skip_to(self.sent_bytes);
             self.state = State::Compete(compete);
-        } else if compete.is_drain_due(self.now_ns, &self.path) && !self.follow_longer_path(self.window_bytes) {
+        } else if compete.is_drain_due(self.now_ns, &self.path)
+            && !self.follow_longer_path(self.window_bytes)
+        {
             let share_bytes = self.measured_share(sample);
             self.cycle.succeed();
             self.drain(share_bytes, Some(compete));

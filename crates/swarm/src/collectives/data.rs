@@ -27,25 +27,19 @@ pub(super) fn contribution(step: &Step, number: usize, rank: usize, ranks: usize
     let element = step.element();
     let dice = &mut SplitMix::new((number * 64 + rank) as u64);
     let parts = parts_of(step, rank, ranks);
-    let values = (0..parts * step.count).map(|_| value(dice, element, step.is_unordered()));
+    let values = (0..parts * step.count).map(|_| value(dice, element));
     values.flatten().collect()
 }
 
-/// A value whose sums depend on their order, unless the order must not matter.
+/// A value whose sums depend on their order.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the low bits are random too"
 )]
-fn value(dice: &mut SplitMix, element: ElementType, is_unordered: bool) -> Vec<u8> {
+fn value(dice: &mut SplitMix, element: ElementType) -> Vec<u8> {
     let bits = dice.next();
-    let small = i32::try_from(bits % 16).expect("small");
     let (sign, mantissa) = (bits >> 63, bits >> 20);
     match element {
-        ElementType::F64 if is_unordered => f64::from(small).to_ne_bytes().to_vec(),
-        ElementType::F32 if is_unordered => (small as f32).to_ne_bytes().to_vec(),
-        // Powers of two from 1 to 2: products of few of them are exact too.
-        ElementType::F16 if is_unordered => ((15 + bits as u16 % 2) << 10).to_ne_bytes().to_vec(),
-        ElementType::Bf16 if is_unordered => ((127 + bits as u16 % 2) << 7).to_ne_bytes().to_vec(),
         ElementType::F64 => ((dice.unit() - 0.5) * 1e3).to_ne_bytes().to_vec(),
         ElementType::F32 => (((dice.unit() - 0.5) * 1e3) as f32).to_ne_bytes().to_vec(),
         ElementType::F16 => {
@@ -96,6 +90,7 @@ pub(super) fn expected(
     step: &Step,
     number: usize,
     (rank, ranks): (usize, usize),
+    sites: &[u32],
     missing: &[Missing],
 ) -> Vec<u8> {
     let all: Vec<Vec<u8>> = (0..ranks)
@@ -104,7 +99,7 @@ pub(super) fn expected(
     let bytes = step.bytes();
     let part = |from: usize, of: usize| all[from][of * bytes..][..bytes].to_vec();
     let mut output = match step.operation {
-        Operation::AllReduce { .. } => return all_reduce(step, &all, missing),
+        Operation::AllReduce { .. } => return all_reduce(step, &all, sites, missing),
         Operation::ReduceScatter { .. } => {
             let column: Vec<_> = (0..ranks).map(|from| part(from, rank)).collect();
             let first = rank + usize::from(is_ring(step, bytes * ranks));
@@ -138,22 +133,105 @@ fn is_ring(step: &Step, bytes: usize) -> bool {
     }
 }
 
-fn all_reduce(step: &Step, all: &[Vec<u8>], missing: &[Missing]) -> Vec<u8> {
+fn all_reduce(step: &Step, all: &[Vec<u8>], sites: &[u32], missing: &[Missing]) -> Vec<u8> {
     let ranks = all.len();
-    if step.options.algorithm == Algorithm::Tree {
-        let all: Vec<_> = all.iter().collect();
-        return divided(step, tree(step, &all, 0), ranks);
+    let refs: Vec<_> = all.iter().collect();
+    match step.options.algorithm {
+        Algorithm::Tree => return divided(step, tree(step, &refs, 0), ranks),
+        Algorithm::HalvingDoubling => return divided(step, halving(step, all), ranks),
+        Algorithm::Hierarchical => return divided(step, hierarchical(step, all, sites), ranks),
+        _ => {}
     }
-    let element_bytes = step.bytes().checked_div(step.count).unwrap_or(1);
     let mut output = vec![0; step.bytes()];
-    let (each, longer) = (step.count / ranks, step.count % ranks);
-    let begin = |part: usize| (part * each + part.min(longer)) * element_bytes;
     for part in 0..ranks {
-        let range = begin(part)..begin(part + 1);
+        let range = part_of(step, step.bytes(), ranks, part);
         let first = part + usize::from(is_ring(step, step.bytes()));
         reduce_part(step, all, &range, first, missing, &mut output);
     }
     output
+}
+
+/// The bytes of one of the equal parts of memory. The first parts have an element more if needed.
+fn part_of(step: &Step, bytes: usize, parts: usize, part: usize) -> Range<usize> {
+    let element = usize::try_from(step.element().bytes()).expect("few bytes");
+    let count = bytes / element;
+    let begin = |part: usize| (part * (count / parts) + part.min(count % parts)) * element;
+    begin(part)..begin(part + 1)
+}
+
+/// Memory of each rank that is the part `number` of the given memory.
+fn cut(step: &Step, all: &[Vec<u8>], parts: usize, number: usize) -> Vec<Vec<u8>> {
+    let range = part_of(step, all[0].len(), parts, number);
+    all.iter()
+        .map(|bytes| bytes[range.clone()].to_vec())
+        .collect()
+}
+
+/// Ranks form pairs if there are more than a power of two. Then the distance of two ranks that are
+/// added halves with each round.
+fn halving(step: &Step, all: &[Vec<u8>]) -> Vec<u8> {
+    let parts = 1 << all.len().ilog2();
+    let (paired, single) = all.split_at(2 * (all.len() - parts));
+    let joined = |a: &Vec<u8>, b: &[u8]| {
+        let mut sum = a.clone();
+        reduce(step, &mut sum, b);
+        sum
+    };
+    let pairs = paired.chunks(2).map(|pair| joined(&pair[1], &pair[0]));
+    let values: Vec<_> = pairs.chain(single.iter().cloned()).collect();
+    let sum = |number: usize| {
+        let mut sums = cut(step, &values, parts, number);
+        let mut distance = parts / 2;
+        while distance > 0 {
+            sums = (0..parts)
+                .map(|v| joined(&sums[v], &sums[v ^ distance]))
+                .collect();
+            distance /= 2;
+        }
+        sums.swap_remove(number)
+    };
+    (0..parts).flat_map(sum).collect()
+}
+
+/// Each part is reduced from the next rank on.
+fn ring(step: &Step, all: &[Vec<u8>]) -> Vec<u8> {
+    let ranks = all.len();
+    let mut output = vec![0; all[0].len()];
+    for part in 0..ranks {
+        let mut sums = cut(step, all, ranks, part);
+        sums.rotate_left((part + 1) % ranks);
+        let (sum, others) = sums.split_at_mut(1);
+        others
+            .iter()
+            .for_each(|other| reduce(step, &mut sum[0], other));
+        output[part_of(step, all[0].len(), ranks, part)].copy_from_slice(&sum[0]);
+    }
+    output
+}
+
+/// Within sites, then between them.
+fn hierarchical(step: &Step, all: &[Vec<u8>], sites: &[u32]) -> Vec<u8> {
+    let site_of = |rank: usize| sites.get(rank).copied().unwrap_or(0);
+    let mut members: Vec<(u32, Vec<Vec<u8>>)> = Vec::new();
+    for (rank, values) in all.iter().enumerate() {
+        match members.iter_mut().find(|(site, _)| *site == site_of(rank)) {
+            Some((_, ranks)) => ranks.push(values.clone()),
+            None => members.push((site_of(rank), vec![values.clone()])),
+        }
+    }
+    let members: Vec<_> = members.into_iter().map(|(_, ranks)| ranks).collect();
+    let ranks = members[0].len();
+    if members.iter().any(|site| site.len() != ranks) {
+        let trees = members.iter().map(|site| {
+            let site: Vec<_> = site.iter().collect();
+            tree(step, &site, 0)
+        });
+        return ring(step, &trees.collect::<Vec<_>>());
+    }
+    let sums: Vec<_> = members.iter().map(|site| ring(step, site)).collect();
+    (0..ranks)
+        .flat_map(|part| ring(step, &cut(step, &sums, ranks, part)))
+        .collect()
 }
 
 /// Reduces a range of the contributions in the order of ranks from `first` on, each without those

@@ -267,15 +267,22 @@ fn passing(dice: &mut SplitMix, ranks: usize) -> Fault {
     let rank = dice.index(ranks);
     let from_ns = dice.below(BUSY_NS);
     let to_ns = from_ns + dice.below(800 * MS);
-    match dice.percent(50) {
-        true => Fault::Stall {
+    let (from, to) = (rank, (rank + 1 + dice.index(ranks - 1)) % ranks);
+    match dice.below(3) {
+        0 => Fault::Stall {
             rank,
             from_ns,
             to_ns,
         },
-        false => Fault::Cut {
-            from: rank,
-            to: (rank + 1 + dice.index(ranks - 1)) % ranks,
+        1 => Fault::Cut {
+            from,
+            to,
+            from_ns,
+            to_ns,
+        },
+        _ => Fault::ControlCut {
+            from,
+            to,
             from_ns,
             to_ns,
         },

@@ -1,5 +1,5 @@
 //! Cases of collectives: a group of ranks that run operations over paths that lose, reorder, double
-//! and damage packets, with ranks that stall, die, return late, leave, abort or differ, and whose
+//! and damage packets, or their control packets alone, with ranks that stall, die, return late, leave, abort or differ, and whose
 //! clocks differ in time and rate.
 //!
 //! In every case, each operation ends by its timeout at each rank that runs, and a bounded one by its
@@ -23,7 +23,7 @@ pub use plan::{CollectivePlan, Fault, Step};
 
 /// All kinds of events that cases of collectives can meet. If many cases do not meet a kind, the
 /// plans have a hole.
-pub const KINDS: [&str; 24] = [
+pub const KINDS: [&str; 25] = [
     "exact result",
     "bounded result",
     "transformed result",
@@ -40,6 +40,7 @@ pub const KINDS: [&str; 24] = [
     "clock skew",
     "stall",
     "path cut",
+    "control cut",
     "death",
     "late return",
     "leave",

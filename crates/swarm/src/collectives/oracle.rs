@@ -179,7 +179,10 @@ impl Oracle<'_> {
         let is_transformed = self.is_transformed(step);
         let expected = match is_transformed {
             true => self.replayed(number, step, rank, &report.missing),
-            false => data::expected(step, number, (rank, ranks), &report.missing),
+            false => {
+                let sites = &self.plan.options.sites;
+                data::expected(step, number, (rank, ranks), sites, &report.missing)
+            }
         };
         if *output != expected {
             let mut places = output.iter().zip(&expected);
@@ -294,20 +297,23 @@ impl Oracle<'_> {
             ("late start", self.plan.steps.iter().any(late)),
             ("packets lost", self.world.lost_packets() > 0),
             ("bursts", is_bursty),
+            ("control cut", self.world.lost_control_packets() > 0),
             ("clock skew", self.plan.clocks[0] != SimClock::default()),
         ] {
             if is_met {
                 self.met.insert(kind);
             }
         }
-        let kinds = self.plan.faults.iter().map(|fault| match fault {
-            Fault::Stall { .. } => "stall",
-            Fault::Cut { .. } => "path cut",
-            Fault::Death { .. } => "death",
-            Fault::LateReturn { .. } => "late return",
-            Fault::Leave { .. } => "leave",
-            Fault::Abort { .. } => "abort",
-            Fault::Differ { .. } => "different arguments",
+        let kinds = self.plan.faults.iter().filter_map(|fault| match fault {
+            Fault::Stall { .. } => Some("stall"),
+            Fault::Cut { .. } => Some("path cut"),
+            // Noted above, if it lost anything.
+            Fault::ControlCut { .. } => None,
+            Fault::Death { .. } => Some("death"),
+            Fault::LateReturn { .. } => Some("late return"),
+            Fault::Leave { .. } => Some("leave"),
+            Fault::Abort { .. } => Some("abort"),
+            Fault::Differ { .. } => Some("different arguments"),
         });
         self.met.extend(kinds);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::{LinkConfig, SimClock};
 use farwrite_collectives::{
-    Algorithm, Delivery, ElementType, GroupOptions, Operation, OperationOptions, Reduction,
+    Delivery, ElementType, GroupOptions, Operation, OperationOptions, Reduction,
 };
 
 pub(super) const MS: u64 = 1_000_000;
@@ -87,14 +87,6 @@ impl Step {
         matches!(self.operation, Operation::AllReduce { .. })
     }
 
-    /// Whether any order of reducing is possible, so that values must be exact in all.
-    pub(super) fn is_unordered(&self) -> bool {
-        matches!(
-            self.options.algorithm,
-            Algorithm::HalvingDoubling | Algorithm::Hierarchical
-        )
-    }
-
     /// Bytes of a part, or of the whole for operations that are not divided.
     pub(super) fn bytes(&self) -> usize {
         let element = usize::try_from(self.element().bytes()).expect("few bytes");
@@ -117,6 +109,17 @@ pub enum Fault {
     /// No packets pass from one rank to another, control packets included.
     Cut {
         /// The rank whose packets are lost.
+        from: usize,
+        /// The rank that does not get them.
+        to: usize,
+        /// When it begins.
+        from_ns: u64,
+        /// When it ends.
+        to_ns: u64,
+    },
+    /// Control packets alone do not pass from one rank to another. Data packets do.
+    ControlCut {
+        /// The rank whose control packets are lost.
         from: usize,
         /// The rank that does not get them.
         to: usize,
@@ -168,7 +171,7 @@ impl Fault {
     /// The rank that errors must name, if there may be errors.
     pub(super) fn culprit(&self) -> Option<usize> {
         match *self {
-            Self::Stall { .. } | Self::Cut { .. } => None,
+            Self::Stall { .. } | Self::Cut { .. } | Self::ControlCut { .. } => None,
             Self::Death { rank, .. }
             | Self::LateReturn { rank, .. }
             | Self::Leave { rank, .. }

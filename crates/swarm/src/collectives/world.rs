@@ -1,12 +1,16 @@
 //! The members of a case in a simulated network, and the loop that advances its time. Each member
 //! has its own clock. All times here are those of the network, except where a member is called.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 
 use farwrite::Endpoint;
-use farwrite::fabric::sim::{SimFabric, SimNetwork};
+use farwrite::fabric::sim::{Datagram, SimFabric, SimNetwork, Verdict};
 use farwrite_collectives::{CollectiveError, Member, OperationId, Report};
+use farwrite_wire::opcode::UC_SEND_ONLY;
+use farwrite_wire::packet::Packet;
 
 use super::data;
 use super::plan::{CollectivePlan, Fault, MS};
@@ -36,6 +40,15 @@ pub(super) struct World<'a> {
     begun: Vec<bool>,
     /// Faults that are over.
     over: Vec<bool>,
+    /// Control packets that faults have lost.
+    lost_control_packets: Rc<Cell<u64>>,
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        // The tap holds the network that holds it.
+        self.network.clear_tap();
+    }
 }
 
 fn address(rank: usize) -> SocketAddr {
@@ -71,6 +84,7 @@ impl<'a> World<'a> {
         for member in &mut members {
             member.connect(&infos).expect("equal options");
         }
+        let lost_control_packets = cut_control(plan, &network);
         Self {
             plan,
             network,
@@ -80,6 +94,7 @@ impl<'a> World<'a> {
             ended: (0..ranks).map(|_| BTreeMap::new()).collect(),
             begun: vec![false; plan.faults.len()],
             over: vec![false; plan.faults.len()],
+            lost_control_packets,
         }
     }
 
@@ -96,6 +111,11 @@ impl<'a> World<'a> {
         let pairs = pairs.filter(|(a, b)| a != b);
         let counters = pairs.map(|(a, b)| self.network.link_counters(host(a), host(b)));
         counters.map(|of_link| of_link.expect("a link").lost).sum()
+    }
+
+    /// Control packets that faults have lost.
+    pub(super) fn lost_control_packets(&self) -> u64 {
+        self.lost_control_packets.get()
     }
 
     /// Runs until all operations have ended at all ranks that live.
@@ -232,6 +252,39 @@ impl<'a> World<'a> {
             _ => {}
         }
     }
+}
+
+/// Loses the control packets that the faults of a plan name. Returns a counter of them.
+fn cut_control(plan: &CollectivePlan, network: &SimNetwork) -> Rc<Cell<u64>> {
+    let cuts = plan.faults.iter().filter_map(|fault| match *fault {
+        Fault::ControlCut {
+            from,
+            to,
+            from_ns,
+            to_ns,
+        } => Some((host(from), host(to), from_ns..to_ns)),
+        _ => None,
+    });
+    let cuts: Vec<_> = cuts.collect();
+    let lost = Rc::new(Cell::new(0));
+    let (counter, clock) = (Rc::clone(&lost), network.clone());
+    network.set_tap(move |datagram: &Datagram| {
+        let ends = (datagram.src.ip(), datagram.dst.ip());
+        let is_cut = cuts
+            .iter()
+            .any(|(from, to, span)| (*from, *to) == ends && span.contains(&clock.now_ns()));
+        if !is_cut || !is_control(datagram) {
+            return Verdict::Pass;
+        }
+        counter.set(counter.get() + 1);
+        Verdict::Drop
+    });
+    lost
+}
+
+fn is_control(datagram: &Datagram) -> bool {
+    let packet = Packet::parse(&datagram.payload).expect("an endpoint sends whole packets");
+    packet.bth().opcode == UC_SEND_ONLY
 }
 
 fn first_start(plan: &CollectivePlan, rank: usize) -> (usize, u64) {

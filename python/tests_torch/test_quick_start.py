@@ -1,0 +1,60 @@
+"""The commands of docs/torch.md that a newcomer copies: they work as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "torch.md"
+
+
+def commands() -> list[str]:
+    """Return the commands that start training on each machine, as the document has them."""
+    return re.findall(r"^torchrun .*$", DOCUMENT.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("bounded", [False, True], ids=["exact", "bounded"])
+def test_the_quick_start(bounded: bool) -> None:
+    chosen = [command for command in commands() if ("--bounded" in command) == bounded]
+    assert len(chosen) == 2, "one command for each machine"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    started = []
+    for command in chosen:
+        # Both machines are this one.
+        here = command.replace("10.0.0.1", "127.0.0.1").replace("29500", str(port))
+        words = [sys.executable, "-P", "-m", "torch.distributed.run", *shlex.split(here)[1:], "--steps", "20"]
+        started.append(
+            subprocess.Popen(
+                words, cwd=ROOT, env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+        )  # fmt: skip
+    try:
+        said = [process.communicate(timeout=240) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], said
+    assert "farwrite, ddp: 2 ranks, 20 steps" in said[0][0]
+    assert "drift between replicas: 0.0" in said[0][0]
+
+
+def test_training_on_a_text_needs_no_scikit_learn() -> None:
+    program = (
+        "import sys; sys.modules['sklearn'] = None; sys.path.append('python/examples'); "
+        "from train import Text; print(len(Text(1).test[0]))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=ROOT, text=True, check=True, stdout=subprocess.PIPE
+    )
+    assert int(said.stdout) > 100
