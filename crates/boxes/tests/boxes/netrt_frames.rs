@@ -455,8 +455,9 @@ fn a_pool_with_room_for_the_queue_has_copies_of_what_left_it() {
         let mut source = NetRt::new(&config, 1);
         let mut destination = NetRt::new(&config, 1);
         let frame_bytes = message(IPV4, Kind::Write, 0, 2)[0].len();
-        let packets = (queue_bytes as usize + product) / frame_bytes;
-        let frames = message(IPV4, Kind::Write, 0, packets as u32);
+        let bytes = usize::try_from(queue_bytes).expect("64 KiB") + product;
+        let packets = u32::try_from(bytes / frame_bytes).expect("few");
+        let frames = message(IPV4, Kind::Write, 0, packets);
         for frame in &frames {
             source.handle(0, Side::Near, frame.clone());
         }

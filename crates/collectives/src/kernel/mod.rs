@@ -1,4 +1,4 @@
-//! Arithmetic on tensors: plain loops that the compiler vectorizes, and [`halves`] for floats of
+//! Arithmetic on tensors: plain loops that the compiler vectorizes, and `halves` for floats of
 //! 16 bits.
 //!
 //! Tensors are bytes without alignment. Arrays of bytes are converted to values and back, which
