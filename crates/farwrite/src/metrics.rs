@@ -158,6 +158,11 @@ pub fn of_packets(packets: &Counters) -> Vec<Metric> {
             "packets without room in a socket",
             packets.socket_drops,
         ),
+        (
+            "stranger_drops",
+            "packets of unknown senders without room in their socket, as in a flood",
+            packets.stranger_drops,
+        ),
     ];
     counters(others).chain(reasons).collect()
 }

@@ -88,8 +88,8 @@ impl Offered {
         });
         let path = path.transpose();
         let path = path.map_err(|error| Error::of_endpoint(&error))?;
-        if path.is_none() && named.ip() != peer.ip() {
-            return Err(NicTranslated { named, seen: peer }.into());
+        if path.is_none() {
+            at_nic(named, peer)?;
         }
         Ok(Link {
             endpoint: self.endpoint,
@@ -233,7 +233,8 @@ fn too_large(peer: SocketAddr, fixed: Option<u32>) -> Error {
     }
 }
 
-/// The address of a NIC: the address at which this end sees it.
+/// The address of a NIC: the address at which this end sees it. A NIC behind address translation is
+/// refused, because packets to the address that it names would not arrive.
 fn at_nic(named: SocketAddr, peer: SocketAddr) -> Result<SocketAddr, Error> {
     if named.ip() != peer.ip() {
         return Err(NicTranslated { named, seen: peer }.into());
