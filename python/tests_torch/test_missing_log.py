@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,19 +10,28 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import Ranks, message
-from test_bounded import VALUES, be_late
+from test_bounded import VALUES
 from torch.distributed import HashStore
 
 import farwrite.torch
 from farwrite.torch import Bounded, MissingLogError, Options, Place
 from farwrite.torch.missing_log import Entry, Head, Reader, Writer
 
+#: The longest timeout of operations, in seconds: the late rank sleeps for longer.
+LONGEST_S = 0.25
 ALL = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 
 
 @pytest.mark.parametrize(("block", "parts"), [(None, "exact"), (1024, "exact"), (None, "bounded")])
 def test_a_replay_has_the_same_bits(tmp_path: Path, block: int | None, parts: str) -> None:
-    policy = Bounded(0.02, operations=ALL, min_bytes=4096, hadamard_block=block, parts=parts)
+    policy = Bounded(
+        0.02,
+        operations=ALL,
+        min_bytes=4096,
+        hadamard_block=block,
+        parts=parts,
+        timeout_range_s=(1e-3, LONGEST_S),
+    )
     runs = []
     for name in ("missing_log", "replay_log"):
         options = Options(trusted_store=True, policy=policy, **{name: str(tmp_path)})
@@ -47,7 +57,7 @@ def _operations(options: Options) -> tuple[list[bytes], int]:
             dist.barrier(group=group)
             values = torch.randn(2 * VALUES + 2, generator=generator)
             if options.missing_log and step == 2 and rank == 1:
-                be_late(group)
+                time.sleep(2 * LONGEST_S)
             results.append(operation(values, group).numpy().tobytes())
             report = farwrite.torch.last_report(group)
             assert report is not None
