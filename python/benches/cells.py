@@ -60,7 +60,7 @@ class Runs:
             return summary
         return summary | {
             "waiting_percent": 100 * mean(1 - run["alone_ms"] / run["step_mean_ms"] for run in self.ended),
-            "final_loss": mean(run["tests"][-1][1] for run in self.ended),
+            "final_loss": mean(run["tests"][-1][2] for run in self.ended),
             "missing_percent": 100 * mean(run["missing_share"] for run in self.ended),
             "cut_percent": 100 * mean(run["cut_share"] for run in self.ended),
             **{key: mean(run[key] for run in self.ended) for key in ("step_mean_ms", "step_p99_ms", "drift")},

@@ -75,6 +75,7 @@ def test_a_time_that_no_run_has_is_named() -> None:
     assert first_at_most(0.5, tests) == (2.0, 10)
     assert first_at_most(0.1, tests) == (inf, inf)
     assert first_at_most(0.1, []) == (inf, inf)
+    assert Runs([_ended(*tests), _ended((1.0, 5, 0.2))]).summarize(0.5)["final_loss"] == pytest.approx(0.3)
 
     def typical(*to_half: float | None, failed: int = 0) -> float:
         """The median time to a loss of 0.5 of runs that reach it after these times."""
