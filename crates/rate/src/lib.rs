@@ -141,6 +141,8 @@
 //!   fails, the pause is twice as long, up to 96 round trips. An attempt also waits for 16 round trips
 //!   after the last loss, at most for one more pause: others may have cut their windows because of
 //!   that loss, and the queue would drain only until they have recovered.
+//! - After a pause of the sender of less than 96 round trips (or a second, if that is longer), the flow
+//!   goes on in `Compete`. In other phases, each message after a pause begins with a train.
 //! - When the queue is nearly empty, the others have ended or paused, like BBR every 10 seconds. A
 //!   train at 4 times the share tests the free capacity. If a queue forms within 96 round trips
 //!   (or a second, if that is longer), two failed attempts in a row, or six more failed than

@@ -1,5 +1,7 @@
 //! The adaptive controller, call by call.
 
+use std::collections::VecDeque;
+
 use farwrite_rate::{Adaptive, AdaptiveOptions, Feedback, Newest, Phase, RateControl, Sent, Start};
 use proptest::prelude::*;
 
@@ -338,6 +340,98 @@ fn a_long_silence_before_the_first_report_does_not_leave_a_slow_pace() {
         ..Feedback::default()
     });
     assert_eq!(controller.limits().pace_bps, first_bps);
+}
+
+/// A path with a round trip of 25 ms, on which other flows keep a queue of 20 to 30 ms.
+struct FilledPath {
+    now_ns: u64,
+    sent_bytes: u64,
+    /// The departure, the bytes sent by then, and the time of the report of packets in flight.
+    in_flight: VecDeque<(u64, u64, u64)>,
+    reported_bytes: u64,
+    /// Bytes that the pace allows now.
+    paced_bytes: u64,
+}
+
+impl FilledPath {
+    /// Sends for a millisecond, as much as the controller allows, and passes the reports to it.
+    fn step(&mut self, controller: &mut Adaptive) {
+        self.now_ns += MS;
+        while let Some(&(departed_ns, bytes, _)) =
+            self.in_flight.front().filter(|(.., at)| *at <= self.now_ns)
+        {
+            self.in_flight.pop_front();
+            self.reported_bytes = bytes;
+            controller.on_feedback(&Feedback {
+                now_ns: self.now_ns,
+                newest: Some(Newest {
+                    sent_bytes: bytes,
+                    departed_ns: Some(departed_ns),
+                    hold_ns: 0,
+                }),
+                received_bytes: bytes,
+                received_packets: bytes / 4_096,
+                ..Feedback::default()
+            });
+        }
+        let limits = controller.limits();
+        let room_bytes = limits
+            .window_bytes
+            .saturating_sub(self.sent_bytes - self.reported_bytes);
+        self.paced_bytes = (self.paced_bytes + limits.pace_bps / 8_000).min(1 << 20);
+        let packets = room_bytes.min(self.paced_bytes) / 4_096;
+        if packets > 0 {
+            self.paced_bytes -= packets * 4_096;
+            self.send(controller, packets);
+        }
+    }
+
+    fn send(&mut self, controller: &mut Adaptive, packets: u64) {
+        self.sent_bytes += packets * 4_096;
+        controller.on_sent(&Sent {
+            now_ns: self.now_ns,
+            bytes: packets * 4_096,
+            in_flight_bytes: self.sent_bytes - self.reported_bytes,
+            app_limited: false,
+        });
+        let wave_ns = (self.now_ns / MS % 11) * MS;
+        let at_ns = self.now_ns + 45 * MS + wave_ns;
+        let at_ns = self
+            .in_flight
+            .back()
+            .map_or(at_ns, |last| last.2.max(at_ns));
+        self.in_flight
+            .push_back((self.now_ns, self.sent_bytes, at_ns));
+    }
+}
+
+#[test]
+fn a_short_pause_beside_flows_that_fill_the_queue_does_not_end_the_competition() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let mut path = FilledPath {
+        now_ns: TRAIN_PACKETS * 32_768 + 26 * MS,
+        sent_bytes: TRAIN_PACKETS * 4_096,
+        in_flight: VecDeque::new(),
+        reported_bytes: TRAIN_PACKETS * 4_096,
+        paced_bytes: 0,
+    };
+    for _ in 0..5_000 {
+        path.step(&mut controller);
+        if controller.phase() == Phase::Compete {
+            break;
+        }
+    }
+    assert_eq!(controller.phase(), Phase::Compete);
+    for (pause_ns, phase) in [(2_000 * MS, Phase::Compete), (6_000 * MS, Phase::Probe)] {
+        // All packets arrive, and the next message begins after a pause.
+        path.reported_bytes = path.sent_bytes;
+        path.in_flight.clear();
+        path.now_ns += pause_ns;
+        path.send(&mut controller, 1);
+        assert_eq!(controller.phase(), phase, "{pause_ns}");
+    }
 }
 
 #[test]

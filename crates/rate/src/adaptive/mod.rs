@@ -308,7 +308,9 @@ impl RateControl for Adaptive {
         }
         let idle_ns = self.now_ns.saturating_sub(self.sent_ns);
         let was_idle = sent.in_flight_bytes <= sent.bytes && idle_ns / 2 > self.timeout_ns();
-        if was_idle {
+        // Beside flows that keep the queue full, a train after each pause would measure what they left.
+        let goes_on = matches!(self.state, State::Compete(_)) && idle_ns < self.warned_ns();
+        if was_idle && !goes_on {
             self.test_again();
         }
         self.sent_bytes = self.sent_bytes.saturating_add(sent.bytes);

@@ -82,10 +82,14 @@ impl Adaptive {
 
     /// Whether others kept the queue full shortly before.
     fn is_warned(&self) -> bool {
-        let base_ns = self.path.base_ns();
-        let warned_ns = base_ns.saturating_mul(WARNED_ROUNDS).max(WARNED_NS);
         self.competed_ns
-            .is_some_and(|ns| self.now_ns.saturating_sub(ns) < warned_ns)
+            .is_some_and(|ns| self.now_ns.saturating_sub(ns) < self.warned_ns())
+    }
+
+    /// For how long other flows are expected to fill the queue again after they did.
+    pub(super) fn warned_ns(&self) -> u64 {
+        let base_ns = self.path.base_ns();
+        base_ns.saturating_mul(WARNED_ROUNDS).max(WARNED_NS)
     }
 
     /// Moves a quarter of the way from the measured share to the equal share, by at most a quarter
