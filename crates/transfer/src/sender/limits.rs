@@ -10,7 +10,7 @@ use crate::shape::Shape;
 pub(crate) enum Limit {
     /// The path has no more capacity.
     Path,
-    /// The user's limit.
+    /// The limit of `--rate`, or the highest rate that a transfer can have.
     Rate,
     /// The receiver's processor or sockets cannot process more.
     Receiver,
@@ -63,7 +63,7 @@ impl Limit {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Path => "the path",
-            Self::Rate => "--rate",
+            Self::Rate => "the maximum rate (--rate)",
             Self::Receiver => "the receiver",
             Self::ReceiverDisk => "the receiver's disk",
             Self::SenderDisk => "this machine's disk",
