@@ -10,81 +10,21 @@ use core::arch::x86_64::{
 };
 
 use super::halves::Format;
+use super::loops::loops;
 use crate::element::Reduction;
 
 /// Bytes of a vector.
 const BYTES: usize = 32;
 
-/// Reduces whole vectors, and returns the number of their bytes.
-#[target_feature(enable = "avx512f")]
-pub(super) fn reduce(
-    format: Format,
-    reduction: Reduction,
-    target: &mut [u8],
-    source: &[u8],
-) -> usize {
-    match format {
-        Format::F16 => join(
-            reduction,
-            target,
-            source,
-            |x| _mm512_cvtph_ps(x),
-            |x| f16(x),
-        ),
-        Format::Bf16 => join(reduction, target, source, |x| from_bf16(x), |x| bf16(x)),
-    }
-}
-
-/// Divides whole vectors, and returns the number of their bytes.
-#[target_feature(enable = "avx512f")]
-pub(super) fn divide(format: Format, target: &mut [u8], count: f32) -> usize {
-    let count = _mm512_set1_ps(count);
-    let chunks = target.as_chunks_mut::<BYTES>().0;
-    let done = chunks.len() * BYTES;
-    for value in chunks {
-        let half = bytemuck::cast(*value);
-        *value = bytemuck::cast(match format {
-            Format::F16 => f16(_mm512_div_ps(_mm512_cvtph_ps(half), count)),
-            Format::Bf16 => bf16(_mm512_div_ps(from_bf16(half), count)),
-        });
-    }
-    done
+loops! {
+    "avx512f", __m256i, __m512,
+    add: _mm512_add_ps, multiply: _mm512_mul_ps, divide: _mm512_div_ps, repeat: _mm512_set1_ps
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn join(
-    reduction: Reduction,
-    target: &mut [u8],
-    source: &[u8],
-    widen: impl Fn(__m256i) -> __m512,
-    round: impl Fn(__m512) -> __m256i,
-) -> usize {
-    match reduction {
-        Reduction::Sum | Reduction::Mean => fold(target, source, |a, b| {
-            round(_mm512_add_ps(widen(a), widen(b)))
-        }),
-        Reduction::Min => fold(target, source, |a, b| {
-            round(choose::<_CMP_LT_OQ>(widen(a), widen(b)))
-        }),
-        Reduction::Max => fold(target, source, |a, b| {
-            round(choose::<_CMP_GT_OQ>(widen(a), widen(b)))
-        }),
-        Reduction::Product => fold(target, source, |a, b| {
-            round(_mm512_mul_ps(widen(a), widen(b)))
-        }),
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn fold(target: &mut [u8], source: &[u8], join: impl Fn(__m256i, __m256i) -> __m256i) -> usize {
-    let target = target.as_chunks_mut::<BYTES>().0;
-    let done = target.len() * BYTES;
-    for (a, b) in target.iter_mut().zip(source.as_chunks::<BYTES>().0) {
-        *a = bytemuck::cast(join(bytemuck::cast(*a), bytemuck::cast(*b)));
-    }
-    done
+fn from_f16(values: __m256i) -> __m512 {
+    _mm512_cvtph_ps(values)
 }
 
 /// `a` where it compares with `b` as given, or is NaN, and `b` elsewhere.

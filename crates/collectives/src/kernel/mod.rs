@@ -9,6 +9,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod halves;
+#[cfg(target_arch = "x86_64")]
+mod loops;
 
 use crate::element::{ElementType, Reduction};
 use halves::{Format, Vectors};
