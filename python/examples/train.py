@@ -242,7 +242,7 @@ def step(task: Digits | Text, way: Alone | Zero3, generator: torch.Generator) ->
 
 
 def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train, and return how long steps took, and the loss of each test after so many seconds and steps."""
+    """Train. Return the times of steps, and for each test its time in seconds, its step and its loss."""
     generator = torch.Generator().manual_seed(1000 * arguments.seed + dist.get_rank())
     # What a step takes without the other ranks, for the share of communication.
     copy = Alone(deepcopy(task))

@@ -114,8 +114,9 @@ impl LatestStamp {
         self.stamp
     }
 
-    /// Takes a stamp if it is higher. Returns whether it was taken. The stamps of a box whose clock
-    /// was set back before it restarted are lower: they are taken when no stamp was for `quiet_ns`.
+    /// Takes a stamp if it is higher. Returns whether it was taken. A lower `boot` is taken too if no
+    /// stamp was taken for `quiet_ns`: the clock of the other box may have been set back before it
+    /// restarted.
     pub(crate) fn take(&mut self, now_ns: u64, stamp: Stamp, quiet_ns: u64) -> bool {
         let quiet = now_ns.saturating_sub(self.taken_ns) >= quiet_ns;
         let restarted = quiet && stamp.boot < self.stamp.boot;

@@ -154,7 +154,7 @@
 //! longer path, and becomes the base, only if no packets were lost beyond the random loss, and if
 //! the bytes in flight changed enough to change the delay of a queue.
 //!
-//! The price: beside one BBR flow and a queue of half a path or one path, 6 to 9 % of the packets
+//! The price: beside one BBR flow and a queue of half a path or one path, 7 to 9 % of the packets
 //! are lost (`cargo run --release -p farwrite-rate --example grid noisy`). The flow keeps the queue
 //! as long as the others do, and takes more than its fair share beside several flows.
 //!

@@ -63,8 +63,8 @@ pub struct Config {
     /// and PSN space that it uses: at most two in each half.
     pub max_connections: usize,
     /// After this time without a packet, a connection may be removed to make room for another one.
-    /// After this time without a message that is newer than the last one, the messages of a box are
-    /// taken that restarted after its clock was set back.
+    /// After this time without a newer message from the other box, messages with a lower `boot` are
+    /// taken too: the clock of that box may have been set back before it restarted.
     pub idle_ns: u64,
     /// How long a packet waits for a missing earlier packet. This must be far below the NIC's ACK
     /// timeout. The sending half closes a block after three quarters of this time, full or not.

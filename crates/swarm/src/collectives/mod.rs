@@ -1,6 +1,6 @@
 //! Cases of collectives: a group of ranks that run operations over paths that lose, reorder, double
-//! and damage packets, or their control packets alone, with ranks that stall, die, return late, leave, abort or differ, and whose
-//! clocks differ in time and rate.
+//! and damage packets, or lose control packets alone. Ranks stall, die, return late, leave, abort or
+//! differ. Their clocks differ in time and rate.
 //!
 //! In every case, each operation ends by its timeout at each rank that runs, and a bounded one by its
 //! deadline if no phase of it is exact. An exact result has the bits of its documented order. A bounded

@@ -128,7 +128,7 @@ impl Host {
 
     fn send(&self, packet: Packet) -> Result<(), Box<dyn Error>> {
         let bytes = self.wrap(packet)?;
-        // A full queue loses the frame, as a NIC's would not; Go-Back-N repeats it.
+        // A full queue loses the frame, and Go-Back-N repeats it. The queue of a real NIC would wait.
         let _ = self.interface.send_frame(&bytes);
         Ok(())
     }
