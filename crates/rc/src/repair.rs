@@ -15,8 +15,9 @@
 //! - With RACK, packets take several paths too, and times of transmission show which ones are lost
 //!   (`rack.rs`).
 //! - Lost packets go out before new ones (`Requester::poll_transmit`).
-//! - After a timeout, IRN retransmits the oldest packet and all gaps below the highest arrival.
-//!   With trimming and RACK, everything that has not arrived is retransmitted.
+//! - After a timeout, IRN retransmits the oldest packet and all gaps below the highest arrival. A
+//!   lost tail, above which nothing arrived, therefore costs one timeout per packet, as the rules
+//!   of the paper imply. With trimming and RACK, everything that has not arrived is retransmitted.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;

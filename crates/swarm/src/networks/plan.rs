@@ -8,15 +8,17 @@ use farwrite_net::{
     CableConfig, CableId, Change, LeafSpine, Loss, MarkAt, Pfc, Policy, Red, Shape, SwitchConfig,
     Topology, XoffThreshold,
 };
-use farwrite_rc::RdmaTransport;
+use farwrite_rc::{RdmaTransport, Recovery};
 
 use super::nic;
-use crate::plan::{MS, US};
+use crate::plan::{MS, SECOND, US};
 use farwrite_dice::SplitMix;
 
 /// The traffic class of all packets.
 pub(super) const PRIORITY: u8 = 3;
 const GBIT: u64 = 1_000_000_000;
+/// All flows must end within this time after the last start and the last change.
+const PATIENCE_NS: u64 = 20 * SECOND;
 /// Most messages of a flow.
 pub(super) const MAX_MESSAGES: usize = 5;
 
@@ -154,6 +156,20 @@ impl NetworkPlan {
     /// switches is made for the cables as they stay.
     pub(super) fn is_lossless(&self) -> bool {
         self.switch.pfc.is_some() && self.changes.is_empty()
+    }
+
+    /// How long after [`settled_ns`](Self::settled_ns) the flows may take. IRN repairs a lost tail,
+    /// above which nothing arrived, by one packet per timeout. A failed cable can cause such a loss,
+    /// so NICs with IRN get a timeout for each packet of their longest flow.
+    pub(super) fn patience_ns(&self) -> u64 {
+        let config = self.transport.config(0, &nic::path(self.rtt_ns()));
+        let Recovery::Irn { .. } = config.recovery else {
+            return PATIENCE_NS;
+        };
+        let packets =
+            |flow: &FlowPlan| flow.messages * flow.bytes.div_ceil(config.mtu_bytes as usize);
+        let most = self.flows.iter().map(packets).max().unwrap_or(0);
+        PATIENCE_NS + most as u64 * config.ack_timeout_ns
     }
 
     /// The time of the last change of a cable or start of a flow.

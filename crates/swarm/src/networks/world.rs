@@ -13,9 +13,7 @@ use super::{Bytes, NetworkHost, Worker, endpoint};
 use crate::plan::{SECOND, US};
 use crate::violation::{Rule, Violation};
 
-/// All flows must end within this time after the last start and the last change.
-const PATIENCE_NS: u64 = 20 * SECOND;
-/// Longest time between two checks for finished flows, while frames are in flight.
+/// Shortest time between two checks for finished flows.
 const STEP_NS: u64 = 20 * US;
 /// First source port of NICs.
 const FIRST_PORT: u16 = 50_000;
@@ -105,7 +103,7 @@ impl<'a> NetworkWorld<'a> {
         }
         let mut starts: Vec<_> = (0..self.plan.flows.len()).collect();
         starts.sort_by_key(|flow| std::cmp::Reverse(self.plan.flows[*flow].start_ns));
-        let limit_ns = self.plan.settled_ns() + PATIENCE_NS;
+        let limit_ns = self.plan.settled_ns() + self.plan.patience_ns();
         loop {
             let now_ns = self.network.now_ns();
             let starts_ns = |flow: &usize| self.plan.flows[*flow].start_ns;
@@ -114,6 +112,8 @@ impl<'a> NetworkWorld<'a> {
                 self.start(flow)?;
             }
             self.take_completions()?;
+            // The calls above made hosts due now. After that, `next_ns` is the next real event.
+            self.network.run_until(now_ns);
             let next_start_ns = starts.last().map(starts_ns);
             if next_start_ns.is_none() && self.open()?.is_empty() {
                 break;
