@@ -45,6 +45,8 @@ pub(crate) struct Port {
     queues: [Fifo; PRIORITIES],
     /// Time at which the first of the stopped priorities was stopped.
     stopped_since_ns: u64,
+    /// Arrival of the latest PFC frame that this port sent.
+    pause_arrives_ns: u64,
     rate_bps: u64,
     pub(crate) cable: CableId,
 }
@@ -80,6 +82,7 @@ impl Port {
             stops_changed: false,
             stopped: 0,
             stopped_since_ns: 0,
+            pause_arrives_ns: 0,
             counters: PortCounters::default(),
             rate_bps: cable.rate_bps,
             delay_ns: cable.delay_ns(),
@@ -193,9 +196,13 @@ impl Port {
         self.switch.map(|switch| switch as usize)
     }
 
-    /// The cable's delay. PFC frames take it too.
-    pub(crate) fn delay_ns(&self) -> u64 {
-        self.delay_ns
+    /// Arrival at the peer of a PFC frame whose last bit leaves at `end_ns`. It is never before that
+    /// of an earlier PFC frame, even if the cable has become shorter: a resume that overtakes its
+    /// stop would stop the peer for ever.
+    pub(crate) fn send_pause(&mut self, end_ns: u64) -> u64 {
+        let at_ns = end_ns.saturating_add(self.delay_ns);
+        self.pause_arrives_ns = self.pause_arrives_ns.max(at_ns);
+        self.pause_arrives_ns
     }
 
     /// Time from the last bit of a frame sent until the node at the other end handles the frame.
@@ -219,6 +226,7 @@ impl Port {
         self.down = down;
         self.requested_stops = 0;
         self.stops_changed = false;
+        self.pause_arrives_ns = 0;
         self.set_stopped(now_ns, 0);
     }
 }

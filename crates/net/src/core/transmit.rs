@@ -89,7 +89,7 @@ impl Core {
             // The loss model does not apply to PFC frames: real ports repeat them, so the loss of
             // one has little effect.
             if !port.down {
-                let at_ns = end_ns.saturating_add(port.delay_ns());
+                let at_ns = port.send_pause(end_ns);
                 let epoch = port.epoch;
                 self.events.add(
                     at_ns,

@@ -3,7 +3,8 @@
 use crate::common;
 use crate::common::{cable, check_conservation, frame, got, hosts, network, send, sum};
 use farwrite_net::{
-    CableId, Frame, FrameDrop, LeafSpine, Options, Output, Pfc, Shape, SwitchConfig, XoffThreshold,
+    CableId, Change, Frame, FrameDrop, LeafSpine, Options, Output, Pfc, Shape, SwitchConfig,
+    XoffThreshold,
 };
 
 fn lossless(pfc: Pfc) -> Options {
@@ -169,6 +170,39 @@ fn other_priorities_go_on_while_one_is_stopped() {
     network.run();
     assert_eq!(priorities(&network), [0, 3]);
     assert_eq!(sum(&network, ends[0]).pauses_received, 2);
+}
+
+/// A stop is still on a long cable when the cable becomes short. The resume that follows arrives
+/// after it.
+#[test]
+fn a_resume_does_not_overtake_its_stop() {
+    let shape = Shape::PointToPoint {
+        cable: cable(100, 100_000),
+    };
+    let topology = shape.build().unwrap();
+    let ends = hosts(&topology);
+    let mut network = network(&topology, &Options::default(), 1);
+    let shorter = Change::Config(cable(100, 1000));
+    network.plan(20_000, CableId(0), shorter).unwrap();
+    for (at_ns, stop) in [(10_000, true), (30_000, false)] {
+        network.run_until(at_ns);
+        let (port, priority) = (0, 3);
+        let ask = Output::Pause {
+            port,
+            priority,
+            stop,
+        };
+        let host = network.device_mut(ends[1]).unwrap();
+        host.outputs.push_back(ask);
+    }
+    let frame = Frame {
+        priority: 3,
+        ..frame(ends[0], ends[1], 0, 1000)
+    };
+    send(&mut network, 200_000, [frame]);
+    network.run();
+    assert_eq!(sum(&network, ends[0]).pauses_received, 2);
+    assert_eq!(got(&network, ends[1]).len(), 1);
 }
 
 /// A cable that goes down while its port is stopped is not stopped when it comes back.
