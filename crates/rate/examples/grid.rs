@@ -6,17 +6,19 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::case::{Case, FlowKind, PathStep};
+use common::case::{Case, FlowKind, Messages, PathStep};
 use common::grids;
 use common::measure::CaseResult;
 use common::network::run;
 
-const PARTS: [(&str, fn()); 8] = [
+const PARTS: [(&str, fn()); 10] = [
     ("alone", alone),
     ("equals", equals),
     ("many", many),
     ("beside", beside),
     ("noisy", noisy),
+    ("messages", messages),
+    ("lossy", lossy),
     ("start", start),
     ("bursts", bursts),
     ("steps", steps),
@@ -180,6 +182,86 @@ fn noisy_row(case: &Case, name: &str) {
         fair.count(),
         dropped[4],
     );
+}
+
+/// Our share beside one BBR flow on a path with random loss, which keeps BBR's queue short. Our flow
+/// starts 75 round trips later; shares of the round trips 250 to 1000; columns as in `noisy`. In
+/// the rows with bursts, the path hands over its packets in bursts, and the hosts take none for up to
+/// a millisecond.
+fn lossy() {
+    println!("| buffer | loss | beside | share | least | most | fair | dropped |");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for rate_bps in [200_000_000, 1_000_000_000] {
+        for loss in [0.001, 0.01] {
+            for (burst_ns, stall_ns) in [(0, 0), (500_000, 1_000_000)] {
+                let case = Case {
+                    loss,
+                    packet_bytes: Some(1_500),
+                    jitter_ns: 1_000_000,
+                    burst_ns,
+                    stall_ns,
+                    ..Case::new(rate_bps, 40_000_000)
+                };
+                let mut case = case.beside(FlowKind::Bbr, 0.0).lasting(1_000.0, 250.0);
+                case.flows[0].start_rounds = 75.0;
+                let bursts = if burst_ns > 0 { ", bursts" } else { "" };
+                noisy_row(
+                    &case,
+                    &format!("BBR, {} Mbit/s{bursts}", rate_bps / 1_000_000),
+                );
+            }
+        }
+    }
+}
+
+/// Messages with pauses beside one flow that always has data, on 1 Gbit/s and 40 ms with 1 ms of
+/// noise: milliseconds of the first message, and the median and the longest of the later ones, within
+/// 30 seconds.
+/// `fair` is a round trip and the time of the bytes at half of the rate.
+fn messages() {
+    println!("| beside | loss | KiB | pause ms | count | first | median | longest | fair |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let path = Case {
+        packet_bytes: Some(4_096),
+        jitter_ns: 1_000_000,
+        ..Case::new(1_000_000_000, 40_000_000)
+    };
+    for (kind, name) in [
+        (None, "nothing"),
+        (Some(FlowKind::Bbr), "BBR"),
+        (Some(FlowKind::Cubic), "CUBIC"),
+    ] {
+        for loss in [0.0, 0.01] {
+            for kib in [64, 256, 1_024, 8_192] {
+                for pause_ms in [1, 40, 200] {
+                    let mut case = Case {
+                        loss,
+                        ..path.clone()
+                    };
+                    case.flows[0].messages = Some(Messages {
+                        bytes: kib << 10,
+                        pause_ns: pause_ms * 1_000_000,
+                    });
+                    case.flows[0].start_rounds = 75.0;
+                    if let Some(kind) = kind {
+                        case = case.beside(kind, 0.0);
+                    }
+                    let mut times = run(&case.lasting(825.0, 75.0)).message_times_ns;
+                    let first = times.first().copied().unwrap_or(0);
+                    times.sort_unstable();
+                    let fair_ns = 40_000_000 + (kib << 10) * 16;
+                    println!(
+                        "| {name} | {loss} | {kib} | {pause_ms} | {} | {} | {} | {} | {} |",
+                        times.len(),
+                        first / 1_000_000,
+                        times.get(times.len() / 2).unwrap_or(&0) / 1_000_000,
+                        times.last().unwrap_or(&0) / 1_000_000,
+                        fair_ns / 1_000_000,
+                    );
+                }
+            }
+        }
+    }
 }
 
 fn start() {

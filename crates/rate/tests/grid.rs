@@ -291,6 +291,24 @@ fn bbr_that_lets_its_queue_run_empty_leaves_a_share() {
     assert!(share > 0.3, "{share}");
 }
 
+/// A flow that yields to each queue gives everything away while BBR keeps its rate.
+#[test]
+fn a_flow_that_starts_beside_bbr_on_a_lossy_path_gets_a_third() {
+    for ninth in 0..4_u8 {
+        let mut case = Case {
+            loss: 0.001,
+            packet_bytes: Some(1_500),
+            jitter_ns: 1_000_000,
+            seed: u64::from(ninth) + 1,
+            ..Case::new(1_000_000_000, 40_000_000)
+        };
+        case.flows[0].start_rounds = 75.0 + f64::from(ninth) / 9.0;
+        let case = case.beside(FlowKind::Bbr, 0.0).lasting(500.0, 200.0);
+        let share = run(&case).first_share;
+        assert!(share > 1.0 / 3.0, "{ninth}: {share}");
+    }
+}
+
 #[test]
 fn several_cubic_flows_are_left_most_of_the_path() {
     let mut case = shared(80.0);

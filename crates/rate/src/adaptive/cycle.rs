@@ -14,6 +14,14 @@ const PATIENCE: [u32; 2] = [10, 2];
 /// after every second to fifth attempt: ten failures in a row are rare.
 const EXCESS: u32 = 12;
 
+/// The flow concludes the same if this number of failed attempts in a row left less than this part
+/// of a window of at least this number of packets. A BBR flow keeps its rate for 10 round trips and
+/// takes what this flow gives up. When this flow has nothing left, the queue runs empty. Equal flows
+/// drain a queue in fewer attempts, unless each has few packets in flight.
+const COLLAPSED_ATTEMPTS: u32 = 4;
+const COLLAPSED: u64 = 16;
+const COLLAPSED_PACKETS: u64 = 512;
+
 /// The first attempts on a new path use a lower window, because the estimates are uncertain.
 const YOUNG: u32 = 3;
 
@@ -239,6 +247,14 @@ impl Cycle {
         self.failures < PATIENCE[usize::from(is_warned)] && self.excess_failures < EXCESS
     }
 
+    /// Whether failed attempts in a row have left the flow with `share_bytes`, a small part of a
+    /// large window before them.
+    pub(super) fn has_collapsed(&self, share_bytes: u64, packet_bytes: u64) -> bool {
+        self.failures >= COLLAPSED_ATTEMPTS
+            && share_bytes < self.held_bytes / COLLAPSED
+            && self.held_bytes >= packet_bytes.saturating_mul(COLLAPSED_PACKETS)
+    }
+
     /// Window in bytes before the failed attempts.
     pub(super) fn held_bytes(&self) -> u64 {
         self.held_bytes
@@ -293,6 +309,22 @@ mod tests {
         assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), Some(40 * MS));
         cycle.note_loss();
         assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), None);
+    }
+
+    #[test]
+    fn four_attempts_that_leave_a_sixteenth_of_a_large_window_are_a_collapse() {
+        let mut cycle = Cycle::default();
+        for attempt in 1..=4 {
+            cycle.fail(768_000);
+            assert_eq!(cycle.has_collapsed(47_000, 1_500), attempt == 4);
+        }
+        assert!(!cycle.has_collapsed(48_000, 1_500), "a sixteenth is left");
+        assert!(
+            !cycle.has_collapsed(47_000, 1_501),
+            "fewer than 512 packets"
+        );
+        cycle.succeed();
+        assert!(!cycle.has_collapsed(47_000, 1_500), "the queue drained");
     }
 
     #[test]

@@ -87,6 +87,9 @@ pub struct Adaptive {
     peak_bytes: u64,
     /// When `Compete` last ended.
     competed_ns: Option<u64>,
+    /// The share at that time. If less than half of it is left, others have taken the rest, and the
+    /// flow competes again.
+    competed_bytes: u64,
     now_ns: u64,
     /// Until when it is decided which times count as growth.
     decided_ns: u64,
@@ -125,6 +128,7 @@ impl Adaptive {
             window_bytes: probe.train_bytes(),
             peak_bytes: 0,
             competed_ns: None,
+            competed_bytes: 0,
             now_ns: 0,
             decided_ns: 0,
             sent_bytes: 0,

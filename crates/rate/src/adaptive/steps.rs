@@ -63,6 +63,9 @@ impl Adaptive {
             // Lower the peak slowly: other flows may be gone only for a moment, but the path may
             // also have become slower for good.
             self.peak_bytes -= self.peak_bytes / 64;
+            if target < self.competed_bytes / 2 {
+                return self.start_competing(self.window_bytes);
+            }
             return self.drain(target, None);
         }
         self.cycle.fail(self.window_bytes);
@@ -70,14 +73,21 @@ impl Adaptive {
         if self.follow_longer_path(held_bytes) {
             return;
         }
-        if self.cycle.is_patient(self.is_warned()) {
+        let has_collapsed = self
+            .cycle
+            .has_collapsed(share_bytes, self.options.packet_bytes);
+        if self.cycle.is_patient(self.is_warned()) && !has_collapsed {
             self.drain(share_bytes, None);
         } else {
-            let packet_bytes = self.options.packet_bytes;
-            let path_bytes = self.peak_bytes;
-            let compete = Compete::new(self.now_ns, held_bytes, path_bytes, packet_bytes);
-            self.compete(compete);
+            self.start_competing(held_bytes);
         }
+    }
+
+    /// Enters `Compete` with a window of `window_bytes`.
+    fn start_competing(&mut self, window_bytes: u64) {
+        let packet_bytes = self.options.packet_bytes;
+        let compete = Compete::new(self.now_ns, window_bytes, self.peak_bytes, packet_bytes);
+        self.compete(compete);
     }
 
     /// Whether others kept the queue full shortly before.
@@ -143,6 +153,7 @@ impl Adaptive {
     fn stop_competing(&mut self, sample: Option<Sample>) {
         self.competed_ns = Some(self.now_ns);
         self.set_share(self.measured_share(sample));
+        self.competed_bytes = self.share_bytes;
         let AdaptiveOptions {
             packet_bytes,
             max_rate_bps,

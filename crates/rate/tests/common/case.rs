@@ -21,6 +21,15 @@ pub(crate) struct FlowCase {
     pub(crate) start_rounds: f64,
     /// The hint at its start, as a multiple of the true rate.
     pub(crate) hint: Option<f64>,
+    /// What it sends; `None`: it always has data.
+    pub(crate) messages: Option<Messages>,
+}
+
+/// Messages one after the other, each some time after the last report of the one before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Messages {
+    pub(crate) bytes: u64,
+    pub(crate) pause_ns: u64,
 }
 
 /// A change of the path during the case.
@@ -74,6 +83,7 @@ impl Case {
                 kind: FlowKind::Adaptive,
                 start_rounds: 0.0,
                 hint: None,
+                messages: None,
             }],
             step: None,
             rounds: 100.0,
@@ -105,6 +115,7 @@ impl Case {
             kind,
             start_rounds,
             hint: None,
+            messages: None,
         });
         self
     }

@@ -8,7 +8,7 @@ use farwrite_rate::{
 };
 
 use super::bbr::Bbr;
-use super::case::{Case, FlowCase, FlowKind};
+use super::case::{Case, FlowCase, FlowKind, Messages};
 use super::loss_based::LossBased;
 
 /// The sender's record of a packet.
@@ -29,7 +29,19 @@ pub(crate) struct ReportInFlight {
     marked: u64,
 }
 
-/// The sending half. It always has data to send.
+/// The data of a sender of messages.
+struct Backlog {
+    messages: Messages,
+    /// Bytes of the message that were not sent yet.
+    left_bytes: u64,
+    started_ns: u64,
+    /// When the next message starts, after the end of this one.
+    next_ns: Option<u64>,
+    /// How long each message took, in nanoseconds.
+    times_ns: Vec<u64>,
+}
+
+/// The sending half. It always has data to send, unless it sends messages.
 pub(crate) struct Sender {
     controller: Box<dyn RateControl>,
     bucket: TokenBucket,
@@ -41,6 +53,8 @@ pub(crate) struct Sender {
     /// Bytes that were lost, and bytes that repeat lost ones.
     lost_bytes: u64,
     repeated_bytes: u64,
+    received_bytes: u64,
+    backlog: Option<Backlog>,
     pub(crate) wake_ns: Option<u64>,
 }
 
@@ -82,8 +96,42 @@ impl Sender {
             settled_bytes: 0,
             lost_bytes: 0,
             repeated_bytes: 0,
+            received_bytes: 0,
+            backlog: flow.messages.map(|messages| Backlog {
+                messages,
+                left_bytes: 0,
+                started_ns: 0,
+                next_ns: Some(0),
+                times_ns: Vec::new(),
+            }),
             wake_ns: None,
         }
+    }
+
+    /// How long each message took, in nanoseconds.
+    pub(crate) fn message_times_ns(self) -> Vec<u64> {
+        self.backlog
+            .map_or_else(Vec::new, |backlog| backlog.times_ns)
+    }
+
+    /// Bytes that there are to send, repeats included. Ends a message whose bytes are all reported,
+    /// and starts the next one when it is due.
+    fn available(&mut self, now_ns: u64) -> u64 {
+        let repeats = self.lost_bytes.saturating_sub(self.repeated_bytes);
+        let is_settled = self.settled_bytes == self.sent_bytes;
+        let Some(backlog) = &mut self.backlog else {
+            return u64::MAX;
+        };
+        if backlog.left_bytes == 0 && repeats == 0 && is_settled && backlog.next_ns.is_none() {
+            backlog.times_ns.push(now_ns - backlog.started_ns);
+            backlog.next_ns = Some(now_ns + backlog.messages.pause_ns);
+        }
+        if backlog.next_ns.is_some_and(|next_ns| next_ns <= now_ns) {
+            backlog.next_ns = None;
+            backlog.started_ns = now_ns;
+            backlog.left_bytes = backlog.messages.bytes;
+        }
+        backlog.left_bytes + repeats
     }
 
     /// Returns the bytes that may be sent now, at most `most`. If there are none and a timer
@@ -101,6 +149,12 @@ impl Sender {
         {
             self.controller.on_timeout(now_ns);
             self.settled_bytes = self.sent_bytes;
+            self.lost_bytes = self.sent_bytes - self.received_bytes;
+        }
+        let available = self.available(now_ns);
+        if available == 0 {
+            let next_ns = self.backlog.as_ref().and_then(|backlog| backlog.next_ns);
+            return Err(next_ns.or(self.controller.next_timeout()));
         }
         let limits = self.controller.limits();
         let in_flight = self.sent_bytes - self.settled_bytes;
@@ -113,7 +167,8 @@ impl Sender {
         if next_ns > now_ns {
             return Err(Some(next_ns));
         }
-        Ok(room.min(limits.window_bytes / 32).clamp(least, most))
+        let bytes = room.min(limits.window_bytes / 32).min(available);
+        Ok(bytes.clamp(least, most))
     }
 
     /// Sends bytes. Returns the number of the packet.
@@ -124,7 +179,14 @@ impl Sender {
         let is_repeat = self.repeated_bytes < self.lost_bytes;
         if is_repeat {
             self.repeated_bytes += bytes;
+        } else if let Some(backlog) = &mut self.backlog {
+            backlog.left_bytes = backlog.left_bytes.saturating_sub(bytes);
         }
+        let app_limited = self
+            .backlog
+            .as_ref()
+            .is_some_and(|backlog| backlog.left_bytes == 0);
+        let app_limited = app_limited && self.repeated_bytes >= self.lost_bytes;
         self.departures.push_back(Departure {
             sequence: self.sequence,
             departed_ns: (!is_repeat).then_some(now_ns),
@@ -137,7 +199,7 @@ impl Sender {
             now_ns,
             bytes,
             in_flight_bytes: self.sent_bytes - self.settled_bytes,
-            app_limited: false,
+            app_limited,
         });
         self.sequence
     }
@@ -154,6 +216,7 @@ impl Sender {
             return;
         }
         self.settled_bytes = self.settled_bytes.max(newest.sent_bytes);
+        self.received_bytes = report.bytes;
         let lost_bytes = newest.sent_bytes.saturating_sub(report.bytes);
         self.lost_bytes = self.lost_bytes.max(lost_bytes);
         self.controller.on_feedback(&Feedback {

@@ -33,6 +33,8 @@ pub(crate) struct CaseResult {
     pub(crate) first_share: f64,
     /// Number of round trips from the start, or from the step, until 90% of the path was used.
     pub(crate) rounds_to_90: Option<f64>,
+    /// How long each message of the first flow took, in nanoseconds.
+    pub(crate) message_times_ns: Vec<u64>,
 }
 
 impl Measure {
@@ -82,6 +84,7 @@ impl Measure {
             jain: total * total / (flows.len() as f64 * squares.max(1.0)),
             first_share: flows[0] / total.max(1.0),
             rounds_to_90: self.rounds_to_90(case),
+            message_times_ns: Vec::new(),
         }
     }
 

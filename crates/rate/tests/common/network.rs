@@ -65,7 +65,12 @@ pub(crate) fn run(case: &Case) -> CaseResult {
         .iter()
         .map(|link| link.counters().queue_dropped);
     let offered = network.links.iter().map(|link| link.counters().offered);
-    network.measure.outcome(case, dropped.sum(), offered.sum())
+    let result = network.measure.outcome(case, dropped.sum(), offered.sum());
+    let message_times_ns = network.senders.swap_remove(0).message_times_ns();
+    CaseResult {
+        message_times_ns,
+        ..result
+    }
 }
 
 impl<'a> Network<'a> {
