@@ -21,6 +21,7 @@ _PARTS = {
     "rate": rate.run,
     "file": files.run,
     "message": messages.run,
+    "beside": messages.run_beside,
     "sharing": sharing.run,
     "steps": steps.run,
     "flood": flood.run,

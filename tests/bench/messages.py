@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 import subprocess
+import time
 
 import ends
 import table
@@ -11,6 +12,10 @@ import table
 RATE = 10_000_000_000
 RTT = 0.025
 LOSSES = (0, 1e-4, 1e-3, 1e-2)
+BESIDE_RATE = 1_000_000_000
+BESIDE_MESSAGES = 30
+#: Payload bytes of our packets where the MTU is 1500.
+BESIDE_PAYLOAD = 1408
 MIB = 1 << 20
 
 
@@ -26,6 +31,7 @@ def run(programs):
                     with programs.path("--rate", RATE, "--rtt", "25ms", "--mtu", 9000, "--loss",
                                        loss) as path:
                         times = exchange(path, size, max(2, count // 2) if cold else count, cold)
+                        times = times if cold else times[1:]
                         late = ends.shown(ends.lateness(path.stop()))
                     least = size * 8 / RATE + RTT
                     rows.append([f"{size // MIB} MiB, loss {loss:g}", name,
@@ -39,6 +45,38 @@ def run(programs):
         ["message", "program", "", "mean", "p99", "of the least", "late"], rows)
 
 
+def run_beside(programs):
+    """Prints milliseconds of messages beside a bulk TCP flow, by size, pause, loss and program."""
+    rows = []
+    count = max(2, int(BESIDE_MESSAGES * programs.scale))
+    for loss in (0, 0.01):
+        for size in (MIB // 4, MIB, 8 * MIB):
+            for pause_ms in (10, 150):
+                for name, exchange in _contestants(programs):
+                    with programs.path("--rate", BESIDE_RATE, "--rtt", "40ms", "--mtu", 1500,
+                                       "--loss", loss) as path:
+                        _start_bulk_flow(path)
+                        first, *later = exchange(path, size, count, False, pause_ms, BESIDE_PAYLOAD)
+                        late = ends.shown(ends.lateness(path.stop()))
+                    fair = size * 8 / (BESIDE_RATE / 2) + 0.04
+                    rows.append([f"{size / MIB:g} MiB, pause {pause_ms} ms, loss {loss:g}", name,
+                                 first * 1e3, statistics.median(later) * 1e3,
+                                 _quantile(later, 0.9) * 1e3, max(later) * 1e3, fair * 1e3, late])
+    table.show(
+        "Milliseconds for a message beside one TCP BBR flow that always has data",
+        f"1 Gbit/s, 40 ms, MTU 1500, offloads, queue of one round trip, loss both ways, {count} "
+        "messages.\nFair: size / half of the rate + round trip. Late: p99 in ms.",
+        ["message", "program", "first", "median", "p90", "longest", "fair", "late"], rows)
+
+
+def _start_bulk_flow(path):
+    """Starts a TCP flow in the direction of the messages, and waits until it fills the path."""
+    path.start(path.b, "tcp-sink", "--port", 7100)
+    path.start(path.a, "tcp-source", "--to", path.b.v4, "--port", 7100, "--cc", "bbr",
+               "--seconds", 3600)
+    time.sleep(3)
+
+
 def _quantile(values, share):
     ordered = sorted(values)
     return ordered[min(len(ordered), math.ceil(len(ordered) * share)) - 1]
@@ -50,29 +88,29 @@ def _contestants(programs):
         yield "TCP bbr", _tcp
 
 
-def _tcp(path, size, count, cold):
+def _tcp(path, size, count, cold, pause_ms=0, _payload=None):
     common = ["--bytes", size, "--messages", count if cold else count + 1]
     receiver = path.start(path.b, "tcp-answer", *common)
     sender = path.start(path.a, "tcp-ask", "--to", path.b.v4, "--cc", "bbr", *common,
-                        *(["--cold"] if cold else []))
+                        "--pause", pause_ms / 1e3, *(["--cold"] if cold else []))
     seconds = path.result(sender, 300)["seconds"]
     path.result(receiver)
-    return seconds if cold else seconds[1:]
+    return seconds
 
 
-def _ours(programs, path, size, count, cold):
+def _ours(programs, path, size, count, cold, pause_ms=150, payload=8192):
     if cold:
-        return [_connection(programs, path, size, 1)[0] for _ in range(count)]
-    return _connection(programs, path, size, count + 1)[1:]
+        return [_connection(programs, path, size, 1, pause_ms, payload)[0] for _ in range(count)]
+    return _connection(programs, path, size, count + 1, pause_ms, payload)
 
 
-def _connection(programs, path, size, count):
+def _connection(programs, path, size, count, pause_ms, payload):
     """Connects two ends: passes the information of each end to the other."""
     ends_of = []
     for host, role in ((path.b, "take"), (path.a, "send")):
         ends_of.append(path.own(host.popen(
             [programs.messages, role, "--bind", f"{host.v4}:4791", "--bytes", str(size),
-             "--messages", str(count)], text=True, stdin=subprocess.PIPE,
+             "--messages", str(count), "--pause-ms", str(pause_ms), "--mtu", str(payload)], text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE)))
     receiver, sender = ends_of
     infos = [process.stdout.readline() for process in ends_of]

@@ -30,6 +30,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--bytes", type=int, default=0, help="of a message; 0: --seconds count")
     parser.add_argument("--messages", type=int, default=1)
+    parser.add_argument("--pause", type=float, default=0, help="seconds between two messages")
     parser.add_argument("--cold", action="store_true", help="a connection for each message")
     parser.add_argument("--cc", default="cubic", help="TCP's congestion control")
     parser.add_argument("--flows", type=int, default=1)
@@ -124,7 +125,9 @@ def _tcp_ask(args):
     message = memoryview(bytes(args.bytes))
     connection = None if args.cold else _connect(args)
     seconds = []
-    for _ in range(args.messages):
+    for number in range(args.messages):
+        if number > 0:
+            time.sleep(args.pause)
         start = time.monotonic()
         if args.cold:
             connection = _connect(args)

@@ -18,8 +18,6 @@ type Failure = Box<dyn Error>;
 
 /// Longest interval between two reads of the standard input.
 const MAX_WAIT: Duration = Duration::from_millis(5);
-/// Pause between two messages. By then, the next clear-to-send has arrived.
-const PAUSE: Duration = Duration::from_millis(150);
 /// Number of buffers posted ahead.
 const POSTED: usize = 2;
 
@@ -39,6 +37,10 @@ struct Args {
     /// Payload bytes of a packet.
     #[arg(long, default_value_t = 8192)]
     mtu: u32,
+    /// Milliseconds between the end of a message and the next one. In 150, the next clear-to-send
+    /// arrives.
+    #[arg(long, default_value_t = 150)]
+    pause_ms: u64,
     /// The repair scheme.
     #[arg(long, default_value = "sr-nack", value_parser = SchemeName::parse_exact)]
     scheme: SchemeName,
@@ -89,7 +91,7 @@ fn main() -> Result<(), Failure> {
             let mut seconds = Vec::new();
             for number in 0..args.messages {
                 if number > 0 {
-                    let ready = Instant::now() + PAUSE;
+                    let ready = Instant::now() + Duration::from_millis(args.pause_ms);
                     endpoint.run_until(|_| Instant::now() >= ready)?;
                 }
                 seconds.push(send(&mut endpoint, qp, memory.whole(), args.scheme)?);
