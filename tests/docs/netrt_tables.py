@@ -89,28 +89,17 @@ def n10(rows):
     """Flows of the WebSearch sizes."""
     lines = []
     for load, kib, place in ((0.5, 2048, "0.5, 2 MiB, 8"), (0.8, 1024, "0.8, 1 MiB, 8"), (0.8, 512, "0.8, 512 KiB, 4")):
-        for cells in ways(rows, f"load {load}, {kib} KiB", load):
-            lines.append([place, *cells])
+        panel = f"load {load}, {kib} KiB"
+        plain = rows.value("N10", panel, "Go-Back-N", load, "short_mean_us")
+        for name in rows.series("N10", panel, load):
+            mean, p90, *counts = (rows.value("N10", panel, name, load, measure) for measure in (
+                "short_mean_us", "short_p90_us", "long_mean_us", "repeated", "timeouts", "dropped"))
+            lines.append([place, WEBSEARCH[name], three_digits(mean),
+                          "" if name == "Go-Back-N" else percent(mean, plain), three_digits(p90),
+                          *(f"{count:,.0f}" for count in counts)])
             place = ""
-    return table(["load, buffer, sets", *WAYS], lines)
-
-
-def n10_paper(rows):
-    """The same among the paper's 512 servers."""
-    return table(WAYS, list(ways(rows, "512 servers, load 0.8, 1024 KiB", 0.8)))
-
-
-WAYS = ["", "short: mean", "change", "p90", "long: mean", "packets repeated by NICs", "timeouts", "dropped"]
-
-
-def ways(rows, panel, load):
-    """The cells of each way to repair losses."""
-    plain = rows.value("N10", panel, "Go-Back-N", load, "short_mean_us")
-    for name in rows.series("N10", panel, load):
-        mean, p90, *counts = (rows.value("N10", panel, name, load, measure) for measure in (
-            "short_mean_us", "short_p90_us", "long_mean_us", "repeated", "timeouts", "dropped"))
-        yield [WEBSEARCH[name], three_digits(mean), "" if name == "Go-Back-N" else percent(mean, plain),
-               three_digits(p90), *(f"{count:,.0f}" for count in counts)]
+    return table(["load, buffer, sets", "", "short: mean", "change", "p90", "long: mean", "packets repeated by NICs",
+                  "timeouts", "dropped"], lines)
 
 
 def three_digits(value):
@@ -140,4 +129,4 @@ def n8_window(rows):
                   "p99: Go-Back-N", "NetRT", "dropped: Go-Back-N", "repeated by NICs: Go-Back-N", "NetRT"], lines)
 
 
-TABLES = {"n6": n6, "n8": n8, "n8-window": n8_window, "n9": n9, "n10": n10, "n10-paper": n10_paper}
+TABLES = {"n6": n6, "n8": n8, "n8-window": n8_window, "n9": n9, "n10": n10}
