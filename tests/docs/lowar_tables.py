@@ -110,13 +110,21 @@ def small(rows):
 
 def latency(rows):
     """L13: one message in a local network."""
+    measures = ("added_us", "one_loss_us", "16_losses_us", "two_blocks_us")
+    faster = ("4", "40")
     lines = []
     for shape in ((8, 1), (32, 1), (64, 1), (128, 1), (128, 16)):
-        measures = ("added_us", "one_loss_us", "16_losses_us", "two_blocks_us")
-        cells = (f"{rows.value('L13', 'latency', coded(shape), shape[0], measure):.1f}"
-                 if measure != "16_losses_us" or shape[1] == 16 else "" for measure in measures)
+        def times(panel, shape=shape):
+            return [rows.value("L13", panel, coded(shape), shape[0], measure)
+                    if measure != "16_losses_us" or shape[1] == 16 else None for measure in measures]
+
+        cells = ["" if time is None else f"{time:.1f}" for time in times("latency")]
+        for factor in faster:
+            added, *losses = times(f"latency, cables of NICs {factor} times as fast")
+            cells += [f"{added:.1f}", f"{max(time for time in losses if time is not None):.1f}"]
         lines.append([str(shape), *cells])
-    return table(["", "added", "one loss", "16 losses in a block", "one loss in each of two blocks"], lines)
+    more = [head for factor in faster for head in (f"cables {factor} times as fast: added", "losses, at most")]
+    return table(["", "added", "one loss", "16 losses in a block", "one loss in each of two blocks", *more], lines)
 
 
 TABLES = {

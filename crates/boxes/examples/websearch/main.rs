@@ -44,6 +44,9 @@ struct Flow {
     bytes: u64,
 }
 
+/// Servers without `--paper`.
+const SMALL_HOSTS: usize = 64;
+
 /// The hosts and switches.
 #[derive(Clone, Copy)]
 struct Size {
@@ -154,7 +157,11 @@ fn main() {
             "timeouts",
             "dropped"
         );
-        let name = format!("load {load}, {buffer_kib} KiB");
+        let servers = match size.hosts() {
+            SMALL_HOSTS => String::new(),
+            hosts => format!("{hosts} servers, "),
+        };
+        let name = format!("{servers}load {load}, {buffer_kib} KiB");
         let panel = rows.panel("N10", &name, &conditions(size, &scene, count, seeds));
         let netrt = |products| Repair::NetRt(scene.netrt(products));
         // All that fits into the path without queues, as IRN limits itself.

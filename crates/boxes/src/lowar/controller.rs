@@ -19,17 +19,21 @@ const PRIOR_FLIGHT: f64 = 10_000.0;
 /// Candidates for the number of data packets per repair packet.
 const CLASS_SIZES: [u16; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 /// Candidates for the number of repair packets per block: the burst lengths in [`SPANS`].
-const UNITS: [u8; 5] = [1, 2, 4, 8, 16];
+const UNITS: [u8; SPANS.len()] = [1, 2, 4, 8, 16, 32, 64];
+/// A block takes at most one of this number of units that are free, so that a stream leaves units to
+/// the others.
+const FREE_SHARE: usize = 4;
 
 /// Chooses the shape with the highest predicted goodput of a Go-Back-N sender.
 ///
-/// A class has `s` data packets and one repair packet. With loss rate `p`, a class loses two
-/// packets `(s + 1) p^2 / 2` times per packet sent. Bursts longer than `c` occur `b` times per
-/// packet sent. Each such event costs the `R` packets of one round trip. The share of useful
-/// packets is
+/// A class has `s` data packets and one repair packet. Bursts begin at a share `b` of the packets and
+/// lose a share `p`, so a burst loses `k = p / b` packets. Two bursts in one block take a packet of the
+/// same class in `2 k - 1` of `c` positions, which is `(s + 1) b (2 p - b) / 2` times per packet sent; for
+/// single losses that is `(s + 1) p^2 / 2`. Bursts longer than `c` begin at a share `l` of the packets. Each
+/// such event costs the `R` packets of one round trip. The share of useful packets is
 ///
 /// ```text
-/// 1 / ((1 + repairs per data packet) (1 + R ((s + 1) p^2 / 2 + b)))
+/// 1 / ((1 + repairs per data packet) (1 + R ((s + 1) b (2 p - b) / 2 + l)))
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
@@ -100,8 +104,8 @@ impl Controller {
     }
 
     /// Adds the counters that the other box has collected since it started at `boot`, and chooses
-    /// the shape again.
-    pub(crate) fn report(&mut self, boot: u64, report: &LossReport) {
+    /// the shape again. `free_units`: coding units that other streams do not use.
+    pub(crate) fn report(&mut self, boot: u64, report: &LossReport, free_units: usize) {
         let before = self.last.replace((boot, *report));
         let before = before.filter(|(at, _)| *at == boot);
         let before = before.map_or_else(LossReport::default, |(_, report)| report);
@@ -116,7 +120,7 @@ impl Controller {
             add(longer, since(report.longer[at], before.longer[at]));
         }
         if self.packets >= MIN_PACKETS {
-            self.choose();
+            self.choose(free_units / FREE_SHARE);
         }
     }
 
@@ -128,13 +132,15 @@ impl Controller {
         in_time.clamp(1, MAX_BLOCK_PACKETS)
     }
 
-    fn choose(&mut self) {
+    /// Chooses among the shapes with at most `max_units`, and those with one.
+    fn choose(&mut self, max_units: usize) {
         let max_packets = self.max_packets();
+        let fits = |units: u8| units == 1 || usize::from(units) <= max_units;
         let mut best = (0.0, Shape::DEFAULT);
-        if self.shape.packets() <= max_packets {
+        if self.shape.packets() <= max_packets && fits(self.shape.units()) {
             best = (self.goodput(self.shape) * MIN_GAIN, self.shape);
         }
-        for units in UNITS {
+        for units in UNITS.into_iter().filter(|units| fits(*units)) {
             for class in CLASS_SIZES {
                 let packets = class * u16::from(units);
                 if packets > max_packets {
@@ -154,7 +160,7 @@ impl Controller {
     /// The predicted share of useful packets.
     fn goodput(&self, shape: Shape) -> f64 {
         let seen = self.packets + PRIOR_PACKETS;
-        let loss = (self.lost + PRIOR_LOST) / seen;
+        let [loss, bursts] = [self.lost, self.bursts].map(|count| (count + PRIOR_LOST) / seen);
         let units = f64::from(shape.units());
         let message = if self.messages > 0.0 {
             self.sent / self.messages
@@ -170,7 +176,7 @@ impl Controller {
             .iter()
             .rposition(|span| *span <= u32::from(shape.units()));
         let uncovered = covered.map_or(self.bursts, |at| self.longer[at]) / seen;
-        let failures = (class + 1.0) * loss * loss / 2.0 + uncovered;
+        let failures = (class + 1.0) * bursts * (2.0 * loss - bursts).max(loss) / 2.0 + uncovered;
         let flight = self.flight.unwrap_or(PRIOR_FLIGHT);
         1.0 / ((1.0 + repairs) * (1.0 + failures * flight))
     }
@@ -180,29 +186,34 @@ impl Controller {
 mod tests {
     use super::*;
 
-    fn chosen(lost: u32, flight: u64, longer: [u32; 5]) -> Shape {
+    /// Units of a pool that nothing else uses.
+    const FREE: usize = 1024;
+
+    fn chosen(lost: u32, flight: u64, longer: [u32; 7]) -> Shape {
+        chosen_with(FREE, flight, lost, lost, longer)
+    }
+
+    fn chosen_with(free: usize, flight: u64, lost: u32, bursts: u32, longer: [u32; 7]) -> Shape {
         let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
         controller.measured_flight(flight);
-        controller.report(
-            1,
-            &LossReport {
-                packets: 1_000_000,
-                lost,
-                bursts: lost,
-                longer,
-                ..LossReport::default()
-            },
-        );
+        let report = LossReport {
+            packets: 1_000_000,
+            lost,
+            bursts,
+            longer,
+            ..LossReport::default()
+        };
+        controller.report(1, &report, free);
         controller.shape()
     }
 
     #[test]
     fn more_loss_means_smaller_classes() {
-        let class = |lost| chosen(lost, 45_000, [0; 5]).packets();
+        let class = |lost| chosen(lost, 45_000, [0; 7]).packets();
         let classes = [0, 100, 1000, 10_000].map(class);
         // At 100 losses in a million, 64 would gain less than `MIN_GAIN`.
         assert_eq!(classes, [256, 32, 6, 1]);
-        assert!(chosen(1000, 100, [0; 5]).packets() > 64);
+        assert!(chosen(1000, 100, [0; 7]).packets() > 64);
     }
 
     #[test]
@@ -210,21 +221,31 @@ mod tests {
         let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
         // One packet per 100 us.
         controller.measured_block(11, 1_000_000);
-        let packets = 1_000_000;
-        controller.report(
-            1,
-            &LossReport {
-                packets,
-                ..LossReport::default()
-            },
-        );
+        let report = LossReport {
+            packets: 1_000_000,
+            ..LossReport::default()
+        };
+        controller.report(1, &report, FREE);
         assert_eq!(controller.shape().packets(), 16);
     }
 
     #[test]
     fn bursts_want_as_many_classes_as_they_have_packets() {
-        let shape = chosen(1000, 45_000, [900, 800, 700, 0, 0]);
-        assert_eq!(shape.units(), 8);
+        let bursts_up_to = |packets: u32| {
+            let longer = SPANS.map(|span| if span < packets { 90 } else { 0 });
+            chosen_with(FREE, 45_000, 90 * packets, 90, longer)
+        };
+        for packets in [4u32, 8, 16, 24, 64] {
+            let units = packets.next_power_of_two();
+            assert_eq!(u32::from(bursts_up_to(packets).units()), units);
+        }
+    }
+
+    #[test]
+    fn a_block_leaves_units_to_other_streams() {
+        let longer = [80, 70, 60, 50, 30, 10, 0];
+        let units = |free| chosen_with(free, 45_000, 90 * 40, 90, longer).units();
+        assert_eq!([256, 255, 64, 4, 0].map(units), [64, 32, 16, 1, 1]);
     }
 
     #[test]
@@ -234,8 +255,8 @@ mod tests {
             packets,
             ..LossReport::default()
         };
-        controller.report(1, &report(1000));
-        controller.report(2, &report(10));
+        controller.report(1, &report(1000), FREE);
+        controller.report(2, &report(10), FREE);
         assert!(controller.packets < 1011.0);
     }
 }

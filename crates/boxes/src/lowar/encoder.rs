@@ -171,9 +171,12 @@ impl Encoder {
             let OutgoingStream {
                 negotiation,
                 controller,
+                block,
                 ..
             } = stream;
-            negotiation.handle_report(own, boot, report, controller);
+            let own_units = block.as_ref().map_or(0, |block| block.units.len());
+            let free_units = self.shared.pool.free() + own_units;
+            negotiation.handle_report(own, boot, report, free_units, controller);
         }
     }
 

@@ -30,8 +30,9 @@ const UNCODED: u8 = 0x20;
 
 /// Length of a repair packet without its coding unit, from the header to the ICRC.
 pub(crate) const REPAIR_EXTRA_BYTES: usize = HEADER_BYTES + TAG_BYTES + ICRC_BYTES;
-/// Burst lengths for a report: it counts the bursts longer than each of these.
-pub(crate) const SPANS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Burst lengths for a report: it counts the bursts longer than each of these. They go up to
+/// [`MAX_UNITS`](super::coding::MAX_UNITS): no shape repairs longer ones.
+pub(crate) const SPANS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// A message from one box to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

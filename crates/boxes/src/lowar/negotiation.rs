@@ -84,12 +84,14 @@ impl Negotiation {
     }
 
     /// Processes an answer from a box that started at `boot`. Ignores old answers, and answers to
-    /// questions that this box asked before its last start (`own`).
+    /// questions that this box asked before its last start (`own`). `free_units`: as
+    /// [`Controller::report`] has it.
     pub(crate) fn handle_report(
         &mut self,
         own: u64,
         boot: u64,
         report: &LossReport,
+        free_units: usize,
         controller: &mut Controller,
     ) {
         let answers = report.answers;
@@ -105,6 +107,6 @@ impl Negotiation {
         {
             controller.measured_flight(self.sent - measurement.sent);
         }
-        controller.report(boot, report);
+        controller.report(boot, report, free_units);
     }
 }

@@ -174,6 +174,7 @@ mod tests {
             ("--coding 8", "like 32,1, or adaptive"),
             ("--path-mtu 100", "576"),
             ("--hold 0s", "like 4ms"),
+            ("--hold 4", "like 4ms"),
             ("--pause 8", "0..=7"),
             ("--pause 3 --mark 1KiB", "cannot be used with"),
             ("--no-key --psk-file x", "cannot be used with"),

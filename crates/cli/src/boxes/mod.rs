@@ -38,7 +38,7 @@ struct BridgeArgs {
     /// The interface where the NICs are that the box protects
     #[arg(long, value_name = "INTERFACE")]
     near: String,
-    /// The interface where the long path is
+    /// The interface where the network or the long path to the other box is
     #[arg(long, value_name = "INTERFACE")]
     far: String,
     /// The priority, 0 to 7, that PFC frames pause on the near side when packets queue up before the
@@ -119,12 +119,8 @@ fn boot() -> u64 {
 
 /// Reads the time for which packets wait.
 fn parse_hold(text: &str) -> Result<Duration, String> {
-    match parse_rtt(text)? {
-        Duration::ZERO => {
-            Err("packets would not wait for missing ones; write it like 4ms".to_owned())
-        }
-        hold => Ok(hold),
-    }
+    let hold = parse_rtt(text).ok().filter(|hold| !hold.is_zero());
+    hold.ok_or_else(|| "a hold time lies above 0s, up to 10s; write it like 4ms".to_owned())
 }
 
 fn parse_every(text: &str) -> Result<Duration, String> {

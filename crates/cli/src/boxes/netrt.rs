@@ -66,7 +66,7 @@ pub(crate) struct NetRtArgs {
     limits: LimitArgs,
     /// How long a packet may be late before it is requested: the usual difference in delay of the
     /// paths that packets of a connection take; 0s for a single path
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_rtt)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay)]
     request_delay: Duration,
     /// Differentiated services code point of repeats and requests, 1 to 63, the same at all boxes.
     /// The network should prefer it. Packets that NICs send with it are not protected
@@ -86,6 +86,11 @@ fn parse_pool(text: &str) -> Result<u64, String> {
         )),
         bytes => Ok(bytes),
     }
+}
+
+/// Reads how late a packet may be.
+fn parse_delay(text: &str) -> Result<Duration, String> {
+    parse_rtt(text).map_err(|_| "a delay lies in 0s to 10s; write it like 5us".to_owned())
 }
 
 /// Runs a box.
@@ -169,10 +174,9 @@ mod tests {
             ("--bitmap 127", "128..="),
             ("--held 0", "1..="),
             ("--connections 0", "'0' for '--connections <CONNECTIONS>'"),
-            (
-                "--request-delay soon",
-                "'soon' for '--request-delay <TIME>'",
-            ),
+            ("--hold 11s", "a hold time lies above 0s, up to 10s"),
+            ("--request-delay soon", "like 5us"),
+            ("--request-delay 11s", "a delay lies in 0s to 10s"),
             (
                 "--hold 50ms --request-delay 40ms",
                 "--request-delay 40 ms: with a repeat, which takes --rtt 10 ms",

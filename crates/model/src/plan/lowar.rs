@@ -17,7 +17,7 @@ use crate::setting::{Setting, Variant};
 const CLASS_PACKETS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// Candidates for the number of classes in a block, where losses come in bursts. The boxes choose
 /// among the same ones. With independent losses, one class is as good as many.
-const CLASSES: [u32; 5] = [1, 2, 4, 8, 16];
+const CLASSES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Highest number of data packets in a block (docs/protocol.md P10).
 const MAX_BLOCK_PACKETS: u32 = 256;
 /// Highest probability that a burst lasts as long as Go-Back-N takes to repeat.

@@ -16,7 +16,7 @@ use crate::streams::StreamKey;
 use farwrite_wire::packet::Packet;
 
 /// Losses with at most this number of received packets between them belong to one burst.
-const MAX_BURST_GAP: u16 = 3;
+const MAX_BURST_GAP: u16 = 7;
 
 /// Packets of a block by position, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
