@@ -383,6 +383,11 @@ fn a_flow_without_a_path_is_refused() {
     read(&joined, "1 2").unwrap();
     // A host without a cable.
     read(&topology.replace("3 5 ", "4 5 "), "2 3").unwrap_err();
+    let unknown = read("", "1 2").unwrap_err();
+    assert!(
+        unknown.starts_with("topology.t: t.txt: ") && unknown.contains("begins with Nodes"),
+        "{unknown}"
+    );
     // Two hosts with a cable and no switch.
     read(
         "4 1 3\n3\n0 3 1Gbps 1us 0\n1 3 1Gbps 1us 0\n1 2 1Gbps 1us 0\n",
