@@ -89,7 +89,10 @@ pub(crate) fn between<'a>(
 ) -> Result<Vec<(CableId, &'a Cable)>, String> {
     let find = |name: &String| {
         let node = topology.find(name);
-        node.ok_or_else(|| format!("the topology has no node {name:?}"))
+        node.ok_or_else(|| {
+            let names = node_names(topology);
+            format!("the topology has no node {name:?}; it has {names}")
+        })
     };
     let [a, b] = names;
     let ends = [find(a)?, find(b)?];
@@ -102,6 +105,32 @@ pub(crate) fn between<'a>(
         )),
         false => Ok(cables),
     }
+}
+
+/// The names of nodes for an error: the first and the last of those that differ in a number only.
+fn node_names(topology: &Topology) -> String {
+    const MOST: usize = 8;
+    let mut kinds: Vec<[&str; 3]> = Vec::new();
+    for node in topology.nodes() {
+        let name = node.name.as_str();
+        let kind = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+        match kinds.iter_mut().find(|[of, ..]| *of == kind) {
+            Some([_, _, last]) => *last = name,
+            None => kinds.push([kind, name, name]),
+        }
+        if kinds.len() > MOST {
+            break;
+        }
+    }
+    let has_more = kinds.len() > MOST;
+    kinds.truncate(MOST);
+    let range = |[_, first, last]: &[&str; 3]| match first == last {
+        true => (*first).to_owned(),
+        false => format!("{first} to {last}"),
+    };
+    let mut names: Vec<_> = kinds.iter().map(range).collect();
+    names.extend(has_more.then(|| "others".to_owned()));
+    names.join(", ")
 }
 
 /// The changes of a topology in the order of time. What a change does not name stays as the changes

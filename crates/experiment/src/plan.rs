@@ -2,6 +2,7 @@
 
 mod entries;
 mod memory;
+mod paths;
 mod read;
 mod sweep;
 
@@ -197,6 +198,7 @@ impl Plan {
         workload
             .validate(hosts)
             .map_err(|why| flow_error(why.to_string()))?;
+        paths::check(&laid.topology, &workload.flows).map_err(flow_error)?;
         let until_ns = self.until.map(nanoseconds);
         workload
             .check_end(until_ns)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_link::{ConfigError, LinkConfig, Loss, Wire};
+use farwrite_link::{ConfigError, LinkConfig, Loss, MAX_DELAY, Wire};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -34,8 +34,16 @@ fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 }
 
 fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let delay = crate::units::time(from);
-    delay.map_err(|why| D::Error::custom(format!("delay: {why}")))
+    match crate::units::time(from) {
+        Ok(delay) if delay > MAX_DELAY => {
+            let most = humantime::format_duration(MAX_DELAY);
+            Err(D::Error::custom(format!(
+                "delay: a delay is at most {most}"
+            )))
+        }
+        Ok(delay) => Ok(delay),
+        Err(why) => Err(D::Error::custom(format!("delay: {why}"))),
+    }
 }
 
 impl CableConfig {

@@ -35,11 +35,10 @@ The parts of a plan have names, and each combination of parts is a run. A plan c
   [workload.theirs]
   file = "incast.cm"               # of htsim, or flows of the RDMA trees of ns-3
 docs/sim.md lists all keys. The directory of results has flows.csv (completion times by flow),
-runs.csv, sizes.csv (by size, with confidence intervals), queues.csv (queues over time), results.json,
-plan.toml and two pictures:
-completion.svg (completion times and slowdowns by setting) and timeline.svg (one run over time).
-With --compare, compare.csv has both times of each flow. With --capture, capture.pcap has the
-packets of one host."#;
+runs.csv, sizes.csv (by size, with confidence intervals), queues.csv (queues over time),
+results.json, plan.toml and two pictures: completion.svg (completion times and slowdowns by
+setting) and timeline.svg (one run over time). With --compare, compare.csv has both times of each
+flow. With --capture, capture.pcap has the packets of one host."#;
 
 fn examples() -> String {
     let plan: String = FIRST_PLAN

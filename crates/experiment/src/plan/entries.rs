@@ -71,8 +71,13 @@ impl TopologySource {
             FileKind::Htsim => HtsimTopology::read(file, text).map(Self::Htsim),
             FileKind::Ns3 => peers::ns3::topology(file, text).map(Self::Ns3),
             FileKind::Toml => {
-                let (topology, options) =
-                    farwrite_net::read_toml(text).map_err(|why| format!("{file}: {why}"))?;
+                let read = farwrite_net::read_toml(text);
+                let (topology, options) = read.map_err(|why| {
+                    format!(
+                        "{file}: {why}; a topology of htsim begins with Nodes, one of ns-3 with its \
+                         number of nodes, and one in TOML has a table [topology]"
+                    )
+                })?;
                 return Ok(Self::Net(topology, options));
             }
         };

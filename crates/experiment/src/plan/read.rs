@@ -49,7 +49,7 @@ struct File {
     framing_bytes: Option<u32>,
     #[serde(default, deserialize_with = "crate::units::maybe_time")]
     reroute: Option<Duration>,
-    #[serde(default, deserialize_with = "crate::units::maybe_time")]
+    #[serde(default, deserialize_with = "crate::units::maybe_wait")]
     until: Option<Duration>,
 }
 

@@ -201,7 +201,7 @@ mod tests {
             ..Transport::new("roce")
         };
         let wrong = wrong.validate().unwrap_err().to_string();
-        assert!(wrong.starts_with("mtu_bytes = 1500: "), "{wrong}");
+        assert!(wrong.starts_with("mtu = 1500: "), "{wrong}");
         let wrong = Transport {
             dcqcn: Some(Dcqcn::default()),
             ..Transport::new("eqds")

@@ -16,8 +16,8 @@ pub enum TransportError {
     /// Two settings contradict each other.
     #[error("{0}")]
     Contradiction(String),
-    /// A setting is out of range.
-    #[error(transparent)]
+    /// A setting of a NIC is out of range.
+    #[error("{}", with_key(.0))]
     Setting(#[from] farwrite_rc::ConfigError),
     /// A setting of an endpoint is out of range.
     #[error("{0}")]
@@ -70,4 +70,16 @@ pub enum TransportError {
         /// Largest number of bytes.
         most: u64,
     },
+}
+
+/// An error of a NIC, with the key of plans in place of the name of its field.
+fn with_key(why: &farwrite_rc::ConfigError) -> String {
+    const KEYS: [(&str, &str); 3] = [
+        ("mtu_bytes", "mtu"),
+        ("window_packets", "window"),
+        ("ack_every_packets", "ack_every"),
+    ];
+    KEYS.iter().fold(why.to_string(), |text, (field, key)| {
+        text.replacen(field, key, 1)
+    })
 }

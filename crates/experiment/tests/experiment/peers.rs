@@ -356,6 +356,46 @@ fn errors_of_ns3_files_name_file_line_value_and_remedy() {
     );
 }
 
+/// The second pair of hosts has a switch of its own, without a cable to the first.
+#[test]
+fn a_flow_without_a_path_is_refused() {
+    let topology =
+        "6 2 4\n4 5\n0 4 10Gbps 1us 0\n1 4 10Gbps 1us 0\n2 5 10Gbps 1us 0\n3 5 10Gbps 1us 0\n";
+    let plan = "[topology.t]\nfile = \"t.txt\"\n[workload.f]\nfile = \"f.txt\"\n";
+    let read = |topology: &str, flow: &str| {
+        let files = |name: &str| match name {
+            "t.txt" => Ok(topology.to_owned()),
+            _ => Ok(format!("2\n0 1 3 1000 0\n{flow} 3 1000 0\n")),
+        };
+        Plan::read(plan, &files).map_err(|why| why.to_string())
+    };
+    read(topology, "2 3").unwrap();
+    let refused = read(topology, "1 2").unwrap_err();
+    assert!(
+        refused.starts_with("workload.f: flow 1 leads from "),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("no path joins them; add cables"),
+        "{refused}"
+    );
+    let joined = topology.replace("6 2 4", "6 2 5") + "4 5 10Gbps 1us 0\n";
+    read(&joined, "1 2").unwrap();
+    // A host without a cable.
+    read(&topology.replace("3 5 ", "4 5 "), "2 3").unwrap_err();
+    let unknown = read("", "1 2").unwrap_err();
+    assert!(
+        unknown.starts_with("topology.t: t.txt: ") && unknown.contains("begins with Nodes"),
+        "{unknown}"
+    );
+    // Two hosts with a cable and no switch.
+    read(
+        "4 1 3\n3\n0 3 1Gbps 1us 0\n1 3 1Gbps 1us 0\n1 2 1Gbps 1us 0\n",
+        "1 2",
+    )
+    .unwrap();
+}
+
 #[test]
 fn files_are_told_apart_by_their_first_word() {
     assert_eq!(kind_of(MATRIX), FileKind::Htsim);

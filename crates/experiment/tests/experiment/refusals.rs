@@ -36,6 +36,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "topology.rack: cable.delay = \"soon\": not a time",
     ),
     (
+        "delay = \"1us\"",
+        "delay = \"48h\"",
+        "topology.rack: cable.delay = \"48h\": a delay is at most 1day",
+    ),
+    (
         "shape",
         "shappe",
         "topology.rack: shappe: unknown field `shappe`; missing field `shape`",
@@ -127,6 +132,27 @@ const WRONG: &[(&str, &str, &str)] = &[
         "[topology.rack]",
         "transport = []\n[topology.rack]",
         "transport: the list is empty",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce\"\nmtu = 5\n[topology.rack]",
+        "transport.t: mtu = 5: choose 256, 512, 1024, 2048 or 4096",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce\"\nwindow = 0\n[topology.rack]",
+        "transport.t: window = 0: 1 to 4194304",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\nack_every = 0\n[topology.rack]",
+        "transport.t: ack_every = 0: at least 1",
+    ),
+    (
+        "[workload.incast]",
+        "[[topology.rack.changes]]\nat = \"1us\"\ncable = [\"leaf0\", \"host1\"]\nstate = \"down\"\n\
+         [workload.incast]",
+        "topology.rack: changes[0]: cable: the topology has no node \"leaf0\"; it has switch0, host0 to host7",
     ),
     (
         "[topology.rack]",
@@ -309,6 +335,8 @@ fn errors_name_the_key_the_value_and_what_is_accepted() {
     }
     let unknown = error("[workload.incast]", "[workloads.incast]");
     assert!(unknown.contains("unknown field `workloads`"), "{unknown}");
+    let no_time = read(&format!("until = \"0us\"\n{FIRST}")).unwrap_err();
+    assert!(no_time.contains("a time above 0"), "{no_time}");
     let (topology, workload) = FIRST.split_once("\n\n").unwrap();
     for (part, rest) in [("topology", workload), ("workload", topology)] {
         let want = format!("{part}: has no entries; add one as [{part}.NAME]");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -57,6 +58,30 @@ fn the_plan_of_the_help_is_short_and_runs() {
     };
     // All flows wait in the queue before the receiver.
     assert_eq!((class("flow"), class("queue")), (15, 1));
+}
+
+/// Compares the rows below the first plan in docs/sim.md with those that the program prints.
+#[test]
+fn the_first_tables_of_the_docs_are_those_of_the_program() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim.md");
+    let docs = fs::read_to_string(docs).expect("docs/sim.md");
+    let (_, section) = docs.split_once("\n## A first run\n").expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("the next section");
+    let line = "transport = [\"roce\", \"roce-nocc\", \"irn\", \"eqds\"]";
+    assert!(section.contains(line));
+    let directory = tempfile::tempdir().expect("a directory");
+    let plan = format!("{line}\n{}", first_plan());
+    fs::write(directory.path().join("plan.toml"), plan).expect("written");
+    let shown = sim(directory.path(), &["plan.toml"]);
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let of_rack = text
+            .lines()
+            .filter(|line| line.starts_with("  rack incast"));
+        let words = of_rack.map(|line| line.split_whitespace().map(str::to_owned));
+        words.map(Iterator::collect).collect()
+    };
+    let (printed, wanted) = (rows(text(&shown.stdout)), rows(section));
+    assert_eq!((&printed[..], &printed[0]), (&wanted[1..], &wanted[0]));
 }
 
 #[test]
