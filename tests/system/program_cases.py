@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import time
 from concurrent import futures
@@ -224,10 +225,35 @@ def _with_outage(program, big, family):
     return problems
 
 
+def _shown(report, program):
+    """Moves the tree at 20 Mbit/s, which takes 2.4 s: people see a line of progress each second."""
+    with Veth(9000) as veth:
+        receiver = program.recv(veth, veth.b.v4, program.fresh("shown"))
+        _listening(veth)
+        sender = veth.own(veth.a.popen(
+            [program.path, "send", "--to", f"{veth.b.v4}:{PORT}", "--psk-file", str(program.key),
+             "--rate", "20Mbit", str(program.tree)],
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        out, err = sender.communicate(timeout=90)
+        receiver.communicate(timeout=30)
+    shown = re.compile(r"^ +sending +(\d+) % ([\d.]+) Mbit/s +\d+ s left +\d+ % lost RTT [\d.]+ .s "
+                       r"\(the maximum rate \(--rate\)\)", re.MULTILINE)
+    lines = [(int(share), float(rate)) for share, rate in shown.findall(err)]
+    problems = [] if sender.returncode == 0 else [f"exit code {sender.returncode}"]
+    if not lines or lines != sorted(lines, key=lambda line: line[0]):
+        problems.append("the lines of progress are missing, or go back")
+    problems += [f"{rate} Mbit/s at {share} %" for share, rate in lines if not 1 < rate < 21]
+    if "limited by the maximum rate (--rate)" not in out:
+        problems.append("the last line does not say what limited the rate")
+    report.check("progress of send: share, rate, time left, losses, round trip, and the limit",
+                 [f"{problem}: {err}{out}" for problem in problems])
+
+
 _CASES = {
     "trees of files": _trees,
     "what it puts on the wire": _sealed,
     "another key": _keys,
     "losses": _losses,
     "an interface that is down for 2 s in the middle": _outage,
+    "what people see": _shown,
 }
