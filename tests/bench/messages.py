@@ -56,11 +56,12 @@ def run_beside(programs):
                     with programs.path("--rate", BESIDE_RATE, "--rtt", "40ms", "--mtu", 1500,
                                        "--loss", loss) as path:
                         _start_bulk_flow(path)
-                        first, *later = exchange(path, size, count, False, pause_ms, BESIDE_PAYLOAD)
+                        first, *later = exchange(path, size, count, False, pause_ms,
+                                                 BESIDE_PAYLOAD)
                         late = ends.shown(ends.lateness(path.stop()))
                     fair = size * 8 / (BESIDE_RATE / 2) + 0.04
-                    rows.append([f"{size / MIB:g} MiB, pause {pause_ms} ms, loss {loss:g}", name,
-                                 first * 1e3, statistics.median(later) * 1e3,
+                    row = f"{size / MIB:g} MiB, pause {pause_ms} ms, loss {loss:g}"
+                    rows.append([row, name, first * 1e3, statistics.median(later) * 1e3,
                                  _quantile(later, 0.9) * 1e3, max(later) * 1e3, fair * 1e3, late])
     table.show(
         "Milliseconds for a message beside one TCP BBR flow that always has data",
@@ -110,8 +111,8 @@ def _connection(programs, path, size, count, pause_ms, payload):
     for host, role in ((path.b, "take"), (path.a, "send")):
         ends_of.append(path.own(host.popen(
             [programs.messages, role, "--bind", f"{host.v4}:4791", "--bytes", str(size),
-             "--messages", str(count), "--pause-ms", str(pause_ms), "--mtu", str(payload)], text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE)))
+             "--messages", str(count), "--pause-ms", str(pause_ms), "--mtu", str(payload)],
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)))
     receiver, sender = ends_of
     infos = [process.stdout.readline() for process in ends_of]
     for process, info in zip(ends_of, reversed(infos)):
