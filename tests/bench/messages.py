@@ -47,6 +47,9 @@ def run(programs):
 
 def run_beside(programs):
     """Prints milliseconds of messages beside a bulk TCP flow, by size, pause, loss and program."""
+    if "bbr" not in programs.congestion_controls:
+        print("beside: this kernel has no BBR; load its module tcp_bbr")
+        return
     rows = []
     count = max(2, int(BESIDE_MESSAGES * programs.scale))
     for loss in (0, 0.01):

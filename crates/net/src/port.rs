@@ -198,7 +198,7 @@ impl Port {
 
     /// Arrival at the peer of a PFC frame whose last bit leaves at `end_ns`. It is never before that
     /// of an earlier PFC frame, even if the cable has become shorter: a resume that overtakes its
-    /// stop would stop the peer for ever.
+    /// stop would leave the peer stopped forever.
     pub(crate) fn send_pause(&mut self, end_ns: u64) -> u64 {
         let at_ns = end_ns.saturating_add(self.delay_ns);
         self.pause_arrives_ns = self.pause_arrives_ns.max(at_ns);

@@ -136,8 +136,7 @@ fn beside() {
 /// counts the runs with a share of a third to two thirds. In each run our flow starts another ninth
 /// of a round trip later, because seeds have no influence without random loss.
 fn noisy() {
-    println!("| buffer | loss | beside | share | least | most | fair | dropped |");
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    noisy_head();
     let queues = [0.25, 0.5, 1.0, 2.0, 4.0].map(|buffer| (buffer, 0.0));
     for (buffer, loss) in queues.into_iter().chain([(1.0, 1e-4), (1.0, 1e-3)]) {
         for (kind, name) in [(FlowKind::Cubic, "CUBIC"), (FlowKind::Bbr, "BBR")] {
@@ -155,6 +154,11 @@ fn noisy() {
             noisy_row(&late, &format!("{name} first"));
         }
     }
+}
+
+fn noisy_head() {
+    println!("| buffer | loss | beside | share | least | most | fair | dropped |");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
 }
 
 fn noisy_row(case: &Case, name: &str) {
@@ -189,8 +193,7 @@ fn noisy_row(case: &Case, name: &str) {
 /// the rows with bursts, the path hands over its packets in bursts, and the hosts take none for up to
 /// a millisecond.
 fn lossy() {
-    println!("| buffer | loss | beside | share | least | most | fair | dropped |");
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    noisy_head();
     for rate_bps in [200_000_000, 1_000_000_000] {
         for loss in [0.001, 0.01] {
             for (burst_ns, stall_ns) in [(0, 0), (500_000, 1_000_000)] {
@@ -215,17 +218,11 @@ fn lossy() {
 }
 
 /// Messages with pauses beside one flow that always has data, on 1 Gbit/s and 40 ms with 1 ms of
-/// noise: milliseconds of the first message, and the median and the longest of the later ones, within
-/// 30 seconds.
-/// `fair` is a round trip and the time of the bytes at half of the rate.
+/// noise, within 30 seconds: milliseconds of the first message, and the median and the longest of the
+/// later ones. `fair` is a round trip and the time of the bytes at half of the rate.
 fn messages() {
-    println!("| beside | loss | KiB | pause ms | count | first | median | longest | fair |");
+    println!("| beside | loss | KiB | pause ms | later | first | median | longest | fair |");
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
-    let path = Case {
-        packet_bytes: Some(4_096),
-        jitter_ns: 1_000_000,
-        ..Case::new(1_000_000_000, 40_000_000)
-    };
     for (kind, name) in [
         (None, "nothing"),
         (Some(FlowKind::Bbr), "BBR"),
@@ -236,32 +233,42 @@ fn messages() {
                 for pause_ms in [1, 40, 200] {
                     let mut case = Case {
                         loss,
-                        ..path.clone()
+                        packet_bytes: Some(4_096),
+                        jitter_ns: 1_000_000,
+                        ..Case::new(1_000_000_000, 40_000_000)
                     };
-                    case.flows[0].messages = Some(Messages {
-                        bytes: kib << 10,
-                        pause_ns: pause_ms * 1_000_000,
-                    });
-                    case.flows[0].start_rounds = 75.0;
                     if let Some(kind) = kind {
                         case = case.beside(kind, 0.0);
                     }
-                    let mut times = run(&case.lasting(825.0, 75.0)).message_times_ns;
-                    let first = times.first().copied().unwrap_or(0);
-                    times.sort_unstable();
-                    let fair_ns = 40_000_000 + (kib << 10) * 16;
-                    println!(
-                        "| {name} | {loss} | {kib} | {pause_ms} | {} | {} | {} | {} | {} |",
-                        times.len(),
-                        first / 1_000_000,
-                        times.get(times.len() / 2).unwrap_or(&0) / 1_000_000,
-                        times.last().unwrap_or(&0) / 1_000_000,
-                        fair_ns / 1_000_000,
-                    );
+                    let start = format!("| {name} | {loss} | {kib} | {pause_ms} |");
+                    messages_row(case, kib << 10, pause_ms, &start);
                 }
             }
         }
     }
+}
+
+fn messages_row(mut case: Case, bytes: u64, pause_ms: u64, start: &str) {
+    case.flows[0].start_rounds = 75.0;
+    case.flows[0].messages = Some(Messages {
+        bytes,
+        pause_ns: pause_ms * 1_000_000,
+    });
+    let times_ns = run(&case.lasting(825.0, 75.0)).message_times_ns;
+    let Some((first_ns, later_ns)) = times_ns.split_first() else {
+        return println!("{start} 0 | - | - | - | - |");
+    };
+    let mut later_ns = later_ns.to_vec();
+    later_ns.sort_unstable();
+    let median_ns = later_ns.get(later_ns.len() / 2).unwrap_or(&0);
+    let longest_ns = later_ns.last().unwrap_or(&0);
+    let fair_ns = 40_000_000 + bytes * 16;
+    let cells = [*first_ns, *median_ns, *longest_ns, fair_ns].map(|ns| ns / 1_000_000);
+    let [first, median, longest, fair] = cells;
+    println!(
+        "{start} {} | {first} | {median} | {longest} | {fair} |",
+        later_ns.len()
+    );
 }
 
 fn start() {
