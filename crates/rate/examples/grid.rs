@@ -191,7 +191,8 @@ fn noisy_row(case: &Case, name: &str) {
 /// Our share beside one BBR flow on a path with random loss, which keeps BBR's queue short. Our flow
 /// starts 75 round trips later; shares of the round trips 250 to 1000; columns as in `noisy`. In
 /// the rows with bursts, the path hands over its packets in bursts, and the hosts take none for up to
-/// a millisecond.
+/// a millisecond. The rows `from 0.01` start at a hundredth of the rate of the path; shares of the round
+/// trips 125 to 300.
 fn lossy() {
     noisy_head();
     for rate_bps in [200_000_000, 1_000_000_000] {
@@ -211,6 +212,11 @@ fn lossy() {
                 noisy_row(
                     &case,
                     &format!("BBR, {} Mbit/s{bursts}", rate_bps / 1_000_000),
+                );
+                case.flows[0].hint = Some(0.01);
+                noisy_row(
+                    &case.lasting(300.0, 125.0),
+                    &format!("BBR, {} Mbit/s{bursts}, from 0.01", rate_bps / 1_000_000),
                 );
             }
         }

@@ -90,6 +90,10 @@ fn a_train_whose_first_packets_gave_no_sample_is_not_followed_by_a_faster_one() 
     report(&mut controller, 0, 16, 0);
     assert_eq!(controller.phase(), Phase::Probe);
     assert_eq!(controller.limits().pace_bps, first_bps / 2);
+    // A full train of a sixteenth of the round trip, so that noise does not decide the result.
+    send(&mut controller, 30 * MS, 1, false);
+    let window_bytes = controller.limits().window_bytes;
+    assert!(window_bytes > 10 * 4_096, "{window_bytes}");
 }
 
 #[test]
@@ -225,6 +229,64 @@ fn a_flow_with_little_in_flight_keeps_its_share() {
     let after_bps = controller.learned().unwrap().rate_bps;
     assert!(
         after_bps > before_bps / 10 * 9,
+        "{after_bps} of {before_bps}"
+    );
+}
+
+/// A queue of others during the first packets of a message.
+#[test]
+fn a_queue_is_not_that_of_a_flow_with_little_in_flight() {
+    for (packets, phase) in [(20, Phase::Grow), (150, Phase::Drain), (400, Phase::Drain)] {
+        let mut controller = known();
+        send(&mut controller, 0, TRAIN_PACKETS, false);
+        report(&mut controller, 0, TRAIN_PACKETS, 0);
+        let before_bps = controller.learned().unwrap().rate_bps;
+        send(&mut controller, 30 * MS, packets, true);
+        // Several reports, because the delay of a single packet is no queue.
+        for tenths in 1..=10 {
+            controller.on_feedback(&after_train(packets / 10 * tenths, 37 * MS));
+        }
+        assert_eq!(controller.phase(), phase, "{packets}");
+        // A cut follows the delay. The window of a message that has ended was not full.
+        let after_bps = controller.learned().unwrap().rate_bps;
+        let least_bps = if phase == Phase::Grow {
+            before_bps
+        } else {
+            before_bps / 37 * 25
+        };
+        assert!(
+            (least_bps / 100 * 99..=before_bps).contains(&after_bps),
+            "{packets}: {after_bps} of {before_bps}"
+        );
+    }
+}
+
+/// After a pause, a train finds a queue of others, which delays it by twice its own length.
+#[test]
+fn a_train_after_a_pause_leaves_half_of_the_share() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let before_bps = controller.learned().unwrap().rate_bps;
+    let second_ns = 2_000 * MS;
+    send(&mut controller, second_ns, TRAIN_PACKETS, false);
+    assert_eq!(controller.phase(), Phase::Probe);
+    let departed_ns = second_ns + (TRAIN_PACKETS - 1) * 32_768;
+    controller.on_feedback(&Feedback {
+        now_ns: departed_ns + 29 * MS,
+        newest: Some(Newest {
+            sent_bytes: 2 * TRAIN_PACKETS * 4_096,
+            departed_ns: Some(departed_ns),
+            hold_ns: 0,
+        }),
+        received_bytes: 2 * TRAIN_PACKETS * 4_096,
+        received_packets: 2 * TRAIN_PACKETS,
+        ..Feedback::default()
+    });
+    assert_eq!(controller.phase(), Phase::Grow);
+    let after_bps = controller.learned().unwrap().rate_bps;
+    assert!(
+        (before_bps / 2..before_bps / 8 * 5).contains(&after_bps),
         "{after_bps} of {before_bps}"
     );
 }

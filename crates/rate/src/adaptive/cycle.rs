@@ -14,13 +14,34 @@ const PATIENCE: [u32; 2] = [10, 2];
 /// after every second to fifth attempt: ten failures in a row are rare.
 const EXCESS: u32 = 12;
 
-/// The flow concludes the same if this number of failed attempts in a row left less than this part
-/// of a window of at least this number of packets. A BBR flow keeps its rate for 10 round trips and
-/// takes what this flow gives up. When this flow has nothing left, the queue runs empty. Equal flows
-/// drain a queue in fewer attempts, unless each has few packets in flight.
-const COLLAPSED_ATTEMPTS: u32 = 4;
-const COLLAPSED: u64 = 16;
-const COLLAPSED_PACKETS: u64 = 512;
+/// The flow concludes the same after failed attempts in a row that left it with a small part of a
+/// large window. A BBR flow keeps its rate for 10 round trips or more, and takes what this flow gives
+/// up. When this flow has nothing left, the queue runs empty. Equal flows drain a queue in fewer
+/// attempts, unless each has few packets in flight.
+const COLLAPSES: [Loss; 2] = [Loss::of(4, 16, 512), Loss::of(7, 4, 256)];
+
+/// If the queue runs empty after such attempts, a train tests what the others have left.
+const YIELDED: Loss = Loss::of(4, 4, 256);
+
+/// Failed attempts in a row, and what they leave of a window.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    attempts: u32,
+    /// The flow has less than this part of its window before them.
+    part: u64,
+    /// Least number of packets of that window.
+    packets: u64,
+}
+
+impl Loss {
+    const fn of(attempts: u32, part: u64, packets: u64) -> Self {
+        Self {
+            attempts,
+            part,
+            packets,
+        }
+    }
+}
 
 /// The first attempts on a new path use a lower window, because the estimates are uncertain.
 const YOUNG: u32 = 3;
@@ -247,12 +268,22 @@ impl Cycle {
         self.failures < PATIENCE[usize::from(is_warned)] && self.excess_failures < EXCESS
     }
 
-    /// Whether failed attempts in a row have left the flow with `share_bytes`, a small part of a
-    /// large window before them.
+    /// Whether the failed attempts left so little, `share_bytes`, that other flows must fill the queue.
     pub(super) fn has_collapsed(&self, share_bytes: u64, packet_bytes: u64) -> bool {
-        self.failures >= COLLAPSED_ATTEMPTS
-            && share_bytes < self.held_bytes / COLLAPSED
-            && self.held_bytes >= packet_bytes.saturating_mul(COLLAPSED_PACKETS)
+        COLLAPSES
+            .iter()
+            .any(|loss| self.has_lost(loss, share_bytes, packet_bytes))
+    }
+
+    /// Whether the flow gave up most of its window in the failed attempts, and has `share_bytes` left.
+    pub(super) fn has_yielded(&self, share_bytes: u64, packet_bytes: u64) -> bool {
+        self.has_lost(&YIELDED, share_bytes, packet_bytes)
+    }
+
+    fn has_lost(&self, loss: &Loss, share_bytes: u64, packet_bytes: u64) -> bool {
+        self.failures >= loss.attempts
+            && share_bytes < self.held_bytes / loss.part
+            && self.held_bytes >= packet_bytes.saturating_mul(loss.packets)
     }
 
     /// Window in bytes before the failed attempts.
@@ -325,6 +356,21 @@ mod tests {
         );
         cycle.succeed();
         assert!(!cycle.has_collapsed(47_000, 1_500), "the queue drained");
+    }
+
+    #[test]
+    fn seven_attempts_that_leave_less_than_a_quarter_are_a_collapse_too() {
+        let mut cycle = Cycle::default();
+        for attempt in 1..=7 {
+            cycle.fail(384_000);
+            assert_eq!(cycle.has_collapsed(95_000, 1_500), attempt == 7);
+            assert_eq!(cycle.has_yielded(95_000, 1_500), attempt >= 4);
+        }
+        assert!(!cycle.has_collapsed(96_000, 1_500), "a quarter is left");
+        assert!(
+            !cycle.has_collapsed(95_000, 1_501),
+            "fewer than 256 packets"
+        );
     }
 
     #[test]

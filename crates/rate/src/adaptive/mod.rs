@@ -182,7 +182,8 @@ impl Adaptive {
         rate_of(self.share_bytes, self.path.base_ns()).clamp(1, self.options.max_rate_bps)
     }
 
-    /// Starts a train that tests whether the path carries the rate of `start`.
+    /// Starts a train that tests whether the path carries the rate of `start`. If the flow had much
+    /// more before, faster trains follow where the path carries it.
     fn expect(&mut self, start: Start) {
         let start = Start {
             rate_bps: start.rate_bps.clamp(1, self.options.max_rate_bps),
@@ -193,7 +194,12 @@ impl Adaptive {
             jitter_ns,
             ..
         } = self.options;
-        self.probe(Probe::expecting(start, packet_bytes, jitter_ns));
+        let has_lost_much = self.share_bytes < self.peak_bytes / 4;
+        self.probe(if has_lost_much {
+            Probe::searching(start, packet_bytes, jitter_ns)
+        } else {
+            Probe::expecting(start, packet_bytes, jitter_ns)
+        });
     }
 
     /// Tests what is known of the path, after a time that measured nothing.

@@ -190,12 +190,14 @@ impl Probe {
         }
     }
 
-    /// Another train at half the rate, after this one measured the round trip but not the queue.
-    pub(super) fn repeated(&self, rtt_ns: u64) -> Self {
-        Self {
+    /// Another train at half the rate, after this one measured the round trip but not the queue. It
+    /// is as long as other trains: a short one would measure the queues of others.
+    pub(super) fn repeated(&self, rtt_ns: u64, jitter_ns: u64) -> Self {
+        let start = Start {
+            rate_bps: (self.rate_bps / 2).max(1),
             rtt_ns,
-            ..self.slower()
-        }
+        };
+        Self::searching(start, self.packet_bytes, jitter_ns)
     }
 
     /// The same train before its first packet, with the numbers of bytes sent and received before

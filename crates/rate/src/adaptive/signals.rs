@@ -39,11 +39,18 @@ impl Adaptive {
         self.app_limited_bytes > 0 && self.path.reported_bytes() < filled_bytes
     }
 
+    /// Whether the flow had so little in flight when a packet left that a queue is not its own, and
+    /// that it could not drain it.
+    fn is_bystander(&self, sample: Option<Sample>) -> bool {
+        let few = sample.is_some_and(|sample| sample.in_flight_bytes < self.window_bytes / 8);
+        few && self.was_app_limited()
+    }
+
     /// Whether a report about packets sent since the last cut shows congestion.
-    pub(super) fn is_congested(&self, dropped: bool) -> bool {
+    pub(super) fn is_congested(&self, sample: Option<Sample>, dropped: bool) -> bool {
         let queue_ns = self.queue_ns().unwrap_or(0);
         let threshold_ns = self.threshold_ns();
-        if dropped || queue_ns > threshold_ns {
+        if dropped || queue_ns > threshold_ns && !self.is_bystander(sample) {
             return true;
         }
         let from_bytes = self.cycle.cut_bytes();
@@ -80,7 +87,7 @@ impl Adaptive {
     /// with a packet, without their share of the queue. If packets were dropped, only bytes that
     /// arrived count.
     ///
-    /// After an idle time, a sender has few bytes in flight, and they say nothing about its share.
+    /// After an idle time, a sender has fewer bytes in flight, and they say nothing about its share.
     /// Then the share shrinks in proportion to the delay only: a burst of others during the first
     /// packets of a message must not leave the flow with a share of a few packets.
     pub(super) fn measured_share(&self, sample: Option<Sample>) -> u64 {
@@ -89,7 +96,15 @@ impl Adaptive {
             Some(sample) if sample.in_flight_bytes < self.window_bytes / 2 => {
                 self.share_of_few_bytes(sample)
             }
-            Some(sample) => mul_div(sample.in_flight_bytes, base_ns, sample.rtt_ns),
+            Some(sample) => {
+                let unused_bytes = if self.was_app_limited() {
+                    self.share_bytes
+                } else {
+                    0
+                };
+                let held_bytes = sample.in_flight_bytes.max(unused_bytes);
+                mul_div(held_bytes, base_ns, sample.rtt_ns)
+            }
             None => mul_div(self.window_bytes, base_ns, self.path.standing_ns()),
         };
         let span = self.path.span(base_ns, self.cycle.cut_bytes());

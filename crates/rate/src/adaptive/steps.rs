@@ -22,7 +22,7 @@ const OVERFULL_LOSS_PPM: u64 = 300_000;
 const WARNED_ROUNDS: u64 = 96;
 const WARNED_NS: u64 = 1_000_000_000;
 
-/// After `Compete`, a train tests this multiple of the flow's share.
+/// When others have left capacity, a train tests this multiple of the flow's share.
 const FREED: u64 = 4;
 
 impl Adaptive {
@@ -119,10 +119,15 @@ impl Adaptive {
             return share_bytes;
         };
         let next_bytes = share_bytes - share_bytes / 4 + equal_bytes / 4;
-        next_bytes.clamp(
-            share_bytes / 4 * 3,
-            share_bytes.saturating_add(share_bytes / 8),
-        )
+        // The path carried more than the share before: the flow took nothing from others, whatever the
+        // rise of the delay. BBR fills the queue within a round trip.
+        let was_free = share_bytes > self.share_bytes.saturating_add(self.share_bytes / 16);
+        let least_bytes = if was_free {
+            share_bytes
+        } else {
+            share_bytes / 4 * 3
+        };
+        next_bytes.clamp(least_bytes, share_bytes.saturating_add(share_bytes / 8))
     }
 
     /// Detects a longer path: the delay is steady although the window changed. Then sets the new
@@ -149,11 +154,17 @@ impl Adaptive {
         self.state = State::Compete(compete);
     }
 
-    /// Leaves `Compete`, because other flows left capacity. A train tests how much.
+    /// Leaves `Compete`, because other flows left capacity.
     fn stop_competing(&mut self, sample: Option<Sample>) {
         self.competed_ns = Some(self.now_ns);
         self.set_share(self.measured_share(sample));
         self.competed_bytes = self.share_bytes;
+        self.test_freed();
+        self.cycle.suspect();
+    }
+
+    /// Starts a train that tests how much capacity others have left.
+    fn test_freed(&mut self) {
         let AdaptiveOptions {
             packet_bytes,
             max_rate_bps,
@@ -165,7 +176,6 @@ impl Adaptive {
             rtt_ns: self.path.base_ns(),
         };
         self.probe(Probe::searching(start, packet_bytes, jitter_ns));
-        self.cycle.suspect();
     }
 
     /// Processes a report about packets sent since the last cut, in `Compete`.
@@ -210,12 +220,18 @@ impl Adaptive {
         {
             self.cycle.note_quiet(delay_ns);
         }
-        if self.is_congested(dropped) {
+        if self.is_congested(sample, dropped) {
             return self.cut(sample);
         }
         let Some(queue_ns) = queue_ns else {
             return;
         };
+        let has_yielded = self
+            .cycle
+            .has_yielded(self.share_bytes, self.options.packet_bytes);
+        if queue_ns <= self.threshold_ns() / 4 && has_yielded && !self.is_app_limited() {
+            return self.test_freed();
+        }
         let base_ns = self.path.base_ns();
         if queue_ns > self.threshold_ns() / 4 {
             if let Some(sample) = sample
@@ -276,8 +292,13 @@ impl Adaptive {
         }
         let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
             None => return,
-            Some(TrainResult::Unclear) => return self.probe(probe.repeated(base_ns)),
-            Some(TrainResult::Limited(rate_bps)) => probe.best_bps(rate_bps),
+            Some(TrainResult::Unclear) => return self.probe(probe.repeated(base_ns, jitter_ns)),
+            Some(TrainResult::Limited(rate_bps)) => {
+                // After a pause, a short queue of others delays a short train much.
+                let is_repeated = probe.is_expected() && self.is_measured;
+                let least_bps = if is_repeated { self.rate_bps() / 2 } else { 0 };
+                probe.best_bps(rate_bps).max(least_bps)
+            }
             Some(TrainResult::Doubtful(rate_bps)) => {
                 if let Some(again) = probe.doubted(rate_bps, base_ns, jitter_ns) {
                     return self.probe(again);
