@@ -163,6 +163,7 @@ def parse(options: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
     parser.add_argument("--limit", type=float, default=900, help="the most seconds of one training")
     parser.add_argument("--log", type=Path, help="a file to which each training adds a line of JSON")
+    parser.add_argument("--trace", type=Path, help="a folder for traces of the ranks of farwrite")
     parser.add_argument("--csv", type=Path, help="a file for the rows of all cells, written after each cell")
     parser.add_argument("--figure", default="O3", help="with --csv: the figure that the rows are for")
     arguments = parser.parse_args(options)
@@ -216,6 +217,10 @@ def train_once(arguments: argparse.Namespace, gloo: Gloo, cell: Cell, name: str,
     """Run the training of one backend and one seed over a path of its own."""
     options = ["--task", cell.task, "--way", cell.way, "--test-every", str(arguments.test_every)]
     options += ["--steps", str(arguments.steps), "--seed", str(seed), *BACKENDS[name]]
+    if arguments.trace and name != "gloo":
+        folder = arguments.trace / f"{name}-{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        options += ["--trace", str(folder)]
     with NetworkPath(arguments.program, *cell.link.split()) as path:
         add_background(path, cell.background)
         return train(path, cell.ranks, *options, seconds=arguments.limit, same=gloo.needed())

@@ -125,6 +125,8 @@ def join(arguments: argparse.Namespace) -> None:
     options = farwrite.torch.Options(
         trusted_store=True, policy=policy, missing_log=arguments.log, replay_log=arguments.replay
     )
+    if arguments.trace:
+        farwrite.torch.trace(arguments.trace / f"rank-{os.environ['RANK']}.jsonl")
     dist.init_process_group("farwrite", pg_options=options)
 
 
@@ -299,6 +301,7 @@ def main() -> None:
     )
     parser.add_argument("--log", help="with --bounded: a folder for logs of what was missing")
     parser.add_argument("--replay", help="with --bounded: the folder of the logs of a run to repeat exactly")
+    parser.add_argument("--trace", type=Path, help="a folder for a trace of each rank: docs/trace.md")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--test-every", type=int, default=20, help="steps between two tests")
     parser.add_argument("--seed", type=int, default=1)

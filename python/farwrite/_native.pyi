@@ -19,6 +19,7 @@ __all__ = [
     "Settings",
     "SimPlan",
     "Ticket",
+    "Trace",
     "chunk_loss",
     "group_failure",
     "hadamard",
@@ -135,6 +136,13 @@ class SimPlan:
             str,
         ]
     ]: ...
+
+@final
+class Trace:
+    """Writes what endpoints of this process do to a file. There is at most one in a process."""
+
+    def __new__(cls, file: str | PathLike[str]) -> Trace: ...
+    def flush(self) -> None: ...
 
 class CollectiveError(RuntimeError):
     """An operation failed, or its group did; the message names the rank."""

@@ -17,6 +17,7 @@ mod probability;
 mod replay;
 mod setting;
 mod sim;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -43,4 +44,6 @@ mod _native {
     use crate::setting::Settings;
     #[pymodule_export]
     use crate::sim::SimPlan;
+    #[pymodule_export]
+    use crate::trace::Trace;
 }

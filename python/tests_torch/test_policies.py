@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -51,16 +53,18 @@ def _auto() -> None:
 def test_rate_control(two: Ranks, rate_control: RateControl) -> None:
     """Check that each controller carries sums, and that a rate of the options is a limit."""
     for seconds in two.run(_rate_control, rate_control):
-        # The first of the sums starts with a burst of up to 256 KiB.
-        assert seconds > 0.5 * 3 * VALUES * 4 * 8 / GBIT
+        # A rank may send a burst of up to 256 KiB before the limit applies, a sixth of its bytes.
+        assert seconds > 0.5 * 4 * VALUES * 4 * 8 / GBIT
 
 
 def _rate_control(rate_control: RateControl) -> float:
     options = Options(trusted_store=True, rate_control=rate_control)
     group = dist.new_group(pg_options=options)
-    reports = _sums(group, 4)
+    began = time.monotonic()
+    _sums(group, 4)
+    seconds = time.monotonic() - began
     dist.destroy_process_group(group)
-    return sum(report.elapsed_s for report in reports[1:])
+    return seconds
 
 
 @pytest.mark.parametrize("timeouts", ["loss-target", "optinic", "celeris"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("bounded", [False, True], ids=["exact", "bounded"])
-def test_the_quick_start(bounded: bool) -> None:
+def test_the_quick_start(bounded: bool, tmp_path: Path) -> None:
     chosen = [command for command in commands() if ("--bounded" in command) == bounded]
     assert len(chosen) == 2, "one command for each machine"
     with socket.socket() as probe:
@@ -33,6 +34,7 @@ def test_the_quick_start(bounded: bool) -> None:
         # Both machines are this one.
         here = command.replace("10.0.0.1", "127.0.0.1").replace("29500", str(port))
         words = [sys.executable, "-P", "-m", "torch.distributed.run", *shlex.split(here)[1:], "--steps", "20"]
+        words += ["--trace", str(tmp_path)]
         started.append(
             subprocess.Popen(
                 words, cwd=ROOT, env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
@@ -47,6 +49,24 @@ def test_the_quick_start(bounded: bool) -> None:
     assert [process.returncode for process in started] == [0, 0], said
     assert "farwrite, ddp: 2 ranks, 20 steps" in said[0][0]
     assert "drift between replicas: 0.0" in said[0][0]
+    for rank in range(2):
+        events = [json.loads(line) for line in (tmp_path / f"rank-{rank}.jsonl").read_text().splitlines()]
+        ended = [event["data"]["qp"] for event in events if event["name"] == "farwrite:send_ended"]
+        assert len(ended) > 20, "at least a message in each step"
+        assert any(event["data"].get("phase") == "Grow" for event in events)
+
+
+def test_a_process_has_one_trace(tmp_path: Path) -> None:
+    program = (
+        "import sys, farwrite.torch; first, second = sys.argv[1:]; farwrite.torch.trace(first)\n"
+        "try: farwrite.torch.trace(second)\n"
+        "except OSError as error: print(error)"
+    )
+    words = [sys.executable, "-P", "-c", program, str(tmp_path / "first"), str(tmp_path / "second")]
+    said = subprocess.run(words, text=True, check=True, stdout=subprocess.PIPE)
+    assert "already recorded" in said.stdout
+    assert (tmp_path / "first").exists()
+    assert not (tmp_path / "second").exists()
 
 
 def test_training_on_a_text_needs_no_scikit_learn() -> None:

@@ -29,7 +29,7 @@
 //! | `recv_late` | a packet of an ended message arrives | |
 //! | `recv_duplicate` | a packet comes again | |
 //! | `recv_ended` | the message has ended for the receiver | `outcome` |
-//! | `path_feedback` | the peer reports what has arrived | `rtt_ns`, `pace_bps`, `window_bytes` (absent without one), `in_flight_bytes`, `limit` |
+//! | `path_feedback` | the peer reports what has arrived | `rtt_ns`, `pace_bps`, `window_bytes` (absent without one), `in_flight_bytes`, `limit`, `phase` (of the adaptive controller) |
 //! | `packets_dropped` | the fabric has dropped packets since the last poll; without `qp` | `reason`, `count` |
 //!
 //! The commands `farwrite send`, `recv` and `demo` write the events with `--trace FILE`, and
@@ -205,6 +205,7 @@ impl Events {
             window_bytes = stats.window_bytes,
             in_flight_bytes = stats.in_flight_bytes,
             limit = ?stats.limit,
+            phase = stats.phase.map(tracing::field::debug),
         );
     }
 }

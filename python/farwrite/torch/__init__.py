@@ -28,6 +28,7 @@ from farwrite.torch.rates import Adaptive, Dcqcn, Eqds, Fixed, RateControl, Swif
 from farwrite.torch.rendezvous import Place, RendezvousError
 from farwrite.torch.reports import Report
 from farwrite.torch.sites import Sites, average_between_sites
+from farwrite.torch.trace import trace
 
 __all__ = [
     "Adaptive",
@@ -50,6 +51,7 @@ __all__ = [
     "average_between_sites",
     "last_report",
     "resynchronise",
+    "trace",
 ]
 
 

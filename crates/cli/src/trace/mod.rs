@@ -18,11 +18,6 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::table::lay_out;
 use read::{Kind, Run, Side};
 
-/// The prefix of event names.
-const NAMESPACE: &str = "farwrite:";
-/// The event that begins a transfer.
-const RUN: &str = "run";
-
 const EXAMPLES: &str = "\
 Examples:
   farwrite send --to far.example:4792 --psk-file far.key --trace send.jsonl archive/
@@ -40,7 +35,7 @@ events. docs/trace.md lists the events.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DrawArgs {
-    /// File that `--trace` of send, recv or demo wrote
+    /// File that `--trace` of send, recv or demo, or `farwrite.torch.trace` wrote
     #[arg(value_name = "FILE")]
     trace: PathBuf,
     /// File for the picture (SVG) [default: the name of the trace, with the ending .svg]

@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::path::Path;
 
+use farwrite_trace::{NAMESPACE, RUN};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{NAMESPACE, RUN};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// The latest valid time of an event, in milliseconds: 300 years.
@@ -170,7 +170,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Run>, Failure> {
 
 fn not_a_trace(path: &Path, line: usize) -> Failure {
     let what = format!(
-        "{}, line {line}: this is no event of a trace; --trace of send, recv and demo writes traces",
+        "{}, line {line}: this is no event of a trace; --trace of send, recv and demo, and farwrite.torch.trace, write traces",
         path.display()
     );
     Failure::new(Exit::Files, what)
