@@ -46,7 +46,7 @@ pub struct Transport {
     /// [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config).
     #[serde(
         default,
-        deserialize_with = "crate::units::maybe_time",
+        deserialize_with = "crate::units::maybe_wait",
         serialize_with = "crate::units::write_maybe_time"
     )]
     pub timeout: Option<Duration>,
