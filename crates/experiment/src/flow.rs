@@ -91,6 +91,14 @@ pub enum WorkloadError {
         /// Index of the flow.
         flow: usize,
     },
+    /// A flow has a priority that no frame has.
+    #[error("flow {flow} has priority {priority}; a priority is 0 to 7")]
+    Priority {
+        /// Index of the flow.
+        flow: usize,
+        /// The value given.
+        priority: u8,
+    },
     /// A flow sends until the run ends, and the run has no end.
     #[error(
         "flow {flow} has no size, so it sends until the run ends, and the run has no end; set until \
@@ -226,6 +234,9 @@ impl Workload {
             }
             if at.bytes == 0 {
                 return Err(WorkloadError::NoBytes { flow });
+            }
+            if let Some(priority) = at.priority.filter(|priority| *priority > 7) {
+                return Err(WorkloadError::Priority { flow, priority });
             }
             let waits_for = match at.start {
                 Start::On(trigger) => Some(trigger),

@@ -116,6 +116,11 @@ impl Ideal {
         })
     }
 
+    /// Number of cables from one host to another; `None` if no path leads there.
+    pub(crate) fn cables(&mut self, src: usize, dst: usize) -> Option<u64> {
+        Some(self.cables_to(src, dst)?.len() as u64)
+    }
+
     /// Rate of a host's first cable in bits per second; 1 if it has none.
     pub(crate) fn nic_rate_bps(&self, host: usize) -> u64 {
         let cables = &self.cables[self.hosts[host].0 as usize];

@@ -67,6 +67,9 @@ pub struct Dcqcn {
     /// Lowest rate of a flow, in bits a second.
     #[serde(rename = "min_rate", deserialize_with = "maybe_rate")]
     pub min_rate_bps: Option<u64>,
+    /// Whether changes of the rate apply when they do in the RDMA trees of ns-3: see
+    /// [`DcqcnOptions::cuts_at_interval_ends`] and [`DcqcnOptions::paces_by_departures`].
+    pub ns3_timing: bool,
 }
 
 /// Parameters of Swift (SIGCOMM 2020). What is absent has the default of the protocol.
@@ -165,6 +168,8 @@ impl Dcqcn {
                 self.notification_interval,
                 base.notification_interval_ns,
             ),
+            cuts_at_interval_ends: self.ns3_timing,
+            paces_by_departures: self.ns3_timing,
             ..base
         }
     }
@@ -337,7 +342,8 @@ mod tests {
     #[test]
     fn every_parameter_of_dcqcn_reaches_its_field() {
         let text = "preset = \"ns3\"\ng = 0.25\nK = \"1us\"\nT = \"2us\"\nB = \"3kB\"\nF = 4\n\
-                    R_AI = \"5Mbit\"\nR_HAI = \"6Mbit\"\nN = \"7us\"\nmin_rate = \"8Mbit\"";
+                    R_AI = \"5Mbit\"\nR_HAI = \"6Mbit\"\nN = \"7us\"\nmin_rate = \"8Mbit\"\n\
+                    ns3_timing = true";
         let own: Dcqcn = toml::from_str(text).unwrap();
         let want = DcqcnOptions {
             g_shift: 2,
@@ -349,6 +355,8 @@ mod tests {
             hyper_increase_bps: 6_000_000,
             notification_interval_ns: 7_000,
             min_rate_bps: 8_000_000,
+            cuts_at_interval_ends: true,
+            paces_by_departures: true,
             ..DcqcnOptions::ns3(1_000_000_000)
         };
         assert_eq!(own.options(1_000_000_000), want);

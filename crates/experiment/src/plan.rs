@@ -5,6 +5,7 @@ mod memory;
 mod paths;
 mod read;
 mod sweep;
+mod work;
 
 pub use memory::PlanMemory;
 pub use read::{PlanError, ReadFile};
@@ -22,6 +23,7 @@ use crate::{
     CableChange, PatternError, PatternNetwork, PlacedBox, Recording, Scene, Transport, Workload,
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
+use work::Work;
 
 /// A plan: topologies, switches, workloads, transports, losses and seeds. Each combination is a
 /// run.
@@ -253,8 +255,11 @@ impl Plan {
     fn check(&self) -> Result<Vec<String>, PlanError> {
         let mut checked = Vec::new();
         let mut notes = Vec::new();
+        let mut work = Work::default();
+        let seeds = self.seeds.len() as u64;
         for case in self.settings() {
             let parts = self.parts(&case)?;
+            work.add(parts.work().times(seeds));
             // Default switches depend on the workload.
             let options = parts.options.clone();
             let key = (
@@ -303,6 +308,7 @@ impl Plan {
                 ))
             })?;
         }
+        notes.extend(work.note(self.cases().len()));
         notes.sort_unstable();
         notes.dedup();
         Ok(notes)
@@ -313,6 +319,15 @@ impl CaseParts {
     /// Checks that each switch can hold a frame of the transport. Otherwise, no flow could end.
     fn check_buffers(&self, network: &Network<Nic>) -> Result<(), String> {
         let need = self.transport.frame_bytes(self.options.framing_bytes);
+        let exceptions = self.options.exceptions.values();
+        let mut switches = exceptions.chain([&self.options.switch]);
+        let trims = switches.find_map(|switch| switch.trim.filter(|at| at.queue_bytes < need));
+        if let Some(trim) = trims {
+            let bytes = trim.queue_bytes;
+            return Err(format!(
+                "trim.queue = {bytes} cannot hold a frame of {need} bytes"
+            ));
+        }
         for switch in self.topology.with_role(Role::Switch) {
             let bytes = network.shared_buffer_bytes(switch);
             if bytes < need {

@@ -28,12 +28,12 @@ pub struct CableConfig {
 
 // The parser names the key of the cable, and not the key in it. So these errors name it.
 
-fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let rate_bps = crate::units::rate(from);
     rate_bps.map_err(|why| D::Error::custom(format!("rate: {why}")))
 }
 
-fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+pub(crate) fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     match crate::units::time(from) {
         Ok(delay) if delay > MAX_DELAY => {
             let most = humantime::format_duration(MAX_DELAY);

@@ -17,6 +17,12 @@ const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
 type Row = (&'static str, Setup, Scene, [Option<u32>; 3]);
 
 fn main() {
+    print_stars();
+    print_leaves();
+    print_ns3_rules();
+}
+
+fn print_stars() {
     println!("15 and 50 senders of 500 KB, begun 10 us apart, one switch, 50 Gbit/s");
     head();
     let star = Scene::star;
@@ -58,6 +64,9 @@ fn main() {
         ("eqds, 50", Setup::Eqds, star(50), known(3760, 4006, 422)),
     ];
     rows.iter().for_each(print);
+}
+
+fn print_leaves() {
     println!("\n15 senders of 1 MB, begun together, from one leaf to a host of another, 8 spines");
     head();
     let rows: [Row; 4] = [
@@ -84,6 +93,55 @@ fn main() {
             Setup::Eqds,
             Scene::leaves(Policy::Spray),
             [None; 3],
+        ),
+    ];
+    rows.iter().for_each(print);
+}
+
+fn print_ns3_rules() {
+    println!("\nWith the rules of ns-3: NAKs, congestion notifications, DCQCN's timing");
+    head();
+    let star = |senders| Scene::star(senders).by_ns3_rules();
+    let leaves = |routing| Scene::leaves(routing).by_ns3_rules();
+    let rows: [Row; 9] = [
+        ("roce, 15", Setup::Roce, star(15), known(1167, 1400, 0)),
+        ("roce, 50", Setup::Roce, star(50), known(3332, 3904, 0)),
+        (
+            "roce, no PFC, 15",
+            Setup::RoceLossy,
+            star(15),
+            known(2402, 4879, 3022),
+        ),
+        (
+            "the same, jittered",
+            Setup::RoceLossy,
+            star(15).jittered(),
+            known(2402, 4879, 3022),
+        ),
+        ("irn, 15", Setup::Irn, star(15), known(1088, 1378, 0)),
+        (
+            "irn, 50",
+            Setup::Irn,
+            star(50),
+            [Some(3593), Some(4372), None],
+        ),
+        (
+            "roce, ECMP",
+            Setup::Roce,
+            leaves(Policy::Ecmp),
+            [Some(3311), None, Some(0)],
+        ),
+        (
+            "roce, DRILL",
+            Setup::Roce,
+            leaves(DRILL),
+            [Some(4398), None, Some(4130)],
+        ),
+        (
+            "irn, DRILL",
+            Setup::Irn,
+            leaves(DRILL),
+            [Some(3515), None, Some(240)],
         ),
     ];
     rows.iter().for_each(print);

@@ -41,8 +41,9 @@ pub struct QpConfig {
     /// gap arrive, in nanoseconds; 0: for each of them. `None`: one NAK for a gap (IBTA 9.7.5). Both
     /// ends must have the same value. The RDMA trees of ns-3 repeat NAKs.
     pub nak_every_ns: Option<u64>,
-    /// Whether a packet after a gap counts as a congestion notification, as if it had a mark. This
-    /// is a rule of the RDMA trees of ns-3, and not of RoCEv2.
+    /// Whether a packet after a gap counts as a congestion notification, with or without a mark, if it
+    /// is answered with a NAK, and not at all otherwise. In the RDMA trees of ns-3, notifications are
+    /// parts of ACKs and NAKs. RoCEv2 has no such rule.
     pub gap_is_cnp: bool,
     /// Largest number of consecutive retransmissions of a request after RNR NAKs; `None` for no
     /// limit (the value 7 of verbs).

@@ -41,11 +41,12 @@ impl Nic {
             return;
         };
         let pair = &end.pair;
+        let gap = pair.gap_notifies(self.now_ns, bth.psn).filter(|_| request);
         let arrival = Arrival {
             now_ns: self.now_ns,
             flow,
             position: pair.position(bth.psn),
-            marked: ecn == Ecn::Experienced || request && pair.gap_notifies(bth.psn),
+            marked: gap.unwrap_or(ecn == Ecn::Experienced),
             trimmed: matches!(packet.payload, Payload::Trimmed(_)),
             more: bth.ack_request,
         };

@@ -127,11 +127,13 @@ impl QueuePair {
         self.responder.position(psn)
     }
 
-    /// Whether a request packet counts as a congestion notification because it came after a gap.
+    /// With [`QpConfig::gap_is_cnp`], whether a request packet after a gap counts as a congestion
+    /// notification. `None`: its mark decides.
     #[must_use]
-    pub(crate) fn gap_notifies(&self, psn: u32) -> bool {
+    pub(crate) fn gap_notifies(&self, now_ns: u64, psn: u32) -> Option<bool> {
         let responder = &self.responder;
-        responder.config.gap_is_cnp && responder.position(psn) > responder.expected
+        let rules = responder.config.gap_is_cnp && responder.position(psn) > responder.expected;
+        rules.then(|| self.recovery.is_selective() || responder.may_name_gap(now_ns))
     }
 
     /// Posts a request.

@@ -185,7 +185,7 @@ impl Responder {
 
     /// Whether a packet after a gap is answered with a NAK. A NAK goes out once for a gap, or again
     /// after [`QpConfig::nak_every_ns`].
-    fn may_name_gap(&self, now_ns: u64) -> bool {
+    pub(crate) fn may_name_gap(&self, now_ns: u64) -> bool {
         match (self.refused, self.config.nak_every_ns) {
             (None, _) => true,
             (Some((Syndrome::Nak(Nak::Sequence), sent_ns)), Some(every_ns)) => {

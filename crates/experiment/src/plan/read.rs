@@ -92,7 +92,7 @@ fn one() -> u64 {
 }
 
 pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanError> {
-    let file: File = toml::from_str(text).map_err(|why| PlanError(why.to_string()))?;
+    let file: File = toml::from_str(text).map_err(|why| PlanError(one_line(&why)))?;
     let seeds = file.seeds()?;
     let losses = file.losses()?;
     let mut notes = Vec::new();
@@ -323,23 +323,47 @@ fn find_fault(
     text: &str,
     error: &dyn Fn(&Table) -> Option<String>,
 ) -> Option<(String, Value)> {
-    let (key, value) = table.iter().find(|(key, _)| {
-        let mut without = table.clone();
-        without.remove(*key);
-        is_at_fault(key, text, error(&without))
+    let is_unknown = |key: &String| text.contains(&format!("unknown field `{key}`"));
+    let unknown = table.iter().find(|(key, _)| is_unknown(key));
+    let (key, value) = unknown.or_else(|| {
+        table.iter().find(|(key, _)| {
+            let mut without = table.clone();
+            without.remove(*key);
+            is_at_fault(key, text, error(&without))
+        })
     })?;
-    let Value::Table(inner) = value else {
-        return Some((key.clone(), value.clone()));
-    };
-    let of_inner = |inner: &Table| {
+    let error_with = |part: Value| {
         let mut with = table.clone();
-        with.insert(key.clone(), Value::Table(inner.clone()));
+        with.insert(key.clone(), part);
         error(&with)
     };
-    Some(match find_fault(inner, text, &of_inner) {
-        Some((below, value)) => (format!("{key}.{below}"), value),
-        None => (key.clone(), value.clone()),
-    })
+    let inner = match value {
+        Value::Table(inner) => {
+            let of_inner = |inner: &Table| error_with(Value::Table(inner.clone()));
+            let found = find_fault(inner, text, &of_inner);
+            found.map(|(below, value)| (format!("{key}.{below}"), value))
+        }
+        Value::Array(list) => {
+            let of_list = |list: Vec<Value>| error_with(Value::Array(list));
+            let found = find_in_list(list, text, &of_list);
+            found.map(|(below, value)| (format!("{key}{below}"), value))
+        }
+        _ => None,
+    };
+    Some(inner.unwrap_or_else(|| (key.clone(), value.clone())))
+}
+
+/// The same for a list of tables: the entry that has this error alone, and the key in it.
+fn find_in_list(
+    list: &[Value],
+    text: &str,
+    error: &dyn Fn(Vec<Value>) -> Option<String>,
+) -> Option<(String, Value)> {
+    let has_fault = |entry: &&Value| error(vec![(*entry).clone()]).is_some_and(|own| own == text);
+    let at = list.iter().position(|entry| has_fault(&entry))?;
+    let of_entry = |entry: &Table| error(vec![Value::Table(entry.clone())]);
+    let (below, value) = find_fault(list[at].as_table()?, text, &of_entry)?;
+    Some((format!("[{at}].{below}"), value))
 }
 
 /// The key that would be a missing tag if it had the name of the tag.
@@ -367,9 +391,6 @@ fn is_at_fault(key: &str, text: &str, without: Option<String>) -> bool {
     let Some(without) = without else {
         return true;
     };
-    if text.contains("unknown field") {
-        return text.contains(&format!("unknown field `{key}`"));
-    }
     let is_candidate = !TAGS.contains(&key) || text.contains("unknown variant");
     let is_missing = |text: &str| text.contains(&format!("missing field `{key}`"));
     is_candidate && is_missing(&without) && !is_missing(text) && !text.contains("missing field")
@@ -386,7 +407,22 @@ fn shown(value: &Value) -> String {
     }
 }
 
+/// The error of the parser in one line. The names of number types are replaced by their values.
 fn one_line(error: &toml::de::Error) -> String {
     let text = error.to_string();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (name, values) in NUMBERS {
+        text = text.replace(&format!("expected {name}"), &format!("expected {values}"));
+    }
+    text
 }
+
+/// What the types of numbers accept.
+const NUMBERS: [(&str, &str); 6] = [
+    ("u8", "a whole number from 0 to 255"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("u64", "a whole number from 0 on"),
+    ("usize", "a whole number from 0 on"),
+    ("f64", "a number"),
+];

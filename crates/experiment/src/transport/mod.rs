@@ -46,7 +46,7 @@ pub struct Transport {
     /// [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config).
     #[serde(
         default,
-        deserialize_with = "crate::units::maybe_time",
+        deserialize_with = "crate::units::maybe_wait",
         serialize_with = "crate::units::write_maybe_time"
     )]
     pub timeout: Option<Duration>,
@@ -60,7 +60,8 @@ pub struct Transport {
         serialize_with = "crate::units::write_maybe_time"
     )]
     pub nak_every: Option<Duration>,
-    /// With DCQCN, whether a packet after a gap counts as a congestion notification; `None`: no.
+    /// With DCQCN, whether a packet after a gap counts as a congestion notification if and only if it
+    /// is answered with a NAK; `None`: no, its mark decides.
     pub gap_is_cnp: Option<bool>,
     /// With NICs that repair losses in spite of reordering, number of paths over which a sender sprays
     /// the packets of a flow: 1 to [`MOST_PATHS`]. Each path is a UDP source port. `None`: the value of

@@ -195,7 +195,7 @@ fn workloads_on_a_small_tree_agree_with_htsim() {
 /// The settings are `irn`, `irn-rules`, `roce` and `roce-rules` with DRILL, and then with ECMP. The
 /// ranges are those of all 20 seeds of the plan: fewer do not contain the value of ns-3 for ECMP.
 #[test]
-fn over_many_paths_only_go_back_n_over_drill_differs_from_ns3() {
+fn over_many_paths_the_rules_of_ns3_explain_go_back_n() {
     const ALL: usize = 20;
     let text = include_str!("../../plans/ns3-leaves.toml");
     let all = outcomes_of_seeds(ALL, text, &["senders15"]);
@@ -231,20 +231,23 @@ fn over_many_paths_only_go_back_n_over_drill_differs_from_ns3() {
         let means = range(runs, MEAN);
         assert!(means.contains(&theirs), "{means:?} and {theirs}");
     }
-    // The rules of ns-3 bring Go-Back-N over DRILL nearer to its 4398 us.
-    let [without, with] = [drill_roce, drill_rules].map(|runs| means(runs)[MEAN]);
-    assert!(without + 50.0 < with && with < 4398.0, "{without} {with}");
+    // The rules of ns-3 explain Go-Back-N over DRILL.
+    let [without, with] = [drill_roce, drill_rules].map(|runs| range(runs, MEAN));
+    assert!(
+        *without.end() < 4398.0 && with.contains(&4398.0),
+        "{without:?} {with:?}"
+    );
 }
 
 /// Without PFC, 50 senders: the mean and the 99th percentile of ns-3 lie in the range if receivers
 /// repeat their NAKs as in ns-3 (`again`), and the mean lies above it if a gap has one NAK (`once`).
-/// The settings are `again`, `cnp`, `each` and `once`. The first ten seeds show it.
+/// The settings are `again`, `each`, `once` and `rules`. The first ten seeds show it.
 #[test]
 fn repeated_naks_explain_an_incast_without_pfc() {
     let text = include_str!("../../plans/ns3-lossy.toml");
     let all = outcomes_of_seeds(SEEDS, text, &["incast50"]);
     let settings: Vec<_> = all.chunks(SEEDS).collect();
-    let [again, _, _, once] = settings[..] else {
+    let [again, _, once, _] = settings[..] else {
         panic!("four settings");
     };
     for (at, theirs) in [(MEAN, 5313.0), (P99, 9257.0)] {
@@ -257,7 +260,8 @@ fn repeated_naks_explain_an_incast_without_pfc() {
     near(means(once)[REPEATED], 31_868.0, 0.2);
 }
 
-/// With all rules, 15 senders have lower means than in ns-3.
+/// With all settings, 15 senders have lower means than in ns-3: fewer of them wait for the timeout. The
+/// tests of `farwrite-rc` show that nanoseconds decide how many do.
 #[test]
 fn an_incast_of_15_without_pfc_ends_before_that_of_ns3() {
     let text = include_str!("../../plans/ns3-lossy.toml");

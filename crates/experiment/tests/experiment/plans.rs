@@ -264,3 +264,53 @@ fn default_switches_are_checked_for_each_workload() {
     );
     assert!(why.contains("headroom"), "{why}");
 }
+
+/// A plan of flows that need days, and the same plan with an end.
+#[test]
+fn a_long_plan_says_how_long_it_is() {
+    let long = FIRST.replace("50kB", "300TB");
+    let plan = read(&format!("seeds = 2\n{long}")).unwrap();
+    let [note] = plan.notes() else {
+        panic!("{:?}", plan.notes());
+    };
+    // 2 runs of 7 flows of 300 TB: 7.3e10 packets of 4096 bytes each, over 2 cables.
+    let want = "the plan has about 2.1e12 packet-hops of data in 2 runs, which take about 11 days of \
+                processor time; a smaller size,";
+    assert!(note.starts_with(want), "{note}");
+    let endpoints = read(&format!("transport = [\"farwrite-sr-nack\"]\n{FIRST}"));
+    for short in [
+        read(FIRST),
+        endpoints,
+        read(&format!("until = \"1s\"\n{long}")),
+    ] {
+        assert_eq!(short.unwrap().notes(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_topology_may_be_a_list_of_nodes_and_cables() {
+    let list = r#"
+        [topology.rack]
+        shape = "list"
+        hosts = ["ann", "ben", "cid"]
+        switches = ["top"]
+        cables = [
+            { ends = ["ann", "top"], rate = "100Gbit", delay = "1us" },
+            { ends = ["ben", "top"], rate = "100Gbit", delay = "1us" },
+            { ends = ["cid", "top"], rate = "10Gbit", delay = "1us" },
+        ]
+        [[topology.rack.changes]]
+        at = "1us"
+        cable = ["ben", "top"]
+        rate = "50Gbit"
+        [workload.incast]
+        pattern = "incast"
+        senders = 2
+        size = "50kB"
+    "#;
+    let outcomes = sweep(&read(list).unwrap(), 1, None, |_| true);
+    let outcome = outcomes[0].outcome.as_ref().unwrap();
+    assert_eq!(outcome.done(), 2);
+    // 100 kB over 10 Gbit/s.
+    assert!((80_000..100_000).contains(&outcome.last_done_ns()));
+}

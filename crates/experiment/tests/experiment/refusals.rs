@@ -317,6 +317,36 @@ const WRONG: &[(&str, &str, &str)] = &[
         "loss: \"1%\": write a list of probabilities, such as [0, 1e-4]",
     ),
     (
+        "hosts = 8",
+        "hosts = 8.5",
+        "topology.rack: hosts = 8.5: invalid type: floating point `8.5`, expected a whole number from 0 on",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce\"\nretries = 900\n[topology.rack]",
+        "transport.t: retries = 900: invalid value: integer `900`, expected a whole number from 0 to 255",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"roce\"\ntimeout = \"0us\"\n[topology.rack]",
+        "transport.t: timeout = \"0us\": a time above 0",
+    ),
+    (
+        "[topology.rack]",
+        "[switch.s]\ntrim = { queue = \"4kB\", priority = 7 }\n[topology.rack]",
+        "topology.rack with switch.s: trim.queue = 4000 cannot hold a frame of 4178 bytes of transport.roce; give it more",
+    ),
+    (
+        "pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"",
+        "pattern = \"flows\"\nflows = [{ src = 0, dst = 1, size = \"1kB\", priority = 9 }]",
+        "workload.incast: flow 0 has priority 9; a priority is 0 to 7",
+    ),
+    (
+        "pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"",
+        "pattern = \"flows\"\nflows = [{ src = 0, dst = 1, size = \"1kB\" }, { src = 0, dst = 1, sise = \"1kB\" }]",
+        "workload.incast: flows[1].sise = \"1kB\": unknown field `sise`",
+    ),
+    (
         "pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"",
         "pattern = \"poisson\"\nload = 0.5\nsizes = \"websurch\"\nflows = 9",
         "workload.incast: sizes = \"websurch\": websearch, hadoop, a size such as 64kB, or the name of a file",
@@ -333,8 +363,41 @@ fn errors_name_the_key_the_value_and_what_is_accepted() {
         let got = error(from, to);
         assert!(got.starts_with(want), "{got}\nand not {want}");
     }
+    let list = "shape = \"list\"\nhosts = [\"a\", \"b\"]\ncables = [{ ends = [\"a\", \"c\"], rate = \"1Gbit\", \
+                delay = \"1us\" }]";
+    let star = "shape = \"star\"\nhosts = 8\ncable = { rate = \"100Gbit\", delay = \"1us\" }";
+    for (from, to, want) in [
+        (
+            "",
+            "",
+            "topology.rack: cables[0]: ends: \"c\" is not in hosts or switches; add it there",
+        ),
+        (
+            "\"c\"",
+            "\"a\"",
+            "topology.rack: cables[0]: ends: \"a\" is at both ends",
+        ),
+        (
+            "1Gbit",
+            "fast",
+            "topology.rack: cables[0].rate = \"fast\": not a rate",
+        ),
+        (
+            "delay",
+            "delaay",
+            "topology.rack: cables[0].delaay = \"1us\": unknown field `delaay`",
+        ),
+    ] {
+        let got = error(star, &list.replacen(from, to, 1));
+        assert!(got.starts_with(want), "{got}\nand not {want}");
+    }
     let unknown = error("[workload.incast]", "[workloads.incast]");
     assert!(unknown.contains("unknown field `workloads`"), "{unknown}");
+    let seeds = read(&format!("seeds = \"many\"\n{FIRST}")).unwrap_err();
+    assert!(
+        seeds.contains("expected a whole number from 0 on"),
+        "{seeds}"
+    );
     let no_time = read(&format!("until = \"0us\"\n{FIRST}")).unwrap_err();
     assert!(no_time.contains("a time above 0"), "{no_time}");
     let (topology, workload) = FIRST.split_once("\n\n").unwrap();

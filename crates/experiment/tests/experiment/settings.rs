@@ -114,6 +114,12 @@ fn parameters_have_the_names_of_their_papers() {
             "{ g = 0.00390625 }",
             "{ g = 0.25, K = \"10us\" }",
         ),
+        (
+            "roce",
+            "dcqcn",
+            "{ ns3_timing = false }",
+            "{ preset = \"ns3\", ns3_timing = true }",
+        ),
         ("falcon", "swift", swift, "{ base_target = \"200us\" }"),
         ("falcon", "swift", "{}", "{ beta = 0.2, max_mdf = 0.1 }"),
         ("irn", "irn", irn, "{ RTO_low = \"5us\", N = 100000 }"),

@@ -1,9 +1,11 @@
 //! Nodes and the cables between them.
 
 mod file;
+mod list;
 mod shapes;
 
 pub use file::{FileError, read_toml};
+pub use list::{ListedCable, NodeList};
 pub use shapes::{LeafSpine, Shape};
 
 use std::time::Duration;
@@ -79,6 +81,35 @@ pub enum TopologyError {
     /// The number of datacenters is out of range.
     #[error("sites = {0}: 1 to 1024")]
     Sites(usize),
+    /// Two nodes of a list have the same name.
+    #[error("the name {0:?} is in hosts and switches more than once; each node has its own name")]
+    NameTwice(String),
+    /// A cable of a list leads to a node that the list does not have.
+    #[error("cables[{cable}]: ends: {name:?} is not in hosts or switches; add it there")]
+    NoNode {
+        /// Index of the cable.
+        cable: usize,
+        /// The name of the node.
+        name: String,
+    },
+    /// A cable of a list has one node at both ends.
+    #[error("cables[{cable}]: ends: {name:?} is at both ends; a cable joins two nodes")]
+    OneEnd {
+        /// Index of the cable.
+        cable: usize,
+        /// The name of the node.
+        name: String,
+    },
+    /// A host of a list has no cable, or several.
+    #[error(
+        "host {host:?} has {cables} cables; a host has one cable, to a switch or to another host"
+    )]
+    HostCables {
+        /// The name of the host.
+        host: String,
+        /// Number of its cables.
+        cables: usize,
+    },
     /// There are more nodes than [`MAX_NODES`].
     #[error("the topology has {nodes} nodes; a network has at most {MAX_NODES}")]
     Nodes {

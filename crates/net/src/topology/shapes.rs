@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 
-use super::{MAX_NODES, Role, Topology, TopologyError};
+use super::{MAX_NODES, NodeList, Role, Topology, TopologyError};
 use crate::{CableConfig, NodeId};
 
 /// Largest number of cables between the leaves and spines of a site.
 const MAX_SPINE_CABLES: usize = 1 << 20;
 
-/// A topology by name and parameters. Hosts are named `host0`, `host1` and so on, in the order that
-/// each shape describes. The names of switches are given with each shape.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+/// A topology by name and parameters, or as a list. Hosts are named `host0`, `host1` and so on, in the
+/// order that each shape describes. The names of switches are given with each shape.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "shape", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Shape {
     /// Two hosts and a cable.
@@ -76,6 +76,8 @@ pub enum Shape {
         /// Between the border switches of each pair of sites.
         long_cable: CableConfig,
     },
+    /// Any nodes and cables, with the names that the list gives.
+    List(NodeList),
 }
 
 /// A two-level Clos network: hosts at leaves (`leaf0` and so on), and a cable from each leaf to
@@ -159,6 +161,7 @@ impl Shape {
                 border_cable,
                 long_cable,
             } => datacenters(&mut topology, sites, &site, [border_cable, long_cable])?,
+            Self::List(ref list) => list.build_into(&mut topology)?,
         }
         topology.validate()?;
         Ok(topology)

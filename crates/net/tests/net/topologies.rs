@@ -113,7 +113,7 @@ fn frames_take_shortest_paths_to_every_host() {
 
 #[test]
 fn datacenters_are_joined_by_their_long_cables() {
-    let (shape, _) = all()[6];
+    let [.., (shape, _)] = all();
     let topology = shape.build().unwrap();
     let ends = hosts(&topology);
     let mut network: farwrite_net::Network<Host> = network(&topology, &Options::default(), 1);
@@ -267,6 +267,90 @@ fn a_wrong_file_is_refused_with_its_line() {
         (
             star.replace("delay = \"1us\"", "delay = \"1us\", loss = \"much\""),
             "a loss is a probability",
+        ),
+    ];
+    for (text, want) in cases {
+        let error = read_toml(&text).expect_err(want).to_string();
+        assert!(error.contains(want), "{error:?} lacks {want:?}");
+    }
+}
+
+const LIST: &str = r#"
+[topology]
+shape = "list"
+hosts = ["ann", "ben", "cid"]
+switches = ["east", "west"]
+cables = [
+    { ends = ["ann", "east"], rate = "100Gbit", delay = "1us" },
+    { ends = ["ben", "east"], rate = "25Gbit", delay = "1us", loss = 1e-6 },
+    { ends = ["west", "cid"], rate = "100Gbit", delay = "2us" },
+    { ends = ["east", "west"], rate = "40Gbit", delay = "5ms" },
+]
+[switches.west]
+buffer = "64MiB"
+"#;
+
+#[test]
+fn a_list_has_its_nodes_and_cables() {
+    let (topology, options) = read_toml(LIST).unwrap();
+    assert_eq!(counts(&topology), (3, 2, 4));
+    let names = ["ann", "ben", "cid", "east", "west"].map(|name| topology.find(name).unwrap());
+    assert_eq!(hosts(&topology), names[..3]);
+    assert_eq!(options.exceptions[&names[4]].buffer_bytes, 64 << 20);
+    let second = topology.cables()[1].config;
+    assert_eq!(second.rate_bps, 25_000_000_000);
+    assert_eq!(second.loss, Loss::Iid { loss_packet: 1e-6 });
+    let mut network = network(&topology, &options, 1);
+    send(&mut network, 0, [frame(names[0], names[2], 0, 1000)]);
+    network.run();
+    // A frame of 1082 bytes: 86.56 ns at 100 Gbit/s, 216.4 ns at 40.
+    let want_ns = 1000 + 87 + 5_000_000 + 217 + 2000 + 87;
+    assert_eq!(got(&network, names[2])[0].0, want_ns);
+}
+
+#[test]
+fn a_wrong_list_is_refused_by_name() {
+    let ends = r#"ends = ["west", "cid"]"#;
+    let cases = [
+        (
+            LIST.replace(ends, r#"ends = ["wset", "cid"]"#),
+            "cables[2]: ends: \"wset\" is not in hosts or switches; add it there",
+        ),
+        (
+            LIST.replace(ends, r#"ends = ["cid", "cid"]"#),
+            "cables[2]: ends: \"cid\" is at both ends",
+        ),
+        (
+            LIST.replace(ends, r#"ends = ["west", "ann"]"#),
+            "host \"ann\" has 2 cables; a host has one cable",
+        ),
+        (
+            LIST.replace(ends, r#"ends = ["west", "east"]"#),
+            "host \"cid\" has 0 cables; a host has one cable",
+        ),
+        (
+            LIST.replace(
+                "switches = [\"east\", \"west\"]",
+                "switches = [\"east\", \"ben\"]",
+            ),
+            "the name \"ben\" is in hosts and switches more than once",
+        ),
+        (
+            LIST.replace(ends, r#"ends = ["west"]"#),
+            "invalid length 1, expected an array of length 2",
+        ),
+        (
+            LIST.replace("rate = \"40Gbit\", ", ""),
+            "missing field `rate`",
+        ),
+        (
+            LIST.replace("delay = \"2us\"", "dalay = \"2us\""),
+            "unknown field `dalay`",
+        ),
+        (LIST.replace("2us", "soon"), "delay: \"soon\": not a time"),
+        (
+            LIST.replace("hosts = [\"ann\", \"ben\", \"cid\"]", ""),
+            "missing field `hosts`",
         ),
     ];
     for (text, want) in cases {

@@ -25,15 +25,19 @@ pub struct Dcqcn {
     rate_bps: u64,
     /// `R_T`.
     target_bps: u64,
+    /// The rate when the last packet left.
+    departure_bps: u64,
     /// 0 to [`ONE`].
     alpha: u64,
     /// When the current period of alpha began.
     period_ns: u64,
     period_notified: bool,
+    /// When the first notification came.
+    first_ns: Option<u64>,
     /// When the rate was cut last; `None` before the first time.
     cut_ns: Option<u64>,
-    /// Whether a notification waits for the end of the cut interval.
-    cut_waits: bool,
+    /// When a notification that waits for the end of a cut interval cuts the rate.
+    next_cut_ns: Option<u64>,
     /// When the timer `T` ends; `None` while the rate is the line rate.
     increase_at_ns: Option<u64>,
     sent_bytes: u64,
@@ -58,11 +62,13 @@ impl Dcqcn {
             options,
             rate_bps: options.line_rate_bps,
             target_bps: options.line_rate_bps,
+            departure_bps: options.line_rate_bps,
             alpha: ONE,
             period_ns: 0,
             period_notified: false,
+            first_ns: None,
             cut_ns: None,
-            cut_waits: false,
+            next_cut_ns: None,
             increase_at_ns: None,
             sent_bytes: 0,
             timer_steps: 0,
@@ -99,9 +105,8 @@ impl Dcqcn {
     }
 
     fn cut(&mut self) {
-        let first = self.cut_ns.is_none();
         // Without an increase since the last cut, the rate before that cut is still the target.
-        if first || self.options.clamp_target || self.timer_steps + self.byte_steps > 0 {
+        if self.options.clamp_target || self.timer_steps + self.byte_steps > 0 {
             self.target_bps = self.rate_bps;
         }
         let share = u128::from(self.rate_bps) * u128::from(self.alpha) / u128::from(2 * ONE);
@@ -113,14 +118,19 @@ impl Dcqcn {
             self.period_ns = self.now_ns;
         }
         self.cut_ns = Some(self.now_ns);
-        self.cut_waits = false;
+        self.next_cut_ns = None;
         (self.timer_steps, self.byte_steps, self.sent_bytes) = (0, 0, 0);
         self.increase_at_ns = Some(self.now_ns.saturating_add(self.options.increase_timer_ns));
     }
 
-    /// When the next cut is allowed.
-    fn cut_free_ns(&self) -> u64 {
+    /// When a notification of this moment cuts the rate.
+    fn cut_of_notification_ns(&self, first_ns: u64) -> u64 {
         let interval_ns = self.options.cut_interval_ns;
+        if self.options.cuts_at_interval_ends {
+            let interval_ns = interval_ns.max(1);
+            let over = (self.now_ns - first_ns) / interval_ns;
+            return first_ns.saturating_add((over + 1).saturating_mul(interval_ns));
+        }
         self.cut_ns
             .map_or(0, |at_ns| at_ns.saturating_add(interval_ns))
     }
@@ -147,7 +157,7 @@ impl Dcqcn {
     /// Runs all timers that are due.
     fn run_timers(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        if self.cut_waits && self.cut_free_ns() <= self.now_ns {
+        if self.next_cut_ns.is_some_and(|at_ns| at_ns <= self.now_ns) {
             self.update_alpha();
             self.cut();
         }
@@ -164,6 +174,7 @@ impl Dcqcn {
 impl RateControl for Dcqcn {
     fn on_sent(&mut self, sent: &Sent) {
         self.run_timers(sent.now_ns);
+        self.departure_bps = self.rate_bps;
         let Some(counter) = self.options.byte_counter_bytes else {
             return;
         };
@@ -204,29 +215,36 @@ impl RateControl for Dcqcn {
     }
 
     fn next_timeout(&self) -> Option<u64> {
-        let cut_ns = self.cut_waits.then(|| self.cut_free_ns());
-        cut_ns.into_iter().chain(self.increase_at_ns).min()
+        self.next_cut_ns
+            .into_iter()
+            .chain(self.increase_at_ns)
+            .min()
     }
 
     fn limits(&self) -> Limits {
         Limits {
-            pace_bps: self.rate_bps,
+            pace_bps: match self.options.paces_by_departures {
+                true => self.departure_bps,
+                false => self.rate_bps,
+            },
             window_bytes: u64::MAX,
         }
     }
 
     fn on_notification(&mut self, now_ns: u64) {
         self.run_timers(now_ns);
-        let first = self.cut_ns.is_none();
+        let first = self.first_ns.is_none();
+        let first_ns = *self.first_ns.get_or_insert(self.now_ns);
         if first {
             // The periods begin with the first notification.
             self.period_ns = self.now_ns;
         }
         self.update_alpha();
-        if self.cut_free_ns() <= self.now_ns {
+        let cut_ns = self.cut_of_notification_ns(first_ns);
+        if cut_ns <= self.now_ns {
             self.cut();
         } else {
-            self.cut_waits = true;
+            self.next_cut_ns = Some(cut_ns);
         }
         self.period_notified |= self.options.alpha_rises_by_period && !first;
     }
@@ -351,11 +369,43 @@ mod tests {
     #[test]
     fn cuts_keep_their_interval_and_the_target_outlives_two_of_them() {
         let mut dcqcn = after_notifications(DcqcnOptions::ns3(LINE), &[0, 1_000, 2_000]);
-        assert_eq!(dcqcn.limits().pace_bps, LINE / 2);
+        assert_eq!(dcqcn.rate_bps, LINE / 2);
         assert_eq!(dcqcn.next_timeout(), Some(4_000));
         dcqcn.on_timeout(4_000);
-        assert!(dcqcn.limits().pace_bps < LINE * 26 / 100);
+        assert!(dcqcn.rate_bps < LINE * 26 / 100);
         assert_eq!(dcqcn.target_bps, LINE);
+    }
+
+    /// Intervals of 4 us from 1 us on.
+    #[test]
+    fn cuts_at_interval_ends_wait_even_for_the_first_one() {
+        let options = DcqcnOptions {
+            cuts_at_interval_ends: true,
+            ..DcqcnOptions::ns3(LINE)
+        };
+        let mut dcqcn = after_notifications(options, &[1_000, 3_000]);
+        assert_eq!((dcqcn.rate_bps, dcqcn.next_timeout()), (LINE, Some(5_000)));
+        dcqcn.on_timeout(5_000);
+        let once = dcqcn.rate_bps;
+        assert!((LINE * 50 / 100..LINE * 51 / 100).contains(&once), "{once}");
+        // The interval from 5 to 9 us has no notification.
+        dcqcn.on_notification(10_000);
+        assert_eq!((dcqcn.rate_bps, dcqcn.next_timeout()), (once, Some(13_000)));
+        dcqcn.on_timeout(13_000);
+        assert!(dcqcn.rate_bps < LINE * 27 / 100);
+    }
+
+    #[test]
+    fn the_rate_at_a_departure_is_the_pace_until_the_next_one() {
+        let options = DcqcnOptions {
+            paces_by_departures: true,
+            ..DcqcnOptions::ns3(LINE)
+        };
+        let mut dcqcn = after_notifications(options, &[0]);
+        assert_eq!(dcqcn.limits().pace_bps, LINE);
+        dcqcn.on_sent(&sent(5_000, 1_000));
+        assert_eq!(dcqcn.limits().pace_bps, dcqcn.rate_bps);
+        assert!(dcqcn.rate_bps < LINE);
     }
 
     #[test]
@@ -386,7 +436,7 @@ mod tests {
             dcqcn.on_timeout(at_ns);
             steps += 1;
         }
-        assert_eq!(dcqcn.limits().pace_bps, LINE);
+        assert_eq!(dcqcn.rate_bps, LINE);
         assert!(steps < 3000, "{steps}");
     }
 

@@ -20,6 +20,12 @@ pub struct DcqcnOptions {
     /// Least time between two cuts, in nanoseconds. A notification within this time causes a cut at
     /// its end.
     pub cut_interval_ns: u64,
+    /// Whether all cuts come at the end of a cut interval: the intervals follow each other from the
+    /// first notification on. Otherwise a notification after the interval cuts at once.
+    pub cuts_at_interval_ends: bool,
+    /// Whether the rate at which a packet leaves determines the time of the next one. Otherwise a new
+    /// rate applies at once, also to the packet that waits.
+    pub paces_by_departures: bool,
     /// Whether each cut sets the target to the rate before the cut. Otherwise a second cut before
     /// the first increase keeps the target.
     pub clamp_target: bool,
@@ -51,6 +57,8 @@ impl DcqcnOptions {
             alpha_timer_ns: 55 * US,
             alpha_rises_by_period: false,
             cut_interval_ns: 0,
+            cuts_at_interval_ends: false,
+            paces_by_departures: false,
             clamp_target: true,
             increase_timer_ns: 55 * US,
             byte_counter_bytes: Some(10_000_000),
@@ -64,7 +72,9 @@ impl DcqcnOptions {
     /// The values of the ns-3 code of HPCC (SIGCOMM 2019) and its forks, where NICs see the mark of
     /// each packet: an alpha period of 1 us, a cut at most every 4 us, an increase every 300 us,
     /// `F` 1, no byte counter; `R_AI` 10 and `R_HAI` 25 Mbit/s per 25 Gbit/s of line rate; a lowest
-    /// rate of 100 Mbit/s.
+    /// rate of 100 Mbit/s. That code also has the rules
+    /// [`cuts_at_interval_ends`](Self::cuts_at_interval_ends) and
+    /// [`paces_by_departures`](Self::paces_by_departures), which are off here.
     #[must_use]
     pub fn ns3(line_rate_bps: u64) -> Self {
         Self {
@@ -74,6 +84,8 @@ impl DcqcnOptions {
             alpha_timer_ns: US,
             alpha_rises_by_period: true,
             cut_interval_ns: 4 * US,
+            cuts_at_interval_ends: false,
+            paces_by_departures: false,
             clamp_target: false,
             increase_timer_ns: 300 * US,
             byte_counter_bytes: None,

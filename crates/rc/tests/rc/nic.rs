@@ -280,12 +280,17 @@ fn a_gap_is_a_congestion_notification_if_the_settings_say_so() {
             ..QpConfig::new(2)
         };
         let qpn = connect(&mut network, ends, 0, connection(), config);
+        nic(&mut network, ends[1]).set_notification_interval(0);
         write(&mut network, ends, qpn, 1_000_000);
         network.run();
         let done = [Completion::Acknowledged { id: 0 }];
         assert_eq!(completions(&mut network, ends[0], qpn), done);
         let counters = nic(&mut network, ends[0]).qp_counters(qpn).unwrap();
         assert_eq!(counters.notifications > 0, gap_is_cnp);
+        // Only the packets after a gap that are answered with a NAK notify.
+        let receiver = nic(&mut network, ends[1]).qp_counters(qpn).unwrap();
+        assert!(counters.notifications <= receiver.refusals);
+        assert!(receiver.refusals < receiver.out_of_order);
     }
 }
 

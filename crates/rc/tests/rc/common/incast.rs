@@ -8,7 +8,7 @@ use farwrite_net::{
 };
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{
-    Completion, Connection, FIRST_QPN, Nic, PathProfile, RdmaTransport, Remote, Request,
+    Completion, Connection, FIRST_QPN, Nic, PathProfile, QpConfig, RdmaTransport, Remote, Request,
 };
 
 /// A NIC that records when its requests complete.
@@ -63,6 +63,11 @@ pub(crate) struct Scene {
     /// `None`: a star. Otherwise two leaves of 15 hosts with 8 spines; the receiver is at the other
     /// leaf.
     routing: Option<Policy>,
+    /// Whether NICs have the rules of ns-3: a NAK every 4 us while packets after a gap arrive,
+    /// congestion notifications in ACKs and NAKs only, and DCQCN that changes the rate as late as there.
+    ns3_rules: bool,
+    /// Each start is later by a random time of at most this.
+    jitter_ns: u64,
 }
 
 impl Scene {
@@ -73,6 +78,8 @@ impl Scene {
             bytes: 500_000,
             gap_ns: 10_000,
             routing: None,
+            ns3_rules: false,
+            jitter_ns: 0,
         }
     }
 
@@ -83,6 +90,40 @@ impl Scene {
             bytes: 1_000_000,
             gap_ns: 0,
             routing: Some(routing),
+            ns3_rules: false,
+            jitter_ns: 0,
+        }
+    }
+
+    /// The same scene with the rules of ns-3.
+    pub(crate) fn by_ns3_rules(self) -> Self {
+        Self {
+            ns3_rules: true,
+            ..self
+        }
+    }
+
+    /// The same scene with starts that are up to the time of a packet later.
+    pub(crate) fn jittered(self) -> Self {
+        Self {
+            jitter_ns: 171,
+            ..self
+        }
+    }
+
+    fn start_ns(&self, seed: u64, number: u64) -> u64 {
+        // The finalizer of SplitMix (Steele, Lea and Flood, OOPSLA 2014).
+        let mut mixed = (seed << 8 | number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        number * self.gap_ns + (mixed ^ mixed >> 31) % (self.jitter_ns + 1)
+    }
+
+    fn dcqcn(&self) -> DcqcnOptions {
+        DcqcnOptions {
+            cuts_at_interval_ends: self.ns3_rules,
+            paces_by_departures: self.ns3_rules,
+            ..DcqcnOptions::ns3(RATE_BPS)
         }
     }
 
@@ -198,28 +239,27 @@ impl Setup {
         for host in &hosts {
             let nic = &mut network.device_mut(*host).unwrap().nic;
             // As in ns-3, where each acknowledgement can carry a notification.
-            let dcqcn = DcqcnOptions::ns3(RATE_BPS);
-            self.transport().prepare(nic, &path, dcqcn);
+            self.transport().prepare(nic, &path, scene.dcqcn());
         }
         let memory = &mut network.device_mut(*receiver).unwrap().nic.memory;
         memory.register_ghost(1, 0, u64::from(scene.bytes)).unwrap();
         for (sender, number) in senders.iter().zip(0..) {
-            self.connect(&mut network, &path, *sender, (*receiver, number));
+            self.connect(&mut network, scene, *sender, (*receiver, number));
         }
         for (sender, number) in senders.iter().zip(0..) {
-            network.run_until(number * scene.gap_ns);
+            network.run_until(scene.start_ns(seed, number));
             post(&mut network, *sender, scene.bytes);
         }
         network.run_until(100_000_000);
         let done = senders.iter().zip(0..).map(|(sender, number)| {
             let done_ns = network.device(*sender).unwrap().done_ns;
-            done_ns.expect("a sender is not done") - number * scene.gap_ns
+            done_ns.expect("a sender is not done") - scene.start_ns(seed, number)
         });
         let mut fct_ns: Vec<_> = done.collect();
         let last = fct_ns
             .iter()
             .zip(0..)
-            .map(|(fct_ns, number)| fct_ns + number * scene.gap_ns);
+            .map(|(fct_ns, number)| fct_ns + scene.start_ns(seed, number));
         let last_ns = last.max().unwrap();
         fct_ns.sort_unstable();
         outcome(&network, &topology, fct_ns, last_ns)
@@ -228,10 +268,11 @@ impl Setup {
     fn connect(
         self,
         network: &mut Network<Host>,
-        path: &PathProfile,
+        scene: &Scene,
         sender: NodeId,
         (receiver, number): (NodeId, u16),
     ) {
+        let path = &scene.path(self);
         let qpn = FIRST_QPN + u32::from(number);
         for (node, peer, peer_qpn) in [(sender, receiver, qpn), (receiver, sender, FIRST_QPN)] {
             let to = Connection {
@@ -241,10 +282,13 @@ impl Setup {
                 rate_bps: None,
             };
             let nic = &mut network.device_mut(node).unwrap().nic;
-            let config = self.transport().config(peer_qpn, path);
+            let config = QpConfig {
+                nak_every_ns: scene.ns3_rules.then_some(4_000),
+                gap_is_cnp: scene.ns3_rules,
+                ..self.transport().config(peer_qpn, path)
+            };
             let own = nic.connect(to, config).unwrap();
-            let dcqcn = DcqcnOptions::ns3(RATE_BPS);
-            if let Some(control) = self.transport().control(path, dcqcn) {
+            if let Some(control) = self.transport().control(path, scene.dcqcn()) {
                 nic.set_control(own, control).unwrap();
             }
         }
