@@ -1,5 +1,10 @@
 """Times collective operations over a path between two sites: gloo over TCP, farwrite exact and bounded.
 
+`between` is what `farwrite.torch.Sites` does: ranks reduce parts inside their site, exactly; each rank
+all-reduces its part with its counterpart in the other site, bounded; sites gather the parts. It has
+all-reduces only. What is missing is the share of bytes of the result that lack a contribution. The loss
+target limits the share of contributions, so it is lower.
+
 Half of the ranks, which are processes, are in each of two network namespaces that `farwrite link` joins. With
 each size, the backends take turns. The time of an operation is that of the slowest rank. Where gloo of the
 installed PyTorch computes a reduce-scatter by an all-reduce, it sends each part to its owner instead, which
@@ -34,21 +39,45 @@ from same_operations import FORCED, force  # noqa: E402
 from training import outputs  # noqa: E402
 
 OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
-BACKENDS = ("gloo", "exact", "sites", "bounded")
+BACKENDS = ("gloo", "exact", "sites", "bounded", "between")
+#: Backends of which something can be missing.
+LOSING = ("bounded", "between")
 LOSS_TARGET = 0.02
 
 
 def options(backend: str, size: int) -> Options:
     """Return the options of a group of farwrite."""
-    if backend == "bounded":
+    if backend in LOSING:
         policy = Bounded(loss_target=LOSS_TARGET, operations=OPERATIONS)
         return Options(trusted_store=True, policy=policy)
     sites = [rank * 2 // size for rank in range(size)] if backend == "sites" else None
     return Options(trusted_store=True, sites=sites)
 
 
-def operation(name: str, values: int, size: int, group: dist.ProcessGroup) -> Callable[[], None]:
+def new_groups(backend: str, rank: int, size: int) -> list[dist.ProcessGroup]:
+    """Return the groups of a rank: one of all ranks, or that of its site and that between the sites."""
+    if backend == "gloo":
+        return [dist.new_group(backend="gloo")]
+    if backend != "between":
+        return [dist.new_group(backend="farwrite", pg_options=options(backend, size))]
+    half = size // 2
+    inside = [list(range(half)), list(range(half, size))]
+    between = [[place, half + place] for place in range(half)]
+    own = []
+    # All ranks make all groups, in one order.
+    for ranks in inside + between:
+        how = options(backend, size) if ranks in between else Options(trusted_store=True)
+        group = dist.new_group(ranks, backend="farwrite", pg_options=how)
+        if rank in ranks:
+            own.append(group)
+    return own
+
+
+def operation(name: str, values: int, size: int, groups: Sequence[dist.ProcessGroup]) -> Callable[[], None]:
     """Return a call of an operation. The larger of its input and its result has `values` values."""
+    group = groups[-1]
+    if len(groups) > 1:
+        return all_reduce_between(values, size, groups[0], group)
     whole, part = torch.ones(values), torch.ones(values // size)
     calls = {
         "all-reduce": lambda: dist.all_reduce(whole, group=group),
@@ -59,6 +88,20 @@ def operation(name: str, values: int, size: int, group: dist.ProcessGroup) -> Ca
 
     def call() -> None:
         calls[name]()
+
+    return call
+
+
+def all_reduce_between(
+    values: int, size: int, inside: dist.ProcessGroup, between: dist.ProcessGroup
+) -> Callable[[], None]:
+    """Return a call of an all-reduce inside sites and between them."""
+    whole, part = torch.ones(values), torch.ones(values // (size // 2))
+
+    def call() -> None:
+        dist.reduce_scatter_tensor(part, whole, group=inside)
+        dist.all_reduce(part, group=between)
+        dist.all_gather_into_tensor(whole, part, group=inside)
 
     return call
 
@@ -79,12 +122,7 @@ def serve(arguments: argparse.Namespace) -> None:
     force(arguments.force)
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    groups = {
-        name: dist.new_group(backend="gloo")
-        if name == "gloo"
-        else dist.new_group(backend="farwrite", pg_options=options(name, size))
-        for name in arguments.backends
-    }
+    groups = {name: new_groups(name, rank, size) for name in arguments.backends}
     for megabytes in arguments.megabytes:
         for name in arguments.operations:
             values = round(megabytes * 1e6 / 4) // size * size
@@ -95,11 +133,11 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def measure(
-    name: str, values: int, groups: dict[str, dist.ProcessGroup], arguments: argparse.Namespace
+    name: str, values: int, groups: dict[str, list[dist.ProcessGroup]], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Return the times of one operation with each backend, and the share of bytes that were missing."""
     # Sites make a difference to all-reduces only.
-    wanted = [backend for backend in groups if backend != "sites" or name == "all-reduce"]
+    wanted = [b for b in groups if b not in ("sites", "between") or name == "all-reduce"]
     size = dist.get_world_size()
     calls = {backend: operation(name, values, size, groups[backend]) for backend in wanted}
     times: dict[str, list[float]] = {backend: [] for backend in wanted}
@@ -109,7 +147,7 @@ def measure(
         for backend, call in calls.items():
             times[backend].append(slowest(call))
             if backend != "gloo":
-                report = farwrite.torch.last_report(groups[backend])
+                report = farwrite.torch.last_report(groups[backend][-1])
                 assert report is not None
                 missing[backend].append(report.missing_bytes / max(report.result_bytes, 1))
         goes_on = torch.tensor([time.monotonic() < end])
@@ -161,8 +199,9 @@ def show(size: int, loss: str, row: dict[str, Any], names: Sequence[str]) -> Non
             text += f"  {medians[name]:>7.0f} ({max(cells[name]['seconds']) * 1e3:>6.0f})"
         else:
             text += f"  {'':>16}"
-    if "bounded" in cells:
-        text += f"  {cells['bounded']['missing']:>7.2%}"
+    for name in LOSING:
+        if name in cells:
+            text += f"  {cells[name]['missing']:>7.2%}"
     print(text, flush=True)
 
 
@@ -197,7 +236,8 @@ def main() -> None:
     print(f"farwrite link {arguments.link}, TCP {arguments.tcp}, {os.cpu_count()} cores. Medians of at most")
     print(f"{arguments.rounds} in ms, and the longest. Bounded with a target of {LOSS_TARGET:.0%}.")
     heads = "".join(f"  {name:>16}" for name in arguments.backends)
-    print(f"{'ranks':>5}  {'loss':>5}  {'operation':>14}  {'MB':>4}{heads}  {'missing':>7}")
+    heads += "".join(f"  {'missing':>7}" for name in arguments.backends if name in LOSING)
+    print(f"{'ranks':>5}  {'loss':>5}  {'operation':>14}  {'MB':>4}{heads}")
     for size in arguments.ranks:
         for loss in arguments.losses:
             for row in run([*arguments.link.split(), "--loss", loss], size, arguments, gloo.needed()):

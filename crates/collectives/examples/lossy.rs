@@ -1,15 +1,23 @@
 //! Measures all-reduces over a path that loses packets, in virtual time: exact and bounded.
 //!
 //! Each rank has a link to every other one. `cargo run --release -p farwrite-collectives --example
-//! lossy -- [--ranks N] [--kib N] [--mbit N] [--rtt-us N] [--loss SHARE] [--rounds N] [--in-flight N]`
+//! lossy -- [--ranks N] [--kib N] [--mbit N] [--rtt-us N] [--loss SHARE] [--rounds N] [--in-flight N]
+//! [--sites 2] [--pause-ms N]`
 //!
-//! Rounds follow one another. Each round has `in-flight` all-reduces at once, like a training step
-//! with several buckets of gradients. A row shows the times of the rounds after the first ten.
+//! Rounds follow one another, `pause-ms` apart, but at least a round trip. Each round has `in-flight`
+//! all-reduces at once, like a training step with several buckets of gradients. A row shows the times
+//! of the rounds after the first ten.
+//!
+//! With `--sites 2`, half of the ranks are in each of two sites. All pairs of ranks between the sites
+//! share one link, with a queue of a round trip, and adapt to it ([`sites`]).
 #![allow(clippy::cast_possible_truncation, reason = "sizes are small")]
 
 #[allow(dead_code)]
 #[path = "../tests/virtual_time/world.rs"]
 mod world;
+
+#[path = "lossy/sites.rs"]
+mod sites;
 
 use std::error::Error;
 use std::time::Duration;
@@ -19,11 +27,17 @@ use farwrite::deadline::{Bounds, Policy};
 use farwrite::fabric::sim::{LinkConfig, Loss};
 use farwrite_collectives::{
     Buffers, Delivery, ElementType, GroupOptions, Hadamard, Operation, OperationOptions, Reduction,
+    Report,
 };
 
 use world::World;
 
 const WARM_UP: usize = 10;
+
+const ALL_REDUCE: Operation = Operation::AllReduce {
+    element: ElementType::F32,
+    reduction: Reduction::Sum,
+};
 
 /// The parameters of a measurement.
 struct Setting {
@@ -33,11 +47,13 @@ struct Setting {
     rtt: Duration,
     rounds: usize,
     in_flight: usize,
+    has_sites: bool,
+    pause: Duration,
 }
 
 impl Setting {
     fn parse() -> Result<Self, Box<dyn Error>> {
-        let mut numbers = [4.0, 600.0, 1_000.0, 10_000.0, 0.01, 60.0, 2.0];
+        let mut numbers = [4.0, 600.0, 1_000.0, 10_000.0, 0.01, 60.0, 2.0, 1.0, 0.0];
         let names = [
             "--ranks",
             "--kib",
@@ -46,6 +62,8 @@ impl Setting {
             "--loss",
             "--rounds",
             "--in-flight",
+            "--sites",
+            "--pause-ms",
         ];
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
@@ -67,7 +85,26 @@ impl Setting {
                 return Err(format!("{name} {value}: at least 1").into());
             }
         }
-        let [ranks, kib, mbit, rtt_us, loss_packet, rounds, in_flight] = numbers;
+        let [
+            ranks,
+            kib,
+            mbit,
+            rtt_us,
+            loss_packet,
+            rounds,
+            in_flight,
+            sites,
+            pause_ms,
+        ] = numbers;
+        let has_sites = match (sites, ranks % 2.0, in_flight) {
+            (1.0, ..) => false,
+            (2.0, 0.0, 1.0) => true,
+            _ => {
+                return Err(
+                    "--sites: 1, or 2 with --in-flight 1 and an even number of ranks".into(),
+                );
+            }
+        };
         let rtt = Duration::from_secs_f64(rtt_us * 1e-6);
         let rate_bps = (mbit * 1e6) as u64;
         Ok(Self {
@@ -76,10 +113,13 @@ impl Setting {
             rtt,
             rounds: rounds as usize,
             in_flight: in_flight as usize,
+            has_sites,
+            pause: Duration::from_secs_f64(pause_ms * 1e-3).max(rtt),
             link: LinkConfig {
                 delay: rtt / 2,
                 rate_bps: Some(rate_bps),
                 loss: Loss::Iid { loss_packet },
+                queue_time: has_sites.then_some(rtt),
                 ..LinkConfig::default()
             },
         })
@@ -88,11 +128,12 @@ impl Setting {
     fn options(&self) -> GroupOptions {
         let mut options = GroupOptions {
             initial_rtt: self.rtt,
-            rate_control: RateControl::Fixed {
-                rate_bps: self.link.rate_bps.unwrap_or(1_000_000_000) * 95 / 100,
-            },
             ..GroupOptions::default()
         };
+        if !self.has_sites {
+            let rate_bps = self.link.rate_bps.unwrap_or(1_000_000_000) * 95 / 100;
+            options.rate_control = RateControl::Fixed { rate_bps };
+        }
         options.bounded.policy = Policy::LossTarget {
             target_ppm: 20_000,
             rtt_ns: self.rtt.as_nanos() as u64,
@@ -106,41 +147,47 @@ impl Setting {
 
     fn measure(&self, name: &str, options: &GroupOptions, delivery: Delivery) {
         let mut world = World::new(1, self.ranks, self.link, options);
-        let operation = Operation::AllReduce {
-            element: ElementType::F32,
-            reduction: Reduction::Sum,
-        };
+        if self.has_sites {
+            sites::join(&world, self.link, |rank| rank * 2 / self.ranks);
+        }
         let how = OperationOptions {
             delivery,
             ..OperationOptions::default()
         };
-        let (mut times_ns, mut missing, mut results) = (Vec::new(), 0, 0);
-        let mut cut = 0;
-        for round in 0..WARM_UP + self.rounds {
-            let start_ns = world.network.now_ns();
+        self.show(name, &mut world, |world| {
             for rank in 0..self.ranks {
                 for _ in 0..self.in_flight {
                     let buffers = Buffers::in_place(vec![0; self.bytes]);
-                    world.start(rank, &operation, how, buffers);
+                    world.start(rank, &ALL_REDUCE, how, buffers);
                 }
             }
             world.run_until_over(self.in_flight);
-            let ended = (0..self.ranks).map(|rank| world.take(rank));
-            let ended: Vec<_> = ended
-                .flatten()
-                .map(|ended| ended.expect("it ends").0)
-                .collect();
-            if round >= WARM_UP {
+            let ended = (0..self.ranks).flat_map(|rank| world.take(rank));
+            ended.map(|ended| ended.expect("it ends").0).collect()
+        });
+    }
+
+    /// Runs all rounds and prints a row. `round` runs one of them.
+    fn show(
+        &self,
+        name: &str,
+        world: &mut World,
+        mut round: impl FnMut(&mut World) -> Vec<Report>,
+    ) {
+        let (mut times_ns, mut missing, mut results) = (Vec::new(), 0, 0);
+        let (mut lacking, mut operations) = (0, 0);
+        for number in 0..WARM_UP + self.rounds {
+            let start_ns = world.network.now_ns();
+            let reports = round(world);
+            if number >= WARM_UP {
                 times_ns.push(world.network.now_ns() - start_ns);
-                missing += ended.iter().map(|report| report.missing_bytes).sum::<u64>();
-                results += ended.iter().map(|report| report.bytes).sum::<u64>();
-                cut += ended
-                    .iter()
-                    .filter(|report| report.missing_bytes > 0)
-                    .count();
+                missing += reports.iter().map(|r| r.missing_bytes).sum::<u64>();
+                results += reports.iter().map(|r| r.bytes).sum::<u64>();
+                lacking += reports.iter().filter(|r| r.missing_bytes > 0).count();
+                operations += reports.len();
             }
             // The last messages are confirmed before the next round.
-            world.run(self.rtt.as_nanos() as u64, |_| false);
+            world.run(self.pause.as_nanos() as u64, |_| false);
         }
         times_ns.sort_unstable();
         let at = |share: f64| times_ns[((times_ns.len() - 1) as f64 * share) as usize] as f64 / 1e6;
@@ -150,7 +197,7 @@ impl Setting {
             at(0.5),
             at(0.99),
             missing as f64 * 100.0 / results as f64,
-            cut as f64 * 100.0 / (self.rounds * self.in_flight * self.ranks) as f64,
+            lacking as f64 * 100.0 / operations as f64,
         );
     }
 }
@@ -158,6 +205,10 @@ impl Setting {
 fn main() -> Result<(), Box<dyn Error>> {
     let setting = Setting::parse()?;
     let exact = setting.options();
+    if setting.has_sites {
+        sites::measure(&setting, &exact);
+        return Ok(());
+    }
     let mut coded = exact.clone();
     coded.scheme = "ec-mds:32,8".parse()?;
     setting.measure("exact, sr-nack", &exact, Delivery::Exact);

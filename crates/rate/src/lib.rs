@@ -87,6 +87,10 @@
 //! shorter than half of a train therefore leave at the rate of the train: the window limits the
 //! queue.
 //!
+//! After a long idle time in `Grow`, the share becomes what the window has grown to, but at most
+//! twice the share. A train tests it. So flows that end before a queue forms do not start at the
+//! same low rate each time.
+//!
 //! **Silence.** If no report arrives in time, the controller sends a train, and after each further
 //! timeout another train at half the rate, but not below 8 packets a second. The first report after
 //! that only shows that the receiver is back. It does not measure the path, because the reported

@@ -404,8 +404,10 @@ fn a_long_silence_before_the_first_report_does_not_leave_a_slow_pace() {
     assert_eq!(controller.limits().pace_bps, first_bps);
 }
 
-/// A path with a round trip of 25 ms, on which other flows keep a queue of 20 to 30 ms.
-struct FilledPath {
+/// A path whose delay does not depend on the controller.
+struct GivenPath {
+    /// The round trip of packets that leave at a time.
+    rtt_ns: fn(u64) -> u64,
     now_ns: u64,
     sent_bytes: u64,
     /// The departure, the bytes sent by then, and the time of the report of packets in flight.
@@ -415,10 +417,42 @@ struct FilledPath {
     paced_bytes: u64,
 }
 
-impl FilledPath {
+/// A round trip of 25 ms, and a queue of 20 to 30 ms that other flows keep.
+fn filled_ns(now_ns: u64) -> u64 {
+    45 * MS + now_ns / MS % 11 * MS
+}
+
+impl GivenPath {
+    /// The path after the first train of [`known`].
+    fn after_train(rtt_ns: fn(u64) -> u64) -> Self {
+        Self {
+            rtt_ns,
+            now_ns: TRAIN_PACKETS * 32_768 + 26 * MS,
+            sent_bytes: TRAIN_PACKETS * 4_096,
+            in_flight: VecDeque::new(),
+            reported_bytes: TRAIN_PACKETS * 4_096,
+            paced_bytes: 0,
+        }
+    }
+
     /// Sends for a millisecond, as much as the controller allows, and passes the reports to it.
     fn step(&mut self, controller: &mut Adaptive) {
-        self.now_ns += MS;
+        self.wait(controller, MS);
+        let limits = controller.limits();
+        let room_bytes = limits
+            .window_bytes
+            .saturating_sub(self.sent_bytes - self.reported_bytes);
+        self.paced_bytes = (self.paced_bytes + limits.pace_bps / 8_000).min(1 << 20);
+        let packets = room_bytes.min(self.paced_bytes) / 4_096;
+        if packets > 0 {
+            self.paced_bytes -= packets * 4_096;
+            self.send(controller, packets, false);
+        }
+    }
+
+    /// Passes the reports of a time without sending to the controller.
+    fn wait(&mut self, controller: &mut Adaptive, ns: u64) {
+        self.now_ns += ns;
         while let Some(&(departed_ns, bytes, _)) =
             self.in_flight.front().filter(|(.., at)| *at <= self.now_ns)
         {
@@ -436,28 +470,17 @@ impl FilledPath {
                 ..Feedback::default()
             });
         }
-        let limits = controller.limits();
-        let room_bytes = limits
-            .window_bytes
-            .saturating_sub(self.sent_bytes - self.reported_bytes);
-        self.paced_bytes = (self.paced_bytes + limits.pace_bps / 8_000).min(1 << 20);
-        let packets = room_bytes.min(self.paced_bytes) / 4_096;
-        if packets > 0 {
-            self.paced_bytes -= packets * 4_096;
-            self.send(controller, packets);
-        }
     }
 
-    fn send(&mut self, controller: &mut Adaptive, packets: u64) {
+    fn send(&mut self, controller: &mut Adaptive, packets: u64, app_limited: bool) {
         self.sent_bytes += packets * 4_096;
         controller.on_sent(&Sent {
             now_ns: self.now_ns,
             bytes: packets * 4_096,
             in_flight_bytes: self.sent_bytes - self.reported_bytes,
-            app_limited: false,
+            app_limited,
         });
-        let wave_ns = (self.now_ns / MS % 11) * MS;
-        let at_ns = self.now_ns + 45 * MS + wave_ns;
+        let at_ns = self.now_ns + (self.rtt_ns)(self.now_ns);
         let at_ns = self
             .in_flight
             .back()
@@ -472,13 +495,7 @@ fn a_short_pause_beside_flows_that_fill_the_queue_does_not_end_the_competition()
     let mut controller = known();
     send(&mut controller, 0, TRAIN_PACKETS, false);
     report(&mut controller, 0, TRAIN_PACKETS, 0);
-    let mut path = FilledPath {
-        now_ns: TRAIN_PACKETS * 32_768 + 26 * MS,
-        sent_bytes: TRAIN_PACKETS * 4_096,
-        in_flight: VecDeque::new(),
-        reported_bytes: TRAIN_PACKETS * 4_096,
-        paced_bytes: 0,
-    };
+    let mut path = GivenPath::after_train(filled_ns);
     for _ in 0..5_000 {
         path.step(&mut controller);
         if controller.phase() == Phase::Compete {
@@ -491,8 +508,33 @@ fn a_short_pause_beside_flows_that_fill_the_queue_does_not_end_the_competition()
         path.reported_bytes = path.sent_bytes;
         path.in_flight.clear();
         path.now_ns += pause_ns;
-        path.send(&mut controller, 1);
+        path.send(&mut controller, 1, false);
         assert_eq!(controller.phase(), phase, "{pause_ns}");
+    }
+}
+
+/// Messages of 250 ms that end before a queue forms, and pauses of a second between them.
+#[test]
+fn a_message_starts_with_what_the_last_one_grew_to() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let mut path = GivenPath::after_train(|_| 25 * MS);
+    let mut trains_bps = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..250 {
+            path.step(&mut controller);
+        }
+        path.send(&mut controller, 1, true);
+        path.wait(&mut controller, 1_000 * MS);
+        path.send(&mut controller, 1, false);
+        assert_eq!(controller.phase(), Phase::Probe);
+        trains_bps.push(controller.limits().pace_bps);
+    }
+    for pair in [1_000_000_000].iter().chain(&trains_bps).zip(&trains_bps) {
+        let (before_bps, after_bps) = pair;
+        let grown = before_bps + before_bps / 20..=2 * before_bps;
+        assert!(grown.contains(after_bps), "{trains_bps:?}");
     }
 }
 

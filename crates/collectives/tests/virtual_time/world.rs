@@ -76,30 +76,49 @@ pub(crate) fn options() -> GroupOptions {
 
 impl World {
     pub(crate) fn new(seed: u64, ranks: usize, link: LinkConfig, options: &GroupOptions) -> Self {
+        Self::of_groups(seed, &[ranks], link, options)
+    }
+
+    /// Groups of these sizes on one network. The members of a group follow those of the group before
+    /// it, and each has a host of its own.
+    pub(crate) fn of_groups(
+        seed: u64,
+        sizes: &[usize],
+        link: LinkConfig,
+        options: &GroupOptions,
+    ) -> Self {
         let network = SimNetwork::new(seed);
-        let member = |rank| {
-            let fabric = network.endpoint(address(rank), 1).expect("a free address");
-            let byte = u8::try_from(rank + 1).expect("few ranks");
-            let endpoint = Endpoint::new(fabric, [byte; 32]);
-            Member::new(endpoint, rank, ranks, options.clone()).expect("good options")
-        };
-        let mut members: Vec<_> = (0..ranks).map(member).collect();
-        for a in 0..ranks {
-            for b in a + 1..ranks {
+        let mut members = Vec::new();
+        for &ranks in sizes {
+            let first = members.len();
+            for rank in 0..ranks {
+                let host = first + rank;
+                let fabric = network.endpoint(address(host), 1).expect("a free address");
+                let byte = u8::try_from(host + 1).expect("few ranks");
+                let endpoint = Endpoint::new(fabric, [byte; 32]);
+                let member = Member::new(endpoint, rank, ranks, options.clone());
+                members.push(member.expect("good options"));
+            }
+        }
+        for a in 0..members.len() {
+            for b in a + 1..members.len() {
                 let (a, b) = (address(a).ip(), address(b).ip());
                 network.connect(a, b, link, link).expect("a good link");
             }
         }
-        let infos: Vec<_> = members
-            .iter_mut()
-            .map(|m| m.info().expect("information"))
-            .collect();
-        for member in &mut members {
-            member.connect(&infos).expect("equal options");
+        let mut rest = &mut members[..];
+        for &ranks in sizes {
+            let group;
+            (group, rest) = rest.split_at_mut(ranks);
+            let infos = group.iter_mut().map(|m| m.info().expect("information"));
+            let infos: Vec<_> = infos.collect();
+            for member in group {
+                member.connect(&infos).expect("equal options");
+            }
         }
         Self {
             network,
-            stopped: vec![false; ranks],
+            stopped: vec![false; members.len()],
             finished: members.iter().map(|_| Vec::new()).collect(),
             members,
         }

@@ -72,6 +72,8 @@ pub(super) struct NetworkState {
     rng: ChaCha20Rng,
     /// Ordered, so that simultaneous arrivals have the same order in every run.
     links: BTreeMap<(IpAddr, IpAddr), Link>,
+    /// The pairs of hosts that use the link of another pair.
+    shared: BTreeMap<(IpAddr, IpAddr), (IpAddr, IpAddr)>,
     /// Datagrams that have arrived and were not polled yet, by socket.
     inboxes: BTreeMap<SocketAddr, VecDeque<SimArrival>>,
     /// The clocks of hosts that differ from the network's.
@@ -89,6 +91,7 @@ impl SimNetwork {
             now_ns: 0,
             rng: ChaCha20Rng::seed_from_u64(seed),
             links: BTreeMap::new(),
+            shared: BTreeMap::new(),
             inboxes: BTreeMap::new(),
             clocks: BTreeMap::new(),
             tap: None,
@@ -143,6 +146,26 @@ impl SimNetwork {
         let backward = Link::new(backward, state.rng.next_u64())?;
         state.links.insert((a, b), forward);
         state.links.insert((b, a), backward);
+        Ok(())
+    }
+
+    /// Sends what one host sends to another through the link of another pair of hosts, `of`: the
+    /// rate and the queue of that link are common to both.
+    ///
+    /// # Errors
+    /// [`SimError::NoLink`] if `of` has no link of its own.
+    pub fn share_link(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        of: (IpAddr, IpAddr),
+    ) -> Result<(), SimError> {
+        let mut state = self.state.borrow_mut();
+        if !state.links.contains_key(&of) {
+            let (from, to) = of;
+            return Err(SimError::NoLink { from, to });
+        }
+        state.shared.insert((from, to), of);
         Ok(())
     }
 
@@ -276,7 +299,8 @@ pub(super) fn transmit(network: &RefCell<NetworkState>, datagram: Datagram) {
 impl NetworkState {
     fn send(&mut self, datagram: Datagram) {
         let route = (datagram.src.ip(), datagram.dst.ip());
-        match self.links.get_mut(&route) {
+        let route = self.shared.get(&route).unwrap_or(&route);
+        match self.links.get_mut(route) {
             Some(link) => link.send(self.now_ns, datagram),
             None => self.undeliverable += 1,
         }

@@ -427,3 +427,31 @@ fn ghosts_arrive_when_bytes_do() {
             .all(|(at, _)| (at.unwrap() - first_ns) % (1088 * 8) == 0)
     );
 }
+
+#[test]
+fn two_pairs_of_hosts_share_a_link() {
+    let link = LinkConfig {
+        rate_bps: Some(8_000_000),
+        ..LinkConfig::default()
+    };
+    let mut ends = Ends::new(1, link);
+    let shared = (ip(1), ip(2));
+    ends.network.share_link(ip(3), ip(2), shared).unwrap();
+    let mut third = end(&ends.network, 3);
+    let qpn = third.create_qp(ATTR).unwrap();
+    let remote = RemoteQp {
+        addr: addr(2),
+        qpn: ends.qb,
+    };
+    third.connect_qp(qpn, remote).unwrap();
+    let backlog_bytes = |ends: &Ends| ends.network.link_backlog_bytes(ip(1), ip(2)).unwrap();
+    ends.send(&[1; 1000]);
+    let one_bytes = backlog_bytes(&ends);
+    assert!(third.post_send(qpn, &[3; 1000]).unwrap());
+    assert_eq!(backlog_bytes(&ends), 2 * one_bytes);
+    assert_eq!(ends.network.undeliverable(), 0);
+    // No link leads from the second host to the third one.
+    let nothing = ends.network.share_link(ip(2), ip(1), (ip(2), ip(3)));
+    let (from, to) = (ip(2), ip(3));
+    assert_eq!(nothing, Err(SimError::NoLink { from, to }));
+}

@@ -202,6 +202,19 @@ impl Adaptive {
         });
     }
 
+    /// Adds to the share what the window has grown without a queue, before the train that follows an
+    /// idle time tests the share. Otherwise, flows that end before a queue forms would start at the
+    /// same low rate each time.
+    ///
+    /// The share at most doubles: the train fills a queue if the path is much slower, and other flows
+    /// can send trains at the same time.
+    fn keep_growth(&mut self) {
+        if let State::Grow { since_ns } = self.state {
+            let most_bytes = self.share_bytes.saturating_mul(2);
+            self.set_share(self.grown(since_ns, 0).min(most_bytes));
+        }
+    }
+
     /// Tests what is known of the path, after a time that measured nothing.
     fn test_again(&mut self) {
         match (self.learned(), self.state) {
@@ -321,6 +334,7 @@ impl RateControl for Adaptive {
         // Beside flows that keep the queue full, a train after each pause would measure what they left.
         let goes_on = matches!(self.state, State::Compete(_)) && idle_ns < self.warned_ns();
         if was_idle && !goes_on {
+            self.keep_growth();
             self.test_again();
         }
         self.sent_bytes = self.sent_bytes.saturating_add(sent.bytes);
