@@ -76,20 +76,20 @@
 //! find the rest. If the reports of a train come too late to show a queue, another one follows at
 //! half the rate, and of full length.
 //!
-//! **After a pause**, a train tests the share, because the path may have changed. A queue of others
-//! delays a short train much, so the train leaves the flow with at least half of its share. If the
-//! share is less than a quarter of `peak`, its recent maximum, and the path carries the train, faster
-//! trains follow. Otherwise, a flow with pauses would only lose: its window is seldom full, so it
-//! seldom grows.
+//! **After a pause**, a train tests the share, because the path may have changed. A flow with pauses
+//! seldom fills its window, so it seldom grows, and without three rules it would only lose:
+//!
+//! - After a pause in `Grow`, the share becomes what the window has grown to, but at most twice the
+//!   share. So flows that end before a queue forms do not start at the same low rate each time.
+//! - A queue of others delays a short train much, so the train leaves the flow with at least half of
+//!   the rate that it tests.
+//! - If the share is less than a quarter of `peak`, its recent maximum, and the path carries the train,
+//!   faster trains follow.
 //!
 //! If the sender has no more data, a train ends early. It counts if at least half of its bytes were
 //! sent. A train with a pause in it measures the pause, so another one follows. Messages that are
 //! shorter than half of a train therefore leave at the rate of the train: the window limits the
 //! queue.
-//!
-//! After a long idle time in `Grow`, the share becomes what the window has grown to, but at most
-//! twice the share. A train tests it. So flows that end before a queue forms do not start at the
-//! same low rate each time.
 //!
 //! **Silence.** If no report arrives in time, the controller sends a train, and after each further
 //! timeout another train at half the rate, but not below 8 packets a second. The first report after

@@ -265,7 +265,7 @@ fn a_queue_is_not_that_of_a_flow_with_little_in_flight() {
 #[test]
 fn a_train_after_a_pause_leaves_half_of_the_share() {
     let mut controller = known();
-    send(&mut controller, 0, TRAIN_PACKETS, false);
+    send(&mut controller, 0, TRAIN_PACKETS, true);
     report(&mut controller, 0, TRAIN_PACKETS, 0);
     let before_bps = controller.learned().unwrap().rate_bps;
     let second_ns = 2_000 * MS;
