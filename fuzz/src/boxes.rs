@@ -19,11 +19,20 @@ const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 const TAGS: [[u8; 4]; 2] = [[0x88, 0xA8, 0x60, 1], [0x81, 0, 0x60, 2]];
 const TAG_BYTES: usize = 16;
 
+/// Set in the first byte of an input where the box chooses its shape.
+const ADAPTIVE: u8 = 0x80;
+
 /// Frames for a LoWAR box with little memory, as [`feed`] reads them. All units come back.
 pub fn lowar(data: &[u8]) {
+    let is_adaptive = data.first().is_some_and(|first| first & ADAPTIVE != 0);
+    let coding = if is_adaptive {
+        Coding::Adaptive
+    } else {
+        Coding::Fixed(Shape::new(4, 2).expect("a shape"))
+    };
     let config = Config {
         key: Some(KEY),
-        coding: Coding::Fixed(Shape::new(4, 2).expect("a shape")),
+        coding,
         max_units: MAX_UNITS,
         max_held: MAX_HELD,
         max_connections: 3,
@@ -52,8 +61,8 @@ pub fn netrt(data: &[u8]) {
     });
 }
 
-/// Gives frames to a box. The first byte of the input chooses IPv4 or IPv6 and the number of VLAN
-/// tags. Then the input has, for each frame, a byte that chooses how it is wrapped, a length byte, and
+/// Gives frames to a box. The first byte of the input chooses IPv4 or IPv6, the number of VLAN tags, and
+/// with its highest bit whether a LoWAR box adapts. Then the input has, for each frame, a byte that chooses how it is wrapped, a length byte, and
 /// that number of bytes.
 ///
 /// The box does not panic. Frames from the near side leave unchanged and in order. Frames from the

@@ -82,17 +82,29 @@ def times(rows):
     return table(["loss", GBN, "p99", "LoWAR(32, 1)", "p99", "LoWAR(8, 1)", "p99"], lines)
 
 
+#: With which the controller is compared under bursts.
+BURST_SHAPES = [coded(shape) for shape in ("(64, 8)", "(256, 8)", "(256, 16)", "(256, 32)")]
+
+
 def bursts(rows):
     """L11: bursts of losses."""
-    series = (GBN, coded("(64, 8)"), ADAPTIVE)
     lines = []
-    for lost in ("0.3", "0.7"):
-        for burst in (2, 4, 6, 8, 10, 12):
-            cells = (f"{rows.value('L11', f'{kind} length, {lost} lost', name, burst, GOODPUT):.2f}"
-                     for kind in ("fixed", "mean") for name in series)
-            lines.append([lost, str(burst), *cells])
-    kinds = [f"{name}, {kind}" for kind in ("fixed", "mean") for name in (GBN, "(64, 8)", "adaptive")]
-    return table(["p", "length", *kinds], lines)
+    for kind in ("fixed", "mean"):
+        for lost in ("0.3", "0.7"):
+            for burst in (2, 4, 6, 8, 10, 12):
+                panel = f"{kind} length, {lost} lost"
+
+                def value(series, panel=panel, burst=burst):
+                    return rows.value("L11", panel, series, burst, GOODPUT)
+
+                line = [kind, lost, str(burst), *(f"{value(name):.2f}" for name in (GBN, coded("(64, 8)"), ADAPTIVE))]
+                if set(BURST_SHAPES) <= set(rows.series("L11", panel, burst)):
+                    best = max(BURST_SHAPES, key=value)
+                    line += [f"{best.removeprefix('LoWAR')}: {value(best):.2f}", f"{value(ADAPTIVE) / value(best):.2f}"]
+                else:
+                    line += ["", ""]
+                lines.append(line)
+    return table(["lengths", "p", "length", GBN, "(64, 8)", "adaptive", "best fixed", "of best"], lines)
 
 
 def small(rows):

