@@ -81,8 +81,8 @@
 //!
 //! - After a pause in `Grow`, the share becomes what the window has grown to, but at most twice the
 //!   share. So flows that end before a queue forms do not start at the same low rate each time.
-//! - A queue of others delays a short train much, so the train leaves the flow with at least half of
-//!   the rate that it tests.
+//! - A queue of others delays a short train much, so each train leaves the flow with at least half of
+//!   its share.
 //! - If the share is less than a quarter of `peak`, its recent maximum, and the path carries the train,
 //!   faster trains follow.
 //!

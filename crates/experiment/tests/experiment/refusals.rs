@@ -104,6 +104,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
+        "[switch.s]\npfc = { priorities = [], xoff = { alpha = 1 } }\n[topology.rack]",
+        "switch.s: switch pfc.priorities = []: at least one of 0 to 7, or no pfc",
+    ),
+    (
+        "[topology.rack]",
+        "[switch.s]\npfc = { priorities = [3], xoff = 5 }\n[topology.rack]",
+        "switch.s: pfc.xoff = 5: ",
+    ),
+    (
+        "[topology.rack]",
         "[switch.s]\nalpha = -1\n[topology.rack]",
         "switch.s: switch alpha = -1",
     ),

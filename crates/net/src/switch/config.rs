@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use farwrite_link::Ramp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::PRIORITIES;
 use crate::cable::CableConfig;
@@ -98,6 +99,7 @@ pub struct Pfc {
     /// The lossless priorities.
     pub priorities: Vec<u8>,
     /// Bytes in the shared buffer of one port and priority at which the peer must stop.
+    #[serde(deserialize_with = "threshold")]
     pub xoff: XoffThreshold,
     /// The peer resumes when the headroom is empty and the byte count is this far below `xoff`.
     #[serde(
@@ -132,6 +134,12 @@ pub enum XoffThreshold {
     /// This number of bytes.
     #[serde(deserialize_with = "crate::units::size")]
     Bytes(u64),
+}
+
+/// Reads a threshold. An error shows how one is written.
+fn threshold<'de, D: Deserializer<'de>>(from: D) -> Result<XoffThreshold, D::Error> {
+    let shown = "write { alpha = 0.0625 }, of the free buffer, or { bytes = \"100kB\" }";
+    XoffThreshold::deserialize(from).map_err(|why| D::Error::custom(format_args!("{why}; {shown}")))
 }
 
 impl Pfc {
@@ -288,6 +296,9 @@ pub enum SwitchError {
         /// The value given.
         value: u8,
     },
+    /// Flow control has no priority.
+    #[error("switch pfc.priorities = []: at least one of 0 to 7, or no pfc")]
+    NoPriorities,
     /// The largest frame, for which lossless priorities keep headroom, is above 4 GiB.
     #[error("switch pfc.max_frame = {0}: at most 4 GiB")]
     MaxFrame(u64),
@@ -367,6 +378,9 @@ impl Red {
 
 impl Pfc {
     fn validate(&self) -> Result<(), SwitchError> {
+        if self.priorities.is_empty() {
+            return Err(SwitchError::NoPriorities);
+        }
         for &priority in &self.priorities {
             check_priority("pfc.priorities", priority)?;
         }

@@ -18,14 +18,14 @@ const EXCESS: u32 = 12;
 /// large window. A BBR flow keeps its rate for 10 round trips or more, and takes what this flow gives
 /// up. When this flow has nothing left, the queue runs empty. Equal flows drain a queue in fewer
 /// attempts, unless each has few packets in flight.
-const COLLAPSES: [Loss; 2] = [Loss::of(4, 16, 512), Loss::of(7, 4, 256)];
+const COLLAPSES: [Decline; 2] = [Decline::of(4, 16, 512), Decline::of(7, 4, 256)];
 
 /// If the queue runs empty after such attempts, a train tests what the others have left.
-const YIELDED: Loss = Loss::of(4, 4, 256);
+const YIELDED: Decline = Decline::of(4, 4, 256);
 
 /// Failed attempts in a row, and what they leave of a window.
 #[derive(Clone, Copy, Debug)]
-struct Loss {
+struct Decline {
     attempts: u32,
     /// The flow has less than this part of its window before them.
     part: u64,
@@ -33,7 +33,7 @@ struct Loss {
     packets: u64,
 }
 
-impl Loss {
+impl Decline {
     const fn of(attempts: u32, part: u64, packets: u64) -> Self {
         Self {
             attempts,
@@ -272,7 +272,7 @@ impl Cycle {
     pub(super) fn has_collapsed(&self, share_bytes: u64, packet_bytes: u64) -> bool {
         COLLAPSES
             .iter()
-            .any(|loss| self.has_lost(loss, share_bytes, packet_bytes))
+            .any(|decline| self.has_lost(decline, share_bytes, packet_bytes))
     }
 
     /// Whether the flow gave up most of its window in the failed attempts, and has `share_bytes` left.
@@ -280,10 +280,10 @@ impl Cycle {
         self.has_lost(&YIELDED, share_bytes, packet_bytes)
     }
 
-    fn has_lost(&self, loss: &Loss, share_bytes: u64, packet_bytes: u64) -> bool {
-        self.failures >= loss.attempts
-            && share_bytes < self.held_bytes / loss.part
-            && self.held_bytes >= packet_bytes.saturating_mul(loss.packets)
+    fn has_lost(&self, decline: &Decline, share_bytes: u64, packet_bytes: u64) -> bool {
+        self.failures >= decline.attempts
+            && share_bytes < self.held_bytes / decline.part
+            && self.held_bytes >= packet_bytes.saturating_mul(decline.packets)
     }
 
     /// Window in bytes before the failed attempts.

@@ -294,9 +294,12 @@ impl Adaptive {
             None => return,
             Some(TrainResult::Unclear) => return self.probe(probe.repeated(base_ns, jitter_ns)),
             Some(TrainResult::Limited(rate_bps)) => {
-                // After a pause, a short queue of others delays a short train much.
-                let is_repeated = probe.is_expected() && self.is_measured;
-                let least_bps = if is_repeated { self.rate_bps() / 2 } else { 0 };
+                // A short queue of others delays a short train much.
+                let least_bps = if self.is_measured {
+                    self.rate_bps() / 2
+                } else {
+                    0
+                };
                 probe.best_bps(rate_bps).max(least_bps)
             }
             Some(TrainResult::Doubtful(rate_bps)) => {
