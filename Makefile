@@ -41,13 +41,13 @@ test: check deny unit isal loom system browser python torch ## all tests: format
 
 CORES := wire codes link path rate deadline sdr schemes rc boxes
 
-check: ## format, lints, citations and links; also that the core crates are no_std, without clock, sockets and randomness
+check: ## format, lints (with ISA-L, whose tools it installs on Debian as root), citations and links; also that the core crates are no_std, without clock, sockets and randomness
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
 		|| { echo "crates/$$core must be no_std"; exit 1; }; done
 	tests/docs/check
 	$(CARGO) fmt --all --check
 	@# With the feature `isal` where ISA-L can be built, so that nothing is checked twice.
-	if crates/bench/prepare-isal; then isal="--features farwrite-bench/isal"; fi; set -x; \
+	@if crates/bench/prepare-isal; then isal="--features farwrite-bench/isal"; fi; set -x; \
 		$(CARGO) clippy --workspace $$isal --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 

@@ -61,9 +61,9 @@ pub fn netrt(data: &[u8]) {
     });
 }
 
-/// Gives frames to a box. The first byte of the input chooses IPv4 or IPv6, the number of VLAN tags, and
-/// with its highest bit whether a LoWAR box adapts. Then the input has, for each frame, a byte that chooses how it is wrapped, a length byte, and
-/// that number of bytes.
+/// Gives frames to a box. The first byte of the input chooses IPv4 or IPv6 and the number of VLAN
+/// tags; its highest bit chooses whether a LoWAR box adapts. Then the input has, for each frame, a byte
+/// that chooses how it is wrapped, a length byte, and that number of bytes.
 ///
 /// The box does not panic. Frames from the near side leave unchanged and in order. Frames from the
 /// far side come out if `passes` accepts how they are wrapped. At the end, the box holds nothing.

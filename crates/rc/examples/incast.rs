@@ -13,8 +13,21 @@ use incast::{Outcome, Scene, Setup};
 const SEEDS: u64 = 20;
 const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
 
-/// A row: its name, its scene, and the other simulator's mean, p99 and number of retransmissions.
-type Row = (&'static str, Setup, Scene, [Option<u32>; 3]);
+/// The mean, the p99 and the number of retransmissions of the other simulator.
+type Theirs = [Option<u32>; 3];
+
+/// A row: its name, its scene, and the values of the other simulator.
+type Row = (&'static str, Setup, Scene, Theirs);
+
+/// Values of ns-3 that stand beside two settings.
+const ROCE_15: Theirs = known(1167, 1400, 0);
+const ROCE_50: Theirs = known(3332, 3904, 0);
+const NO_PFC_15: Theirs = known(2402, 4879, 3022);
+const IRN_15: Theirs = known(1088, 1378, 0);
+const IRN_50: Theirs = [Some(3593), Some(4372), None];
+const ROCE_ECMP: Theirs = [Some(3311), None, Some(0)];
+const ROCE_DRILL: Theirs = [Some(4398), None, Some(4130)];
+const IRN_DRILL: Theirs = [Some(3515), None, Some(240)];
 
 fn main() {
     print_stars();
@@ -39,27 +52,17 @@ fn print_stars() {
             star(50),
             known(3214, 3719, 0),
         ),
-        ("roce, 15", Setup::Roce, star(15), known(1167, 1400, 0)),
-        ("roce, 50", Setup::Roce, star(50), known(3332, 3904, 0)),
-        (
-            "roce, no PFC, 15",
-            Setup::RoceLossy,
-            star(15),
-            known(2402, 4879, 3022),
-        ),
+        ("roce, 15", Setup::Roce, star(15), ROCE_15),
+        ("roce, 50", Setup::Roce, star(50), ROCE_50),
+        ("roce, no PFC, 15", Setup::RoceLossy, star(15), NO_PFC_15),
         (
             "roce, no PFC, 50",
             Setup::RoceLossy,
             star(50),
             known(5313, 9257, 31868),
         ),
-        ("irn, 15", Setup::Irn, star(15), known(1088, 1378, 0)),
-        (
-            "irn, 50",
-            Setup::Irn,
-            star(50),
-            [Some(3593), Some(4372), None],
-        ),
+        ("irn, 15", Setup::Irn, star(15), IRN_15),
+        ("irn, 50", Setup::Irn, star(50), IRN_50),
         ("eqds, 15", Setup::Eqds, star(15), known(1106, 1178, 113)),
         ("eqds, 50", Setup::Eqds, star(50), known(3760, 4006, 422)),
     ];
@@ -74,20 +77,10 @@ fn print_leaves() {
             "roce, ECMP",
             Setup::Roce,
             Scene::leaves(Policy::Ecmp),
-            [Some(3311), None, Some(0)],
+            ROCE_ECMP,
         ),
-        (
-            "roce, DRILL",
-            Setup::Roce,
-            Scene::leaves(DRILL),
-            [Some(4398), None, Some(4130)],
-        ),
-        (
-            "irn, DRILL",
-            Setup::Irn,
-            Scene::leaves(DRILL),
-            [Some(3515), None, Some(240)],
-        ),
+        ("roce, DRILL", Setup::Roce, Scene::leaves(DRILL), ROCE_DRILL),
+        ("irn, DRILL", Setup::Irn, Scene::leaves(DRILL), IRN_DRILL),
         (
             "eqds, sprayed",
             Setup::Eqds,
@@ -104,51 +97,26 @@ fn print_ns3_rules() {
     let star = |senders| Scene::star(senders).by_ns3_rules();
     let leaves = |routing| Scene::leaves(routing).by_ns3_rules();
     let rows: [Row; 9] = [
-        ("roce, 15", Setup::Roce, star(15), known(1167, 1400, 0)),
-        ("roce, 50", Setup::Roce, star(50), known(3332, 3904, 0)),
-        (
-            "roce, no PFC, 15",
-            Setup::RoceLossy,
-            star(15),
-            known(2402, 4879, 3022),
-        ),
+        ("roce, 15", Setup::Roce, star(15), ROCE_15),
+        ("roce, 50", Setup::Roce, star(50), ROCE_50),
+        ("roce, no PFC, 15", Setup::RoceLossy, star(15), NO_PFC_15),
         (
             "the same, jittered",
             Setup::RoceLossy,
             star(15).jittered(),
-            known(2402, 4879, 3022),
+            NO_PFC_15,
         ),
-        ("irn, 15", Setup::Irn, star(15), known(1088, 1378, 0)),
-        (
-            "irn, 50",
-            Setup::Irn,
-            star(50),
-            [Some(3593), Some(4372), None],
-        ),
-        (
-            "roce, ECMP",
-            Setup::Roce,
-            leaves(Policy::Ecmp),
-            [Some(3311), None, Some(0)],
-        ),
-        (
-            "roce, DRILL",
-            Setup::Roce,
-            leaves(DRILL),
-            [Some(4398), None, Some(4130)],
-        ),
-        (
-            "irn, DRILL",
-            Setup::Irn,
-            leaves(DRILL),
-            [Some(3515), None, Some(240)],
-        ),
+        ("irn, 15", Setup::Irn, star(15), IRN_15),
+        ("irn, 50", Setup::Irn, star(50), IRN_50),
+        ("roce, ECMP", Setup::Roce, leaves(Policy::Ecmp), ROCE_ECMP),
+        ("roce, DRILL", Setup::Roce, leaves(DRILL), ROCE_DRILL),
+        ("irn, DRILL", Setup::Irn, leaves(DRILL), IRN_DRILL),
     ];
     rows.iter().for_each(print);
 }
 
-fn known(mean: u32, p99: u32, repeated: u32) -> [Option<u32>; 3] {
-    [mean, p99, repeated].map(Some)
+const fn known(mean: u32, p99: u32, repeated: u32) -> Theirs {
+    [Some(mean), Some(p99), Some(repeated)]
 }
 
 fn head() {

@@ -170,7 +170,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Run>, Failure> {
 
 fn not_a_trace(path: &Path, line: usize) -> Failure {
     let what = format!(
-        "{}, line {line}: this is no event of a trace; --trace of send, recv and demo, and farwrite.torch.trace, write traces",
+        "{}, line {line}: this is no event of a trace; traces come from --trace of send, recv and demo, \
+         and from farwrite.torch.trace",
         path.display()
     );
     Failure::new(Exit::Files, what)
