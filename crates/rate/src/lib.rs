@@ -249,7 +249,7 @@
 //! | beside one CUBIC flow, buffer 1 to 4, up to 25 ms | share 0.34 to 0.67, median 0.53 | 0.2 to 0.8 |
 //! | beside one Reno flow, buffer 1 to 4, up to 25 ms | share 0.20 to 0.87, median 0.51 | 0.2 to 0.8 |
 //! | beside one CUBIC flow, seconds 20 to 80 (part `noisy`), buffer 1, 2, 4 | share (median) 0.52, 0.45, 0.35; if CUBIC starts first 0.50, 0.50, 0.54 | 0.33 to 0.67 |
-//! | beside one BBR flow, seconds 20 to 80 (part `noisy`), buffer 1, 2, 4 | share (median) 0.48, 0.39, 0.43; if BBR starts first 0.74, 0.44, 0.58 | 0.33 to 0.67 |
+//! | beside one BBR flow, seconds 20 to 80 (part `noisy`), buffer 1, 2, 4 | share (median) 0.48, 0.39, 0.43; if BBR starts first 0.74, 0.44, 0.55 | 0.33 to 0.67 |
 //! | beside one BBR flow, loss 0.1 % and 1 %, 200 Mbit/s and 1 Gbit/s (part `lossy`) | share (median) 0.18 to 0.48 | 0.33 to 0.67 |
 //!
 //! The part `noisy` is 200 Mbit/s and 40 ms with 1500-byte packets, 1 ms of host noise, and a model of
