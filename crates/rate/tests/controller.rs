@@ -627,3 +627,32 @@ proptest! {
         }
     }
 }
+
+/// A queue of others, until a time. Each failed attempt to drain it costs a part of the share.
+#[test]
+fn after_four_failed_attempts_a_train_tests_what_is_free() {
+    for (end_ms, next) in [
+        (200, None),
+        (320, Some(Phase::Probe)),
+        (600, Some(Phase::Compete)),
+    ] {
+        let mut controller = known();
+        send(&mut controller, 0, TRAIN_PACKETS, false);
+        report(&mut controller, 0, TRAIN_PACKETS, 0);
+        let mut path = GivenPath::after_train(|now_ns| 32 * MS + now_ns / MS % 11 * MS / 2);
+        let mut drains = 0;
+        let mut before = controller.phase();
+        let other = (0..700).find_map(|ms| {
+            if ms == end_ms {
+                path.rtt_ns = |_| 25 * MS;
+            }
+            path.step(&mut controller);
+            let phase = controller.phase();
+            drains += u32::from(phase == Phase::Drain && before != Phase::Drain);
+            before = phase;
+            (!matches!(phase, Phase::Grow | Phase::Drain)).then_some(phase)
+        });
+        assert_eq!(other, next, "{end_ms}: {drains} attempts");
+        assert_eq!(drains >= 4, next.is_some(), "{end_ms}: {drains} attempts");
+    }
+}
