@@ -15,7 +15,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ torch: ## farwrite.torch, in a separate environment with PyTorch (4.3 GB, downlo
 	$(CARGO) build --quiet --workspace --bins
 	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
 		WHEEL_PROFILE=dev python/run $(TOOLS) --torch python/check-torch
+
+gpu: ## tests with tensors of a GPU (needs a GPU of CUDA)
+	python/run $(TOOLS) --torch python -P -m pytest --quiet -p no:cacheprovider python/tests_torch/test_gpu.py
 
 wheel: ## the Python package as a wheel, in target/wheels
 	@python/run $(TOOLS) sh -c 'ls "$$PYTHONPATH"/../wheels/*.whl'

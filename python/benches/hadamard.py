@@ -16,11 +16,15 @@ import torch
 from farwrite.torch import Hadamard
 
 WARM_UP = 5
+#: Cycles of a device, about a quarter of a millisecond.
+QUEUEING = 500_000
 
 
 def milliseconds(work: Callable[[], object]) -> float:
     """Return how long the device is busy with one call."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    # The device waits until the program has queued the work, so the time that this takes does not count.
+    torch.cuda._sleep(QUEUEING)
     begin.record()
     work()
     end.record()

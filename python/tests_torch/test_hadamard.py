@@ -60,10 +60,11 @@ def test_values_that_round_at_the_edges_of_a_type(dtype: torch.dtype) -> None:
         assert same_bits(on_host[numbers], by_kernel[numbers])
 
 
+@pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("element", ["fp32", "fp16", "bf16"])
-def test_compiled_sums_are_those_of_the_host(element: str) -> None:
+def test_compiled_sums_are_those_of_the_host(element: str, inverse: bool) -> None:
     """The interpreter does not compile. A GPU is not needed to look at what a GPU would run."""
-    constants = {"BLOCK": 1024, "LEVELS": 10, "RUN": 1, "ROWS": 8, "INVERSE": False}
+    constants = {"BLOCK": 1024, "LEVELS": 10, "RUN": 1, "ROWS": 8, "INVERSE": inverse, "BY_HAND": False}
     signature = dict.fromkeys(["source", "target"], f"*{element}")
     signature |= {"scale": "fp32", "blocks": "i32", "tiles": "i32"}
     source = triton.compiler.ASTSource(
@@ -72,12 +73,14 @@ def test_compiled_sums_are_those_of_the_host(element: str) -> None:
         constants,
     )
     target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
-    compiled = triton.compile(source, target=target, options={"num_warps": 16, "enable_fp_fusion": False})
+    compiled = triton.compile(source, target=target, options={"num_warps": 4, "enable_fp_fusion": False})
     sums = set(re.findall(r"\b((?:add|sub|mul|fma)\.[a-z.]*f32)\b", compiled.asm["ptx"]))
     # Rounded to the nearest value, small values kept, and no product fused with a sum.
     assert sums <= {"add.rn.f32", "sub.rn.f32", "mul.rn.f32", "add.f32", "sub.f32", "mul.f32"}
     assert any(name.startswith("add") for name in sums)
     assert any(name.startswith("mul") for name in sums)
+    # The interpreter converts bfloat16 by hand, and a GPU in one instruction, which rounds to the nearest.
+    assert bool(re.search(r"cvt\.rn\.bf16(x2)?\.f32", compiled.asm["ptx"])) == (element == "bf16")
 
 
 def test_a_lost_packet_is_a_small_error_of_many_values() -> None:

@@ -22,8 +22,11 @@ import triton.language as tl
 
 from farwrite.torch.hadamard import Hadamard, Part
 
-#: Most values of a tile: 64 KiB of registers.
+#: Most values of a block, and of a tile of blocks to decode: 64 KiB of registers. A tile to encode has up to
+#: twice as many.
 TILE = 2**14
+#: Most values of a warp. The fewer warps transform a tile, the less data they exchange.
+WARP = 2**11
 #: A GPU moves memory in pieces of as many bytes.
 SECTOR = 32
 
@@ -40,12 +43,20 @@ def _transform(
     RUN: tl.constexpr,
     ROWS: tl.constexpr,
     INVERSE: tl.constexpr,
+    BY_HAND: tl.constexpr,
 ):
     """Transform `ROWS` blocks of a group of `blocks` blocks, which has `tiles` such tiles."""
     program = tl.program_id(0).to(tl.int64)
     group = program // tiles * blocks * BLOCK
-    rows = (program % tiles * ROWS + tl.arange(0, ROWS))[:, None]
-    columns = tl.arange(0, BLOCK)[None, :]
+    rows = program % tiles * ROWS + tl.arange(0, ROWS)
+    columns = tl.arange(0, BLOCK)
+    # The tile has the order of the memory that is read, so what a thread reads needs no exchange with others.
+    COLUMNS_FIRST: tl.constexpr = INVERSE and RUN < BLOCK
+    if COLUMNS_FIRST:
+        rows, columns = rows[None, :], columns[:, None]
+    else:
+        rows, columns = rows[:, None], columns[None, :]
+    INNER: tl.constexpr = ROWS if COLUMNS_FIRST else 1
     there = (rows < blocks) & (columns < BLOCK)
     values = group + rows * BLOCK + columns
     coefficients = group + (columns // RUN * blocks + rows) * RUN + columns % RUN
@@ -53,17 +64,17 @@ def _transform(
     write = values if INVERSE else coefficients
 
     loaded = tl.load(source + read, mask=there, other=0.0)
-    # bfloat16 is converted by hand: Triton's interpreter rounds toward zero, and makes small values zero.
-    if source.dtype.element_ty == tl.bfloat16:
+    # By hand in Triton's interpreter, which rounds bfloat16 toward zero, and makes small values zero.
+    if BY_HAND and source.dtype.element_ty == tl.bfloat16:
         loaded = (loaded.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
     tile = loaded.to(tl.float32) * scale
     for level in tl.static_range(LEVELS):
         # Pairs of values whose places in the block differ in this bit alone.
-        pairs = tl.reshape(tile, (ROWS * BLOCK // (2 << level), 2, 1 << level))
+        pairs = tl.reshape(tile, (ROWS * BLOCK // ((2 << level) * INNER), 2, (1 << level) * INNER))
         low, high = tl.split(tl.permute(pairs, (0, 2, 1)))
         tile = tl.permute(tl.join(low + high, low - high), (0, 2, 1))
-    tile = tl.reshape(tile, (ROWS, BLOCK))
-    if target.dtype.element_ty == tl.bfloat16:
+    tile = tl.reshape(tile, (BLOCK, ROWS) if COLUMNS_FIRST else (ROWS, BLOCK))
+    if BY_HAND and target.dtype.element_ty == tl.bfloat16:
         bits = tile.to(tl.uint32, bitcast=True)
         bits = tl.where(tile == tile, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, 0x7FC0)
         result = bits.to(tl.uint16).to(tl.bfloat16, bitcast=True)
@@ -93,9 +104,12 @@ def transform(
 
 def _launch(source: torch.Tensor, target: torch.Tensor, part: Part, *, inverse: bool) -> None:
     levels = part.block.bit_length() - 1
-    # As many blocks as fill a sector with a run of each; of small blocks, as many as keep a warp busy.
-    wanted = max(SECTOR // (part.run * source.element_size()), 1024 // part.block, 1)
-    rows = min(wanted, triton.next_power_of_2(part.blocks), TILE // part.block)
+    is_permuted = part.run < part.block
+    # As many blocks as fill a sector with a run of each; of small blocks, as many as were fastest on an H200.
+    busy = 4 * WARP if is_permuted else WARP // 2
+    wanted = max(SECTOR // (part.run * source.element_size()), busy // part.block, 1)
+    most = TILE if inverse else 2 * TILE
+    rows = min(wanted, triton.next_power_of_2(part.blocks), most // part.block)
     tiles = triton.cdiv(part.blocks, rows)
     _transform[(part.groups * tiles,)](
         source,
@@ -108,7 +122,8 @@ def _launch(source: torch.Tensor, target: torch.Tensor, part: Part, *, inverse: 
         RUN=part.run,
         ROWS=rows,
         INVERSE=inverse,
-        num_warps=min(max(rows * part.block // 512, 1), 16),
+        BY_HAND=triton.knobs.runtime.interpret,
+        num_warps=max(rows * part.block // WARP, 1),
         enable_fp_fusion=False,
     )
 
