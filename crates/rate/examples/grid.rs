@@ -236,7 +236,7 @@ fn messages() {
     ] {
         for loss in [0.0, 0.01] {
             for kib in [64, 256, 1_024, 8_192] {
-                for pause_ms in [1, 40, 200] {
+                for pause_ms in [1, 40, 200, 500] {
                     let mut case = Case {
                         loss,
                         packet_bytes: Some(4_096),

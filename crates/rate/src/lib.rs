@@ -77,12 +77,14 @@
 //! half the rate, and of full length.
 //!
 //! **After a pause**, a train tests the share, because the path may have changed. A flow with pauses
-//! seldom fills its window, so it seldom grows, and without three rules it would only lose:
+//! seldom fills its window, so it seldom grows, and without four rules it would only lose:
 //!
 //! - After a pause in `Grow`, the share becomes what the window has grown to, but at most twice the
 //!   share. So flows that end before a queue forms do not start at the same low rate each time.
-//! - A queue of others delays a short train much, so each train leaves the flow with at least half of
-//!   its share.
+//! - The first packet of the train is reported at once. Its delay is a queue of others, because nothing
+//!   of this flow was in flight. So only the rise of the delay within the train counts.
+//! - The packets of others between those of the train also delay it, so each train leaves the flow with
+//!   at least half of its share.
 //! - If the share is less than a quarter of `peak`, its recent maximum, and the path carries the train,
 //!   faster trains follow.
 //!
@@ -138,9 +140,10 @@
 //! in growth looks like such a queue.
 //!
 //! **Compete.** If the queue does not empty although the flow's window fell, other flows fill it
-//! until packets are lost. The flow concludes this after 10 failed attempts in a row, or after 12
-//! more failed than successful attempts: BBR lets its queue run empty now and then. It concludes the
-//! same after 4 failed attempts in a row that left less than a sixteenth of a window of 512 packets
+//! until packets are lost. The flow concludes this after 10 failed attempts in a row. BBR lets its
+//! queue run empty now and then, so a flow with 16 packets or more also concludes it if three times
+//! the number of failed attempts exceeds the number of successful ones by 30. It concludes the same
+//! after 4 failed attempts in a row that left less than a sixteenth of a window of 512 packets
 //! or more, after 7 that left less than a quarter of 256 packets or more, and if after `Compete` its
 //! share falls below half of the share at the end of `Compete`. Random loss keeps BBR's queue short,
 //! so fewer attempts fail. If the queue runs empty after 4 attempts that left less than a quarter of
@@ -165,8 +168,8 @@
 //!   goes on in `Compete`. In other phases, each message after a pause begins with a train.
 //! - When the queue is nearly empty, the others have ended or paused, like BBR every 10 seconds. A
 //!   train at 4 times the share tests the free capacity. If a queue forms within 96 round trips
-//!   (or a second, if that is longer), two failed attempts in a row, or six more failed than
-//!   successful ones, are enough to return to `Compete`.
+//!   (or a second, if that is longer), two failed attempts in a row are enough to return to `Compete`,
+//!   or five more than a third of the successful ones.
 //! - While only repeats of lost packets are reported, nothing measures the delay, and no phase
 //!   ends. Full queues cause repeats, so the lack of a measurement does not mean an empty queue.
 //!

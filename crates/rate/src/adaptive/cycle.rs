@@ -9,10 +9,15 @@ use crate::math::mul_div;
 /// together. If they entered `Compete`, they would keep it full forever.
 const PATIENCE: [u32; 2] = [10, 2];
 
-/// Number of failed attempts to drain the queue, beyond the number of successful ones, after which
-/// the flow concludes the same. Linux's BBR paces 1 % below its estimate, so its queue runs empty
-/// after every second to fifth attempt: ten failures in a row are rare.
-const EXCESS: u32 = 12;
+/// The flow concludes the same if three times the number of failed attempts exceeds the number of
+/// successful ones by this number. Linux's BBR paces 1 % below its estimate, and yields to random
+/// loss, so its queue runs empty after every second to fifth attempt: ten failures in a row are rare.
+/// Of the attempts of equal flows, less than a fifth fail, unless each has few packets in flight.
+const EXCESS: u32 = 30;
+const FAILURE: u32 = 3;
+
+/// Failed attempts with fewer packets do not count here.
+const EXCESS_PACKETS: u64 = 16;
 
 /// The flow concludes the same after failed attempts in a row that left it with a small part of a
 /// large window. A BBR flow keeps its rate for 10 round trips or more, and takes what this flow gives
@@ -75,7 +80,8 @@ pub(super) struct Cycle {
     /// How often the queue drained.
     drains: u32,
     failures: u32,
-    /// Number of failed attempts to drain the queue, minus the number of successful ones.
+    /// [`FAILURE`] times the number of failed attempts to drain the queue, minus the number of
+    /// successful ones.
     excess_failures: u32,
     /// Window before the first failed attempt to drain.
     held_bytes: u64,
@@ -231,14 +237,16 @@ impl Cycle {
     }
 
     /// Records that the queue did not drain. The window was `window_bytes` before the attempt.
-    pub(super) fn fail(&mut self, window_bytes: u64) {
+    pub(super) fn fail(&mut self, window_bytes: u64, packet_bytes: u64) {
         if self.failures == 0 {
             self.held_bytes = window_bytes;
             self.range = None;
             self.is_lossy = false;
         }
         self.failures = self.failures.saturating_add(1);
-        self.excess_failures = self.excess_failures.saturating_add(1);
+        if window_bytes >= packet_bytes.saturating_mul(EXCESS_PACKETS) {
+            self.excess_failures = self.excess_failures.saturating_add(FAILURE);
+        }
     }
 
     /// Records that the queue drained.
@@ -346,7 +354,7 @@ mod tests {
     fn four_attempts_that_leave_a_sixteenth_of_a_large_window_are_a_collapse() {
         let mut cycle = Cycle::default();
         for attempt in 1..=4 {
-            cycle.fail(768_000);
+            cycle.fail(768_000, 1_500);
             assert_eq!(cycle.has_collapsed(47_000, 1_500), attempt == 4);
         }
         assert!(!cycle.has_collapsed(48_000, 1_500), "a sixteenth is left");
@@ -362,7 +370,7 @@ mod tests {
     fn seven_attempts_that_leave_less_than_a_quarter_are_a_collapse_too() {
         let mut cycle = Cycle::default();
         for attempt in 1..=7 {
-            cycle.fail(384_000);
+            cycle.fail(384_000, 1_500);
             assert_eq!(cycle.has_collapsed(95_000, 1_500), attempt == 7);
             assert_eq!(cycle.has_yielded(95_000, 1_500), attempt >= 4);
         }
@@ -373,17 +381,37 @@ mod tests {
         );
     }
 
+    /// Returns how many attempts of a flow are made until it concludes that others fill the queue, if
+    /// four of ten fail.
+    fn attempts_beside_others(packets: u64) -> Option<u32> {
+        let mut cycle = Cycle::default();
+        (1..=200).find(|attempt| {
+            match attempt % 5 {
+                1 | 3 => cycle.fail(packets * 1_500, 1_500),
+                _ => cycle.succeed(),
+            }
+            !cycle.is_patient(false)
+        })
+    }
+
+    #[test]
+    fn a_queue_that_often_does_not_drain_is_that_of_others() {
+        // Three more for each five attempts.
+        assert_eq!(attempts_beside_others(16), Some(46));
+        assert_eq!(attempts_beside_others(15), None, "few packets");
+    }
+
     #[test]
     fn an_unknown_path_gets_all_attempts() {
         let mut cycle = Cycle::default();
         for _ in 0..EXCESS {
-            cycle.fail(1_000_000);
-            cycle.fail(1_000_000);
+            cycle.fail(1_000_000, 1_500);
+            cycle.fail(1_000_000, 1_500);
             cycle.succeed();
         }
         cycle.forget();
         for attempt in 1..PATIENCE[0] {
-            cycle.fail(1_000_000);
+            cycle.fail(1_000_000, 1_500);
             assert!(cycle.is_patient(false), "attempt {attempt}");
         }
     }

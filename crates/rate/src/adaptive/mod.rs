@@ -226,6 +226,13 @@ impl Adaptive {
         }
     }
 
+    /// Nothing of this flow is in flight, so a queue that is there before the train is that of others.
+    fn ignore_queue_before(&mut self) {
+        if let State::Probe(probe) = self.state {
+            self.state = State::Probe(probe.after_pause());
+        }
+    }
+
     fn probe(&mut self, probe: Probe) {
         self.state = State::Probe(probe.after(self.sent_bytes, self.path.received_bytes()));
         self.cycle.forget();
@@ -336,6 +343,7 @@ impl RateControl for Adaptive {
         if was_idle && !goes_on {
             self.keep_growth();
             self.test_again();
+            self.ignore_queue_before();
         }
         self.sent_bytes = self.sent_bytes.saturating_add(sent.bytes);
         self.sent_ns = self.now_ns;

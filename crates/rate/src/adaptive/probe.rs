@@ -42,6 +42,8 @@ pub(super) struct Probe {
     rate_bps: u64,
     /// Whether the path is expected to carry the rate. Then no faster train follows.
     expected: bool,
+    /// Whether nothing was in flight before the train: a queue that was there is that of others.
+    after_pause: bool,
     /// Highest rate that a doubtful train measured, in bits a second; 0: none did.
     doubted_bps: u64,
     repeats: u32,
@@ -80,6 +82,7 @@ impl Probe {
         Self {
             rate_bps: rate_of(train_bytes, FIRST_NS).min(max_rate_bps),
             expected: false,
+            after_pause: false,
             doubted_bps: 0,
             repeats: 0,
             rtt_ns: u64::MAX,
@@ -113,6 +116,14 @@ impl Probe {
         }
     }
 
+    /// This train, which follows a pause: a queue that was there before it is that of others.
+    pub(super) fn after_pause(self) -> Self {
+        Self {
+            after_pause: true,
+            ..self
+        }
+    }
+
     /// A train at the rate of `start` that lasts `train_ns`. No faster train follows.
     fn lasting(start: Start, train_ns: u64, packet_bytes: u64) -> Self {
         let train_bytes = bytes_in(start.rate_bps, train_ns);
@@ -135,6 +146,7 @@ impl Probe {
             rtt_ns,
         };
         Some(Self {
+            after_pause: self.after_pause,
             doubted_bps: self.doubted_bps,
             repeats: self.repeats,
             ..Self::searching(start, self.packet_bytes, jitter_ns)
@@ -307,9 +319,15 @@ impl Probe {
         let nominal_ns = time_of(sent_bytes, self.rate_bps).max(1);
         let length_ns = latest.departed_ns.saturating_sub(self.first_ns?);
         let length_ns = length_ns.max(nominal_ns / 8 * 7).max(1);
-        let queue_ns = latest
-            .rtt_ns
-            .saturating_sub(self.shortest_ns?.min(self.rtt_ns));
+        // A packet after a pause is reported at once, so it shows the queue before the train.
+        let early = self.after_pause && self.first_sample_bytes? <= self.train_bytes / 4;
+        let shortest_ns = self.shortest_ns?;
+        let before_ns = if early {
+            shortest_ns
+        } else {
+            shortest_ns.min(self.rtt_ns)
+        };
+        let queue_ns = latest.rtt_ns.saturating_sub(before_ns);
         // The sender was slower than the rate of the train.
         let late = length_ns / 2 > nominal_ns;
         if queue_ns <= (length_ns / 8).saturating_add(jitter_ns) && !few && !late {

@@ -68,7 +68,8 @@ impl Adaptive {
             }
             return self.drain(target, None);
         }
-        self.cycle.fail(self.window_bytes);
+        self.cycle
+            .fail(self.window_bytes, self.options.packet_bytes);
         let held_bytes = self.cycle.held_bytes();
         if self.follow_longer_path(held_bytes) {
             return;
