@@ -9,14 +9,14 @@ use crate::math::mul_div;
 /// together. If they entered `Compete`, they would keep it full forever.
 const PATIENCE: [u32; 2] = [10, 2];
 
-/// The flow concludes the same if three times the number of failed attempts exceeds the number of
-/// successful ones by this number. Linux's BBR paces 1 % below its estimate, and yields to random
-/// loss, so its queue runs empty after every second to fifth attempt: ten failures in a row are rare.
-/// Of the attempts of equal flows, less than a fifth fail, unless each has few packets in flight.
-const EXCESS: u32 = 30;
-const FAILURE: u32 = 3;
+/// The flow concludes the same if twice the number of failed attempts exceeds the number of successful
+/// ones by this number. Linux's BBR paces 1 % below its estimate and random loss shortens its queue,
+/// so the queue runs empty after every second to fifth attempt: ten failures in a row are rare.
+const EXCESS: u32 = 24;
+const FAILURE: u32 = 2;
 
-/// Failed attempts with fewer packets do not count here.
+/// Of the attempts of equal flows, less than a fifth fail. If each of them has fewer packets than
+/// this, more attempts fail, so a successful attempt counts as much as a failed one.
 const EXCESS_PACKETS: u64 = 16;
 
 /// The flow concludes the same after failed attempts in a row that left it with a small part of a
@@ -80,9 +80,10 @@ pub(super) struct Cycle {
     /// How often the queue drained.
     drains: u32,
     failures: u32,
-    /// [`FAILURE`] times the number of failed attempts to drain the queue, minus the number of
-    /// successful ones.
+    /// [`FAILURE`] for each failed attempt to drain the queue, minus what successful ones count.
     excess_failures: u32,
+    /// Whether the window had fewer than [`EXCESS_PACKETS`] before the last failed attempt.
+    is_small: bool,
     /// Window before the first failed attempt to drain.
     held_bytes: u64,
     /// Extremes of the samples since that attempt.
@@ -244,15 +245,15 @@ impl Cycle {
             self.is_lossy = false;
         }
         self.failures = self.failures.saturating_add(1);
-        if window_bytes >= packet_bytes.saturating_mul(EXCESS_PACKETS) {
-            self.excess_failures = self.excess_failures.saturating_add(FAILURE);
-        }
+        self.excess_failures = self.excess_failures.saturating_add(FAILURE);
+        self.is_small = window_bytes < packet_bytes.saturating_mul(EXCESS_PACKETS);
     }
 
     /// Records that the queue drained.
     pub(super) fn succeed(&mut self) {
         self.drains = self.drains.saturating_add(1);
-        self.excess_failures = self.excess_failures.saturating_sub(1);
+        let success = if self.is_small { FAILURE } else { 1 };
+        self.excess_failures = self.excess_failures.saturating_sub(success);
         self.failures = 0;
         self.range = None;
         self.is_lossy = false;
@@ -381,8 +382,8 @@ mod tests {
         );
     }
 
-    /// Returns how many attempts of a flow are made until it concludes that others fill the queue, if
-    /// four of ten fail.
+    /// Returns after how many attempts a flow concludes that others fill the queue, if two of five
+    /// fail.
     fn attempts_beside_others(packets: u64) -> Option<u32> {
         let mut cycle = Cycle::default();
         (1..=200).find(|attempt| {
@@ -396,8 +397,8 @@ mod tests {
 
     #[test]
     fn a_queue_that_often_does_not_drain_is_that_of_others() {
-        // Three more for each five attempts.
-        assert_eq!(attempts_beside_others(16), Some(46));
+        // One more for each five attempts.
+        assert_eq!(attempts_beside_others(16), Some(108));
         assert_eq!(attempts_beside_others(15), None, "few packets");
     }
 
