@@ -200,8 +200,9 @@ bench-sim: ## measure: packet-hops a second and memory of simulated networks, on
 bench-model: ## measure: the map of the paper's Fig. 9, exact and with a NumPy sampler
 	python/run $(TOOLS) python python/benches/map.py
 
+# `make bench-torch ALLREDUCE="--device cuda"`; --help lists the options.
 bench-torch: ## measure: all-reduces through PyTorch compared with gloo, over loopback
-	python/run $(TOOLS) --torch python -P python/benches/allreduce.py
+	python/run $(TOOLS) --torch python -P python/benches/allreduce.py $(ALLREDUCE)
 
 bench-hadamard: ## measure: the Hadamard transform on a GPU, compared with a copy (needs a GPU of CUDA)
 	python/run $(TOOLS) --torch python -P python/benches/hadamard.py

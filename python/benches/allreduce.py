@@ -1,7 +1,8 @@
 """Times all-reduces through PyTorch: farwrite, exact and bounded, compared with gloo in the same run.
 
-Ranks are processes of this machine, over its loopback interface, with one thread of PyTorch each. The
-backends take turns, and each time is that of the slowest rank. Rows are medians.
+Ranks are processes of this machine, over its loopback interface, with one thread of PyTorch each. With
+`--device cuda`, they share a GPU. The backends take turns, and each time is that of the slowest rank. Rows
+are medians.
 """
 
 import argparse
@@ -21,7 +22,7 @@ BACKENDS = ("gloo", "exact", "bounded")
 WARM_UP = 2
 
 
-def serve(end: Connection, rank: int, size: int, port: int, elements: int, rounds: int) -> None:
+def serve(end: Connection, rank: int, size: int, port: int, elements: int, rounds: int, device: str) -> None:
     """Run all rounds on a rank, and send the times of each backend, in seconds."""
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -34,14 +35,16 @@ def serve(end: Connection, rank: int, size: int, port: int, elements: int, round
             pg_options=Options(trusted_store=True, policy=Bounded(loss_target=0.01)),
         ),
     }
-    values = torch.ones(elements)
+    values = torch.ones(elements, device=device)
     times: dict[str, list[float]] = {name: [] for name in BACKENDS}
     for _ in range(WARM_UP + rounds):
         for name, group in groups.items():
             values.fill_(1.0)
+            finish(device)
             dist.barrier()
             start = time.perf_counter()
             dist.all_reduce(values, group=group)
+            finish(device)
             times[name].append(time.perf_counter() - start)
             assert name == "bounded" or bool((values == size).all()), f"{name}: a wrong sum"
     end.send({name: some[WARM_UP:] for name, some in times.items()})
@@ -49,7 +52,13 @@ def serve(end: Connection, rank: int, size: int, port: int, elements: int, round
     dist.destroy_process_group()
 
 
-def run(size: int, elements: int, rounds: int) -> dict[str, float]:
+def finish(device: str) -> None:
+    """Wait for what is queued on a GPU."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def run(size: int, elements: int, rounds: int, device: str) -> dict[str, float]:
     """Return the median time of each backend among `size` ranks, in seconds."""
     context = get_context("forkserver")
     with socket.socket() as probe:
@@ -60,7 +69,7 @@ def run(size: int, elements: int, rounds: int) -> dict[str, float]:
         ours, theirs = context.Pipe()
         # A daemon, so that this program ends where a rank fails.
         process = context.Process(
-            target=serve, args=(theirs, rank, size, port, elements, rounds), daemon=True
+            target=serve, args=(theirs, rank, size, port, elements, rounds, device), daemon=True
         )
         process.start()
         theirs.close()
@@ -83,13 +92,16 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=64, help="MiB of each tensor of float32")
     parser.add_argument("--rounds", type=int, default=5, help="all-reduces that count")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where the tensors are")
     args = parser.parse_args()
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds}: must be at least 1")
-    print(f"{args.mib} MiB of float32, medians of {args.rounds}, {os.cpu_count()} cores")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch.cuda.is_available() is False")
+    print(f"{args.mib} MiB of float32, {args.device}, medians of {args.rounds}, {os.cpu_count()} cores")
     print(f"{'ranks':>5}  {'gloo':>8}  {'exact':>8}  {'bounded':>8}  exact/gloo  bounded/gloo")
     for size in args.ranks:
-        times = run(size, args.mib * 2**18, args.rounds)
+        times = run(size, args.mib * 2**18, args.rounds, args.device)
         cells = "  ".join(f"{times[name] * 1e3:>5.0f} ms" for name in BACKENDS)
         ratios = [times[name] / times["gloo"] for name in ("exact", "bounded")]
         print(f"{size:>5}  {cells}  {ratios[0]:>10.2f}  {ratios[1]:>12.2f}")
