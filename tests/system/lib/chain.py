@@ -93,6 +93,8 @@ class LongChain(Chain):
               "the link is up")
         for router, device, host, here, there, other in routers:
             router.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+            # A link that stalls must not lose packets that it did not draw.
+            router.ip("link", "set", "far0", "txqueuelen", "10000")
             router.ip("addr", "add", f"{here}.254/24", "dev", device)
             router.ip("route", "add", f"{there}.0/24", "via", other)
             host.ip("addr", "add", f"{here}.1/24", "dev", "veth0")

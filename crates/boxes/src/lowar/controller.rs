@@ -4,16 +4,17 @@ use super::coding::{MAX_BLOCK_PACKETS, Shape};
 use super::format::{LossReport, SPANS};
 
 /// Memory of the moving averages: after this number of packets, the weight of a measurement is 1/e.
-const MEMORY_PACKETS: f64 = 300_000.0;
+/// A shorter memory forgets long bursts, which are rare, before the next one comes.
+const MEMORY_PACKETS: f64 = 1_000_000.0;
 /// The estimate starts as if half a packet were lost of this number of packets.
 const PRIOR_PACKETS: f64 = 3000.0;
 const PRIOR_LOST: f64 = 0.5;
-/// It also starts as if `PRIOR_LONGER / (c + 1)` bursts had been longer than `c` packets. Without this, the
-/// controller would expect no burst to be longer than those measured.
-const PRIOR_LONGER: f64 = 0.25;
-/// The controller changes the shape only if the predicted goodput rises by this factor. Otherwise
-/// the shape would change with each report.
-const MIN_GAIN: f64 = 1.01;
+/// It also starts as if this share of the bursts longer than one of [`SPANS`] were longer than the next one, and
+/// counts this as much as one burst. Without this, the controller would expect no burst to be longer than those
+/// measured.
+const PRIOR_LONGER: f64 = 0.5;
+/// Of two losses at random positions of a block, the first is followed by this share of the block on average.
+const REST_OF_BLOCK: f64 = 2.0 / 3.0;
 /// Assumed packets in flight before the first measurement.
 const PRIOR_FLIGHT: f64 = 10_000.0;
 
@@ -30,11 +31,12 @@ const FREE_SHARE: usize = 4;
 /// A class has `s` data packets and one repair packet. Bursts begin at a share `b` of the packets and
 /// lose a share `p`, so a burst loses `k = p / b` packets. Two bursts in one block take a packet of the
 /// same class in `2 k - 1` of `c` positions, which is `(s + 1) b (2 p - b) / 2` times per packet sent; for
-/// single losses that is `(s + 1) p^2 / 2`. Bursts longer than `c` begin at a share `l` of the packets. Each
-/// such event costs the `R` packets of one round trip. The share of useful packets is
+/// single losses that is `(s + 1) p^2 / 2`. Bursts longer than `c` begin at a share `l` of the packets. The
+/// other box notices such an event at the end of the block. So it costs the `R` packets of one round trip, and
+/// those of the block behind the first loss, about two thirds of `r`. The share of useful packets is
 ///
 /// ```text
-/// 1 / ((1 + repairs per data packet) (1 + R ((s + 1) b (2 p - b) / 2 + l)))
+/// 1 / ((1 + repairs per data packet) (1 + (R + 2 r / 3) ((s + 1) b (2 p - b) / 2 + l)))
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
@@ -136,9 +138,6 @@ impl Controller {
         let max_packets = self.max_packets();
         let fits = |units: u8| units == 1 || usize::from(units) <= max_units;
         let mut best = (0.0, Shape::DEFAULT);
-        if self.shape.packets() <= max_packets && fits(self.shape.units()) {
-            best = (self.goodput(self.shape) * MIN_GAIN, self.shape);
-        }
         for units in UNITS.into_iter().filter(|units| fits(*units)) {
             for class in CLASS_SIZES {
                 let packets = class * u16::from(units);
@@ -170,15 +169,23 @@ impl Controller {
         let packets = f64::from(shape.packets()).min(message.max(1.0));
         let repairs = units.min(packets) / packets;
         let class = (packets / units).max(1.0);
-        // `longer` counts the bursts that a shape does not cover.
-        let covered = SPANS
-            .iter()
-            .rposition(|span| *span <= u32::from(shape.units()));
-        let longer = covered.map_or(self.bursts, |at| self.longer[at]);
-        let uncovered = (longer + PRIOR_LONGER / (units + 1.0)) / seen;
+        let uncovered = self.longer_than(shape.units()) / seen;
         let failures = (class + 1.0) * bursts * (2.0 * loss - bursts).max(loss) / 2.0 + uncovered;
-        let flight = self.flight.unwrap_or(PRIOR_FLIGHT);
-        1.0 / ((1.0 + repairs) * (1.0 + failures * flight))
+        let cost = self.flight.unwrap_or(PRIOR_FLIGHT) + REST_OF_BLOCK * packets;
+        1.0 / ((1.0 + repairs) * (1.0 + failures * cost))
+    }
+
+    /// The expected number of bursts longer than `units`, which a block does not cover.
+    fn longer_than(&self, units: u8) -> f64 {
+        let (mut expected, mut before) = (self.bursts + PRIOR_LOST, self.bursts);
+        for (span, longer) in SPANS.into_iter().zip(self.longer) {
+            if span > u32::from(units) {
+                break;
+            }
+            expected *= (longer + PRIOR_LONGER) / (before + 1.0);
+            before = longer;
+        }
+        expected
     }
 }
 
@@ -215,7 +222,7 @@ mod tests {
     fn more_loss_means_smaller_classes() {
         let class = |lost| class_of(chosen(lost, 45_000, [0; 7]));
         let classes = [0, 100, 1000, 10_000].map(class);
-        assert_eq!(classes, [256, 64, 6, 1]);
+        assert_eq!(classes, [128, 64, 6, 1]);
         assert!(class_of(chosen(1000, 100, [0; 7])) > 64);
     }
 
@@ -235,7 +242,7 @@ mod tests {
         };
         assert_eq!(
             [units(100, 0), units(45_000, 0), units(45_000, 30_000)],
-            [1, 32, 8]
+            [2, 32, 8]
         );
     }
 
@@ -265,6 +272,34 @@ mod tests {
                 "{units}"
             );
         }
+    }
+
+    /// Where the lengths of a few bursts vary, still longer ones will come. Many bursts of one length say that
+    /// longer ones are rare.
+    #[test]
+    fn lengths_that_vary_want_room_for_longer_bursts() {
+        let units = |packets, lost, bursts, longer| {
+            let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
+            controller.measured_flight(45_000);
+            let report = LossReport {
+                packets,
+                lost,
+                bursts,
+                longer,
+                ..LossReport::default()
+            };
+            controller.report(1, &report, FREE);
+            controller.shape().units()
+        };
+        assert_eq!(units(100_000, 40, 10, [8, 6, 4, 2, 0, 0, 0]), 32);
+        assert_eq!(units(1_000_000, 160, 20, [20, 20, 20, 0, 0, 0, 0]), 8);
+    }
+
+    /// A block that cannot be repaired costs what follows the loss in it, too.
+    #[test]
+    fn blocks_are_short_where_a_round_trip_is() {
+        let packets = chosen(30_000, 1000, [0; 7]).packets();
+        assert!(packets <= 16, "{packets}");
     }
 
     #[test]
