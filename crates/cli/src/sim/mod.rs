@@ -199,12 +199,14 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
 }
 
 /// The names of a list with commas. The name of a code also contains a comma, for example
-/// `farwrite-ec-mds:32,8`. No name begins with a digit.
+/// `farwrite-ec-mds:32,8`: its second number follows the first, and no name begins with a digit.
 fn whole_names(parts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in parts {
         match names.last_mut() {
-            Some(last) if part.starts_with(|c: char| c.is_ascii_digit()) => {
+            Some(last)
+                if lacks_a_number(last) || part.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
                 *last += ",";
                 *last += part;
             }
@@ -212,6 +214,11 @@ fn whole_names(parts: &[String]) -> Vec<String> {
         }
     }
     names
+}
+
+/// Whether a name has only the first of the two numbers of a code.
+fn lacks_a_number(name: &str) -> bool {
+    name.contains(':') && !name.contains(',')
 }
 
 /// An entry of a plan for a file.

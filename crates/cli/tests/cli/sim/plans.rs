@@ -240,6 +240,7 @@ fn what_cannot_run_is_refused_before_anything_runs() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();
     fs::write(at.join("bad.cm"), MATRIX.replace("size 9000", "size lots")).expect("written");
+    fs::write(at.join("a.cm"), MATRIX).expect("written");
     fs::write(at.join("a.topo"), TREE).expect("written");
     fs::write(
         at.join("plan.toml"),
@@ -256,6 +257,24 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         line.contains("bad.cm:4: size is \"lots\": a whole number of bytes"),
         "{line}"
     );
+    for (name, why) in [
+        ("farwrite-ec-mds:0,8", "(0,8): a code has at least 1"),
+        ("farwrite-ec-mds:k,8", "\"k\" is not a number of chunks"),
+        ("farwrite-ec-mds:32,m", "\"m\" is not a number of chunks"),
+    ] {
+        let named = [
+            "--connections",
+            "a.cm",
+            "--topology",
+            "a.topo",
+            "--transport",
+        ];
+        let line = refusal(at, &[&named[..], &[&format!("roce,{name},irn")]].concat());
+        assert!(
+            line.contains(&format!("protocol = {name:?}: {why}")),
+            "{line}"
+        );
+    }
     let line = refusal(at, &["plan.toml"]);
     assert!(
         line.contains("workload.incast: senders = 16: 1 to 15"),
