@@ -292,6 +292,11 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         ),
         "{line}"
     );
+    let line = refusal(at, &["a.cm"]);
+    assert!(
+        line.contains("files of htsim: --connections FILE"),
+        "{line}"
+    );
     let line = refusal(at, &["no.toml"]);
     assert!(line.contains("no.toml"), "{line}");
     let line = refusal(at, &["--connections", "bad.cm"]);
