@@ -235,6 +235,10 @@ mod tests {
             wrong.starts_with("rate: farwrite-best-effort+sr+swift has no such"),
             "{wrong}"
         );
+    }
+
+    #[test]
+    fn names_of_endpoints_that_are_wrong_are_explained() {
         for unknown in [
             "farwrite-",
             "farwrite-tcp",

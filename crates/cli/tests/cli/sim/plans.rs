@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{MATRIX, TREE, first_plan, refusal, result, sim, text, texts};
+use super::{MATRIX, TREE, first_plan, peers_directory, refusal, result, sim, text, texts};
 
 #[test]
 fn the_plan_of_the_help_is_short_and_runs() {
@@ -240,7 +240,6 @@ fn what_cannot_run_is_refused_before_anything_runs() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();
     fs::write(at.join("bad.cm"), MATRIX.replace("size 9000", "size lots")).expect("written");
-    fs::write(at.join("a.cm"), MATRIX).expect("written");
     fs::write(at.join("a.topo"), TREE).expect("written");
     fs::write(
         at.join("plan.toml"),
@@ -257,24 +256,6 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         line.contains("bad.cm:4: size is \"lots\": a whole number of bytes"),
         "{line}"
     );
-    for (name, why) in [
-        ("farwrite-ec-mds:0,8", "(0,8): a code has at least 1"),
-        ("farwrite-ec-mds:k,8", "\"k\" is not a number of chunks"),
-        ("farwrite-ec-mds:32,m", "\"m\" is not a number of chunks"),
-    ] {
-        let named = [
-            "--connections",
-            "a.cm",
-            "--topology",
-            "a.topo",
-            "--transport",
-        ];
-        let line = refusal(at, &[&named[..], &[&format!("roce,{name},irn")]].concat());
-        assert!(
-            line.contains(&format!("protocol = {name:?}: {why}")),
-            "{line}"
-        );
-    }
     let line = refusal(at, &["plan.toml"]);
     assert!(
         line.contains("workload.incast: senders = 16: 1 to 15"),
@@ -290,11 +271,6 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         line.contains(
             "\"tcp\": choose one of roce, roce-nocc, roce-lossy, irn, eqds, srnic, falcon, uccl"
         ),
-        "{line}"
-    );
-    let line = refusal(at, &["a.cm"]);
-    assert!(
-        line.contains("files of htsim: --connections FILE"),
         "{line}"
     );
     let line = refusal(at, &["no.toml"]);
@@ -326,4 +302,33 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         "{line}"
     );
     assert!(!at.join("out").exists());
+}
+
+#[test]
+fn wrong_names_and_files_in_place_of_a_plan_are_explained() {
+    let directory = peers_directory();
+    let at = directory.path();
+    for (name, why) in [
+        ("farwrite-ec-mds:0,8", "(0,8): a code has at least 1"),
+        ("farwrite-ec-mds:k,8", "\"k\" is not a number of chunks"),
+        ("farwrite-ec-mds:32,m", "\"m\" is not a number of chunks"),
+    ] {
+        let named = [
+            "--connections",
+            "a.cm",
+            "--topology",
+            "a.topo",
+            "--transport",
+        ];
+        let line = refusal(at, &[&named[..], &[&format!("roce,{name},irn")]].concat());
+        assert!(
+            line.contains(&format!("protocol = {name:?}: {why}")),
+            "{line}"
+        );
+    }
+    let line = refusal(at, &["a.cm"]);
+    assert!(
+        line.contains("files of htsim: --connections FILE"),
+        "{line}"
+    );
 }
