@@ -53,7 +53,7 @@ pub struct Code {
 #[non_exhaustive]
 pub enum ShapeError {
     /// `k` or `m` is 0.
-    #[error("({k},{m}) has none of one sort: a code has at least 1 data and 1 parity chunk")]
+    #[error("({k},{m}): a code has at least 1 data chunk and 1 parity chunk in a group")]
     Zero {
         /// Data chunks.
         k: usize,

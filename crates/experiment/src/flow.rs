@@ -1,5 +1,7 @@
 //! Flows, and the triggers that start them.
 
+use std::collections::{BTreeMap, VecDeque};
+
 /// One message from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
@@ -192,6 +194,40 @@ impl Workload {
             ..flow
         }));
         self.triggers.extend(other.triggers);
+    }
+
+    /// The flows that wait for a trigger that is never activated, or not often enough for a barrier.
+    pub(crate) fn never_start(&self) -> Vec<usize> {
+        let mut waiting: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
+        let mut starting = Vec::new();
+        for (number, flow) in self.flows.iter().enumerate() {
+            match flow.start {
+                Start::At(_) => starting.push(number),
+                Start::On(trigger) => waiting.entry(trigger).or_default().push_back(number),
+            }
+        }
+        let mut activations = vec![0; self.triggers.len()];
+        while let Some(number) = starting.pop() {
+            let Flow {
+                when_sent,
+                when_received,
+                ..
+            } = self.flows[number];
+            for trigger in [when_sent, when_received].into_iter().flatten() {
+                activations[trigger] += 1;
+                let flows = waiting.get_mut(&trigger).map(std::mem::take);
+                let mut flows = flows.unwrap_or_default();
+                let now = match self.triggers[trigger].kind {
+                    TriggerKind::OneShot => flows.len(),
+                    TriggerKind::MultiShot => flows.len().min(1),
+                    TriggerKind::Barrier(needed) if activations[trigger] == needed => flows.len(),
+                    TriggerKind::Barrier(_) => 0,
+                };
+                starting.extend(flows.drain(..now));
+                waiting.insert(trigger, flows);
+            }
+        }
+        waiting.into_values().flatten().collect()
     }
 
     /// Checks that a run with endless or very long flows has an end.

@@ -260,6 +260,16 @@ impl Plan {
         for case in self.settings() {
             let parts = self.parts(&case)?;
             work.add(parts.work().times(seeds));
+            let unstarted = parts.workload.never_start();
+            if let [first, ..] = unstarted[..] {
+                notes.push(format!(
+                    "workload.{}: {} of {} flows never start, the first one is flow {first}: they wait \
+                     for a trigger that no flow activates, or too few for its count",
+                    self.names(&case).workload,
+                    unstarted.len(),
+                    parts.workload.flows.len()
+                ));
+            }
             // Default switches depend on the workload.
             let options = parts.options.clone();
             let key = (

@@ -117,8 +117,10 @@ pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunProgress {
-    /// Virtual time in nanoseconds.
-    pub(crate) now_ns: u64,
+    /// Virtual time since the start of the first flow, in nanoseconds.
+    pub(crate) virtual_ns: u64,
+    /// Flows of the workload.
+    pub(crate) flows: u64,
     /// Flows that have ended.
     pub(crate) ended_flows: u64,
 }
@@ -140,6 +142,8 @@ struct Running<'a> {
     hosts: Vec<NodeId>,
     board: FlowReports,
     meter: Meter,
+    /// Start of the first flow.
+    start_ns: u64,
     /// Flows that start at a given time: time and index.
     starts: BinaryHeap<Reverse<(u64, usize)>>,
     /// For each trigger: the number of activations, and the flows that wait for it.
@@ -200,6 +204,7 @@ impl<'a> Running<'a> {
             network,
             board,
             meter,
+            start_ns,
             starts: BinaryHeap::new(),
             triggers: vec![(0, VecDeque::new()); workload.triggers.len()],
             flows: unstarted.outcomes,
@@ -253,7 +258,8 @@ impl<'a> Running<'a> {
 
     fn progress(&self) -> RunProgress {
         RunProgress {
-            now_ns: self.network.now_ns(),
+            virtual_ns: self.network.now_ns().saturating_sub(self.start_ns),
+            flows: self.scene.workload.flows.len() as u64,
             ended_flows: self.started - self.under_way,
         }
     }

@@ -199,12 +199,14 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
 }
 
 /// The names of a list with commas. The name of a code also contains a comma, for example
-/// `farwrite-ec-mds:32,8`. No name begins with a digit.
+/// `farwrite-ec-mds:32,8`: its second number follows the first, and no name begins with a digit.
 fn whole_names(parts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in parts {
         match names.last_mut() {
-            Some(last) if part.starts_with(|c: char| c.is_ascii_digit()) => {
+            Some(last)
+                if lacks_a_number(last) || part.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
                 *last += ",";
                 *last += part;
             }
@@ -212,6 +214,11 @@ fn whole_names(parts: &[String]) -> Vec<String> {
         }
     }
     names
+}
+
+/// Whether a name has only the first of the two numbers of a code.
+fn lacks_a_number(name: &str) -> bool {
+    name.contains(':') && !name.contains(',')
 }
 
 /// An entry of a plan for a file.
@@ -237,18 +244,21 @@ fn run_all(
 ) -> Result<(Vec<CaseOutcome>, Option<Failure>), Failure> {
     let cancel = crate::interrupt::catch()?;
     let total = plan.cases().len();
-    let progress = console.progress("simulating", total as u64);
+    let progress = console.progress("simulating", 1000 * total as u64);
     let mut done = 0;
     let mut outcomes = sweep(plan, threads, Some(recorded), |at| {
         done += u64::from(at.ended.is_some());
-        let (flows, time) = (at.ended_flows, Time(Duration::from_nanos(at.virtual_ns)));
+        let (ended, flows) = (at.ended_flows, at.flows);
+        let time = Time(Duration::from_nanos(at.virtual_ns));
         progress.show(
-            done,
-            format_args!("{done} of {total} runs, {flows} flows ended in {time} of virtual time"),
+            at.done_thousandths(),
+            format_args!(
+                "{done} of {total} runs; {ended} of {flows} flows ended in {time} of virtual time"
+            ),
         );
         !cancel.is_set()
     });
-    progress.finish(done, format_args!("{done} of {total} runs"));
+    progress.finish(1000 * done, format_args!("{done} of {total} runs"));
     let wrong = outcomes.iter().find_map(|case| {
         let why = case.outcome.as_ref().err()?;
         let (run, seed) = (case.case.number, case.case.seed);

@@ -237,7 +237,8 @@ impl Reader {
             Some(&"TOR") => Tier::Leaf,
             Some(&"AGG") => Tier::Spine,
             Some(&"CORE") => Tier::Core,
-            other => return Err(line.error(format!("switch_type is {other:?}: {WANT}"))),
+            Some(other) => return Err(line.error(format!("switch_type is {other:?}: {WANT}"))),
+            None => return Err(line.error(format!("switch_type has no value: {WANT}"))),
         };
         self.failures.push(CableFailure {
             tier,

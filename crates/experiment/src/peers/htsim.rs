@@ -51,6 +51,10 @@ impl HtsimTopology {
         let mut tier = None;
         for line in lines(file, text) {
             let key = line.words[0].to_ascii_lowercase();
+            if line.words.len() == 1 {
+                let what = format!("{} has no value: KEY NUMBER", line.words[0]);
+                return Err(line.error(what));
+            }
             let value: usize = line.number(1, line.words[0], "a whole number from 0 on")?;
             match key.as_str() {
                 "nodes" => header[0] = Some(positive(&line, value)?),
@@ -191,14 +195,20 @@ impl HtsimTopology {
         }
         let [down0, up0] = self.ports(0);
         let [down1, up1] = self.ports(1);
-        let fits = |tier, what: String, whole: usize, part: usize| match part {
+        let fits = |tier, names: [&str; 2], whole: usize, part: usize| match part {
             1.. if whole.is_multiple_of(part) => Ok(whole / part),
-            _ => Err((tier, format!("{what}: {whole} is no multiple of {part}"))),
+            _ => {
+                let [of, by] = names;
+                Err((
+                    tier,
+                    format!("{of} is {whole}, which is no multiple of {by}, {part}"),
+                ))
+            }
         };
-        let pods = fits(0, "Nodes of Podsize".into(), self.hosts, self.pod_hosts)?;
-        let leaves_per_pod = fits(0, "Podsize of Radix_Down".into(), self.pod_hosts, down0)?;
+        let pods = fits(0, ["Nodes", "Podsize"], self.hosts, self.pod_hosts)?;
+        let leaves_per_pod = fits(0, ["Podsize", "Radix_Down"], self.pod_hosts, down0)?;
         let bundle1 = self.tiers[1].bundle.unwrap_or(1);
-        let spines_per_pod = fits(0, "Radix_Up of the Bundle of tier 1".into(), up0, bundle1)?;
+        let spines_per_pod = fits(0, ["Radix_Up", "the Bundle of tier 1"], up0, bundle1)?;
         let wanted = leaves_per_pod * bundle1;
         if down1 != wanted {
             let what = format!(
@@ -220,7 +230,7 @@ impl HtsimTopology {
         let mut cores = 0;
         if self.tiers.len() == 3 {
             let bundle2 = self.tiers[2].bundle.unwrap_or(1);
-            let cores_per_spine = fits(1, "Radix_Up of the Bundle of tier 2".into(), up1, bundle2)?;
+            let cores_per_spine = fits(1, ["Radix_Up", "the Bundle of tier 2"], up1, bundle2)?;
             cores = cores_per_spine * spines_per_pod;
             let down2 = self.ports(2)[0];
             if down2 != pods * bundle2 {

@@ -26,12 +26,14 @@ pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> 
     let nodes: usize = first.number(0, "the number of nodes", COUNT)?;
     let switches: usize = first.number(1, "the number of switches", COUNT)?;
     let cables: usize = first.number(2, "the number of cables", COUNT)?;
-    if switches > nodes || nodes > farwrite_net::MAX_NODES {
-        let what = format!(
-            "{nodes} nodes, {switches} of them switches: at most {} nodes are possible",
-            farwrite_net::MAX_NODES
-        );
-        return Err(first.error(what));
+    if nodes > farwrite_net::MAX_NODES {
+        let most = farwrite_net::MAX_NODES;
+        return Err(first.error(format!("{nodes} nodes: at most {most} are possible")));
+    }
+    if switches > nodes {
+        return Err(first.error(format!(
+            "{nodes} nodes, {switches} of them switches: NODES counts hosts and switches"
+        )));
     }
     let ids = rest
         .first()
@@ -59,7 +61,9 @@ pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> 
     }
     if topology.cables().len() != cables {
         let found = topology.cables().len();
-        let what = format!("the first line announces {cables} cables, and the file has {found}");
+        let what = format!(
+            "the first line announces {cables} cables, and the file has {found}: make it {found}"
+        );
         return Err(at_end(file, text, what));
     }
     let mut notes = notes(&topology);
@@ -197,13 +201,12 @@ pub fn flows(file: &str, text: &str, host_of: &[Option<usize>]) -> Result<Worklo
     for line in rest.iter().take(count) {
         let host = |at| {
             let number: usize = line.number(at, "a host", FLOW)?;
-            let host = host_of.get(number).copied().flatten();
-            host.ok_or_else(|| {
-                let last = host_of.len().saturating_sub(1);
-                line.error(format!(
-                    "node {number} is no host: the topology has nodes 0 to {last}"
-                ))
-            })
+            let last = host_of.len().saturating_sub(1);
+            match host_of.get(number) {
+                Some(Some(host)) => Ok(*host),
+                Some(None) => Err(line.error(format!("node {number} is a switch: choose a host"))),
+                None => Err(line.error(format!("node {number}: nodes are 0 to {last}"))),
+            }
         };
         let (src, dst) = (host(0)?, host(1)?);
         if src == dst {
@@ -213,12 +216,18 @@ pub fn flows(file: &str, text: &str, host_of: &[Option<usize>]) -> Result<Worklo
         if priority > 7 {
             return Err(line.error(format!("the priority is {priority}: 0 to 7")));
         }
+        if line.words.len() > 6 {
+            return Err(line.error(format!("{} words: {FLOW}", line.words.len())));
+        }
         let at = 3 + usize::from(line.words.len() == 6);
         let bytes: u64 = line.number(at, "the size", FLOW)?;
         let start: f64 = line.number(at + 1, "the start", FLOW)?;
-        if bytes == 0 || !(0.0..=1e9).contains(&start) {
-            let what = format!("{bytes} bytes at {start} s: at least 1 byte, at 0 s or later");
-            return Err(line.error(what));
+        if bytes == 0 {
+            return Err(line.error("the size is 0: at least 1 byte"));
+        }
+        if !(0.0..=1e9).contains(&start) {
+            let word = line.words[at + 1];
+            return Err(line.error(format!("the start is {word}: 0 to 1e9 seconds")));
         }
         #[expect(
             clippy::cast_possible_truncation,
@@ -233,8 +242,8 @@ pub fn flows(file: &str, text: &str, host_of: &[Option<usize>]) -> Result<Worklo
     }
     if flows.len() != count {
         let what = format!(
-            "the first line announces {count} flows, and the file has {}",
-            flows.len()
+            "the first line announces {count} flows, and the file has {found}: make it {found}",
+            found = flows.len()
         );
         return Err(at_end(file, text, what));
     }

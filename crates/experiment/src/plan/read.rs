@@ -11,6 +11,7 @@ use super::Plan;
 use super::entries::{PlannedTopology, TopologySource, WorkloadSource};
 use crate::boxes::{BoxKind, BoxPosition};
 use crate::changes::PlannedChange;
+use crate::peers::{self, FileKind};
 use crate::{Pattern, Transport};
 
 /// Largest number of seeds of a plan.
@@ -92,7 +93,14 @@ fn one() -> u64 {
 }
 
 pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanError> {
-    let file: File = toml::from_str(text).map_err(|why| PlanError(one_line(&why)))?;
+    let file: File = toml::from_str(text).map_err(|why| {
+        let hint = match peers::kind_of(text) {
+            FileKind::Htsim => "; files of htsim: --connections FILE --topology FILE",
+            FileKind::Ns3 => "; files of ns-3: --flows FILE --topology FILE",
+            FileKind::Toml => "",
+        };
+        PlanError(one_line(&why) + hint)
+    })?;
     let seeds = file.seeds()?;
     let losses = file.losses()?;
     let mut notes = Vec::new();
@@ -262,11 +270,29 @@ fn entries<T>(
             );
             return Err(PlanError::at(&key, why));
         };
-        let read = read(table).map_err(|why| PlanError::at(&key, why))?;
+        let read = read(table).map_err(|why| PlanError::at(&key, why + &misplaced(table)))?;
         Ok((name.clone(), read))
     });
     entries.collect()
 }
+
+/// What is said about a key of the plan that stands below the line of a table, and so belongs to it.
+fn misplaced(table: &Table) -> String {
+    let of_plan = PLAN_KEYS.into_iter().find(|key| table.contains_key(*key));
+    of_plan.map_or_else(String::new, |key| {
+        format!("; the key {key} of a plan stands before its first table")
+    })
+}
+
+/// Keys that a plan has, and no entry.
+const PLAN_KEYS: [&str; 6] = [
+    "transport",
+    "loss",
+    "seeds",
+    "first_seed",
+    "framing_bytes",
+    "reroute",
+];
 
 /// The file name of an entry.
 fn named_file(table: &Table) -> Result<Option<String>, String> {
@@ -410,12 +436,16 @@ fn shown(value: &Value) -> String {
 /// The error of the parser in one line. The names of number types are replaced by their values.
 fn one_line(error: &toml::de::Error) -> String {
     let text = error.to_string();
-    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut text = text.replace("internally tagged enum Pattern", PATTERN);
     for (name, values) in NUMBERS {
         text = text.replace(&format!("expected {name}"), &format!("expected {values}"));
     }
     text
 }
+
+/// What a part of a mix is.
+const PATTERN: &str = "a table such as { pattern = \"incast\", senders = 4, size = \"1MB\" }";
 
 /// What the types of numbers accept.
 const NUMBERS: [(&str, &str); 6] = [

@@ -25,15 +25,31 @@ pub struct CaseOutcome {
 pub struct SweepProgress<'a> {
     /// The case whose run has just ended; `None` if none has since the last call.
     pub ended: Option<&'a CaseOutcome>,
+    /// Runs that have begun.
+    pub begun_runs: u64,
+    /// Flows of all runs that have begun.
+    pub flows: u64,
     /// Flows that have ended, in all runs so far.
     pub ended_flows: u64,
-    /// Sum of the virtual times of all runs so far, in nanoseconds.
+    /// Sum of the virtual times of all runs so far, each from the start of its first flow, in
+    /// nanoseconds.
     pub virtual_ns: u64,
+}
+
+impl SweepProgress<'_> {
+    /// Thousandths of a run that are done, in all runs so far, by the share of flows that have ended.
+    #[must_use]
+    pub fn done_thousandths(&self) -> u64 {
+        let ended = u128::from(self.ended_flows) * u128::from(self.begun_runs) * 1000;
+        u64::try_from(ended / u128::from(self.flows.max(1))).unwrap_or(u64::MAX)
+    }
 }
 
 /// Sums over all runs so far.
 #[derive(Debug, Default)]
 struct Sums {
+    begun_runs: AtomicU64,
+    flows: AtomicU64,
     ended_flows: AtomicU64,
     virtual_ns: AtomicU64,
     is_stopped: AtomicBool,
@@ -46,15 +62,20 @@ impl Sums {
 
     /// Adds the progress of one run since `before`.
     fn add(&self, before: RunProgress, now: RunProgress) {
-        let flows = now.ended_flows - before.ended_flows;
-        self.ended_flows.fetch_add(flows, Relaxed);
-        let virtual_ns = now.now_ns - before.now_ns;
+        let is_first = before == RunProgress::default();
+        self.begun_runs.fetch_add(is_first.into(), Relaxed);
+        self.flows.fetch_add(now.flows - before.flows, Relaxed);
+        let ended = now.ended_flows - before.ended_flows;
+        self.ended_flows.fetch_add(ended, Relaxed);
+        let virtual_ns = now.virtual_ns - before.virtual_ns;
         self.virtual_ns.fetch_add(virtual_ns, Relaxed);
     }
 
     fn progress<'a>(&self, ended: Option<&'a CaseOutcome>) -> SweepProgress<'a> {
         SweepProgress {
             ended,
+            begun_runs: self.begun_runs.load(Relaxed),
+            flows: self.flows.load(Relaxed),
             ended_flows: self.ended_flows.load(Relaxed),
             virtual_ns: self.virtual_ns.load(Relaxed),
         }

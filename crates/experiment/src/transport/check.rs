@@ -235,15 +235,42 @@ mod tests {
             wrong.starts_with("rate: farwrite-best-effort+sr+swift has no such"),
             "{wrong}"
         );
+    }
+
+    #[test]
+    fn names_of_endpoints_that_are_wrong_are_explained() {
         for unknown in [
             "farwrite-",
             "farwrite-tcp",
-            "farwrite-ec-mds:0,8",
             "farwrite-+dcqcn",
             "farwrite-sr-nack+tcp",
             "farwrite-sr-nack+dcqcn+swift",
         ] {
-            assert!(Transport::new(unknown).validate().is_err(), "{unknown}");
+            let wrong = Transport::new(unknown).validate().unwrap_err().to_string();
+            let begins = format!("protocol = {unknown:?}: of endpoints, there are farwrite-sr-rto");
+            assert!(wrong.starts_with(&begins), "{wrong}");
+            assert!(
+                wrong.ends_with("one of +dcqcn, +swift, +eqds may follow"),
+                "{wrong}"
+            );
+        }
+        for (code, why) in [
+            ("ec-mds:0,8", "(0,8): a code has at least 1 data chunk"),
+            ("ec-mds:0,8+dcqcn", "(0,8): a code has at least 1 data"),
+            ("best-effort+ec-mds:32,0", "(32,0): a code has at least"),
+            ("ec-xor:4,8", "XOR with 8 parity chunks for 4 data chunks"),
+            ("ec-mds:200,100", "(200,100) has too many chunks"),
+            ("ec-mds:a,8", "\"a\" is not a number of chunks"),
+            (
+                "ec-mds:32",
+                "\"ec-mds:32\" is not a code; codes are written",
+            ),
+            ("ec-lt:32,8", "\"ec-lt:32,8\" is not a code"),
+        ] {
+            let name = format!("farwrite-{code}");
+            let wrong = Transport::new(&name).validate().unwrap_err().to_string();
+            let begins = format!("protocol = {name:?}: {why}");
+            assert!(wrong.starts_with(&begins), "{wrong}");
         }
     }
 }

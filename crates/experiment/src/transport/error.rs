@@ -1,7 +1,9 @@
 //! Why a transport is invalid.
 
+use farwrite::schemes::registry::ParseSchemeError;
+
 use super::MOST_PATHS;
-use super::protocol::names;
+use super::protocol::{endpoint_names, names};
 
 /// Why a transport is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +14,20 @@ pub enum TransportError {
     Unknown {
         /// The name given.
         name: String,
+    },
+    /// The name of an endpoint transport has an unknown scheme or congestion control.
+    #[error("protocol = {name:?}: of endpoints, there are {}", endpoint_names())]
+    Scheme {
+        /// The name given.
+        name: String,
+    },
+    /// The code in the name of an endpoint transport does not exist.
+    #[error("protocol = {name:?}: {why}")]
+    Code {
+        /// The name given.
+        name: String,
+        /// What is wrong with the code.
+        why: ParseSchemeError,
     },
     /// Two settings contradict each other.
     #[error("{0}")]

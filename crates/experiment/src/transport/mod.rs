@@ -127,11 +127,9 @@ impl Transport {
     /// Parses the name of the protocol.
     ///
     /// # Errors
-    /// [`TransportError::Unknown`].
+    /// [`TransportError::Unknown`], [`TransportError::Scheme`] or [`TransportError::Code`].
     pub fn protocol(&self) -> Result<Protocol, TransportError> {
-        Protocol::parse(&self.protocol).ok_or_else(|| TransportError::Unknown {
-            name: self.protocol.clone(),
-        })
+        Protocol::parse(&self.protocol)
     }
 
     /// A path with arbitrary values, for settings that do not depend on the path.

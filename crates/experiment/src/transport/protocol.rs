@@ -1,7 +1,10 @@
 //! Protocols of the hosts, and their names.
 
 use farwrite::SchemeName;
+use farwrite::schemes::registry::ParseSchemeError;
 use farwrite_rc::RdmaTransport;
+
+use super::TransportError;
 
 /// Prefix of the names of endpoint protocols. The name of a scheme follows.
 pub(super) const ENDPOINT: &str = "farwrite-";
@@ -29,14 +32,20 @@ pub enum EndpointControl {
 }
 
 impl Protocol {
-    /// Parses a name; `None` if it is unknown.
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        match name.strip_prefix(ENDPOINT) {
-            Some(name) => {
-                let (scheme, control) = EndpointControl::split(name);
-                Some(Self::Endpoint(scheme.parse().ok()?, control))
+    /// Parses a name.
+    pub(super) fn parse(name: &str) -> Result<Self, TransportError> {
+        let given = || name.to_owned();
+        let Some(of_endpoint) = name.strip_prefix(ENDPOINT) else {
+            let nic = name.parse().map(Self::Nic);
+            return nic.map_err(|_| TransportError::Unknown { name: given() });
+        };
+        let (scheme, control) = EndpointControl::split(of_endpoint);
+        match scheme.parse() {
+            Ok(scheme) => Ok(Self::Endpoint(scheme, control)),
+            Err(why @ ParseSchemeError::Code(_)) => {
+                Err(TransportError::Code { name: given(), why })
             }
-            None => name.parse().ok().map(Self::Nic),
+            Err(_) => Err(TransportError::Scheme { name: given() }),
         }
     }
 }
@@ -65,6 +74,20 @@ pub fn names() -> String {
     format!(
         "{}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack+dcqcn",
         nics.join(", ")
+    )
+}
+
+/// The names of all transports of endpoints, separated by commas.
+pub(super) fn endpoint_names() -> String {
+    let schemes = SchemeName::EXACT.into_iter().chain(SchemeName::BOUNDED);
+    let names: Vec<_> = schemes
+        .map(|scheme| format!("{ENDPOINT}{scheme}"))
+        .collect();
+    let controls = EndpointControl::NAMED.map(|(suffix, _)| suffix);
+    format!(
+        "{}; one of {} may follow",
+        names.join(", "),
+        controls.join(", ")
     )
 }
 

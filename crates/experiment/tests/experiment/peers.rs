@@ -168,7 +168,11 @@ fn errors_of_a_matrix_name_file_line_value_and_remedy() {
             "x.cm:12: Connections is 4, and the file has 3",
         ),
         ("Nodes 4", "Nodes 1", "x.cm:2: Nodes is 1: at least 2"),
-        ("AGG", "EDGE", "x.cm:12: switch_type is Some(\"EDGE\")"),
+        (
+            "AGG",
+            "EDGE",
+            "x.cm:12: switch_type is \"EDGE\": a failure is",
+        ),
         ("Nodes 4", "Hosts 4", "x.cm:2: \"Hosts\" begins no line"),
     ];
     for (from, to, want) in cases {
@@ -260,7 +264,7 @@ fn errors_of_a_tree_name_file_line_value_and_remedy() {
         (
             "Podsize 4",
             "Podsize 5",
-            "x.topo:5: Nodes of Podsize: 16 is no multiple of 5",
+            "x.topo:5: Nodes is 16, which is no multiple of Podsize, 5",
         ),
         (
             "Radix_Down 8",
@@ -286,6 +290,11 @@ fn errors_of_a_tree_name_file_line_value_and_remedy() {
             "Nodes 16",
             "Nodes x",
             "x.topo:1: Nodes is \"x\": a whole number",
+        ),
+        (
+            "Nodes 16",
+            "Nodes",
+            "x.topo:1: Nodes has no value: KEY NUMBER",
         ),
         ("Bundle 2", "Bundle 0", "x.topo:22: Bundle is 0: at least 1"),
         (
@@ -340,13 +349,24 @@ fn errors_of_ns3_files_name_file_line_value_and_remedy() {
     assert!(topology("25Gbps", "25G").starts_with(want));
     assert!(topology("0.01", "2").starts_with("t.txt:4: loss 2: a probability"));
     assert!(topology("2 4 100", "2 9 100").starts_with("t.txt:5: node 9: nodes are 0 to 4"));
-    assert!(topology("5 2 4", "5 2 5").contains("announces 5 cables, and the file has 4"));
+    let announced = topology("5 2 4", "5 2 5");
+    assert!(
+        announced.contains("5 cables, and the file has 4: make it 4"),
+        "{announced}"
+    );
     assert!(topology("5 2 4", "5 9 4").starts_with("t.txt:1: 5 nodes, 9 of them switches"));
     let host_of = ns3::topology("t.txt", NS3).unwrap().host_of;
     let flows = |text| ns3::flows("f.txt", text, &host_of).unwrap_err().to_string();
-    assert!(flows("1\n0 3 3 5000 2\n").starts_with("f.txt:2: node 3 is no host"));
+    assert!(flows("1\n0 3 3 5000 2\n").starts_with("f.txt:2: node 3 is a switch: choose a host"));
+    assert!(flows("1\n0 9 3 5000 2\n").starts_with("f.txt:2: node 9: nodes are 0 to 4"));
+    assert!(flows("1\n0 1 3 1 5000 2 9\n").starts_with("f.txt:2: 7 words: a flow is written"));
+    assert!(flows("1\n0 1 3 0 2\n").starts_with("f.txt:2: the size is 0: at least 1 byte"));
+    assert!(flows("1\n0 1 3 5000 -2\n").starts_with("f.txt:2: the start is -2: 0 to 1e9 seconds"));
+    assert!(flows("1\n0 1 3 5000 1e300\n").starts_with("f.txt:2: the start is 1e300: 0 to 1e9"));
     assert!(flows("1\n0 1 9 5000 2\n").starts_with("f.txt:2: the priority is 9: 0 to 7"));
-    assert!(flows("2\n0 1 3 5000 2\n").contains("announces 2 flows, and the file has 1"));
+    assert!(
+        flows("2\n0 1 3 5000 2\n").contains("announces 2 flows, and the file has 1: make it 1")
+    );
     let sizes = ns3::sizes("s.txt", "0 0\n100 50\n50 100\n")
         .unwrap_err()
         .to_string();

@@ -172,6 +172,61 @@ fn a_sweep_can_be_stopped() {
     assert!(outcomes.len() < 50);
 }
 
+#[test]
+fn flows_that_never_start_are_noted() {
+    let of = |workload: &str| {
+        let files = |_: &str| Ok(workload.to_owned());
+        let (topology, _) = FIRST.split_once("[workload").unwrap();
+        let text = format!("{topology}[workload.w]\nfile = \"w.cm\"\n");
+        Plan::read(&text, &files).unwrap().notes().to_vec()
+    };
+    let matrix = |first: &str, kind: &str| {
+        format!(
+            "Nodes 8\nConnections 3\nTriggers 1\n0->1 id 1 start 0 size 20000 {first}\n\
+             1->2 trigger 1 size 9\n2->3 trigger 1 size 9\ntrigger id 1 {kind}\n"
+        )
+    };
+    for (first, kind, never) in [
+        ("send_done_trigger 1", "oneshot", None),
+        ("recv_done_trigger 1", "barrier count 1", None),
+        ("", "oneshot", Some((2, 1))),
+        ("send_done_trigger 1", "multishot", Some((1, 2))),
+        ("send_done_trigger 1", "barrier count 2", Some((2, 1))),
+    ] {
+        let want = never.map(|(count, first)| {
+            format!(
+                "workload.w: {count} of 3 flows never start, the first one is flow {first}: they \
+                 wait for a trigger that no flow activates, or too few for its count"
+            )
+        });
+        let notes = of(&matrix(first, kind));
+        assert_eq!(
+            notes,
+            want.into_iter().collect::<Vec<_>>(),
+            "{first} {kind}"
+        );
+    }
+}
+
+#[test]
+fn progress_counts_flows_and_the_time_since_the_first_one() {
+    let flows: Vec<_> = (0..20)
+        .map(|number| format!("{{ src = 0, dst = 1, size = \"1MB\", start = \"{number}s\" }}"))
+        .collect();
+    let late = FIRST.replace(
+        "pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"",
+        &format!("pattern = \"flows\"\nflows = [{}]", flows[2..].join(", ")),
+    );
+    let plan = read(&format!("seeds = 2\n{late}")).unwrap();
+    let mut last = None;
+    sweep(&plan, 1, None, |at| {
+        let seconds = at.virtual_ns / 1_000_000_000;
+        last = Some((at.done_thousandths(), at.flows, at.ended_flows, seconds));
+        true
+    });
+    assert_eq!(last, Some((2000, 36, 36, 34)));
+}
+
 /// The second run would take hours: 8 hosts send 1 TB each.
 #[test]
 fn a_stopped_sweep_keeps_finished_runs_and_does_not_wait_for_others() {

@@ -139,6 +139,22 @@ const WRONG: &[(&str, &str, &str)] = &[
         "transport: \"irn\" is in the list twice",
     ),
     (
+        "size = \"50kB\"\n",
+        "size = \"50kB\"\ntransport = [\"irn\"]\n",
+        "workload.incast: transport = (array): unknown field `transport`, expected one of `senders`, \
+         `receiver`, `size`, `spacing`; the key transport of a plan stands before its first table",
+    ),
+    (
+        "pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"\n",
+        "pattern = \"mix\"\nparts = [\"incast\"]\n",
+        "workload.incast: parts = (array): invalid type: string \"incast\", expected a table such as { pattern",
+    ),
+    (
+        "[topology.rack]",
+        "transport = [\"farwrite-ec-mds:0,8\"]\n[topology.rack]",
+        "transport: protocol = \"farwrite-ec-mds:0,8\": (0,8): a code has at least 1 data chunk",
+    ),
+    (
         "[topology.rack]",
         "transport = []\n[topology.rack]",
         "transport: the list is empty",

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{MATRIX, TREE, first_plan, refusal, result, sim, text, texts};
+use super::{MATRIX, TREE, first_plan, peers_directory, refusal, result, sim, text, texts};
 
 #[test]
 fn the_plan_of_the_help_is_short_and_runs() {
@@ -302,4 +302,33 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         "{line}"
     );
     assert!(!at.join("out").exists());
+}
+
+#[test]
+fn wrong_names_and_files_in_place_of_a_plan_are_explained() {
+    let directory = peers_directory();
+    let at = directory.path();
+    for (name, why) in [
+        ("farwrite-ec-mds:0,8", "(0,8): a code has at least 1"),
+        ("farwrite-ec-mds:k,8", "\"k\" is not a number of chunks"),
+        ("farwrite-ec-mds:32,m", "\"m\" is not a number of chunks"),
+    ] {
+        let named = [
+            "--connections",
+            "a.cm",
+            "--topology",
+            "a.topo",
+            "--transport",
+        ];
+        let line = refusal(at, &[&named[..], &[&format!("roce,{name},irn")]].concat());
+        assert!(
+            line.contains(&format!("protocol = {name:?}: {why}")),
+            "{line}"
+        );
+    }
+    let line = refusal(at, &["a.cm"]);
+    assert!(
+        line.contains("files of htsim: --connections FILE"),
+        "{line}"
+    );
 }
