@@ -26,7 +26,7 @@ const EXCESS_PACKETS: u64 = 16;
 const COLLAPSES: [Decline; 2] = [Decline::of(4, 16, 512), Decline::of(7, 4, 256)];
 
 /// If the queue runs empty after such attempts, a train tests what the others have left.
-const YIELDED: Decline = Decline::of(4, 4, 256);
+const YIELDED: Decline = Decline::of(4, 4, 32);
 
 /// Failed attempts in a row, and what they leave of a window.
 #[derive(Clone, Copy, Debug)]

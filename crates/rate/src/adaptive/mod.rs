@@ -229,7 +229,7 @@ impl Adaptive {
     /// Nothing of this flow is in flight, so a queue that is there before the train is that of others.
     fn ignore_queue_before(&mut self) {
         if let State::Probe(probe) = self.state {
-            self.state = State::Probe(probe.after_pause());
+            self.state = State::Probe(probe.ignoring_queue());
         }
     }
 

@@ -42,8 +42,8 @@ pub(super) struct Probe {
     rate_bps: u64,
     /// Whether the path is expected to carry the rate. Then no faster train follows.
     expected: bool,
-    /// Whether nothing was in flight before the train: a queue that was there is that of others.
-    after_pause: bool,
+    /// Whether little was in flight before the train: a queue that was there is that of others.
+    ignores_queue: bool,
     /// Highest rate that a doubtful train measured, in bits a second; 0: none did.
     doubted_bps: u64,
     repeats: u32,
@@ -82,7 +82,7 @@ impl Probe {
         Self {
             rate_bps: rate_of(train_bytes, FIRST_NS).min(max_rate_bps),
             expected: false,
-            after_pause: false,
+            ignores_queue: false,
             doubted_bps: 0,
             repeats: 0,
             rtt_ns: u64::MAX,
@@ -116,10 +116,10 @@ impl Probe {
         }
     }
 
-    /// This train, which follows a pause: a queue that was there before it is that of others.
-    pub(super) fn after_pause(self) -> Self {
+    /// This train, before which little is in flight: a queue that is there is that of others.
+    pub(super) fn ignoring_queue(self) -> Self {
         Self {
-            after_pause: true,
+            ignores_queue: true,
             ..self
         }
     }
@@ -146,7 +146,7 @@ impl Probe {
             rtt_ns,
         };
         Some(Self {
-            after_pause: self.after_pause,
+            ignores_queue: self.ignores_queue,
             doubted_bps: self.doubted_bps,
             repeats: self.repeats,
             ..Self::searching(start, self.packet_bytes, jitter_ns)
@@ -203,13 +203,14 @@ impl Probe {
     }
 
     /// Another train at half the rate, after this one measured the round trip but not the queue. It
-    /// is as long as other trains: a short one would measure the queues of others.
+    /// is as long as other trains: a short one would measure the queues of others. Three quarters of
+    /// this one are reported, so its queue is nearly gone, and a queue that stays is that of others.
     pub(super) fn repeated(&self, rtt_ns: u64, jitter_ns: u64) -> Self {
         let start = Start {
             rate_bps: (self.rate_bps / 2).max(1),
             rtt_ns,
         };
-        Self::searching(start, self.packet_bytes, jitter_ns)
+        Self::searching(start, self.packet_bytes, jitter_ns).ignoring_queue()
     }
 
     /// The same train before its first packet, with the numbers of bytes sent and received before
@@ -320,7 +321,7 @@ impl Probe {
         let length_ns = latest.departed_ns.saturating_sub(self.first_ns?);
         let length_ns = length_ns.max(nominal_ns / 8 * 7).max(1);
         // A packet after a pause is reported at once, so it shows the queue before the train.
-        let early = self.after_pause && self.first_sample_bytes? <= self.train_bytes / 4;
+        let early = self.ignores_queue && self.first_sample_bytes? <= self.train_bytes / 4;
         let shortest_ns = self.shortest_ns?;
         let before_ns = if early {
             shortest_ns
