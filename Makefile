@@ -158,7 +158,7 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 0,1e-5,1e-4 --seconds 1.5 --csv $(BOXES_OUT)/goodput-80ms.csv
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 1e-3 --seconds 1.5 --seeds 8 --csv $(BOXES_OUT)/goodput-80ms-1e-3.csv
 	$(BOXES) lowar -- connections --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/connections.csv
-	$(BOXES) lowar -- connections --rtt-us 80000 --connections 16 --seconds 1.5 --csv $(BOXES_OUT)/connections-80ms.csv
+	$(BOXES) lowar -- connections --rtt-us 80000 --seconds 1.5 --csv $(BOXES_OUT)/connections-80ms.csv
 	$(BOXES) lowar -- times bursts small latency --seconds 1 --csv $(BOXES_OUT)/lowar.csv
 	$(BOXES) netrt -- chain incast spines --csv $(BOXES_OUT)/netrt.csv
 	$(BOXES) netrt -- window --csv $(BOXES_OUT)/netrt-window.csv
