@@ -74,7 +74,7 @@
 //! packets of the first train are lost, which is one part in eight. A start-up has at most two such
 //! trains. Each costs a round trip; a rate that is too low costs ten or more, because growth has to
 //! find the rest. If the reports of a train come too late to show a queue, another one follows at
-//! half the rate, and of full length.
+//! half the rate, and of full length. It ignores the queue that it finds.
 //!
 //! **After a pause**, a train tests the share, because the path may have changed. A flow with pauses
 //! seldom fills its window, so it seldom grows, and without four rules it would only lose:
