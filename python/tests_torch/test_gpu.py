@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ BUSY = 10**8
 
 
 @pytest.fixture(scope="module")
-def job() -> Any:
+def job() -> Iterator[Ranks]:
     """Two ranks that share a GPU."""
     ranks = Ranks(2)
     yield ranks
