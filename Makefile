@@ -8,6 +8,9 @@ DENY_VERSION := 0.20.2
 # Property tests draw the same cases in each run. `PROPTEST_RNG_SEED=2 make unit` draws others.
 export PROPTEST_RNG_SEED ?= 1
 
+# Many tests wait in real time, so more of them run at once than there are cores.
+export RUST_TEST_THREADS ?= 4
+
 # Continuous integration compiles everything once, and nobody debugs what it compiles: an eighth less work.
 ifeq ($(CI),true)
 export CARGO_INCREMENTAL := 0
@@ -87,8 +90,8 @@ python: ## the Python package: format, lints, types, tests
 	WHEEL_PROFILE=dev python/run $(TOOLS) python/check
 
 torch: ## farwrite.torch, in a separate environment with PyTorch (4.3 GB, downloaded once): types, tests
-	@# All programs, as `make system` builds them: alone, other features would compile all again.
-	$(CARGO) build --quiet --workspace --bins
+	@# Of the whole workspace, whose libraries `make unit` has built: the package alone would compile them again.
+	$(CARGO) build --quiet --workspace --bin farwrite
 	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
 		WHEEL_PROFILE=dev python/run $(TOOLS) --torch python/check-torch
 
