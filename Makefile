@@ -154,7 +154,7 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 # With the settings of docs/boxes.md.
 BOXES := $(CARGO) run --release --quiet --package farwrite-boxes --example
 BOXES_OUT := figures/boxes
-figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/boxes.md (two hours on one core)
+figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/boxes.md (two and a half hours of processor time)
 	@mkdir -p $(BOXES_OUT)
 	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms-lossless.csv
 	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-5,3e-5,1e-4,3e-4,1e-3 --seconds 1 --seeds 4 --csv $(BOXES_OUT)/goodput-40ms.csv
@@ -169,6 +169,7 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 	$(BOXES) websearch -- --load 0.5 --buffer 2048 --seeds 8 --csv $(BOXES_OUT)/websearch-0.5-2048.csv
 	$(BOXES) websearch -- --load 0.8 --buffer 1024 --seeds 8 --csv $(BOXES_OUT)/websearch-0.8-1024.csv
 	$(BOXES) websearch -- --load 0.8 --buffer 512 --seeds 4 --csv $(BOXES_OUT)/websearch-0.8-512.csv
+	$(BOXES) websearch -- --paper --flows 2000 --load 0.8 --buffer 1024 --seeds 4 --csv $(BOXES_OUT)/websearch-paper.csv
 
 OPTINIC := $(CARGO) run --release --quiet --package farwrite-bench --bin optinic --
 OPTINIC_OUT := figures/optinic
@@ -181,7 +182,7 @@ figures-optinic: ## measure: the Hadamard transform and the adaptive timeouts at
 # With the settings of figures/C2, figures/O5 and figures/O6.
 TAILS := $(CARGO) run --release --quiet --package farwrite-experiment --example tails
 COLLECTIVES_OUT := figures/collectives
-figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (half an hour on one core)
+figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (80 minutes of processor time, on all cores)
 	@mkdir -p $(COLLECTIVES_OUT)
 	$(TAILS) celeris --csv $(COLLECTIVES_OUT)/celeris.csv
 	$(TAILS) optinic --csv $(COLLECTIVES_OUT)/optinic.csv

@@ -88,8 +88,10 @@ WEBSEARCH = {
 def n10(rows):
     """Flows of the WebSearch sizes."""
     lines = []
-    for load, kib, place in ((0.5, 2048, "0.5, 2 MiB, 8"), (0.8, 1024, "0.8, 1 MiB, 8"), (0.8, 512, "0.8, 512 KiB, 4")):
-        panel = f"load {load}, {kib} KiB"
+    for panel, load, place in (
+            ("512 servers, load 0.8, 1024 KiB", 0.8, "512 servers: 0.8, 1 MiB, 4"),
+            ("load 0.5, 2048 KiB", 0.5, "64 servers: 0.5, 2 MiB, 8"), ("load 0.8, 1024 KiB", 0.8, "0.8, 1 MiB, 8"),
+            ("load 0.8, 512 KiB", 0.8, "0.8, 512 KiB, 4")):
         plain = rows.value("N10", panel, "Go-Back-N", load, "short_mean_us")
         for name in rows.series("N10", panel, load):
             mean, p90, *counts = (rows.value("N10", panel, name, load, measure) for measure in (
@@ -98,8 +100,8 @@ def n10(rows):
                           "" if name == "Go-Back-N" else percent(mean, plain), three_digits(p90),
                           *(f"{count:,.0f}" for count in counts)])
             place = ""
-    return table(["load, buffer, sets", "", "short: mean", "change", "p90", "long: mean", "packets repeated by NICs",
-                  "timeouts", "dropped"], lines)
+    return table(["servers: load, buffer, sets", "", "short: mean", "change", "p90", "long: mean",
+                  "packets repeated by NICs", "timeouts", "dropped"], lines)
 
 
 def three_digits(value):

@@ -7,7 +7,9 @@ from matplotlib.figure import Figure
 
 from farwrite.figures.claim import Numbers, Settings
 from farwrite.figures.rows import Rows
-from farwrite.figures.style import REPAIRS, SPLITS, legend_below, panels
+from farwrite.figures.style import REPAIRS, legend_below, panels
+
+SHORT = ", short timeout"
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
@@ -31,10 +33,12 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     collectives = settings["collectives"]
     figure, axes = panels(len(collectives), width=4.2)
     for axis, collective in zip(axes, collectives, strict=True):
-        for number, series in enumerate([settings["roce"], *settings["bounded"].values()]):
+        for series in [settings["roce"], *settings["bounded"].values()]:
             sizes, mean = rows.line(collective, series, "mean_ms")
             _, tail = rows.line(collective, series, "p99_ms")
-            style = REPAIRS.get(series, {"color": SPLITS[number], "marker": "s", "linestyle": ":"})
+            # With a short timeout, a transport has the same colour, and dots.
+            transport = series.removesuffix(SHORT)
+            style = REPAIRS[transport] | ({"linestyle": ":"} if transport != series else {})
             axis.plot(sizes, mean, label=series, linewidth=1.4, **style)
             axis.plot(sizes, tail, linestyle="none", marker="_", markersize=9, color=style["color"])
         axis.set_title(collective)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use farwrite_boxes::Backpressure;
 use farwrite_boxes::lowar::{Coding, Config, Lowar};
+use farwrite_experiment::parallel_map;
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
 
@@ -123,17 +124,13 @@ impl Case {
         (path, qpns)
     }
 
-    /// The goodput in Gbit/s, over all runs, each on a thread. The path of a run loses packets with the
+    /// The goodput in Gbit/s, over all runs, on all cores. The path of a run loses packets with the
     /// numbers in `lost` too.
     pub(crate) fn goodput(&self, lost: &(dyn Fn(&Self) -> Option<BTreeSet<u64>> + Sync)) -> Spread {
-        let goodputs: Vec<f64> = std::thread::scope(|scope| {
-            let run = |seed| {
-                let case = Self { seed, ..*self };
-                scope.spawn(move || case.goodput_gbps(lost(&case)))
-            };
-            let runs: Vec<_> = (self.seed..self.seed + self.runs).map(run).collect();
-            let joined = runs.into_iter().map(std::thread::ScopedJoinHandle::join);
-            joined.map(|run| run.expect("a run that ends")).collect()
+        let seeds: Vec<u64> = (self.seed..self.seed + self.runs).collect();
+        let goodputs = parallel_map(&seeds, |&seed| {
+            let case = Self { seed, ..*self };
+            case.goodput_gbps(lost(&case))
         });
         Spread::of(&goodputs)
     }

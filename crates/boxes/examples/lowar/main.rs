@@ -13,7 +13,7 @@
 //! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, `--rtt-us T,T`
 //! the round trips of `goodput` and `connections`, and `--loss P,P` the losses of `goodput`. `--seeds N`
 //! sets the number of runs for each number of `goodput`, `connections`, `bursts` and `small`, with one
-//! seed after the other, on one thread each. `--connections N,N` sets those of `connections`, and
+//! seed after the other, on all cores. `--connections N,N` sets those of `connections`, and
 //! `--bursts L,L` the lengths of `bursts`, in packets, and `--lengths mean` or `fixed` shows one kind of
 //! them. `--csv FILE` writes the results as rows.
 #![allow(

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use farwrite_experiment::parallel_map;
+
 const PATHS: [&str; 3] = ["wan", "incast", "both"];
-/// A thread runs each seed, and has copies of a round trip of 40 ms.
 const MAX_SEEDS: u64 = 16;
 
 /// The paths and ways to run, and how often.
@@ -70,16 +71,10 @@ impl Options {
         }
     }
 
-    /// The results of `run` with each seed, each on a thread.
+    /// The results of `run` with each seed, on all cores.
     pub(crate) fn with_seeds<T: Send>(&self, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
-        std::thread::scope(|scope| {
-            let run = &run;
-            let runs: Vec<_> = (0..self.seeds)
-                .map(|seed| scope.spawn(move || run(seed)))
-                .collect();
-            let joined = runs.into_iter().map(std::thread::ScopedJoinHandle::join);
-            joined.map(|run| run.expect("a run that ends")).collect()
-        })
+        let seeds: Vec<u64> = (0..self.seeds).collect();
+        parallel_map(&seeds, |seed| run(*seed))
     }
 }
 

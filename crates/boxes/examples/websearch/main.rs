@@ -6,7 +6,7 @@
 //! servers and 2 core switches have the same ratio of 4 between servers and core. `--flows N` sets
 //! the number of flows, 1000 unless given; all ways have the same ones. `--load L --buffer KIB` has
 //! one load of the cables between racks and core, and one buffer of the switches. `--seeds N` repeats
-//! each way with N sets of flows, on one thread each: times are means over the sets, counts too, and
+//! each way with N sets of flows, on all cores: times are means over the sets, counts too, and
 //! the range of the change is printed. `--csv FILE` writes the results as rows.
 
 #[path = "../../tests/common/racks.rs"]
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use farwrite_boxes::BoxDevice;
-use farwrite_experiment::Sizes;
+use farwrite_experiment::{Sizes, parallel_map};
 use farwrite_link::Dice;
 use farwrite_net::{CableConfig, Network, NodeId, Options, Payload, Policy, Role, Topology};
 use farwrite_rate::{DcqcnOptions, RateControl};
@@ -177,11 +177,16 @@ fn main() {
             ("window 1 BDP: NetRT 1", netrt(1), narrow),
             ("window 1 BDP: NetRT 32", netrt(32), narrow),
         ];
-        let mut plain = None;
-        for (name, repair, window) in ways {
-            let sums = run_all(&scene, &repair, window, size, &sets);
-            print_row(name, &sums, plain.get_or_insert_with(|| sums.clone()));
-            for (measure, value) in measures(&sums) {
+        let runs: Vec<_> = ways
+            .iter()
+            .flat_map(|way| sets.iter().map(move |flows| (way, flows)))
+            .collect();
+        let sums = parallel_map(&runs, |((_, repair, window), flows)| {
+            run(&scene, repair, *window, size, flows)
+        });
+        for ((name, ..), of_way) in ways.iter().zip(sums.chunks(sets.len())) {
+            print_row(name, of_way, &sums[..sets.len()]);
+            for (measure, value) in measures(of_way) {
                 panel.add(name, load, measure, value);
             }
         }
@@ -323,27 +328,6 @@ fn join(
         senders.push(own[0]);
     }
     senders
-}
-
-/// The results with each set of flows.
-fn run_all(
-    scene: &Scene,
-    repair: &Repair,
-    window: Option<u32>,
-    size: Size,
-    sets: &[Vec<Flow>],
-) -> Vec<Sum> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = sets
-            .iter()
-            .map(|flows| scope.spawn(move || run(scene, repair, window, size, flows)))
-            .collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Sum>| thread.join();
-        threads
-            .into_iter()
-            .map(|thread| join(thread).expect("a run that ends"))
-            .collect()
-    })
 }
 
 /// `window`: packets of a flow that may be unacknowledged; `None`: as the transport has it.

@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use farwrite_experiment::{PatternNetwork, Workload};
+use farwrite_experiment::{Outcome, PatternNetwork, Workload};
 use farwrite_net::{LeafSpine, Shape, Topology};
 
 use crate::Numbers;
@@ -73,10 +73,11 @@ impl Setting {
 }
 
 /// What the steps of one transport took.
+#[derive(Default)]
 struct Steps {
     /// Milliseconds, sorted.
     times: Vec<f64>,
-    missing_percent: f64,
+    missing: u64,
     repeated: u64,
     timeouts: u64,
     dropped: u64,
@@ -84,38 +85,59 @@ struct Steps {
 }
 
 impl Steps {
+    /// The steps of each of the transports.
     fn of(
         setting: &Setting,
         topology: &Topology,
-        subject: &Subject,
-    ) -> Result<Self, Box<dyn Error>> {
+        subjects: &[Subject],
+    ) -> Result<Vec<Self>, Box<dyn Error>> {
+        let workloads: Result<Vec<_>, _> = (1..=setting.rounds)
+            .map(|seed| setting.workload(seed))
+            .collect();
+        let buffer_bytes = setting.buffer_kb * 1_000;
+        let rounds = Subject::run_all(
+            subjects,
+            topology,
+            buffer_bytes,
+            &workloads?,
+            Self::of_round,
+        )?;
+        Ok(rounds.into_iter().map(Self::sum).collect())
+    }
+
+    /// The steps of one round, if all of them ended.
+    fn of_round(outcome: &Outcome) -> Option<Self> {
         let mut steps = Self {
-            times: Vec::new(),
-            missing_percent: 0.0,
-            repeated: 0,
-            timeouts: 0,
-            dropped: 0,
-            pauses: 0,
+            dropped: outcome.totals.all_dropped(),
+            pauses: outcome.totals.pauses_sent,
+            ..Self::default()
         };
-        let mut missing = 0;
-        for seed in 1..=setting.rounds {
-            let workload = setting.workload(seed)?;
-            let outcome = subject.run(topology, setting.buffer_kb * 1_000, &workload, seed)?;
-            for flow in &outcome.flows[..HOSTS] {
-                let time_ns = flow.time_ns();
-                let time_ns = time_ns.ok_or_else(|| format!("{}: not done", subject.name))?;
-                steps.times.push(time_ns as f64 / 1e6);
-                missing += flow.missing_bytes;
-                steps.repeated += flow.repeated;
-                steps.timeouts += flow.timeouts;
-            }
-            steps.dropped += outcome.totals.all_dropped();
-            steps.pauses += outcome.totals.pauses_sent;
+        for flow in &outcome.flows[..HOSTS] {
+            steps.times.push(flow.time_ns()? as f64 / 1e6);
+            steps.missing += flow.missing_bytes;
+            steps.repeated += flow.repeated;
+            steps.timeouts += flow.timeouts;
         }
-        let bytes = setting.rounds * HOSTS as u64 * STEP_BYTES;
-        steps.missing_percent = missing as f64 * 100.0 / bytes as f64;
-        steps.times.sort_by(f64::total_cmp);
-        Ok(steps)
+        Some(steps)
+    }
+
+    fn sum(rounds: Vec<Self>) -> Self {
+        let mut sum = Self::default();
+        for round in rounds {
+            sum.times.extend(round.times);
+            sum.missing += round.missing;
+            sum.repeated += round.repeated;
+            sum.timeouts += round.timeouts;
+            sum.dropped += round.dropped;
+            sum.pauses += round.pauses;
+        }
+        sum.times.sort_by(f64::total_cmp);
+        sum
+    }
+
+    fn missing_percent(&self) -> f64 {
+        let bytes = self.times.len() as u64 * STEP_BYTES;
+        self.missing as f64 * 100.0 / bytes as f64
     }
 
     /// The paper's timeout: the median plus one standard deviation, in nanoseconds.
@@ -141,7 +163,7 @@ impl Steps {
             mean(times),
             at(times, 1.0),
             p99 / median,
-            self.missing_percent,
+            self.missing_percent(),
             self.repeated,
             self.timeouts,
             self.dropped,
@@ -153,7 +175,7 @@ impl Steps {
             ("median_ms", median),
             ("mean_ms", mean(times)),
             ("p99_ms", p99),
-            ("missing_percent", self.missing_percent),
+            ("missing_percent", self.missing_percent()),
             ("repeated", counts[0]),
             ("timeouts", counts[1]),
             ("dropped", counts[2]),
@@ -183,17 +205,14 @@ fn panel(
         spine_cable: cable,
     })
     .build()?;
-    let mut done = Vec::new();
-    for subject in Subject::reliable() {
-        done.push((subject.name, Steps::of(setting, &topology, &subject)?));
-    }
-    let deadline_ns = done[0].1.deadline_ns();
+    let mut subjects = Subject::reliable();
+    subjects.push(Subject::new("endpoint, exact", "farwrite-sr-nack"));
+    let mut done = Steps::of(setting, &topology, &subjects)?;
+    let deadline_ns = done[0].deadline_ns();
     let fixed_bps = setting.rate_gbps * 1_000_000_000;
-    let exact = Subject::new("endpoint, exact", "farwrite-sr-nack");
     let bounded = BOUNDED.map(|endpoint| Subject::bounded(endpoint, deadline_ns, fixed_bps));
-    for subject in [exact].into_iter().chain(bounded) {
-        done.push((subject.name, Steps::of(setting, &topology, &subject)?));
-    }
+    done.extend(Steps::of(setting, &topology, &bounded)?);
+    subjects.extend(bounded);
     table.add(
         name,
         "best effort",
@@ -201,8 +220,8 @@ fn panel(
         "deadline_ms",
         deadline_ns as f64 / 1e6,
     );
-    for (series, steps) in &done {
-        steps.write(table, name, series);
+    for (subject, steps) in subjects.iter().zip(&done) {
+        steps.write(table, name, subject.name);
     }
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Outcome, Pattern, PatternNetwork, Recording, Scene, Start, Transport, Workload, run,
+    Flow, Outcome, Pattern, PatternNetwork, Recording, RunError, Scene, Start, Transport, Workload,
+    parallel_map, run,
 };
 use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
 
@@ -106,14 +107,14 @@ impl Subject {
     }
 
     /// Runs a workload.
-    pub(crate) fn run(
+    fn run(
         &self,
         topology: &Topology,
         buffer_bytes: u64,
         workload: &Workload,
         seed: u64,
-    ) -> Result<Outcome, Box<dyn Error>> {
-        Ok(run(&Scene {
+    ) -> Result<Outcome, RunError> {
+        run(&Scene {
             topology,
             options: &self.options(buffer_bytes),
             workload,
@@ -123,7 +124,31 @@ impl Subject {
             seed,
             until_ns: None,
             recording: Recording::default(),
-        })?)
+        })
+    }
+
+    /// Runs each of `subjects` with the workload of each seed from 1 on, on all cores. Returns what `measured`
+    /// makes of the outcomes, by subject.
+    pub(crate) fn run_all<T: Send>(
+        subjects: &[Self],
+        topology: &Topology,
+        buffer_bytes: u64,
+        workloads: &[Workload],
+        measured: impl Fn(&Outcome) -> Option<T> + Sync,
+    ) -> Result<Vec<Vec<T>>, String> {
+        let runs: Vec<_> = subjects
+            .iter()
+            .flat_map(|subject| (1..).zip(workloads).map(move |of| (subject, of)))
+            .collect();
+        let results = parallel_map(&runs, |&(subject, (seed, workload))| {
+            let failed = |why: String| format!("{}, seed {seed}: {why}", subject.name);
+            let outcome = subject.run(topology, buffer_bytes, workload, seed);
+            let outcome = outcome.map_err(|error| failed(error.to_string()))?;
+            measured(&outcome).ok_or_else(|| failed("a flow is not done".into()))
+        });
+        let mut results = results.into_iter();
+        let of_subject = |_| results.by_ref().take(workloads.len()).collect();
+        subjects.iter().map(of_subject).collect()
     }
 }
 

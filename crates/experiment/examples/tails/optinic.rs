@@ -9,7 +9,7 @@
 
 use std::error::Error;
 
-use farwrite_experiment::{Pattern, PatternNetwork, Start, Workload};
+use farwrite_experiment::{Outcome, Pattern, PatternNetwork, Start, Workload};
 use farwrite_net::{Shape, Topology};
 
 use crate::Numbers;
@@ -115,6 +115,36 @@ impl Setting {
     }
 }
 
+/// What one collective took.
+struct Collective {
+    time_ms: f64,
+    missing: u64,
+    repeated: u64,
+    timeouts: u64,
+    dropped: u64,
+}
+
+impl Collective {
+    /// If all of its steps ended.
+    fn of(outcome: &Outcome, steps: usize) -> Option<Self> {
+        let mut done = Self {
+            time_ms: 0.0,
+            missing: 0,
+            repeated: 0,
+            timeouts: 0,
+            dropped: outcome.totals.all_dropped(),
+        };
+        for flow in &outcome.flows[..steps * HOSTS] {
+            let end_ns = flow.start_ns? + flow.time_ns()?;
+            done.time_ms = done.time_ms.max((end_ns - START_NS) as f64 / 1e6);
+            done.missing += flow.missing_bytes;
+            done.repeated += flow.repeated;
+            done.timeouts += flow.timeouts;
+        }
+        Some(done)
+    }
+}
+
 /// What the collectives of one transport took.
 pub(crate) struct Times {
     /// Milliseconds, sorted.
@@ -126,39 +156,37 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// The times of each of the transports.
     pub(crate) fn of(
         setting: &Setting,
         topology: &Topology,
-        subject: &Subject,
+        subjects: &[Subject],
         (steps, runs): (usize, u64),
-    ) -> Result<Self, Box<dyn Error>> {
-        let mut done = Self {
-            times: Vec::new(),
-            missing_percent: 0.0,
-            repeated: 0,
-            timeouts: 0,
-            dropped: 0,
-        };
-        let mut missing = 0;
-        for seed in 1..=runs {
-            let workload = setting.workload(steps, seed)?;
-            let outcome = subject.run(topology, setting.buffer_kb * 1_000, &workload, seed)?;
-            let mut end_ns = 0;
-            for flow in &outcome.flows[..steps * HOSTS] {
-                let ended = flow.start_ns.zip(flow.time_ns());
-                let ended = ended.ok_or_else(|| format!("{}: not done", subject.name))?;
-                end_ns = end_ns.max(ended.0 + ended.1);
-                missing += flow.missing_bytes;
-                done.repeated += flow.repeated;
-                done.timeouts += flow.timeouts;
-            }
-            done.dropped += outcome.totals.all_dropped();
-            done.times.push((end_ns - START_NS) as f64 / 1e6);
-        }
-        done.times.sort_by(f64::total_cmp);
+    ) -> Result<Vec<Self>, Box<dyn Error>> {
+        let workloads: Result<Vec<_>, _> = (1..=runs)
+            .map(|seed| setting.workload(steps, seed))
+            .collect();
+        let measured = |outcome: &Outcome| Collective::of(outcome, steps);
+        let buffer_bytes = setting.buffer_kb * 1_000;
+        let collectives =
+            Subject::run_all(subjects, topology, buffer_bytes, &workloads?, measured)?;
         let bytes = runs * steps as u64 * setting.tensor_bytes();
-        done.missing_percent = missing as f64 * 100.0 / bytes as f64;
-        Ok(done)
+        let times = |of_subject: Vec<Collective>| Self::sum(&of_subject, bytes);
+        Ok(collectives.into_iter().map(times).collect())
+    }
+
+    /// `bytes`: what all hosts send in all collectives.
+    fn sum(collectives: &[Collective], bytes: u64) -> Self {
+        let mut times: Vec<_> = collectives.iter().map(|one| one.time_ms).collect();
+        times.sort_by(f64::total_cmp);
+        let sum = |of: fn(&Collective) -> u64| collectives.iter().map(of).sum::<u64>();
+        Self {
+            times,
+            missing_percent: sum(|one| one.missing) as f64 * 100.0 / bytes as f64,
+            repeated: sum(|one| one.repeated),
+            timeouts: sum(|one| one.timeouts),
+            dropped: sum(|one| one.dropped),
+        }
     }
 
     /// A share of the mean time of a step, in nanoseconds.
@@ -223,11 +251,11 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
             let panel = format!("{collective}, {loss}");
             let mut subjects = Subject::reliable();
             let rate_bps = setting.rate_mbps * 1_000_000;
-            for endpoint in BOUNDED {
-                let warm_up = Subject::bounded(endpoint, WARM_UP_NS, rate_bps);
-                let runs = setting.runs.min(WARM_UPS);
-                let times = Times::of(&setting, &topology, &warm_up, (steps, runs))?;
-                let timeout_ns = times.timeout_ns(steps);
+            let warm_ups = BOUNDED.map(|endpoint| Subject::bounded(endpoint, WARM_UP_NS, rate_bps));
+            let runs = setting.runs.min(WARM_UPS);
+            let warm = Times::of(&setting, &topology, &warm_ups, (steps, runs))?;
+            for (endpoint, warm) in BOUNDED.into_iter().zip(warm) {
+                let timeout_ns = warm.timeout_ns(steps);
                 table.add(
                     &panel,
                     endpoint.0,
@@ -237,8 +265,8 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
                 );
                 subjects.push(Subject::bounded(endpoint, timeout_ns, rate_bps));
             }
-            for subject in &subjects {
-                let times = Times::of(&setting, &topology, subject, (steps, setting.runs))?;
+            let times = Times::of(&setting, &topology, &subjects, (steps, setting.runs))?;
+            for (subject, times) in subjects.iter().zip(times) {
                 times.write(&mut table, (&panel, 0.0), subject.name);
             }
         }

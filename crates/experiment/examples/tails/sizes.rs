@@ -24,10 +24,11 @@ fn subjects(setting: &Setting, steps: usize, percent: u64) -> Result<Vec<Subject
     let [adaptive, fixed, _, swift, eqds] = BOUNDED;
     let rate_bps = setting.rate_mbps * 1_000_000;
     let mut subjects = vec![Subject::new("RoCE", "roce")];
-    for member in [adaptive, fixed, swift, eqds] {
-        let subject = Subject::bounded(member, WARM_UP_NS, rate_bps);
-        let runs = setting.runs.min(WARM_UPS);
-        let warm = Times::of(setting, &topology(0.0)?, &subject, (steps, runs))?;
+    let members = [adaptive, fixed, swift, eqds];
+    let warm_ups = members.map(|member| Subject::bounded(member, WARM_UP_NS, rate_bps));
+    let runs = setting.runs.min(WARM_UPS);
+    let warm = Times::of(setting, &topology(0.0)?, &warm_ups, (steps, runs))?;
+    for (member, warm) in members.into_iter().zip(warm) {
         subjects.push(Subject::bounded(member, warm.timeout_ns(steps), rate_bps));
         if let Some((_, name)) = SHORT.into_iter().find(|(of, _)| *of == member.0) {
             let short_ns = warm.step_ns(steps, percent as f64 / 100.0);
@@ -54,8 +55,10 @@ pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {
     for (collective, steps) in COLLECTIVES {
         for tensor_mb in SIZES_MB {
             setting.tensor_mb = tensor_mb;
-            for subject in subjects(&setting, steps, percent)? {
-                let times = Times::of(&setting, &topology(0.0)?, &subject, (steps, setting.runs))?;
+            let subjects = subjects(&setting, steps, percent)?;
+            let runs = (steps, setting.runs);
+            let times = Times::of(&setting, &topology(0.0)?, &subjects, runs)?;
+            for (subject, times) in subjects.iter().zip(times) {
                 times.write(&mut table, (collective, tensor_mb as f64), subject.name);
             }
         }
