@@ -219,7 +219,8 @@ def _processor_seconds(process):
 
 def _delay(programs, options):
     """Returns a round trip in seconds. Without options, kernel bridges forward the frames."""
-    with Chain() as chain:
+    # The path MTU that the options of LoWAR have.
+    with Chain(mtu=4400) as chain:
         _forwarders(programs, chain, options)
         for host in (chain.a, chain.b):
             host.ip("addr", "add", f"{host.v4}/24", "dev", "veth0")
