@@ -7,9 +7,16 @@ from matplotlib.figure import Figure
 
 from farwrite.figures.claim import Numbers, Settings
 from farwrite.figures.rows import Rows
-from farwrite.figures.style import REPAIRS, legend_below, panels
+from farwrite.figures.style import REPAIRS, Style, legend_below, panels
 
 SHORT = ", short timeout"
+STYLES: dict[str, Style] = {
+    "RoCE": REPAIRS["RoCE"],
+    "best effort": {"color": "#0072B2", "marker": "s"},
+    "best effort, fixed rate": {"color": "#000000", "marker": "x"},
+    "best effort, Swift": {"color": "#009E73", "marker": "^"},
+    "best effort, EQDS": {"color": "#CC79A7", "marker": "D"},
+}
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
@@ -36,14 +43,14 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         for series in [settings["roce"], *settings["bounded"].values()]:
             sizes, mean = rows.line(collective, series, "mean_ms")
             _, tail = rows.line(collective, series, "p99_ms")
-            # With a short timeout, a transport has the same colour, and dots.
+            # With a short timeout, a transport has the same colour, and a dotted line.
             transport = series.removesuffix(SHORT)
-            style = REPAIRS[transport] | ({"linestyle": ":"} if transport != series else {})
+            style = STYLES[transport] | ({"linestyle": ":"} if transport != series else {})
             axis.plot(sizes, mean, label=series, linewidth=1.4, **style)
             axis.plot(sizes, tail, linestyle="none", marker="_", markersize=9, color=style["color"])
         axis.set_title(collective)
         axis.set_xlabel("tensor, MB")
         axis.set_ylim(bottom=0)
-    axes[0].set_ylabel("mean of a collective, and p99 (marks), ms")
+    axes[0].set_ylabel("mean, and p99 (marks), ms")
     legend_below(figure, axes[0], 2)
     return figure
