@@ -123,6 +123,18 @@ pub enum WorkloadError {
         /// Its length.
         bytes: u64,
     },
+    /// A flow starts later than a simulation lasts.
+    #[error(
+        "flow {flow} starts at {:.0} s; flows start within a day ({} s)",
+        *start_ns as f64 / 1e9,
+        Flow::MAX_START_NS / 1_000_000_000
+    )]
+    TooLate {
+        /// Index of the flow.
+        flow: usize,
+        /// Its start.
+        start_ns: u64,
+    },
     /// A flow names a trigger that does not exist.
     #[error("flow {flow} names trigger {trigger}; the workload has {triggers}")]
     NoTrigger {
@@ -142,6 +154,9 @@ impl Flow {
     /// The longest flow of a run that ends when its flows are done: 1 PB. With the largest packets,
     /// such a flow has 2.4e11 of them.
     pub const MAX_WHOLE_BYTES: u64 = 1_000_000_000_000_000;
+
+    /// The latest start of a flow: a day, as for other times of a simulation.
+    pub const MAX_START_NS: u64 = 86_400_000_000_000;
 
     /// Whether the flow sends until the run ends.
     #[must_use]
@@ -276,6 +291,9 @@ impl Workload {
             }
             let waits_for = match at.start {
                 Start::On(trigger) => Some(trigger),
+                Start::At(start_ns) if start_ns > Flow::MAX_START_NS => {
+                    return Err(WorkloadError::TooLate { flow, start_ns });
+                }
                 Start::At(_) => None,
             };
             let triggers = self.triggers.len();

@@ -28,8 +28,10 @@ pub(crate) fn write_maybe_time<S: Serializer>(
 
 /// A time to wait; above 0.
 pub(crate) fn maybe_wait<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    const DAY: Duration = Duration::from_secs(86_400);
     match time(from)? {
         Duration::ZERO => Err(D::Error::custom("a time above 0")),
+        wait if wait > DAY => Err(D::Error::custom("a time of at most a day (86400s)")),
         wait => Ok(Some(wait)),
     }
 }

@@ -26,6 +26,13 @@ fn within<T: PartialOrd>(value: T, range: impl RangeBounds<T>, wrong: &str) -> R
 
 /// Parses any number of bytes.
 fn bytes(text: &str) -> Result<u64, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || ".+ ".contains(c));
+    if ["Kb", "Mb", "Gb", "Tb", "Pb"].contains(&unit.trim()) {
+        let unit = unit.trim();
+        return Err(format!(
+            "{unit} could mean bits, and sizes are in bytes; write it like 1GB"
+        ));
+    }
     let bytes = text.parse::<ByteSize>();
     bytes
         .map(|bytes| bytes.as_u64())

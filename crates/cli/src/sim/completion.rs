@@ -136,7 +136,7 @@ fn draw_distributions(
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .label_style(SMALL_FONT)
-        .x_desc("completion time, us")
+        .x_desc("completion time, us (log scale)")
         .y_desc("share of flows")
         .x_label_formatter(&|value| number(*value))
         .draw()?;
@@ -187,8 +187,8 @@ fn draw_slowdowns(area: &Area<'_>, settings: &[Setting]) -> Result<(), Why> {
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .label_style(SMALL_FONT)
-        .x_desc("messages of up to this number of bytes")
-        .y_desc("slowdown")
+        .x_desc("messages of up to this number of bytes (log scale)")
+        .y_desc("slowdown (log scale)")
         .x_label_formatter(&|value| number(*value))
         .y_label_formatter(&|value| number(*value))
         .draw()?;

@@ -16,8 +16,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
+use farwrite_experiment::{Outcome, Recording};
 use farwrite_units::show::Time;
 
 use crate::console::Console;
@@ -66,6 +66,7 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     let memory = memory.or_exit(Exit::Usage, "the plan")?;
     let help = "take fewer --threads, seeds or flows, or a smaller topology";
     check_available(memory, "the simulation", help)?;
+    check_out(&args.out)?;
     fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
     let text = with_absolute_files(&text, &directory, &files.borrow());
     let (outcomes, failure) = run_all(&plan, threads, recorded, console)?;
@@ -74,19 +75,7 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     }
     let report = Report::new(&plan, &text, &outcomes, peer.as_ref());
     write_results(args, &plan, &text, &outcomes, &report)?;
-    for case in &outcomes {
-        let capture = case
-            .outcome
-            .as_ref()
-            .ok()
-            .and_then(|at| at.capture.as_ref());
-        if let Some(capture) = capture.filter(|capture| capture.left_out() > 0) {
-            let (kept, rest) = (capture.packets(), capture.left_out());
-            console.warn(format!(
-                "capture.pcap has the first {kept} packets; {rest} followed"
-            ));
-        }
-    }
+    warn_of(&outcomes, console);
     console.say(show::text(&report, &args.out));
     match failure {
         None => console.json(&report),
@@ -95,6 +84,28 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
             let line = format!("{failure}; results of {done} of {cases} runs are in {out}");
             Err(Failure::new(failure.exit, line))
         }
+    }
+}
+
+/// Warns of flows that failed, and of packets that a capture has left out.
+fn warn_of(outcomes: &[CaseOutcome], console: &Console) {
+    let outcomes = || {
+        outcomes
+            .iter()
+            .filter_map(|case| case.outcome.as_ref().ok())
+    };
+    let failed: usize = outcomes().map(Outcome::failed).sum();
+    if failed > 0 {
+        console.warn(format!(
+            "{failed} flows failed; the column end of flows.csv names them"
+        ));
+    }
+    let captures = outcomes().filter_map(|outcome| outcome.capture.as_ref());
+    for capture in captures.filter(|capture| capture.left_out() > 0) {
+        let (kept, rest) = (capture.packets(), capture.left_out());
+        console.warn(format!(
+            "capture.pcap has the first {kept} packets; {rest} followed"
+        ));
     }
 }
 
@@ -146,6 +157,23 @@ fn write_results(
         comparison,
         tables::write_compared,
     )
+}
+
+/// Refuses a directory whose plan was not written by this program: the results would replace it.
+fn check_out(out: &Path) -> Result<(), Failure> {
+    if out.exists() && !out.is_dir() {
+        let line = format!("--out {}: it is not a directory", out.display());
+        return Err(Failure::new(Exit::Usage, line));
+    }
+    if out.join("plan.toml").exists() && !out.join("results.json").exists() {
+        let line = format!(
+            "--out {}: the results would replace plan.toml, which is not one of earlier results; \
+             choose another directory",
+            out.display()
+        );
+        return Err(Failure::new(Exit::Usage, line));
+    }
+    Ok(())
 }
 
 /// Checks before any run that the host to capture exists.
@@ -202,7 +230,7 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
 /// `farwrite-ec-mds:32,8`: its second number follows the first, and no name begins with a digit.
 fn whole_names(parts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for part in parts {
+    for part in parts.iter().map(|part| part.trim()) {
         match names.last_mut() {
             Some(last)
                 if lacks_a_number(last) || part.starts_with(|c: char| c.is_ascii_digit()) =>
@@ -210,7 +238,7 @@ fn whole_names(parts: &[String]) -> Vec<String> {
                 *last += ",";
                 *last += part;
             }
-            _ => names.push(part.clone()),
+            _ => names.push(part.to_owned()),
         }
     }
     names

@@ -11,9 +11,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
+use crate::{result_of, text};
 
 /// A directory with files. The program runs in it.
 struct Place {
@@ -61,10 +59,8 @@ impl Place {
     /// Runs a command that must succeed. Returns its JSON.
     fn json(&self, args: &str) -> Value {
         let output = self.farwrite(&format!("{args} --json --quiet"));
-        assert!(output.status.success(), "{args}: {}", text(&output.stderr));
-        let object: Value =
-            serde_json::from_slice(&output.stdout).expect("standard output is JSON");
-        object["result"].clone()
+        let command: Vec<_> = args.split_whitespace().take(2).collect();
+        result_of(&output, &command.join(" "))
     }
 
     /// Runs a command that must fail with this exit code, print one line, and leave no file.

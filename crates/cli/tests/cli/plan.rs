@@ -4,6 +4,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::{result_of, text};
+
 fn plan(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_farwrite"))
         .arg("plan")
@@ -12,19 +14,9 @@ fn plan(args: &[&str]) -> Output {
         .expect("the program starts")
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
-
 #[track_caller]
 fn answer(args: &[&str]) -> Value {
-    let output = plan(&[args, &["--json"]].concat());
-    let stderr = text(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {stderr}");
-    let object: Value =
-        serde_json::from_slice(&output.stdout).expect("standard output is JSON and nothing else");
-    assert_eq!(object["command"], "plan");
-    object["result"].clone()
+    result_of(&plan(&[args, &["--json"]].concat()), "plan")
 }
 
 fn number(value: &Value) -> f64 {

@@ -8,14 +8,12 @@ use std::process::{Child, Command, Output, Stdio};
 use farwrite_session::{Channel, Hello, Message, Psk, Text};
 use serde_json::Value;
 
+use crate::{result_of, text};
+
 fn farwrite() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
     command.env_remove("FARWRITE_PSK").stdin(Stdio::null());
     command
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
 }
 
 /// A directory with a key.
@@ -112,11 +110,7 @@ fn a_probe_measures_draws_and_saves() {
         &["--flows", "4", "--sizes", "512,2KiB", "--trials", "2"],
     ];
     let output = rig.probe(&there.addr, &args.concat());
-    let stderr = text(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
-    assert_eq!(object["command"], "probe");
-    let result = &object["result"];
+    let result = result_of(&output, "probe");
     assert_eq!(result["peer"], there.addr.as_str());
     assert!(number(&result["round_trip"]["min_ms"]) < 50.0, "{result}");
     assert!(number(&result["rate"]["bps"]) <= 200e6, "{result}");
@@ -205,12 +199,11 @@ fn check_saved(path: &Path) {
         .arg(directory)
         .output()
         .expect("the program ends");
-    assert!(demo.status.success(), "{}", text(&demo.stderr));
-    let demo: Value = serde_json::from_slice(&demo.stdout).expect("JSON");
+    let demo = result_of(&demo, "demo");
     // The largest packet that was tried, minus the headers of IP and UDP and the overhead of
     // Farwrite.
-    assert_eq!(number(&demo["result"]["mtu_bytes"]), 9152.0);
-    assert!(number(&demo["result"]["rate_bps"]) <= 200e6);
+    assert_eq!(number(&demo["mtu_bytes"]), 9152.0);
+    assert!(number(&demo["rate_bps"]) <= 200e6);
 }
 
 #[test]
@@ -244,9 +237,8 @@ fn a_receiver_of_files_answers_too_and_goes_on() {
         .args([&link, &file])
         .output()
         .expect("the program ends");
-    assert!(send.status.success(), "{}", text(&send.stderr));
-    let sent: Value = serde_json::from_slice(&send.stdout).expect("JSON");
-    assert_eq!(number(&sent["result"]["mtu"]), 1024.0);
+    let sent = result_of(&send, "send");
+    assert_eq!(number(&sent["mtu"]), 1024.0);
     let said = text(&send.stderr);
     assert!(
         said.contains("link.toml: rate has no effect without rtt"),

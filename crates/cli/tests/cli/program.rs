@@ -6,15 +6,13 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::{result_of, text};
+
 fn farwrite(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_farwrite"))
         .args(args)
         .output()
         .expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
 }
 
 /// Makes a new directory for this test, below the directory of cargo for tests.
@@ -28,13 +26,8 @@ fn demo(directory: &Path, args: &[&str]) -> Value {
     let out = directory.to_str().expect("a plain name");
     let args = [&["demo", "--json", "--out", out], args].concat();
     let output = farwrite(&args);
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{args:?}: {stderr}");
-    println!("{stderr}{stdout}");
-    let object: Value =
-        serde_json::from_str(stdout).expect("standard output is JSON and nothing else");
-    assert_eq!(object["command"], "demo");
-    object["result"].clone()
+    println!("{}{}", text(&output.stderr), text(&output.stdout));
+    result_of(&output, "demo")
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Connection matrices of htsim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::InputError;
 use super::words::{Line, at_end, lines};
@@ -60,6 +60,21 @@ pub fn connections(file: &str, text: &str) -> Result<ConnectionMatrix, InputErro
     reader.finish(file, text)
 }
 
+/// The start of a flow in nanoseconds, from picoseconds.
+fn start_ns(line: &Line<'_>, at: usize) -> Result<u64, InputError> {
+    const WANT: &str = "picoseconds, from 0 to 8.64e16 (a day)";
+    let ps: f64 = line.number(at, "start", WANT)?;
+    if !(0.0..=8.64e16).contains(&ps) {
+        return Err(line.error(format!("start is {ps}: {WANT}")));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked just above"
+    )]
+    Ok((ps / 1000.0).round() as u64)
+}
+
 #[derive(Default)]
 struct Reader {
     nodes: Option<usize>,
@@ -67,6 +82,7 @@ struct Reader {
     announced: [Option<usize>; 3],
     flows: Vec<Flow>,
     ids: Vec<Option<u64>>,
+    used_ids: BTreeSet<u64>,
     /// Index and kind of each trigger, and the first line that names it.
     triggers: BTreeMap<u64, (usize, Option<TriggerKind>, usize)>,
     failures: Vec<CableFailure>,
@@ -76,6 +92,17 @@ struct Reader {
 impl Reader {
     fn take(&mut self, line: &Line<'_>) -> Result<(), InputError> {
         let count = |name| line.number(1, name, "a whole number from 0 on");
+        let is_there = match line.words[0] {
+            "Nodes" => self.nodes.is_some(),
+            "Connections" => self.announced[0].is_some(),
+            "Triggers" => self.announced[1].is_some(),
+            "Failures" => self.announced[2].is_some(),
+            _ => false,
+        };
+        if is_there {
+            let what = format!("the line {} N is there twice: keep one", line.words[0]);
+            return Err(line.error(what));
+        }
         match line.words[0] {
             "Nodes" => {
                 let nodes: usize = count("Nodes")?;
@@ -117,21 +144,16 @@ impl Reader {
         let mut id = None;
         let mut starts = 0;
         let mut at = 1;
+        let mut keys = Vec::new();
         while let Some(&key) = line.words.get(at) {
+            if keys.contains(&key) {
+                return Err(line.error(format!("{key} is there twice: keep one")));
+            }
+            keys.push(key);
             let want = "a whole number from 1 on";
             match key {
                 "start" => {
-                    let ps: f64 = line.number(at + 1, key, "picoseconds, 0 or more")?;
-                    if !(0.0..1e19).contains(&ps) {
-                        return Err(line.error(format!("start is {ps}: picoseconds, 0 or more")));
-                    }
-                    #[expect(
-                        clippy::cast_possible_truncation,
-                        clippy::cast_sign_loss,
-                        reason = "checked just above"
-                    )]
-                    let ns = (ps / 1000.0).round() as u64;
-                    flow.start = Start::At(ns);
+                    flow.start = Start::At(start_ns(line, at + 1)?);
                     starts += 1;
                 }
                 "trigger" => {
@@ -143,11 +165,7 @@ impl Reader {
                     flow.bytes = line.number(at + 1, key, want)?;
                 }
                 "id" => {
-                    let number: u64 = line.number(at + 1, key, want)?;
-                    if number == 0 {
-                        return Err(line.error("id is 0: a whole number from 1 on"));
-                    }
-                    id = Some(number);
+                    id = Some(self.id(line, at + 1)?);
                 }
                 "prio" => {
                     let _: u64 = line.number(at + 1, key, "a whole number from 0 on")?;
@@ -172,6 +190,18 @@ impl Reader {
         self.flows.push(flow);
         self.ids.push(id);
         Ok(())
+    }
+
+    /// The `id` of a flow, which no flow before it has.
+    fn id(&mut self, line: &Line<'_>, at: usize) -> Result<u64, InputError> {
+        let id: u64 = line.number(at, "id", "a whole number from 1 on")?;
+        if id == 0 {
+            return Err(line.error("id is 0: a whole number from 1 on"));
+        }
+        match self.used_ids.insert(id) {
+            true => Ok(id),
+            false => Err(line.error(format!("id {id} is that of another flow"))),
+        }
     }
 
     /// Index of the trigger that the word after `at` names.

@@ -56,6 +56,13 @@ impl HtsimTopology {
                 return Err(line.error(what));
             }
             let value: usize = line.number(1, line.words[0], "a whole number from 0 on")?;
+            let place = ["nodes", "tiers", "podsize"]
+                .iter()
+                .position(|name| *name == key);
+            if place.is_some_and(|place| header[place].is_some()) {
+                let what = format!("the line {} N is there twice: keep one", line.words[0]);
+                return Err(line.error(what));
+            }
             match key.as_str() {
                 "nodes" => header[0] = Some(positive(&line, value)?),
                 "tiers" => header[1] = Some(positive(&line, value)?),

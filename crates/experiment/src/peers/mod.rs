@@ -54,7 +54,7 @@ pub enum FileKind {
 /// Detects the kind of a file.
 #[must_use]
 pub fn kind_of(text: &str) -> FileKind {
-    let lines = text.lines().map(str::trim);
+    let lines = words::without_mark(text).lines().map(str::trim);
     let first = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .find_map(|line| line.split_whitespace().next());

@@ -22,8 +22,14 @@ pub(super) struct Line<'a> {
     pub(super) words: Vec<&'a str>,
 }
 
+/// The text without the byte order mark that some editors put before it.
+pub(super) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// The lines of a file that have words, without comments (a line that begins with `#`).
 pub(super) fn lines<'a>(file: &'a str, text: &'a str) -> Vec<Line<'a>> {
+    let text = without_mark(text);
     let lines = (1..).zip(text.lines()).map(|(number, line)| Line {
         file,
         number,

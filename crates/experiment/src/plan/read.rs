@@ -58,10 +58,12 @@ impl File {
     fn seeds(&self) -> Result<Vec<u64>, PlanError> {
         match self.seeds {
             1..=MAX_SEEDS => {
-                let seeds = 0..self.seeds;
-                Ok(seeds
-                    .map(|seed| self.first_seed.wrapping_add(seed))
-                    .collect())
+                let first = self.first_seed;
+                let end = first.checked_add(self.seeds).ok_or_else(|| {
+                    let why = format!("{first}: {} seeds from it on exceed 64 bits", self.seeds);
+                    PlanError::at("first_seed", why)
+                })?;
+                Ok((first..end).collect())
             }
             wrong => Err(PlanError::at("seeds", format!("{wrong}: 1 to {MAX_SEEDS}"))),
         }
@@ -71,12 +73,16 @@ impl File {
         let Some(losses) = &self.loss else {
             return Ok(vec![None]);
         };
-        let wrong = |why| PlanError::at("loss", format!("{losses}: {why}"));
+        let wrong = |why: &str| PlanError::at("loss", format!("{losses}: {why}"));
         let losses = losses.clone().try_into::<Vec<f64>>();
         let losses =
             losses.map_err(|_| wrong("write a list of probabilities, such as [0, 1e-4]"))?;
         if losses.is_empty() {
             return Err(wrong("at least one probability, such as [0, 1e-4]"));
+        }
+        let is_again = |at: &usize| losses[..*at].contains(&losses[*at]);
+        if let Some(again) = (0..losses.len()).find(is_again) {
+            return Err(wrong(&format!("{} is in the list twice", losses[again])));
         }
         match losses.iter().find(|loss| !(0.0..=0.5).contains(*loss)) {
             None => Ok(losses.iter().copied().map(Some).collect()),
@@ -99,7 +105,13 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
             FileKind::Ns3 => "; files of ns-3: --flows FILE --topology FILE",
             FileKind::Toml => "",
         };
-        PlanError(one_line(&why) + hint)
+        let why = one_line(&why);
+        // A list and a table of the same name.
+        let hint = match why.contains("cannot extend value of type array") {
+            true => "; write transport as a list, or as tables [transport.NAME], not both",
+            false => hint,
+        };
+        PlanError(why + hint)
     })?;
     let seeds = file.seeds()?;
     let losses = file.losses()?;

@@ -39,6 +39,12 @@ impl Transport {
                     "the switches do not trim, so dropped packets wait for timeouts; add trim",
                 );
             }
+            Protocol::Nic(RdmaTransport::Roce) if switch.pfc.is_none() => {
+                return Some(
+                    "the switches do not pause, so they drop packets of RoCE; add pfc, or choose \
+                     roce-lossy",
+                );
+            }
             Protocol::Nic(nic) => nic.has_dcqcn(),
             Protocol::Endpoint(_, control) => control == EndpointControl::Dcqcn,
         };

@@ -118,6 +118,23 @@ fn lines_beyond_the_announced_ones_are_noted() {
 }
 
 #[test]
+fn a_byte_order_mark_is_ignored() {
+    let marked = |text: &str| format!("\u{feff}{text}");
+    assert_eq!(
+        connections("x.cm", &marked(MATRIX)),
+        connections("x.cm", MATRIX)
+    );
+    let files = |name: &str| match name {
+        "t.topo" => Ok(marked(TREE)),
+        _ => Ok(marked(
+            "Nodes 16\nConnections 1\n0->1 id 1 start 0 size 2000\n",
+        )),
+    };
+    let text = "[topology.t]\nfile = \"t.topo\"\n[workload.f]\nfile = \"f.cm\"\n";
+    Plan::read(text, &files).unwrap();
+}
+
+#[test]
 fn errors_of_a_matrix_name_file_line_value_and_remedy() {
     let error = |text: &str| connections("x.cm", text).unwrap_err().to_string();
     let cases = [
@@ -144,9 +161,24 @@ fn errors_of_a_matrix_name_file_line_value_and_remedy() {
         (
             "start 1500000",
             "start -1",
-            "x.cm:7: start is -1: picoseconds, 0 or more",
+            "x.cm:7: start is -1: picoseconds, from 0 to 8.64e16 (a day)",
         ),
         ("id 2 trigger", "id 0 trigger", "x.cm:8: id is 0"),
+        (
+            "id 2 trigger",
+            "id 1 trigger",
+            "x.cm:8: id 1 is that of another flow",
+        ),
+        (
+            "size 2000",
+            "size 2000 size 5",
+            "x.cm:7: size is there twice: keep one",
+        ),
+        (
+            "Nodes 4",
+            "Nodes 4\nNodes 4",
+            "x.cm:3: the line Nodes N is there twice: keep one",
+        ),
         (
             "trigger id 7 oneshot\n",
             "",
@@ -261,6 +293,11 @@ fn errors_of_a_tree_name_file_line_value_and_remedy() {
     let error = |text: &str| HtsimTopology::read("x.topo", text).unwrap_err().to_string();
     let cases = [
         ("Tiers 3", "Tiers 4", "x.topo:22: Tiers is 4: 2 or 3"),
+        (
+            "Tiers 3",
+            "Tiers 3\nTiers 2",
+            "x.topo:3: the line Tiers N is there twice: keep one",
+        ),
         (
             "Podsize 4",
             "Podsize 5",

@@ -104,6 +104,36 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
+        "loss = [0, 0.001, 0.001]\n[topology.rack]",
+        "loss: [0, 0.001, 0.001]: 0.001 is in the list twice",
+    ),
+    (
+        "[topology.rack]",
+        "until = \"25h\"\n[topology.rack]",
+        "TOML parse error",
+    ),
+    (
+        "[topology.rack]",
+        "first_seed = 18446744073709551615\nseeds = 2\n[topology.rack]",
+        "first_seed: 18446744073709551615: 2 seeds from it on exceed 64 bits",
+    ),
+    (
+        "[topology.rack]",
+        "transport = [\"roce\"]\n[transport.slow]\nprotocol = \"roce\"\n[topology.rack]",
+        "TOML parse error",
+    ),
+    (
+        "size = \"50kB\"",
+        "size = \"50kB\"\nspacing = \"2000000000s\"",
+        "workload.incast: flow 1 starts at",
+    ),
+    (
+        "50kB",
+        "50Mb",
+        "workload.incast: size = \"50Mb\": Mb could mean bits, and sizes are in bytes",
+    ),
+    (
+        "[topology.rack]",
         "[switch.s]\npfc = { priorities = [], xoff = { alpha = 1 } }\n[topology.rack]",
         "switch.s: switch pfc.priorities = []: at least one of 0 to 7, or no pfc",
     ),

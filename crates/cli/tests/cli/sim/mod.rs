@@ -11,6 +11,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::{result_of, text};
+
 const MATRIX: &str = "Nodes 4\nConnections 2\nTriggers 1\n0->3 id 1 start 0 size 9000 send_done_trigger 1\n\
                       1->3 id 2 trigger 1 size 9000\ntrigger id 1 oneshot\n";
 const TREE: &str = "Nodes 4\nTiers 2\nPodsize 4\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 2\nRadix_Up 1\n\
@@ -36,19 +38,10 @@ fn sim(directory: &Path, args: &[&str]) -> Output {
         .expect("the program starts")
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
-
 /// Runs the program and returns its result as JSON.
 #[track_caller]
 fn result(directory: &Path, args: &[&str]) -> Value {
-    let output = sim(directory, &[args, &["--json"]].concat());
-    let stderr = text(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {stderr}");
-    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
-    assert_eq!(object["command"], "sim");
-    object["result"].clone()
+    result_of(&sim(directory, &[args, &["--json"]].concat()), "sim")
 }
 
 /// Runs the program and returns the line of its usage error.
