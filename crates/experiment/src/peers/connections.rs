@@ -150,7 +150,6 @@ impl Reader {
                 return Err(line.error(format!("{key} is there twice: keep one")));
             }
             keys.push(key);
-            let want = "a whole number from 1 on";
             match key {
                 "start" => {
                     flow.start = Start::At(start_ns(line, at + 1)?);
