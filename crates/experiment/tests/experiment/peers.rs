@@ -135,6 +135,31 @@ fn a_byte_order_mark_is_ignored() {
 }
 
 #[test]
+fn what_a_matrix_has_twice_is_refused() {
+    for (from, to, want) in [
+        (
+            "id 2 trigger",
+            "id 1 trigger",
+            "x.cm:8: id 1 is that of another flow",
+        ),
+        (
+            "size 2000",
+            "size 2000 size 5",
+            "x.cm:7: size is there twice: keep one",
+        ),
+        (
+            "Nodes 4",
+            "Nodes 4\nNodes 4",
+            "x.cm:3: the line Nodes N is there twice: keep one",
+        ),
+    ] {
+        assert!(MATRIX.contains(from), "{from}");
+        let error = connections("x.cm", &MATRIX.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(error.to_string(), want);
+    }
+}
+
+#[test]
 fn errors_of_a_matrix_name_file_line_value_and_remedy() {
     let error = |text: &str| connections("x.cm", text).unwrap_err().to_string();
     let cases = [
@@ -164,21 +189,6 @@ fn errors_of_a_matrix_name_file_line_value_and_remedy() {
             "x.cm:7: start is -1: picoseconds, from 0 to 8.64e16 (a day)",
         ),
         ("id 2 trigger", "id 0 trigger", "x.cm:8: id is 0"),
-        (
-            "id 2 trigger",
-            "id 1 trigger",
-            "x.cm:8: id 1 is that of another flow",
-        ),
-        (
-            "size 2000",
-            "size 2000 size 5",
-            "x.cm:7: size is there twice: keep one",
-        ),
-        (
-            "Nodes 4",
-            "Nodes 4\nNodes 4",
-            "x.cm:3: the line Nodes N is there twice: keep one",
-        ),
         (
             "trigger id 7 oneshot\n",
             "",
