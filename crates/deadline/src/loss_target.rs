@@ -10,7 +10,8 @@
 //! this operation: a path without variation cuts nothing.
 //!
 //! Until [`ROUNDS`] operations are known, the policy adds an assumed one that is slower than all of
-//! them. After ten operations, the next one is the slowest so far in one of eleven cases.
+//! them, at all members. After ten operations, the next one is the slowest so far in one of eleven
+//! cases.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -24,7 +25,7 @@ const ROUNDS: usize = 64;
 /// kept.
 const COSTS_A_ROUND: usize = 16;
 /// The assumed operation takes this many times as long as the slowest known one.
-const UNSEEN_TIMES: u64 = 2;
+pub(crate) const UNSEEN_TIMES: u64 = 2;
 
 /// The costs and losses of recent operations, and the current repair.
 #[derive(Clone, Debug, Default)]
@@ -127,12 +128,14 @@ impl LossTarget {
     }
 
     /// The lowest timeout, as a cost, at which the known operations would miss at most `late_ppm` on
-    /// average; while few are known, with one unseen one.
+    /// average; while few are known, with an assumed one.
     fn least(&self, late_ppm: u64) -> Option<Cost> {
         let mut all: Vec<Cost> = self.rounds.iter().flatten().copied().collect();
         let slowest = *all.iter().max()?;
         if self.rounds.len() < ROUNDS {
-            all.push(slowest.times(UNSEEN_TIMES, 1));
+            let members = self.rounds.back().map_or(1, Vec::len);
+            let unseen = slowest.times(UNSEEN_TIMES, 1);
+            all.extend(core::iter::repeat_n(unseen, members));
         }
         let mut high = slowest.times(UNSEEN_TIMES, 1).0;
         let mut low = 0;
@@ -271,7 +274,8 @@ mod tests {
             let mut all: Vec<Cost> = costs.into_iter().map(Cost).collect();
             let mut target = LossTarget::default();
             target.rounds.push_back(all.clone());
-            all.push(all.iter().max().unwrap().times(UNSEEN_TIMES, 1));
+            let unseen = all.iter().max().unwrap().times(UNSEEN_TIMES, 1);
+            all.extend(core::iter::repeat_n(unseen, all.len()));
             let least = target.least(late_ppm).unwrap().0;
             prop_assert!(missing_ppm(&all, least) <= late_ppm);
             prop_assert!(least == 0 || missing_ppm(&all, least - 1) > late_ppm);

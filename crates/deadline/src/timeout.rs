@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::cost::{Cost, Observation, PPM, Proposal};
-use crate::loss_target::LossTarget;
+use crate::loss_target::{LossTarget, UNSEEN_TIMES};
 use crate::tally::Tally;
 use crate::verdict::{Limits, Verdict, most_parity};
 
@@ -42,7 +42,8 @@ impl Bounds {
 
 /// Weight of a new value in a smoothed one: alpha = 1/5.
 const SMOOTHED_FIFTHS: u64 = 5;
-/// The first timeout is (1 + gamma) times the warm-up plus delta, with gamma = 1/4.
+/// The first timeout is (1 + gamma) times the warm-up plus delta, with gamma = 1/4. With a loss target, it
+/// is longer: the operation that this policy assumes until it knows more.
 const FIRST_QUARTERS: u64 = 5;
 const SLACK_NS: u64 = 50_000;
 
@@ -135,7 +136,11 @@ impl Timeout {
             return;
         };
         let Some(agreed) = self.agreed else {
-            let first_ns = u128::from(median.time_ns(bytes)) * u128::from(FIRST_QUARTERS) / 4;
+            let (warm_up, quarters) = match self.policy {
+                Policy::LossTarget { .. } => (costs[costs.len() - 1], 4 * UNSEEN_TIMES),
+                Policy::OptiNic | Policy::Celeris => (median, FIRST_QUARTERS),
+            };
+            let first_ns = u128::from(warm_up.time_ns(bytes)) * u128::from(quarters) / 4;
             let first_ns = u64::try_from(first_ns).unwrap_or(u64::MAX);
             let first_ns = first_ns.saturating_add(SLACK_NS);
             self.agreed = Some(self.bounded(Cost::of(first_ns, bytes), bytes));
@@ -229,16 +234,25 @@ mod tests {
 
     #[test]
     fn the_first_timeout_is_a_warm_up_and_a_quarter_and_fifty_microseconds() {
-        let target = Policy::LossTarget {
-            target_ppm: 1_000,
-            rtt_ns: 0,
-        };
-        for policy in [Policy::OptiNic, Policy::Celeris, target] {
+        for policy in [Policy::OptiNic, Policy::Celeris] {
             let timeout = after_warm_up(policy, WIDE);
             assert_eq!(timeout.timeout_ns(MIB), Some(1_300_000), "{policy:?}");
             assert_eq!(timeout.timeout_ns(2 * MIB), Some(2_600_000));
             assert_eq!(timeout.tally(), Tally::default(), "a warm-up is not cut");
         }
+    }
+
+    #[test]
+    fn the_first_timeout_of_a_loss_target_is_twice_the_slowest_warm_up() {
+        let mut timeout = Timeout::new(
+            Policy::LossTarget {
+                target_ppm: 1_000,
+                rtt_ns: 0,
+            },
+            WIDE,
+        );
+        timeout.agree(MIB, &proposals(&[800_000, 1_000_000, 500_000]));
+        assert_eq!(timeout.timeout_ns(MIB), Some(2_050_000));
     }
 
     #[test]
