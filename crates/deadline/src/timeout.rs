@@ -132,12 +132,12 @@ impl Timeout {
         let costs = proposals.iter().map(|p| self.bounded(p.cost, bytes));
         let mut costs: Vec<Cost> = costs.collect();
         costs.sort_unstable();
-        let Some(&median) = costs.get(costs.len() / 2) else {
+        let (Some(&median), Some(&slowest)) = (costs.get(costs.len() / 2), costs.last()) else {
             return;
         };
         let Some(agreed) = self.agreed else {
             let (warm_up, quarters) = match self.policy {
-                Policy::LossTarget { .. } => (costs[costs.len() - 1], 4 * UNSEEN_TIMES),
+                Policy::LossTarget { .. } => (slowest, 4 * UNSEEN_TIMES),
                 Policy::OptiNic | Policy::Celeris => (median, FIRST_QUARTERS),
             };
             let first_ns = u128::from(warm_up.time_ns(bytes)) * u128::from(quarters) / 4;

@@ -26,6 +26,7 @@ fn within<T: PartialOrd>(value: T, range: impl RangeBounds<T>, wrong: &str) -> R
 
 /// Parses any number of bytes.
 fn bytes(text: &str) -> Result<u64, String> {
+    // `Mb` is refused: it could mean bits or bytes.
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || ".+ ".contains(c));
     if ["Kb", "Mb", "Gb", "Tb", "Pb"].contains(&unit.trim()) {
         let unit = unit.trim();

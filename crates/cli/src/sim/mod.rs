@@ -120,10 +120,11 @@ fn write_results(
 ) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(report).or_exit(Exit::Other, "writing JSON")?;
     for (name, content) in [
+        // First: beside it, `check_out` knows plan.toml as one of results.
+        ("results.json", json.as_str()),
         ("plan.toml", text),
         ("runs.csv", &tables::runs(report)),
         ("sizes.csv", &tables::sizes(report)),
-        ("results.json", &json),
     ] {
         write(&args.out.join(name), |file| {
             io::Write::write_all(file, content.as_bytes())

@@ -64,7 +64,7 @@ pub fn connections(file: &str, text: &str) -> Result<ConnectionMatrix, InputErro
 fn start_ns(line: &Line<'_>, at: usize) -> Result<u64, InputError> {
     const WANT: &str = "picoseconds, from 0 to 8.64e16 (a day)";
     let ps: f64 = line.number(at, "start", WANT)?;
-    if !(0.0..=8.64e16).contains(&ps) {
+    if !(0.0..=Flow::MAX_START_NS as f64 * 1000.0).contains(&ps) {
         return Err(line.error(format!("start is {ps}: {WANT}")));
     }
     #[expect(
@@ -92,28 +92,17 @@ struct Reader {
 impl Reader {
     fn take(&mut self, line: &Line<'_>) -> Result<(), InputError> {
         let count = |name| line.number(1, name, "a whole number from 0 on");
-        let is_there = match line.words[0] {
-            "Nodes" => self.nodes.is_some(),
-            "Connections" => self.announced[0].is_some(),
-            "Triggers" => self.announced[1].is_some(),
-            "Failures" => self.announced[2].is_some(),
-            _ => false,
-        };
-        if is_there {
-            let what = format!("the line {} N is there twice: keep one", line.words[0]);
-            return Err(line.error(what));
-        }
         match line.words[0] {
             "Nodes" => {
                 let nodes: usize = count("Nodes")?;
                 if nodes < 2 {
                     return Err(line.error(format!("Nodes is {nodes}: at least 2")));
                 }
-                self.nodes = Some(nodes);
+                line.store(&mut self.nodes, nodes)?;
             }
-            "Connections" => self.announced[0] = Some(count("Connections")?),
-            "Triggers" => self.announced[1] = Some(count("Triggers")?),
-            "Failures" => self.announced[2] = Some(count("Failures")?),
+            "Connections" => line.store(&mut self.announced[0], count("Connections")?)?,
+            "Triggers" => line.store(&mut self.announced[1], count("Triggers")?)?,
+            "Failures" => line.store(&mut self.announced[2], count("Failures")?)?,
             "trigger" => self.trigger(line)?,
             "failure" => self.failure(line)?,
             word if word.contains("->") => self.flow(line)?,
@@ -163,9 +152,7 @@ impl Reader {
                     let want = "a whole number of bytes, or 0 for a flow without an end";
                     flow.bytes = line.number(at + 1, key, want)?;
                 }
-                "id" => {
-                    id = Some(self.id(line, at + 1)?);
-                }
+                "id" => id = Some(self.id(line, at + 1)?),
                 "prio" => {
                     let _: u64 = line.number(at + 1, key, "a whole number from 0 on")?;
                     self.has_priorities = true;

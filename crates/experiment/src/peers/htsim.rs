@@ -56,17 +56,10 @@ impl HtsimTopology {
                 return Err(line.error(what));
             }
             let value: usize = line.number(1, line.words[0], "a whole number from 0 on")?;
-            let place = ["nodes", "tiers", "podsize"]
-                .iter()
-                .position(|name| *name == key);
-            if place.is_some_and(|place| header[place].is_some()) {
-                let what = format!("the line {} N is there twice: keep one", line.words[0]);
-                return Err(line.error(what));
-            }
             match key.as_str() {
-                "nodes" => header[0] = Some(positive(&line, value)?),
-                "tiers" => header[1] = Some(positive(&line, value)?),
-                "podsize" => header[2] = Some(positive(&line, value)?),
+                "nodes" => line.store(&mut header[0], positive(&line, value)?)?,
+                "tiers" => line.store(&mut header[1], positive(&line, value)?)?,
+                "podsize" => line.store(&mut header[2], positive(&line, value)?)?,
                 "tier" => {
                     if value > 2 {
                         return Err(line.error(format!("Tier is {value}: 0, 1 or 2")));

@@ -62,6 +62,17 @@ impl Line<'_> {
         }
     }
 
+    /// Stores the value of a line that a file has once.
+    pub(super) fn store<T>(&self, place: &mut Option<T>, value: T) -> Result<(), InputError> {
+        match place.replace(value) {
+            None => Ok(()),
+            Some(_) => {
+                let key = self.words[0];
+                Err(self.error(format!("the line {key} N is there twice: keep one")))
+            }
+        }
+    }
+
     /// Parses the word with this index as a number. `name` and `want` are for the error.
     pub(super) fn number<T: FromStr>(
         &self,

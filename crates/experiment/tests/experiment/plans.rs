@@ -155,14 +155,15 @@ fn a_list_of_transports_runs_them_side_by_side() {
 #[test]
 fn switches_that_do_not_suit_a_transport_are_noted() {
     let plan = read(&format!(
-        "transport = [\"eqds\", \"irn\", \"roce-nocc\"]\n{FIRST}\n[switch.plain]\nbuffer = \"9MB\"\n"
+        "transport = [\"eqds\", \"irn\", \"roce-nocc\", \"roce\"]\n{FIRST}\n[switch.plain]\nbuffer = \"9MB\"\n"
     ))
     .unwrap();
-    let [eqds, irn] = plan.notes() else {
+    let [eqds, irn, roce] = plan.notes() else {
         panic!("{:?}", plan.notes());
     };
     assert!(eqds.starts_with("transport.eqds with switch.plain: the switches do not trim"));
     assert!(irn.starts_with("transport.irn with switch.plain: the switches do not mark"));
+    assert!(roce.starts_with("transport.roce with switch.plain: the switches do not pause"));
 }
 
 #[test]

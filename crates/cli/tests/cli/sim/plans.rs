@@ -332,3 +332,33 @@ fn wrong_names_and_files_in_place_of_a_plan_are_explained() {
         "{line}"
     );
 }
+
+#[test]
+fn results_replace_no_plan_but_that_of_results() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    fs::write(at.join("plan.toml"), first_plan()).expect("written");
+    let error = refusal(at, &["plan.toml", "--out", "."]);
+    assert!(
+        error.contains("the results would replace plan.toml"),
+        "{error}"
+    );
+    let plan = fs::read_to_string(at.join("plan.toml")).expect("the plan");
+    assert_eq!(plan, first_plan());
+    let error = refusal(at, &["plan.toml", "--out", "plan.toml"]);
+    assert!(error.contains("it is not a directory"), "{error}");
+    // Results replace earlier results, also when the plan is theirs.
+    result(at, &["plan.toml", "--out", "kept"]);
+    result(at, &["kept/plan.toml", "--out", "kept"]);
+}
+
+#[test]
+fn failed_flows_are_a_warning() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let lossy = first_plan().replace("delay = \"1us\"", "delay = \"1us\", loss = 1.0");
+    fs::write(at.join("plan.toml"), lossy).expect("written");
+    let output = sim(at, &["plan.toml", "--quiet"]);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("15 flows failed"), "{stderr}");
+}
