@@ -59,6 +59,9 @@ pub struct Observation {
     pub received_bytes: u64,
     /// Bytes that should have arrived at this member.
     pub expected_bytes: u64,
+    /// Whether it had a deadline: the warm-up has none, and neither have operations that began before the
+    /// warm-up ended.
+    pub had_deadline: bool,
     /// Whether its deadline ended it.
     pub timed_out: bool,
     /// Share of packets that the path dropped, in millionths, whether repaired or not. 0 if not
@@ -79,6 +82,7 @@ impl Observation {
             elapsed_ns,
             received_bytes: bytes,
             expected_bytes: bytes,
+            had_deadline: true,
             timed_out: false,
             path_loss_ppm: 0,
             verdict: Verdict::Wait,

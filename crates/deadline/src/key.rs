@@ -55,6 +55,7 @@ pub struct Timeouts {
     policy: Policy,
     bounds: Bounds,
     message_chunks: Option<u32>,
+    is_scheme_fixed: bool,
     entries: BTreeMap<TimeoutKey, Timeout>,
 }
 
@@ -66,6 +67,7 @@ impl Timeouts {
             policy,
             bounds,
             message_chunks: None,
+            is_scheme_fixed: false,
             entries: BTreeMap::new(),
         }
     }
@@ -80,14 +82,26 @@ impl Timeouts {
         }
     }
 
+    /// The same for operations whose scheme does not change: [`Timeout::with_fixed_scheme`].
+    #[must_use]
+    pub fn with_fixed_scheme(self) -> Self {
+        Self {
+            is_scheme_fixed: true,
+            ..self
+        }
+    }
+
     /// The timeout of these operations. It is created at its first use.
     pub fn get_mut(&mut self, key: TimeoutKey) -> &mut Timeout {
         let new = || {
-            let timeout = Timeout::new(self.policy, self.bounds);
-            match self.message_chunks {
-                Some(chunks) => timeout.with_message_chunks(chunks),
-                None => timeout,
+            let mut timeout = Timeout::new(self.policy, self.bounds);
+            if let Some(chunks) = self.message_chunks {
+                timeout = timeout.with_message_chunks(chunks);
             }
+            if self.is_scheme_fixed {
+                timeout = timeout.with_fixed_scheme();
+            }
+            timeout
         };
         self.entries.entry(key).or_insert_with(new)
     }

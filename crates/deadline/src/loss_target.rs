@@ -5,9 +5,9 @@
 //! deadline cut the operation. The model assumes that bytes arrive at a constant rate: an operation
 //! with cost X misses 1 - T / X of its bytes at a timeout T < X. The extrapolation uses the same
 //! model, so it reproduces the share that a cut operation really missed. Future operations differ
-//! from past ones, so the timeout aims at four fifths of the target. Where the slowest known
-//! operation is at most a sixteenth slower than that, the timeout is at least a little longer than
-//! this operation: a path without variation cuts nothing.
+//! from past ones, so the timeout aims at four fifths of the target. If the slowest known operation is
+//! at most a sixteenth slower than this timeout, the timeout becomes slightly longer than that
+//! operation. So on a path without variation, no operation is cut.
 //!
 //! Until [`ROUNDS`] operations are known, the policy adds an assumed one that is slower than all of
 //! them, at all members. After ten operations, the next one is the slowest so far in one of eleven
@@ -98,7 +98,7 @@ impl LossTarget {
     /// Starts, changes or stops repair.
     fn decide(&mut self, loss_ppm: u64, target_ppm: u64, limits: Limits) {
         let before = self.verdict;
-        let is_waiting = before == Verdict::Wait;
+        let is_waiting = before.is_same_repair(Verdict::Wait);
         // Hysteresis: repair continues until the loss of the path is far below the target.
         let enough_ppm = match is_waiting {
             true => target_ppm,
@@ -110,7 +110,7 @@ impl LossTarget {
         } else if !is_waiting && is_met {
             self.verdict
         } else {
-            let typical = self.typical();
+            let typical = before.cost_without(self.typical(), limits.rtt);
             Verdict::choose(loss_ppm, target_ppm / 2, typical, limits)
         };
         if !wanted.is_same_repair(before) {
@@ -180,6 +180,7 @@ mod tests {
         rtt: Cost(100),
         max: Cost(u64::MAX),
         most_parity: 32,
+        may_repair: true,
         slack: Cost(0),
     };
 
@@ -225,6 +226,53 @@ mod tests {
             cost_after(0, ROUNDS) <= 1_000,
             "the time of the repair stays"
         );
+    }
+
+    #[test]
+    fn a_repair_is_chosen_by_the_cost_without_the_current_one() {
+        let limits = Limits {
+            rtt: Cost(10_000),
+            // Enough for 24 chunks of parity for 32 of data, but not after 16 others.
+            max: Cost(1_800),
+            ..LIMITS
+        };
+        let mut target = LossTarget::default();
+        let mut take = |loss_ppm| {
+            for _ in 0..2 * ROUNDS {
+                let verdict = target.verdict();
+                let cost = verdict.cost(Cost(1_000), limits.rtt);
+                target.take(&[(cost, verdict)], loss_ppm, 10_000, limits);
+            }
+            target.verdict()
+        };
+        let mut last = 0;
+        for loss_ppm in [100_000, 150_000, 200_000, 250_000] {
+            let verdict = take(loss_ppm);
+            let Verdict::Parity { m, .. } = verdict else {
+                panic!("{loss_ppm}: {verdict:?}");
+            };
+            assert!(m >= last && m <= 24, "{loss_ppm}: {m} after {last}");
+            last = m;
+        }
+    }
+
+    #[test]
+    fn a_target_that_can_be_met_again_is_no_longer_reported() {
+        let tight = Limits {
+            max: Cost(1_000),
+            rtt: Cost(10_000),
+            ..LIMITS
+        };
+        let mut target = LossTarget::default();
+        let mut take = |loss_ppm| {
+            for _ in 0..ROUNDS {
+                let verdict = target.verdict();
+                target.take(&[(Cost(1_000), verdict)], loss_ppm, 10_000, tight);
+            }
+            target.verdict()
+        };
+        assert!(matches!(take(50_000), Verdict::CannotBeMet { .. }));
+        assert_eq!(take(8_000), Verdict::Wait);
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub struct Timeout {
     loss_target: LossTarget,
     /// Chunks of the longest message, if there is a limit.
     message_chunks: Option<u32>,
+    is_scheme_fixed: bool,
     tally: Tally,
 }
 
@@ -73,6 +74,7 @@ impl Timeout {
             own: None,
             loss_target: LossTarget::default(),
             message_chunks: None,
+            is_scheme_fixed: false,
             tally: Tally::default(),
         }
     }
@@ -83,6 +85,17 @@ impl Timeout {
     pub fn with_message_chunks(self, chunks: u32) -> Self {
         Self {
             message_chunks: Some(chunks),
+            ..self
+        }
+    }
+
+    /// The same for operations whose scheme does not change. The verdict is then [`Verdict::Wait`], or
+    /// [`Verdict::CannotBeMet`] with what the scheme leaves: a repair that no operation uses must not
+    /// change the timeout.
+    #[must_use]
+    pub fn with_fixed_scheme(self) -> Self {
+        Self {
+            is_scheme_fixed: true,
             ..self
         }
     }
@@ -101,7 +114,8 @@ impl Timeout {
         if observation.expected_bytes == 0 {
             return None;
         }
-        if self.agreed.is_some() {
+        let had_deadline = observation.had_deadline && self.agreed.is_some();
+        if had_deadline {
             self.tally.note(observation);
         }
         let cost = match self.policy {
@@ -110,7 +124,9 @@ impl Timeout {
                 let new = self.bounded(observation.cost(), observation.bytes);
                 let own = self.own.map_or(new, |own| smoothed(own, new));
                 // The warm-up sets the first timeout, but is not part of the average.
-                self.own = self.agreed.map(|_| own);
+                if had_deadline {
+                    self.own = Some(own);
+                }
                 own
             }
             Policy::LossTarget { .. } => {
@@ -160,6 +176,7 @@ impl Timeout {
                     rtt: Cost::of(measured_ns.unwrap_or(rtt_ns), bytes),
                     max: Cost::of(self.bounds.max_ns, bytes),
                     most_parity: most_parity(self.message_chunks),
+                    may_repair: !self.is_scheme_fixed,
                     slack: Cost::of(SLACK_NS, bytes),
                 };
                 let operations = proposals.iter();
@@ -239,6 +256,26 @@ mod tests {
             assert_eq!(timeout.timeout_ns(MIB), Some(1_300_000), "{policy:?}");
             assert_eq!(timeout.timeout_ns(2 * MIB), Some(2_600_000));
             assert_eq!(timeout.tally(), Tally::default(), "a warm-up is not cut");
+        }
+    }
+
+    #[test]
+    fn an_operation_that_began_during_the_warm_up_is_not_counted() {
+        for policy in [Policy::OptiNic, Policy::Celeris] {
+            let mut timeout = after_warm_up(policy, WIDE);
+            let beside = Observation {
+                had_deadline: false,
+                ..Observation::whole(9_000_000, MIB)
+            };
+            timeout.propose(&beside).unwrap();
+            assert_eq!(timeout.tally(), Tally::default(), "{policy:?}");
+            // It is not part of Celeris' average either.
+            let proposal = timeout.propose(&Observation::whole(1_000_000, MIB));
+            assert_eq!(
+                proposal.unwrap().cost,
+                Cost::of(1_000_000, MIB),
+                "{policy:?}"
+            );
         }
     }
 

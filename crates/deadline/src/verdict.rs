@@ -44,6 +44,8 @@ pub(crate) struct Limits {
     pub(crate) max: Cost,
     /// Most parity chunks of a group.
     pub(crate) most_parity: u32,
+    /// Whether the scheme of the operations may change.
+    pub(crate) may_repair: bool,
     /// What a timeout adds to the time of the slowest operation, as for the warm-up.
     pub(crate) slack: Cost,
 }
@@ -80,7 +82,7 @@ impl Verdict {
         let parity = parity.map(|m| Self::Parity { k: K, m });
         let repeats = (1..=MOST_ROUNDS).map(|rounds| Self::Repeats { rounds });
         let (mut best, mut least_ppm) = (None, loss_ppm);
-        for way in parity.chain(repeats) {
+        for way in parity.chain(repeats).filter(|_| limits.may_repair) {
             let takes = way.cost(cost, limits.rtt);
             if takes > limits.max {
                 continue;
@@ -117,9 +119,11 @@ impl Verdict {
         }
     }
 
-    /// The share of bytes that stays missing with this repair, in millionths, rounded up. Losses
-    /// are assumed to be independent; bursts longer than the interleaving leave more.
-    pub(crate) fn left_ppm(self, loss_ppm: u64) -> u64 {
+    /// The share of bytes that stays missing with this repair on a path that drops `loss_ppm`, both in
+    /// millionths, rounded up. Losses are assumed to be independent; bursts longer than the
+    /// interleaving leave more.
+    #[must_use]
+    pub fn left_ppm(self, loss_ppm: u64) -> u64 {
         match self {
             Self::Wait | Self::CannotBeMet { .. } => loss_ppm,
             Self::Parity { k, m } => beyond_parity_ppm(loss_ppm, k, m),
@@ -170,6 +174,7 @@ mod tests {
             rtt,
             max,
             most_parity,
+            may_repair: true,
             slack: Cost(0),
         }
     }
@@ -234,6 +239,16 @@ mod tests {
         let parity = |m| Verdict::Parity { k: K, m };
         assert_eq!(choose(32), parity(32));
         assert!(matches!(choose(24), Verdict::Repeats { .. }));
+    }
+
+    #[test]
+    fn a_scheme_that_does_not_change_gets_no_repair() {
+        let fixed = Limits {
+            may_repair: false,
+            ..limits(Cost(1_000), MAX)
+        };
+        let verdict = Verdict::choose(10_000, 500, Cost(1_000_000), fixed);
+        assert_eq!(verdict, Verdict::CannotBeMet { least_ppm: 10_000 });
     }
 
     #[test]

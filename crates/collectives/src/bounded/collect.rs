@@ -72,8 +72,6 @@ pub(crate) struct Collected {
     pub(crate) elapsed_ns: u64,
     pub(crate) received_bytes: u64,
     pub(crate) expected_bytes: u64,
-    /// The number of bytes that messages lacked when they ended, before any deadline.
-    pub(crate) dropped_bytes: u64,
     pub(crate) timed_out: bool,
     /// What the result lacks; `None` if it follows from `arrived`.
     pub(crate) missing: Option<Vec<Missing>>,
@@ -197,6 +195,12 @@ impl Collect {
         self.is_sent() && peers.all(|peer| self.has_all_from(peer))
     }
 
+    /// A rank whose messages have not all ended, or otherwise one to which messages must be sent.
+    pub(crate) fn waits_for(&self) -> Option<usize> {
+        let receives = (0..self.incoming.len()).find(|&peer| !self.has_all_from(peer));
+        receives.or_else(|| self.outgoing.iter().position(|left| !left.is_empty()))
+    }
+
     /// Whether the exchange can end: it is complete, or its deadline has passed.
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
         self.is_complete() || self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns)
@@ -229,7 +233,6 @@ impl Collect {
     ) -> Result<Collected, Error> {
         let timed_out = !self.is_complete();
         let ended_ns = self.completed_ns.or(self.deadline_ns).unwrap_or(now_ns);
-        let dropped_bytes = self.missing_bytes(|incoming| incoming.segments);
         for (peer, qp) in qps.iter_mut().enumerate() {
             let Some(qp) = qp else {
                 continue;
@@ -252,7 +255,7 @@ impl Collect {
         let expected = self.exchange.receives.iter().enumerate();
         let expected = expected.filter(|(peer, _)| *peer != self.exchange.rank);
         let expected_bytes = expected.map(|(_, range)| range.end - range.start).sum();
-        let missing_bytes = self.missing_bytes(|_| u64::MAX);
+        let missing_bytes = self.missing_bytes();
         let mut arrived = Vec::new();
         for Incoming { contribution, .. } in self.incoming {
             arrived.push(contribution.arrived);
@@ -263,7 +266,6 @@ impl Collect {
             elapsed_ns: ended_ns.saturating_sub(self.started_ns),
             received_bytes: expected_bytes - missing_bytes,
             expected_bytes,
-            dropped_bytes,
             timed_out,
             missing: None,
         })
@@ -329,30 +331,19 @@ impl Collect {
         Ok(())
     }
 
-    /// The number of bytes missing from the first `segments` messages of each rank.
-    fn missing_bytes(&self, segments: impl Fn(&Incoming) -> u64) -> u64 {
-        let Exchange {
-            packet_bytes,
-            segment_bytes,
-            ..
-        } = self.exchange;
+    /// The number of bytes that have not arrived.
+    fn missing_bytes(&self) -> u64 {
+        let packet_bytes = self.exchange.packet_bytes;
         let of_peer = |(incoming, range): (&Incoming, &Range<u64>)| {
             let bytes = range.end - range.start;
-            let end = bytes.min(segments(incoming).saturating_mul(segment_bytes));
-            let missing = incoming
-                .contribution
-                .arrived
-                .iter()
-                .zip((0_u64..).map(|i| i * packet_bytes));
-            let missing = missing.filter(|(arrived, start)| !**arrived && *start < end);
+            let starts = (0_u64..).map(|i| i * packet_bytes);
+            let packets = incoming.contribution.arrived.iter().zip(starts);
+            let missing = packets.filter(|(arrived, start)| !**arrived && *start < bytes);
             missing
                 .map(|(_, start)| packet_bytes.min(bytes - start))
                 .sum::<u64>()
         };
-        self.incoming
-            .iter()
-            .zip(&self.exchange.receives)
-            .map(of_peer)
-            .sum()
+        let peers = self.incoming.iter().zip(&self.exchange.receives);
+        peers.map(of_peer).sum()
     }
 }

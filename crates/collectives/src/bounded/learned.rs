@@ -58,10 +58,14 @@ pub(crate) struct Measured {
 impl Learned {
     /// The initial state, without measurements. A packet is one chunk.
     pub(crate) fn new(options: BoundedOptions, packets_per_segment: u32) -> Self {
+        let mut timeouts =
+            Timeouts::new(options.policy, options.bounds).with_message_chunks(packets_per_segment);
+        if !chooses_scheme(&options) {
+            timeouts = timeouts.with_fixed_scheme();
+        }
         Self {
             options,
-            timeouts: Timeouts::new(options.policy, options.bounds)
-                .with_message_chunks(packets_per_segment),
+            timeouts,
             agreements: BTreeMap::new(),
             losses: ChunkLoss::default(),
             loss_ppm: 0,
@@ -75,11 +79,9 @@ impl Learned {
     /// How the next operation of `bytes` bytes runs.
     pub(crate) fn terms(&mut self, key: TimeoutKey, bytes: u64) -> Terms {
         self.begin(key);
-        let chooses_scheme = self.chooses_scheme();
         let timeout = self.timeouts.get_mut(key);
         let verdict = timeout.verdict();
         let scheme = match verdict {
-            _ if !chooses_scheme => self.options.scheme,
             Verdict::Wait | Verdict::CannotBeMet { .. } => self.options.scheme,
             Verdict::Parity { k, m } => {
                 let code = Code::new(Kind::Mds, k as usize, m as usize);
@@ -109,26 +111,19 @@ impl Learned {
         of_key.begun += 1;
     }
 
-    /// Whether the loss of the path determines the scheme.
-    fn chooses_scheme(&self) -> bool {
-        matches!(self.options.policy, Policy::LossTarget { .. })
-            && self.options.scheme == SchemeName::BestEffort
-    }
-
     /// The proposal of this rank after the first phase of an operation; `None` if it expected no
     /// data.
     pub(crate) fn propose(
         &mut self,
         key: TimeoutKey,
         bytes: u64,
-        verdict: Verdict,
+        terms: Option<Terms>,
         collected: &Collected,
         measured: Measured,
     ) -> Option<Proposal> {
-        let path_loss_ppm = match self.chooses_scheme() {
+        let path_loss_ppm = match chooses_scheme(&self.options) {
             true => measured.loss_ppm,
-            // The loss that remains after the repair of a scheme that does not change.
-            false => ppm(collected.dropped_bytes, collected.expected_bytes).unwrap_or(0),
+            false => left_ppm(self.options.scheme, measured.loss_ppm),
         };
         self.timeouts.get_mut(key).propose(&Observation {
             bytes,
@@ -137,7 +132,8 @@ impl Learned {
             expected_bytes: collected.expected_bytes,
             timed_out: collected.timed_out,
             path_loss_ppm,
-            verdict,
+            verdict: terms.map_or(Verdict::Wait, |terms| terms.verdict),
+            had_deadline: terms.is_some_and(|terms| terms.timeout_ns.is_some()),
             rtt_ns: measured.rtt_ns,
         })
     }
@@ -182,6 +178,26 @@ impl Learned {
     pub(crate) fn agree(&mut self, key: TimeoutKey, bytes: u64, proposals: &[Proposal]) {
         self.timeouts.get_mut(key).agree(bytes, proposals);
     }
+}
+
+/// Whether the loss of the path determines the scheme.
+fn chooses_scheme(options: &BoundedOptions) -> bool {
+    matches!(options.policy, Policy::LossTarget { .. }) && options.scheme == SchemeName::BestEffort
+}
+
+/// The loss that remains after the repair of a scheme that does not change: no waiting brings these
+/// bytes.
+fn left_ppm(scheme: SchemeName, loss_ppm: u32) -> u32 {
+    let repair = match scheme {
+        SchemeName::BestEffort => Verdict::Wait,
+        SchemeName::BestEffortEc(code) => Verdict::Parity {
+            k: u32::try_from(code.k()).unwrap_or(u32::MAX),
+            m: u32::try_from(code.m()).unwrap_or(u32::MAX),
+        },
+        // Repeats bring everything in the end.
+        _ => return 0,
+    };
+    u32::try_from(repair.left_ppm(loss_ppm.into())).unwrap_or(u32::MAX)
 }
 
 /// A share in millionths; `None` if `whole` is 0.

@@ -125,6 +125,16 @@ impl Bounded {
         }
     }
 
+    /// A rank that the current phase waits for: one whose messages have not all ended, or otherwise
+    /// one that this rank must send messages to.
+    pub(crate) fn waits_for(&self) -> Option<usize> {
+        match &self.phase {
+            Phase::Collecting(collect) => collect.waits_for(),
+            Phase::Sharing(sharing) => sharing.waits_for(),
+            _ => None,
+        }
+    }
+
     /// The time at which the current phase ends at the latest.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         match &self.phase {
@@ -275,10 +285,9 @@ impl Bounded {
         work: &mut [u8],
     ) -> Result<(), Error> {
         let (key, bytes) = (self.key(), self.plan.bytes);
-        let verdict = self.terms.map_or(Verdict::Wait, |terms| terms.verdict);
         let measured = group.learned.measure(group.endpoint, group.qps)?;
         let learned = &mut *group.learned;
-        let proposal = learned.propose(key, bytes, verdict, &collected, measured);
+        let proposal = learned.propose(key, bytes, self.terms, &collected, measured);
         match &self.plan.gather {
             Some(gather) => {
                 let range = self.plan.record(gather.layout, self.plan.exchange.rank);

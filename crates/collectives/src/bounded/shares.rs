@@ -101,6 +101,10 @@ impl Sharing {
         self.collect.is_sent()
     }
 
+    pub(super) fn waits_for(&self) -> Option<usize> {
+        self.collect.waits_for()
+    }
+
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.collect.deadline_ns
     }
@@ -168,7 +172,6 @@ impl Sharing {
             elapsed_ns: second.elapsed_ns,
             received_bytes: first.received_bytes + second.received_bytes,
             expected_bytes: first.expected_bytes + second.expected_bytes,
-            dropped_bytes: first.dropped_bytes + second.dropped_bytes,
             timed_out: first.timed_out || second.timed_out,
             missing: Some(lacks.into_missing()),
             ..first

@@ -1,5 +1,7 @@
 //! Groups with a loss target: what they do on paths that lose more, and less.
 
+use std::time::Duration;
+
 use farwrite::SchemeName;
 use farwrite::deadline::{Bounds, Policy, Verdict};
 use farwrite_collectives::{BoundedOptions, GroupOptions, Reduction, Report};
@@ -165,4 +167,20 @@ fn a_scheme_with_repair_stays_whatever_the_path_does() {
     let mut world = World::new(10, 2, losing(0.04), &options);
     let (scheme, _, _) = toward_target(&mut world, 12);
     assert_eq!(scheme, SchemeName::BestEffortSr);
+}
+
+#[test]
+fn a_scheme_that_leaves_more_than_the_target_is_reported() {
+    // One chunk of parity for 32 repairs almost nothing if a path drops 20%.
+    let mut options = target(10_000, MS, SECOND);
+    options.bounded.scheme = "best-effort+ec-mds:32,1".parse().expect("a scheme");
+    let mut world = World::new(10, 3, losing(0.2), &options);
+    let (scheme, verdict, report) = toward_target(&mut world, 30);
+    assert_eq!(scheme, options.bounded.scheme);
+    let Verdict::CannotBeMet { least_ppm } = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert!((100_000..300_000).contains(&least_ppm), "{least_ppm}");
+    // No waiting brings these bytes, so the timeouts stay short.
+    assert!(report.elapsed < Duration::from_millis(100), "{report:?}");
 }
