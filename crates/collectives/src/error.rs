@@ -66,7 +66,7 @@ pub enum CollectiveError {
         /// What is wrong with the path.
         problem: PathError,
     },
-    /// The deadline of an operation has passed.
+    /// The timeout of an operation has passed.
     #[error("operation {operation} ({name}) is not done after {after:?}: rank {rank} {state}")]
     Timeout {
         /// Number of the operation in the group, counted from 0.

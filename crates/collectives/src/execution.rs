@@ -42,6 +42,8 @@ pub(crate) struct Execution {
     schemes: Vec<SchemeName>,
     /// The state of a bounded operation. Its steps begin when its first phase has ended.
     bounded: Option<Bounded>,
+    /// Whether other ranks were informed that it makes progress.
+    is_announced: bool,
 }
 
 #[derive(Debug)]
@@ -78,6 +80,7 @@ impl Execution {
             buffers,
             copy: None,
             bounded: bounded.map(|bounded| Bounded::new(*bounded)),
+            is_announced: false,
             steps: with_dependencies(&plan.steps),
             queues: vec![Queues::default(); ranks],
             left: plan.steps.len(),
@@ -146,6 +149,13 @@ impl Execution {
     pub(crate) fn awaits_records(&self) -> bool {
         let awaits = |bounded: &Bounded| bounded.has_separate_records() && bounded.awaits_records();
         self.bounded.as_ref().is_some_and(awaits)
+    }
+
+    /// The first separate record of this rank, once.
+    pub(crate) fn announce(&mut self) -> Option<Record> {
+        self.separate_records()?;
+        let is_first = !std::mem::replace(&mut self.is_announced, true);
+        is_first.then(|| self.record(Stage::Started))
     }
 
     /// Removes and returns the separate record of this rank, when the first phase has ended.
@@ -224,6 +234,13 @@ impl Execution {
     /// A rank that the operation waits for: one that it must receive bytes from, or otherwise one
     /// that it must send bytes to.
     pub(crate) fn waits_for(&self) -> Option<usize> {
+        if let Some(bounded) = self
+            .bounded
+            .as_ref()
+            .filter(|bounded| !bounded.has_collected())
+        {
+            return bounded.waits_for();
+        }
         let receives = (0..self.queues.len()).find(|&peer| self.receives_from(peer));
         receives.or_else(|| (0..self.queues.len()).find(|&peer| self.sends_to(peer)))
     }

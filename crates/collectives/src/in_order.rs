@@ -72,9 +72,8 @@ impl OrderedOperations {
         self.started += 1;
         if let Some(size) = execution.separate_records() {
             let times_ns = [execution.started_ns, execution.timeout_ns];
-            let record = execution.record(Stage::Started);
-            self.records.open(number, record.descriptor, size, times_ns);
-            self.own_records.push(record);
+            let descriptor = execution.record(Stage::Started).descriptor;
+            self.records.open(number, descriptor, size, times_ns);
         }
         self.running.push_back((id, execution));
     }
@@ -182,6 +181,10 @@ impl OrderedOperations {
         now_ns: u64,
     ) -> Result<bool, farwrite::Error> {
         let (mut moved, mut may_end) = (self.tend(endpoint)?, true);
+        // Operations that wait for a place are not announced, so other ranks need not remember them.
+        let active = self.running.iter_mut().take(ACTIVE);
+        let announced = active.filter_map(|(_, execution)| execution.announce());
+        self.own_records.extend(announced);
         let active = self.running.iter_mut().take(ACTIVE);
         for (_, execution) in active.filter(|(_, execution)| execution.is_bounded()) {
             let group = BoundedGroup {

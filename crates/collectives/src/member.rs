@@ -47,7 +47,7 @@ pub struct Finished {
 ///
 /// All ranks start the same collective operations in the same order. Several operations can be in
 /// flight. Each one makes progress as far as its data allows. Between two ranks, data is sent in
-/// the order of operations. An operation that fails, or that does not end by its deadline, ends the
+/// the order of operations. An operation that fails, or that does not end by its timeout, ends the
 /// group at this rank and at all ranks that it can reach: the ranks no longer agree on the next
 /// operation.
 pub struct Member<F: Fabric> {

@@ -25,8 +25,8 @@ pub(crate) const CONTROLS_IN_FLIGHT: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
     /// What repairs losses of exact operations: an exact scheme, or the choice of the planner for
-    /// each segment. Each rank selects what it sends with, and expects the same from others. Each
-    /// segment names its scheme, so ranks need not choose the same one. The parity of a whole
+    /// each segment. Each rank selects what it sends with. Each segment names its scheme, so ranks need
+    /// not choose the same one. The parity of a whole
     /// segment must be no longer than the segment: m at most k if `packets_per_segment` is a
     /// multiple of k. [`SchemeChoice::Auto`] omits schemes with more parity.
     pub scheme: SchemeChoice,
@@ -51,7 +51,7 @@ pub struct GroupOptions {
     pub rate_control: RateControl,
     /// The timeout of operations that do not set their own. Ranks may differ.
     pub timeout: Duration,
-    /// The site of each rank, in order, as any number. Ranks of one site are near each other. If it
+    /// The site of each rank, in order, as any number below `u32::MAX`. Ranks of one site are near each other. If it
     /// is empty, all ranks are near each other.
     pub sites: Vec<u32>,
     /// How bounded operations work.
@@ -222,6 +222,14 @@ impl GroupOptions {
             let sites = self.sites.len().to_string();
             return Err(wrong("sites", sites, format!("none, or {ranks}")));
         }
+        // Ranks exchange each number plus one.
+        if self.sites.contains(&u32::MAX) {
+            return Err(wrong(
+                "sites",
+                u32::MAX.to_string(),
+                format!("below {}", u32::MAX),
+            ));
+        }
         match self.problem_of(ranks) {
             Some((argument, value, expected)) => Err(wrong(argument, value, expected)),
             None => Ok(()),
@@ -229,7 +237,7 @@ impl GroupOptions {
     }
 
     /// What is wrong for a group of this number of ranks.
-    fn problem_of(&self, ranks: usize) -> Option<Problem> {
+    pub(crate) fn problem_of(&self, ranks: usize) -> Option<Problem> {
         let packet_bytes = self.bounded_packet_bytes();
         let has_room = Frames::new(ranks, packet_bytes.into()).is_some();
         let is_small = self.bounded.parts == Delivery::Bounded && !has_room;
@@ -349,8 +357,8 @@ pub struct OperationOptions {
     /// The communication pattern between ranks.
     pub algorithm: Algorithm,
     /// How long the operation may take; `None` selects [`GroupOptions::timeout`]. A bounded
-    /// operation that takes longer fails too. If it ends before, the group fails after this time if
-    /// a rank has not reported how the operation went there.
+    /// operation that takes longer fails too. If it ends earlier, the group still fails if the record
+    /// of some rank has not arrived within this time.
     pub timeout: Option<Duration>,
     /// Whether the operation waits for all data.
     pub delivery: Delivery,
@@ -370,8 +378,10 @@ pub enum Delivery {
     /// Each value is the reduction of the contributions of exactly those ranks that the report does
     /// not name. A mean divides by their number. With [`BoundedOptions::hadamard`], that holds for
     /// the transformed values. If nothing is reduced, missing bytes are 0. The result of an
-    /// all-reduce is the same at all ranks, except with [`BoundedOptions::parts`]. The first operation of a kind and size is a warm-up: it
-    /// waits for everything that the path does not drop, to measure how long that takes. Operations
-    /// of that kind and size that begin before the first one ends do the same.
+    /// all-reduce is the same at all ranks, except with [`BoundedOptions::parts`].
+    ///
+    /// The first operation of a kind and size class is a warm-up: it waits for everything that the path
+    /// does not drop, to measure how long that takes. Operations of that kind and size class that begin
+    /// before the first one ends do the same.
     Bounded,
 }

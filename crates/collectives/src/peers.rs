@@ -1,7 +1,7 @@
 //! The state of the other ranks that this rank knows, apart from their data.
 //!
 //! While operations run and no data moves, a rank asks all others about their progress. So when a
-//! deadline passes, the rank can name the rank that caused the delay. The rank that it waits for
+//! timeout passes, the rank can name the rank that caused the delay. The rank that it waits for
 //! directly may itself be waiting.
 
 use std::collections::VecDeque;
@@ -45,7 +45,8 @@ struct Peer {
     /// message.
     started: u64,
     /// Why the operation after those could not start there, according to its last answer; empty if
-    /// the rank did not try.
+    /// the rank did not try, or if this rank has not started that operation either: the rank may still
+    /// start it.
     refusal: String,
     /// Whether the rank starts no more operations.
     has_left: bool,
@@ -379,9 +380,16 @@ impl Peer {
                 self.outgoing
                     .push_back(ControlMessage::Answer { started, refusal });
             }
-            ControlMessage::Answer { started, refusal } => {
-                self.started = self.started.max(started);
-                self.refusal = refusal;
+            ControlMessage::Answer {
+                started: theirs,
+                refusal,
+            } => {
+                self.started = self.started.max(theirs);
+                self.refusal = if theirs < started {
+                    refusal
+                } else {
+                    String::new()
+                };
             }
             ControlMessage::Leave { started, served } => {
                 self.has_left = true;

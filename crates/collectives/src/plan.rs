@@ -58,9 +58,7 @@ pub(crate) fn plan(
         Operation::Barrier => Some((ElementType::U8, Reduction::Max)),
         _ => operation.element(),
     };
-    if let Some((element, reduction)) = values {
-        check_values(view, element, reduction, sizes.total)?;
-    }
+    check_values(view, operation, &sizes)?;
     let descriptor = Descriptor {
         bytes: sizes.total,
         root: match operation {
@@ -282,12 +280,23 @@ fn choose(
     }
 }
 
-fn check_values(
+/// Checks the values of an operation that reduces.
+///
+/// # Errors
+/// [`CollectiveError::Argument`].
+pub(crate) fn check_values(
     view: &GroupView,
-    element: ElementType,
-    reduction: Reduction,
-    bytes: u64,
+    operation: &Operation,
+    sizes: &Sizes,
 ) -> Result<(), CollectiveError> {
+    let Some((element, reduction)) = operation.element() else {
+        return Ok(());
+    };
+    // A part of a reduce-scatter also consists of elements.
+    let bytes = match operation {
+        Operation::ReduceScatter { .. } => sizes.output.unwrap_or(sizes.total),
+        _ => sizes.total,
+    };
     if !reduction.supports(element) {
         let expected = format!("values of type {element} have no {reduction}");
         return Err(view.wrong("reduction", reduction, expected));

@@ -18,7 +18,8 @@ use crate::segment::{Descriptor, Header};
 /// The maximum number of operations that have ended at this rank and lack records.
 pub(crate) const MOST_OPEN: usize = 1024;
 /// The maximum number of records of one rank for operations that have not started here: two for
-/// each operation. A rank that has ended more operations has ended the group.
+/// each operation. A rank sends the first one when the operation can make progress, and a rank that
+/// has ended more than [`MOST_OPEN`] operations has ended the group.
 const MOST_EARLY: usize = 4 * MOST_OPEN;
 
 /// The operations whose records are not complete, and the records that came early.
@@ -26,8 +27,8 @@ const MOST_EARLY: usize = 4 * MOST_OPEN;
 pub(crate) struct Records {
     /// By number.
     open: VecDeque<OpenOperation>,
-    /// By rank: records of operations that have not started here, in order.
-    early: Vec<VecDeque<Record>>,
+    /// By rank: records of operations that have not started here. Those of one operation are in order.
+    early: Vec<Vec<Record>>,
 }
 
 /// An operation that lacks records.
@@ -67,7 +68,7 @@ impl Records {
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
             open: VecDeque::new(),
-            early: vec![VecDeque::new(); ranks],
+            early: vec![Vec::new(); ranks],
         }
     }
 
@@ -95,7 +96,7 @@ impl Records {
     /// Forgets all operations.
     pub(crate) fn clear(&mut self) {
         self.open.clear();
-        self.early.iter_mut().for_each(VecDeque::clear);
+        self.early.iter_mut().for_each(Vec::clear);
     }
 
     /// Keeps a record of a rank until its operation has started here.
@@ -107,24 +108,27 @@ impl Records {
             let problem = format!("it is {MOST_EARLY} records ahead");
             return Err(CollectiveError::Connection { rank, problem });
         }
-        self.early[rank].push_back(record);
+        self.early[rank].push(record);
         Ok(())
     }
 
     /// Processes the records of operations that have started here: those before `started`. Returns
     /// whether there were any.
     ///
+    /// A rank that has several operations in progress sends that a later one has started before it
+    /// sends that an earlier one has ended. So records wait only for their own operation.
+    ///
     /// # Errors
     /// [`CollectiveError::Mismatch`] if the rank runs a different operation.
     pub(crate) fn process(&mut self, started: u64) -> Result<bool, CollectiveError> {
         let mut processed = false;
         for rank in 0..self.early.len() {
-            let has_started = |record: &&Record| record.number < started;
-            while let Some(&record) = self.early[rank].front().filter(has_started) {
-                self.early[rank].pop_front();
-                self.note(rank, &record)?;
-                processed = true;
+            let ready = self.early[rank].extract_if(.., |record| record.number < started);
+            let ready: Vec<_> = ready.collect();
+            for record in &ready {
+                self.note(rank, record)?;
             }
+            processed |= !ready.is_empty();
         }
         Ok(processed)
     }
@@ -283,6 +287,23 @@ mod tests {
         assert_eq!(records.take_complete().map(costs), Some(vec![1, 3]));
         assert_eq!(records.take_complete().map(costs), Some(vec![2, 3]));
         assert_eq!(records.newest(), None);
+    }
+
+    #[test]
+    fn the_record_of_a_later_operation_does_not_delay_an_earlier_one() {
+        let mut records = two_open();
+        let later = Record {
+            stage: Stage::Started,
+            ..record(7, 0)
+        };
+        // The other rank has started operation 7 before operation 4 ended there.
+        for early in [later, record(4, 3)] {
+            records.add(1, early).unwrap();
+        }
+        records.note(0, &record(4, 1)).unwrap();
+        assert!(records.process(7).unwrap());
+        assert!(records.take_complete().is_some());
+        assert_eq!(records.early[1].len(), 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::error::CollectiveError;
 use crate::index::{to_range, to_usize};
 use crate::operation::Operation;
 use crate::options::GroupOptions;
+use crate::plan::check_values;
 use crate::report::Missing;
 use crate::scratch::Scratch;
 use crate::sizes::Sizes;
@@ -79,7 +80,7 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn check(&self, rank: usize) -> Result<(), CollectiveError> {
         let view = self.options.view(rank, self.ranks);
-        if let Some((name, value, expected)) = self.options.problem() {
+        if let Some((name, value, expected)) = self.options.problem_of(self.ranks) {
             return Err(view.wrong(name, value, expected));
         }
         if rank >= self.ranks {
@@ -119,6 +120,7 @@ impl Replay<'_> {
         let input = self.inputs[rank];
         let output = vec![0; to_usize(self.result_bytes(input.len()))];
         let sizes = Sizes::of(&view, self.operation, &Buffers::new(input.to_vec(), output))?;
+        check_values(&view, self.operation, &sizes)?;
         let mut plan = BoundedPlan::new(&view, self.operation, self.operation.element(), &sizes)?;
         let work = plan.prepare(input, &mut Scratch::default());
         Ok((plan, work))

@@ -86,6 +86,8 @@ impl<F: Fabric> Member<F> {
             }
         }
         if self.failure.is_some() {
+            // Nothing reads further records.
+            self.peers.take_records();
             // Other ranks still wait for the contributions of a rank that has left.
             let sent = self.data_matters && self.in_order.tend(&mut self.endpoint)?;
             return Ok(moved || sent);
@@ -116,18 +118,22 @@ impl<F: Fabric> Member<F> {
         if segments > 0 {
             self.note_moved(now_ns);
         }
-        self.end_operations(now_ns)?;
-        Ok(moved || segments > 0)
+        // Operations that waited for a place can begin in the next poll.
+        let ended = self.end_operations(now_ns)?;
+        Ok(moved || segments > 0 || ended)
     }
 
-    /// Ends operations that are done, and ends the group if a deadline has passed.
-    fn end_operations(&mut self, now_ns: u64) -> Result<(), CollectiveError> {
+    /// Ends operations that are done, and ends the group if a timeout has passed. Returns whether an
+    /// operation has ended.
+    fn end_operations(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
         let Self {
             in_order,
             send_receive,
             ..
         } = self;
+        let mut ended = false;
         while let Some((id, done)) = in_order.take_done().or_else(|| send_receive.take_done()) {
+            ended = true;
             let (report, buffers) = done.finish(now_ns, &mut in_order.scratch);
             let result = Ok(report);
             self.finished.push_back(Finished {
@@ -152,7 +158,8 @@ impl<F: Fabric> Member<F> {
         }
         let late = self.running().find(|e| e.deadline_ns() <= now_ns);
         late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))?;
-        self.check_records(now_ns)
+        self.check_records(now_ns)?;
+        Ok(ended)
     }
 
     /// Ends the group if a rank owes a record for too long, or too many.
@@ -183,7 +190,7 @@ impl<F: Fabric> Member<F> {
         })
     }
 
-    /// The error of an operation whose deadline has passed.
+    /// The error of an operation whose timeout has passed.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
         let (rank, state) = self.culprit(now_ns, number, late.waits_for());
@@ -197,7 +204,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// The rank that delays an operation, and its state. `number` is that of a collective
-    /// operation. If no rank is known to be the cause, it is one that owes a record, or `waits_for`.
+    /// operation. If no rank is known to be the cause, it is `waits_for`, or one that owes a record.
     fn culprit(
         &self,
         now_ns: u64,
@@ -209,7 +216,7 @@ impl<F: Fabric> Member<F> {
         let owes = open.and_then(|open| open.lacks_other_than(own));
         let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
         culprit.unwrap_or_else(|| {
-            let rank = owes.or(waits_for).unwrap_or(own);
+            let rank = waits_for.or(owes).unwrap_or(own);
             (rank, RankState::DataMissing)
         })
     }

@@ -326,6 +326,12 @@ fn a_replay_of_what_cannot_have_been_is_refused_by_value() {
         let error = replay(&options(), rank, operation, &inputs, missing).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
+    let scatter = Operation::ReduceScatter {
+        element: F32,
+        reduction: Reduction::Sum,
+    };
+    let error = replay(&options(), 0, &scatter, &[&input[..4], &input[..4]], &[]).unwrap_err();
+    assert!(error.to_string().contains("bytes = 2"), "{error}");
     let packets = GroupOptions {
         packet_bytes: 0,
         ..options()

@@ -349,6 +349,48 @@ fn a_live_rank_on_a_long_path_is_not_named_as_silent() {
 }
 
 #[test]
+fn an_operation_that_a_rank_starts_after_a_refusal_succeeds() {
+    let mut world = World::new(1, 3, clean(), &options());
+    let buffers = |rank| Buffers::in_place(values(ElementType::F32, rank, 1000));
+    let options = OperationOptions::default();
+    for rank in [0, 1] {
+        world.start(rank, &SUM, options, buffers(rank));
+    }
+    let now_ns = world.network.now_ns();
+    let error = world.members[0].start(now_ns, &SUM, options, Buffers::default());
+    error.unwrap_err();
+    // Rank 1 waits for rank 2, asks, and learns of the refusal.
+    world.run(6 * SECOND, |_| false);
+    world.start(0, &SUM, options, buffers(0));
+    for _ in 0..2 {
+        world.start(2, &SUM, options, buffers(2));
+    }
+    assert!(world.run(SECOND, |world| world.finished(1) == 1));
+    world.start(1, &SUM, options, buffers(1));
+    world.run_until_over(2);
+    for ended in (0..3).flat_map(|rank| world.take(rank)) {
+        ended.expect("the operation succeeds");
+    }
+}
+
+#[test]
+fn parts_of_a_reduce_scatter_consist_of_elements() {
+    let mut world = World::new(1, 2, clean(), &options());
+    let scatter = Operation::ReduceScatter {
+        element: ElementType::F32,
+        reduction: Reduction::Sum,
+    };
+    let buffers = Buffers::new(vec![0; 4], vec![0; 2]);
+    let now_ns = world.network.now_ns();
+    let error = world.members[0].start(now_ns, &scatter, OperationOptions::default(), buffers);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("bytes = 2") && error.contains("a multiple of the 4 bytes of float32"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_send_to_a_rank_that_has_left_fails_at_once() {
     let mut world = World::new(1, 3, faulty(), &options());
     world.members[1].leave();

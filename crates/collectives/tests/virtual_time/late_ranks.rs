@@ -139,6 +139,36 @@ fn a_rank_that_dies_is_left_out_until_the_timeout_names_it() {
 }
 
 #[test]
+fn a_rank_may_start_operations_long_before_others() {
+    let bounded = OperationOptions {
+        delivery: Delivery::Bounded,
+        ..OperationOptions::default()
+    };
+    // Rank 1 waits for each operation. The second number exceeds what a rank keeps of records of
+    // operations that it has not started.
+    for count in [12, 4_200] {
+        let mut world = World::new(26, 2, clean(), &options());
+        let start = |world: &mut World, rank| {
+            let buffers = Buffers::new(vec![1; 64], vec![0; 128]);
+            world.start(rank, &Operation::AllGather, bounded, buffers);
+        };
+        for _ in 0..count {
+            start(&mut world, 0);
+        }
+        world.run(50 * MS, |_| false);
+        for number in 0..count {
+            start(&mut world, 1);
+            let is_over = world.run(SECOND, |world| world.finished(1) > number);
+            assert!(is_over, "operation {number} of {count} hangs");
+        }
+        assert!(world.run(SECOND, |world| world.finished(0) == count));
+        for ended in (0..2).flat_map(|rank| world.take(rank)) {
+            ended.expect("the operation succeeds");
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_is_too_far_behind_is_named() {
     // So slow that it is asked, and has time to answer.
     let mut options = options();
