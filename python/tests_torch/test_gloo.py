@@ -49,7 +49,9 @@ def _forced() -> None:
     sys.path.append(BENCHES)
     import same_operations
 
-    own = dist.all_reduce, dist.reduce_scatter_tensor
+    names = ("all_reduce", *same_operations.REDUCE_SCATTERS)
+    own = {name: getattr(dist, name) for name in names}
+    pair = dist.new_group([0, 1], backend="gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     whole = torch.arange(4.0 * size) * (rank + 1)
     same_operations.force(["reduce-scatter", "mean"])
@@ -61,12 +63,18 @@ def _forced() -> None:
                 dist.all_reduce(summed, op=op, group=group)
                 assert torch.equal(summed, wanted)
                 # As FSDP2 calls it, and as DeepSpeed does.
-                dist.reduce_scatter_tensor(output=part, input=whole, group=group, op=op)
+                dist.reduce_scatter_single(output=part, input=whole, group=group, op=op)
                 assert torch.equal(part, wanted[4 * rank :][:4])
                 dist.reduce_scatter_tensor(part, whole, op, group)
                 assert torch.equal(part, wanted[4 * rank :][:4])
+        if rank < 2:
+            # A mean divides by the size of its own group.
+            summed = torch.full((4,), rank + 1.0)
+            dist.all_reduce(summed, ReduceOp.AVG, pair)
+            assert torch.equal(summed, torch.full((4,), 1.5))
         part = torch.empty(4)
         dist.reduce_scatter_tensor(part, whole, ReduceOp.MAX, gloo())
         assert torch.equal(part, (torch.arange(4.0 * size) * size)[4 * rank :][:4])
     finally:
-        dist.all_reduce, dist.reduce_scatter_tensor = own
+        for name, operation in own.items():
+            setattr(dist, name, operation)

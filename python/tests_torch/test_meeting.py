@@ -54,7 +54,7 @@ def test_a_group_that_is_made_again() -> None:
     store = HashStore()
     both(store)
     with ThreadPoolExecutor(2) as threads:
-        places = [Place("g", store, rank, 2, before=1) for rank in range(2)]
+        places = [Place("g", store, rank, 2, instance="1") for rank in range(2)]
         meetings = [
             threads.submit(rendezvous.meet, place, b"new", "10.0.0.1", OPTIONS, LONG) for place in places
         ]

@@ -1,5 +1,6 @@
 """Every operation with every type of value, compared with the expected result."""
 
+import time
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -274,6 +275,20 @@ def _many_at_once() -> None:
         assert work.exception() is None
     for shift, tensor in enumerate(tensors):
         equal(tensor, sum(values(other + shift, torch.int64, (257,)) for other in range(size())))
+
+
+def test_outputs_are_there_when_a_program_polls(job: Ranks) -> None:
+    job.run(_polled)
+
+
+def _polled() -> None:
+    own = values(dist.get_rank(), torch.int64, (257,))
+    lists = [torch.empty_like(own) for _ in range(size())]
+    work = dist.all_gather(lists, own, async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    for rank, part in enumerate(lists):
+        equal(part, values(rank, torch.int64, (257,)))
 
 
 def test_large_tensors_are_the_same_everywhere(job: Ranks) -> None:

@@ -69,8 +69,8 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
     return group.last_report()
 
 
-#: How many groups of each name this process has made.
-_made: Counter[str] = Counter()
+#: How many groups of each name and of the same ranks this process has made.
+_made: Counter[tuple[str, tuple[int, ...]]] = Counter()
 
 
 def _of_subgroup(options: Options, ranks: Sequence[int]) -> Options:
@@ -81,9 +81,12 @@ def _of_subgroup(options: Options, ranks: Sequence[int]) -> Options:
 
 
 def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup:
-    name = wanted.group_id
-    place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, before=_made[name])
-    _made[name] += 1
+    # torch uses the name of a destroyed group again, also for other ranks. Only the ranks of a group have
+    # made the same number of it. The default group has no list.
+    name, ranks = wanted.group_id, tuple(wanted.global_ranks_in_group)
+    instance = Place.instance_of(ranks, before=_made[name, ranks])
+    _made[name, ranks] += 1
+    place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, instance)
     default = dist.group.WORLD
     if options is None and isinstance(default, ProcessGroup):
         options = _of_subgroup(default.options, wanted.global_ranks_in_group)

@@ -69,14 +69,19 @@ def resynchronise(
 def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
     """Make tensors equal at all ranks. Return the largest difference from the mean at this rank."""
     drift = torch.zeros((), dtype=torch.float64)
-    for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
-        of_type = [tensor for tensor in tensors if tensor.dtype == dtype]
+    # A model can have tensors on a GPU and on the host: Adam counts its steps on the host. Numbers of
+    # devices differ between ranks, so the order does not depend on them.
+    kinds = {(tensor.dtype, tensor.device) for tensor in tensors}
+    for kind in sorted(kinds, key=lambda kind: (str(kind[0]), kind[1].type)):
+        of_type = [tensor for tensor in tensors if (tensor.dtype, tensor.device) == kind]
         flat = torch.cat([tensor.flatten() for tensor in of_type])
         before = flat.clone()
-        if dtype.is_floating_point:
+        if flat.is_floating_point():
             _reduce(group, flat, dist.ReduceOp.AVG)
-            difference = (before.double() - flat.double()).abs().max()
-            drift = torch.maximum(drift, difference.cpu().nan_to_num(nan=torch.inf))
+            difference = (before.double() - flat.double()).abs()
+            # Infinite values, as in the mask of an attention, have no difference.
+            difference[before == flat] = 0
+            drift = torch.maximum(drift, difference.max().cpu().nan_to_num(nan=torch.inf))
         else:
             dist.broadcast(flat, group_src=0, group=group)
         parts = flat.split([tensor.numel() for tensor in of_type])

@@ -19,7 +19,7 @@ from farwrite.torch.arguments import FLOATS, Call
 from farwrite.torch.memory import Memory, overlap
 from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
-from farwrite.torch.rendezvous import Place, bound_address, join, local_address
+from farwrite.torch.rendezvous import Place, RendezvousError, bound_address, join, local_address
 from farwrite.torch.reports import Report, Tally
 from farwrite.torch.work import Started, Work
 
@@ -27,9 +27,11 @@ from farwrite.torch.work import Started, Work
 class ProcessGroup(dist.ProcessGroup):
     """A group of ranks. `torch.distributed` makes it, and calls its methods.
 
-    The methods have the names and arguments that torch wants. The older names of some, such as
-    `_allgather_base`, are methods of the base class that call these.
+    The methods have the names and arguments that torch wants.
     """
+
+    #: torch asks for it when a group gets a `device_id`. Groups are not split: see `dist.new_group`.
+    supports_splitting = False
 
     def __init__(self, place: Place, options: Options, timeout: timedelta) -> None:
         super().__init__(place.store, place.rank, place.size)
@@ -39,8 +41,12 @@ class ProcessGroup(dist.ProcessGroup):
         self._tally = Tally()
         bounded = options.policy if isinstance(options.policy, Bounded) else None
         self._bounded = bounded
-        address = local_address(place, options)
-        bound = bound_address(address)
+        try:
+            address = local_address(place, options)
+            bound = bound_address(address)
+        except OSError as error:
+            wanted = f"address = {options.address!r}: " if options.address else "no address: "
+            raise RendezvousError(f"{place.describe()}: {wanted}{error}") from error
         self._communicator = _native.Communicator(
             place.rank,
             place.size,
@@ -212,6 +218,7 @@ class ProcessGroup(dist.ProcessGroup):
         lists = {"output_tensor_list": output_tensors, "input_tensor_list": input_tensors}
         for name, tensors in lists.items():
             call.one_each(name, tensors)
+        for name, tensors in lists.items():
             for index, tensor in enumerate(tensors):
                 call.check(f"{name}[{index}]", tensor)
                 call.same_type(f"{name}[{index}]", tensor, input_tensors[0])
@@ -319,6 +326,14 @@ class ProcessGroup(dist.ProcessGroup):
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
         """Refuse: a receive names its sender."""
         raise self._call("recv").value_error("src", "= None: the rank of the sender is needed")
+
+    # Older names. Those of the base class return a `Work` that cannot be polled.
+
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
 
     # How operations start.
 

@@ -84,10 +84,10 @@ class Hadamard:
         return self._transform(tensor, segment_ends, inverse=False)
 
     def decode(self, tensor: torch.Tensor, segment_ends: Sequence[int] | None = None) -> torch.Tensor:
-        """Return the values whose coefficients these are. Arguments are those of `encode`.
+        """Return the values for these coefficients. Arguments are those of `encode`.
 
-        Set the coefficients of packets that did not arrive to 0 first, and multiply the others of their group
-        of blocks by the inverse of the share that arrived.
+        First set the coefficients of lost packets to 0. Then multiply the other coefficients of the same
+        blocks by the reciprocal of the share of their packets that arrived.
         """
         return self._transform(tensor, segment_ends, inverse=True)
 

@@ -15,6 +15,7 @@ the first level.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 import triton
@@ -97,8 +98,10 @@ def transform(
         raise ValueError(f"block = {hadamard.block}: must be at most {TILE} for a tensor of a GPU")
     source = tensor.reshape(-1)
     target = torch.empty_like(source)
-    for part in hadamard.parts(segment_ends):
-        _launch(source[part.start :], target[part.start :], part, inverse=inverse)
+    # Triton uses the current device, which can be another one. The interpreter has none.
+    with torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext():
+        for part in hadamard.parts(segment_ends):
+            _launch(source[part.start :], target[part.start :], part, inverse=inverse)
     return target.view(tensor.shape)
 
 

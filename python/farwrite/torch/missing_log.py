@@ -76,8 +76,11 @@ class Writer:
 
     def _write(self, line: dict[str, Any]) -> None:
         # Each line is written at once: a run that is killed leaves a log, too.
-        with self._lock, self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        try:
+            with self._lock, self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise MissingLogError(f"missing_log: {self._path}: {error}") from error
 
 
 class Reader:
@@ -117,16 +120,19 @@ class Reader:
                 raise MissingLogError(
                     f"{self._path}: operation {entry.operation} has {name} {theirs}, this run {ours}"
                 )
-        return _native.replay(
-            entry.name,
-            self._head.rank,
-            inputs,
-            entry.missing,
-            packet_bytes=self._head.packet_bytes,
-            hadamard=self._head.hadamard,
-            element=entry.element,
-            reduction=entry.reduction,
-        )
+        try:
+            return _native.replay(
+                entry.name,
+                self._head.rank,
+                inputs,
+                entry.missing,
+                packet_bytes=self._head.packet_bytes,
+                hadamard=self._head.hadamard,
+                element=entry.element,
+                reduction=entry.reduction,
+            )
+        except ValueError as error:
+            raise MissingLogError(f"{self._path}: operation {entry.operation}: {error}") from error
 
 
 def open_logs(place: Place, options: Options, packet_bytes: int) -> tuple[Writer | None, Reader | None]:
@@ -143,7 +149,7 @@ def open_logs(place: Place, options: Options, packet_bytes: int) -> tuple[Writer
 
 def _path(folder: str, place: Place) -> Path:
     name = quote(place.group, safe="")
-    return Path(folder) / f"{name}.{place.before}.rank{place.rank}.jsonl"
+    return Path(folder) / f"{name}.{place.instance}.rank{place.rank}.jsonl"
 
 
 def _entry(line: dict[str, Any]) -> Entry:

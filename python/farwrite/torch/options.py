@@ -38,14 +38,15 @@ class Bounded:
 
     They stop waiting for contributions at a deadline. In an all-reduce, ranks then exchange the reduced parts
     exactly, and wait for every rank. So all ranks get the same result, and replicas of a model stay equal,
-    bit for bit. `parts` can give this exchange a deadline too. Other bounded operations end then. A sum lacks
-    what was left out; a mean divides by the number of contributions that came. With `hadamard_block`, the
+    bit for bit. `parts` can give this exchange a deadline too. The other bounded operations end at the
+    deadline. A sum does not include the missing contributions. A mean divides by the number of contributions
+    that arrived. With `hadamard_block`, the
     values of a block with a lost packet are inexact instead. Where nothing is reduced, missing values are 0.
     All other operations are exact.
     """
 
-    #: How many of the bytes may be missing, as a share from 1e-6 to below 1. With the timeouts `loss-target`,
-    #: the wait is the shortest that keeps below it, as far as waiting helps.
+    #: The largest share of contributed bytes that may fail to arrive, from 1e-6 to below 1. With the timeouts
+    #: `loss-target`, the deadline is the shortest one that keeps the share below it, as far as waiting helps.
     loss_target: float = 0.01
     #: How timeouts follow from earlier operations: `loss-target`, or the rules `optinic` and `celeris` of
     #: these papers, which tend to the typical time of an operation, and so cut often. They ignore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import socket
 from base64 import b64decode, b64encode
@@ -35,9 +36,15 @@ class Place:
     store: Store
     rank: int
     size: int
-    #: How many groups of this name the process made before: a group may be destroyed and made again in the
-    #: same store.
-    before: int = 0
+    #: Which of the groups of this name it is: a group may be destroyed and made again in the same store.
+    instance: str = "0"
+
+    @staticmethod
+    def instance_of(ranks: Sequence[int], before: int) -> str:
+        """Return the instance of a group of some ranks that have made it a number of times before."""
+        if not ranks:
+            return str(before)
+        return f"{before}-{hashlib.blake2b(repr(tuple(ranks)).encode(), digest_size=8).hexdigest()}"
 
     def describe(self) -> str:
         """Return how messages name this rank."""
@@ -50,10 +57,10 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
     Raises
     ------
     RendezvousError
-        Where a rank does not come, is there twice, has another version, policy, size or sites of the group,
-        or announces an address that others cannot reach.
+        If a rank does not join, joins twice, has another version, policy, group size or list of sites, or
+        announces an address that others cannot reach.
     """
-    keys = [f"farwrite/{place.before}/{rank}" for rank in range(place.size)]
+    keys = [f"farwrite/{place.instance}/{rank}" for rank in range(place.size)]
     said = {
         "farwrite": version("farwrite"),
         "size": place.size,
@@ -125,12 +132,12 @@ def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list
 
 
 def _key(place: Place, number: int, rank: int) -> str:
-    return f"farwrite/{place.before}/round{number}/{rank}"
+    return f"farwrite/{place.instance}/round{number}/{rank}"
 
 
 def _clear(place: Place, keys: Sequence[str], counter: str) -> None:
     """Clear the keys of queue pairs and paths from the store, at the last rank to read them."""
-    if place.store.add(f"farwrite/{place.before}/{counter}", 1) == place.size:
+    if place.store.add(f"farwrite/{place.instance}/{counter}", 1) == place.size:
         for key in keys:
             place.store.set(key, _MET)
 

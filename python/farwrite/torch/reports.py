@@ -21,8 +21,7 @@ class Report:
     missing_bytes: int
     #: Seconds from its start to its end.
     elapsed_s: float
-    #: Seconds that it waited for contributions at most; of an exact operation those that it was allowed
-    #: to take.
+    #: For a bounded operation, its deadline in seconds after its start. For an exact one, its timeout.
     timeout_s: float
     #: Whether it waited for contributions until `timeout_s`, and some had not arrived at this rank then.
     #: An operation that was not cut can still lack bytes that the network dropped. Always False for an exact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from threading import Lock, Thread
 from time import monotonic
@@ -39,6 +40,8 @@ class Work(dist.Work):
         self._stream = Stream(outputs)
         self._lock = Lock()
         self._stored = False
+        # Threads have this mode for themselves. Results of tensors that were made in it need it.
+        self._is_inference = torch.is_inference_mode_enabled()
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Wait for the end, and make the result visible to what this thread does next.
@@ -62,18 +65,27 @@ class Work(dist.Work):
         ]
         with self._lock:
             if not self._stored:
-                with self._stream.after_start():
+                with torch.inference_mode(self._is_inference), self._stream.after_start():
                     for store, one in zip(self._stores, ended, strict=True):
                         store(one)
                 for one in ended:
                     self._tally.add(self._operation, one)
                 self._stored = True
+                # They hold copies of tensors.
+                self._stores = []
         self._stream.join()
         return True
 
     def is_completed(self) -> bool:
-        """Return whether the operation has ended, well or not."""
-        return all(ticket.is_done() for ticket in self._tickets)
+        """Return whether the operation has ended, well or not.
+
+        If it ended well, its outputs have the result.
+        """
+        if not all(ticket.is_done() for ticket in self._tickets):
+            return False
+        with suppress(RuntimeError):
+            self.wait()
+        return True
 
     def exception(self) -> BaseException | None:
         """Return why the operation failed, if it has."""
