@@ -2,8 +2,9 @@
 
 `between` is what `farwrite.torch.Sites` does: ranks reduce parts inside their site, exactly; each rank
 all-reduces its part with its counterpart in the other site, bounded; sites gather the parts. It has
-all-reduces only. What is missing is the share of bytes of the result that lack a contribution. The loss
-target limits the share of contributions, so it is lower.
+all-reduces only. What is missing is the share of bytes of rank 0's result that lack a contribution. The
+loss target limits the share of contributions, so it is lower. What is cut is the number of operations in
+which a deadline ended the wait of any rank.
 
 Half of the ranks, which are processes, are in each of two network namespaces that `farwrite link` joins. With
 each size, the backends take turns. The time of an operation is that of the slowest rank. Where gloo of the
@@ -78,12 +79,12 @@ def operation(name: str, values: int, size: int, groups: Sequence[dist.ProcessGr
     group = groups[-1]
     if len(groups) > 1:
         return all_reduce_between(values, size, groups[0], group)
-    whole, part = torch.ones(values), torch.ones(values // size)
+    whole, beside, part = torch.ones(values), torch.ones(values), torch.ones(values // size)
     calls = {
         "all-reduce": lambda: dist.all_reduce(whole, group=group),
         "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
         "all-gather": lambda: dist.all_gather_into_tensor(whole, part, group=group),
-        "all-to-all": lambda: dist.all_to_all_single(whole, torch.ones(values), group=group),
+        "all-to-all": lambda: dist.all_to_all_single(whole, beside, group=group),
     }
 
     def call() -> None:
@@ -106,14 +107,19 @@ def all_reduce_between(
     return call
 
 
+def largest(value: float) -> float:
+    """Return the largest of the values of all ranks."""
+    values = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(values, dist.ReduceOp.MAX)
+    return float(values)
+
+
 def slowest(call: Callable[[], None]) -> float:
     """Return how long a call takes at the rank where it takes longest, in seconds."""
     dist.barrier()
     start = time.perf_counter()
     call()
-    elapsed = torch.tensor([time.perf_counter() - start], dtype=torch.float64)
-    dist.all_reduce(elapsed, dist.ReduceOp.MAX)
-    return float(elapsed)
+    return largest(time.perf_counter() - start)
 
 
 def serve(arguments: argparse.Namespace) -> None:
@@ -135,13 +141,14 @@ def serve(arguments: argparse.Namespace) -> None:
 def measure(
     name: str, values: int, groups: dict[str, list[dist.ProcessGroup]], arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the times of one operation with each backend, and the share of bytes that were missing."""
+    """Return the times of one operation with each backend, what was missing, and how many were cut."""
     # Sites make a difference to all-reduces only.
     wanted = [b for b in groups if b not in ("sites", "between") or name == "all-reduce"]
     size = dist.get_world_size()
     calls = {backend: operation(name, values, size, groups[backend]) for backend in wanted}
     times: dict[str, list[float]] = {backend: [] for backend in wanted}
     missing: dict[str, list[float]] = {backend: [] for backend in wanted}
+    cut: dict[str, list[float]] = {backend: [] for backend in wanted}
     end = time.monotonic() + arguments.seconds * len(wanted)
     for _ in range(arguments.rounds + 1):
         for backend, call in calls.items():
@@ -150,13 +157,18 @@ def measure(
                 report = farwrite.torch.last_report(groups[backend][-1])
                 assert report is not None
                 missing[backend].append(report.missing_bytes / max(report.result_bytes, 1))
+                cut[backend].append(largest(report.was_cut))
         goes_on = torch.tensor([time.monotonic() < end])
         dist.broadcast(goes_on, 0)
         if len(times["gloo" if "gloo" in times else wanted[0]]) > 1 and not goes_on:
             break
     # The first round is a warm-up: in it, bounded operations measure.
     return {
-        backend: {"seconds": times[backend][1:], "missing": mean(missing[backend][1:] or [0])}
+        backend: {
+            "seconds": times[backend][1:],
+            "missing": mean(missing[backend][1:] or [0]),
+            "cut": sum(cut[backend][1:]),
+        }
         for backend in wanted
     }
 
@@ -201,7 +213,7 @@ def show(size: int, loss: str, row: dict[str, Any], names: Sequence[str]) -> Non
             text += f"  {'':>16}"
     for name in LOSING:
         if name in cells:
-            text += f"  {cells[name]['missing']:>7.2%}"
+            text += f"  {cells[name]['missing']:>7.2%}  {cells[name]['cut']:>3.0f}"
     print(text, flush=True)
 
 
@@ -236,7 +248,7 @@ def main() -> None:
     print(f"farwrite link {arguments.link}, TCP {arguments.tcp}, {os.cpu_count()} cores. Medians of at most")
     print(f"{arguments.rounds} in ms, and the longest. Bounded with a target of {LOSS_TARGET:.0%}.")
     heads = "".join(f"  {name:>16}" for name in arguments.backends)
-    heads += "".join(f"  {'missing':>7}" for name in arguments.backends if name in LOSING)
+    heads += "".join(f"  {'missing':>7}  {'cut':>3}" for name in arguments.backends if name in LOSING)
     print(f"{'ranks':>5}  {'loss':>5}  {'operation':>14}  {'MB':>4}{heads}")
     for size in arguments.ranks:
         for loss in arguments.losses:

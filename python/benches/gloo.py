@@ -64,23 +64,20 @@ def sent_bytes() -> int:
             # The descriptor of the folder that was listed is closed by now.
             continue
         try:
-            with socket.socket(fileno=copy) as connection:
-                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+            connection = socket.socket(fileno=copy)
         except OSError:
-            # It is no socket, or one that has no TCP connection.
-            _close(copy)
+            # It is no socket.
+            os.close(copy)
             continue
+        with connection:
+            try:
+                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+            except OSError:
+                # It has no TCP connection.
+                continue
         if len(info) >= _INFO_BYTES:
             total += struct.unpack_from("=Q", info, _SENT_AT)[0]
     return total
-
-
-def _close(descriptor: int) -> None:
-    try:
-        os.close(descriptor)
-    except OSError:
-        # The socket has closed it.
-        return
 
 
 def settled_bytes(group: dist.ProcessGroup | None) -> int:

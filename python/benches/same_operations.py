@@ -7,6 +7,7 @@ script, so that all programs of a comparison call the same functions as always.
 from __future__ import annotations
 
 import argparse
+import inspect
 import runpy
 import sys
 from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ def reduce_scatter_of_parts(
 
 
 def with_parts(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `reduce_scatter_tensor` with another form for groups of gloo."""
+    """Return a reduce-scatter with another form for groups of gloo."""
 
     def reduce_scatter(
         output: torch.Tensor,
@@ -64,23 +65,22 @@ def with_parts(own: Callable[..., Any]) -> Callable[..., Any]:
     return reduce_scatter
 
 
-def without_mean(own: Callable[..., Any], result: int) -> Callable[..., Any]:
-    """Return an operation whose mean is a sum that is divided. `result` is the place of the result."""
+def without_mean(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation whose mean is a sum that is divided. Its first argument has the result."""
+    signature = inspect.signature(own)
 
     def reduce(*arguments: Any, **options: Any) -> Any:
-        places = list(arguments)
-        op = options.get("op", places[result] if len(places) > result else ReduceOp.SUM)
-        if op != ReduceOp.AVG:
-            return own(*places, **options)
-        if options.get("async_op"):
+        call = signature.bind(*arguments, **options)
+        call.apply_defaults()
+        values = call.arguments
+        if values["op"] != ReduceOp.AVG:
+            return own(**values)
+        if values["async_op"]:
             raise ValueError("async_op = True: a mean that is a sum and a division is not asynchronous")
-        if "op" in options:
-            options["op"] = ReduceOp.SUM
-        else:
-            places[result] = ReduceOp.SUM
-        own(*places, **options)
-        target = places[0] if places else options.get("output", options.get("tensor"))
-        target /= dist.get_world_size(options.get("group"))
+        values["op"] = ReduceOp.SUM
+        own(**values)
+        target = next(iter(values.values()))
+        target /= dist.get_world_size(values["group"])
         return None
 
     return reduce
@@ -88,15 +88,18 @@ def without_mean(own: Callable[..., Any], result: int) -> Callable[..., Any]:
 
 #: What can be changed, by name.
 FORCED = ("reduce-scatter", "mean")
+#: The names of the reduce-scatter of one tensor: FSDP2 uses the first one, DeepSpeed the second one.
+REDUCE_SCATTERS = ("reduce_scatter_single", "reduce_scatter_tensor")
 
 
 def force(names: Sequence[str]) -> None:
     """Change operations of `torch.distributed` in this process."""
-    if "mean" in names:
-        dist.all_reduce = without_mean(dist.all_reduce, 1)
-        dist.reduce_scatter_tensor = without_mean(dist.reduce_scatter_tensor, 2)
     if "reduce-scatter" in names:
-        dist.reduce_scatter_tensor = with_parts(dist.reduce_scatter_tensor)
+        for name in REDUCE_SCATTERS:
+            setattr(dist, name, with_parts(getattr(dist, name)))
+    if "mean" in names:
+        for name in ("all_reduce", *REDUCE_SCATTERS):
+            setattr(dist, name, without_mean(getattr(dist, name)))
 
 
 def main() -> None:

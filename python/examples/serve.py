@@ -26,7 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 
 from split import WAYS, Mixture, Pipeline, Tensor, Wire
 from train import Text
-from transformer import Past, Transformer, kept, windows
+from transformer import EXPERTS, HEADS, Past, Transformer, kept, windows
 
 from farwrite.torch import Bounded, Exact, Options, Policy
 
@@ -133,6 +133,21 @@ class Server:
         }
 
 
+def check(arguments: argparse.Namespace, ranks: int) -> None:
+    """Check that the ranks can have equal parts of what is split between them."""
+    split = {
+        "tensor": {"heads": HEADS},
+        "sequence": {"heads": HEADS, "--prompts": arguments.prompts},
+        "pipeline": {},
+        "experts": {"experts": EXPERTS, "--prompts": arguments.prompts},
+    }
+    for name, number in split[arguments.way].items():
+        if number % ranks:
+            raise SystemExit(
+                f"--way {arguments.way}: {name} {number}: must be a multiple of the {ranks} ranks"
+            )
+
+
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Serve with all backends, and return how it went with each."""
     text, held_out = Text.read()
@@ -140,10 +155,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     longest = arguments.context + arguments.answer
     model = Transformer(has_experts)
     options = arguments.seed, arguments.train_steps, text, longest, has_experts
+    # Other machines do not have the file, and other processors can train other weights.
+    weights = [None]
     if dist.get_rank() == 0:
-        kept(arguments.models, *options)
-    dist.barrier()
-    model.load_state_dict(torch.load(kept(arguments.models, *options), weights_only=True))
+        weights = [torch.load(kept(arguments.models, *options), weights_only=True)]
+    dist.broadcast_object_list(weights)
+    model.load_state_dict(weights[0])
     model.eval()
     servers = {}
     for backend in arguments.backends:
@@ -191,6 +208,7 @@ def main() -> None:
     arguments = parser().parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
+    check(arguments, dist.get_world_size())
     results = run(arguments)
     if dist.get_rank() == 0 and arguments.json:
         print(json.dumps(results))

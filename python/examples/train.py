@@ -310,6 +310,9 @@ def main() -> None:
     if arguments.steps <= UNTIMED:
         parser.error(f"--steps {arguments.steps}: must be more than {UNTIMED}, which are not timed")
 
+    for name in ("exact", "hadamard"):
+        if getattr(arguments, name) != parser.get_default(name) and not arguments.bounded:
+            parser.error(f"--{name} {getattr(arguments, name)}: needs --bounded")
     if arguments.resynchronise and not (arguments.bounded and arguments.way == "ddp"):
         parser.error(f"--resynchronise {arguments.resynchronise}: needs --bounded and --way ddp")
 
