@@ -1,7 +1,7 @@
 """The planner: which scheme for a message on a path, at what cost, and how sure.
 
 `plan` compares selective repeat, go-back-N and erasure codes by the completion times of
-`farwrite.model`, variant ``protocol``, within the parity and the cores that are to be had.
+`farwrite.model`, variant ``protocol``, within the parity and the cores that are available.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Alternative:
     """What one scheme would cost."""
 
     scheme: str
-    #: What was asked to be small, in seconds.
+    #: The quantity to minimise, in seconds.
     objective_s: float
     mean_s: float
     p99_s: float
     p999_s: float
-    #: The objective over what the message takes without any loss or parity.
+    #: The objective divided by the time of the message without any loss or parity.
     slowdown: float
     #: Parity chunks for each data chunk.
     parity_overhead: float
@@ -34,23 +34,23 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Border:
-    """Where the answer ceases to be good."""
+    """The value of an input beyond which the chosen scheme is no longer among the best."""
 
     #: The input there, to a few percent.
     value: float
-    #: What has the least objective beyond.
+    #: The best scheme beyond this value.
     scheme: str
 
 
 @dataclass(frozen=True)
 class Stake:
-    """What the answer costs where an input is another."""
+    """The cost of keeping the chosen scheme if one input has another value."""
 
     #: The input there.
     value: float
-    #: What has the least objective there.
+    #: The best scheme at this value.
     best: str
-    #: The objective of the answer there, over the least.
+    #: The objective of the chosen scheme divided by that of the best one, at this value.
     cost: float
 
 
@@ -61,9 +61,9 @@ class Sensitivity:
     #: Name of the argument.
     name: str
     value: float
-    #: Where the answer ceases to be good below; None if not within a factor of 1024.
+    #: The border below the value; None if there is none within a factor of 1024.
     below: Border | None
-    #: Where it does above.
+    #: The same above the value.
     above: Border | None
     #: At a tenth, half, twice and ten times the input.
     stakes: tuple[Stake, ...]
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def best(self) -> Alternative:
-        """The cheapest scheme, by parity and then cores, of those next to the least objective."""
+        """The scheme with the least parity, then the fewest cores, of those within `close` of the best."""
         scheme, costs = self._native.best()
         return Alternative(scheme, *costs)
 
@@ -131,7 +131,7 @@ def plan(
     message_bytes, bandwidth_bps, rtt_s, loss_chunk, chunk_bytes
         As in `farwrite.model.completion_time`, one number each.
     objective
-        What is to be small: ``mean``, or a percentile such as ``p99.9``.
+        The quantity to minimise: ``mean``, or a percentile such as ``p99.9``.
     max_parity_overhead
         Most parity chunks for each data chunk.
     cores
@@ -142,8 +142,8 @@ def plan(
     candidates
         Names of schemes to choose from. None: selective repeat, go-back-N, and codes of 4 to 128 data chunks.
     close
-        By what share a scheme's objective may exceed the least and still count as good; of those, the
-        cheapest is chosen.
+        Schemes whose objective exceeds the best one by at most this share count as equal. The cheapest of
+        them is chosen.
 
     Raises
     ------

@@ -46,7 +46,7 @@ impl CollectiveTimes {
         })
     }
 
-    /// Between what that lies.
+    /// Lower and upper bound of the same.
     fn quantile_bounds<'py>(
         &self,
         py: Python<'py>,

@@ -30,7 +30,7 @@ impl CompletionTimes {
         array(py, self.times.len(), |at| Ok(self.times[at].mean()))
     }
 
-    /// Between what the mean of each point lies.
+    /// Lower and upper bound of the mean of each point.
     fn mean_bounds<'py>(&self, py: Python<'py>) -> PyResult<(Array<'py>, Array<'py>)> {
         arrays(py, self.times.len(), |at| Ok(self.times[at].mean_bounds()))
     }
@@ -46,7 +46,7 @@ impl CompletionTimes {
         array(py, q.len(), |at| self.times[points[at]].quantile(q[at]))
     }
 
-    /// Between what that lies.
+    /// Lower and upper bound of the same.
     fn quantile_bounds<'py>(
         &self,
         py: Python<'py>,
@@ -70,7 +70,7 @@ impl CompletionTimes {
         array(py, t_s.len(), |at| self.times[points[at]].cdf(t_s[at]))
     }
 
-    /// Between what that lies.
+    /// Lower and upper bound of the same.
     fn cdf_bounds<'py>(
         &self,
         py: Python<'py>,

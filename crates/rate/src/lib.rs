@@ -100,9 +100,9 @@
 //! least the rate of the first train.
 //!
 //! **Growth** in bytes is (2^n - 1) sqrt(w p) / 8 for a share of w and packets of p bytes, where n
-//! is the time since the cut over one and a half round trips; beyond a quarter of the window it is
-//! a quarter of the window in that time. So a flow fills a path with twice the capacity in about 15
-//! round trips, for any bandwidth-delay product. The queue is limited to the growth until the first
+//! is the time since the cut over one and a half round trips. When this growth exceeds a quarter of the
+//! window, the window instead grows by a quarter in each one and a half round trips. So a flow fills a
+//! path with twice the capacity in 5 to 13 round trips, for any bandwidth-delay product. The queue is limited to the growth until the first
 //! report of the queue.
 //!
 //! Times in which the sender has no data, or uses less than a quarter of the window, do not count as
@@ -225,8 +225,9 @@
 //! of one and a half, a single flow dropped up to 1.2 % of its packets at a buffer of 0.2. With
 //! growth that doubles in two round trips, a flow needed up to 28 round trips instead of 23 after
 //! the round trip of the path had doubled. At 1 Gbit/s and 25 ms, slow start instead of trains took
-//! 7 round trips instead of 3, and queued as many bytes as the path holds. Doubling without a bound
-//! queued 0.5 round trips after the capacity had doubled, and 0.38 with the bound.
+//! 7 round trips instead of 3, and queued as many bytes as the path holds. After the
+//! capacity doubled, growth without the bound caused a queue of 0.5 round trips, and growth with the
+//! bound one of 0.38.
 //!
 //! # Measurements
 //!

@@ -10,9 +10,9 @@ Schemes are ``sr-rto`` and ``sr-nack`` (selective repeat), ``gbn`` (go-back-N), 
 Variants:
 
 ``paper``
-    The formulas of SDR-RDMA (sections 4.2.2 and 4.2.3) to the letter. Repeated chunks share slots of the
-    path with new ones, which makes times of messages longer than a timeout a lower bound; all groups
-    of an erasure code are whole; coding takes no time.
+    The formulas of SDR-RDMA (sections 4.2.2 and 4.2.3) exactly as published. Repeated chunks share slots of
+    the path with new ones, which makes times of messages longer than a timeout a lower bound; every group of
+    an erasure code has its full number of chunks; coding takes no time.
 ``serial``
     Ours. Each slot carries one chunk, repeated ones first; the last group may be short; encoding and
     decoding take time if `encode_bps` and `decode_bps` are given.

@@ -31,7 +31,7 @@ class StageSum:
             return shaped(self._native.quantile(self._barrier, points, column), shape)
 
     def quantile_bounds(self, q: Numbers) -> tuple[Any, Any]:
-        """Between what the quantile lies, given the grid on which stages are added."""
+        """Lower and upper bound of the quantile, given the grid on which stages are added."""
         shape, points, column = against(self._shape, numbers("q", PROBABILITY, q))
         with places(shape):
             low, high = self._native.quantile_bounds(self._barrier, points, column)

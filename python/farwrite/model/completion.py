@@ -26,9 +26,9 @@ MAX_DRAWS = 10**9
 class CompletionTime:
     """The distribution of a completion time, or an array of them of shape `shape`.
 
-    It is evaluated exactly; where the evaluation takes neighbouring cases together, the ``_bounds`` say
-    between what the truth lies. Arguments of methods broadcast against `shape`. Times are in seconds.
-    Results are NumPy arrays, or numbers where they have no dimension.
+    It is evaluated exactly. If the evaluation merges neighbouring cases, the ``_bounds`` methods return a
+    lower and an upper bound of the exact value. Arguments of methods broadcast against `shape`. Times are in
+    seconds. Results are NumPy arrays, or numbers where they have no dimension.
     """
 
     def __init__(self, native: _native.CompletionTimes, shape: tuple[int, ...]) -> None:
@@ -51,13 +51,13 @@ class CompletionTime:
 
     @property
     def mean_bounds(self) -> tuple[Any, Any]:
-        """Between what the mean lies."""
+        """Lower and upper bound of the mean."""
         low, high = self._native.mean_bounds()
         return shaped(low, self._shape), shaped(high, self._shape)
 
     @property
     def lossless_s(self) -> Any:
-        """What the message would take were nothing lost and no parity sent."""
+        """Completion time without losses and without parity."""
         return shaped(self._native.lossless_s(), self._shape)
 
     def quantile(self, q: Numbers) -> Any:
@@ -65,7 +65,7 @@ class CompletionTime:
         return self._one(self._native.quantile, "q", PROBABILITY, q)
 
     def quantile_bounds(self, q: Numbers) -> tuple[Any, Any]:
-        """Between what the quantile lies."""
+        """Lower and upper bound of the quantile."""
         return self._two(self._native.quantile_bounds, "q", PROBABILITY, q)
 
     def cdf(self, t_s: Numbers) -> Any:
@@ -73,7 +73,7 @@ class CompletionTime:
         return self._one(self._native.cdf, "t_s", "s", t_s)
 
     def cdf_bounds(self, t_s: Numbers) -> tuple[Any, Any]:
-        """Between what that probability lies."""
+        """Lower and upper bound of that probability."""
         return self._two(self._native.cdf_bounds, "t_s", "s", t_s)
 
     def survival(self, t_s: Numbers) -> Any:
@@ -81,7 +81,7 @@ class CompletionTime:
         return self._one(self._native.survival, "t_s", "s", t_s)
 
     def sample(self, n: int, seed: int) -> Any:
-        """`n` completion times of each point, drawn by acting the protocol out: shape ``(*shape, n)``.
+        """`n` completion times of each point, drawn by a simulation of the protocol: shape ``(*shape, n)``.
 
         Points in C order have the seeds `seed`, `seed + 1` and so on (modulo 2^64), so the same seed
         gives the same times.
@@ -149,15 +149,15 @@ def completion_time(
     chunk_bytes
         Bytes of a chunk, the unit of repetition and coding.
     rto_rtts
-        Timeout after which a chunk is sent again, in round trips, from 1. None: as the scheme has it, 3
+        Timeout after which a chunk is sent again, in round trips, from 1. None: the default of the scheme, 3
         for ``sr-rto`` and for erasure coding once it repeats, 1 for ``sr-nack`` and ``gbn``.
     beta
-        Share of a round trip that a receiver of erasure coding waits beyond the injection before it
+        Share of a round trip that a receiver of erasure coding waits after the last chunk was sent before it
         asks for repetition.
     variant
         ``paper``, ``serial`` or ``protocol``; see `farwrite.model`.
     encode_bps, decode_bps
-        Speed of coding in bits of data a second, with ``serial`` or ``protocol``. None: at once.
+        Speed of coding in bits of data a second, with ``serial`` or ``protocol``. None: coding takes no time.
 
     Raises
     ------

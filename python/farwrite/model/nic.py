@@ -1,4 +1,4 @@
-"""What a NIC must keep, and what follows from it: on-chip memory, queue pairs, cluster size, failures.
+"""The state that a NIC stores, and what follows from it: on-chip memory, queue pairs, cluster size, failures.
 
 `tables` has the tables of the papers about it, row by row: OptiNIC 4 and 5, Celeris I and II, NetRT II,
 LoWAR I. A number that can be worked out is worked out here, with its formula, beside the paper's. A number
@@ -79,7 +79,7 @@ def queue_pairs(state: float, sram: int = SRAM_BYTES) -> int:
     Raises
     ------
     ValueError
-        A queue pair without state, or less than no memory.
+        A queue pair without state, or a negative amount of memory.
     """
     if not state > 0:
         raise ValueError(f"state = {state}: a queue pair has more than 0 bytes")
@@ -94,7 +94,7 @@ def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
     Raises
     ------
     ValueError
-        No connection to a peer, or fewer than no queue pairs.
+        No connection to a peer, or a negative number of queue pairs.
     """
     if connections < 1:
         raise ValueError(f"connections = {connections}: a peer has at least 1")
@@ -112,7 +112,7 @@ def mtbf_hours(bram: float) -> float:
     Raises
     ------
     ValueError
-        Fewer than no block RAMs.
+        A negative number of block RAMs.
     """
     if bram < 0:
         raise ValueError(f"bram = {bram}: give 0 or more")
@@ -120,7 +120,7 @@ def mtbf_hours(bram: float) -> float:
 
 
 def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) -> float:
-    """Failures an hour and bit of block RAM that the fit of `mtbf_hours` comes to: about 2e-14."""
+    """Failures an hour and bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14."""
     return _FAILURES_PER_BRAM / (nodes * bram_bits)
 
 

@@ -43,12 +43,12 @@ impl FromStr for Coding {
     }
 }
 
-/// Settings. [`Config::default`] returns those of the paper's prototype. The two boxes of a path
-/// may have different settings, except for the key.
+/// Settings. [`Config::default`] returns those of the paper's prototype, with the adaptive coding, which
+/// the paper leaves open. The two boxes of a path may have different settings, except for the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The key that both boxes share. Without a key, anybody on the path can forge box messages. A
-    /// forged message can do no more damage than a packet forged for the NIC.
+    /// The key that both boxes share. Without a key, anyone who can send packets to a box can forge box
+    /// messages. A forged message can do no more damage than a packet forged for the NIC.
     pub key: Option<[u8; KEY_BYTES]>,
     /// How the sending half chooses r and c.
     pub coding: Coding,

@@ -14,8 +14,8 @@ const MIN_HOLD_NS: u64 = 1_000_000;
 /// settings, except for the key and `repeat_dscp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The key that all boxes share. Without a key, anybody on the path can forge box messages. A
-    /// forged message can delay packets, but cannot change one.
+    /// The key that all boxes share. Without a key, anyone who can send packets to a box can forge box
+    /// messages. A forged message can delay packets, but cannot change one.
     pub key: Option<[u8; KEY_BYTES]>,
     /// Size of the duplicate pool, in bytes of frames.
     pub pool_bytes: usize,

@@ -200,7 +200,8 @@ impl Times {
     }
 
     /// The first timeout of a step after these collectives as warm-ups (OptiNIC, section 3.1.2), in
-    /// nanoseconds. Each step gets the same share of the collective.
+    /// nanoseconds. Each step gets the same share of the collective. The paper adds 50 us to the collective.
+    /// Here, each step is a message with a deadline of its own, so each step gets them: 2 % of its time.
     pub(crate) fn timeout_ns(&self, steps: usize) -> u64 {
         self.step_ns(steps, 1.25) + 50_000
     }

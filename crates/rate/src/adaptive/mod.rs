@@ -50,7 +50,7 @@ pub struct AdaptiveOptions {
 pub enum Phase {
     /// Sends short trains of packets to measure the rate of the path.
     Probe,
-    /// Sends less, until the queue is empty.
+    /// Sends less for a quarter of a round trip, so that the queue becomes empty.
     Drain,
     /// Sends its share and a growing surplus, until a queue forms.
     Grow,
