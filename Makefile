@@ -223,20 +223,22 @@ bench-train: ## measure: training over a path that loses packets, compared with 
 	python/run $(TOOLS) --torch python -P python/benches/training.py \
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(TRAIN)
 
-# One cell of each kind; a training of 4 ranks takes minutes. `make bench-train-matrix MATRIX="--seeds 1"` is a short form.
+# 10 cells; each takes about 10 minutes on two cores. `make bench-train-matrix MATRIX="--seeds 1"` is a short form.
+# --limit is about twice the time of a training over a path without loss, so that a stuck one costs little.
 MATRIX_RUN = python/run $(TOOLS) --torch python -P python/benches/training.py \
 	--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite --figure training --ranks 4 \
-	--steps 120 --test-every 5 --seeds 5 --limit 600 --log $(TRAINING_OUT)/matrix.jsonl
+	--steps 40 --test-every 5 --seeds 5 --limit 70 --log $(TRAINING_OUT)/matrix.jsonl
+MATRIX_TEXT = $(MATRIX_RUN) --target-loss 2.8
 LINK := --rate 1Gbit --rtt 40ms
 bench-train-matrix: ## measure: training by loss, bursts, other traffic, sharding, task and number of ranks, compared with gloo over TCP BBR (root; hours)
 	$(CARGO) build --release --package farwrite-cli
 	@mkdir -p $(TRAINING_OUT)
-	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-paths.csv --links '$(LINK)' '$(LINK) --loss 0.1%' '$(LINK) --loss 1%' \
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-paths.csv --links '$(LINK)' '$(LINK) --loss 0.1%' '$(LINK) --loss 1%' \
 		'$(LINK) --loss 5%' '$(LINK) --loss 5% --burst 20' $(MATRIX)
-	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-background.csv --links '$(LINK) --loss 1%' --background 1 $(MATRIX)
-	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-shards.csv --links '$(LINK) --loss 1%' --ways fsdp2 zero3 $(MATRIX)
-	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-digits.csv --links '$(LINK) --loss 1%' --tasks digits $(MATRIX)
-	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-8-ranks.csv --links '$(LINK) --loss 1%' --ranks 8 $(MATRIX)
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-background.csv --links '$(LINK) --loss 1%' --background 1 $(MATRIX)
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-shards.csv --links '$(LINK) --loss 1%' --ways fsdp2 zero3 $(MATRIX)
+	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-digits.csv --links '$(LINK) --loss 1%' --tasks digits --steps 60 $(MATRIX)
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-8-ranks.csv --links '$(LINK) --loss 1%' --ranks 8 $(MATRIX)
 
 # `make bench-inference INFERENCE="--ranks 4 --way experts --losses 1%"`; --help lists the options.
 bench-inference: ## measure: inference over a path that loses packets, compared with gloo over TCP BBR (root; minutes)

@@ -61,6 +61,20 @@ def test_a_group_that_is_made_again() -> None:
         assert [meeting.result() for meeting in meetings] == [[b"new", b"new"]] * 2
 
 
+def test_other_ranks_use_the_name_of_a_destroyed_group() -> None:
+    store = HashStore()
+    # Rank 1 has made a group of this name before, with rank 0. Now it makes one with rank 2.
+    for members in ((0, 1), (1, 2)):
+        instance = Place.instance_of(members, before=0)
+        with ThreadPoolExecutor(2) as threads:
+            places = [Place("g", store, rank, 2, instance) for rank in range(2)]
+            meetings = [
+                threads.submit(rendezvous.meet, place, b"%d%d" % members, "10.0.0.1", OPTIONS, LONG)
+                for place in places
+            ]
+            assert [meeting.result() for meeting in meetings] == [[b"%d%d" % members] * 2] * 2
+
+
 def test_a_rank_that_does_not_come() -> None:
     with pytest.raises(
         RendezvousError, match=r"^rank 0 of group 'g': rank 1, 2 did not join within 0:00:01$"

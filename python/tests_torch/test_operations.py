@@ -284,11 +284,42 @@ def test_outputs_are_there_when_a_program_polls(job: Ranks) -> None:
 def _polled() -> None:
     own = values(dist.get_rank(), torch.int64, (257,))
     lists = [torch.empty_like(own) for _ in range(size())]
-    work = dist.all_gather(lists, own, async_op=True)
-    while not work.is_completed():
-        time.sleep(0.001)
+    flat = torch.empty(size() * len(own), dtype=own.dtype)
+    group = dist.group.WORLD
+    # The older name is that of a method of torch's own class too.
+    for work in (dist.all_gather(lists, own, async_op=True), group._allgather_base(flat, own)):
+        while not work.is_completed():
+            time.sleep(0.001)
+    wanted = [values(rank, torch.int64, (257,)) for rank in range(size())]
+    for part, want in zip(lists, wanted, strict=True):
+        equal(part, want)
+    equal(flat, torch.cat(wanted))
+
+
+def test_outputs_of_inference_mode(job: Ranks) -> None:
+    job.run(_inference)
+
+
+def _inference() -> None:
+    with torch.inference_mode():
+        own = values(dist.get_rank(), torch.float32, (33,))
+        lists = [torch.empty_like(own) for _ in range(size())]
+        work = dist.all_gather(lists, own, async_op=True)
+    work.get_future().wait()
     for rank, part in enumerate(lists):
-        equal(part, values(rank, torch.int64, (257,)))
+        equal(part, values(rank, torch.float32, (33,)))
+
+
+def test_a_group_with_a_device(job: Ranks) -> None:
+    job.run(_with_a_device)
+
+
+def _with_a_device() -> None:
+    group = dist.new_group(device_id=torch.device("cpu", 0))
+    tensor = values(dist.get_rank(), torch.float32, (33,))
+    dist.all_reduce(tensor, group=group)
+    equal(tensor, sum(values(rank, torch.float32, (33,)) for rank in range(size())))
+    dist.destroy_process_group(group)
 
 
 def test_large_tensors_are_the_same_everywhere(job: Ranks) -> None:

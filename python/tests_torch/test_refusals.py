@@ -49,6 +49,8 @@ def _tensors() -> None:
          "all_gather_into_tensor: output has 7 values, and input 6: with 2 ranks it must have 12"),
         (ValueError, lambda: dist.reduce_scatter_tensor(torch.zeros(2), flat),
          "reduce_scatter_tensor: input has 6 values, and output 2: with 2 ranks it must have 4"),
+        (ValueError, lambda: dist.all_to_all([torch.zeros(1)] * 2, []),
+         "all_to_all: input_tensor_list has 0 tensors: one for each of 2 ranks is needed"),
         (ValueError, lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)),
          "all_to_all_single: input has 3 rows, which 2 ranks cannot share equally"),
         (ValueError, lambda: dist.all_to_all_single(flat, flat.clone(), [3, 3], [1, 1]),
