@@ -224,7 +224,8 @@ bench-train: ## measure: training over a path that loses packets, compared with 
 		--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite $(TRAIN)
 
 # 10 cells; each takes about 10 minutes on two cores. `make bench-train-matrix MATRIX="--seeds 1"` is a short form.
-# --limit is about twice the time of a training over a path without loss, so that a stuck one costs little.
+# --limit is about twice the time of a training over a path without loss, so that a stuck one costs little. With ZeRO-3, a
+# step waits for many small operations, one after the other, so its path is shorter.
 MATRIX_RUN = python/run $(TOOLS) --torch python -P python/benches/training.py \
 	--program $$(realpath $${CARGO_TARGET_DIR:-target})/release/farwrite --figure training --ranks 4 \
 	--steps 40 --test-every 5 --seeds 5 --limit 70 --log $(TRAINING_OUT)/matrix.jsonl
@@ -235,8 +236,11 @@ bench-train-matrix: ## measure: training by loss, bursts, other traffic, shardin
 	@mkdir -p $(TRAINING_OUT)
 	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-paths.csv --links '$(LINK)' '$(LINK) --loss 0.1%' '$(LINK) --loss 1%' \
 		'$(LINK) --loss 5%' '$(LINK) --loss 5% --burst 20' $(MATRIX)
-	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-background.csv --links '$(LINK) --loss 1%' --background 1 $(MATRIX)
-	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-shards.csv --links '$(LINK) --loss 1%' --ways fsdp2 zero3 $(MATRIX)
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-background.csv --links '$(LINK) --loss 1%' --background 1 --ranks 2 \
+		--steps 20 $(MATRIX)
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-fsdp2.csv --links '$(LINK) --loss 1%' --ways fsdp2 $(MATRIX)
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-zero3.csv --links '--rate 1Gbit --rtt 10ms --loss 1%' --ways zero3 \
+		--steps 10 --limit 150 $(MATRIX)
 	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-digits.csv --links '$(LINK) --loss 1%' --tasks digits --steps 60 $(MATRIX)
 	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-8-ranks.csv --links '$(LINK) --loss 1%' --ranks 8 $(MATRIX)
 
