@@ -6,14 +6,17 @@ import os
 import random
 import re
 import subprocess
+import sys
 import time
 from concurrent import futures
+from pathlib import Path
 
 from lib import rocev2
 from lib.capture import Capture
 from lib.veth import Veth, impair, until
 
 PORT = 4792
+_ICMP = Path(__file__).with_name("lib") / "icmp.py"
 
 
 def run(report, program, directory):
@@ -225,6 +228,39 @@ def _with_outage(program, big, family):
     return problems
 
 
+def _forged_icmp(report, program):
+    big = program.where / "big-icmp"
+    big.write_bytes(random.Random(6).randbytes(20_000_000))
+    for family in (4, 6):
+        with Veth(9000) as veth:
+            own = veth.b.v4 if family == 4 else f"[{veth.b.v6}]"
+            directory = program.fresh(f"icmp-{family}")
+            receiver = program.recv(veth, own, directory)
+            _listening(veth)
+            sender = program.send(veth, own, "--rate", "50Mbit", what=big)
+            until(lambda: veth.b.received_bytes() > 3_000_000, 60, "a transfer under way")
+            forged = [_forge(host) for host in (veth.a, veth.b) for _ in range(5)]
+            problems = [] if sender.poll() is None else ["the transfer was over"]
+            problems += _ends(sender, receiver)
+        arrived = directory / "big-icmp"
+        if not arrived.exists() or arrived.read_bytes() != big.read_bytes():
+            problems.append(f"in {directory.name}: {os.listdir(directory)}")
+        if not all(forged):
+            problems.append(f"connected sockets: {forged}")
+        report.check(f"IPv{family}: messages that its packets are too large end nothing", problems)
+
+
+def _forge(host):
+    """Forges an ICMP message about each connected UDP socket of a host. Returns how many."""
+    # Queues, the local address and port, and those of the peer.
+    sockets = [line.split() for line in host.run("ss", "-Hun").splitlines()]
+    for _, _, *ends in sockets:
+        places = (end.replace("[", "").replace("]", "").rpartition(":") for end in ends)
+        words = [word for address, _, port in places for word in (address, port)]
+        host.run(sys.executable, str(_ICMP), *words)
+    return len(sockets)
+
+
 def _shown(report, program):
     """Moves the tree at 20 Mbit/s, which takes 2.4 s: people see a line of progress each second."""
     with Veth(9000) as veth:
@@ -255,5 +291,6 @@ _CASES = {
     "another key": _keys,
     "losses": _losses,
     "an interface that is down for 2 s in the middle": _outage,
+    "forged ICMP": _forged_icmp,
     "what people see": _shown,
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::datagram::ReceivedBatch;
 use super::error::SocketError;
-use super::socket::{SharedSocket, is_passing};
+use super::socket::{SharedSocket, is_of_icmp};
 use super::sys::{self, BATCH, RecvItem};
 
 /// Size of a receive buffer: room for the largest datagram and for the largest batch that GRO
@@ -70,8 +70,8 @@ impl Buffers {
             match sys::recv_many(shared.socket.as_fd(), &mut items[..], slab, RECV_STRIDE) {
                 Ok(got) => break got,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break 0,
-                // An ICMP error for an earlier datagram. Returning it has cleared it.
-                Err(e) if is_passing(&e) || e.kind() == io::ErrorKind::Interrupted => {}
+                // Returning an error of ICMP has cleared it.
+                Err(e) if is_of_icmp(&e) || e.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => {
                     let what = format!("receiving on UDP {}", shared.local);
                     return Err(SocketError::Io { what, source });

@@ -222,6 +222,26 @@ pub(super) fn is_passing(e: &io::Error) -> bool {
     )
 }
 
+/// Whether receiving failed only because of an ICMP message about an earlier datagram. A connected
+/// socket returns such an error once, and then goes on to receive.
+///
+/// Anyone can forge ICMP, and a router that carries only smaller packets sends it too: EMSGSIZE. So
+/// none of these ends anything. What the path carries is found by packets that carry a key.
+pub(super) fn is_of_icmp(e: &io::Error) -> bool {
+    is_passing(e)
+        || matches!(
+            e.raw_os_error(),
+            Some(
+                libc::EMSGSIZE
+                    | libc::EPROTO
+                    | libc::EACCES
+                    | libc::ENOPROTOOPT
+                    | libc::ENONET
+                    | libc::EOPNOTSUPP
+            )
+        )
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::IoSlice;
