@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite::keeper::{PathError, PathId, PathKeeper, PathShrunk, Role, Sizes};
+use farwrite::keeper::{FoundPath, PathError, PathId, PathKeeper, PathShrunk, Role, Sizes};
 use farwrite::{Endpoint, QpInfo, QueuePair, UdpConfig, UdpFabric};
 use farwrite_session::{Message, PathKey, PathOffer};
 
@@ -152,13 +152,13 @@ impl Link {
         known.unwrap_or(self.peer)
     }
 
-    /// Waits until the path is known. Returns the largest MTU that the path carries toward the
-    /// peer, if sizes were tested. `fixed` is the MTU that the user requested.
+    /// Waits until the path is known, and returns what was found; `None` with an RDMA NIC. `fixed` is
+    /// the MTU that the user requested.
     pub(crate) fn find(
         setup: &mut Setup<'_>,
         patience: Duration,
         fixed: Option<u32>,
-    ) -> Result<Option<u32>, Error> {
+    ) -> Result<Option<FoundPath>, Error> {
         let start = Instant::now();
         setup.until(|link| {
             let Some(path) = link.path else {
@@ -170,7 +170,7 @@ impl Link {
                 false => Duration::ZERO,
             };
             match link.keeper.found(path, patience) {
-                Ok(found) => Ok(found.map(|found| found.mtu)),
+                Ok(found) => Ok(found.map(Some)),
                 Err(PathError::TooLarge { peer, .. }) => Err(too_large(peer, fixed)),
                 Err(error) => Err(Error::of_path(error)),
             }

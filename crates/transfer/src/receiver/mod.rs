@@ -164,7 +164,7 @@ impl Reception<'_> {
         self.outbox.send_or_cancel(hello(), cancel)?;
         let start = Instant::now();
         let theirs = setup.path_offer()?;
-        let rtt = start.elapsed();
+        let waited = start.elapsed();
         // The port of the channel: one firewall rule covers both.
         let offered = Offered::make(local, &self.outbox, cancel)?;
         setup.link = Some(offered.link(
@@ -183,8 +183,11 @@ impl Reception<'_> {
         let theirs = setup.qp_info(SETUP)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
         let control = self.settings.rate_control();
+        let found = Link::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
+        // The sender's offer follows its hello without a round trip between them, so the wait for it can
+        // be much shorter than a round trip.
+        let rtt = found.map_or(waited, |found| found.rtt.max(waited));
         let options = receiving(theirs.config, control, (&shape, scheme), rtt);
-        Link::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
         let mut link = setup.take_link()?;
         let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
             let qp = endpoint.create_qp(options)?;

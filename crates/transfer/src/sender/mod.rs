@@ -132,8 +132,8 @@ fn join(
         },
     };
     setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, sizes, host)?);
-    let largest = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
-    let mtu = match largest {
+    let found = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
+    let mtu = match found.and_then(|found| found.mtu) {
         Some(mtu) => mtu,
         None => nic_mtu(peer, settings.mtu)?,
     };
