@@ -14,6 +14,8 @@ pub struct Desk {
     tallies: BTreeMap<u32, Tally>,
     /// Datagrams without a valid tag, or without an open trial.
     strangers: u64,
+    /// All other datagrams.
+    accepted: u64,
     /// Trial of the latest packet that was not a question.
     latest: Option<u32>,
     /// The same at the time of the last call of [`Desk::note_drops`].
@@ -80,6 +82,7 @@ impl Desk {
             key,
             tallies: BTreeMap::new(),
             strangers: 0,
+            accepted: 0,
             latest: None,
             noted: None,
         }
@@ -137,6 +140,7 @@ impl Desk {
             self.strangers += 1;
             return None;
         };
+        self.accepted += 1;
         let is_new = tally.note(Arrival {
             sequence: datagram.sequence,
             at_ns: incoming.at_ns,
@@ -175,6 +179,12 @@ impl Desk {
         for (_, tally) in self.tallies.range_mut(trials) {
             tally.note_drops(drops);
         }
+    }
+
+    /// Datagrams that belonged to this session.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.accepted
     }
 
     /// Datagrams that did not belong to this session.

@@ -110,12 +110,16 @@ impl Responder {
                 return Err(Error::Interrupted);
             }
             if wait([(&self.socket, false)], Some(WAIT)).is_ok_and(|ready| ready) {
+                let before = self.desk.accepted();
                 while self.receive()? {
                     if looked_at.elapsed() > LOOK {
                         break;
                     }
                 }
-                heard_at = Instant::now();
+                // Datagrams of others must not keep a probe alive whose prober is gone.
+                if self.desk.accepted() > before {
+                    heard_at = Instant::now();
+                }
             }
             looked_at = Instant::now();
             match channel.recv() {

@@ -1,5 +1,6 @@
 //! The pre-shared key (P7.1).
 
+use std::env;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -19,6 +20,20 @@ const DIGITS: usize = 58;
 const MAX_FILE_BYTES: usize = 1024;
 /// Permission bits for everyone except the owner.
 const OTHERS: u32 = 0o077;
+/// The bit that shows the mask of an access control list.
+const GROUP_READ: u32 = 0o040;
+
+/// The permission bits that a key file must not have. A file in the directory of credentials, which
+/// systemd makes for one service, has an access control list for its user. Its group bits then show the
+/// mask of the list.
+fn others(path: &Path, credentials: Option<&Path>) -> u32 {
+    let is_credential = credentials.is_some() && path.parent() == credentials;
+    if is_credential {
+        OTHERS & !GROUP_READ
+    } else {
+        OTHERS
+    }
+}
 
 /// A key of 256 random bits that only the two ends hold.
 ///
@@ -83,7 +98,8 @@ impl Psk {
         };
         let mut file = File::open(path).map_err(io)?;
         let mode = file.metadata().map_err(io)?.mode() & 0o777;
-        if mode & OTHERS != 0 {
+        let credentials = env::var_os("CREDENTIALS_DIRECTORY");
+        if mode & others(path, credentials.as_deref().map(Path::new)) != 0 {
             return Err(PskError::Exposed {
                 path: path.into(),
                 mode,
@@ -362,6 +378,20 @@ mod tests {
         }
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).expect("chmod");
         assert!(Psk::load(&path).is_ok());
+    }
+
+    #[test]
+    fn a_credential_may_have_an_access_control_list() {
+        let [file, dir, other] = ["/run/credentials/a/key", "/run/credentials/a", "/run"];
+        let bits = |credentials| others(Path::new(file), credentials);
+        // systemd 254 and later: 0440.
+        assert_eq!(0o440 & bits(Some(Path::new(dir))), 0);
+        for mode in [0o404, 0o420, 0o410] {
+            assert_ne!(mode & bits(Some(Path::new(dir))), 0, "{mode:o}");
+        }
+        for elsewhere in [None, Some(Path::new(other))] {
+            assert_ne!(0o440 & bits(elsewhere), 0, "{elsewhere:?}");
+        }
     }
 
     #[test]

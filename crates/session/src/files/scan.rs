@@ -126,10 +126,13 @@ impl Scanner {
             let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
             let first = pending.len();
             for name in names.ok_or(ManifestError::TooMany)? {
-                let status = directory
-                    .look(&name)
-                    .and_then(|status| status.ok_or_else(|| io::ErrorKind::NotFound.into()))
-                    .map_err(|source| ScanError::io(&self.below(parent, &name), source))?;
+                let status = directory.look(&name);
+                let status =
+                    status.map_err(|source| ScanError::io(&self.below(parent, &name), source))?;
+                // A file that was removed since the names were listed.
+                let Some(status) = status else {
+                    continue;
+                };
                 let added = self.add(parent, &name, &status)?;
                 if status.kind == FileType::Directory {
                     pending.push(added);
