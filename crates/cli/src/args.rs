@@ -1,6 +1,7 @@
 //! The command line: its commands, and the error message for an invalid one.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -142,13 +143,12 @@ impl Refused {
             _ => {
                 let line = format!("{}; see farwrite{} --help", self.line(), self.command());
                 let failure = Failure::new(Exit::Usage, line);
-                eprintln!("farwrite: {failure}");
+                // The reader of either output may be gone.
+                let _ = writeln!(io::stderr(), "farwrite: {failure}");
                 if self.arguments.iter().any(|argument| argument == "--json") {
                     let command = self.command();
-                    println!(
-                        "{}",
-                        json_line(command.trim(), Some(&failure), &Value::Null)
-                    );
+                    let line = json_line(command.trim(), Some(&failure), &Value::Null);
+                    let _ = writeln!(io::stdout(), "{line}");
                 }
                 Exit::Usage.into()
             }
@@ -171,7 +171,8 @@ impl Refused {
     fn command(&self) -> String {
         let mut command = <Cli as clap::CommandFactory>::command();
         let mut words = String::new();
-        for name in self.arguments.iter().filter_map(|name| name.to_str()) {
+        let names = self.arguments.iter().filter_map(|name| name.to_str());
+        for name in names.filter(|name| !name.starts_with('-')) {
             let Some(known) = command.find_subcommand(name) else {
                 break;
             };

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
@@ -93,11 +94,30 @@ impl Console {
         Ok(())
     }
 
+    /// Prints the result of a command that may have failed after it had a result, and shows the
+    /// failure to people. Returns the exit code: scripts get one object.
+    pub(crate) fn end(
+        &self,
+        ended: Result<(), Failure>,
+        result: &impl Serialize,
+    ) -> Result<ExitCode, Failure> {
+        let failure = ended.err();
+        if let Some(failure) = &failure {
+            self.show_failure(failure);
+        }
+        self.json_result(failure.as_ref(), result)?;
+        Ok(failure.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
+    }
+
+    fn show_failure(&self, failure: &Failure) {
+        self.err.offer(Item::EndProgress);
+        self.err.offer(Item::Line(format!("farwrite: {failure}")));
+    }
+
     /// Shows why a command failed: one line for people, and an object for scripts if JSON was
     /// requested.
     pub(crate) fn fail(&self, failure: &Failure) {
-        self.err.offer(Item::EndProgress);
-        self.err.offer(Item::Line(format!("farwrite: {failure}")));
+        self.show_failure(failure);
         if self.json {
             self.print_json(Some(failure), serde_json::Value::Null);
         }
@@ -124,12 +144,14 @@ impl Console {
     /// success.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         let written = self.out.flush(None);
+        let written = written.or_exit(Exit::Files, "writing to standard output");
+        let written = if self.json { written } else { Ok(()) };
+        if let Err(failure) = &written {
+            self.show_failure(failure);
+        }
         // Warnings may remain unwritten.
         let _ = self.err.flush(Some(LAST_LINES));
-        if self.json {
-            written.or_exit(Exit::Files, "writing to standard output")?;
-        }
-        Ok(())
+        written
     }
 }
 

@@ -44,6 +44,15 @@ struct Learned {
     learned_at: u64,
 }
 
+impl Learned {
+    /// Whether it was measured at most [`MAX_AGE`] before `now`. A time after `now` is that of a wrong
+    /// clock.
+    fn is_fresh(self, now: u64) -> bool {
+        let age = now.checked_sub(self.learned_at);
+        age.is_some_and(|age| age <= MAX_AGE.as_secs())
+    }
+}
+
 impl KnownPaths {
     /// The file of the user: `farwrite/paths.toml` in `XDG_CACHE_HOME`, or otherwise in `~/.cache`.
     /// `None` for a user without a home directory.
@@ -61,8 +70,7 @@ impl KnownPaths {
     /// The stored start values for the path from one address to another.
     pub(crate) fn find(&self, from: IpAddr, to: IpAddr) -> Option<Start> {
         let learned = *self.read().path.get(&name(from, to))?;
-        let is_fresh = now().saturating_sub(learned.learned_at) <= MAX_AGE.as_secs();
-        is_fresh.then_some(Start {
+        learned.is_fresh(now()).then_some(Start {
             rate_bps: learned.rate_bps,
             rtt_ns: learned.rtt_ns,
         })
@@ -74,11 +82,12 @@ impl KnownPaths {
     /// # Errors
     /// The errors of the operating system.
     pub(crate) fn keep(&self, from: IpAddr, to: IpAddr, start: Start) -> io::Result<()> {
-        let mut known = self.read();
+        let (mut known, now) = (self.read(), now());
+        known.path.retain(|_, learned| learned.is_fresh(now));
         let learned = Learned {
             rate_bps: start.rate_bps,
             rtt_ns: start.rtt_ns,
-            learned_at: now(),
+            learned_at: now,
         };
         known.path.insert(name(from, to), learned);
         while known.path.len() > MAX_PATHS {

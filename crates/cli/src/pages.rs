@@ -48,9 +48,11 @@ pub(crate) fn run_completions(args: &CompletionsArgs, console: &Console) -> Resu
     if console.is_json() {
         return console.json(&json!({ "script": String::from_utf8_lossy(&script) }));
     }
-    io::stdout()
-        .write_all(&script)
-        .or_exit(Exit::Files, "printing the script")
+    match io::stdout().write_all(&script) {
+        // The reader has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.or_exit(Exit::Files, "printing the script"),
+    }
 }
 
 /// Writes the pages.

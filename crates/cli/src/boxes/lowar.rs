@@ -1,5 +1,6 @@
 //! `farwrite lowar`: forward error correction for unmodified RDMA NICs.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -65,7 +66,7 @@ pub(crate) struct LowarArgs {
 }
 
 /// Runs a box.
-pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<ExitCode, Failure> {
     if args.forward {
         let config = args.bridge.config(None);
         return carry(&args.bridge, &config, Forward::default(), console);

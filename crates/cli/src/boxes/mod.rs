@@ -7,6 +7,7 @@ mod netrt;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{iter, thread};
 
@@ -185,7 +186,7 @@ fn carry<B: Shown>(
     config: &BridgeConfig,
     inner: B,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let bridge = Bridge::start(config, inner).map_err(|error| failure(&error))?;
     let metrics = args.metrics.map(|address| Metrics::serve(address, B::NAME));
@@ -217,8 +218,7 @@ fn carry<B: Shown>(
     let values = counters.iter().map(|c| (c.name.to_owned(), c.value.into()));
     let seconds = ("seconds".to_owned(), report.elapsed.as_secs_f64().into());
     let object: serde_json::Map<String, Value> = iter::once(seconds).chain(values).collect();
-    console.json(&object)?;
-    result.map_err(|error| failure(&error))
+    console.end(result.map_err(|error| failure(&error)), &object)
 }
 
 /// A row of the final table.

@@ -1,5 +1,6 @@
 //! `farwrite netrt`: retransmission between top-of-rack switches, for unmodified RDMA NICs.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -94,7 +95,7 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs a box.
-pub(crate) fn run(args: &NetRtArgs, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(args: &NetRtArgs, console: &Console) -> Result<ExitCode, Failure> {
     let inner = NetRt::new(&args.config()?, boot());
     carry(&args.bridge, &args.bridge.config(None), inner, console)
 }

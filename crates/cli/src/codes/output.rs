@@ -84,6 +84,9 @@ impl Output {
     /// Gives the file its name, and replaces any file of that name.
     pub(super) fn finish(self) -> Result<(), Failure> {
         let told = format!("giving {} its name", self.path.display());
+        // A network file system may report only now that it has no room.
+        let stored = self.part.as_file().sync_all();
+        stored.map_err(|error| Failure::caused(Exit::Files, &told, &error))?;
         let persisted = self.part.persist(&self.path);
         persisted
             .map(drop)

@@ -4,6 +4,7 @@ mod args;
 mod quantities;
 mod show;
 
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use crate::interrupt;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Carries packets until Ctrl-C, until the time has elapsed, or until a device disappears.
-pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let config = args.config()?;
     let relay = Relay::start(&config).map_err(|error| failure(&error))?;
@@ -30,8 +31,8 @@ pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<(), Failure> {
     }
     let (report, result) = relay.stop();
     console.say(show::table(&report));
-    console.json(&show::json(&report))?;
-    result.map_err(|error| failure(&error))
+    let ended = result.map_err(|error| failure(&error));
+    console.end(ended, &show::json(&report))
 }
 
 fn failure(error: &RelayError) -> Failure {
