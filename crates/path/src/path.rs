@@ -217,7 +217,11 @@ impl Path {
                 is_accepted,
                 is_resealed,
             } => {
-                let sealed_as = Some((packet.from, packet.to)).filter(|_| !is_resealed);
+                let (from, to) = (packet.from, packet.to);
+                if !is_flow(from, to) {
+                    return Err(Refused::NoFlow { from, to });
+                }
+                let sealed_as = Some((from, to)).filter(|_| !is_resealed);
                 self.replied(now_ns, src, (sealed_as, echo), is_accepted)?;
                 self.accept_candidate();
             }
@@ -478,5 +482,32 @@ impl Path {
             });
         }
         self.counter
+    }
+}
+
+/// Whether a packet can go from one of these addresses to the other. Keys are bound to them
+/// (P6.2), and a peer states them.
+fn is_flow(from: SocketAddr, to: SocketAddr) -> bool {
+    let is_place = |address: SocketAddr| address.port() != 0 && !address.ip().is_unspecified();
+    from.is_ipv4() == to.is_ipv4() && is_place(from) && is_place(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_flow;
+
+    #[test]
+    fn packets_go_between_places_of_one_ip_version() {
+        let flow = |from: &str, to: &str| is_flow(from.parse().unwrap(), to.parse().unwrap());
+        assert!(flow("192.0.2.1:1", "198.51.100.2:4792"));
+        assert!(flow("[2001:db8::1]:1", "[2001:db8::2]:4792"));
+        for (from, to) in [
+            ("192.0.2.1:1", "[2001:db8::2]:4792"),
+            ("192.0.2.1:0", "198.51.100.2:4792"),
+            ("192.0.2.1:1", "0.0.0.0:4792"),
+        ] {
+            assert!(!flow(from, to), "{from} to {to}");
+            assert!(!flow(to, from), "{to} to {from}");
+        }
     }
 }

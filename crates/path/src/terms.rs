@@ -83,6 +83,14 @@ pub enum Refused {
     /// A reply without an outstanding probe, or from another address than the probe's destination.
     #[error("a reply without an outstanding probe")]
     Unasked,
+    /// A reply that states addresses that no packet can have.
+    #[error("a reply to a packet from {from} to {to}")]
+    NoFlow {
+        /// Where the packet came from, according to the peer.
+        from: SocketAddr,
+        /// The address of the peer that it came to.
+        to: SocketAddr,
+    },
     /// A packet from a new address that is older than a packet received before.
     #[error("an old packet from a new address")]
     Overtaken,

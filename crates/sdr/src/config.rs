@@ -13,6 +13,8 @@ pub const MIN_MTU: u32 = 64;
 pub const MAX_PACKETS_PER_CHUNK: u32 = 1 << 16;
 /// Largest [`QpConfig::slots`].
 pub const MAX_SLOTS: u32 = 1 << 16;
+/// Smallest [`QpConfig::generations`].
+pub const MIN_GENERATIONS: u8 = 2;
 /// Largest [`QpConfig::generations`].
 pub const MAX_GENERATIONS: u8 = 16;
 /// Largest [`QpConfig::channels`].
@@ -90,14 +92,10 @@ impl QpConfig {
         if !in_range(self.packets_per_chunk, 1, MAX_PACKETS_PER_CHUNK) {
             return Err(ConfigError::PacketsPerChunk(self.packets_per_chunk));
         }
-        // Parity can still be in flight when a message ends. It must not be mistaken for parity of
-        // the next message (P3.10).
-        let fewest = 1 + u8::from(self.parity);
-        if !(fewest..=MAX_GENERATIONS).contains(&self.generations) {
-            return Err(ConfigError::Generations {
-                generations: self.generations,
-                fewest,
-            });
+        // Parity and repeats can still be in flight when a message ends. They must not count for the
+        // next message of the slot (P3.10).
+        if !(MIN_GENERATIONS..=MAX_GENERATIONS).contains(&self.generations) {
+            return Err(ConfigError::Generations(self.generations));
         }
         if !in_range(self.channels.into(), 1, MAX_CHANNELS.into()) {
             return Err(ConfigError::Channels(self.channels));
@@ -190,15 +188,8 @@ pub enum ConfigError {
         fragments: u32,
     },
     /// [`QpConfig::generations`].
-    #[error(
-        "generations = {generations}: must be from {fewest} to {MAX_GENERATIONS}; without parity 1 would do"
-    )]
-    Generations {
-        /// The value in the configuration.
-        generations: u8,
-        /// The smallest valid value.
-        fewest: u8,
-    },
+    #[error("generations = {0}: must be from {MIN_GENERATIONS} to {MAX_GENERATIONS}")]
+    Generations(u8),
     /// [`QpConfig::channels`].
     #[error("channels = {0}: must be from 1 to {MAX_CHANNELS}")]
     Channels(u8),

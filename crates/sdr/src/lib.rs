@@ -46,7 +46,7 @@ mod writes;
 pub use bitmap::ChunkBitmap;
 pub use config::{
     ConfigError, ImmediateSplit, MAX_CHANNELS, MAX_GENERATIONS, MAX_MTU, MAX_PACKETS_PER_CHUNK,
-    MAX_SLOTS, MIN_MTU, QpConfig,
+    MAX_SLOTS, MIN_GENERATIONS, MIN_MTU, QpConfig,
 };
 pub use error::{Awaited, ConnectError, SdrError, Violation};
 pub use event::{Event, Refusal};

@@ -160,3 +160,27 @@ fn critical_bytes_go_first_and_whole_in_a_message_of_their_own() {
     world.check_part(&bulk, PACKET);
     end(world, vec![critical, bulk]);
 }
+
+#[test]
+fn a_message_that_waited_for_an_older_one_sends_its_parity() {
+    let scheme = "best-effort+ec-mds:32,8";
+    let parity_options = QpOptions {
+        expected_scheme: tag(scheme),
+        ..options()
+    };
+    let mut world = World::new(1, losing(0.05), &parity_options);
+    // Message 1 and its parity are cleared before message 0 is.
+    world.traffic.drop_first(2, |seen| {
+        seen.says(|c| matches!(c, Control::ClearToSend(cts) if cts.first == 0 && !cts.clearances.is_empty()))
+    });
+    let first = world.ship(order(1 << 20, scheme));
+    world.run_for(RTT / 64);
+    let second = world.ship(order(1 << 20, scheme));
+    for parcel in [&first, &second] {
+        assert_eq!(settle(&mut world, parcel), [WHOLE; 2]);
+    }
+    assert_eq!(world.a.stats().sender.retransmitted_chunks, 0);
+    assert!(world.b.stats().rebuilt_chunks > 0);
+    world.traffic.pass_all();
+    end(world, vec![first, second]);
+}

@@ -84,12 +84,11 @@ fn packets_and_chunks_of_all_sizes() {
 fn one_to_many_channels() {
     for scheme in SCHEMES {
         for channels in [1, 2, 3, 8] {
-            for generations in [1, 2, 4] {
-                let parity = generations > 1;
+            for (generations, parity) in [(2, false), (2, true), (4, true)] {
                 if scheme.starts_with("ec") && !parity {
                     continue;
                 }
-                println!("{scheme}, {channels} channels, {generations} generations");
+                println!("{scheme}, {channels} channels, {generations} generations, {parity}");
                 let sdr = QpConfig {
                     channels,
                     generations,

@@ -21,9 +21,11 @@ impl Quiet {
             .get_or_insert(path.now_ns.saturating_add(repair_ns(path)));
     }
 
-    /// Nothing more is expected. The next arrival says nothing about the sender's pace.
+    /// Nothing more is expected. The next arrival says nothing about the sender's pace, and the silence
+    /// of an earlier message nothing about the next one.
     pub(super) fn idle(&mut self) {
         self.last_arrival_ns = None;
+        self.rounds = 0;
         self.at_ns = None;
     }
 

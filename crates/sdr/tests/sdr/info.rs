@@ -16,7 +16,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
         })
     };
     let qpn = || 2_u32..1 << 24;
-    (1_u8..5, 1_u8..5).prop_flat_map(move |(generations, channels)| {
+    (2_u8..5, 1_u8..5).prop_flat_map(move |(generations, channels)| {
         let config = QpConfig {
             generations,
             channels,

@@ -146,7 +146,7 @@ fn ten_thousand_messages_with_late_packets_of_every_generation() {
 #[test]
 fn a_packet_of_a_message_that_is_over_is_late() {
     let config = QpConfig {
-        generations: 1,
+        generations: 2,
         slots: 1,
         ..crate::small()
     };

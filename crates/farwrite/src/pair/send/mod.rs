@@ -443,6 +443,10 @@ impl Pair {
             };
             sender.start(&path, &message);
         }
+        // A message that waits for older ones can get memory for its parity before it starts.
+        if self.sdr.is_clear(MessageId::new(message).parity()) {
+            self.parity_clear(now_ns, message);
+        }
     }
 
     /// Handles a message that does not fit the peer's receive.
