@@ -242,7 +242,7 @@ bench-train-matrix: ## measure: training by loss, bursts, other traffic, shardin
 	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-zero3.csv --links '--rate 1Gbit --rtt 10ms --loss 1%' --ways zero3 \
 		--steps 10 --limit 150 $(MATRIX)
 	$(MATRIX_RUN) --csv $(TRAINING_OUT)/matrix-digits.csv --links '$(LINK) --loss 1%' --tasks digits --steps 60 $(MATRIX)
-	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-8-ranks.csv --links '$(LINK) --loss 1%' --ranks 8 $(MATRIX)
+	$(MATRIX_TEXT) --csv $(TRAINING_OUT)/matrix-8-ranks.csv --links '$(LINK) --loss 1%' --ranks 8 --limit 300 $(MATRIX)
 
 # `make bench-inference INFERENCE="--ranks 4 --way experts --losses 1%"`; --help lists the options.
 bench-inference: ## measure: inference over a path that loses packets, compared with gloo over TCP BBR (root; minutes)
