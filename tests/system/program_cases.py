@@ -237,9 +237,9 @@ def _forged_icmp(report, program):
             directory = program.fresh(f"icmp-{family}")
             receiver = program.recv(veth, own, directory)
             _listening(veth)
-            sender = program.send(veth, own, "--rate", "50Mbit", what=big)
-            until(lambda: veth.b.received_bytes() > 3_000_000, 60, "a transfer under way")
-            forged = [_forge(host) for host in (veth.a, veth.b) for _ in range(5)]
+            sender = program.send(veth, own, "--rate", "25Mbit", what=big)
+            until(lambda: veth.b.received_bytes() > 1_000_000, 60, "a transfer under way")
+            forged = [_forge(host) for host in (veth.a, veth.b) for _ in range(2)]
             problems = [] if sender.poll() is None else ["the transfer was over"]
             problems += _ends(sender, receiver)
         arrived = directory / "big-icmp"

@@ -64,8 +64,9 @@ pub struct Observation {
     pub had_deadline: bool,
     /// Whether its deadline ended it.
     pub timed_out: bool,
-    /// Share of packets that the path dropped, in millionths, whether repaired or not. 0 if not
-    /// measured.
+    /// Share of packets that the path dropped, in millionths, whether repaired or not; with a fixed scheme
+    /// ([`Timeout::with_fixed_scheme`](crate::Timeout::with_fixed_scheme)), the share that its repair
+    /// leaves. 0 if not measured.
     pub path_loss_ppm: u32,
     /// The repair that it ran with. The verdict can have changed since the operation began.
     pub verdict: Verdict,

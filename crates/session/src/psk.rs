@@ -27,7 +27,8 @@ const GROUP_READ: u32 = 0o040;
 /// systemd makes for one service, has an access control list for its user. Its group bits then show the
 /// mask of the list.
 fn others(path: &Path, credentials: Option<&Path>) -> u32 {
-    let is_credential = credentials.is_some() && path.parent() == credentials;
+    let directory = credentials.filter(|directory| directory.is_absolute());
+    let is_credential = directory.is_some() && path.parent() == directory;
     if is_credential {
         OTHERS & !GROUP_READ
     } else {
@@ -392,6 +393,7 @@ mod tests {
         for elsewhere in [None, Some(Path::new(other))] {
             assert_ne!(0o440 & bits(elsewhere), 0, "{elsewhere:?}");
         }
+        assert_ne!(0o440 & others(Path::new("key"), Some(Path::new(""))), 0);
     }
 
     #[test]

@@ -81,8 +81,8 @@ def _of_subgroup(options: Options, ranks: Sequence[int]) -> Options:
 
 
 def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup:
-    # torch uses the name of a destroyed group again, also for other ranks. Only the ranks of a group have
-    # made the same number of it. The default group has no list.
+    # torch uses the name of a destroyed group again, also for other ranks. The count is by name and ranks, so
+    # it is equal at all ranks of a group. For the default group, torch passes no ranks.
     name, ranks = wanted.group_id, tuple(wanted.global_ranks_in_group)
     instance = Place.instance_of(ranks, before=_made[name, ranks])
     _made[name, ranks] += 1

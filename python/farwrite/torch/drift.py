@@ -69,10 +69,9 @@ def resynchronise(
 def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
     """Make tensors equal at all ranks. Return the largest difference from the mean at this rank."""
     drift = torch.zeros((), dtype=torch.float64)
-    # A model can have tensors on a GPU and on the host: Adam counts its steps on the host. Numbers of
-    # devices differ between ranks, so the order does not depend on them.
-    kinds = {(tensor.dtype, tensor.device) for tensor in tensors}
-    for kind in sorted(kinds, key=lambda kind: (str(kind[0]), kind[1].type)):
+    # A model can have tensors on a GPU and on the host: Adam counts its steps on the host. The order of
+    # their first tensors is the same at all ranks.
+    for kind in dict.fromkeys((tensor.dtype, tensor.device) for tensor in tensors):
         of_type = [tensor for tensor in tensors if (tensor.dtype, tensor.device) == kind]
         flat = torch.cat([tensor.flatten() for tensor in of_type])
         before = flat.clone()

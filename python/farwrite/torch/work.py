@@ -40,8 +40,8 @@ class Work(dist.Work):
         self._stream = Stream(outputs)
         self._lock = Lock()
         self._stored = False
-        # Threads have this mode for themselves. Results of tensors that were made in it need it.
-        self._is_inference = torch.is_inference_mode_enabled()
+        # Such tensors can be written in this mode only, and each thread has the mode for itself.
+        self._is_inference = any(tensor.is_inference() for tensor in outputs)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Wait for the end, and make the result visible to what this thread does next.

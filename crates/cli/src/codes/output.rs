@@ -85,8 +85,10 @@ impl Output {
     pub(super) fn finish(self) -> Result<(), Failure> {
         let told = format!("giving {} its name", self.path.display());
         // A network file system may report only now that it has no room.
-        let stored = self.part.as_file().sync_all();
-        stored.map_err(|error| Failure::caused(Exit::Files, &told, &error))?;
+        self.part
+            .as_file()
+            .sync_all()
+            .or_exit(Exit::Files, format_args!("writing {}", self.path.display()))?;
         let persisted = self.part.persist(&self.path);
         persisted
             .map(drop)

@@ -186,14 +186,21 @@ fn chooses_scheme(options: &BoundedOptions) -> bool {
 }
 
 /// The loss that remains after the repair of a scheme that does not change: no waiting brings these
-/// bytes.
+/// bytes. Losses in bursts leave more than this.
 fn left_ppm(scheme: SchemeName, loss_ppm: u32) -> u32 {
     let repair = match scheme {
         SchemeName::BestEffort => Verdict::Wait,
-        SchemeName::BestEffortEc(code) => Verdict::Parity {
-            k: u32::try_from(code.k()).unwrap_or(u32::MAX),
-            m: u32::try_from(code.m()).unwrap_or(u32::MAX),
-        },
+        SchemeName::BestEffortEc(code) => {
+            // An XOR code repairs one loss in each of its m classes of a group.
+            let (k, m) = match code.kind() {
+                Kind::Xor => (code.k().div_ceil(code.m()), 1),
+                Kind::Mds => (code.k(), code.m()),
+            };
+            Verdict::Parity {
+                k: u32::try_from(k).unwrap_or(u32::MAX),
+                m: u32::try_from(m).unwrap_or(u32::MAX),
+            }
+        }
         // Repeats bring everything in the end.
         _ => return 0,
     };

@@ -202,8 +202,8 @@ impl Records {
     }
 
     /// Removes the first operation if all of its records have come. Returns what it was, and the
-    /// proposals of all ranks that have one. Ranks send records in order, so the first one is
-    /// complete first.
+    /// proposals of all ranks that have one. Ranks report the ends of operations in order, so the first one
+    /// is complete first.
     pub(crate) fn take_complete(&mut self) -> Option<(TimeoutKey, u64, Vec<Proposal>)> {
         self.open.front().filter(|open| open.lacks().is_none())?;
         let open = self.open.pop_front()?;

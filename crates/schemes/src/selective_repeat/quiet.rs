@@ -112,6 +112,25 @@ mod tests {
     }
 
     #[test]
+    fn the_silence_of_one_message_does_not_slow_requests_for_the_next() {
+        // The time from the first request to the second one.
+        let between_requests = |quiet: &mut Quiet, start_ms: u64| {
+            quiet.started(&at(start_ms));
+            let first_ns = quiet.next_timeout().expect("a message is expected");
+            assert!(quiet.handle_timeout(&at(first_ns / MS)));
+            quiet.next_timeout().expect("a message is expected") - first_ns
+        };
+        let mut quiet = Quiet::default();
+        let expected_ns = between_requests(&mut quiet, 0);
+        for _ in 0..3 {
+            let at_ns = quiet.next_timeout().expect("a message is expected");
+            assert!(quiet.handle_timeout(&at(at_ns / MS)));
+        }
+        quiet.idle();
+        assert_eq!(between_requests(&mut quiet, 60_000), expected_ns);
+    }
+
+    #[test]
     fn waits_longer_for_a_sender_paced_slowly() {
         let mut quiet = Quiet::default();
         quiet.arrived(&at(0));
