@@ -46,7 +46,7 @@ impl CollectiveTimes {
         })
     }
 
-    /// Lower and upper bound of the same.
+    /// Lower and upper bound of each quantile.
     fn quantile_bounds<'py>(
         &self,
         py: Python<'py>,

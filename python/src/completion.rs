@@ -46,7 +46,7 @@ impl CompletionTimes {
         array(py, q.len(), |at| self.times[points[at]].quantile(q[at]))
     }
 
-    /// Lower and upper bound of the same.
+    /// Lower and upper bound of each quantile.
     fn quantile_bounds<'py>(
         &self,
         py: Python<'py>,
@@ -70,7 +70,7 @@ impl CompletionTimes {
         array(py, t_s.len(), |at| self.times[points[at]].cdf(t_s[at]))
     }
 
-    /// Lower and upper bound of the same.
+    /// Lower and upper bound of each probability.
     fn cdf_bounds<'py>(
         &self,
         py: Python<'py>,

@@ -222,10 +222,15 @@ def _with_outage(program, big, family):
         time.sleep(2)
         veth.b.link("up")
         problems = _ends(sender, receiver, lossy=True)
-    arrived = directory / "big"
-    if not arrived.exists() or arrived.read_bytes() != big.read_bytes():
-        problems.append(f"in {directory.name}: {os.listdir(directory)}")
-    return problems
+    return problems + _changes(big, directory)
+
+
+def _changes(file, directory):
+    """Returns what is wrong with a file that was received into a directory."""
+    arrived = directory / file.name
+    if arrived.exists() and arrived.read_bytes() == file.read_bytes():
+        return []
+    return [f"in {directory.name}: {os.listdir(directory)}"]
 
 
 def _forged_icmp(report, program):
@@ -242,9 +247,7 @@ def _forged_icmp(report, program):
             forged = [_forge(host) for host in (veth.a, veth.b) for _ in range(2)]
             problems = [] if sender.poll() is None else ["the transfer was over"]
             problems += _ends(sender, receiver)
-        arrived = directory / "big-icmp"
-        if not arrived.exists() or arrived.read_bytes() != big.read_bytes():
-            problems.append(f"in {directory.name}: {os.listdir(directory)}")
+        problems += _changes(big, directory)
         if not all(forged):
             problems.append(f"connected sockets: {forged}")
         report.check(f"IPv{family}: messages that its packets are too large end nothing", problems)

@@ -79,8 +79,9 @@ impl BoxFrame {
 /// A box between two sides, without clock or I/O. Its inputs and outputs are Ethernet frames
 /// without the frame check sequence.
 ///
-/// Frames that the box does not protect pass unchanged and in order: other protocols, fragments, packets with IP
-/// options, box messages sealed with another key, and RoCEv2 packets outside of its settings.
+/// Frames that the box does not protect pass unchanged and in order: other protocols, fragments,
+/// packets with IP options, box messages sealed with another key, and RoCEv2 packets outside of its
+/// settings.
 pub trait PathBox {
     /// The settings of the box.
     type Config;

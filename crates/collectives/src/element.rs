@@ -20,7 +20,7 @@ pub enum ElementType {
     I32,
     /// Unsigned integers of 8 bits.
     U8,
-    /// One byte: 0 is false, every other value is true. Sums of several ranks are 0 and 1.
+    /// One byte: 0 is false, every other value is true. Reductions over several ranks are 0 or 1.
     Bool,
 }
 

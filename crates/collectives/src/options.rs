@@ -26,8 +26,7 @@ pub(crate) const CONTROLS_IN_FLIGHT: u32 = 8;
 pub struct GroupOptions {
     /// What repairs losses of exact operations: an exact scheme, or the choice of the planner for
     /// each segment. Each rank selects what it sends with. Each segment names its scheme, so ranks need
-    /// not choose the same one. The parity of a whole
-    /// segment must be no longer than the segment: m at most k if `packets_per_segment` is a
+    /// not choose the same one. The parity of a whole segment must be no longer than the segment: m at most k if `packets_per_segment` is a
     /// multiple of k. [`SchemeChoice::Auto`] omits schemes with more parity.
     pub scheme: SchemeChoice,
     /// With [`SchemeChoice::Auto`]: the share of packets that the path is expected to lose. It counts
@@ -51,8 +50,8 @@ pub struct GroupOptions {
     pub rate_control: RateControl,
     /// The timeout of operations that do not set their own. Ranks may differ.
     pub timeout: Duration,
-    /// The site of each rank, in order, as any number below `u32::MAX`. Ranks of one site are near each other. If it
-    /// is empty, all ranks are near each other.
+    /// The site of each rank, in order, as any number below `u32::MAX`. Ranks of one site are near
+    /// each other. If it is empty, all ranks are near each other.
     pub sites: Vec<u32>,
     /// How bounded operations work.
     pub bounded: BoundedOptions,

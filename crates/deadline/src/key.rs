@@ -52,10 +52,8 @@ impl TimeoutKey {
 /// A timeout for each collective, size class and group.
 #[derive(Clone, Debug)]
 pub struct Timeouts {
-    policy: Policy,
-    bounds: Bounds,
-    message_chunks: Option<u32>,
-    is_scheme_fixed: bool,
+    /// The state of each timeout before its first operation.
+    unused: Timeout,
     entries: BTreeMap<TimeoutKey, Timeout>,
 }
 
@@ -64,20 +62,16 @@ impl Timeouts {
     #[must_use]
     pub fn new(policy: Policy, bounds: Bounds) -> Self {
         Self {
-            policy,
-            bounds,
-            message_chunks: None,
-            is_scheme_fixed: false,
+            unused: Timeout::new(policy, bounds),
             entries: BTreeMap::new(),
         }
     }
 
-    /// The same for messages with at most `chunks` chunks. The parity of a message then has at most
-    /// as many chunks.
+    /// The same for messages with at most `chunks` chunks: [`Timeout::with_message_chunks`].
     #[must_use]
     pub fn with_message_chunks(self, chunks: u32) -> Self {
         Self {
-            message_chunks: Some(chunks),
+            unused: self.unused.with_message_chunks(chunks),
             ..self
         }
     }
@@ -86,24 +80,15 @@ impl Timeouts {
     #[must_use]
     pub fn with_fixed_scheme(self) -> Self {
         Self {
-            is_scheme_fixed: true,
+            unused: self.unused.with_fixed_scheme(),
             ..self
         }
     }
 
     /// The timeout of these operations. It is created at its first use.
     pub fn get_mut(&mut self, key: TimeoutKey) -> &mut Timeout {
-        let new = || {
-            let mut timeout = Timeout::new(self.policy, self.bounds);
-            if let Some(chunks) = self.message_chunks {
-                timeout = timeout.with_message_chunks(chunks);
-            }
-            if self.is_scheme_fixed {
-                timeout = timeout.with_fixed_scheme();
-            }
-            timeout
-        };
-        self.entries.entry(key).or_insert_with(new)
+        let entry = self.entries.entry(key);
+        entry.or_insert_with(|| self.unused.clone())
     }
 
     /// Removes the timeouts of a group that has ended.

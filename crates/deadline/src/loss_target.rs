@@ -232,7 +232,7 @@ mod tests {
     fn a_repair_is_chosen_by_the_cost_without_the_current_one() {
         let limits = Limits {
             rtt: Cost(10_000),
-            // Enough for 24 chunks of parity for 32 of data, but not after 16 others.
+            // Enough for 24 chunks of parity for 32 of data, but not in addition to 16 others.
             max: Cost(1_800),
             ..LIMITS
         };
@@ -242,6 +242,8 @@ mod tests {
                 let verdict = target.verdict();
                 let cost = verdict.cost(Cost(1_000), limits.rtt);
                 target.take(&[(cost, verdict)], loss_ppm, 10_000, limits);
+                let is_repaired = !matches!(target.verdict(), Verdict::CannotBeMet { .. });
+                assert!(is_repaired, "{loss_ppm} after {verdict:?}");
             }
             target.verdict()
         };

@@ -47,8 +47,8 @@ impl fmt::Display for Text {
 }
 
 fn unfit(c: char) -> bool {
-    let changes_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || changes_direction || matches!(c, '\u{2028}' | '\u{2029}')
+    let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
+    c.is_control() || is_mark || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

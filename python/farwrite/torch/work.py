@@ -71,7 +71,7 @@ class Work(dist.Work):
                 for one in ended:
                     self._tally.add(self._operation, one)
                 self._stored = True
-                # They hold copies of tensors.
+                # These functions hold copies of tensors.
                 self._stores = []
         self._stream.join()
         return True

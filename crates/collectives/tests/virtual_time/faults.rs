@@ -359,8 +359,8 @@ fn an_operation_that_a_rank_starts_after_a_refusal_succeeds() {
     let now_ns = world.network.now_ns();
     let error = world.members[0].start(now_ns, &SUM, options, Buffers::default());
     error.unwrap_err();
-    // Rank 1 waits for rank 2, asks, and learns of the refusal.
-    world.run(6 * SECOND, |_| false);
+    // Rank 1 waits for rank 2, asks each 2 s, and learns of the refusal.
+    world.run(5 * SECOND, |_| false);
     world.start(0, &SUM, options, buffers(0));
     for _ in 0..2 {
         world.start(2, &SUM, options, buffers(2));
