@@ -140,12 +140,14 @@ impl Console {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// [`Exit::Files`] if the JSON could not be written: a script must not interpret silence as
-    /// success.
+    /// [`Exit::Files`] if the result could not be written: silence must not look like success. A
+    /// reader that closes a pipe early has seen enough of a text, but not of JSON.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
-        let written = self.out.flush(None);
+        let written = match self.out.flush(None) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe && !self.json => Ok(()),
+            written => written,
+        };
         let written = written.or_exit(Exit::Files, "writing to standard output");
-        let written = if self.json { written } else { Ok(()) };
         if let Err(failure) = &written {
             self.show_failure(failure);
         }

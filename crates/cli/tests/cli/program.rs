@@ -336,6 +336,32 @@ fn a_picture_that_cannot_be_written_is_a_matter_of_files() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let plan = [
+        "plan", "--rate", "1Gbit", "--rtt", "10ms", "--loss", "1%", "--size", "1MiB",
+    ];
+    for (arguments, code) in [(&plan[..], 6), (&["codes", "--json"], 2)] {
+        let full = std::fs::File::create("/dev/full").expect("a device of Linux");
+        let output = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+            .args(arguments)
+            .stdout(full)
+            .output()
+            .expect("the program starts");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
+    // A reader that has seen enough is no failure.
+    let (reader, writer) = std::io::pipe().expect("room for a pipe");
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+        .args(plan)
+        .stdout(writer)
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
 fn help_has_examples_and_exit_codes() {
     for (args, wanted) in [
         (
