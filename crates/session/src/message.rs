@@ -52,7 +52,7 @@ pub enum Message {
         /// The cause, for people.
         reason: Text,
     },
-    /// In both directions, once a second after the hellos: the sign of life of an end, with its
+    /// In both directions, at least once a second after the hellos: the sign of life of an end, with its
     /// progress.
     Progress(Progress),
     /// In either direction, at any time: the session has ended. No message follows it.

@@ -1,7 +1,7 @@
 //! Signs of life: the progress of each end, in numbers that any thread can read at any time.
 //!
 //! The disk's thread and the endpoint's thread write them. The speaker's thread sends them to the
-//! peer every second. So an end with a slow disk or a blocked terminal still sends them.
+//! peer several times a second. So an end with a slow disk or a blocked terminal still sends them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

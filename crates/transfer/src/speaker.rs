@@ -1,7 +1,7 @@
 //! The one thread that writes to the channel.
 //!
-//! Other threads queue messages in its [`Outbox`]. The speaker sends a sign of life every second,
-//! so the peer gets one even if a disk or anything else blocks another thread. When the session
+//! Other threads queue messages in its [`Outbox`]. The speaker sends a sign of life four times a
+//! second, so the peer gets one even if a disk or anything else blocks another thread. When the session
 //! ends early, the last message overtakes the queue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +17,9 @@ use crate::host::{CANCEL_PERIOD, Cancel};
 use crate::pulse::Pulse;
 use crate::{Error, ErrorKind};
 
-/// The time between two signs of life (P7.6).
-const HEARTBEAT: Duration = Duration::from_secs(1);
+/// The time between two signs of life (P7.6). The shortest time limit of a peer is a second, and one
+/// late sign must not exceed it.
+const HEARTBEAT: Duration = Duration::from_millis(250);
 /// The time limit for the last message to a peer that may have stopped reading.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
 /// The maximum number of queued messages. A thread that queues more waits.

@@ -10,8 +10,8 @@ use crate::{Error, ErrorKind};
 
 /// After the peer's queue pair is known, its first packets must come within this time.
 const FIRST_PACKET: Duration = Duration::from_secs(10);
-/// A disk operation that has taken this long delays the transfer. Signs of life come once a second,
-/// so a shorter operation may have ended already.
+/// A disk operation that has taken this long delays the transfer. Signs of life may come only
+/// once a second (P7.6), so a shorter operation may have ended already.
 const HELD_UP: Duration = Duration::from_secs(1);
 
 /// If two checks are further apart than this, the process was stopped or the machine was asleep.
