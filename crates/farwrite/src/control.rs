@@ -24,10 +24,10 @@ pub(crate) struct ControlPackets {
     send_key: Option<[u8; 32]>,
     /// Opens packets from the peer. This end generated this key.
     recv_key: [u8; 32],
+    /// Counter of the packet that left last.
     counter: u64,
     replay: ReplayWindow,
-    /// The newest timestamp from the peer, and the time when it arrived.
-    heard: Option<(u64, u64)>,
+    newest: Option<Newest>,
     builder: Builder,
     last_sent_ns: u64,
     /// The time when the last packet from the peer arrived, or when the first packet was sent to
@@ -36,6 +36,14 @@ pub(crate) struct ControlPackets {
     /// Packets not yet sent. Each is sealed when it leaves, because it carries its time of
     /// departure.
     waiting: VecDeque<Draft>,
+}
+
+/// The packet from the peer with the highest counter.
+#[derive(Clone, Copy)]
+struct Newest {
+    counter: u64,
+    timestamp_ns: u64,
+    arrived_ns: u64,
 }
 
 /// A control packet after it was opened.
@@ -52,7 +60,7 @@ impl ControlPackets {
             recv_key,
             counter: 0,
             replay: ReplayWindow::default(),
-            heard: None,
+            newest: None,
             builder: Builder::new(MTU as usize),
             last_sent_ns: 0,
             silent_since_ns: None,
@@ -78,10 +86,14 @@ impl ControlPackets {
         self.silent_since_ns = Some(now_ns);
         // An older packet that was overtaken must not set the echo back.
         if self
-            .heard
-            .is_none_or(|(newest, _)| header.timestamp_ns > newest)
+            .newest
+            .is_none_or(|newest| header.counter > newest.counter)
         {
-            self.heard = Some((header.timestamp_ns, now_ns));
+            self.newest = Some(Newest {
+                counter: header.counter,
+                timestamp_ns: header.timestamp_ns,
+                arrived_ns: now_ns,
+            });
         }
         Some(Opened {
             echo: header.echo,
@@ -152,19 +164,18 @@ impl ControlPackets {
     pub(crate) fn seal_next(&mut self, now_ns: u64) -> Option<&[u8]> {
         let key = self.send_key.as_ref()?;
         let draft = self.waiting.front_mut()?;
-        self.counter += 1;
         let header = Header {
-            counter: self.counter,
+            counter: self.counter + 1,
             timestamp_ns: now_ns,
-            echo: self.heard.map(|(timestamp_ns, came_ns)| Echo {
-                timestamp_ns,
-                hold_ns: now_ns.saturating_sub(came_ns),
+            echo: self.newest.map(|newest| Echo {
+                timestamp_ns: newest.timestamp_ns,
+                hold_ns: now_ns.saturating_sub(newest.arrived_ns),
             }),
         };
         Some(draft.seal(&header, key))
     }
 
-    /// Returns how many packets were sealed, each of which left or was about to leave.
+    /// Returns how many packets have left.
     pub(crate) fn sent_packets(&self) -> u64 {
         self.counter
     }
@@ -172,6 +183,7 @@ impl ControlPackets {
     /// Records that the packet sealed last has left.
     pub(crate) fn sent(&mut self, now_ns: u64) {
         self.waiting.pop_front();
+        self.counter += 1;
         self.last_sent_ns = now_ns;
         self.silent_since_ns.get_or_insert(now_ns);
     }

@@ -237,7 +237,12 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] for a wrong number of paths, invalid
     /// addresses, or a queue pair that is not connected.
     pub fn set_paths(&mut self, qp: QueuePair, paths: &[QpPath]) -> Result<(), Error> {
-        self.queue_pairs.get(qp)?.set_paths(&mut self.fabric, paths)
+        let pair = self.queue_pairs.get(qp)?;
+        pair.set_paths(&mut self.fabric, paths)?;
+        if let (Some(number), Some(first)) = (pair.peer_path(), paths.first()) {
+            self.paths.follow(number, first.destination);
+        }
+        Ok(())
     }
 
     /// Destroys a queue pair. Its open messages end as failed.

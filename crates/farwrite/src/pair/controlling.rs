@@ -3,7 +3,7 @@
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, SendArrival};
 use farwrite_schemes::chunk_loss::ChunkLoss;
-use farwrite_schemes::scheme::Report;
+use farwrite_schemes::scheme::{Report, Sender};
 use farwrite_wire::control::{Control, ParseError, PathFeedback};
 
 use super::Pair;
@@ -111,10 +111,8 @@ impl Pair {
                 }
             }
             Control::Credit(credit) => path.handle_credit(now_ns, &credit),
-            Control::Offer(_)
-            | Control::ClearToSend(_)
-            | Control::ReceiveComplete { .. }
-            | Control::Read(_) => {}
+            Control::ReceiveComplete { .. } => self.handle_contact(),
+            Control::Offer(_) | Control::ClearToSend(_) | Control::Read(_) => {}
         }
     }
 
@@ -162,12 +160,20 @@ impl Pair {
     fn handle_report(&mut self, now_ns: u64, message: u64, report: &Report) {
         let path = self.path(now_ns);
         let Some(send) = self.send.open.get(&message) else {
+            self.handle_contact();
             return;
         };
         self.events.send_reported(report);
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
             sender.handle_report(&path, report);
         }
+    }
+
+    /// The peer has answered packets from here. Messages with short deadlines may all have ended
+    /// before their answers come. Without these answers, a scheme that has fallen silent would stay
+    /// silent.
+    fn handle_contact(&mut self) {
+        self.halves.senders().for_each(Sender::handle_contact);
     }
 
     /// Sends all pending control messages.

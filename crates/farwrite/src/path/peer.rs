@@ -25,7 +25,8 @@ use crate::options::{QpOptions, RateControl};
 /// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
 const CONTROL_OVERHEAD_BYTES: u64 = 16;
 
-/// A path joins this endpoint to one other instance, at the address of its control packets.
+/// A path joins this endpoint to one other instance, at the address of its control packets. The name
+/// follows the peer to other addresses.
 ///
 /// The peer claims its id (P6.1). The address is part of the name for this reason: a peer that
 /// learns the id of another peer must not affect the round trip of that peer's path.

@@ -1,6 +1,7 @@
 //! All paths of an endpoint.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 
 use farwrite_fabric::contract::Counters;
@@ -85,6 +86,23 @@ impl PeerPaths {
         });
         self.paths[number].queue_pairs += 1;
         number
+    }
+
+    /// Renames a path after a queue pair of it has moved to another address of the peer, so that
+    /// queue pairs which connect at the new address join this path. The name stays if another path
+    /// has the new one, or if packets to the new address have headers of another length.
+    pub(crate) fn follow(&mut self, number: usize, address: SocketAddr) {
+        let path = &mut self.paths[number];
+        let old = path.name;
+        if old.address.is_ipv4() != address.is_ipv4() {
+            return;
+        }
+        let name = Name { address, ..old };
+        if let Entry::Vacant(entry) = self.by_name.entry(name) {
+            entry.insert(number);
+            path.name = name;
+            self.by_name.remove(&old);
+        }
     }
 
     /// Removes queue pair `index` from a path that it has joined. Returns whether the path was
@@ -198,6 +216,25 @@ mod tests {
             .map(|&(id, port)| join(&mut paths, id, port))
             .collect();
         assert!(found[0] != found[1] && found[0] != found[2] && found[1] != found[2]);
+    }
+
+    #[test]
+    fn a_path_follows_the_address_of_its_peer() {
+        let mut paths = PeerPaths::default();
+        let [moved, other] = [join(&mut paths, 1, 1), join(&mut paths, 2, 2)];
+        paths.follow(moved, address(3));
+        assert_eq!(join(&mut paths, 1, 3), moved);
+        // The old address is that of another path now.
+        let at_old = join(&mut paths, 1, 1);
+        assert!(at_old != moved && at_old != other);
+        // Two paths never have the same name.
+        paths.follow(at_old, address(3));
+        assert_eq!(join(&mut paths, 1, 3), moved);
+        assert_eq!(join(&mut paths, 1, 1), at_old);
+        for _ in 0..3 {
+            paths.leave(moved, 0, Standing::default());
+        }
+        assert_ne!(join(&mut paths, 1, 3), at_old);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! A path that is down for a while.
 
-use farwrite::RateControl;
 use farwrite::fabric::sim::Verdict;
+use farwrite::{Outcome, RateControl, RecvOptions};
 use farwrite_dice::SplitMix;
 use farwrite_link::LinkConfig;
 
-use crate::parcel::Order;
+use crate::deadlines::order;
+use crate::parcel::{Order, Parcel};
 use crate::traffic::Tally;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
@@ -71,6 +72,44 @@ fn a_path_dead_for_five_seconds_in_the_middle_of_a_message() {
             let controls = if scheme.starts_with("ec") { 200 } else { 100 };
             assert!(sent.controls <= controls, "{scheme}: {sent:?}");
         }
+    }
+}
+
+/// The answers to messages with short deadlines come after these messages have ended.
+#[test]
+fn messages_with_short_deadlines_go_again_after_a_long_outage() {
+    for scheme in ["best-effort+sr", "best-effort+ec-mds:32,8"] {
+        let mut world = World::new(1, long_haul(), &options());
+        let ship = |world: &mut World, time_ns: u64| {
+            let inn = world.post_recv_with(Way::Forth, 40_000, RecvOptions::default());
+            let inn = inn.expect("a free slot");
+            world.run_for(RTT);
+            let order = Order {
+                deadline_ns: Some(world.now_ns() + time_ns),
+                ..order(40_000, scheme)
+            };
+            let out = world.post_send(&order).expect("a free slot");
+            Parcel { order, out, inn }
+        };
+        let cut = ship(&mut world, 40 * SECOND);
+        world.set_down(true);
+        // A queue pair that is idle for a second would forget the silence.
+        world.run_for(40 * SECOND + 200 * MS);
+        assert_eq!(cut.out.send.outcome(), Some(Outcome::Partial), "{scheme}");
+        world.set_down(false);
+        let mut parcels = vec![cut];
+        for _ in 0..100 {
+            parcels.push(ship(&mut world, RTT / 2));
+            world.run_for(RTT);
+        }
+        let later = parcels[50..].iter();
+        let whole = later.filter(|parcel| parcel.inn.recv.outcome() == Some(Outcome::Whole));
+        assert_eq!(whole.count(), 51, "{scheme}");
+        let (outs, inns) = parcels
+            .into_iter()
+            .map(|Parcel { order, out, inn }| ((order.way, out), (order.way, inn)))
+            .unzip();
+        world.close(outs, inns);
     }
 }
 

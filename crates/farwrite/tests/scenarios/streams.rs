@@ -1,7 +1,7 @@
 //! Sends without a scheme: whole messages whose losses are not repaired, and streams whose receiver
 //! watches the bitmap and requests what is missing.
 
-use farwrite::{Error, Outcome, QpConfig, QpOptions, RecvHandle, SchemeTag};
+use farwrite::{Error, Outcome, QpConfig, QpOptions, RateControl, RecvHandle, SchemeTag};
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
@@ -128,6 +128,52 @@ fn a_stream_repaired_by_its_user_from_the_bitmap() {
         world.a.endpoint.deregister(source).expect("over");
         world.close(vec![], vec![(Way::Forth, inn)]);
     });
+}
+
+/// Returns the window of Swift after some streams whose last byte fills a part of a chunk.
+fn window_after_streams(immediate: Option<u32>) -> u64 {
+    // Five packets. An immediate needs eight, so three packets without bytes follow.
+    const BYTES: usize = 5_000;
+    // The targets of a data center would be far below this round trip.
+    let swift = farwrite::SwiftOptions {
+        base_target_ns: 2 * RTT,
+        endpoint_target_ns: 2 * RTT,
+        ..farwrite::SwiftOptions::new(1_000_000_000, 1, 0)
+    };
+    let options = QpOptions {
+        rate_control: RateControl::Swift(swift),
+        ..four_packets_a_chunk()
+    };
+    let mut world = World::new(1, long_haul(), &options);
+    let (endpoint, qp) = (&mut world.a.endpoint, world.a.qp);
+    let source = endpoint.register(vec![7; BYTES]).expect("room");
+    for _ in 0..8 {
+        let inn = world.post_recv(Way::Forth, BYTES).expect("a free slot");
+        let endpoint = &mut world.a.endpoint;
+        let stream = endpoint.start_stream(qp, immediate).expect("a free slot");
+        let sent = endpoint.send_chunks(&stream, source.whole(), 0);
+        sent.expect("within the message");
+        world.run_for(2 * RTT);
+        world.a.endpoint.end_stream(&stream).expect("open");
+        world.run_for(2 * RTT);
+        assert!(inn.recv.bitmap().is_complete());
+        assert_eq!(inn.recv.immediate(), immediate);
+        let completed = world.b.endpoint.complete_recv(&inn.recv, Outcome::Whole);
+        completed.expect("open");
+        world.run_for(2 * RTT);
+        assert_eq!(stream.outcome(), Some(Outcome::Whole));
+    }
+    let stats = world.a.endpoint.path_stats(qp).expect("connected");
+    stats.window_bytes.expect("Swift has a window")
+}
+
+/// The packets that end a stream carry the rest of its immediate. They share a chunk with the last
+/// byte, but are no repeats of it.
+#[test]
+fn the_end_of_a_stream_is_no_sign_of_loss() {
+    let [with, without] = [Some(77), None].map(window_after_streams);
+    println!("{with} and {without} bytes");
+    assert!(with > without / 10 * 9, "{with} bytes instead of {without}");
 }
 
 #[test]

@@ -5,11 +5,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite::{EqdsOptions, Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
+use farwrite::{
+    CriticalRanges, EqdsOptions, Outcome, QpConfig, QpOptions, RateControl, RecvOptions,
+};
 use farwrite_dice::SplitMix;
 use farwrite_wire::control::{
-    self, Builder, Control, MessageId, Offer, PathFeedback, Place, ReadRefusal, ReadRequest, Terms,
-    Withdrawal,
+    self, Builder, Control, CriticalChunks, MessageId, Offer, PathFeedback, Place, ReadRefusal,
+    ReadRequest, Terms, Withdrawal,
 };
 
 use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
@@ -17,8 +19,15 @@ use crate::parcel::Order;
 use crate::seeds;
 use crate::world::{MS, RTT, Way, World, long_haul, options, tag};
 
-const SCHEMES: [&str; 5] = [
+const SCHEMES: [&str; 12] = [
+    "sr-rto",
     "sr-nack",
+    "gbn",
+    "best-effort",
+    "best-effort+sr",
+    "best-effort+ec-mds:8,4",
+    "best-effort+first",
+    "best-effort+exact",
     "ec-mds:8,4",
     "ec-mds:1,1",
     "ec-xor:5,5",
@@ -79,7 +88,20 @@ fn twist_read(read: &mut ReadRequest, dice: &mut SplitMix) {
     }
 }
 
+fn twist_critical(critical: &mut CriticalChunks, dice: &mut SplitMix) {
+    let twisted = critical.ranges().map(|mut range| {
+        twist_u32(&mut range.start, dice);
+        twist_u32(&mut range.end, dice);
+        range
+    });
+    // Ranges that overlap or are empty do not parse.
+    if let Some(twisted) = CriticalChunks::new(twisted) {
+        *critical = twisted;
+    }
+}
+
 fn twist_offer(offer: &mut Offer, dice: &mut SplitMix) {
+    twist_critical(&mut offer.critical, dice);
     twist(&mut offer.message, dice);
     twist(&mut offer.cleared, dice);
     if let Some(length) = &mut offer.length {
@@ -259,10 +281,16 @@ fn run(seed: u64) {
     for _ in 0..dice.within(1..12) {
         let way = dice.pick(&[Way::Forth, Way::Back]);
         let bytes = usize::try_from(dice.within(0..300_000)).expect("small");
+        let scheme = dice.pick(&SCHEMES);
+        let third = bytes as u64 / 3;
+        let has_critical = third > 0 && (scheme.ends_with("first") || scheme.ends_with("exact"));
+        let critical = has_critical.then(|| CriticalRanges::new([0..1, third..2 * third]));
         let order = Order {
             way,
+            critical: critical.map_or(CriticalRanges::NONE, |ranges| ranges.expect("two ranges")),
             immediate: dice.pick(&[None, Some(7)]),
-            ..Order::new(dice.bytes(bytes), tag(dice.pick(&SCHEMES)))
+            deadline_ns: dice.pick(&[None, Some(5 * RTT)]),
+            ..Order::new(dice.bytes(bytes), tag(scheme))
         };
         let terms = RecvOptions {
             scheme: dice.pick(&[None, Some(order.scheme)]),
@@ -308,5 +336,5 @@ fn run(seed: u64) {
 
 #[test]
 fn a_peer_that_says_anything() {
-    seeds::each("turncoat", 15, run);
+    seeds::each("turncoat", 40, run);
 }

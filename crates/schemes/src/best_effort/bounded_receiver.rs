@@ -39,6 +39,12 @@ impl BoundedReceiver {
         }
     }
 
+    /// Returns whether the time of a message has ended.
+    fn is_over(&self, path: &PathView, message: u64) -> bool {
+        let deadline_ns = self.deadlines.get(&message);
+        self.ending.contains(&message) || deadline_ns.is_some_and(|at_ns| *at_ns <= path.now_ns)
+    }
+
     /// Returns whether chunks that are requested now can arrive in time.
     fn is_in_time(&self, path: &PathView, message: u64) -> bool {
         let deadline_ns = self.deadlines.get(&message);
@@ -67,6 +73,9 @@ impl Receiver for BoundedReceiver {
 
     fn handle_job(&mut self, path: &PathView, job: &Job, arrivals: &dyn Arrivals) {
         self.repairs.handle_job(path, job, arrivals);
+        if self.is_over(path, job.message) {
+            self.repairs.look(path, job.message, arrivals);
+        }
     }
 
     fn poll_job(&mut self, arrivals: &dyn Arrivals) -> Option<Job> {

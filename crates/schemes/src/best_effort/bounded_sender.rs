@@ -117,6 +117,10 @@ impl Sender for BoundedSender {
         }
     }
 
+    fn handle_contact(&mut self) {
+        self.repairs.handle_contact();
+    }
+
     fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.repairs.handle_departed(path, chunks);
     }

@@ -133,6 +133,10 @@ impl Sender for ExactSender {
         self.note_arrived();
     }
 
+    fn handle_contact(&mut self) {
+        self.repairs.handle_contact();
+    }
+
     fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         let number = chunks.message.data();
         let mut rest = chunks.range.clone();

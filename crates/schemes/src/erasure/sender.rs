@@ -164,6 +164,10 @@ impl Sender for ErasureSender {
         }
     }
 
+    fn handle_contact(&mut self) {
+        self.watch.silence.heard();
+    }
+
     fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.rto_ns = rto_ns(path, self.scheme.alpha);
         if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {

@@ -181,6 +181,10 @@ impl Sender for GoBackSender {
         self.drop_settled_departures();
     }
 
+    fn handle_contact(&mut self) {
+        self.silence.heard();
+    }
+
     fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.rto_ns = rto_ns(path, self.alpha);
         let Some(outgoing) = self.messages.get(&chunks.message.data()) else {

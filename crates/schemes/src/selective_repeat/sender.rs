@@ -130,6 +130,10 @@ impl Sender for SelectiveSender {
         self.drop_settled_departures();
     }
 
+    fn handle_contact(&mut self) {
+        self.silence.heard();
+    }
+
     fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.rto_ns = rto_ns(path, self.alpha);
         if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {

@@ -162,6 +162,60 @@ fn the_last_chunks_before_a_deadline_are_looked_at() {
     }
 }
 
+/// A crowded control queue takes no reports.
+#[test]
+fn a_message_that_has_arrived_ends_as_whole_although_no_report_leaves() {
+    for name in repairing() {
+        for by_deadline in [true, false] {
+            let mut receiver = name.scheme().receiver();
+            let mut memory = Memory::default();
+            if by_deadline {
+                receiver.handle_deadline(0, 9 * MS);
+            }
+            receiver.start(&path(0), &message(0, 10));
+            memory.0.extend((0..10).map(|chunk| (0.into(), chunk)));
+            receiver.handle_arrivals(&path(MS), 0.into(), &memory);
+            let ends_ns = match by_deadline {
+                true => 9 * MS,
+                false => {
+                    receiver.handle_sender_done(&path(MS), 0);
+                    MS + WINDOW
+                }
+            };
+            receiver.handle_timeout(&path(ends_ns), &memory);
+            let over = receiver.poll_outcome();
+            assert_eq!(over, Some((0, Outcome::Whole)), "{name}, {by_deadline}");
+            assert_eq!(receiver.poll_report(&path(ends_ns), &memory, 100), None);
+            assert_eq!(receiver.poll_outcome(), None, "{name}, {by_deadline}");
+        }
+    }
+}
+
+/// The same, when the last group is rebuilt at the end.
+#[test]
+fn a_message_that_was_rebuilt_at_its_end_ends_as_whole_although_no_report_leaves() {
+    let name: SchemeName = "best-effort+ec-mds:2,1".parse().unwrap();
+    for by_deadline in [true, false] {
+        let mut receiver = name.scheme().receiver();
+        let mut memory = Memory::default();
+        if by_deadline {
+            receiver.handle_deadline(0, 9 * MS);
+        }
+        receiver.start(&path(0), &message(0, 2));
+        let data = MessageId::new(0);
+        memory.0.extend([(data, 1), (data.parity(), 0)]);
+        if !by_deadline {
+            receiver.handle_sender_done(&path(7 * MS), 0);
+        }
+        receiver.handle_timeout(&path(9 * MS), &memory);
+        let job = receiver.poll_job(&memory).expect("enough for the group");
+        memory.0.insert((data, 0));
+        receiver.handle_job(&path(9 * MS), &job, &memory);
+        let over = receiver.poll_outcome();
+        assert_eq!(over, Some((0, Outcome::Whole)), "{by_deadline}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Start(u64),

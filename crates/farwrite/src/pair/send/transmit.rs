@@ -203,7 +203,15 @@ impl Pair {
     /// if any.
     pub(super) fn queue_run(&mut self, chunks: Chunks, source: Source, write: Option<u64>) {
         let send = self.send.open.get_mut(&chunks.message.data());
-        let new_chunks = send.map_or(0, |send| send.note_queued(&chunks));
+        let new_chunks = send.map_or(0, |send| {
+            let new_chunks = send.note_queued(&chunks);
+            match send.stream {
+                // Packets at the end of a stream, without bytes, are no repeats of the chunk that
+                // they share with the last byte.
+                Some(_) if source.slice.length == 0 => chunks.range.end - chunks.range.start,
+                _ => new_chunks,
+            }
+        });
         let packets = self.sdr.writes(chunks.message, chunks.range.clone());
         let packets = match write {
             // A write has no part of the immediate, which the end of the stream sends.
