@@ -82,10 +82,7 @@ impl LossTarget {
         let loss_ppm = (before * 4 + loss_ppm) / 5;
         self.loss_ppm = Some(loss_ppm);
         self.decide(loss_ppm, target_ppm, limits);
-        let left_ppm = self.verdict.left_ppm(loss_ppm);
-        // If the target cannot be met, late bytes must not add much to the missing bytes.
-        let aim_ppm = target_ppm - target_ppm / 5;
-        let late_ppm = aim_ppm.saturating_sub(left_ppm).max(target_ppm / 8);
+        let late_ppm = late_ppm(self.verdict, loss_ppm, target_ppm);
         self.cost = self.least(late_ppm.max(1)).map(|least| {
             let highest = self.rounds.iter().flatten().copied().max();
             highest
@@ -111,7 +108,12 @@ impl LossTarget {
             self.verdict
         } else {
             let typical = before.cost_without(self.typical(), limits.rtt);
-            Verdict::choose(loss_ppm, target_ppm / 2, typical, limits)
+            let choose = |wanted_ppm| Verdict::choose(loss_ppm, wanted_ppm, typical, limits);
+            match choose(target_ppm / 2) {
+                // Less room for late bytes is better than to miss the target.
+                Verdict::CannotBeMet { .. } => choose(target_ppm),
+                repair => repair,
+            }
         };
         if !wanted.is_same_repair(before) {
             let costs = self.rounds.iter_mut().flatten();
@@ -147,6 +149,18 @@ impl LossTarget {
             }
         }
         Some(Cost(high))
+    }
+}
+
+/// The share of bytes that may be late on a path that drops `loss_ppm`.
+fn late_ppm(verdict: Verdict, loss_ppm: u64, target_ppm: u64) -> u64 {
+    let left_ppm = verdict.left_ppm(loss_ppm);
+    let aim_ppm = target_ppm - target_ppm / 5;
+    let late_ppm = aim_ppm.saturating_sub(left_ppm).max(target_ppm / 8);
+    match verdict {
+        // Late bytes must not add much to what is missing anyway.
+        Verdict::CannotBeMet { .. } => late_ppm,
+        _ => late_ppm.min(target_ppm.saturating_sub(left_ppm)),
     }
 }
 
@@ -275,6 +289,44 @@ mod tests {
         };
         assert!(matches!(take(50_000), Verdict::CannotBeMet { .. }));
         assert_eq!(take(8_000), Verdict::Wait);
+    }
+
+    #[test]
+    fn late_bytes_and_lost_bytes_together_meet_the_target() {
+        for loss_ppm in [0, 5_000, 8_000, 9_500, 10_000] {
+            let mut target = LossTarget::default();
+            // Operations that take 1000 to 1990.
+            for round in 0..2 * ROUNDS as u64 {
+                let cost = Cost(1_000 + round * 37 % 100 * 10);
+                target.take(&[(cost, Verdict::Wait)], loss_ppm, 10_000, LIMITS);
+            }
+            assert_eq!(target.verdict(), Verdict::Wait);
+            let costs: Vec<Cost> = target.rounds.iter().flatten().copied().collect();
+            let late_ppm = missing_ppm(&costs, target.cost().unwrap().0);
+            assert!(
+                late_ppm + loss_ppm <= 10_001,
+                "{late_ppm} late at {loss_ppm}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_repair_that_only_just_meets_the_target_is_used() {
+        let limits = Limits {
+            rtt: Cost(10_000),
+            // Enough for one chunk of parity, but not for two or for a round of repeats.
+            max: Cost(105_000),
+            ..LIMITS
+        };
+        let mut target = LossTarget::default();
+        for _ in 0..ROUNDS {
+            let verdict = target.verdict();
+            let cost = verdict.cost(Cost(100_000), limits.rtt);
+            target.take(&[(cost, verdict)], 20_000, 10_000, limits);
+        }
+        let repair = Verdict::Parity { k: 32, m: 1 };
+        assert_eq!(target.verdict(), repair);
+        assert!((5_001..=10_000).contains(&repair.left_ppm(20_000)));
     }
 
     #[test]
