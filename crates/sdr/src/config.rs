@@ -51,7 +51,7 @@ pub struct QpConfig {
     /// Bytes of the longest message. At most 2^`offset_bits` x `mtu`.
     pub max_message_bytes: u64,
     /// How many consecutive messages can use a slot before their packets cannot be distinguished by
-    /// queue pair (paper section 3.3). With [`QpConfig::parity`] at least 2 (P3.10).
+    /// queue pair (paper section 3.3). At least 2 (P3.10).
     pub generations: u8,
     /// Queue pairs of a generation. They may be served in parallel (paper section 3.4.1).
     pub channels: u8,

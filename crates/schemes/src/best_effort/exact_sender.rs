@@ -205,10 +205,16 @@ impl Sender for ExactSender {
             // The peer is out of reach (P5.0.9).
             return None;
         }
+        // The other chunks keep to the limit of a silent peer too (P5.0.9).
+        let max_chunks = self.repairs.allowed_chunks(max_chunks);
+        if max_chunks == 0 {
+            return None;
+        }
         let start = send.handed_out;
         let range = send.order.run(start..start.saturating_add(max_chunks));
         let count = range.end - range.start;
         send.handed_out += count;
+        self.repairs.note_sent(count);
         self.others_sent += u64::from(count);
         let message = number.into();
         Some(Chunks { message, range })

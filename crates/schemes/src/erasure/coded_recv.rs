@@ -23,7 +23,7 @@ pub(super) struct CodedRecv {
     shape: Shape,
     /// Number of chunks that were present at the last look.
     looked_at: u32,
-    /// When the first chunk arrived that no look has processed yet.
+    /// When a chunk last arrived that no look has processed yet.
     unseen_ns: Option<u64>,
     /// Superblocks that have begun and are not whole.
     blocks: BTreeMap<u32, Block>,

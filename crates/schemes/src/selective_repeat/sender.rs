@@ -29,6 +29,16 @@ pub(crate) struct SelectiveSender {
 }
 
 impl SelectiveSender {
+    /// Returns how many of `max_chunks` may be sent now (P5.0.9).
+    pub(crate) fn allowed_chunks(&self, max_chunks: u32) -> u32 {
+        self.silence.limit(max_chunks)
+    }
+
+    /// Records chunks that are sent and that this half does not repair.
+    pub(crate) fn note_sent(&mut self, chunks: u32) {
+        self.silence.sent(chunks);
+    }
+
     pub(crate) fn new(alpha: Alpha, nack: bool) -> Self {
         Self {
             alpha,

@@ -50,6 +50,41 @@ impl Arrivals for Memory {
     }
 }
 
+#[test]
+fn chunks_that_are_not_critical_wait_for_a_silent_peer_too() {
+    let mut sender = SchemeName::BestEffortExact.scheme().sender();
+    let message = Message {
+        number: 0,
+        bytes: 100_000 * 4096,
+        chunks: 100_000,
+        chunk_bytes: 4096,
+        critical: CriticalChunks::new([2..3]).unwrap(),
+    };
+    sender.start(&path(0), &message);
+    let mut sent = 0;
+    for now_ns in (0..5_000).map(|ms| ms * MS) {
+        if sender.next_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
+            sender.handle_timeout(&path(now_ns));
+        }
+        if let Some(chunks) = sender.poll_transmit(&path(now_ns), 10) {
+            sent += chunks.range.end - chunks.range.start;
+            sender.handle_departed(&path(now_ns), &chunks);
+        }
+    }
+    // Two timeouts of 80 ms at 10 chunks a millisecond, then at most 4 chunks a timeout.
+    assert!(sent < 1_600 + 5_000 / 80 * 4, "{sent}");
+    let report = Report::Ack(farwrite_schemes::scheme::Ack {
+        message: 0,
+        cumulative: 1,
+        seen: 1,
+        window_start: 0,
+        bits: Vec::new(),
+    });
+    sender.handle_report(&path(5_000 * MS), &report);
+    let next = sender.poll_transmit(&path(5_000 * MS), 10);
+    assert_eq!(next.map(|chunks| chunks.range.len()), Some(10));
+}
+
 enum Event {
     Arrive(u64, u32),
     Report(Report),

@@ -149,6 +149,19 @@ fn every_slot_takes_one_message_at_a_time() {
     ));
 }
 
+/// A packet of a later message proves as much as an offer (P3.6).
+#[test]
+fn a_packet_of_a_later_message_frees_the_slots_before_it() {
+    let mut receiver = connected(small());
+    for _ in 0..4 {
+        post(&mut receiver, 1);
+    }
+    receiver.complete_recv(0, Outcome::Failed).unwrap();
+    assert!(matches!(receiver.next_recv(), Err(SdrError::Retry(_))));
+    arrive(&receiver, 2, 0, 1);
+    assert_eq!(receiver.next_recv().unwrap().message, 4);
+}
+
 #[test]
 fn receives_are_checked() {
     let mut qp = connected(small());
