@@ -108,10 +108,11 @@ def _described(report, program, where):
 
 
 def _shrinking(report, program, where):
-    for name, args in (("adaptive", ["--rate", SLOW]),
-                       ("fixed, parity", ["--rate", SLOW, "--rate-control", "fixed",
-                                          "--scheme", "ec-mds:32,8"])):
-        problems, result, said = _shrinks(program, where / f"shrinks-{name[:5]}", args)
+    fixed = ["--rate-control", "fixed", "--scheme", "ec-mds:32,8"]
+    for name, args, shrink in (("adaptive", [], _drop_large), ("fixed, parity", fixed, _drop_large),
+                               ("the sender's interface", [], _shrink_interface)):
+        directory = where / f"shrinks-{name.replace(' ', '-')}"
+        problems, result, said = _shrinks(program, directory, ["--rate", SLOW, *args], shrink)
         mtus = [result.get("first_mtu"), result.get("mtu")] if not problems else None
         if mtus and mtus != [8936, 1436]:
             problems.append(f"the MTU was {mtus[0]}, then {mtus[1]}; 8936, then 1436 expected")
@@ -121,17 +122,25 @@ def _shrinking(report, program, where):
                      problems)
 
 
-def _shrinks(program, where, args):
-    """Sends jumbo frames over a path that drops them from the middle of the transfer on."""
+def _drop_large(nat):
+    # The drop applies to UDP only, so that TCP does not depend on the mechanism under test.
+    nat.near.nft("add table ip hole; add chain ip hole pass "
+                 "{ type filter hook forward priority 0; }; "
+                 "add rule ip hole pass meta l4proto udp ip length > 1500 drop")
+
+
+def _shrink_interface(nat):
+    nat.a.ip("link", "set", "near", "mtu", "1500")
+
+
+def _shrinks(program, where, args, shrink):
+    """Sends jumbo frames over a path that `shrink` makes smaller in the middle of the transfer."""
     with Nat(mtu=9000, edge=9000) as nat:
         nat.route_openly()
         _drop_icmp(nat)
         transfer = Transfer(nat, program, where, f"{B}:{PORT}", *args, size=LONG, patience=60)
         until(lambda: nat.b.received_bytes("far") > LONG // 5, 60, "a transfer under way")
-        # The drop applies to UDP only, so that TCP does not depend on the mechanism under test.
-        nat.near.nft("add table ip hole; add chain ip hole pass "
-                     "{ type filter hook forward priority 0; }; "
-                     "add rule ip hole pass meta l4proto udp ip length > 1500 drop")
+        shrink(nat)
         problems, result = transfer.finish()
         return problems, result, transfer.sender.errors
 

@@ -128,6 +128,13 @@ impl UdpCarrier {
         Ok(UdpSender::new(Arc::clone(&port.socket)).send(&[message]))
     }
 
+    /// See [`UdpFabric::lose_too_large`](super::UdpFabric::lose_too_large).
+    pub(super) fn lose_too_large(&self) {
+        for port in &self.ports {
+            port.socket.loses_too_large.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The sockets that were full at the last send, until they have room.
     pub(super) fn when_not_full(&self) -> impl Iterator<Item = PollFd<'_>> {
         let sockets = self.ports.iter().map(|port| &*port.socket);
@@ -210,11 +217,18 @@ impl Carrier for UdpCarrier {
     }
 }
 
+impl UdpTx {
+    fn loses_too_large(&self) -> bool {
+        self.0.shared.loses_too_large.load(Ordering::Relaxed)
+    }
+}
+
 impl CarrierTx for UdpTx {
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
         let packets: Vec<_> = burst.packets().collect();
         let mut rest = &packets[..];
         let mut full = false;
+        let had_gso = self.0.gso();
         while !rest.is_empty() && !full {
             let (joined, ahead) = if self.0.gso() {
                 (true, BATCHES_AHEAD)
@@ -227,9 +241,17 @@ impl CarrierTx for UdpTx {
                     full = sent < runs.iter().map(|run| run.len()).sum();
                     rest = &rest[sent..];
                 }
+                Err(SocketError::TooLarge { bytes, .. }) if self.loses_too_large() => {
+                    let is_lost = |packet: &&Packet<'_>| packet.udp_bytes() >= bytes;
+                    let lost = rest.iter().take_while(is_lost).count().max(1);
+                    self.0.give_up(lost);
+                    rest = &rest[lost..];
+                    // Some kernels refuse a batch of such packets with the error of GSO.
+                    self.0.shared.gso.store(had_gso, Ordering::Relaxed);
+                }
                 // The error comes again with the next send.
                 Err(_) if rest.len() < packets.len() => break,
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             }
         }
         self.0.shared.full.store(full, Ordering::Relaxed);
@@ -243,7 +265,7 @@ fn send_runs(
     socket: &mut UdpSender,
     burst: &Burst<'_>,
     runs: &[&[Packet<'_>]],
-) -> Result<usize, FabricError> {
+) -> Result<usize, SocketError> {
     let sealed_as = burst.sealed_as();
     // The kernel gives the packets of a batch the identifications 0, 1, 2, ...
     let numbered = runs.iter().flat_map(|run| run.iter().zip(0..));
@@ -272,5 +294,5 @@ fn send_runs(
             parts: &parts[start..end],
         })
         .collect();
-    Ok(socket.send(&messages)?)
+    socket.send(&messages)
 }

@@ -56,6 +56,13 @@ impl UdpFabric {
         std::mem::take(&mut *self.carrier().path_packets().lock())
     }
 
+    /// From now on, packets of queue pairs that are too large for the interface count as lost, as
+    /// if a router had dropped them. Without this call, they break their queue pair with an error
+    /// that names the path MTU. The owner finds out with path packets which sizes pass.
+    pub fn lose_too_large(&self) {
+        self.carrier().lose_too_large();
+    }
+
     /// Sends a path packet from a port and from one of its addresses (an unspecified address
     /// selects any). Returns whether it fits: a packet that is larger than this machine can send to
     /// `to` is not sent. If there is no room at the moment, the packet is lost.

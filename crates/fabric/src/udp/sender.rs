@@ -33,10 +33,16 @@ impl UdpSender {
     }
 
     /// Datagrams that [`Self::send`] gave up because the network was down or unreachable, the
-    /// source address did not exist, or a local firewall blocked them.
+    /// source address did not exist, or a local firewall blocked them; and packets that were too
+    /// large, where these count as lost ([`UdpFabric::lose_too_large`](super::UdpFabric)).
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unsent
+    }
+
+    /// Gives up datagrams.
+    pub(super) fn give_up(&mut self, datagrams: usize) {
+        self.unsent += datagrams as u64;
     }
 
     /// Sends `messages` in order, and returns the number of datagrams that the system accepted.

@@ -40,6 +40,8 @@ pub(super) struct SharedSocket {
     pub(super) drops: AtomicU64,
     /// Whether the last send was cut short.
     pub(super) full: AtomicBool,
+    /// Whether packets of queue pairs that are too large for the interface count as lost.
+    pub(super) loses_too_large: AtomicBool,
 }
 
 impl SharedSocket {
@@ -83,6 +85,7 @@ impl SharedSocket {
             granted,
             drops: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            loses_too_large: AtomicBool::new(false),
         })
     }
 
