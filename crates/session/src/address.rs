@@ -263,11 +263,12 @@ fn name_of(index: u32) -> io::Result<String> {
     Ok(netdevice::index_to_name(any_socket()?, index)?)
 }
 
-/// Returns a socket for queries about interfaces. Any kind of socket works.
+/// Returns a socket for queries about interfaces. Any kind of socket works, but a service may be
+/// restricted to those of IP (`dist/farwrite-recv.service`), and a machine may have only one of them.
 fn any_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
-    Ok(socket?)
+    let open =
+        |family| rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    Ok(open(AddressFamily::INET).or_else(|_| open(AddressFamily::INET6))?)
 }
 
 #[cfg(test)]

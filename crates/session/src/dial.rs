@@ -150,8 +150,8 @@ fn is_final(error: &Error) -> bool {
     )
 }
 
-/// Returns whether a later attempt may succeed: no program listens yet, packets were lost, or the
-/// connection was cut.
+/// Returns whether a later attempt may succeed: no program listens yet, the host or the network is
+/// down, packets were lost, or the connection was cut.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::HandshakeCut | Error::Timeout { .. } => true,
@@ -160,6 +160,9 @@ fn may_pass(error: &Error) -> bool {
             ErrorKind::ConnectionRefused
                 | ErrorKind::ConnectionReset
                 | ErrorKind::ConnectionAborted
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::NetworkDown
                 | ErrorKind::NotConnected
                 | ErrorKind::TimedOut
         ),

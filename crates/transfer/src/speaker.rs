@@ -4,7 +4,6 @@
 //! second, so the peer gets one even if a disk or anything else blocks another thread. When the session
 //! ends early, the last message overtakes the queue.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -39,17 +38,24 @@ pub(crate) struct Outbox {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
     /// Overtakes the queue and ends the speaker.
     last: Mutex<Option<Message>>,
-    /// Whether the peer accepted no bytes within the time limit.
-    is_stuck: AtomicBool,
+    /// How long the peer may leave a message unread during the set-up.
+    timeout: Duration,
+    /// Since when the current message has waited for room on the channel.
+    waits_since: Mutex<Option<Instant>>,
 }
 
 impl Shared {
     fn last(&self) -> MutexGuard<'_, Option<Message>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waits_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.waits_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,16 +64,21 @@ impl Shared {
 pub(crate) struct Closed;
 
 impl Speaker {
-    /// Starts the thread. `timeout` applies to a peer that accepts no bytes.
+    /// Starts the thread. [`Outbox::check`] fails if the peer accepts no bytes for `timeout`. The
+    /// thread waits for longer: a receiver with a slow disk stops reading, and goes on later.
     pub(crate) fn start(
         mut writer: Writer,
         closer: Closer,
         pulse: Arc<Pulse>,
         timeout: Duration,
     ) -> Result<(Self, Outbox), Error> {
-        writer.set_timeout(Some(timeout));
+        writer.set_timeout(None);
         let (queue, queued) = sync_channel(QUEUED);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            last: Mutex::new(None),
+            timeout,
+            waits_since: Mutex::new(None),
+        });
         let of_thread_too = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("speaker".into())
@@ -129,8 +140,11 @@ impl Outbox {
     }
 
     /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.shared.is_stuck.load(Ordering::Relaxed) {
+    /// During the set-up, no disk keeps a peer from reading. Later, [`Watch`](crate::watch::Watch)
+    /// decides whether the peer is alive.
+    fn check(&self) -> Result<(), Error> {
+        let since = *self.shared.waits_since();
+        if since.is_some_and(|since| since.elapsed() >= self.shared.timeout) {
             let what = "the peer does not read what this end says on the channel";
             return Err(Error::new(ErrorKind::Unreachable, what));
         }
@@ -144,19 +158,12 @@ fn speak(
     shared: &Shared,
     pulse: &Pulse,
 ) -> Result<(), SessionError> {
-    let spoken = speak_on(&mut writer, queued, shared, pulse);
-    if let Err(SessionError::Timeout { .. }) = spoken {
-        shared.is_stuck.store(true, Ordering::Relaxed);
-    }
-    spoken
-}
-
-fn speak_on(
-    writer: &mut Writer,
-    queued: &Receiver<Message>,
-    shared: &Shared,
-    pulse: &Pulse,
-) -> Result<(), SessionError> {
+    let send = |writer: &mut Writer, message: &Message| {
+        *shared.waits_since() = Some(Instant::now());
+        let sent = writer.send(message);
+        *shared.waits_since() = None;
+        sent
+    };
     let mut heartbeat_at = Instant::now() + HEARTBEAT;
     loop {
         if let Some(last) = shared.last().take() {
@@ -166,14 +173,67 @@ fn speak_on(
         // This is short enough that a last message does not wait for the heartbeat.
         let wait = heartbeat_at.saturating_duration_since(Instant::now());
         match queued.recv_timeout(wait.min(CANCEL_PERIOD)) {
-            Ok(message) => writer.send(&message)?,
+            Ok(message) => send(&mut writer, &message)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
         let now = Instant::now();
         if now >= heartbeat_at {
-            writer.send(&Message::Progress(pulse.progress(now)))?;
+            send(&mut writer, &Message::Progress(pulse.progress(now)))?;
             heartbeat_at = now + HEARTBEAT;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farwrite_session::{Cause, Channel, Listener, Psk};
+
+    use super::*;
+    use crate::SETUP;
+
+    const TIMEOUT: Duration = Duration::from_millis(200);
+
+    /// A receiver with a slow disk stops reading for longer than the time limit, and goes on.
+    #[test]
+    fn a_peer_that_stops_reading_gets_everything_later() {
+        const MESSAGES: usize = 20_000;
+        let psk = Psk::generate().expect("key");
+        let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
+        let addr = listener.local_addr();
+        thread::scope(|scope| {
+            let peer = scope.spawn(|| Channel::connect(&addr.into(), &psk, SETUP, || false));
+            let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
+            let channel = channel.expect("channel");
+            let (mut reader, _writer) = peer.join().expect("no panic").expect("channel").split();
+            let closer = channel.closer();
+            let (_reader, writer) = channel.split();
+            let pulse = Arc::new(Pulse::default());
+            let (speaker, outbox) =
+                Speaker::start(writer, closer, pulse, TIMEOUT).expect("a thread");
+            let of_thread_too = outbox.clone();
+            let sending = scope.spawn(move || {
+                for _ in 0..MESSAGES {
+                    let message = Message::Abort {
+                        cause: Cause::Other,
+                        reason: Text::new("x".repeat(500)),
+                    };
+                    of_thread_too.send(message).expect("the thread runs");
+                }
+            });
+            let start = Instant::now();
+            while outbox.check().is_ok() {
+                assert!(start.elapsed() < 100 * TIMEOUT, "the channel is never full");
+                thread::sleep(TIMEOUT / 10);
+            }
+            let mut messages = 0;
+            while messages < MESSAGES {
+                let message: Message = reader.recv().expect("the channel works");
+                messages += usize::from(matches!(message, Message::Abort { .. }));
+            }
+            sending.join().expect("no panic");
+            outbox.check().expect("the peer reads");
+            speaker.end(&Ok(()));
+        });
     }
 }

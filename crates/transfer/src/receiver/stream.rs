@@ -168,7 +168,6 @@ impl Stream {
         host.cancel.check()?;
         host.observer
             .observe(self.lane.counters(&self.link.endpoint)?);
-        around.outbox.check()?;
         self.link.keep()?;
         let stats = self.stats()?;
         let useless = stats.duplicate_packets + stats.late_packets + stats.invalid_packets;

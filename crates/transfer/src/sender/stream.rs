@@ -205,7 +205,6 @@ impl Stream {
         host.cancel.check()?;
         host.observer
             .observe(self.lane.counters(&self.link.endpoint)?);
-        self.outbox.check()?;
         self.link.keep()?;
         self.pulse.set_received(self.arrived_bytes);
         // A transfer of no bytes needs no packets.
