@@ -176,6 +176,8 @@ pub struct DirectionFindings {
     pub lost: u64,
     /// Loss rate, without trials in which hosts dropped packets.
     pub loss: Option<Share>,
+    /// Packets sent in the trials that the loss rate counts.
+    pub loss_packets: u64,
     /// Bursts of losses.
     pub bursts: Option<Bursts>,
     /// Packets that arrived after a later packet of their flow.
@@ -238,6 +240,7 @@ impl Findings {
                 .sum(),
             lost: self.trials.iter().map(TrialFindings::lost_on_path).sum(),
             loss: Share::of(lost, packets),
+            loss_packets: packets,
             bursts: Bursts::of(packets, lost, bursts, longest.unwrap_or(0).into()),
             reordered: all().map(|counts| u64::from(counts.reordered)).sum(),
             extent_packets: all().map(|counts| counts.extent_packets).max().unwrap_or(0),

@@ -133,20 +133,28 @@ impl DemoArgs {
     /// The errors of the file, and [`Exit::Usage`] for a path that the demo cannot emulate.
     pub(crate) fn link(&self) -> Result<DemoLink, Failure> {
         let Some(file) = &self.link else {
-            return Ok(self.link_of(&Description::default()));
+            return Ok(self.link_of(&Description::default(), self.loss));
         };
         let path = link_file::read(file)?;
         let refuse = |what: String| {
             let what = format!("{}: {what}", file.display());
             Err(Failure::new(Exit::Usage, what))
         };
-        let counts_chunks = |of: Option<(Unit, f64)>| matches!(of, Some((Unit::Chunks, _)));
-        if self.chunk > 1 && (counts_chunks(path.loss) || counts_chunks(path.burst)) {
-            let what = "it counts chunks, and the demo loses packets: give loss_packet and \
-                        mean_burst_packets, or --chunk 1";
+        let counts_chunks = matches!(path.burst, Some((Unit::Chunks, _)));
+        if self.burst.is_none() && counts_chunks && !path.has_one_packet_chunks() {
+            let what = "mean_burst_chunks counts chunks of several packets, and the demo loses \
+                        packets: give mean_burst_packets, or --burst";
             return refuse(what.to_owned());
         }
-        let link = self.link_of(&path);
+        let loss_packet = match self.loss {
+            Some(loss) => Ok(Some(loss)),
+            None => path.loss_packet(),
+        };
+        let loss_packet = match loss_packet {
+            Ok(loss) => loss,
+            Err(what) => return refuse(what),
+        };
+        let link = self.link_of(&path, loss_packet);
         if link.rtt > MAX_RTT {
             return refuse(format!("rtt = {:?}: the demo takes at most 10s", link.rtt));
         }
@@ -159,12 +167,11 @@ impl DemoArgs {
         Ok(link)
     }
 
-    fn link_of(&self, path: &Description) -> DemoLink {
+    fn link_of(&self, path: &Description, loss_packet: Option<f64>) -> DemoLink {
         let rtt = path.rtt_s.map(Duration::from_secs_f64);
-        let loss = path.loss.map(|(_, loss)| loss);
         DemoLink {
             rtt: self.rtt.or(rtt).unwrap_or(RTT),
-            loss_packet: self.loss.or(loss).unwrap_or(LOSS),
+            loss_packet: loss_packet.unwrap_or(LOSS),
             burst: self
                 .burst
                 .or(path.burst.and_then(|(_, length)| whole(length))),
@@ -225,11 +232,29 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_of_chunks_is_converted() {
+        let chunks = "loss_chunk = 0.15\nchunk = \"64KiB\"\nmtu = 4096\n";
+        // A packet of a chunk of 16 is lost with 1 - (1 - 0.15)^(1/16).
+        let loss = link(chunks, &[]).expect("fine").loss_packet;
+        assert!((loss - 0.010_106).abs() < 1e-6, "{loss}");
+        // An option replaces what the file has.
+        let other = link("loss_chunk = 0.15", &["--loss", "1%"]).expect("fine");
+        assert_eq!(other.loss_packet, 0.01);
+        let single = "loss_packet = 0.1\nmean_burst_chunks = 3\nchunk = \"4KiB\"\nmtu = 4096";
+        assert_eq!(link(single, &[]).expect("fine").burst, Some(3));
+    }
+
+    #[test]
     fn what_the_demo_cannot_emulate_is_refused() {
         for (file, args, told) in [
             ("rtt = \"1min\"", &[][..], "at most 10s"),
             ("loss_packet = 0.9", &[], "at most 0.5"),
-            ("loss_chunk = 0.1", &["--chunk", "4"], "counts chunks"),
+            ("loss_chunk = 0.1", &[], "needs chunk and mtu"),
+            (
+                "loss_packet = 0.1\nmean_burst_chunks = 3\nchunk = \"64KiB\"\nmtu = 4096",
+                &[],
+                "give mean_burst_packets",
+            ),
         ] {
             let error = link(file, args).expect_err(told);
             assert_eq!(error.exit, Exit::Usage);

@@ -53,6 +53,12 @@ impl Description {
         self.rate_bps.map(|bps| bps.clamp(1e6, 1e11) as u64)
     }
 
+    /// Whether a chunk is known to be one packet.
+    pub(crate) fn has_one_packet_chunks(&self) -> bool {
+        let sizes = self.chunk_bytes.zip(self.mtu);
+        sizes.is_some_and(|(chunk_bytes, mtu)| chunk_bytes <= mtu.into())
+    }
+
     /// The probability that a packet is lost. A chunk arrives if all of its packets arrive.
     ///
     /// # Errors

@@ -16,6 +16,11 @@ use crate::exit::{Exit, Failure};
 /// [`Exit::Interrupted`] if the probe ended before it had measured the required values.
 pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failure> {
     let all = findings.direction();
+    if !findings.trials.is_empty() && all.loss.is_none() {
+        let what = "a host dropped packets in every trial, so what the path loses is not known: no \
+                    description was written; use lower --rates, or raise net.core.rmem_max";
+        return Err(Failure::new(Exit::Other, what));
+    }
     let rtt = findings.round_trip.as_ref();
     let rtt = rtt.and_then(|trip| trip.times.percentile(50));
     let (Some(rate), Some(rtt), Some(mtu), Some(loss)) =
@@ -43,7 +48,10 @@ pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failu
     line(format!("rate = \"{:.0}bit\"{remark}", rate.bps.round()));
     line(format!("rtt = \"{}us\"", rtt.as_micros().max(1)));
     match loss.share {
-        0.0 => line(format!("loss_packet = 0 # none of {} packets", all.packets)),
+        0.0 => line(format!(
+            "loss_packet = 0 # none of {} packets",
+            all.loss_packets
+        )),
         share => line(format!("loss_packet = {:e}", share.min(0.99))),
     }
     if let Some(bursts) = all.bursts {
@@ -134,6 +142,15 @@ mod tests {
             mtu: Some(1436),
         };
         assert_eq!(file::parse(&text), Ok(want));
+    }
+
+    #[test]
+    fn drops_of_hosts_are_no_interrupt() {
+        let mut busy = findings();
+        busy.trials[0].counts.socket_drops = 3;
+        let error = text(&busy, SystemTime::now()).expect_err("no losses of the path");
+        assert_eq!(error.exit, Exit::Other);
+        assert!(error.to_string().contains("host dropped"), "{error}");
     }
 
     #[test]

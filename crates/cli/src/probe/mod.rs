@@ -28,7 +28,12 @@ use crate::{interrupt, key, link_file};
 pub(crate) fn run(args: &ProbeArgs, console: &Console) -> Result<ExitCode, Failure> {
     match &args.to {
         Some(to) => ask(args, to, console),
-        None => listen::run(args, console).map(|()| ExitCode::SUCCESS),
+        None => {
+            listen::run(args, console)?;
+            // Scripts get one object from every command.
+            console.json(&serde_json::Value::Null)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

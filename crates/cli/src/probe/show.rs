@@ -83,7 +83,7 @@ fn loss(all: &DirectionFindings) -> String {
     let Some(loss) = all.loss else {
         return UNKNOWN.to_owned();
     };
-    let mut text = format!("{} of {} packets", chance(&loss), all.packets);
+    let mut text = format!("{} of {} packets", chance(&loss), all.loss_packets);
     if let Some(bursts) = all.bursts {
         text += &format!(
             "; in runs of {:.2} packets, the longest of {}",
