@@ -96,7 +96,7 @@ impl SimPlan {
     }
 
     /// The settings and the seed of a run.
-    fn key(&self, number: usize) -> PyResult<Key> {
+    fn key(&self, number: i64) -> PyResult<Key> {
         let case = self.case(number)?;
         let names = self.plan.names(case);
         let names = [
@@ -110,7 +110,7 @@ impl SimPlan {
     }
 
     /// Runs one of the runs, without the interpreter's lock.
-    fn run(&self, py: Python<'_>, number: usize) -> PyResult<Ran> {
+    fn run(&self, py: Python<'_>, number: i64) -> PyResult<Ran> {
         let case = *self.case(number)?;
         let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
@@ -121,7 +121,7 @@ impl SimPlan {
     fn compare(
         &self,
         py: Python<'_>,
-        number: usize,
+        number: i64,
         file: &str,
         text: &str,
     ) -> PyResult<Vec<ComparedRow>> {
@@ -153,8 +153,11 @@ impl SimPlan {
 }
 
 impl SimPlan {
-    fn case(&self, number: usize) -> PyResult<&Case> {
-        self.cases.get(number).ok_or_else(|| {
+    fn case(&self, number: i64) -> PyResult<&Case> {
+        let case = usize::try_from(number)
+            .ok()
+            .and_then(|at| self.cases.get(at));
+        case.ok_or_else(|| {
             let last = self.cases.len() - 1;
             PyIndexError::new_err(format!("run {number}: the plan has runs 0 to {last}"))
         })

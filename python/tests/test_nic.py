@@ -60,6 +60,11 @@ def test_every_row_has_a_formula_or_is_quoted() -> None:
     [
         (lambda: nic.queue_pairs(0), "state = 0"),
         (lambda: nic.queue_pairs(52, -1), "sram = -1"),
+        (lambda: nic.queue_pairs(5e-324), "state = 5e-324"),
+        (lambda: nic.cluster_size(float("nan")), "pairs = nan"),
+        (lambda: nic.cluster_size(float("inf")), "pairs = inf"),
+        (lambda: nic.mtbf_hours(float("nan")), "bram = nan"),
+        (lambda: nic.implied_failures_per_bit(0), "nodes = 0"),
         (lambda: nic.cluster_size(-1), "pairs = -1"),
         (lambda: nic.cluster_size(10, 0), "connections = 0"),
         (lambda: nic.mtbf_hours(-1), "bram = -1"),

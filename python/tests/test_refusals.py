@@ -163,3 +163,25 @@ def test_messages_are_for_people() -> None:
     with pytest.raises(ValueError, match="rtt_s") as caught:
         call(rtt_s=-0.025)
     assert re.fullmatch(r"rtt_s = -0\.025 s: must be finite and above zero", str(caught.value))
+
+
+def test_numbers_too_large_for_a_float() -> None:
+    with pytest.raises(ValueError, match=r"^message_bytes \(bytes\) has a number that is too large"):
+        call(message_bytes=10**400)
+
+
+def test_packets_of_a_chunk_are_bounded() -> None:
+    with pytest.raises(ValueError, match=r"^packets_per_chunk = 4294967295 packets: must be 1 to 2\^20"):
+        call(loss_chunk=model.Markov(1e-4, 0.1, packets_per_chunk=2**32 - 1))
+
+
+def test_a_collective_names_the_buffer_that_was_given() -> None:
+    with pytest.raises(ValueError, match=r"^message_bytes = -8 bytes"):
+        model.collective_time("ring", 4, "sr-rto", -8, 1e9, 1e-3, 0.01)
+
+
+@pytest.mark.parametrize("name", ["xor_bps", "mds_bps"])
+def test_a_plan_names_the_rate_that_was_given(name: str) -> None:
+    for candidates in (["sr-nack"], ["ec-xor:8,1"]):
+        with pytest.raises(ValueError, match=rf"^{name} = -1 bit/s"):
+            model.plan(1e6, 1e9, 1e-3, 0.01, candidates=candidates, **{name: -1})

@@ -100,3 +100,31 @@ def test_refusals() -> None:
         model.sweep(ARGUMENTS | {"message_bytes": [[1]]})
     with pytest.raises(ValueError, match="^points_per_task = 0 points"):
         model.sweep(ARGUMENTS, points_per_task=0)
+
+
+def test_every_quantile_has_a_column() -> None:
+    levels = (0.5, 0.99, 0.999999, 0.9999995, 0.99999999)
+    table = model.sweep(ARGUMENTS, quantiles=levels)
+    names = ["p50_s", "p99_s", "p99.9999_s", "p99.99995_s", "p99.999999_s"]
+    assert [name for name in table.columns if name.startswith("p")] == names
+    with pytest.raises(ValueError, match="quantiles has 0.99 and 0.99, whose columns are both p99_s"):
+        model.sweep(ARGUMENTS, quantiles=(0.99, 0.5, 0.99))
+
+
+def test_bursts_are_the_same_for_all_points() -> None:
+    bursts = {**ARGUMENTS, "loss_chunk": model.Markov(1e-4, 0.1)}
+    assert len(model.sweep(bursts)) == 6
+    bursts["loss_chunk"] = model.Markov(np.array([1e-4, 1e-3]), 0.1)
+    with pytest.raises(ValueError, match="loss_chunk has fields that are arrays"):
+        model.sweep(bursts)
+
+
+def test_settings_of_numpy_can_be_saved(tmp_path: Path) -> None:
+    settings = {
+        **ARGUMENTS,
+        "message_bytes": np.int64(2**27),
+        "loss_chunk": model.Markov(np.float64(1e-4), 0.1),
+    }
+    table = model.sweep(settings)
+    table.write_csv(tmp_path / "table.csv")
+    assert table.settings["message_bytes"] == 2**27

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::completion::CompletionTime;
-use crate::error::{ModelError, Wanted, within};
+use crate::error::{ModelError, Wanted, positive, within};
 use crate::sample::Sampler;
 use crate::setting::Setting;
 use crate::stages::StageSum;
@@ -99,6 +99,7 @@ impl Collective {
     ) -> Result<CollectiveTime, ModelError> {
         let most = f64::from(MAX_SITES);
         within("sites", "sites", f64::from(sites), 2.0, most, Wanted::Sites)?;
+        positive("message_bytes", "bytes", setting.message_bytes)?;
         let mut transfer = setting.clone();
         if self == Self::Ring {
             transfer.message_bytes /= f64::from(sites);

@@ -67,6 +67,9 @@ pub enum Wanted {
     /// 1 or more.
     #[error("at least 1")]
     AtLeastOne,
+    /// Packets of a chunk.
+    #[error("1 to 2^20")]
+    PacketsOfChunk,
     /// 0 to 1.
     #[error("0 to 1")]
     ZeroToOne,

@@ -25,10 +25,13 @@ pub enum Loss {
         loss_good: f64,
         /// Probability that a packet is lost in the bad state.
         loss_bad: f64,
-        /// Number of packets in a chunk.
+        /// Number of packets in a chunk, 1 to 2^20.
         packets_per_chunk: u32,
     },
 }
+
+/// Most packets of a chunk: the chain takes a step for each.
+const MAX_PACKETS: f64 = 1_048_576.0;
 
 /// Probability that a chunk of `packets` packets is lost, with independent losses of packets: `1 -
 /// (1 - loss_packet)^packets` (paper section 5.4).
@@ -114,8 +117,8 @@ impl Loss {
             "packets",
             packets,
             1.0,
-            f64::MAX,
-            Wanted::AtLeastOne,
+            MAX_PACKETS,
+            Wanted::PacketsOfChunk,
         )?;
         let share_bad = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
         let step = [

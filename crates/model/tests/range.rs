@@ -266,7 +266,7 @@ proptest! {
 
 proptest! {
     // Fewer cases, because matrices are slower than formulas.
-    #![proptest_config(ProptestConfig::with_cases(20))]
+    #![proptest_config(ProptestConfig::with_cases(10))]
 
     /// Under Markov loss: the same properties, or an error with advice.
     #[test]

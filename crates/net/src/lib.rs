@@ -91,6 +91,6 @@ pub use network::Network;
 pub use options::{NetworkError, Options};
 pub use switch::{MarkAt, Pfc, Policy, Red, SwitchConfig, SwitchError, Trim, XoffThreshold};
 pub use topology::{
-    Cable, FileError, LeafSpine, ListedCable, MAX_NODES, MAX_PORTS, Node, NodeList, Role, Shape,
-    Topology, TopologyError, read_toml,
+    Cable, FileError, LeafSpine, ListedCable, MAX_CABLES, MAX_NODES, MAX_PORTS, Node, NodeList,
+    Role, Shape, Topology, TopologyError, read_toml,
 };

@@ -18,7 +18,8 @@ Variants:
     decoding take time if `encode_bps` and `decode_bps` are given.
 ``protocol``
     As ``serial``, but ``sr-nack`` and erasure coding follow Farwrite's receivers: their waits, their
-    lost reports, and repairs of missing chunks only. Independent losses only, and coding takes no time.
+    lost reports, and repairs of missing chunks only. Losses are independent, and at most 0.5. ``sr-nack`` and
+    erasure coding take their waits from the protocol, and ignore `rto_rtts` and `beta`.
 
 Where they differ, and how exact each is, is derived in ``docs/model.md`` of the repository.
 

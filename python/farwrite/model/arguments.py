@@ -34,7 +34,11 @@ def numbers(name: str, unit: str, value: object) -> Argument:
     """`value` as an array of float64; TypeError where it holds anything but real numbers."""
     array = _array(name, unit, value)
     if array.dtype.kind == "O" and all(_is_real(item) for item in array.flat):
-        array = array.astype(np.float64)  # Fractions, or whole numbers beyond 64 bits.
+        # Fractions, or whole numbers beyond 64 bits.
+        try:
+            array = array.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"{name} ({unit}) has a number that is too large") from None
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} ({unit}) must be a number or an array of numbers, not {value!r}")
     return Argument(name, unit, array.astype(np.float64))

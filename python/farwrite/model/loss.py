@@ -37,7 +37,7 @@ class Markov:
     loss_bad: Numbers = 1.0
     #: Probability that a packet is lost in the good state.
     loss_good: Numbers = 0.0
-    #: Packets of a chunk.
+    #: Packets of a chunk, 1 to 2**20.
     packets_per_chunk: Numbers = 1
 
     def arguments(self) -> list[Argument]:

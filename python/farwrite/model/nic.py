@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 
 #: On-chip memory for queue pairs: the papers' 4 MB.
@@ -79,10 +80,10 @@ def queue_pairs(state: float, sram: int = SRAM_BYTES) -> int:
     Raises
     ------
     ValueError
-        A queue pair without state, or a negative amount of memory.
+        A queue pair of less than a byte, or a negative amount of memory.
     """
-    if not state > 0:
-        raise ValueError(f"state = {state}: a queue pair has more than 0 bytes")
+    if not state >= 1:
+        raise ValueError(f"state = {state}: a queue pair has at least 1 byte")
     if sram < 0:
         raise ValueError(f"sram = {sram}: give 0 bytes or more")
     return int(sram // state)
@@ -98,8 +99,8 @@ def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
     """
     if connections < 1:
         raise ValueError(f"connections = {connections}: a peer has at least 1")
-    if pairs < 0:
-        raise ValueError(f"pairs = {pairs}: give 0 or more")
+    if not 0 <= pairs < inf:
+        raise ValueError(f"pairs = {pairs}: give a number from 0")
     return int(pairs // connections)
 
 
@@ -114,13 +115,22 @@ def mtbf_hours(bram: float) -> float:
     ValueError
         A negative number of block RAMs.
     """
-    if bram < 0:
-        raise ValueError(f"bram = {bram}: give 0 or more")
+    if not 0 <= bram < inf:
+        raise ValueError(f"bram = {bram}: give a number from 0")
     return 1 / (_FAILURES + _FAILURES_PER_BRAM * bram)
 
 
 def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) -> float:
-    """Failures an hour and bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14."""
+    """Failures an hour and bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14.
+
+    Raises
+    ------
+    ValueError
+        No node, or no bit.
+    """
+    for name, count in (("nodes", nodes), ("bram_bits", bram_bits)):
+        if count < 1:
+            raise ValueError(f"{name} = {count}: give at least 1")
     return _FAILURES_PER_BRAM / (nodes * bram_bits)
 
 

@@ -35,7 +35,8 @@ def sweep(
     ----------
     arguments
         Arguments of `completion_time` by name. A list or array of one dimension is an axis; combinations of
-        all axes are taken, the last varying fastest. Anything else is the same for all points.
+        all axes are taken, the last varying fastest. Anything else is the same for all points. A `Markov`
+        whose fields are arrays is refused.
     quantiles
         Which quantiles to evaluate beside the mean.
     executor
@@ -67,6 +68,17 @@ def sweep(
     if levels.ndim != 1:
         raise ValueError(f"quantiles ({PROBABILITY}) must be a list of numbers, not {quantiles!r}")
     points_per_task = whole("points_per_task", "points", points_per_task, 1, 2**31)
+    given = levels.tolist()
+    twice = [level for level in given if sum(_column(level) == _column(other) for other in given) > 1]
+    if twice:
+        raise ValueError(
+            f"quantiles has {twice[0]!r} and {twice[1]!r}, whose columns are both {_column(twice[0])}"
+        )
+    for name, value in arguments.items():
+        if isinstance(value, Markov) and any(np.ndim(of) > 0 for of in asdict(value).values()):
+            raise ValueError(
+                f"{name} has fields that are arrays: in a sweep, a Markov is the same for all points"
+            )
     axes = {name: _axis(name, value) for name, value in arguments.items() if _is_axis(value)}
     fixed = {name: value for name, value in arguments.items() if name not in axes}
     points: Columns = {}
@@ -84,7 +96,7 @@ def sweep(
             results[number] = result
             bar.update(len(result["mean_s"]))
     columns = {name: np.concatenate([result[name] for result in results]) for name in results[0]}
-    settings = {name: asdict(value) if isinstance(value, Markov) else value for name, value in fixed.items()}
+    settings = {name: _plain(value) for name, value in fixed.items()}
     return Table(points | columns, {**settings, "farwrite": version("farwrite")})
 
 
@@ -122,8 +134,20 @@ def evaluate(points: Columns, fixed: dict[str, Any], levels: list[float]) -> Col
         raise
     columns = {"mean_s": np.atleast_1d(time.mean)}
     for level in levels:
-        columns[f"p{round(level * 100, 10):g}_s"] = np.atleast_1d(time.quantile(level))
+        columns[_column(level)] = np.atleast_1d(time.quantile(level))
     return columns
+
+
+def _column(level: float) -> str:
+    """Return the name of a quantile's column. Levels have up to twelve nines."""
+    return f"p{round(level * 100, 10):.12g}_s"
+
+
+def _plain(value: object) -> object:
+    """Return a setting as JSON can hold it."""
+    if isinstance(value, Markov):
+        return {name: _plain(of) for name, of in asdict(value).items()}
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _is_axis(value: object) -> bool:

@@ -45,6 +45,8 @@ def compare(plan: Plan, file: str | PathLike[str], number: int = 0) -> Table:
     ------
     ValueError
         The plan or the file is invalid, or the file has no flow of the plan's workload.
+    IndexError
+        The plan has no run of this number.
     """
     text, directory = text_of(plan)
     native = checked(_native.SimPlan(text, {}, directory))

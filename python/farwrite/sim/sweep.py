@@ -39,6 +39,8 @@ def run(plan: Plan, number: int = 0) -> Results:
     ------
     ValueError
         The plan is impossible; the text names the key, the value and what is accepted.
+    IndexError
+        The plan has no run of this number.
     MemoryError
         A run of the plan needs more memory than the machine has free.
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_net::{CableConfig, NodeId, Role, Topology};
+use farwrite_net::{CableConfig, MAX_CABLES, MAX_NODES, NodeId, Role, Topology};
 
 use super::words::{Line, at_end, lines};
 use super::{CableFailure, ImportedTopology, InputError, Tier};
@@ -57,6 +57,10 @@ impl HtsimTopology {
             }
             let value: usize = line.number(1, line.words[0], "a whole number from 0 on")?;
             match key.as_str() {
+                "nodes" | "podsize" if value > MAX_NODES => {
+                    let what = format!("{} is {value}: at most {MAX_NODES}", line.words[0]);
+                    return Err(line.error(what));
+                }
                 "nodes" => line.store(&mut header[0], positive(&line, value)?)?,
                 "tiers" => line.store(&mut header[1], positive(&line, value)?)?,
                 "podsize" => line.store(&mut header[2], positive(&line, value)?)?,
@@ -226,12 +230,13 @@ impl HtsimTopology {
             );
             return Err((0, what));
         }
-        let (leaves, spines) = (leaves_per_pod * pods, spines_per_pod * pods);
+        let spines = spines_per_pod.saturating_mul(pods);
+        let leaves = leaves_per_pod * pods;
         let mut cores = 0;
         if self.tiers.len() == 3 {
             let bundle2 = self.tiers[2].bundle.unwrap_or(1);
             let cores_per_spine = fits(1, ["Radix_Up", "the Bundle of tier 2"], up1, bundle2)?;
-            cores = cores_per_spine * spines_per_pod;
+            cores = cores_per_spine.saturating_mul(spines_per_pod);
             let down2 = self.ports(2)[0];
             if down2 != pods * bundle2 {
                 let what = format!(
@@ -247,13 +252,40 @@ impl HtsimTopology {
             );
             return Err((0, what));
         }
-        Ok(Counts {
+        let counts = Counts {
             leaves,
             leaves_per_pod,
             spines,
             spines_per_pod,
             cores,
-        })
+        };
+        self.check_sizes(&counts).map_err(|what| (0, what))?;
+        Ok(counts)
+    }
+
+    /// Checks the numbers of nodes and cables before [`Self::build`] makes them.
+    fn check_sizes(&self, counts: &Counts) -> Result<(), String> {
+        let Counts {
+            leaves,
+            spines,
+            cores,
+            ..
+        } = *counts;
+        let nodes = [self.hosts, leaves, spines, cores].into_iter();
+        let nodes = nodes.fold(0, usize::saturating_add);
+        if nodes > MAX_NODES {
+            return Err(format!(
+                "hosts and switches are {nodes}: at most {MAX_NODES}"
+            ));
+        }
+        let [up0, up1] = [0, 1].map(|tier| self.ports(tier)[1]);
+        let cables = leaves.saturating_mul(up0).max(spines.saturating_mul(up1));
+        if cables > MAX_CABLES {
+            return Err(format!(
+                "a tier has {cables} cables up: at most {MAX_CABLES}"
+            ));
+        }
+        Ok(())
     }
 
     /// Ports of a switch of a tier: down and up.
@@ -337,8 +369,10 @@ impl Settings {
         } else {
             positive(line, value)?
         };
-        if value > 1_000_000_000 {
-            return Err(line.error(format!("{} is {value}: at most 10^9", line.words[0])));
+        let is_small = !key.ends_with("_ns") && !key.starts_with("queue_");
+        let most = if is_small { 1 << 20 } else { 1_000_000_000 };
+        if value > most {
+            return Err(line.error(format!("{} is {value}: at most {most}", line.words[0])));
         }
         if field.replace(value).is_some() {
             return Err(line.error(format!("{} is there twice in this tier", line.words[0])));

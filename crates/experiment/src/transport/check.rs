@@ -65,6 +65,10 @@ impl Transport {
                 ("irn", self.irn.is_some() && !has_irn(nic)),
                 ("eqds", self.eqds.is_some() && nic != RdmaTransport::Eqds),
                 (
+                    "ack_every",
+                    self.ack_every.is_some() && self.recovery(nic) != Recovery::GoBackN,
+                ),
+                (
                     "nak_every",
                     self.nak_every.is_some() && self.recovery(nic) != Recovery::GoBackN,
                 ),

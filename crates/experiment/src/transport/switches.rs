@@ -30,6 +30,11 @@ impl Transport {
         }
     }
 
+    fn is_lossless(&self, switch: &SwitchConfig) -> bool {
+        let pfc = switch.pfc.as_ref();
+        pfc.is_some_and(|pfc| pfc.priorities.contains(&self.priority))
+    }
+
     /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`
     /// if it does.
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
@@ -39,10 +44,10 @@ impl Transport {
                     "the switches do not trim, so dropped packets wait for timeouts; add trim",
                 );
             }
-            Protocol::Nic(RdmaTransport::Roce) if switch.pfc.is_none() => {
+            Protocol::Nic(RdmaTransport::Roce) if !self.is_lossless(switch) => {
                 return Some(
-                    "the switches do not pause, so they drop packets of RoCE; add pfc, or choose \
-                     roce-lossy",
+                    "the switches do not pause the priority of the transport, so they drop packets \
+                     of RoCE; add pfc for this priority, or choose roce-lossy",
                 );
             }
             Protocol::Nic(nic) => nic.has_dcqcn(),

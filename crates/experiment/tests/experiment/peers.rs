@@ -335,6 +335,16 @@ fn errors_of_a_tree_name_file_line_value_and_remedy() {
         ),
         (
             "Nodes 16",
+            "Nodes 1000000000",
+            "x.topo:1: Nodes is 1000000000: at most 65536",
+        ),
+        (
+            "Radix_Up 2",
+            "Radix_Up 9000000",
+            "x.topo:8: Radix_Up is 9000000: at most 1048576",
+        ),
+        (
+            "Nodes 16",
             "Nodes x",
             "x.topo:1: Nodes is \"x\": a whole number",
         ),

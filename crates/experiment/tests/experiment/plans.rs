@@ -164,6 +164,17 @@ fn switches_that_do_not_suit_a_transport_are_noted() {
     assert!(eqds.starts_with("transport.eqds with switch.plain: the switches do not trim"));
     assert!(irn.starts_with("transport.irn with switch.plain: the switches do not mark"));
     assert!(roce.starts_with("transport.roce with switch.plain: the switches do not pause"));
+    let notes = |priority: u8| {
+        let text = format!(
+            "{FIRST}\n[transport.t]\nprotocol = \"roce\"\npriority = {priority}\n\
+             [switch.plain]\nbuffer = \"9MB\"\npfc = {{ priorities = [3], xoff = {{ alpha = 0.1 }} }}\n\
+             ecn = {{ kmin = \"100kB\", kmax = \"400kB\", pmax = 0.2 }}\n"
+        );
+        read(&text).unwrap().notes().to_vec()
+    };
+    assert_eq!(notes(3), [""; 0]);
+    let other = notes(5);
+    assert!(other[0].contains("do not pause the priority"), "{other:?}");
 }
 
 #[test]

@@ -196,7 +196,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
-        "[transport.t]\nprotocol = \"irn\"\nack_every = 0\n[topology.rack]",
+        "[transport.t]\nprotocol = \"roce\"\nack_every = 0\n[topology.rack]",
         "transport.t: ack_every = 0: at least 1",
     ),
     (

@@ -6,7 +6,7 @@ use core::str::FromStr;
 use super::{Alternative, Plan};
 use crate::blocks::DEPTH;
 use crate::completion::CompletionTime;
-use crate::error::{ModelError, Wanted, within};
+use crate::error::{ModelError, Wanted, positive, within};
 use crate::loss::Loss;
 
 use crate::scheme::{Code, Scheme};
@@ -170,6 +170,8 @@ impl Question {
             most,
             Wanted::NotNegative,
         )?;
+        positive("xor_bps", "bit/s", self.coding.xor_bps)?;
+        positive("mds_bps", "bit/s", self.coding.mds_bps)?;
         within(
             "close",
             "as a share",

@@ -6,7 +6,7 @@ mod shapes;
 
 pub use file::{FileError, read_toml};
 pub use list::{ListedCable, NodeList};
-pub use shapes::{LeafSpine, Shape};
+pub use shapes::{LeafSpine, MAX_CABLES, Shape};
 
 use std::time::Duration;
 
@@ -72,9 +72,14 @@ pub enum TopologyError {
         /// The value given.
         value: usize,
     },
-    /// A two-level Clos network has too many cables between leaves and spines.
-    #[error("leaves * spines = {0}: at most 2^20")]
-    SpineCables(usize),
+    /// A shape has too many cables between leaves and spines.
+    #[error("{field} = {cables}: at most 2^20")]
+    Cables {
+        /// The product of parameters.
+        field: &'static str,
+        /// The number of cables.
+        cables: usize,
+    },
     /// No fat tree has this `k`.
     #[error("k = {0}: an even number from 2 to 62")]
     FatTree(usize),

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use super::{MAX_NODES, NodeList, Role, Topology, TopologyError};
 use crate::{CableConfig, NodeId};
 
-/// Largest number of cables between the leaves and spines of a site.
-const MAX_SPINE_CABLES: usize = 1 << 20;
+/// Largest number of cables between two tiers of switches of a shape or of an imported tree.
+pub const MAX_CABLES: usize = 1 << 20;
 
 /// A topology by name and parameters, or as a list. Hosts are named `host0`, `host1` and so on, in the
 /// order that each shape describes. The names of switches are given with each shape.
@@ -181,9 +181,7 @@ impl LeafSpine {
         check("hosts_per_leaf", self.hosts_per_leaf)?;
         check("hosts", self.leaves.saturating_mul(self.hosts_per_leaf))?;
         let spine_cables = self.leaves.saturating_mul(self.spines);
-        if spine_cables > MAX_SPINE_CABLES {
-            return Err(TopologyError::SpineCables(spine_cables));
-        }
+        check_cables("leaves * spines", spine_cables)?;
         let leaves = add_switches(topology, &format!("{prefix}leaf"), self.leaves);
         let spines = add_switches(topology, &format!("{prefix}spine"), self.spines);
         for &leaf in &leaves {
@@ -243,6 +241,14 @@ fn datacenters(
     }
     let hosts = site.leaves.saturating_mul(site.hosts_per_leaf);
     check("hosts", sites.saturating_mul(hosts))?;
+    // Checked for all sites together before the first is built.
+    let switches = site.leaves.saturating_add(site.spines).saturating_add(1);
+    let nodes = sites.saturating_mul(hosts.saturating_add(switches));
+    if nodes > MAX_NODES {
+        return Err(TopologyError::Nodes { nodes });
+    }
+    let cables = sites.saturating_mul(site.leaves.saturating_mul(site.spines));
+    check_cables("sites * leaves * spines", cables)?;
     let mut borders: Vec<NodeId> = Vec::with_capacity(sites);
     for number in 0..sites {
         let spines = site.build_into(topology, &format!("site{number}-"))?;
@@ -274,6 +280,13 @@ fn hosts_at(topology: &mut Topology, switch: NodeId, hosts: usize, cable: CableC
 fn add_switches(topology: &mut Topology, name: &str, count: usize) -> Vec<NodeId> {
     let names = (0..count).map(|number| format!("{name}{number}"));
     names.map(|name| topology.add(Role::Switch, name)).collect()
+}
+
+fn check_cables(field: &'static str, cables: usize) -> Result<(), TopologyError> {
+    match cables {
+        0..=MAX_CABLES => Ok(()),
+        _ => Err(TopologyError::Cables { field, cables }),
+    }
 }
 
 fn check(field: &'static str, value: usize) -> Result<(), TopologyError> {

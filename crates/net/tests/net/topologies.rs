@@ -170,6 +170,44 @@ fn impossible_shapes_are_refused_by_parameter_and_value() {
     ];
     for (shape, want) in cases {
         let text = shape.build().unwrap_err().to_string();
+        assert!(text.starts_with(want), "{text}");
+    }
+}
+
+/// Datacenters with too many cables or switches in all sites together are refused before they are built.
+#[test]
+fn datacenters_that_are_too_large_together_are_refused() {
+    let c = cable(100, 1000);
+    let cases = [
+        (
+            Shape::Datacenters {
+                sites: 64,
+                site: LeafSpine {
+                    leaves: 300,
+                    spines: 300,
+                    hosts_per_leaf: 1,
+                    ..site()
+                },
+                border_cable: c,
+                long_cable: c,
+            },
+            "sites * leaves * spines = 5760000: at most 2^20",
+        ),
+        (
+            Shape::Datacenters {
+                sites: 1024,
+                site: LeafSpine {
+                    spines: 16_384,
+                    ..site()
+                },
+                border_cable: c,
+                long_cable: c,
+            },
+            "the topology has 16802816 nodes; a network has at most 65536",
+        ),
+    ];
+    for (shape, want) in cases {
+        let text = shape.build().unwrap_err().to_string();
         assert!(text.contains(want), "{text:?} lacks {want:?}");
     }
     let mut topology = Topology::new();
