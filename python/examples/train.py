@@ -114,7 +114,7 @@ def join(arguments: argparse.Namespace) -> None:
         dist.init_process_group(arguments.backend)
         return
     policy: farwrite.torch.Policy = farwrite.torch.Exact()
-    if arguments.bounded:
+    if arguments.bounded is not None:
         policy = farwrite.torch.Bounded(
             arguments.bounded,
             hadamard_block=arguments.hadamard,
@@ -311,10 +311,14 @@ def main() -> None:
         parser.error(f"--steps {arguments.steps}: must be more than {UNTIMED}, which are not timed")
 
     for name in ("exact", "hadamard"):
-        if getattr(arguments, name) != parser.get_default(name) and not arguments.bounded:
+        if getattr(arguments, name) != parser.get_default(name) and arguments.bounded is None:
             parser.error(f"--{name} {getattr(arguments, name)}: needs --bounded")
-    if arguments.resynchronise and not (arguments.bounded and arguments.way == "ddp"):
-        parser.error(f"--resynchronise {arguments.resynchronise}: needs --bounded and --way ddp")
+    for name in ("bounded", "log", "replay", "trace"):
+        if getattr(arguments, name) is not None and arguments.backend != "farwrite":
+            parser.error(f"--{name} {getattr(arguments, name)}: needs --backend farwrite")
+    every = arguments.resynchronise
+    if every is not None and (every < 1 or arguments.bounded is None or arguments.way != "ddp"):
+        parser.error(f"--resynchronise {every}: needs a number from 1, --bounded and --way ddp")
 
     torch.set_num_threads(1)
     join(arguments)

@@ -222,8 +222,10 @@ def test_replicas_that_drift_apart_are_resynchronised(job: Ranks) -> None:
 def _resynchronised() -> list[float | None]:
     group = dist.new_group(pg_options=PARTS)
     network = torch.nn.Sequential(model(), torch.nn.BatchNorm1d(10))
-    # The mask of an attention has infinite values, which are no drift.
-    network.register_buffer("mask", torch.tensor([0, -torch.inf]))
+    # The mask of an attention has infinite values, which are no drift, or the least of its type. The sum of
+    # these over the ranks is too large for the type.
+    network.register_buffer("mask", torch.tensor([0, -torch.inf, torch.finfo(torch.float32).min]))
+    network.register_buffer("half", torch.tensor([60_000.0], dtype=torch.float16))
     module = DistributedDataParallel(network, process_group=group, bucket_cap_mb=0.01)
     values = list(module.parameters())
     torch.manual_seed(dist.get_rank())
@@ -236,6 +238,8 @@ def _resynchronised() -> list[float | None]:
         everyone = [torch.empty_like(value) for _ in range(dist.get_world_size())]
         dist.all_gather(everyone, value.detach())
         assert all(torch.equal(other, value) for other in everyone)
+    assert network.mask[2] == torch.finfo(torch.float32).min
+    assert network.half == 60_000
     dist.destroy_process_group(group)
     return every
 

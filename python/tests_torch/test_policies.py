@@ -39,6 +39,7 @@ def _auto() -> None:
     # Loopback loses nothing.
     assert {report.exact_schemes for report in _sums(group, 3)} == {("sr-nack",)}
     dist.destroy_process_group(group)
+    assert Exact("auto", expected_loss=0) == Exact("auto", expected_loss=0.0)
     expecting = Options(trusted_store=True, policy=Exact("auto", expected_loss=0.3))
     group = dist.new_group(pg_options=expecting)
     # The first operation begins before anything is measured.

@@ -16,6 +16,8 @@ use crate::ticket::Completion;
 
 /// The longest sleep of the thread. Packets, timers and calls end the sleep at once.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
+/// In place of a time that is longer than the clock can count.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A request to the thread.
 pub(crate) enum Call {
@@ -221,7 +223,8 @@ impl Driver {
                 }
                 Call::Stop => {
                     self.member.leave();
-                    *end = Some(Instant::now() + self.linger);
+                    let now = Instant::now();
+                    *end = Some(now.checked_add(self.linger).unwrap_or(now + CENTURY));
                 }
             }
         }

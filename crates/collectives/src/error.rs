@@ -67,10 +67,11 @@ pub enum CollectiveError {
         problem: PathError,
     },
     /// The timeout of an operation has passed.
-    #[error("operation {operation} ({name}) is not done after {after:?}: rank {rank} {state}")]
+    #[error("{} is not done after {after:?}: rank {rank} {state}", operation_name(.operation.as_ref(), .name))]
     Timeout {
-        /// Number of the operation in the group, counted from 0.
-        operation: u64,
+        /// Number of the collective operation in the group, counted from 0. `None` for a send and a
+        /// receive.
+        operation: Option<u64>,
         /// The name of the operation.
         name: &'static str,
         /// How long it was allowed to take.
@@ -138,6 +139,14 @@ pub enum RankState {
     /// Data to or from the rank is missing.
     #[error("has not sent or taken all of its data")]
     DataMissing,
+}
+
+/// An operation in an error message. Sends and receives have no number in the group.
+fn operation_name(operation: Option<&u64>, name: &str) -> String {
+    match operation {
+        Some(number) => format!("operation {number} ({name})"),
+        None => format!("a {name}"),
+    }
 }
 
 impl CollectiveError {

@@ -375,8 +375,8 @@ pub enum Delivery {
     /// parts, whose values should also be floats.
     ///
     /// Each value is the reduction of the contributions of exactly those ranks that the report does
-    /// not name. A mean divides by their number. With [`BoundedOptions::hadamard`], that holds for
-    /// the transformed values. If nothing is reduced, missing bytes are 0. The result of an
+    /// not name. A mean divides by their number. With [`BoundedOptions::hadamard`], values are inexact
+    /// instead: what arrived of a block of a rank stands for the whole block. If nothing is reduced, missing bytes are 0. The result of an
     /// all-reduce is the same at all ranks, except with [`BoundedOptions::parts`].
     ///
     /// The first operation of a kind and size class is a warm-up: it waits for everything that the path

@@ -9,7 +9,8 @@ use farwrite::deadline::Verdict;
 /// The report of an operation at this rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Number of the operation in the group, counted from 0.
+    /// Number of the collective operation in the group, counted from 0. Sends and receives match by rank
+    /// and tag, and are counted apart.
     pub operation: u64,
     /// The size of the result at this rank in bytes.
     pub bytes: u64,

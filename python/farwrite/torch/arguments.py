@@ -141,6 +141,15 @@ class Call:
                 argument, f"has {len(tensors)} tensors: one for each of {self._ranks} ranks is needed"
             )
 
+    def same_own_part(self, argument: str, sends: Sequence[int], receives: Sequence[int]) -> None:
+        """Check that this rank receives from itself what it sends to itself, in bytes."""
+        own = self._rank
+        if sends[own] != receives[own]:
+            raise self.value_error(
+                argument,
+                f"has {receives[own]} bytes for what rank {own} gives itself, which is {sends[own]} bytes",
+            )
+
     def list_for_ranks(
         self, argument: str, tensors: Sequence[torch.Tensor], like: torch.Tensor
     ) -> Sequence[torch.Tensor]:

@@ -76,7 +76,10 @@ def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
         flat = torch.cat([tensor.flatten() for tensor in of_type])
         before = flat.clone()
         if flat.is_floating_point():
-            _reduce(group, flat, dist.ReduceOp.AVG)
+            # In a narrow type, the sum could overflow or be rounded, and equal replicas would change.
+            mean = flat.double()
+            _reduce(group, mean, dist.ReduceOp.AVG)
+            flat = mean.to(flat.dtype)
             difference = (before.double() - flat.double()).abs()
             # Infinite values, as in the mask of an attention, have no difference.
             difference[before == flat] = 0

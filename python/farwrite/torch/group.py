@@ -222,13 +222,15 @@ class ProcessGroup(dist.ProcessGroup):
             for index, tensor in enumerate(tensors):
                 call.check(f"{name}[{index}]", tensor)
                 call.same_type(f"{name}[{index}]", tensor, input_tensors[0])
+        sizes = [[tensor.nbytes for tensor in tensors] for tensors in (input_tensors, output_tensors)]
+        call.same_own_part("output_tensor_list", *sizes)
         return self._start(
             call,
             "all-to-all",
             input=input_tensors,
             output=output_tensors,
-            send_bytes=[tensor.nbytes for tensor in input_tensors],
-            receive_bytes=[tensor.nbytes for tensor in output_tensors],
+            send_bytes=sizes[0],
+            receive_bytes=sizes[1],
         )
 
     def all_to_all_single(
@@ -244,13 +246,16 @@ class ProcessGroup(dist.ProcessGroup):
         call.check("output", output)
         call.check("input", input)
         call.same_type("output", output, input)
+        sends = call.split("input", input, input_split_sizes)
+        receives = call.split("output", output, output_split_sizes)
+        call.same_own_part("output", sends, receives)
         return self._start(
             call,
             "all-to-all",
             input=[input],
             output=[output],
-            send_bytes=call.split("input", input, input_split_sizes),
-            receive_bytes=call.split("output", output, output_split_sizes),
+            send_bytes=sends,
+            receive_bytes=receives,
         )
 
     def gather(

@@ -26,8 +26,10 @@ class Exact:
         loss = self.expected_loss
         if loss is None:
             return
-        if not isinstance(loss, float) or not 0 <= loss < 1:
+        is_number = isinstance(loss, int | float) and not isinstance(loss, bool)
+        if not is_number or not 0 <= loss < 1:
             raise ValueError(problem(f"expected_loss = {loss!r}: must be a share from 0 to below 1"))
+        object.__setattr__(self, "expected_loss", float(loss))
         if self.scheme != "auto":
             raise ValueError(problem(f"expected_loss = {loss!r}: needs scheme='auto', not {self.scheme!r}"))
 

@@ -168,7 +168,7 @@ impl<F: Fabric> Member<F> {
         if let Some(late) = ended.find(|open| open.deadline_ns() <= now_ns) {
             let (rank, state) = self.culprit(now_ns, Some(late.number), None);
             return Err(CollectiveError::Timeout {
-                operation: late.number,
+                operation: Some(late.number),
                 name: name(late.descriptor.operation),
                 after: Duration::from_nanos(late.timeout_ns),
                 rank,
@@ -195,7 +195,7 @@ impl<F: Fabric> Member<F> {
         let number = (!late.is_point()).then_some(late.number);
         let (rank, state) = self.culprit(now_ns, number, late.waits_for());
         CollectiveError::Timeout {
-            operation: late.number,
+            operation: number,
             name: late.name(),
             after: Duration::from_nanos(late.timeout_ns),
             rank,

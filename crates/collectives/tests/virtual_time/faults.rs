@@ -446,6 +446,11 @@ fn a_rank_that_has_left_is_not_blamed_for_others() {
     world.run(3 * SECOND, |_| false);
     let error = world.take(0).remove(0).unwrap_err().to_string();
     assert!(error.contains("rank 2 has not sent"), "{error}");
+    // A send and receive has no number among the collective operations.
+    assert!(
+        error.starts_with("a send and receive is not done after"),
+        "{error}"
+    );
 }
 
 #[test]
