@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from farwrite import model
+from farwrite.plan import plan
 
 GOOD: dict[str, Any] = {
     "scheme": "sr-rto",
@@ -184,4 +185,4 @@ def test_a_collective_names_the_buffer_that_was_given() -> None:
 def test_a_plan_names_the_rate_that_was_given(name: str) -> None:
     for candidates in (["sr-nack"], ["ec-xor:8,1"]):
         with pytest.raises(ValueError, match=rf"^{name} = -1 bit/s"):
-            model.plan(1e6, 1e9, 1e-3, 0.01, candidates=candidates, **{name: -1})
+            plan(1e6, 1e9, 1e-3, 0.01, candidates=candidates, **{name: -1})
