@@ -13,7 +13,7 @@ use runner::{Runner, replayed_seed};
 const RUNNER: Runner = Runner {
     program: "boxes",
     fewest: 200,
-    time: Duration::from_secs(15),
+    time: Duration::from_secs(10),
     most: 4_000,
     enough: 2_000,
     twice: 16,

@@ -13,7 +13,7 @@ use runner::{Runner, replayed_seed};
 const RUNNER: Runner = Runner {
     program: "networks",
     fewest: 60,
-    time: Duration::from_secs(10),
+    time: Duration::from_secs(7),
     most: 2_000,
     enough: 200,
     twice: 8,

@@ -13,7 +13,7 @@ use farwrite_swarm::{CoverageTable, Plan, check, explain, parse_seed};
 /// Lowest number of cases, even on a slow machine.
 const FEWEST: u64 = 500;
 /// No further cases start after this time.
-const TIME: Duration = Duration::from_secs(30);
+const TIME: Duration = Duration::from_secs(20);
 /// Highest number of cases.
 const MOST: u64 = 8_000;
 /// After this number of cases, all kinds must have been met.
