@@ -183,6 +183,7 @@ def test_a_collective_names_the_buffer_that_was_given() -> None:
 
 @pytest.mark.parametrize("name", ["xor_bps", "mds_bps"])
 def test_a_plan_names_the_rate_that_was_given(name: str) -> None:
+    rate: dict[str, Any] = {name: -1}
     for candidates in (["sr-nack"], ["ec-xor:8,1"]):
         with pytest.raises(ValueError, match=rf"^{name} = -1 bit/s"):
-            plan(1e6, 1e9, 1e-3, 0.01, candidates=candidates, **{name: -1})
+            plan(1e6, 1e9, 1e-3, 0.01, candidates=candidates, **rate)
