@@ -2,7 +2,7 @@
 
 `between` is what `farwrite.torch.Sites` does: ranks reduce parts inside their site, exactly; each rank
 all-reduces its part with its counterpart in the other site, bounded; sites gather the parts. It has
-all-reduces only. What is missing is the share of bytes of rank 0's result that lack a contribution. The
+all-reduces only. What is missing is the share of bytes of all results that lack a contribution. The
 loss target limits the share of contributions, so it is lower. What is cut is the number of operations in
 which a deadline ended the wait of any rank.
 
@@ -114,6 +114,13 @@ def largest(value: float) -> float:
     return float(values)
 
 
+def summed(values: Sequence[float]) -> list[float]:
+    """Return sums over all ranks."""
+    sums = torch.tensor(list(values), dtype=torch.float64)
+    dist.all_reduce(sums)
+    return sums.tolist()
+
+
 def slowest(call: Callable[[], None]) -> float:
     """Return how long a call takes at the rank where it takes longest, in seconds."""
     dist.barrier()
@@ -156,7 +163,8 @@ def measure(
             if backend != "gloo":
                 report = farwrite.torch.last_report(groups[backend][-1])
                 assert report is not None
-                missing[backend].append(report.missing_bytes / max(report.result_bytes, 1))
+                lacks, whole = summed([report.missing_bytes, report.result_bytes])
+                missing[backend].append(lacks / max(whole, 1))
                 cut[backend].append(largest(report.was_cut))
         goes_on = torch.tensor([time.monotonic() < end])
         dist.broadcast(goes_on, 0)
@@ -205,7 +213,8 @@ def show(size: int, loss: str, row: dict[str, Any], names: Sequence[str]) -> Non
     """Print a row."""
     cells = row["backends"]
     medians = {name: median(cell["seconds"]) * 1e3 for name, cell in cells.items()}
-    text = f"{size:>5}  {loss:>5}  {row['operation']:>14}  {row['megabytes']:>4g}"
+    rounds = min(len(cell["seconds"]) for cell in cells.values())
+    text = f"{size:>5}  {loss:>5}  {row['operation']:>14}  {row['megabytes']:>4g}  {rounds:>6}"
     for name in names:
         if name in medians:
             text += f"  {medians[name]:>7.0f} ({max(cells[name]['seconds']) * 1e3:>6.0f})"
@@ -249,7 +258,7 @@ def main() -> None:
     print(f"{arguments.rounds} in ms, and the longest. Bounded with a target of {LOSS_TARGET:.0%}.")
     heads = "".join(f"  {name:>16}" for name in arguments.backends)
     heads += "".join(f"  {'missing':>7}  {'cut':>3}" for name in arguments.backends if name in LOSING)
-    print(f"{'ranks':>5}  {'loss':>5}  {'operation':>14}  {'MB':>4}{heads}")
+    print(f"{'ranks':>5}  {'loss':>5}  {'operation':>14}  {'MB':>4}  {'rounds':>6}{heads}")
     for size in arguments.ranks:
         for loss in arguments.losses:
             for row in run([*arguments.link.split(), "--loss", loss], size, arguments, gloo.needed()):

@@ -243,6 +243,13 @@ def step(task: Digits | Text, way: Alone | Zero3, generator: torch.Generator) ->
     return time.monotonic() - begin
 
 
+def mean_over_ranks(values: list[float]) -> list[float]:
+    """Return means over all ranks. All ranks must call it."""
+    means = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(means)
+    return (means / dist.get_world_size()).tolist()
+
+
 def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train. Return the times of steps, and for each test its time in seconds, its step and its loss."""
     generator = torch.Generator().manual_seed(1000 * arguments.seed + dist.get_rank())
@@ -263,6 +270,7 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
                 loss = cross_entropy(way.model(task.test[0]), task.test[1]).item()
             tests.append((sum(seconds), number, loss))
     report = farwrite.torch.last_report() if arguments.backend == "farwrite" else None
+    missing, cut = mean_over_ranks([report.missing_share, report.cut_share] if report else [0.0, 0.0])
     milliseconds = np.array(seconds[UNTIMED:]) * 1e3
     return {
         "backend": arguments.backend,
@@ -273,8 +281,8 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
         "step_p99_ms": np.quantile(milliseconds, 0.99),
         "alone_ms": np.median(alone[2:]) * 1e3,
         "tests": tests,
-        "missing_share": report.missing_share if report else 0.0,
-        "cut_share": report.cut_share if report else 0.0,
+        "missing_share": missing,
+        "cut_share": cut,
         "scheme": report.scheme if report else None,
         "drift": drift(way.weights()),
         "drifts": [each for each in drifts if each is not None],

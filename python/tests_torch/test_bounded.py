@@ -225,7 +225,7 @@ def _resynchronised() -> list[float | None]:
     # The mask of an attention has infinite values, which are no drift, or the least of its type. The sum of
     # these over the ranks is too large for the type.
     network.register_buffer("mask", torch.tensor([0, -torch.inf, torch.finfo(torch.float32).min]))
-    network.register_buffer("half", torch.tensor([60_000.0], dtype=torch.float16))
+    network.register_buffer("short", torch.tensor([60_000.0], dtype=torch.float16))
     module = DistributedDataParallel(network, process_group=group, bucket_cap_mb=0.01)
     values = list(module.parameters())
     torch.manual_seed(dist.get_rank())
@@ -239,7 +239,7 @@ def _resynchronised() -> list[float | None]:
         dist.all_gather(everyone, value.detach())
         assert all(torch.equal(other, value) for other in everyone)
     assert network.mask[2] == torch.finfo(torch.float32).min
-    assert network.half == 60_000
+    assert network.short == 60_000
     dist.destroy_process_group(group)
     return every
 

@@ -56,9 +56,9 @@ def _tensors() -> None:
         (ValueError, lambda: dist.all_to_all_single(flat, flat.clone(), [3, 3], [1, 1]),
          "all_to_all_single: input_split_sizes = [1, 1]: must be 2 numbers with the sum 6"),
         (ValueError, lambda: dist.all_to_all_single(torch.zeros(2), torch.zeros(4)),
-         f"all_to_all_single: output has 4 bytes for what rank {rank} gives itself, which is 8 bytes"),
+         f"all_to_all_single: output has 4 bytes for what rank {rank} sends to itself, which is 8 bytes"),
         (ValueError, lambda: dist.all_to_all([flat[:1]] * 2, [flat[:2]] * 2),
-         f"all_to_all: output_tensor_list has 4 bytes for what rank {rank} gives itself"),
+         f"all_to_all: output_tensor_list has 4 bytes for what rank {rank} sends to itself"),
         (ValueError, lambda: dist.isend(flat, 1 - rank, tag=-1), "send: tag = -1: must be from 0 to"),
         (ValueError, lambda: dist.irecv(flat), "recv: src = None: the rank of the sender is needed"),
     ]  # fmt: skip

@@ -140,7 +140,7 @@ impl Console {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// [`Exit::Files`] if the result could not be written: silence must not look like success. A
+    /// [`Exit::Files`] if the result could not be written: otherwise a failure would look like success. A
     /// reader that closes a pipe early has seen enough of a text, but not of JSON.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         let written = match self.out.flush(None) {

@@ -16,7 +16,7 @@ use crate::ticket::Completion;
 
 /// The longest sleep of the thread. Packets, timers and calls end the sleep at once.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
-/// In place of a time that is longer than the clock can count.
+/// Replaces a time that is too long for the clock.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A request to the thread.

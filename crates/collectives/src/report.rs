@@ -10,7 +10,7 @@ use farwrite::deadline::Verdict;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Number of the collective operation in the group, counted from 0. Sends and receives match by rank
-    /// and tag, and are counted apart.
+    /// and tag, and are counted separately.
     pub operation: u64,
     /// The size of the result at this rank in bytes.
     pub bytes: u64,

@@ -30,7 +30,7 @@ pub enum Loss {
     },
 }
 
-/// Most packets of a chunk: the chain takes a step for each.
+/// Most packets of a chunk. The computation takes a step for each packet.
 const MAX_PACKETS: f64 = 1_048_576.0;
 
 /// Probability that a chunk of `packets` packets is lost, with independent losses of packets: `1 -

@@ -134,8 +134,8 @@ pub trait Sender {
     /// Handles a report of the receiver. Its numbers and ranges come from the peer, so they may
     /// have any value.
     fn handle_report(&mut self, path: &PathView, report: &Report);
-    /// The receiver has reported on a message that has ended here, or has ended a message: what
-    /// leaves here still arrives (P5.0.9).
+    /// The receiver has reported on a message that has ended here, or has ended a message. This counts
+    /// as a sign that the peer is within reach (P5.0.9).
     fn handle_contact(&mut self) {}
     /// Chunks handed out by [`Sender::poll_transmit`] have left this end: their timeout begins. The
     /// endpoint reports all chunks that were handed out, in the same order, unless the message

@@ -36,7 +36,7 @@ pub(crate) fn dial(
             Err(failed) => failed,
         };
         let left = patience.limit().left();
-        if !may_pass(&failed) || left.is_some_and(|left| left <= pause) {
+        if chance(&failed) == Chance::None || left.is_some_and(|left| left <= pause) {
             return Err(match (failed, patience.limit().total()) {
                 // Report the total time, not the share of one attempt.
                 (Error::Timeout { doing, .. }, Some(after)) => Error::Timeout { doing, after },
@@ -76,7 +76,7 @@ fn find(to: &HostPort, patience: Patience<'_>) -> Result<Vec<SocketAddr>, Error>
     }
 }
 
-/// Tries each address once. If any error is temporary, returns that one.
+/// Tries each address once. Returns the error with the best chance of a later attempt.
 fn try_all(
     to: &HostPort,
     addrs: &[SocketAddr],
@@ -90,7 +90,7 @@ fn try_all(
         match attempt(addr, psk, patience.part(share.min(ATTEMPT))) {
             Ok(reached) => return Ok(reached),
             Err(error) if is_final(&error) => return Err(error),
-            Err(error) if may_pass(&error) || !may_pass(&failed) => failed = error,
+            Err(error) if chance(&error) >= chance(&failed) => failed = error,
             Err(_) => {}
         }
     }
@@ -150,22 +150,31 @@ fn is_final(error: &Error) -> bool {
     )
 }
 
-/// Returns whether a later attempt may succeed: no program listens yet, the host or the network is
-/// down, packets were lost, or the connection was cut.
-fn may_pass(error: &Error) -> bool {
+/// The chance that a later attempt succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Chance {
+    None,
+    /// The host or the network is down, or this machine has no route to it, as to IPv6 addresses where
+    /// there is no IPv6.
+    Low,
+    /// No program listens yet, packets were lost, or the connection was cut.
+    Good,
+}
+
+fn chance(error: &Error) -> Chance {
     match error {
-        Error::HandshakeCut | Error::Timeout { .. } => true,
-        Error::Connect { source, .. } | Error::Io { source, .. } => matches!(
-            source.kind(),
+        Error::HandshakeCut | Error::Timeout { .. } => Chance::Good,
+        Error::Connect { source, .. } | Error::Io { source, .. } => match source.kind() {
             ErrorKind::ConnectionRefused
-                | ErrorKind::ConnectionReset
-                | ErrorKind::ConnectionAborted
-                | ErrorKind::HostUnreachable
-                | ErrorKind::NetworkUnreachable
-                | ErrorKind::NetworkDown
-                | ErrorKind::NotConnected
-                | ErrorKind::TimedOut
-        ),
-        _ => false,
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::TimedOut => Chance::Good,
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+                Chance::Low
+            }
+            _ => Chance::None,
+        },
+        _ => Chance::None,
     }
 }

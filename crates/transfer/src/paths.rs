@@ -40,6 +40,9 @@ impl Offered {
         let mut keeper = PathKeeper::new();
         let mut make = || -> Result<_, farwrite::Error> {
             let endpoint = Endpoint::over_udp(&UdpConfig::new(bind))?;
+            // Path packets show which sizes no longer pass, even if the reason is this machine's
+            // interface.
+            endpoint.fabric().lose_too_large();
             let (path, ours) = keeper.offer(&endpoint)?;
             Ok((endpoint, path, ours))
         };

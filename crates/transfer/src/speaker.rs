@@ -41,7 +41,7 @@ pub(crate) struct Outbox {
 struct Shared {
     /// Overtakes the queue and ends the speaker.
     last: Mutex<Option<Message>>,
-    /// How long the peer may leave a message unread during the set-up.
+    /// The time within which the channel must accept a message, for [`Outbox::check`].
     timeout: Duration,
     /// Since when the current message has waited for room on the channel.
     waits_since: Mutex<Option<Instant>>,
@@ -64,8 +64,9 @@ impl Shared {
 pub(crate) struct Closed;
 
 impl Speaker {
-    /// Starts the thread. [`Outbox::check`] fails if the peer accepts no bytes for `timeout`. The
-    /// thread waits for longer: a receiver with a slow disk stops reading, and goes on later.
+    /// Starts the thread. [`Outbox::check`] fails if the channel does not accept a message within
+    /// `timeout`. The thread waits for longer: a receiver with a slow disk stops reading, and
+    /// continues later.
     pub(crate) fn start(
         mut writer: Writer,
         closer: Closer,
@@ -140,8 +141,8 @@ impl Outbox {
     }
 
     /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
-    /// During the set-up, no disk keeps a peer from reading. Later, [`Watch`](crate::watch::Watch)
-    /// decides whether the peer is alive.
+    /// Only senders of messages that need an answer soon call this. Otherwise,
+    /// [`Watch`](crate::watch::Watch) decides whether the peer is alive.
     fn check(&self) -> Result<(), Error> {
         let since = *self.shared.waits_since();
         if since.is_some_and(|since| since.elapsed() >= self.shared.timeout) {
@@ -194,7 +195,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(200);
 
-    /// A receiver with a slow disk stops reading for longer than the time limit, and goes on.
+    /// A receiver with a slow disk stops reading for longer than the time limit, and continues.
     #[test]
     fn a_peer_that_stops_reading_gets_everything_later() {
         const MESSAGES: usize = 20_000;

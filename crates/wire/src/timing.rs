@@ -15,8 +15,8 @@ pub struct Timing {
     /// the round trip (P5.0.7, P5.4.10). A burst takes at most half of it.
     pub lateness_ns: u64,
     /// The minimum time between two rounds of ACKs (P5.0.4), and between two transmissions of the
-    /// same offer or clearance (P3.8). An eighth of it is the minimum time between path feedback
-    /// (P4.10), and before the first repeat of an end.
+    /// same offer or clearance (P3.8). An eighth of it is the minimum time between two
+    /// messages of path feedback (P4.10), and the minimum wait before the first repeat of an end.
     pub min_repeat_ns: u64,
     /// The maximum time between two transmissions of the same offer or clearance (P3.8), between
     /// two pings, and between two loss messages (P4.9).

@@ -121,7 +121,7 @@ def mtbf_hours(bram: float) -> float:
 
 
 def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) -> float:
-    """Failures an hour and bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14.
+    """Failures per hour and per bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14.
 
     Raises
     ------

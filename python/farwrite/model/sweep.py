@@ -71,9 +71,9 @@ def sweep(
     given = levels.tolist()
     twice = [level for level in given if sum(_column(level) == _column(other) for other in given) > 1]
     if twice:
-        raise ValueError(
-            f"quantiles has {twice[0]!r} and {twice[1]!r}, whose columns are both {_column(twice[0])}"
-        )
+        name = _column(twice[0])
+        same = [level for level in given if _column(level) == name]
+        raise ValueError(f"quantiles has {same[0]!r} and {same[1]!r}, whose columns are both {name}")
     for name, value in arguments.items():
         if isinstance(value, Markov) and any(np.ndim(of) > 0 for of in asdict(value).values()):
             raise ValueError(
@@ -124,7 +124,7 @@ def evaluate(points: Columns, fixed: dict[str, Any], levels: list[float]) -> Col
     try:
         time = completion_time(**{**fixed, **points})
     except ValueError:
-        # Which point? Its index in the task would tell nobody.
+        # The error names the point: its index in the task has no meaning for a user.
         for values in zip(*(column.tolist() for column in points.values()), strict=True):
             point = dict(zip(points, values, strict=True))
             try:
@@ -139,7 +139,7 @@ def evaluate(points: Columns, fixed: dict[str, Any], levels: list[float]) -> Col
 
 
 def _column(level: float) -> str:
-    """Return the name of a quantile's column. Levels have up to twelve nines."""
+    """Return the name of a quantile's column. A level can have up to twelve nines."""
     return f"p{round(level * 100, 10):.12g}_s"
 
 

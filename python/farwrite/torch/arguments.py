@@ -141,13 +141,12 @@ class Call:
                 argument, f"has {len(tensors)} tensors: one for each of {self._ranks} ranks is needed"
             )
 
-    def same_own_part(self, argument: str, sends: Sequence[int], receives: Sequence[int]) -> None:
+    def same_own_part(self, argument: str, sent: int, received: int) -> None:
         """Check that this rank receives from itself what it sends to itself, in bytes."""
-        own = self._rank
-        if sends[own] != receives[own]:
+        if sent != received:
             raise self.value_error(
                 argument,
-                f"has {receives[own]} bytes for what rank {own} gives itself, which is {sends[own]} bytes",
+                f"has {received} bytes for what rank {self._rank} sends to itself, which is {sent} bytes",
             )
 
     def list_for_ranks(

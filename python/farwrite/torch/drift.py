@@ -23,7 +23,8 @@ def resynchronise(
     this after each step of the optimizer, with the same arguments at all ranks. All parameters and buffers of
     floating point become their mean over the ranks, with the same bits everywhere; all others become those of
     rank 0. The same applies to the tensors in the state of `optimizer`, such as momentum. Without it, this
-    state stays the result of slightly different gradients.
+    state stays the result of slightly different gradients. Means are computed in float64, so each value has 8
+    bytes on the network.
 
     Parameters
     ----------
@@ -74,13 +75,14 @@ def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
     for kind in dict.fromkeys((tensor.dtype, tensor.device) for tensor in tensors):
         of_type = [tensor for tensor in tensors if (tensor.dtype, tensor.device) == kind]
         flat = torch.cat([tensor.flatten() for tensor in of_type])
-        before = flat.clone()
         if flat.is_floating_point():
+            before = flat
             # In a narrow type, the sum could overflow or be rounded, and equal replicas would change.
-            mean = flat.double()
+            mean = before.double() if before.dtype != torch.float64 else before.clone()
             _reduce(group, mean, dist.ReduceOp.AVG)
-            flat = mean.to(flat.dtype)
-            difference = (before.double() - flat.double()).abs()
+            flat = mean.to(before.dtype)
+            del mean
+            difference = (flat.double() - before).abs_()
             # Infinite values, as in the mask of an attention, have no difference.
             difference[before == flat] = 0
             drift = torch.maximum(drift, difference.max().cpu().nan_to_num(nan=torch.inf))

@@ -223,7 +223,8 @@ class ProcessGroup(dist.ProcessGroup):
                 call.check(f"{name}[{index}]", tensor)
                 call.same_type(f"{name}[{index}]", tensor, input_tensors[0])
         sizes = [[tensor.nbytes for tensor in tensors] for tensors in (input_tensors, output_tensors)]
-        call.same_own_part("output_tensor_list", *sizes)
+        own = self.rank()
+        call.same_own_part("output_tensor_list", sizes[0][own], sizes[1][own])
         return self._start(
             call,
             "all-to-all",
@@ -248,7 +249,10 @@ class ProcessGroup(dist.ProcessGroup):
         call.same_type("output", output, input)
         sends = call.split("input", input, input_split_sizes)
         receives = call.split("output", output, output_split_sizes)
-        call.same_own_part("output", sends, receives)
+        own, equal = self.rank(), [tensor.nbytes // self.size() for tensor in (input, output)]
+        call.same_own_part(
+            "output", sends[own] if sends else equal[0], receives[own] if receives else equal[1]
+        )
         return self._start(
             call,
             "all-to-all",

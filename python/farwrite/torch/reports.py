@@ -21,7 +21,7 @@ class Report:
     missing_bytes: int
     #: Seconds from its start to its end.
     elapsed_s: float
-    #: For a bounded operation, its deadline in seconds after the begin of its first phase, which operations
+    #: For a bounded operation, its deadline in seconds after the start of its first phase, which operations
     #: before it may delay. For an exact one, and during the warm-up of bounded ones, its timeout.
     timeout_s: float
     #: Whether it waited for contributions until `timeout_s`, and some had not arrived at this rank then.

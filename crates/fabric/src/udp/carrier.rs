@@ -228,7 +228,6 @@ impl CarrierTx for UdpTx {
         let packets: Vec<_> = burst.packets().collect();
         let mut rest = &packets[..];
         let mut full = false;
-        let had_gso = self.0.gso();
         while !rest.is_empty() && !full {
             let (joined, ahead) = if self.0.gso() {
                 (true, BATCHES_AHEAD)
@@ -246,8 +245,6 @@ impl CarrierTx for UdpTx {
                     let lost = rest.iter().take_while(is_lost).count().max(1);
                     self.0.give_up(lost);
                     rest = &rest[lost..];
-                    // Some kernels refuse a batch of such packets with the error of GSO.
-                    self.0.shared.gso.store(had_gso, Ordering::Relaxed);
                 }
                 // The error comes again with the next send.
                 Err(_) if rest.len() < packets.len() => break,

@@ -57,7 +57,8 @@ impl UdpSender {
             |m: &OutgoingBatch<'_>| m.segments() <= MAX_SEGMENTS && m.bytes() <= MAX_BATCH_BYTES;
         let mut taken = 0;
         let mut rest = messages;
-        if self.gso() && messages.iter().all(whole) {
+        let had_gso = self.gso();
+        if had_gso && messages.iter().all(whole) {
             loop {
                 match self.send_batch(rest) {
                     Ok((n, datagrams)) => {
@@ -78,8 +79,13 @@ impl UdpSender {
         }
         match self.send_singly(rest) {
             Ok(datagrams) => Ok(taken + datagrams),
-            Err(_) if taken > 0 => Ok(taken),
-            Err(e) => Err(e),
+            Err(e) => {
+                if matches!(e, SocketError::TooLarge { .. }) {
+                    // The reason was the size and not the batch: some kernels return the same error.
+                    self.shared.gso.store(had_gso, Ordering::Relaxed);
+                }
+                if taken > 0 { Ok(taken) } else { Err(e) }
+            }
         }
     }
 

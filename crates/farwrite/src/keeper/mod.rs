@@ -178,9 +178,6 @@ impl PathKeeper {
         theirs: &PathOffer,
         sizes: Sizes,
     ) -> Result<(), Error> {
-        // A size that no longer passes is found with path packets, also where this machine's own
-        // interface is the reason.
-        endpoint.fabric().lose_too_large();
         let now_ns = endpoint.fabric().now_ns();
         let PathOffer {
             address,

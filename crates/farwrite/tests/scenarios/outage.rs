@@ -161,12 +161,15 @@ fn a_peer_that_is_gone_costs_little() {
 }
 
 #[test]
-fn an_end_that_was_never_answered_falls_silent_all_the_same() {
+fn an_end_without_messages_that_was_never_answered_falls_silent() {
     let mut world = World::new(1, long_haul(), &options());
     world.traffic.filter(|seen| match seen.way {
         Way::Forth => Verdict::Pass,
         Way::Back => Verdict::Drop,
     });
-    world.run_for(SECOND);
+    world.run_for(10 * SECOND);
+    let before = world.traffic.tally();
+    world.run_for(60 * SECOND);
+    assert_eq!(world.traffic.tally(), before);
     world.close(vec![], vec![]);
 }

@@ -168,7 +168,7 @@ fn window_after_streams(immediate: Option<u32>) -> u64 {
 }
 
 /// The packets that end a stream carry the rest of its immediate. They share a chunk with the last
-/// byte, but are no repeats of it.
+/// byte, but do not repeat it.
 #[test]
 fn the_end_of_a_stream_is_no_sign_of_loss() {
     let [with, without] = [Some(77), None].map(window_after_streams);

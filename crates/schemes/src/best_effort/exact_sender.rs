@@ -205,7 +205,7 @@ impl Sender for ExactSender {
             // The peer is out of reach (P5.0.9).
             return None;
         }
-        // The other chunks keep to the limit of a silent peer too (P5.0.9).
+        // The limit for a silent peer applies to the other chunks too (P5.0.9).
         let max_chunks = self.repairs.allowed_chunks(max_chunks);
         if max_chunks == 0 {
             return None;
@@ -225,7 +225,10 @@ impl Sender for ExactSender {
     }
 
     fn next_timeout(&self) -> Option<u64> {
-        self.repairs.next_timeout()
+        // A probe may consist of chunks that are not critical.
+        let has_others = self.messages.values().any(ExactSend::has_new);
+        let probe = self.repairs.next_probe().filter(|_| has_others);
+        self.repairs.next_timeout().into_iter().chain(probe).min()
     }
 
     fn counters(&self) -> SenderCounters {

@@ -180,7 +180,7 @@ pub(crate) trait RepairSender: Sender {
 /// The receiving half of a repairing scheme, with what bounded messages need.
 pub(crate) trait RepairReceiver: Receiver {
     /// The message is about to end: processes everything that has arrived, so that all groups that
-    /// can be rebuilt are rebuilt. If the message is whole, it ends now, also if no report can
+    /// can be rebuilt are rebuilt. If the message is whole, it ends now, even if no report can
     /// leave.
     fn look(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals);
 }

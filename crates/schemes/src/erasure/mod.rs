@@ -28,8 +28,8 @@ use crate::timing::Alpha;
 pub struct ErasureCoding {
     /// The code, and the number of data and parity chunks in a group.
     pub code: Code,
-    /// Most groups that are interleaved on the wire. A burst of as many losses as a superblock has
-    /// groups hits each of them once, except beside a last group that is shorter (P5.4.3).
+    /// Most groups that are interleaved on the wire. A burst hits the groups of a superblock in
+    /// turn, so few chunks of each (P5.4.3).
     pub depth: NonZeroU8,
     /// The time that timeouts add to the round trip. The fallback timeout adds half of it.
     pub alpha: Alpha,

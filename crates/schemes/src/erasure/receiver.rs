@@ -310,8 +310,8 @@ impl RepairReceiver for ErasureReceiver {
         if let Some(watched) = self.messages.get_mut(&message) {
             watched.incoming.look(path, arrivals);
             if watched.incoming.is_complete(arrivals) {
-                // The last ACK may wait until the control queue has room. The end of the message
-                // makes that ACK superfluous, so nothing waits for it here.
+                // The last ACK may wait until the control queue has room. It is not needed, because
+                // the end of the message leaves too.
                 self.finish(message);
             } else {
                 self.settle(path, message, arrivals);

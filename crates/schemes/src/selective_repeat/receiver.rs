@@ -154,8 +154,8 @@ impl RepairReceiver for SelectiveReceiver {
         if let Some(incoming) = self.messages.get_mut(&message) {
             incoming.arrived(arrivals);
             if incoming.is_whole() {
-                // The last ACK may wait until the control queue has room. The end of the message
-                // makes that ACK superfluous, so nothing waits for it here.
+                // The last ACK may wait until the control queue has room. It is not needed, because
+                // the end of the message leaves too.
                 self.finish(message);
             }
         }

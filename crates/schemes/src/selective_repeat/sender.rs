@@ -34,6 +34,11 @@ impl SelectiveSender {
         self.silence.limit(max_chunks)
     }
 
+    /// Returns when the next probe of a silent peer may be sent.
+    pub(crate) fn next_probe(&self) -> Option<u64> {
+        self.silence.next_timeout()
+    }
+
     /// Records chunks that are sent and that this half does not repair.
     pub(crate) fn note_sent(&mut self, chunks: u32) {
         self.silence.sent(chunks);

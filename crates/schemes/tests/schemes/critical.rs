@@ -85,6 +85,42 @@ fn chunks_that_are_not_critical_wait_for_a_silent_peer_too() {
     assert_eq!(next.map(|chunks| chunks.range.len()), Some(10));
 }
 
+#[test]
+fn a_message_without_critical_chunks_probes_a_silent_peer() {
+    let mut sender = SchemeName::BestEffortExact.scheme().sender();
+    let message = |number, critical| Message {
+        number,
+        bytes: 100 * 4096,
+        chunks: 100,
+        chunk_bytes: 4096,
+        critical,
+    };
+    let critical = CriticalChunks::new([2..3]).unwrap();
+    sender.start(&path(0), &message(0, critical));
+    sender.start(&path(0), &message(1, CriticalChunks::NONE));
+    let run = |sender: &mut dyn Sender, span: std::ops::Range<u64>, max_chunks| {
+        let mut sent = Vec::new();
+        for now_ns in span.map(|ms| ms * MS) {
+            if sender.next_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
+                sender.handle_timeout(&path(now_ns));
+            }
+            if let Some(chunks) = sender.poll_transmit(&path(now_ns), max_chunks) {
+                sender.handle_departed(&path(now_ns), &chunks);
+                sent.push(chunks);
+            }
+        }
+        sent
+    };
+    // The critical chunk leaves, and its timeouts make the peer count as silent.
+    let first = run(&mut *sender, 0..1, 1);
+    assert_eq!(first[0].range, 2..3);
+    run(&mut *sender, 1..400, 1);
+    sender.abandon(0);
+    let later = run(&mut *sender, 400..1_000, 10);
+    assert!(!later.is_empty(), "no chunk probes the peer");
+    assert!(later.iter().all(|chunks| chunks.range.len() <= 4));
+}
+
 enum Event {
     Arrive(u64, u32),
     Report(Report),

@@ -1,6 +1,6 @@
 //! When the bounded operations of a rank must end at the latest.
 
-use super::plan::CollectivePlan;
+use super::plan::{CollectivePlan, Step};
 use super::world::{Ended, World};
 
 /// The number of operations of a rank that make progress at the same time.
@@ -40,7 +40,14 @@ pub(super) fn bounds(plan: &CollectivePlan, world: &World<'_>, rank: usize) -> V
             continue;
         }
         let begun_ns = resumed_ns(ended.started_ns.max(collected_ns).max(place_ns));
-        let Some(limit_ns) = limit_ns(ended) else {
+        let limit_ns = match ended.result {
+            Ok(_) => limit_ns(ended),
+            // Its limit is not known, but a limit there is.
+            Err(_) => {
+                is_learned(plan, world, rank, number).then_some(plan.options.bounded.bounds.max_ns)
+            }
+        };
+        let Some(limit_ns) = limit_ns else {
             collected_ns = collected_ns.max(ended.at_ns);
             continue;
         };
@@ -61,6 +68,28 @@ fn when_active(ends_ns: &mut [u64]) -> u64 {
     ends_ns.sort_unstable();
     let before = ends_ns.len().checked_sub(ACTIVE);
     before.map_or(0, |place| ends_ns[place])
+}
+
+/// Whether the same operation has ended at all ranks before this one began: its warm-up is over.
+pub(super) fn is_learned(
+    plan: &CollectivePlan,
+    world: &World<'_>,
+    rank: usize,
+    number: usize,
+) -> bool {
+    let begun_ns = world.ended[rank][&number].started_ns;
+    let step = &plan.steps[number];
+    let is_same = |other: &Step| {
+        let shape = |step: &Step| (step.operation.clone(), step.options, step.count);
+        shape(other) == shape(step)
+    };
+    let has_ended = |earlier: usize| {
+        let ended = world.ended.iter().map(|ended| ended.get(&earlier));
+        ended
+            .into_iter()
+            .all(|ended| ended.is_some_and(|e| e.result.is_ok() && e.at_ns < begun_ns))
+    };
+    (0..number).any(|earlier| is_same(&plan.steps[earlier]) && has_ended(earlier))
 }
 
 /// How long an operation waited for contributions at most; `None` for a warm-up, and after an error.

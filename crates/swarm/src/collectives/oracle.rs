@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use farwrite::SchemeName;
 use farwrite::fabric::sim::{Loss, SimClock};
 use farwrite_collectives::{ElementType, Missing, Reduction, Report, replay};
 
-use super::bound::{Bound, bounds};
+use super::bound::{Bound, bounds, is_learned};
 use super::data;
 use super::plan::{CollectivePlan, Fault, Step};
 use super::world::{Ended, World};
@@ -135,6 +136,9 @@ impl Oracle<'_> {
             Ok((report, output)) => self.check_result(number, step, rank, (report, output)),
             Err(error) => {
                 let text = error.to_string();
+                if self.plan.fails_from_ns().is_some_and(|ns| ended.at_ns < ns) {
+                    return fails(Rule::Outcome, &format!("an error before the fault: {text}"));
+                }
                 match self.plan.culprit() {
                     None => fails(Rule::Outcome, &text),
                     Some(culprit)
@@ -169,6 +173,15 @@ impl Oracle<'_> {
         };
         if !step.is_bounded() && !report.missing.is_empty() {
             return fails(Rule::Partial, "an exact result lacks something");
+        }
+        let longest = Duration::from_nanos(self.plan.options.bounded.bounds.max_ns);
+        if step.is_bounded() && report.limit.is_some_and(|limit| limit > longest) {
+            let what = format!("its limit {:?} is above {longest:?}", report.limit);
+            return fails(Rule::Deadline, &what);
+        }
+        let has_limit = report.limit.is_some() || !step.is_bounded();
+        if !has_limit && is_learned(self.plan, self.world, rank, number) {
+            return fails(Rule::Deadline, "no limit after the warm-up");
         }
         if let Some(problem) = malformed(report, output.len(), ranks) {
             return fails(Rule::Partial, &format!("{problem}: {:?}", report.missing));

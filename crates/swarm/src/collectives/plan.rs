@@ -180,6 +180,17 @@ impl Fault {
         }
     }
 
+    /// When a fatal fault begins. `None` for one that begins with an operation.
+    pub(super) fn begins_ns(&self) -> Option<u64> {
+        match *self {
+            Self::Death { at_ns, .. } | Self::Leave { at_ns, .. } | Self::Abort { at_ns, .. } => {
+                Some(at_ns)
+            }
+            Self::LateReturn { from_ns, .. } => Some(from_ns),
+            _ => None,
+        }
+    }
+
     /// When a rank does nothing, if the fault stops it.
     pub(super) fn pause(&self) -> Option<(usize, u64, u64)> {
         match *self {
@@ -208,6 +219,11 @@ impl CollectivePlan {
     /// The rank that errors must name; `None` if there must be no error.
     pub(super) fn culprit(&self) -> Option<usize> {
         self.faults.iter().find_map(Fault::culprit)
+    }
+
+    /// When the fault begins that errors are about; `None` if it begins with an operation.
+    pub(super) fn fails_from_ns(&self) -> Option<u64> {
+        self.faults.iter().find_map(Fault::begins_ns)
     }
 
     /// Whether a rank dies.

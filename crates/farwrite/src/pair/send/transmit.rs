@@ -206,8 +206,8 @@ impl Pair {
         let new_chunks = send.map_or(0, |send| {
             let new_chunks = send.note_queued(&chunks);
             match send.stream {
-                // Packets at the end of a stream, without bytes, are no repeats of the chunk that
-                // they share with the last byte.
+                // Packets at the end of a stream, without bytes, do not repeat the chunk that they
+                // share with the last byte.
                 Some(_) if source.slice.length == 0 => chunks.range.end - chunks.range.start,
                 _ => new_chunks,
             }
