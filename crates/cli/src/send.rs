@@ -88,8 +88,8 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     no_path_cache: bool,
     /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as many as the path
-    /// carries, which the transfer measures, but at most 8936 or the mtu of --link. If the path starts to carry less, the
-    /// transfer continues with smaller packets
+    /// carries, which the transfer measures, but at most 8936 or the mtu of --link. If the path
+    /// starts to carry less, the transfer continues with smaller packets
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
     /// Maximum memory for data in flight, with parity, at each end: 1MiB to 16GiB

@@ -178,3 +178,23 @@ fn chance(error: &Error) -> Chance {
         _ => Chance::None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_route_is_tried_again_and_hides_no_refusal() {
+        let of = |kind: ErrorKind| {
+            chance(&Error::Connect {
+                addr: ([192, 0, 2, 7], 4792).into(),
+                source: kind.into(),
+            })
+        };
+        for kind in [ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable] {
+            assert!(of(kind) > of(ErrorKind::PermissionDenied));
+            assert!(of(kind) < of(ErrorKind::ConnectionRefused));
+        }
+        assert_eq!(of(ErrorKind::PermissionDenied), Chance::None);
+    }
+}
