@@ -42,9 +42,10 @@ pub(super) fn bounds(plan: &CollectivePlan, world: &World<'_>, rank: usize) -> V
         let begun_ns = resumed_ns(ended.started_ns.max(collected_ns).max(place_ns));
         let limit_ns = match ended.result {
             Ok(_) => limit_ns(ended),
-            // Its limit is not known, but a limit there is.
+            // Its limit is not known, only the longest one. With another size, it may be a warm-up.
             Err(_) => {
-                is_learned(plan, world, rank, number).then_some(plan.options.bounded.bounds.max_ns)
+                let has_limit = !plan.differs_by(number) && is_learned(plan, world, rank, number);
+                has_limit.then_some(plan.options.bounded.bounds.max_ns)
             }
         };
         let Some(limit_ns) = limit_ns else {

@@ -179,7 +179,8 @@ impl Oracle<'_> {
             let what = format!("its limit {:?} is above {longest:?}", report.limit);
             return fails(Rule::Deadline, &what);
         }
-        let has_limit = report.limit.is_some() || !step.is_bounded();
+        // An operation without bytes waits for nothing.
+        let has_limit = report.limit.is_some() || !step.is_bounded() || step.count == 0;
         if !has_limit && is_learned(self.plan, self.world, rank, number) {
             return fails(Rule::Deadline, "no limit after the warm-up");
         }
@@ -245,10 +246,8 @@ impl Oracle<'_> {
     /// Whether a bounded operation may end before this rank knows that another rank runs a different
     /// one. Until then, it takes the data of that rank for contributions.
     fn may_be_confused(&self, number: usize, step: &Step) -> bool {
-        let differs =
-            |fault: &Fault| matches!(*fault, Fault::Differ { step, .. } if step <= number);
         let is_confused = step.is_bounded() && !self.plan.has_exact_phase(step);
-        is_confused && self.plan.faults.iter().any(differs)
+        is_confused && self.plan.differs_by(number)
     }
 
     /// Whether the contributions are transformed.

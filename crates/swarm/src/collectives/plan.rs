@@ -226,6 +226,13 @@ impl CollectivePlan {
         self.faults.iter().find_map(Fault::begins_ns)
     }
 
+    /// Whether a rank has started an operation with another size by this step.
+    pub(super) fn differs_by(&self, number: usize) -> bool {
+        let differs =
+            |fault: &Fault| matches!(*fault, Fault::Differ { step, .. } if step <= number);
+        self.faults.iter().any(differs)
+    }
+
     /// Whether a rank dies.
     pub(super) fn dies(&self, rank: usize) -> bool {
         let dies = |fault: &Fault| matches!(*fault, Fault::Death { rank: it, .. } if it == rank);
