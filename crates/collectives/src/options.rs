@@ -26,8 +26,8 @@ pub(crate) const CONTROLS_IN_FLIGHT: u32 = 8;
 pub struct GroupOptions {
     /// What repairs losses of exact operations: an exact scheme, or the choice of the planner for
     /// each segment. Each rank selects what it sends with. Each segment names its scheme, so ranks need
-    /// not choose the same one. The parity of a whole segment must be no longer than the segment: m at most k if `packets_per_segment` is a
-    /// multiple of k. [`SchemeChoice::Auto`] omits schemes with more parity.
+    /// not choose the same one. The parity of a whole segment must be no longer than the segment: m
+    /// at most k if `packets_per_segment` is a multiple of k. [`SchemeChoice::Auto`] omits schemes with more parity.
     pub scheme: SchemeChoice,
     /// With [`SchemeChoice::Auto`]: the share of packets that the path is expected to lose. It counts
     /// until enough packets were judged. `None`: 1e-5. Ranks may differ.

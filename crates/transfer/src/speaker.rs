@@ -16,8 +16,8 @@ use crate::host::{CANCEL_PERIOD, Cancel};
 use crate::pulse::Pulse;
 use crate::{Error, ErrorKind};
 
-/// The time between two signs of life (P7.6). The shortest time limit of a peer is a second, and one
-/// late sign must not exceed it.
+/// The time between two signs of life (P7.6). A peer may give up after a second of silence, so several
+/// signs must leave in that time.
 const HEARTBEAT: Duration = Duration::from_millis(250);
 /// The time limit for the last message to a peer that may have stopped reading.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
@@ -141,7 +141,7 @@ impl Outbox {
     }
 
     /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
-    /// Only senders of messages that need an answer soon call this. Otherwise,
+    /// [`Outbox::send_or_cancel`] uses this. In the rest of a transfer,
     /// [`Watch`](crate::watch::Watch) decides whether the peer is alive.
     fn check(&self) -> Result<(), Error> {
         let since = *self.shared.waits_since();

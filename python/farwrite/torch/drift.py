@@ -78,7 +78,7 @@ def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
         if flat.is_floating_point():
             before = flat
             # In a narrow type, the sum could overflow or be rounded, and equal replicas would change.
-            mean = before.double() if before.dtype != torch.float64 else before.clone()
+            mean = before.to(torch.float64, copy=True)
             _reduce(group, mean, dist.ReduceOp.AVG)
             flat = mean.to(before.dtype)
             del mean

@@ -146,13 +146,10 @@ impl DemoArgs {
                         packets: give mean_burst_packets, or --burst";
             return refuse(what.to_owned());
         }
-        let loss_packet = match self.loss {
-            Some(loss) => Ok(Some(loss)),
-            None => path.loss_packet(),
-        };
-        let loss_packet = match loss_packet {
-            Ok(loss) => loss,
-            Err(what) => return refuse(what),
+        let loss_packet = match (self.loss, path.loss_packet()) {
+            (Some(loss), _) => Some(loss),
+            (None, Ok(loss)) => loss,
+            (None, Err(what)) => return refuse(what),
         };
         let link = self.link_of(&path, loss_packet);
         if link.rtt > MAX_RTT {

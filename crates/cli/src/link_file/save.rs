@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use farwrite::MAX_MTU;
-use farwrite_probe::{Findings, RateLimit};
+use farwrite_probe::{Findings, RateLimit, TrialFindings};
 use farwrite_transfer::{MIN_TRANSFER_MTU, payload_bytes};
 use farwrite_units::show::Moment;
 
@@ -13,10 +13,12 @@ use crate::exit::{Exit, Failure};
 /// The text of the file.
 ///
 /// # Errors
-/// [`Exit::Interrupted`] if the probe ended before it had measured the required values.
+/// [`Exit::Interrupted`] if the probe ended before it had measured the required values, [`Exit::Other`]
+/// if a host dropped packets in every trial.
 pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failure> {
     let all = findings.direction();
-    if !findings.trials.is_empty() && all.loss.is_none() {
+    let trials = &findings.trials;
+    if !trials.is_empty() && trials.iter().all(TrialFindings::is_of_hosts) {
         let what = "a host dropped packets in every trial, so what the path loses is not known: no \
                     description was written; use lower --rates, or raise net.core.rmem_max";
         return Err(Failure::new(Exit::Other, what));
@@ -78,7 +80,7 @@ mod tests {
 
     use farwrite_probe::estimate::RoundTrips;
     use farwrite_probe::message::TrialCounts;
-    use farwrite_probe::{Mtu, MtuLimit, Rate, RoundTrip, TrialFindings};
+    use farwrite_probe::{Mtu, MtuLimit, Rate, RoundTrip};
 
     use super::super::{Description, Unit, file};
     use super::*;

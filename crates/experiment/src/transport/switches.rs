@@ -30,6 +30,7 @@ impl Transport {
         }
     }
 
+    /// Whether the switches pause the priority of the transport instead of dropping its packets.
     fn is_lossless(&self, switch: &SwitchConfig) -> bool {
         let pfc = switch.pfc.as_ref();
         pfc.is_some_and(|pfc| pfc.priorities.contains(&self.priority))

@@ -29,21 +29,6 @@ pub(crate) struct SelectiveSender {
 }
 
 impl SelectiveSender {
-    /// Returns how many of `max_chunks` may be sent now (P5.0.9).
-    pub(crate) fn allowed_chunks(&self, max_chunks: u32) -> u32 {
-        self.silence.limit(max_chunks)
-    }
-
-    /// Returns when the next probe of a silent peer may be sent.
-    pub(crate) fn next_probe(&self) -> Option<u64> {
-        self.silence.next_timeout()
-    }
-
-    /// Records chunks that are sent and that this half does not repair.
-    pub(crate) fn note_sent(&mut self, chunks: u32) {
-        self.silence.sent(chunks);
-    }
-
     pub(crate) fn new(alpha: Alpha, nack: bool) -> Self {
         Self {
             alpha,
@@ -57,6 +42,21 @@ impl SelectiveSender {
             outcomes: VecDeque::new(),
             counters: SenderCounters::default(),
         }
+    }
+
+    /// Returns how many of `max_chunks` may be sent now (P5.0.9).
+    pub(crate) fn allowed_chunks(&self, max_chunks: u32) -> u32 {
+        self.silence.limit(max_chunks)
+    }
+
+    /// Returns when the next probe of a silent peer may be sent.
+    pub(crate) fn next_probe(&self) -> Option<u64> {
+        self.silence.next_timeout()
+    }
+
+    /// Records chunks that are sent and that this half does not repair.
+    pub(crate) fn note_sent(&mut self, chunks: u32) {
+        self.silence.sent(chunks);
     }
 
     fn handle_ack(&mut self, ack: &Ack) {

@@ -85,10 +85,9 @@ pub(super) fn is_learned(
         shape(other) == shape(step)
     };
     let has_ended = |earlier: usize| {
-        let ended = world.ended.iter().map(|ended| ended.get(&earlier));
-        ended
-            .into_iter()
-            .all(|ended| ended.is_some_and(|e| e.result.is_ok() && e.at_ns < begun_ns))
+        let is_done = |ended: &Ended| ended.result.is_ok() && ended.at_ns < begun_ns;
+        let mut ranks = world.ended.iter();
+        ranks.all(|ended| ended.get(&earlier).is_some_and(is_done))
     };
     (0..number).any(|earlier| is_same(&plan.steps[earlier]) && has_ended(earlier))
 }
