@@ -5,6 +5,7 @@ pub mod boxes;
 pub mod codes;
 pub mod collectives;
 pub mod fabric;
+pub mod http;
 pub mod path;
 pub mod probe;
 pub mod sdr;

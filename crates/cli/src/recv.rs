@@ -31,6 +31,8 @@ Examples:
   farwrite recv --listen 192.0.2.7:4792 --dir in --psk-file far.key --once
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
+  farwrite recv --dir in --psk-file far.key --metrics 127.0.0.1:9791
+  curl http://127.0.0.1:9791/metrics          shows the counters, while recv runs
 
 The port must be reachable by TCP and UDP. A file gets its name when its hash agrees, and then
 replaces an existing file. Nothing is written outside the directory. If a file cannot be written, only

@@ -1,10 +1,10 @@
 //! `--metrics` of `send` and `recv`: the counters of the endpoint.
 
-use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use farwrite::metrics::{Metric, of_packets, of_path, of_queue_pair};
+use farwrite_http::Address;
 use farwrite_transfer::{EndpointCounters, Event, Observer};
 
 use crate::console::Console;
@@ -13,16 +13,22 @@ use crate::metrics::Metrics;
 
 /// The option of commands that move files.
 #[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct MetricsArgs {
-    /// Serve the counters of the endpoint at this address as Prometheus text, at every path
+    /// Serve the counters of the endpoint as Prometheus text over HTTP, at an address and port such as
+    /// 127.0.0.1:9791, which all who reach it can read, or at a Unix socket such as
+    /// unix:/run/farwrite.sock
     #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
+    metrics: Option<Address>,
 }
 
 impl MetricsArgs {
     /// Starts the server if the user requested it. `name` is the name of the command.
     pub(crate) fn start(&self, name: &str, console: &Console) -> Result<MeteredConsole, Failure> {
-        let metrics = self.metrics.map(|address| Metrics::serve(address, name));
+        let metrics = self
+            .metrics
+            .as_ref()
+            .map(|address| Metrics::serve(address, name));
         Ok(MeteredConsole {
             console: console.clone(),
             metrics: metrics.transpose()?,

@@ -22,7 +22,8 @@ Examples:
   farwrite keygen boxes.key      then copy boxes.key to the machine at the other end
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --coding 32,1 --path-mtu 4200
-  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --metrics 127.0.0.1:9791 --every 0s
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --every 0s --metrics unix:/run/lowar.sock
+  curl --unix-socket /run/lowar.sock http://localhost/metrics
 
 Put one box at each end of a long path, between the NICs and the path, on a machine with two network \
 interfaces. Frames pass unchanged, so neither NICs nor routers need other settings. Losses of RoCEv2 \
@@ -183,7 +184,7 @@ mod tests {
             ("--held 1000001", "'1000001' for '--held <FRAMES>'"),
             ("--connections 0", "'0' for '--connections <CONNECTIONS>'"),
             ("--every 1x", "like 10s"),
-            ("--metrics nowhere", "invalid socket address"),
+            ("--metrics nowhere", "want an IP address with a port"),
         ] {
             let refused = parse(arguments).expect_err(arguments);
             assert!(refused.contains(want), "{want:?} is not in {refused:?}");

@@ -5,7 +5,6 @@ mod counters;
 mod lowar;
 mod netrt;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,6 +14,7 @@ use clap::Args;
 use farwrite::metrics::Metric;
 use farwrite_boxes::{Backpressure, PathBox};
 use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, BridgeReport, Forward};
+use farwrite_http::Address;
 use farwrite_units::parse::{parse_count, parse_duration, parse_rtt};
 use serde_json::Value;
 
@@ -35,6 +35,7 @@ const ROWS: usize = 20;
 
 /// What all boxes take.
 #[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
 struct BridgeArgs {
     /// The interface where the NICs are that the box protects
     #[arg(long, value_name = "INTERFACE")]
@@ -59,9 +60,10 @@ struct BridgeArgs {
     /// Neither pause nor mark because of a queue. NetRT still pauses NICs while it repeats many packets
     #[arg(long, conflicts_with_all = ["mark", "pause"])]
     no_backpressure: bool,
-    /// Serve counters as Prometheus text at this address, such as 127.0.0.1:9791
+    /// Serve counters as Prometheus text over HTTP, at an address and port such as 127.0.0.1:9791, which
+    /// all who reach it can read, or at a Unix socket such as unix:/run/lowar.sock
     #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
+    metrics: Option<Address>,
     /// Print a line of rates this often; never with 0s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every)]
     every: Duration,
@@ -189,7 +191,10 @@ fn carry<B: Shown>(
 ) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let bridge = Bridge::start(config, inner).map_err(|error| failure(&error))?;
-    let metrics = args.metrics.map(|address| Metrics::serve(address, B::NAME));
+    let metrics = args
+        .metrics
+        .as_ref()
+        .map(|address| Metrics::serve(address, B::NAME));
     let metrics = metrics.transpose()?;
     console.say(format_args!(
         "Carrying frames between {} (near) and {} (far) until Ctrl-C",

@@ -24,7 +24,8 @@ Examples:
   farwrite netrt --near eth1 --far eth2 --rate 25Gbit --rtt 20us --psk-file boxes.key
   farwrite netrt --near eth1 --far eth2 --rate 1Gbit --rtt 10ms --hold 50ms --psk-file boxes.key
   farwrite netrt --near eth1 --far eth2 --rate 10Gbit --rtt 40ms --pool 100MB --bitmap 65536 \
-      --held 60000 --psk-file boxes.key
+      --held 60000 --psk-file boxes.key --metrics 127.0.0.1:9791
+  curl http://127.0.0.1:9791/metrics
 
 Put one box beside each NIC, between the NIC and its switch, on a machine with two network interfaces. \
 Frames pass unchanged, and NICs need no other settings. A box keeps copies of the packets that its \

@@ -2,18 +2,33 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::Duration;
 
 use crate::rig::{Rig, Running, free_port};
 
-/// Returns a number on the page at an address.
-fn metric(at: SocketAddr, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(at).expect("it listens");
-    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+/// Returns the page, with the head of the answer.
+fn page(mut stream: impl Read + Write, fields: &str) -> String {
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).expect("a request");
     let mut page = String::new();
     stream.read_to_string(&mut page).expect("a page");
+    page
+}
+
+/// Connects as soon as something listens.
+fn soon<T>(connect: impl Fn() -> std::io::Result<T>) -> T {
+    let tries = (0..2000).find_map(|_| {
+        thread::sleep(Duration::from_millis(10));
+        connect().ok()
+    });
+    tries.expect("it listens")
+}
+
+/// Returns a number on the page at an address.
+fn metric(at: SocketAddr, name: &str) -> u64 {
+    let page = page(TcpStream::connect(at).expect("it listens"), "");
     let line = page
         .lines()
         .find_map(|line| line.strip_prefix(&format!("{name} ")));
@@ -28,7 +43,13 @@ fn a_receiver_serves_counters_that_go_on_from_transfer_to_transfer() {
     let (addr, metrics) = (free_port(), free_port());
     let served = metrics.to_string();
     let options = ["--metrics", &served];
-    let receiver = Running::spawn(rig.recv_command(&addr.to_string(), &rig.inbox(), &options));
+    let receiver = rig.recv(&addr.to_string(), &options);
+    // These lengths have ended processes.
+    for length in ["9000000000000000000", "10000000000000000000"] {
+        let fields = format!("Content-Length: {length}\r\n");
+        let page = page(soon(|| TcpStream::connect(metrics)), &fields);
+        assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    }
     let mut received = vec![0];
     for _ in 0..2 {
         assert_eq!(rig.send(addr, &[], &[&file]).end().code, Some(0));
@@ -56,4 +77,24 @@ fn an_address_that_is_taken_is_refused() {
     let ended = Running::spawn(rig.recv_command(&addr, &rig.inbox(), &options)).end();
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     assert!(ended.stderr.contains(&served) && ended.stderr.contains("--metrics"));
+}
+
+#[test]
+fn a_unix_socket_serves_counters_until_the_program_ends() {
+    let rig = Rig::new();
+    let path = rig.path("metrics.sock");
+    let address = format!("unix:{}", path.display());
+    // What a process leaves that is killed.
+    drop(UnixListener::bind(&path).expect("a socket"));
+    let receiver = rig.recv("127.0.0.1:0", &["--metrics", &address]);
+    let page = page(soon(|| UnixStream::connect(&path)), "");
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    let options = ["--metrics", &address];
+    let second = rig.recv_command("127.0.0.1:0", &rig.inbox(), &options);
+    Running::spawn(second)
+        .end()
+        .assert(2, "another program listens there");
+    receiver.running.signal("INT");
+    receiver.end().assert(130, "interrupted");
+    assert!(!path.exists());
 }

@@ -1,0 +1,53 @@
+//! Tests of the responder over sockets, and bounded runs of its fuzz target.
+
+mod attacks;
+mod fuzz;
+mod sockets;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use farwrite_http::{Limits, Page, Responder};
+
+/// A responder on a free port of the loopback interface.
+fn start(name: &str, limits: Limits) -> (Responder, SocketAddr) {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let responder = Responder::start(&address, name, limits, page).expect("it listens");
+    let local = responder.local_addr().expect("a port");
+    (responder, local)
+}
+
+fn page() -> Page {
+    Page {
+        content_type: "text/plain",
+        text: "count 7\n".to_owned(),
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
+    let time = Some(Duration::from_secs(20));
+    stream.set_read_timeout(time).expect("a time");
+    stream
+}
+
+/// Everything that the responder sends. A connection that is reset ends too.
+fn all(mut stream: impl Read) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8(bytes).expect("text")
+}
+
+/// The answer to an ordinary request.
+fn get(address: SocketAddr) -> String {
+    let mut stream = connect(address);
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(request).expect("a request");
+    all(stream)
+}
+
+/// Whether this is the page.
+fn is_page(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\ncount 7\n")
+}
