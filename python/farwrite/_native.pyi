@@ -24,6 +24,7 @@ __all__ = [
     "group_failure",
     "hadamard",
     "parity_overhead",
+    "plan_text",
     "replay",
 ]
 
@@ -111,6 +112,8 @@ class CollectiveTimes:
 
 _Flow: TypeAlias = tuple[int, int, int, Sequence[int | None], Sequence[float | None], Sequence[int], str]
 
+def plan_text(path: str | PathLike[str]) -> str: ...
+
 @final
 class SimPlan:
     """A plan of simulations, checked."""
@@ -125,7 +128,7 @@ class SimPlan:
         self, number: int
     ) -> tuple[list[tuple[str, int]], list[_Flow], tuple[int, int, list[tuple[int, int]]]]: ...
     def compare(
-        self, number: int, file: str, text: str
+        self, number: int, file: str
     ) -> list[
         tuple[
             tuple[int | None, int | None],

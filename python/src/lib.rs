@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use crate::setting::Settings;
     #[pymodule_export]
-    use crate::sim::SimPlan;
+    use crate::sim::{SimPlan, plan_text};
     #[pymodule_export]
     use crate::trace::Trace;
 }

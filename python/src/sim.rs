@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use farwrite_experiment::Recording;
 use farwrite_experiment::peers::{compare_flows, completion_times};
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
 use farwrite_net::FrameDrop;
+use farwrite_units::input::read_text;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -41,6 +43,18 @@ type ComparedRow = (
     &'static str,
 );
 
+/// The text of a file.
+fn text_of(path: &Path, most_bytes: u64) -> io::Result<String> {
+    let text = read_text(path, most_bytes);
+    text.map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", path.display())))
+}
+
+/// The text of a plan.
+#[pyfunction]
+pub(crate) fn plan_text(path: PathBuf) -> PyResult<String> {
+    Ok(text_of(&path, plan::MOST_BYTES)?)
+}
+
 /// A plan whose parts have been checked.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct SimPlan {
@@ -60,8 +74,7 @@ impl SimPlan {
                 return Ok(content.clone());
             }
             let path = directory.join(name);
-            let content = std::fs::read_to_string(&path);
-            let content = content.map_err(|why| format!("{}: {why}", path.display()))?;
+            let content = text_of(&path, plan::MOST_FILE_BYTES).map_err(|why| why.to_string())?;
             files.borrow_mut().insert(name.to_owned(), content.clone());
             Ok(content)
         };
@@ -116,19 +129,14 @@ impl SimPlan {
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
     }
 
-    /// Runs one of the runs, and puts its completion times beside those in the text of a file of
-    /// another simulator.
-    fn compare(
-        &self,
-        py: Python<'_>,
-        number: i64,
-        file: &str,
-        text: &str,
-    ) -> PyResult<Vec<ComparedRow>> {
+    /// Runs one of the runs, and puts its completion times beside those in a file of another
+    /// simulator.
+    fn compare(&self, py: Python<'_>, number: i64, file: &str) -> PyResult<Vec<ComparedRow>> {
+        let text = text_of(Path::new(file), plan::MOST_FILE_BYTES)?;
         let case = *self.case(number)?;
         let parts = self.plan.parts(&case);
         let parts = parts.map_err(|why| PyValueError::new_err(why.to_string()))?;
-        let theirs = completion_times(file, text, &parts.host_of);
+        let theirs = completion_times(file, &text, &parts.host_of);
         let theirs = theirs.map_err(|why| PyValueError::new_err(why.to_string()))?;
         let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
         let outcome = ran.outcome.map_err(PyRuntimeError::new_err)?;

@@ -159,6 +159,12 @@ def test_notes_and_refusals(tmp_path: Path) -> None:
         sim.run(7)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         sim.sweep(tmp_path / "none.toml")
+    with pytest.raises(OSError, match="/dev/zero: this is a device"):
+        sim.run(Path("/dev/zero"))
+    with pytest.raises(ValueError, match="/dev/zero: this is a device"):
+        sim.run(PLAN | {"workload": {"two": {"file": "/dev/zero"}}})
+    with pytest.raises(OSError, match="/dev/zero: this is a device"):
+        sim.compare(PLAN, "/dev/zero")
 
 
 def test_other_threads_run_during_a_simulation() -> None:

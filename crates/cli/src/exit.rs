@@ -116,6 +116,9 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The longest line of a failure.
+const MOST_CHARACTERS: usize = 2000;
+
 /// Why a command failed, in one line, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -127,10 +130,13 @@ impl Failure {
     /// A failure with a complete description.
     pub(crate) fn new(exit: Exit, what: impl fmt::Display) -> Self {
         let line = what.to_string();
-        Self {
-            exit,
-            line: line.split_whitespace().collect::<Vec<_>>().join(" "),
+        let mut line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The line may quote an input, which may be long.
+        if let Some((end, _)) = line.char_indices().nth(MOST_CHARACTERS) {
+            line.truncate(end);
+            line.push_str(" ...");
         }
+        Self { exit, line }
     }
 
     /// A failure during `what`, with the chain of its causes.

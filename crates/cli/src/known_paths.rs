@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io};
 
 use farwrite_transfer::Start;
+use farwrite_units::input::read_text;
 use serde::{Deserialize, Serialize};
 
 /// An older entry has little relation to the current path.
@@ -101,8 +102,9 @@ impl KnownPaths {
     }
 
     fn read(&self) -> Known {
-        let is_ours = fs::metadata(&self.file).is_ok_and(|file| file.len() <= MAX_BYTES);
-        let text = is_ours.then(|| fs::read_to_string(&self.file).ok());
+        // Nobody may write into a pipe.
+        let is_file = fs::metadata(&self.file).is_ok_and(|file| file.is_file());
+        let text = is_file.then(|| read_text(&self.file, MAX_BYTES).ok());
         let known = text.flatten().and_then(|text| toml::from_str(&text).ok());
         known.unwrap_or_default()
     }

@@ -246,6 +246,7 @@ impl Pattern {
                 for (part, number) in parts.iter().zip(0..) {
                     let seed = seed.wrapping_add(number << 32);
                     all.append(part.build(network, seed, files)?);
+                    check("parts", all.flows.len(), 0, MAX_FLOWS)?;
                 }
                 Ok(all)
             }

@@ -11,6 +11,7 @@ pub use memory::PlanMemory;
 pub use read::{PlanError, ReadFile};
 pub use sweep::{CaseOutcome, SweepProgress, run_case, sweep};
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use farwrite_net::{Network, Options, Role, SwitchConfig, Topology};
@@ -24,6 +25,13 @@ use crate::{
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 use work::Work;
+
+/// The most runs of a plan.
+const MOST_RUNS: usize = 1_000_000;
+/// The most bytes of the text of a plan.
+pub const MOST_BYTES: u64 = 16 << 20;
+/// The most bytes of a file that a plan names, or of the results of another simulator.
+pub const MOST_FILE_BYTES: u64 = 256 << 20;
 
 /// A plan: topologies, switches, workloads, transports, losses and seeds. Each combination is a
 /// run.
@@ -251,9 +259,33 @@ impl Plan {
         self.workloads[case.workload].1.flow_ids()
     }
 
+    /// Refuses plans of very many runs before they are listed.
+    fn check_runs(&self) -> Result<(), PlanError> {
+        let parts = [
+            ("topologies", self.topologies.len()),
+            ("workloads", self.workloads.len()),
+            ("switches", self.switches.len().max(1)),
+            ("transports", self.transports.len()),
+            ("losses", self.losses.len()),
+            ("seeds", self.seeds.len()),
+        ];
+        let runs = parts
+            .iter()
+            .fold(1, |runs: usize, (_, count)| runs.saturating_mul(*count));
+        if runs <= MOST_RUNS {
+            return Ok(());
+        }
+        let parts = parts
+            .map(|(name, count)| format!("{count} {name}"))
+            .join(", ");
+        let why = format!("{runs} ({parts}): a plan has at most {MOST_RUNS}");
+        Err(PlanError::at("runs", why))
+    }
+
     /// Builds each setting once, up to a network that could run. Returns the notes.
     fn check(&self) -> Result<Vec<String>, PlanError> {
-        let mut checked = Vec::new();
+        self.check_runs()?;
+        let mut checked: BTreeMap<_, Vec<Options>> = BTreeMap::new();
         let mut notes = Vec::new();
         let mut work = Work::default();
         let seeds = self.seeds.len() as u64;
@@ -271,18 +303,13 @@ impl Plan {
                 ));
             }
             // Default switches depend on the workload.
-            let options = parts.options.clone();
-            let key = (
-                case.topology,
-                case.switch,
-                case.transport,
-                case.loss,
-                options,
-            );
-            if checked.contains(&key) {
+            let loss = case.loss.map(f64::to_bits);
+            let key = (case.topology, case.switch, case.transport, loss);
+            let options = checked.entry(key).or_default();
+            if options.contains(&parts.options) {
                 continue;
             }
-            checked.push(key);
+            options.push(parts.options.clone());
             let names = self.names(&case);
             if let Some(lack) = parts.transport.lacks(&parts.options.switch) {
                 let at = format!("transport.{} with switch.{}", names.transport, names.switch);

@@ -1,6 +1,7 @@
 //! Sizes, rates and times as people write them ([`parse`]), also in files ([`written`]), and read
-//! them ([`show`]).
+//! them ([`show`]); and the files that they name ([`input`]).
 
+pub mod input;
 pub mod parse;
 pub mod show;
 pub mod written;

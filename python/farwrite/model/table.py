@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Where a Parquet file keeps the settings.
 METADATA = b"farwrite"
+# The longest first line of a file of comma-separated values.
+MAX_SETTINGS_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Table:
     def read_csv(cls, path: str | PathLike[str]) -> Table:
         """Read what `write_csv` wrote."""
         with Path(path).open(newline="", encoding="utf-8") as file:
-            first = file.readline()
+            # A file without line ends is another file.
+            first = file.readline(MAX_SETTINGS_BYTES)
             if not first.startswith("# {"):
                 raise ValueError(f"{path} has no settings in its first line: not a sweep of farwrite")
             rows: Iterator[list[str]] = csv.reader(file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 
@@ -51,7 +50,7 @@ def compare(plan: Plan, file: str | PathLike[str], number: int = 0) -> Table:
     text, directory = text_of(plan)
     native = checked(_native.SimPlan(text, {}, directory))
     name = str(file)
-    rows = native.compare(number, name, Path(file).read_text(encoding="utf-8"))
+    rows = native.compare(number, name)
     if all(row[-1] in ("only_ours", "only_theirs") for row in rows):
         raise ValueError(
             f"{name}: none of its flows is in the workload of the plan; hosts, sizes and starts must agree"

@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from farwrite import _native
+
 #: A dict of the keys of a plan, the text of one, or the path of a file with one.
 Plan: TypeAlias = Mapping[str, Any] | str | PathLike[str]
 
@@ -57,7 +59,7 @@ def text_of(plan: Plan) -> tuple[str, Path]:
         return to_toml(plan), Path()
     if isinstance(plan, PathLike):
         path = Path(plan)
-        return path.read_text(encoding="utf-8"), path.parent
+        return _native.plan_text(path), path.parent
     if isinstance(plan, str):
         return plan, Path()
     raise TypeError(f"a plan is a dict, TOML text or a path, not {type(plan).__name__}")

@@ -17,7 +17,7 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let told = format_args!("opening {}", path.display());
-        let file = File::open(path).or_exit(Exit::Files, told)?;
+        let file = farwrite_units::input::open(path).or_exit(Exit::Files, told)?;
         let metadata = file.metadata().or_exit(Exit::Files, told)?;
         Ok(Self {
             path: path.to_owned(),

@@ -1,7 +1,6 @@
 //! Reads `link.toml`, a file that describes a path.
 
 use std::fmt;
-use std::fs;
 use std::path::Path as FilePath;
 
 use clap::ValueEnum;
@@ -9,10 +8,14 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::{Description, Medium, Unit};
 use crate::exit::{Exit, Failure, OrExit};
+use farwrite_units::input::read_text;
 use farwrite_units::parse::{
     parse_burst, parse_chunk, parse_distance, parse_extent, parse_moment, parse_mtu,
     parse_path_loss, parse_path_rate, parse_path_rtt, parse_rtt,
 };
+
+/// A longer file is a different file, given by mistake.
+const MOST_BYTES: u64 = 64 << 10;
 
 /// The fields of a file.
 #[derive(serde::Deserialize)]
@@ -48,7 +51,7 @@ struct Quantity {
 /// # Errors
 /// [`Exit::Files`] if it cannot be read, [`Exit::Usage`] if its content is invalid.
 pub(crate) fn read(file: &FilePath) -> Result<Description, Failure> {
-    let text = fs::read_to_string(file)
+    let text = read_text(file, MOST_BYTES)
         .or_exit(Exit::Files, format_args!("reading {}", file.display()))?;
     parse(&text)
         .map_err(|what| Failure::new(Exit::Usage, format_args!("{}: {what}", file.display())))

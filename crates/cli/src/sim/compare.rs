@@ -1,10 +1,10 @@
 //! Compares completion times with those of another simulator.
 
-use std::fs;
 use std::path::Path;
 
 use farwrite_experiment::peers::{self, Found, PeerFlow, completion_times, match_flows};
-use farwrite_experiment::plan::{Case, CaseOutcome, Plan};
+use farwrite_experiment::plan::{Case, CaseOutcome, MOST_FILE_BYTES, Plan};
+use farwrite_units::input::read_text;
 use serde::Serialize;
 
 use super::report::{CLASSES, Key, Spread};
@@ -95,7 +95,7 @@ impl Peer {
             )));
         }
         let file = path.display().to_string();
-        let text = fs::read_to_string(path).or_exit(Exit::Usage, &file)?;
+        let text = read_text(path, MOST_FILE_BYTES).or_exit(Exit::Usage, &file)?;
         let parts = plan.parts(&cases[0]).or_exit(Exit::Usage, "the plan")?;
         let flows = completion_times(&file, &text, &parts.host_of);
         let flows = flows.or_exit(Exit::Usage, "--compare")?;

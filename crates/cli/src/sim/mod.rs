@@ -16,8 +16,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
+use farwrite_experiment::plan::{self, CaseOutcome, Plan, sweep};
 use farwrite_experiment::{Outcome, Recording};
+use farwrite_units::input::read_text;
 use farwrite_units::show::Time;
 
 use crate::console::Console;
@@ -35,7 +36,8 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     let read_file = |name: &str| {
         files.borrow_mut().insert(name.to_owned());
         let path = directory.join(name);
-        fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
+        let text = read_text(&path, plan::MOST_FILE_BYTES);
+        text.map_err(|why| format!("{}: {why}", path.display()))
     };
     let plan = Plan::read(&text, &read_file).or_exit(Exit::Usage, "the plan")?;
     for note in plan.notes() {
@@ -195,7 +197,7 @@ fn check_captured(plan: &Plan, run: usize, host: usize) -> Result<(), Failure> {
 /// The text of the plan, and the directory of the files that it names.
 fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
     if let Some(path) = &args.plan {
-        let text = fs::read_to_string(path).or_exit(Exit::Usage, path.display())?;
+        let text = read_text(path, plan::MOST_BYTES).or_exit(Exit::Usage, path.display())?;
         let directory = path.parent().map_or_else(PathBuf::new, Path::to_owned);
         return Ok((text, directory));
     }

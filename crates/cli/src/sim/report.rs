@@ -137,11 +137,13 @@ impl Report {
     ) -> Self {
         let run = |at: &CaseOutcome| Some(Run::new(plan, &at.case, at.outcome.as_ref().ok()?));
         let settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
+        // The plan was read from this text.
+        let table = toml::from_str(text).unwrap_or_default();
         Self {
             planned_runs: plan.cases().len(),
             runs: outcomes.iter().filter_map(run).collect(),
             settings: settings
-                .map(|cases| Setting::new(plan, text, cases))
+                .map(|cases| Setting::new(plan, &table, cases))
                 .collect(),
             comparison: peer.map(|peer| peer.compare(plan, outcomes)),
         }
@@ -219,7 +221,7 @@ impl Spread {
 }
 
 impl Setting {
-    fn new(plan: &Plan, text: &str, cases: &[CaseOutcome]) -> Self {
+    fn new(plan: &Plan, table: &toml::Table, cases: &[CaseOutcome]) -> Self {
         let mut sizes = Vec::new();
         let mut above = 0;
         for up_to in CLASSES {
@@ -234,7 +236,7 @@ impl Setting {
         Self {
             key: Key::new(plan, &cases[0].case),
             seeds: cases.len(),
-            values: Values::new(plan, text, &cases[0].case),
+            values: Values::new(plan, table, &cases[0].case),
             sizes,
         }
     }

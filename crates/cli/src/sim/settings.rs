@@ -28,11 +28,10 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// The values of a case of a plan with this text. `None` if its parts do not fit together, and
-    /// then the case did not run.
-    pub(super) fn new(plan: &Plan, text: &str, case: &Case) -> Option<Self> {
+    /// The values of a case of a plan, whose text has this table. `None` if its parts do not fit
+    /// together, and then the case did not run.
+    pub(super) fn new(plan: &Plan, table: &toml::Table, case: &Case) -> Option<Self> {
         let parts = plan.parts(case).ok()?;
-        let table: toml::Table = toml::from_str(text).ok()?;
         let names = plan.names(case);
         let entry = |kind: &str, name: &str| table.get(kind)?.get(name).cloned();
         Some(Self {
@@ -56,14 +55,16 @@ pub(super) fn with_absolute_files(text: &str, directory: &Path, read: &BTreeSet<
     let mut names = Vec::new();
     find_files(table.get_ref(), read, &mut names);
     names.sort_unstable_by_key(|(at, _)| at.start);
-    let mut changed = text.to_owned();
-    // From the end, so that the positions before stay valid.
-    for (at, name) in names.into_iter().rev() {
+    let mut changed = String::new();
+    let mut copied = 0;
+    for (at, name) in names {
         let path = directory.join(name);
         let path = std::path::absolute(&path).unwrap_or(path);
-        changed.replace_range(at, &quoted(&path.to_string_lossy()));
+        changed.push_str(&text[copied..at.start]);
+        changed.push_str(&quoted(&path.to_string_lossy()));
+        copied = at.end;
     }
-    changed
+    changed + &text[copied..]
 }
 
 /// Finds the values that name files: those of `file` and `sizes` that were read.

@@ -1,12 +1,12 @@
 //! Reads a trace back.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 
 use farwrite_trace::{NAMESPACE, RUN};
+use farwrite_units::input::{open, too_long};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,6 +14,11 @@ use crate::exit::{Exit, Failure, OrExit};
 
 /// The latest valid time of an event, in milliseconds: 300 years.
 const MOST_MS: f64 = 1e13;
+
+/// The longest line of an event.
+const MOST_LINE_BYTES: u64 = 64 << 10;
+/// The longest trace. What is kept of its events takes about as much memory.
+const MOST_BYTES: u64 = 4 << 30;
 
 /// One transfer of a trace.
 #[derive(Debug, Default)]
@@ -148,15 +153,31 @@ struct Fields {
 /// An incomplete last line, which a killed program leaves, is ignored.
 pub(super) fn read(path: &Path) -> Result<Vec<Run>, Failure> {
     let name = path.display();
-    let file = File::open(path).or_exit(Exit::Files, format_args!("opening {name}"))?;
+    let file = open(path).or_exit(Exit::Files, format_args!("opening {name}"))?;
+    let mut file = BufReader::new(file);
     let mut runs: Vec<Run> = Vec::new();
     let mut broken: Option<usize> = None;
-    for (number, line) in (1..).zip(BufReader::new(file).lines()) {
-        let line = line.or_exit(Exit::Files, format_args!("reading {name}"))?;
+    let mut bytes = 0;
+    for number in 1.. {
+        let mut line = Vec::new();
+        let limited = (&mut file).take(MOST_LINE_BYTES + 1);
+        let read = { limited }.read_until(b'\n', &mut line);
+        let read = read.and_then(|read| {
+            bytes += read as u64;
+            (bytes <= MOST_BYTES)
+                .then_some(read)
+                .ok_or_else(|| too_long(MOST_BYTES))
+        });
+        if read.or_exit(Exit::Files, format_args!("reading {name}"))? == 0 {
+            break;
+        }
+        if line.len() as u64 > MOST_LINE_BYTES {
+            broken.get_or_insert(number);
+        }
         if let Some(number) = broken {
             return Err(not_a_trace(path, number));
         }
-        match serde_json::from_str::<Line>(&line) {
+        match serde_json::from_slice::<Line>(&line) {
             Ok(line) => take(&mut runs, line).map_err(|()| not_a_trace(path, number))?,
             Err(_) => broken = Some(number),
         }

@@ -1,6 +1,7 @@
 //! Tests of the program and its subcommands.
 
 mod codes;
+mod inputs;
 mod plan;
 mod probe;
 mod program;

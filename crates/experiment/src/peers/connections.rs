@@ -35,7 +35,7 @@ pub struct CableFailure {
 }
 
 /// The tier of a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Switches next to hosts (`TOR`).
     Leaf,
@@ -206,7 +206,7 @@ impl Reader {
             "a trigger is written trigger id N oneshot, multishot, or barrier count M";
         let id_at = line.words.iter().position(|word| *word == "id");
         let id_at = id_at.ok_or_else(|| line.error(format!("no id: {WANT}")))?;
-        let index = self.named(line, id_at)?;
+        self.named(line, id_at)?;
         let mut kind = None;
         let mut count = None;
         let mut at = 1;
@@ -232,13 +232,15 @@ impl Reader {
             (Some(kind), _) => kind,
             (None, _) => return Err(line.error(format!("no kind: {WANT}"))),
         };
-        for entry in self.triggers.values_mut().filter(|entry| entry.0 == index) {
-            if entry.1.replace(kind).is_some() {
-                let id = line.words[id_at + 1];
-                return Err(line.error(format!("trigger {id} is there twice: keep one line")));
-            }
+        let id: u64 = line.number(id_at + 1, "id", WANT)?;
+        let before = self
+            .triggers
+            .get_mut(&id)
+            .and_then(|entry| entry.1.replace(kind));
+        match before {
+            None => Ok(()),
+            Some(_) => Err(line.error(format!("trigger {id} is there twice: keep one line"))),
         }
-        Ok(())
     }
 
     fn failure(&mut self, line: &Line<'_>) -> Result<(), InputError> {

@@ -1,5 +1,6 @@
 //! Topologies of htsim.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use farwrite_net::{CableConfig, MAX_CABLES, MAX_NODES, NodeId, Role, Topology};
@@ -131,8 +132,12 @@ impl HtsimTopology {
         let mut wiring = Wiring {
             tree: self,
             topology: Topology::new(),
-            failures: failures.iter().map(|failure| (*failure, false)).collect(),
+            failures: BTreeMap::new(),
         };
+        for failure in failures {
+            let key = (failure.tier, failure.switch, failure.link);
+            wiring.failures.entry(key).or_default().push(failure.line);
+        }
         let hosts = wiring.add(Role::Host, "host", self.hosts);
         let leaves = wiring.add(Role::Switch, "leaf", counts.leaves);
         let spines = wiring.add(Role::Switch, "spine", counts.spines);
@@ -295,12 +300,16 @@ impl HtsimTopology {
     }
 }
 
-/// A topology under construction, and the failures that matched a cable.
+/// A topology under construction, and the failures that have not matched a cable yet.
 struct Wiring<'a> {
     tree: &'a HtsimTopology,
     topology: Topology,
-    failures: Vec<(CableFailure, bool)>,
+    /// The lines of the failures of each bundle.
+    failures: BTreeMap<Bundle, Vec<usize>>,
 }
+
+/// A bundle of cables: the tier and index of the lower switch, and the index of the bundle there.
+type Bundle = (Tier, usize, usize);
 
 impl Wiring<'_> {
     fn add(&mut self, role: Role, name: &str, count: usize) -> Vec<NodeId> {
@@ -308,17 +317,12 @@ impl Wiring<'_> {
         names.map(|name| self.topology.add(role, name)).collect()
     }
 
-    /// Connects two switches by a bundle of cables, without the first cable if that has failed. The
-    /// key names the lower switch by its tier and its index there, and the bundle by its index.
-    fn connect(&mut self, lower: NodeId, upper: NodeId, key: (Tier, usize, usize)) {
+    /// Connects two switches by a bundle of cables, without as many cables as have failed.
+    fn connect(&mut self, lower: NodeId, upper: NodeId, key: Bundle) {
         let tier = if key.0 == Tier::Leaf { 1 } else { 2 };
-        let mut cables = self.tree.tiers[tier].bundle.unwrap_or(1);
-        for (failure, found) in &mut self.failures {
-            if (failure.tier, failure.switch, failure.link) == key && !*found {
-                *found = true;
-                cables = cables.saturating_sub(1);
-            }
-        }
+        let failed = self.failures.remove(&key).map_or(0, |lines| lines.len());
+        let cables = self.tree.tiers[tier].bundle.unwrap_or(1);
+        let cables = cables.saturating_sub(failed);
         for _ in 0..cables {
             self.topology.connect(lower, upper, self.tree.cable(tier));
         }
@@ -326,13 +330,13 @@ impl Wiring<'_> {
 
     /// Checks that all failures matched a cable.
     fn check(&self, file: &str) -> Result<(), InputError> {
-        let Some((failure, _)) = self.failures.iter().find(|(_, found)| !found) else {
+        let first = self.failures.iter().min_by_key(|(_, lines)| lines[0]);
+        let Some((&(_, switch, link), lines)) = first else {
             return Ok(());
         };
-        let (switch, link) = (failure.switch, failure.link);
         Err(InputError {
             file: file.to_owned(),
-            line: failure.line,
+            line: lines[0],
             what: format!(
                 "the topology has no cable {link} up from switch {switch} of that type: choose one \
                  of TOR or AGG that it has"

@@ -80,9 +80,10 @@ impl File {
         if losses.is_empty() {
             return Err(wrong("at least one probability, such as [0, 1e-4]"));
         }
-        let is_again = |at: &usize| losses[..*at].contains(&losses[*at]);
-        if let Some(again) = (0..losses.len()).find(is_again) {
-            return Err(wrong(&format!("{} is in the list twice", losses[again])));
+        let mut sorted = losses.clone();
+        sorted.sort_by(f64::total_cmp);
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(wrong(&format!("{} is in the list twice", pair[0])));
         }
         match losses.iter().find(|loss| !(0.0..=0.5).contains(*loss)) {
             None => Ok(losses.iter().copied().map(Some).collect()),
@@ -324,7 +325,8 @@ fn named_file(table: &Table) -> Result<Option<String>, String> {
 }
 
 /// Parses a table as a type. The errors of the parser do not name the keys above the one at fault,
-/// and none for an enum with a tag. So this searches for the key.
+/// and none for an enum with a tag. So this searches for the key: it parses parts of the table, at most
+/// a few hundred times.
 fn typed<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
     let read = |table: &Table| {
         table
@@ -351,6 +353,17 @@ fn typed<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
     })
 }
 
+/// No table that a plan can have has more keys. In a longer one, no key is searched for.
+const MOST_KEYS: usize = 64;
+
+/// The table without a key.
+fn without(table: &Table, key: &str) -> Table {
+    let others = table.iter().filter(|(name, _)| *name != key);
+    others
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 /// Keys whose value determines which other keys a table has.
 const TAGS: [&str; 3] = ["shape", "pattern", "kind"];
 
@@ -361,17 +374,19 @@ fn find_fault(
     text: &str,
     error: &dyn Fn(&Table) -> Option<String>,
 ) -> Option<(String, Value)> {
+    if table.len() > MOST_KEYS {
+        return None;
+    }
     let is_unknown = |key: &String| text.contains(&format!("unknown field `{key}`"));
     let unknown = table.iter().find(|(key, _)| is_unknown(key));
     let (key, value) = unknown.or_else(|| {
-        table.iter().find(|(key, _)| {
-            let mut without = table.clone();
-            without.remove(*key);
-            is_at_fault(key, text, error(&without))
-        })
+        table
+            .iter()
+            .find(|(key, _)| is_at_fault(key, text, error(&without(table, key))))
     })?;
+    let rest = without(table, key);
     let error_with = |part: Value| {
-        let mut with = table.clone();
+        let mut with = rest.clone();
         with.insert(key.clone(), part);
         error(&with)
     };
@@ -391,14 +406,26 @@ fn find_fault(
     Some(inner.unwrap_or_else(|| (key.clone(), value.clone())))
 }
 
-/// The same for a list of tables: the entry that has this error alone, and the key in it.
+/// The same for a list of tables: the entry that has this error alone, and the key in it. The parser
+/// stops at the first fault, so the first entries have the error if the entry at fault is among them.
 fn find_in_list(
     list: &[Value],
     text: &str,
     error: &dyn Fn(Vec<Value>) -> Option<String>,
 ) -> Option<(String, Value)> {
-    let has_fault = |entry: &&Value| error(vec![(*entry).clone()]).is_some_and(|own| own == text);
-    let at = list.iter().position(|entry| has_fault(&entry))?;
+    let has_fault = |entries: &[Value]| error(entries.to_vec()).is_some_and(|own| own == text);
+    let (mut at, mut end) = (0, list.len());
+    while end - at > 1 {
+        let middle = at + (end - at) / 2;
+        match has_fault(&list[at..middle]) {
+            true => end = middle,
+            false => at = middle,
+        }
+    }
+    let alone = list.get(at..end)?;
+    if !has_fault(alone) {
+        return None;
+    }
     let of_entry = |entry: &Table| error(vec![Value::Table(entry.clone())]);
     let (below, value) = find_fault(list[at].as_table()?, text, &of_entry)?;
     Some((format!("[{at}].{below}"), value))
@@ -412,11 +439,14 @@ fn misspelled_tag<'a>(
 ) -> Option<&'a String> {
     let is_missing = |tag: &&str| text.contains(&format!("missing field `{tag}`"));
     let tag = TAGS.into_iter().find(is_missing)?;
+    if table.len() > MOST_KEYS {
+        return None;
+    }
     table.keys().find(|key| {
-        let mut renamed = table.clone();
-        let value = renamed.remove(*key).filter(Value::is_str);
+        let value = table.get(*key).filter(|value| value.is_str());
         value.is_some_and(|value| {
-            renamed.insert(tag.to_owned(), value);
+            let mut renamed = without(table, key);
+            renamed.insert(tag.to_owned(), value.clone());
             error(&renamed).is_none_or(|text| !text.contains("unknown variant"))
         })
     })

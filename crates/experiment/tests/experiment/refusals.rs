@@ -466,3 +466,42 @@ fn errors_name_the_key_the_value_and_what_is_accepted() {
     ));
     assert!(missing.unwrap_err().starts_with("workload.incast: "));
 }
+
+/// With a search that takes time with the square of the entries, this test takes some minutes.
+#[test]
+fn the_entry_at_fault_is_found_in_a_long_list() {
+    let flow = |key: &str| format!("{{ src = 0, dst = 1, {key} = \"1kB\" }}");
+    let flows = |wrong: usize, count: usize| {
+        let flows = (0..count).map(|number| flow(if number == wrong { "sise" } else { "size" }));
+        let flows = flows.collect::<Vec<_>>().join(",\n");
+        let part = format!("pattern = \"flows\"\nflows = [{flows}]");
+        FIRST.replace("pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"", &part)
+    };
+    for (wrong, count) in [(0, 1), (0, 7), (3, 7), (6, 7), (12_345, 20_000)] {
+        let got = read(&flows(wrong, count)).unwrap_err();
+        let want = format!(
+            "workload.incast: flows[{wrong}].sise = \"1kB\": unknown field `sise`, expected"
+        );
+        assert!(got.starts_with(&want), "{got}\nand not {want}");
+    }
+    let keys: String = (0..20_000)
+        .map(|number| format!("a{number} = \"1kB\"\n"))
+        .collect();
+    let got = read(&FIRST.replace("pattern = \"incast\"", &keys)).unwrap_err();
+    assert_eq!(got, "workload.incast: missing field `pattern`");
+}
+
+#[test]
+fn plans_of_too_many_runs_are_refused() {
+    let losses: Vec<_> = (1..=200).map(|number| format!("{number}e-6")).collect();
+    let plan = format!("seeds = 100_000\nloss = [{}]\n{FIRST}", losses.join(", "));
+    let got = read(&plan).unwrap_err();
+    assert!(
+        got.starts_with("runs: 20000000 (1 topologies, 1 workloads, "),
+        "{got}"
+    );
+    assert!(
+        got.ends_with("200 losses, 100000 seeds): a plan has at most 1000000"),
+        "{got}"
+    );
+}
