@@ -22,7 +22,7 @@ Examples:
   farwrite keygen boxes.key      then copy boxes.key to the machine at the other end
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --coding 32,1 --path-mtu 4200
-  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --every 0s --metrics unix:/run/lowar.sock
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --metrics unix:/run/lowar.sock
   curl --unix-socket /run/lowar.sock http://localhost/metrics
 
 Put one box at each end of a long path, between the NICs and the path, on a machine with two network \
