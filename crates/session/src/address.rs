@@ -10,9 +10,10 @@ pub use error::{AddressError, AddressForm, AddressProblem};
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
+use dns_lookup::{AddrInfoHints, LookupErrorKind, SockType, getaddrinfo};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
 
@@ -56,25 +57,39 @@ impl HostPort {
     /// # Errors
     /// [`Error::Resolve`].
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, Error> {
-        let found = match &self.host {
+        match &self.host {
             Host::Known(addr) => Ok(vec![*addr]),
             Host::Scoped(ip, interface) => index_of(interface)
-                .map(|scope| vec![SocketAddrV6::new(*ip, self.port, 0, scope).into()]),
-            Host::Name(name) => (name.as_str(), self.port)
-                .to_socket_addrs()
-                .map(Iterator::collect),
-        };
-        match found {
-            Ok(addrs) if addrs.is_empty() => {
-                Err(self.unresolved(io::Error::other("the name has no addresses")))
-            }
-            found => found.map_err(|source| self.unresolved(source)),
+                .map(|scope| vec![SocketAddrV6::new(*ip, self.port, 0, scope).into()])
+                .map_err(|source| self.unresolved(source)),
+            Host::Name(name) => self.look_up(name),
         }
+    }
+
+    fn look_up(&self, name: &str) -> Result<Vec<SocketAddr>, Error> {
+        let hints = AddrInfoHints {
+            socktype: SockType::Stream.into(),
+            ..AddrInfoHints::default()
+        };
+        let found = getaddrinfo(Some(name), None, Some(hints)).map_err(|error| Error::Resolve {
+            host: self.to_string(),
+            is_temporary: matches!(error.kind(), LookupErrorKind::Again),
+            source: error.into(),
+        })?;
+        let mut addrs: Vec<_> = found.flatten().map(|info| info.sockaddr).collect();
+        for addr in &mut addrs {
+            addr.set_port(self.port);
+        }
+        if addrs.is_empty() {
+            return Err(self.unresolved(io::Error::other("the name has no addresses")));
+        }
+        Ok(addrs)
     }
 
     pub(crate) fn unresolved(&self, source: io::Error) -> Error {
         Error::Resolve {
             host: self.to_string(),
+            is_temporary: false,
             source,
         }
     }

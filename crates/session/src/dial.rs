@@ -2,17 +2,15 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-
 use crate::handshake::Agreed;
 use crate::limit::Patience;
 use crate::pending::Pending;
+use crate::race::{alternate, first_of};
 use crate::{Activity, Error, HostPort, Psk};
 
 /// Pauses between attempts: the first and the longest. Each pause is twice the previous one.
@@ -22,16 +20,34 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// sooner than TCP's late retransmissions on the old one.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
+/// Looks up the addresses of a host.
+type Resolver = Arc<dyn Fn(&HostPort) -> Result<Vec<SocketAddr>, Error> + Send + Sync>;
+
 /// Connects and completes the handshake, like [`Channel::connect`](crate::Channel::connect).
 pub(crate) fn dial(
     to: &HostPort,
     psk: &Psk,
     patience: Patience<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
-    let addrs = find(to, patience)?;
+    let resolve: Resolver = Arc::new(HostPort::resolve);
+    dial_by(&resolve, to, psk, patience)
+}
+
+/// Like [`dial`], with another resolver.
+fn dial_by(
+    resolve: &Resolver,
+    to: &HostPort,
+    psk: &Psk,
+    patience: Patience<'_>,
+) -> Result<(TcpStream, Agreed), Error> {
     let mut pause = FIRST_PAUSE;
+    let mut addrs = Vec::new();
     loop {
-        let failed = match try_all(to, &addrs, psk, patience) {
+        let found = match addrs.is_empty() {
+            true => find(resolve, to, patience).map(|found| addrs = alternate(&found)),
+            false => Ok(()),
+        };
+        let failed = match found.and_then(|()| try_all(to, &addrs, psk, patience)) {
             Ok(reached) => return Ok(reached),
             Err(failed) => failed,
         };
@@ -50,16 +66,20 @@ pub(crate) fn dial(
 
 /// Looks up a name in a separate thread, since the operating system's lookup cannot be interrupted.
 /// If no thread waits for a lookup any more, the lookup thread ends by itself.
-fn find(to: &HostPort, patience: Patience<'_>) -> Result<Vec<SocketAddr>, Error> {
+fn find(
+    resolve: &Resolver,
+    to: &HostPort,
+    patience: Patience<'_>,
+) -> Result<Vec<SocketAddr>, Error> {
     if !to.is_name() {
         return to.resolve();
     }
     let failed = |source| to.unresolved(source);
     let (found, lookup) = channel();
-    let name = to.clone();
+    let (name, resolve) = (to.clone(), Arc::clone(resolve));
     thread::Builder::new()
         .name("lookup".into())
-        .spawn(move || found.send(name.resolve()))
+        .spawn(move || found.send(resolve(&name)))
         .map_err(failed)?;
     loop {
         match patience.check(Activity::Lookup) {
@@ -76,7 +96,7 @@ fn find(to: &HostPort, patience: Patience<'_>) -> Result<Vec<SocketAddr>, Error>
     }
 }
 
-/// Tries each address once. Returns the error with the best chance of a later attempt.
+/// Tries each address at most once. Returns the error with the best chance of a later attempt.
 fn try_all(
     to: &HostPort,
     addrs: &[SocketAddr],
@@ -84,57 +104,34 @@ fn try_all(
     patience: Patience<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
     let mut failed = to.unresolved(ErrorKind::NotFound.into());
-    for (tried, &addr) in addrs.iter().enumerate() {
+    let mut addrs = addrs.to_vec();
+    while !addrs.is_empty() {
+        let (addr, stream) = match first_of(&addrs, patience.part(ATTEMPT)) {
+            Ok(connected) => connected,
+            Err(error) if is_final(&error) => return Err(error),
+            Err(error) => return Err(likelier(failed, error)),
+        };
+        // A peer that is silent after it has accepted the connection leaves time for the others.
         let left = patience.limit().left().unwrap_or(ATTEMPT);
-        let share = left / u32::try_from(addrs.len() - tried).unwrap_or(u32::MAX);
-        match attempt(addr, psk, patience.part(share.min(ATTEMPT))) {
+        let share = left / u32::try_from(addrs.len()).unwrap_or(u32::MAX);
+        let pending = Pending::initiate(stream, psk, share.min(ATTEMPT))?;
+        match pending.finish(psk, patience.cancelled()) {
             Ok(reached) => return Ok(reached),
             Err(error) if is_final(&error) => return Err(error),
-            Err(error) if chance(&error) >= chance(&failed) => failed = error,
-            Err(_) => {}
+            Err(error) => failed = likelier(failed, error),
         }
+        addrs.retain(|other| *other != addr);
     }
     Err(failed)
 }
 
-fn attempt(
-    addr: SocketAddr,
-    psk: &Psk,
-    patience: Patience<'_>,
-) -> Result<(TcpStream, Agreed), Error> {
-    let stream = connect(addr, patience)?;
-    let left = patience.limit().left().unwrap_or(ATTEMPT);
-    Pending::initiate(stream, psk, left)?.finish(psk, patience.cancelled())
-}
-
-fn connect(addr: SocketAddr, patience: Patience<'_>) -> Result<TcpStream, Error> {
-    let failed = |source| Error::Connect { addr, source };
-    let family = match addr {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
-        .map_err(|error| failed(error.into()))?;
-    match rustix::net::connect(&socket, &addr) {
-        Ok(()) => {}
-        Err(Errno::INPROGRESS | Errno::INTR) => {
-            match patience.wait(&socket, PollFlags::OUT, Activity::Connecting) {
-                Err(Error::Timeout { .. }) => return Err(failed(ErrorKind::TimedOut.into())),
-                waited => waited?,
-            }
-            let result = rustix::net::sockopt::socket_error(&socket).and_then(|result| result);
-            result.map_err(|error| failed(error.into()))?;
-        }
-        Err(error) => return Err(failed(error.into())),
+/// The error after which a later attempt succeeds more likely; the second one if both are equal.
+pub(crate) fn likelier(first: Error, second: Error) -> Error {
+    if chance(&first) > chance(&second) {
+        first
+    } else {
+        second
     }
-    let stream = TcpStream::from(socket);
-    // If no program listens on the port, the operating system can give the caller that same port as
-    // its own. The caller then connects to itself.
-    if stream.local_addr().map_err(failed)? == stream.peer_addr().map_err(failed)? {
-        return Err(failed(ErrorKind::ConnectionRefused.into()));
-    }
-    Ok(stream)
 }
 
 /// Returns whether no other address and no other attempt can change the error.
@@ -154,8 +151,7 @@ fn is_final(error: &Error) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Chance {
     None,
-    /// The host or the network is down, or this machine has no route to it, as to IPv6 addresses where
-    /// there is no IPv6.
+    /// The host or the network is down, as a router or a neighbour reports.
     Low,
     /// No program listens yet, packets were lost, or the connection was cut.
     Good,
@@ -164,6 +160,10 @@ enum Chance {
 fn chance(error: &Error) -> Chance {
     match error {
         Error::HandshakeCut | Error::Timeout { .. } => Chance::Good,
+        // A name server that does not answer, as when a network is coming up.
+        Error::Resolve {
+            is_temporary: true, ..
+        } => Chance::Good,
         Error::Connect { source, .. } | Error::Io { source, .. } => match source.kind() {
             ErrorKind::ConnectionRefused
             | ErrorKind::ConnectionReset
@@ -181,20 +181,134 @@ fn chance(error: &Error) -> Chance {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
     use super::*;
+    use crate::Channel;
+    use crate::limit::Limit;
+
+    const PATIENT: Duration = Duration::from_secs(60);
+
+    /// Connects to a name with these addresses. `answer` gets the number of the lookup.
+    fn dial_name(
+        psk: &Psk,
+        answer: impl Fn(u32) -> Result<Vec<SocketAddr>, Error> + Send + Sync + 'static,
+    ) -> Result<SocketAddr, Error> {
+        let lookups = AtomicU32::new(0);
+        let resolve: Resolver =
+            Arc::new(move |_: &HostPort| answer(lookups.fetch_add(1, Ordering::Relaxed)));
+        let to = "far.invalid:4792".parse().expect("a name");
+        let patience = Patience::new(Limit::new(Some(PATIENT)), &|| false);
+        let (stream, _) = dial_by(&resolve, &to, psk, patience)?;
+        Ok(stream.peer_addr().expect("connected"))
+    }
+
+    fn listen(ip: &str) -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind((ip, 0)).expect("loopback");
+        let addr = listener.local_addr().expect("an address");
+        (listener, addr)
+    }
+
+    /// Runs `connect` while the listener accepts one peer with the key.
+    fn with_peer<T>(listener: &TcpListener, psk: &Psk, connect: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let stream = listener.accept().expect("accept").0;
+                Channel::accept(stream, psk, PATIENT).expect("handshake");
+            });
+            connect()
+        })
+    }
+
+    fn unresolved(is_temporary: bool) -> Error {
+        Error::Resolve {
+            host: "far.invalid:4792".into(),
+            is_temporary,
+            source: ErrorKind::Other.into(),
+        }
+    }
 
     #[test]
-    fn a_missing_route_is_tried_again_and_hides_no_refusal() {
+    fn a_temporary_failure_of_the_lookup_is_tried_again() {
+        let psk = Psk::generate().expect("key");
+        let (listener, addr) = listen("127.0.0.1");
+        let answer = move |lookup| match lookup {
+            0 | 1 => Err(unresolved(true)),
+            _ => Ok(vec![addr]),
+        };
+        let reached = with_peer(&listener, &psk, || dial_name(&psk, answer));
+        assert_eq!(reached.expect("the third lookup"), addr);
+    }
+
+    #[test]
+    fn an_unknown_name_is_final() {
+        let psk = Psk::generate().expect("key");
+        let start = Instant::now();
+        let error = dial_name(&psk, |_| Err(unresolved(false))).expect_err("unknown");
+        assert!(matches!(error, Error::Resolve { .. }), "{error}");
+        assert!(start.elapsed() < PATIENT / 2, "it was tried again");
+    }
+
+    /// Returns an address that answers nothing: its queue of connections is full.
+    fn dead() -> (Vec<TcpStream>, rustix::fd::OwnedFd, SocketAddr) {
+        use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let full = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&full, &any).expect("loopback");
+        listen(&full, 0).expect("a listener");
+        let addr: SocketAddr = getsockname(&full)
+            .expect("an address")
+            .try_into()
+            .expect("IPv4");
+        let fill = || TcpStream::connect_timeout(&addr, Duration::from_millis(200)).ok();
+        (std::iter::from_fn(fill).collect(), full, addr)
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_costs_a_quarter_of_a_second() {
+        let psk = Psk::generate().expect("key");
+        let (listener, alive) = listen("127.0.0.1");
+        let (_filling, _full, dead) = dead();
+        let start = Instant::now();
+        let reached = with_peer(&listener, &psk, || {
+            dial_name(&psk, move |_| Ok(vec![dead, alive]))
+        });
+        assert_eq!(reached.expect("the second address"), alive);
+        // Without a race, the first address takes a whole attempt.
+        assert!(start.elapsed() < ATTEMPT / 2, "{:?}", start.elapsed());
+    }
+
+    /// A peer that accepts connections and is silent takes its share of the time, and no more.
+    #[test]
+    fn an_address_without_farwrite_leaves_the_others() {
+        let psk = Psk::generate().expect("key");
+        let (cutting, other) = listen("127.0.0.1");
+        let (listener, alive) = listen("127.0.0.1");
+        thread::scope(|scope| {
+            scope.spawn(|| drop(cutting.accept()));
+            let reached = with_peer(&listener, &psk, || {
+                dial_name(&psk, move |_| Ok(vec![other, alive]))
+            });
+            assert_eq!(reached.expect("the second address"), alive);
+        });
+    }
+
+    #[test]
+    fn errors_are_ordered_by_the_chance_of_another_attempt() {
+        let addr = ([192, 0, 2, 7], 4792).into();
         let of = |kind: ErrorKind| {
             chance(&Error::Connect {
-                addr: ([192, 0, 2, 7], 4792).into(),
+                addr,
                 source: kind.into(),
             })
         };
+        assert_eq!(chance(&Error::NoRoute { addr }), Chance::None);
+        assert_eq!(of(ErrorKind::PermissionDenied), Chance::None);
         for kind in [ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable] {
-            assert!(of(kind) > of(ErrorKind::PermissionDenied));
+            assert!(of(kind) > Chance::None);
             assert!(of(kind) < of(ErrorKind::ConnectionRefused));
         }
-        assert_eq!(of(ErrorKind::PermissionDenied), Chance::None);
     }
 }

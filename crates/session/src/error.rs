@@ -18,6 +18,8 @@ pub enum Error {
     Resolve {
         /// The requested host and port.
         host: String,
+        /// Whether a later lookup may succeed, because no name server answered (`EAI_AGAIN`).
+        is_temporary: bool,
         /// The cause.
         source: io::Error,
     },
@@ -28,6 +30,17 @@ pub enum Error {
         addr: SocketAddr,
         /// The error of the operating system.
         source: io::Error,
+    },
+    /// The routing table of this machine has no route to the address.
+    #[error(
+        "cannot connect to {0}: this machine has no route to {1}: connect it to that network (`ip \
+         route get {1}` shows the route), or give another address of the receiver",
+        shown(.addr),
+        addr.ip()
+    )]
+    NoRoute {
+        /// The address that was tried.
+        addr: SocketAddr,
     },
     /// The caller gave up.
     #[error("the attempt to connect was cancelled")]

@@ -19,6 +19,7 @@ mod message;
 mod pending;
 mod places;
 mod psk;
+mod race;
 mod reader;
 mod records;
 mod text;

@@ -119,6 +119,7 @@ impl Error {
             SessionError::Aborted { cause, .. } => of_cause(*cause),
             SessionError::Resolve { .. }
             | SessionError::Connect { .. }
+            | SessionError::NoRoute { .. }
             | SessionError::Listen { .. }
             | SessionError::HandshakeCut
             | SessionError::Timeout { .. }
