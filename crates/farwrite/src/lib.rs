@@ -85,7 +85,7 @@ pub use error::{Error, StreamError};
 pub use farwrite_deadline as deadline;
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
-pub use farwrite_fabric::udp::{UdpConfig, UdpFabric};
+pub use farwrite_fabric::udp::{HeldPort, UdpConfig, UdpFabric};
 pub use farwrite_rate::{DcqcnOptions, EqdsOptions, Phase, Start, SwiftOptions};
 pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};

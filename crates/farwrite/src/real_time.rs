@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_fabric::contract::FabricError;
-use farwrite_fabric::udp::{UdpConfig, UdpFabric};
+use farwrite_fabric::udp::{HeldPort, UdpConfig, UdpFabric};
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -89,12 +89,24 @@ impl Endpoint<UdpFabric> {
     /// # Errors
     /// [`Error::Fabric`] when the sockets cannot be created.
     pub fn over_udp(config: &UdpConfig) -> Result<Self, Error> {
+        Self::over_bound(UdpFabric::bind(config)?)
+    }
+
+    /// Same as [`Endpoint::over_udp`], at a port that this process holds.
+    ///
+    /// # Errors
+    /// As [`Endpoint::over_udp`].
+    pub fn over_udp_beside(config: &UdpConfig, held: &HeldPort) -> Result<Self, Error> {
+        Self::over_bound(UdpFabric::bind_beside(config, held)?)
+    }
+
+    fn over_bound(fabric: UdpFabric) -> Result<Self, Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
             what: "asking the operating system for random bytes".into(),
             source: e.into(),
         })?;
-        Ok(Self::new(UdpFabric::bind(config)?, seed))
+        Ok(Self::new(fabric, seed))
     }
 }
 

@@ -13,6 +13,7 @@ use super::bell::Bell;
 use super::config::Granted;
 use super::datagram::OutgoingBatch;
 use super::error::SocketError;
+use super::held::HeldPort;
 use super::path::{self, source_for};
 use super::path_packets::{PathPackets, SharedPathPackets};
 use super::peers::Peers;
@@ -56,7 +57,7 @@ struct UdpPort {
 pub struct UdpTx(UdpSender);
 
 impl UdpCarrier {
-    pub(super) fn bind(config: &UdpConfig) -> Result<Self, FabricError> {
+    pub(super) fn bind(config: &UdpConfig, held: Option<&HeldPort>) -> Result<Self, FabricError> {
         let first = config.socket.bind.port();
         if config.ports == 0 || (first != 0 && first.checked_add(config.ports - 1).is_none()) {
             return Err(FabricError::BadAttribute {
@@ -71,10 +72,10 @@ impl UdpCarrier {
             if first != 0 {
                 socket.bind.set_port(first + index);
             }
-            let bound = UdpSocket::bind(&socket)?;
+            let bound = UdpSocket::bind_at(&socket, held)?;
             let open = Arc::clone(bound.shared());
             let (sender, _) = bound.split();
-            let peers = Arc::new(Peers::new(Arc::clone(&open), socket));
+            let peers = Arc::new(Peers::new(Arc::clone(&open), socket, held.cloned()));
             let worker = Bell::new()?;
             let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&path_packets));
             Ok(UdpPort {

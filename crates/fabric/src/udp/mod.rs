@@ -6,6 +6,7 @@ mod config;
 mod control;
 mod datagram;
 mod error;
+mod held;
 mod kernel_address;
 mod options;
 mod path;
@@ -26,6 +27,7 @@ pub use carrier::{UdpCarrier, UdpTx};
 pub use config::{Granted, SocketConfig};
 pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, ReceivedBatch};
 pub use error::SocketError;
+pub use held::HeldPort;
 pub use path::{path_mtu, source_for};
 pub use path_packets::PathDatagram;
 pub use receiver::UdpReceiver;
@@ -68,7 +70,19 @@ impl UdpFabric {
     /// [`FabricError::Io`] if an address cannot be bound or the system does not support a required
     /// option. [`FabricError::BadAttribute`] for an invalid number of ports.
     pub fn bind(config: &UdpConfig) -> Result<Self, FabricError> {
-        let carrier = UdpCarrier::bind(config)?;
+        Self::over(UdpCarrier::bind(config, None)?)
+    }
+
+    /// Same as [`UdpFabric::bind`], at a port that this process holds. The address of the socket may be
+    /// more exact than that of the port.
+    ///
+    /// # Errors
+    /// As [`UdpFabric::bind`].
+    pub fn bind_beside(config: &UdpConfig, held: &HeldPort) -> Result<Self, FabricError> {
+        Self::over(UdpCarrier::bind(config, Some(held))?)
+    }
+
+    fn over(carrier: UdpCarrier) -> Result<Self, FabricError> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
             what: "asking the system for randomness".into(),

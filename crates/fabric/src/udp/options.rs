@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use super::config::{Granted, SocketConfig};
+use super::held::HeldPort;
 use super::sys;
 use crate::contract::Ecn;
 
@@ -17,6 +18,18 @@ use crate::contract::Ecn;
 pub(super) fn open(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
     let socket = unbound(bind, v6)?;
     rustix::net::bind(&socket, &bind)?;
+    Ok(socket)
+}
+
+/// Same as [`open`], at a port that is held. Afterwards no other socket can share the port.
+///
+/// # Errors
+/// Those of the operating system.
+pub(super) fn open_beside(bind: SocketAddr, v6: bool, held: &HeldPort) -> io::Result<UdpSocket> {
+    let socket = unbound(bind, v6)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    held.share(|| Ok(rustix::net::bind(&socket, &bind)?))?;
+    sockopt::set_socket_reuseaddr(&socket, false)?;
     Ok(socket)
 }
 

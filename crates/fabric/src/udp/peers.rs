@@ -7,12 +7,14 @@
 //! have counting IPv4 identifications, which the ICRC covers.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::SocketConfig;
+use super::held::HeldPort;
 use super::readable::Readable;
 use super::socket::SharedSocket;
 use super::{path, sys};
@@ -35,6 +37,8 @@ pub(super) struct Peers {
     /// The socket that is not connected.
     open: Arc<SharedSocket>,
     config: SocketConfig,
+    /// The port of the open socket, if this process holds it apart from the socket.
+    held: Option<HeldPort>,
     list: Mutex<List>,
     version: AtomicU64,
     /// Whether packets of some peer may arrive through the open socket.
@@ -73,10 +77,15 @@ fn may_connect(peer: SocketAddr) -> bool {
 }
 
 impl Peers {
-    pub(super) fn new(open: Arc<SharedSocket>, config: SocketConfig) -> Self {
+    pub(super) fn new(
+        open: Arc<SharedSocket>,
+        config: SocketConfig,
+        held: Option<HeldPort>,
+    ) -> Self {
         Self {
             open,
             config,
+            held,
             list: Mutex::default(),
             version: AtomicU64::new(0),
             shares: AtomicBool::new(true),
@@ -100,7 +109,7 @@ impl Peers {
     fn give_socket(&self, list: &mut List, peer: SocketAddr) {
         if may_connect(peer)
             && list.sockets.len() < MOST
-            && let Ok(socket) = connected(peer, &self.config, &self.open)
+            && let Ok(socket) = self.connected(peer)
         {
             list.sockets.push((peer, Arc::new(socket)));
         }
@@ -127,6 +136,37 @@ impl Peers {
             }
         }
         self.publish(&mut list);
+    }
+
+    /// Makes a socket at the port of the open socket that receives only from `peer`.
+    ///
+    /// The port can be bound a second time only during this call, so that no other program can share
+    /// it.
+    fn connected(&self, peer: SocketAddr) -> Result<SharedSocket, FabricError> {
+        let open = &self.open;
+        let share = |on: bool| {
+            let fd = open.socket.as_fd();
+            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, on.into())
+        };
+        let config = SocketConfig {
+            bind: open.local,
+            ..self.config
+        };
+        let make = || -> io::Result<_> {
+            share(true)?;
+            let made = SharedSocket::connect(&config, peer);
+            share(false)?;
+            Ok(made)
+        };
+        let made = match &self.held {
+            Some(held) => held.share(make),
+            None => make(),
+        };
+        let made = made.map_err(|source| FabricError::Io {
+            what: format!("connecting a socket of UDP {} to {peer}", open.local),
+            source,
+        })?;
+        Ok(made?)
     }
 
     fn publish(&self, list: &mut List) {
@@ -222,31 +262,4 @@ impl KnownSockets {
     pub(super) fn shares(&self) -> bool {
         self.peers.shares.load(Ordering::Relaxed)
     }
-}
-
-/// Makes a socket at the port of `open` that receives only from `peer`.
-///
-/// The port can be bound a second time only during this call, so that no other program can share
-/// it.
-fn connected(
-    peer: SocketAddr,
-    config: &SocketConfig,
-    open: &SharedSocket,
-) -> Result<SharedSocket, FabricError> {
-    let share = |on: bool| {
-        let fd = open.socket.as_fd();
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, on.into())
-    };
-    let failed = |source| FabricError::Io {
-        what: format!("connecting a socket of UDP {} to {peer}", open.local),
-        source,
-    };
-    share(true).map_err(failed)?;
-    let config = SocketConfig {
-        bind: open.local,
-        ..*config
-    };
-    let made = SharedSocket::connect(&config, peer);
-    share(false).map_err(failed)?;
-    Ok(made?)
 }

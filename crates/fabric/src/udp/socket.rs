@@ -16,7 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::config::{Granted, SocketConfig};
 use super::datagram::{OutgoingBatch, ReceivedBatch};
 use super::error::SocketError;
-use super::options::{open, open_connected, set_required, set_wanted};
+use super::held::HeldPort;
+use super::options::{open, open_beside, open_connected, set_required, set_wanted};
 use super::path;
 use super::receiver::UdpReceiver;
 use super::sender::UdpSender;
@@ -46,11 +47,15 @@ pub(super) struct SharedSocket {
 
 impl SharedSocket {
     /// A socket that is not connected.
-    fn bind(config: &SocketConfig) -> Result<Self, SocketError> {
+    fn bind(config: &SocketConfig, held: Option<&HeldPort>) -> Result<Self, SocketError> {
         let bind = path::canonical(config.bind);
         let v6 = bind.is_ipv6();
         let failed = |source| SocketError::Bind { addr: bind, source };
-        let socket = open(bind, v6).map_err(failed)?;
+        let socket = match held {
+            Some(held) => open_beside(bind, v6, held),
+            None => open(bind, v6),
+        };
+        let socket = socket.map_err(failed)?;
         Self::new(socket, v6, config)
     }
 
@@ -104,7 +109,23 @@ impl UdpSocket {
     /// [`SocketError::Bind`] if the address cannot be bound. [`SocketError::Option`] if the system
     /// cannot forbid fragmentation or report destination addresses.
     pub fn bind(config: &SocketConfig) -> Result<Self, SocketError> {
-        let shared = Arc::new(SharedSocket::bind(config)?);
+        Self::bind_at(config, None)
+    }
+
+    /// Same as [`UdpSocket::bind`], at a port that this process holds. The address of the socket may be
+    /// more exact than that of the port.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`].
+    pub fn bind_beside(config: &SocketConfig, held: &HeldPort) -> Result<Self, SocketError> {
+        Self::bind_at(config, Some(held))
+    }
+
+    pub(super) fn bind_at(
+        config: &SocketConfig,
+        held: Option<&HeldPort>,
+    ) -> Result<Self, SocketError> {
+        let shared = Arc::new(SharedSocket::bind(config, held)?);
         Ok(Self {
             sender: UdpSender::new(Arc::clone(&shared)),
             receiver: UdpReceiver::new(shared),

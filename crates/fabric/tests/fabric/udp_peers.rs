@@ -7,19 +7,30 @@ use std::time::{Duration, Instant};
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Completion, Fabric, QpAttr, QpPath, Qpn, RemoteQp};
-use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
+use farwrite_fabric::udp::{HeldPort, SocketConfig, UdpConfig, UdpFabric};
 use farwrite_wire::opcode::PATH_PACKET;
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Returns a fabric whose sockets have room for some thousand small packets.
 fn bind(addr: &str) -> Adapter<UdpFabric> {
+    let fabric = UdpFabric::bind(&config(addr.parse().expect("an address")));
+    Adapter::new(fabric.expect("sockets")).expect("all queues")
+}
+
+/// Same as [`bind`], at a port that is held at `held`.
+fn bind_beside(addr: IpAddr, held: &HeldPort) -> Adapter<UdpFabric> {
+    let at = SocketAddr::new(addr, held.local_addr().port());
+    let fabric = UdpFabric::bind_beside(&config(at), held);
+    Adapter::new(fabric.expect("sockets")).expect("all queues")
+}
+
+fn config(bind: SocketAddr) -> UdpConfig {
     let socket = SocketConfig {
         recv_buffer_bytes: 256 << 10,
-        ..SocketConfig::new(addr.parse().expect("an address"))
+        ..SocketConfig::new(bind)
     };
-    let fabric = UdpFabric::bind(&UdpConfig { socket, ports: 1 }).expect("sockets");
-    Adapter::new(fabric).expect("all queues")
+    UdpConfig { socket, ports: 1 }
 }
 
 fn queue_pair(fabric: &mut Adapter<UdpFabric>) -> Qpn {
@@ -34,7 +45,10 @@ fn queue_pair(fabric: &mut Adapter<UdpFabric>) -> Qpn {
 
 /// Returns two fabrics, joined by a queue pair on each.
 fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
-    let (mut a, mut b) = (bind(addr), bind(addr));
+    join(bind(addr), bind(addr))
+}
+
+fn join(mut a: Adapter<UdpFabric>, mut b: Adapter<UdpFabric>) -> [(Adapter<UdpFabric>, Qpn); 2] {
     let (qa, qb) = (queue_pair(&mut a), queue_pair(&mut b));
     let at = |fabric: &Adapter<UdpFabric>, qpn| RemoteQp {
         addr: fabric.local_addr(0),
@@ -72,8 +86,21 @@ fn completions_within(
 
 #[test]
 fn a_flood_of_strangers_drops_its_own_packets_only() {
-    for addr in ["127.0.0.1:0", "[::1]:0"] {
-        let [(mut a, qa), (mut b, _)] = pair(addr);
+    for (addr, held) in [
+        ("127.0.0.1:0", None),
+        ("[::1]:0", None),
+        // A program holds the port, for one address or for all of them.
+        ("127.0.0.1:0", Some("127.0.0.1:0")),
+        ("[::1]:0", Some("[::1]:0")),
+        ("127.0.0.1:0", Some("0.0.0.0:0")),
+        ("127.0.0.1:0", Some("[::]:0")),
+    ] {
+        let held = held.map(|held| HeldPort::bind(held.parse().expect("an address")));
+        let held = held.map(|held| held.expect("a port"));
+        let [(mut a, qa), (mut b, _)] = match &held {
+            None => pair(addr),
+            Some(held) => join(bind(addr), bind_beside(bind(addr).local_addr(0).ip(), held)),
+        };
         let stranger = UdpSocket::bind(addr).expect("a socket");
         let to = b.local_addr(0);
         for _ in 0..20_000 {
