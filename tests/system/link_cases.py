@@ -1,8 +1,11 @@
 """`farwrite link` between two namespaces, seen by the kernel's own protocols."""
 
 import json
+import pathlib
 import signal
 import subprocess
+import tempfile
+import time
 
 from lib.path import Path
 from lib.veth import sh, until
@@ -227,6 +230,44 @@ def _attached(report, program):
     report.check("the devices stay", None if "tap0" in kept else kept)
 
 
+def _files(report, program):
+    """The steps of the README, on machines without a default route."""
+    with Path(program) as path, tempfile.TemporaryDirectory() as directory:
+        key, data, inbox = (str(pathlib.Path(directory, name)) for name in ("key", "data", "in"))
+        subprocess.run([program, "--quiet", "keygen", key], check=True, stdout=subprocess.DEVNULL)
+        pathlib.Path(data).write_bytes(bytes(100_000))
+        pathlib.Path(inbox).mkdir()
+        receiver = path.own(path.b.popen(
+            [program, "recv", "--dir", inbox, "--psk-file", key, "--once"], text=True,
+            stdout=subprocess.PIPE))
+        lines = []
+        while not any("other addresses" in line for line in lines):
+            lines.append(receiver.stdout.readline())
+            if not lines[-1]:
+                raise RuntimeError(f"recv: {lines}")
+        words = next(line for line in lines if "farwrite send" in line).split()
+        report.check("the receiver names its address in the network",
+                     None if "10.77.0.2:4792" in words else f"{words}")
+        report.check("and the other one",
+                     None if "[fd77::2]:4792" in lines[-1] else f"{lines[-1]}")
+
+        def send(*arguments):
+            start = time.monotonic()
+            sent = path.a.popen([program, "send", "--no-path-cache", *arguments], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            _, text = path.own(sent).communicate(timeout=100)
+            return sent.returncode, text.strip(), time.monotonic() - start
+
+        code, text, seconds = send("--to", "10.99.0.1", "--psk-file", key, data)
+        told = code == 5 and "no route to 10.99.0.1" in text and seconds < 30
+        report.check("without a route, the sender says so and does not wait",
+                     None if told else f"{code} after {seconds} s: {text}")
+        code, text, _ = send(*words[2:-1], data)
+        receiver.communicate(timeout=60)
+        report.check("the printed command works",
+                     None if (code, receiver.returncode) == (0, 0) else f"{code}: {text}")
+
+
 _CASES = {
     "delay": _delay,
     "losses and reordering": _faults,
@@ -237,4 +278,5 @@ _CASES = {
     "what it refuses": _refusals,
     "how it ends": _ends,
     "devices that are there already": _attached,
+    "files between machines without a default route": _files,
 }

@@ -55,9 +55,12 @@ impl Console {
         self.json
     }
 
-    /// Whether [`Console::say`] shows nothing.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.json && self.quiet
+    /// Whether [`Console::say`] writes to a terminal.
+    pub(crate) fn says_to_terminal(&self) -> bool {
+        match self.json {
+            true => !self.quiet && io::stderr().is_terminal(),
+            false => io::stdout().is_terminal(),
+        }
     }
 
     /// Shows a result to people: on standard output, unless JSON goes there.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use farwrite_transfer::error::chain;
-use farwrite_transfer::{Error as TransferError, ErrorKind};
+use farwrite_transfer::{Error as TransferError, ErrorKind, Unfinished};
 
 /// The meaning of each exit code. Scripts rely on the numbers: their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,12 @@ impl Failure {
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         Self::new(error.kind().into(), error)
+    }
+}
+
+impl From<Unfinished> for Failure {
+    fn from(unfinished: Unfinished) -> Self {
+        unfinished.error.into()
     }
 }
 

@@ -1,23 +1,39 @@
 //! Finds the pre-shared key.
 
 use std::env;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use farwrite_session::{Psk, PskError};
+use farwrite_transfer::Cancel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 
 /// The variable that holds the key in text form. Unlike an argument, it is not visible to other
 /// users of the machine.
-pub(crate) const VARIABLE: &str = "FARWRITE_PSK";
+const VARIABLE: &str = "FARWRITE_PSK";
+/// The maximum length of a line that the user types.
+const MAX_LINE_BYTES: usize = 1024;
+/// The time between two checks of whether the user cancelled.
+const SLICE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// The key of a file, or otherwise of the environment, if there is one.
 ///
 /// # Errors
-/// The file or the text is not a key.
-pub(crate) fn find(file: Option<&Path>) -> Result<Option<Psk>, Failure> {
+/// The file or the text is not a key; [`Exit::Interrupted`] if the user cancels while the file, such as
+/// a pipe without a writer, does not answer.
+pub(crate) fn find(file: Option<&Path>, cancel: &Cancel) -> Result<Option<Psk>, Failure> {
     if let Some(file) = file {
-        let key = Psk::load(file);
+        let file = file.to_path_buf();
+        let key = cancel.run(move || Psk::load(&file))?;
         return key
             .map(Some)
             .map_err(|error| of_key("reading the key", &error));
@@ -36,18 +52,25 @@ pub(crate) fn find(file: Option<&Path>) -> Result<Option<Psk>, Failure> {
         .map_err(|error| of_key(&format!("reading {VARIABLE}"), &error))
 }
 
-/// The key of a file or of the environment, for a command that requires a key.
+/// The key of a file or of the environment, or otherwise the key that the user types, for a command that
+/// requires a key.
 ///
 /// # Errors
-/// As [`find`], and [`Exit::Usage`] if there is no key.
-pub(crate) fn needed(file: Option<&Path>) -> Result<Psk, Failure> {
-    find(file)?.ok_or_else(|| {
+/// As [`find`], and [`Exit::Usage`] if there is no key and no terminal to ask at.
+pub(crate) fn needed(file: Option<&Path>, cancel: &Cancel) -> Result<Psk, Failure> {
+    if let Some(key) = find(file, cancel)? {
+        return Ok(key);
+    }
+    if !io::stdin().is_terminal() {
         let what = format!(
-            "no key: give --psk-file, or set {VARIABLE} as `farwrite recv` prints it; `farwrite \
-             keygen` makes one"
+            "no key: give --psk-file, or set {VARIABLE}; at a terminal, this program asks for the key. \
+             `farwrite keygen` makes one"
         );
-        Failure::new(Exit::Usage, what)
-    })
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let line = ask(cancel)?;
+    let key = line.parse::<Psk>();
+    key.map_err(|error| of_key("reading the typed key", &error))
 }
 
 /// Generates a new key.
@@ -68,4 +91,57 @@ fn of_key(what: &str, error: &PskError) -> Failure {
         _ => Exit::Usage,
     };
     Failure::caused(exit, what, error)
+}
+
+/// Asks for the key at the terminal of standard input, which does not show what the user types.
+fn ask(cancel: &Cancel) -> Result<Zeroizing<String>, Failure> {
+    let input = io::stdin();
+    let what = "reading the key from the terminal";
+    let _hidden = Hidden::start(&input).or_exit(Exit::Other, what)?;
+    // If nobody sees the question, the user does not answer, and Ctrl-C ends the program.
+    let _ = write!(io::stderr(), "key that the other end shows (hidden): ");
+    // All the memory at once: a buffer that grows leaves copies behind.
+    let mut line = Zeroizing::new(Vec::with_capacity(MAX_LINE_BYTES));
+    while line.last() != Some(&b'\n') && line.len() < MAX_LINE_BYTES {
+        cancel.check()?;
+        let mut polled = [PollFd::new(&input, PollFlags::IN)];
+        match poll(&mut polled, Some(&SLICE)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            ready => ready.or_exit(Exit::Other, what)?,
+        };
+        let mut byte = [0];
+        match rustix::io::read(&input, &mut byte) {
+            Ok(0) => break,
+            Ok(_) => line.push(byte[0]),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(Failure::caused(Exit::Other, what, &error)),
+        }
+    }
+    let text = String::from_utf8_lossy(&line);
+    Ok(Zeroizing::new(text.into_owned()))
+}
+
+/// A terminal that does not show what the user types, until this is dropped.
+struct Hidden<F: AsFd> {
+    terminal: F,
+    before: Termios,
+}
+
+impl<F: AsFd> Hidden<F> {
+    fn start(terminal: F) -> Result<Self, Errno> {
+        let before = tcgetattr(&terminal)?;
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        // The end of the line is shown.
+        hidden.local_modes.insert(LocalModes::ECHONL);
+        tcsetattr(&terminal, OptionalActions::Now, &hidden)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl<F: AsFd> Drop for Hidden<F> {
+    fn drop(&mut self) {
+        // The terminal may be gone.
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
+    }
 }

@@ -1,5 +1,6 @@
 //! The `farwrite` program.
 
+mod addresses;
 mod args;
 mod axis;
 mod boxes;

@@ -1,21 +1,23 @@
 //! `farwrite recv`: receives files from another machine.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use farwrite::fabric::udp::source_for;
-use farwrite_session::{Listener, Psk, parse_listen, shown};
+use farwrite::HeldPort;
+use farwrite::fabric::udp::SocketError;
+use farwrite_session::{Listener, parse_listen, shown};
 use farwrite_transfer::{
-    self as transfer, Cancel, DEFAULT_PORT, Door, Host, ReceiveSettings, Visitor,
+    self as transfer, Cancel, DEFAULT_PORT, Door, ErrorKind, Host, ReceiveSettings, Visitor,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 
+use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::trace::{TraceArgs, Tracing};
@@ -55,7 +57,7 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK, or else a new key is made and the command for the sender is printed
+    /// variable FARWRITE_PSK, or else a new key is made and shown on the terminal, for the sender
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
     /// Grant credit to senders with --rate-control eqds: the rate of this machine's port, IP headers
@@ -85,17 +87,18 @@ pub(crate) struct RecvArgs {
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     check_directory(&args.dir)?;
-    let (psk, is_fresh) = match key::find(args.psk_file.as_deref())? {
+    let (psk, is_fresh) = match key::find(args.psk_file.as_deref(), &cancel)? {
         Some(psk) => (psk, false),
-        None if console.is_silent() => {
-            let what = "with --json and --quiet a fresh key is shown nowhere: give --psk-file or \
-                        FARWRITE_PSK, or leave out --quiet";
+        None if !console.says_to_terminal() => {
+            let what = "no key: a new key is shown on a terminal only, so that no log keeps it; give \
+                        --psk-file (`farwrite keygen` makes a key), or set FARWRITE_PSK";
             return Err(Failure::new(Exit::Usage, what));
         }
         None => (key::make()?, true),
     };
-    let listener = listen(args.listen)?;
+    let (listener, port) = listen(args.listen)?;
     let local = listener.local_addr();
+    let targets = Targets::of(local);
     console.say(format_args!(
         "listening on {} (TCP and UDP), writing into {}",
         shown(&local),
@@ -103,8 +106,15 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     ));
     console.say(format_args!(
         "on the other machine:\n\n  {}\n",
-        command(args, local, is_fresh.then_some(&psk))
+        command(args, &targets)
     ));
+    targets.show_others(console);
+    if is_fresh {
+        console.say(format_args!(
+            "it asks for this key:\n\n  {}\n",
+            &*psk.to_text()
+        ));
+    }
     let settings = ReceiveSettings {
         memory_bytes: args.memory,
         timeout: args.timeout,
@@ -112,7 +122,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     };
     let door = Door::open(listener, psk, Arc::new(console.clone()))?;
     let trace = args.trace.start()?;
-    let ended = serve(args, &settings, &door, (&cancel, &trace), console);
+    let ended = serve(args, &settings, (&door, &port), (&cancel, &trace), console);
     trace.finish(console);
     ended
 }
@@ -121,7 +131,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
 fn serve(
     args: &RecvArgs,
     settings: &ReceiveSettings,
-    door: &Door,
+    (door, port): (&Door, &HeldPort),
     (cancel, trace): (&Cancel, &Tracing),
     console: &Console,
 ) -> Result<ExitCode, Failure> {
@@ -132,10 +142,11 @@ fn serve(
             route: &transfer::unchanged,
             cancel,
             observer: &watched,
+            port: Some(port),
         };
         let ended = match Visitor::greet(channel, cancel) {
             Ok(prober) if prober.wants_probe() => {
-                if let Err(failure) = probe::answer(prober, cancel, console) {
+                if let Err(failure) = probe::answer(prober, port, cancel, console) {
                     console.warn(failure);
                 }
                 // A probe is not a transfer: --once continues to wait for one.
@@ -145,9 +156,15 @@ fn serve(
             Ok(sender) => {
                 trace.begin_run("transfer");
                 watched.begin();
-                transfer::receive(sender, &args.dir, settings, &host)
-                    .map_err(Failure::from)
-                    .and_then(|report| outcome::show(console, &report))
+                let ended = transfer::receive(sender, &args.dir, settings, &host);
+                let is_interrupted = ended
+                    .as_ref()
+                    .is_err_and(|unfinished| unfinished.kind() == ErrorKind::Interrupted);
+                let shown = outcome::show(console, ended);
+                if is_interrupted {
+                    return shown;
+                }
+                shown
             }
             Err(error) => Err(error.into()),
         };
@@ -173,19 +190,17 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Listens at the given address, or otherwise on all addresses. A free port (0) must be free for
-/// TCP and for UDP: another program can use the UDP port with the same number.
-pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
+/// Listens at the given address, or otherwise on all addresses, and holds the UDP port with the same
+/// number, at which data will arrive. A free port (0) must be free for TCP and for UDP.
+pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<(Listener, HeldPort), Failure> {
     let mut attempts = 1;
     loop {
         let listener = listen_tcp(asked)?;
         let local = listener.local_addr();
-        // Data will arrive at the UDP port with the same number. This only checks that the port is
-        // free.
-        match UdpSocket::bind(local) {
-            Ok(_) => return Ok(listener),
-            Err(error)
-                if error.kind() == ErrorKind::AddrInUse
+        match HeldPort::bind(local) {
+            Ok(held) => return Ok((listener, held)),
+            Err(SocketError::Bind { source, .. })
+                if source.kind() == io::ErrorKind::AddrInUse
                     && asked.is_some_and(|addr| addr.port() == 0)
                     && attempts < FREE_PORT_ATTEMPTS =>
             {
@@ -209,47 +224,11 @@ fn listen_tcp(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
     listener.map_err(|error| transfer::Error::of_session("starting", &error).into())
 }
 
-/// The command for the other end. It passes a new key in the environment, because all users of a
-/// machine can see the arguments of all programs.
-fn command(args: &RecvArgs, local: SocketAddr, fresh: Option<&Psk>) -> String {
-    let mut line = String::new();
-    if let Some(psk) = fresh {
-        line += key::VARIABLE;
-        line += "=";
-        line += &psk.to_text();
-        line += " ";
-    }
-    line += &format!("farwrite send --to {}", target(local));
+/// The command for the other end.
+fn command(args: &RecvArgs, targets: &Targets) -> String {
+    let mut line = format!("farwrite send --to {}", targets.first);
     if let Some(file) = &args.psk_file {
         line += &format!(" --psk-file {}", file.display());
     }
     line + " PATH..."
-}
-
-/// The address for the other machine. A link-local address needs the name of the interface on that
-/// machine, which this machine cannot know.
-pub(crate) fn target(local: SocketAddr) -> String {
-    match local {
-        SocketAddr::V6(addr) if addr.scope_id() != 0 => {
-            format!("'[{}%INTERFACE-OVER-THERE]:{}'", addr.ip(), addr.port())
-        }
-        addr => SocketAddr::new(reachable(addr.ip()), addr.port()).to_string(),
-    }
-}
-
-/// The address at which other machines can probably reach this one: the source address of packets
-/// to the Internet, or loopback if there is no route.
-fn reachable(ip: IpAddr) -> IpAddr {
-    if !ip.is_unspecified() {
-        return ip;
-    }
-    // Documentation addresses (RFC 5737, RFC 3849) belong to no network, so only a default route
-    // matches.
-    let v4 = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
-    let v6 = SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9));
-    let source = match ip {
-        IpAddr::V4(_) => source_for(v4),
-        IpAddr::V6(_) => source_for(v4).or_else(|_| source_for(v6)),
-    };
-    source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }

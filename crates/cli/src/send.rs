@@ -9,10 +9,11 @@ use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
 use farwrite_transfer::{
     self as transfer, DcqcnOptions, EqdsOptions, Host, RateControl, SchemeChoice, SendSettings,
-    Start,
+    Start, TransferReport,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
+use crate::addresses::parse_target;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
@@ -27,9 +28,10 @@ Examples:
   farwrite send --to far.example:4792 --psk-file far.key --rate 200Mbit --scheme sr-nack archive/
   farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
   farwrite send --to far.example:4792 --psk-file far.key --link link.toml archive/
-  FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
+  farwrite send --to [2001:db8::7] archive/.     asks for the key that `farwrite recv` shows
 
-Either end may be started first. A link-local address needs the name of this machine's interface:
+Either end may be started first. A sender waits, up to --timeout, for a receiver that does not listen
+yet or is busy with another sender. A link-local address needs the name of this machine's interface:
 [fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of `b`. TCP
 and UDP of the port must reach the other end, and its UDP packets must reach the sender. The sender
 may be behind any address translation (NAT), the receiver behind one that keeps the port.
@@ -58,11 +60,11 @@ If a file cannot be read, or changes while it is sent, only that file fails, and
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct SendArgs {
-    /// The receiver: a name or an address, and the port that it listens on
-    #[arg(long, value_name = "HOST:PORT")]
+    /// The receiver: a name or an address, and the port that it listens on; without a port, 4792
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_target)]
     to: HostPort,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK
+    /// variable FARWRITE_PSK, or else the program asks for it at the terminal
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
     /// How losses are repaired: auto, or one of the schemes below
@@ -96,8 +98,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give up if the receiver cannot be reached or is silent, or no data moves, for this time: 1s to
-    /// 1h. Waiting for a slow disk at either end does not count
+    /// Give up if the receiver cannot be reached, is busy with another sender or silent, or no data
+    /// moves, for this time: 1s to 1h. Waiting for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
@@ -206,7 +208,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         .as_deref()
         .map(|file| KnownPath::read(file, console));
     let described = described.transpose()?.unwrap_or_default();
-    let psk = key::needed(args.psk_file.as_deref())?;
+    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
     let special = if args.skip_special {
         Special::Skip
     } else {
@@ -216,8 +218,10 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     // A slow disk must not block Ctrl-C.
     let scanned = cancel.run(move || Source::scan(&paths, special))?;
     let source = scanned.or_exit(Exit::Files, "listing the files")?;
-    for path in source.skipped() {
-        console.warn(format_args!("{path:?} is left out"));
+    let skipped = source.skipped();
+    if !skipped.is_empty() {
+        let names = skipped.iter().map(|path| format!("{path:?}"));
+        console.warn(outcome::counted(skipped.len(), names, "left out"));
     }
     let channel = transfer::connect(&args.to, &psk, args.timeout, &cancel, console)?;
     let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
@@ -228,17 +232,18 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         route: &transfer::unchanged,
         cancel: &cancel,
         observer: &watched,
+        port: None,
     };
     let trace = args.trace.start()?;
-    let sent = transfer::send(channel, source, &settings, &host);
+    let sent = transfer::send(channel, &psk, source, &settings, &host);
     trace.finish(console);
-    let report = sent?;
-    if let Some((paths, learned)) = paths.zip(report.learned())
+    let learned = sent.as_ref().ok().and_then(TransferReport::learned);
+    if let Some((paths, learned)) = paths.zip(learned)
         && let Err(error) = paths.keep(from, to, learned)
     {
         console.warn(format_args!(
             "what was learned about the path is not kept for the next transfer: {error}"
         ));
     }
-    outcome::show(console, &report)
+    outcome::show(console, sent)
 }

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::udp::{OutgoingBatch, SocketConfig, UdpSocket, wait};
+use farwrite_fabric::udp::{HeldPort, OutgoingBatch, SocketConfig, UdpSocket, wait};
 use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
 
 use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
@@ -34,16 +34,18 @@ pub struct ResponderSummary {
     pub strangers: u64,
 }
 
-/// Answers a prober whose hello has arrived, until the prober is done.
+/// Answers a prober whose hello has arrived, until the prober is done. `held` is the port of the
+/// responder, if this process holds it.
 ///
 /// # Errors
 /// [`Error::Channel`], [`Error::Unexpected`], [`Error::Trials`], [`Error::Socket`], and
 /// [`Error::Interrupted`] once `cancelled` returns true. The peer is informed.
 pub fn answer(
     mut channel: Channel,
+    held: Option<&HeldPort>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<ResponderSummary, Error> {
-    let result = serve(&mut channel, cancelled);
+    let result = serve(&mut channel, held, cancelled);
     if let Err(error) = &result {
         let (_, writer) = channel.halves();
         writer.set_timeout(Some(LAST_MESSAGE));
@@ -56,7 +58,11 @@ pub fn answer(
     result
 }
 
-fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<ResponderSummary, Error> {
+fn serve(
+    channel: &mut Channel,
+    held: Option<&HeldPort>,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<ResponderSummary, Error> {
     channel.send(&Message::Hello(Hello {
         software: software(),
         capabilities: Hello::PROBES,
@@ -67,7 +73,11 @@ fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<Responde
         other => return Err(other.unexpected(ExpectedMessage::Start)),
     };
     // Use the port number of the channel, so that one firewall rule allows both.
-    let socket = UdpSocket::bind(&SocketConfig::new(channel.local_addr()))?;
+    let config = SocketConfig::new(channel.local_addr());
+    let socket = match held {
+        Some(held) => UdpSocket::bind_beside(&config, held),
+        None => UdpSocket::bind(&config),
+    }?;
     channel.send(&ProbeMessage::Ready {
         port: socket.local_addr().port(),
         ip: octets(socket.local_addr().ip()),

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use farwrite::{Counters, PathStats, QpStats};
+use farwrite::{Counters, HeldPort, PathStats, QpStats};
 
 use crate::error::of_thread;
 use crate::{Error, ErrorKind, PathShrunk};
@@ -141,6 +141,8 @@ pub struct Host<'a> {
     pub cancel: &'a Cancel,
     /// Receives the reports.
     pub observer: &'a dyn Observer,
+    /// The UDP port of a receiver, if this process holds it between transfers.
+    pub port: Option<&'a HeldPort>,
 }
 
 impl Host<'_> {

@@ -50,7 +50,7 @@ pub use farwrite_choice::{SchemeChoice, parity_bytes};
 pub use host::{Cancel, EndpointCounters, Event, Host, Observer, Route, unchanged};
 pub use loss::PathLoss;
 pub use receiver::{ReceiveSettings, receive};
-pub use report::{FailedFile, Role, TransferReport};
+pub use report::{Delivered, FailedFile, Role, TransferReport, Unfinished};
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
 pub use shape::MIN_TRANSFER_MTU;

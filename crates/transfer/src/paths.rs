@@ -8,7 +8,6 @@ use farwrite::keeper::{FoundPath, PathError, PathId, PathKeeper, PathShrunk, Rol
 use farwrite::{Endpoint, QpInfo, QueuePair, UdpConfig, UdpFabric};
 use farwrite_session::{Message, PathKey, PathOffer};
 
-use crate::host::Cancel;
 use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
 use crate::speaker::Outbox;
@@ -36,10 +35,14 @@ pub(crate) struct Offered {
 
 impl Offered {
     /// Binds the socket and informs the peer.
-    pub(crate) fn make(bind: SocketAddr, outbox: &Outbox, cancel: &Cancel) -> Result<Self, Error> {
+    pub(crate) fn make(bind: SocketAddr, outbox: &Outbox, host: &Host<'_>) -> Result<Self, Error> {
         let mut keeper = PathKeeper::new();
         let mut make = || -> Result<_, farwrite::Error> {
-            let endpoint = Endpoint::over_udp(&UdpConfig::new(bind))?;
+            let config = UdpConfig::new(bind);
+            let endpoint = match host.port {
+                Some(held) => Endpoint::over_udp_beside(&config, held),
+                None => Endpoint::over_udp(&config),
+            }?;
             // Path packets show which sizes no longer pass, even if the reason is this machine's
             // interface.
             endpoint.fabric().lose_too_large();
@@ -53,7 +56,7 @@ impl Offered {
             key: Some(PathKey(ours.key)),
             addresses: vec![ours.address.into()],
         };
-        outbox.send_or_cancel(Message::Path(offer), cancel)?;
+        outbox.send_or_cancel(Message::Path(offer), host.cancel)?;
         Ok(Self {
             endpoint,
             keeper,

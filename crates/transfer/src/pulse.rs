@@ -13,6 +13,8 @@ use farwrite_session::Progress;
 pub(crate) struct Pulse {
     start: Instant,
     stream_bytes: AtomicU64,
+    /// Bytes of the stream that have arrived at a receiver.
+    arrived_bytes: AtomicU64,
     files: AtomicU64,
     /// Steps toward the end, as counted by the endpoint's thread.
     received: AtomicU64,
@@ -26,6 +28,7 @@ impl Default for Pulse {
         Self {
             start: Instant::now(),
             stream_bytes: AtomicU64::new(0),
+            arrived_bytes: AtomicU64::new(0),
             files: AtomicU64::new(0),
             received: AtomicU64::new(0),
             disk_since: AtomicU64::new(0),
@@ -48,6 +51,16 @@ impl Pulse {
 
     pub(crate) fn add_stream_bytes(&self, bytes: u64) {
         self.stream_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the stream that have arrived, in the memory of a receiver or on its disk.
+    pub(crate) fn arrived_bytes(&self) -> u64 {
+        self.arrived_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets the bytes of the stream that have arrived. The count never falls.
+    pub(crate) fn set_arrived_bytes(&self, bytes: u64) {
+        self.arrived_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Counts a file that was read to its end, or that has its verdict.
@@ -80,7 +93,7 @@ impl Pulse {
     pub(crate) fn progress(&self, now: Instant) -> Progress {
         let disk_ms = self.disk_busy(now).as_millis();
         Progress {
-            stream_bytes: self.stream_bytes(),
+            stream_bytes: self.stream_bytes().max(self.arrived_bytes()),
             moved: self.moved(),
             disk_ms: u64::try_from(disk_ms).unwrap_or(u64::MAX),
         }
@@ -108,6 +121,7 @@ pub(crate) struct PeerPulse {
     messages: AtomicU64,
     /// Whether the listener waits for this end's disk, and therefore does not read the channel.
     held_up: AtomicU64,
+    stream_bytes: AtomicU64,
     moved: AtomicU64,
     disk_ms: AtomicU64,
 }
@@ -120,6 +134,8 @@ impl PeerPulse {
 
     /// Stores the progress that the peer reported.
     pub(crate) fn set(&self, progress: Progress) {
+        self.stream_bytes
+            .store(progress.stream_bytes, Ordering::Relaxed);
         self.moved.store(progress.moved, Ordering::Relaxed);
         self.disk_ms.store(progress.disk_ms, Ordering::Relaxed);
     }
@@ -139,6 +155,11 @@ impl PeerPulse {
     /// Messages that arrived on the channel.
     pub(crate) fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of the stream that the peer has read, or that have arrived at it.
+    pub(crate) fn stream_bytes(&self) -> u64 {
+        self.stream_bytes.load(Ordering::Relaxed)
     }
 
     /// The peer's count of its steps.

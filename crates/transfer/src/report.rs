@@ -1,22 +1,27 @@
 //! The result of a transfer, for people and for programs.
 
+use std::error::Error as StdError;
 use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use farwrite::{EcnField, PathStats, QpStats, RateControl, Start};
-use farwrite_session::files::Manifest;
+use farwrite_session::files::{Kind, Manifest};
 use farwrite_session::{FileCause, Text};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::{Serialize, Serializer};
 
-use crate::ErrorKind;
 use crate::loss::PathLoss;
 use crate::sender::{Choices, Limit, Limits, Shares};
 use crate::shape::Shape;
+use crate::{Error, ErrorKind};
 
 /// The number of failed files that are listed. The others are only counted, so that a peer that
 /// fails a million files does not fill the memory.
 pub(crate) const LISTED_FAILURES: usize = 1000;
+/// The number of files that arrived that are listed: 5 MB of names at most.
+const LISTED_ARRIVALS: usize = 10_000;
 
 /// The state of an ECN field that does not arrive, in JSON.
 const CLEARED: &str = "cleared";
@@ -55,9 +60,89 @@ pub struct TransferReport {
     rebuilt_chunks: Option<u64>,
     send_loss: Option<PathLoss>,
     receive_loss: Option<PathLoss>,
+    arrived: Vec<Text>,
     #[serde(flatten)]
     failed: FailedFiles,
 }
+
+/// What a transfer delivered before it failed. As JSON it is the `result` of `docs/json.md`, with fewer
+/// fields.
+#[derive(Debug, Serialize)]
+pub struct Delivered {
+    peer: String,
+    files: u32,
+    bytes: u64,
+    arrived: Vec<Text>,
+    #[serde(flatten)]
+    failed: FailedFiles,
+}
+
+impl Delivered {
+    /// One line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let verb = if self.files == 1 {
+            "has its"
+        } else {
+            "have their"
+        };
+        format!(
+            "{} with {} {verb} final name at the receiver",
+            Files(self.files),
+            Bytes(self.bytes)
+        )
+    }
+}
+
+/// A transfer that failed.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Why it failed.
+    pub error: Error,
+    /// What it delivered before; `None` if no file has a verdict.
+    pub delivered: Option<Box<Delivered>>,
+}
+
+impl Unfinished {
+    /// `ledger` has the verdicts until the failure.
+    pub(crate) fn new(error: Error, peer: SocketAddr, ledger: &Ledger) -> Self {
+        let tally = ledger.take();
+        let has_verdicts = tally.verified_files > 0 || tally.failed.failed_files > 0;
+        let delivered = has_verdicts.then(|| {
+            Box::new(Delivered {
+                peer: peer.to_string(),
+                files: tally.verified_files,
+                bytes: tally.verified_bytes,
+                arrived: tally.arrived,
+                failed: tally.failed,
+            })
+        });
+        Self { error, delivered }
+    }
+
+    /// The kind of failure.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.error.kind()
+    }
+}
+
+impl From<Error> for Unfinished {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            delivered: None,
+        }
+    }
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl StdError for Unfinished {}
 
 /// Shows a number of files.
 pub(crate) struct Files(pub(crate) u32);
@@ -99,7 +184,7 @@ pub(crate) struct FailedFiles {
 }
 
 impl FailedFiles {
-    pub(crate) fn add(&mut self, manifest: &Manifest, index: u32, cause: FileCause, reason: Text) {
+    fn add(&mut self, manifest: &Manifest, index: u32, cause: FileCause, reason: Text) {
         self.failed_files += 1;
         self.any_corrupt |= cause == FileCause::Corrupt;
         if self.failures.len() < LISTED_FAILURES {
@@ -117,7 +202,43 @@ impl FailedFiles {
 pub(crate) struct Tally {
     pub(crate) verified_files: u32,
     pub(crate) verified_bytes: u64,
+    /// The paths of the first of them.
+    pub(crate) arrived: Vec<Text>,
     pub(crate) failed: FailedFiles,
+}
+
+impl Tally {
+    /// Adds the verdict on a file. `failure` says why it did not arrive.
+    fn add(&mut self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
+        if let Some((cause, reason)) = failure {
+            self.failed.add(manifest, index, cause, reason);
+            return;
+        }
+        self.verified_files += 1;
+        if let Some(Kind::File { bytes, .. }) = manifest.entry(index).map(|entry| entry.kind) {
+            self.verified_bytes += bytes;
+        }
+        if self.arrived.len() < LISTED_ARRIVALS {
+            self.arrived.push(Text::new(manifest.path(index).display()));
+        }
+    }
+}
+
+/// The verdicts so far. One thread adds them, and another reads them when the transfer ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Tally>>);
+
+impl Ledger {
+    /// Adds the verdict on a file. `failure` says why it did not arrive.
+    pub(crate) fn add(&self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
+        let mut tally = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.add(manifest, index, failure);
+    }
+
+    /// Returns all verdicts, and begins anew.
+    pub(crate) fn take(&self) -> Tally {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// How fast a sender was, and what limited it.
@@ -208,6 +329,7 @@ impl TransferReport {
             rebuilt_chunks: is_receiver.then_some(facts.stats.rebuilt_chunks),
             send_loss: PathLoss::of(&facts.stats.send_loss),
             receive_loss: PathLoss::of(&facts.stats.receive_loss),
+            arrived: facts.tally.arrived,
             failed: facts.tally.failed,
         }
     }

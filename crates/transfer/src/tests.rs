@@ -1,5 +1,6 @@
 //! Both ends in one process, with an emulated link between their UDP sockets.
 
+mod progress;
 mod shrinking;
 
 use std::fs;
@@ -15,20 +16,31 @@ use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
 
 use crate::{
-    Cancel, Error, ErrorKind, Event, Host, Observer, PathShrunk, RateControl, ReceiveSettings,
-    SETUP, SchemeChoice, SendSettings, TransferReport, Visitor, receive, send,
+    Cancel, ErrorKind, Event, Host, Observer, PathShrunk, RateControl, ReceiveSettings, SETUP,
+    SchemeChoice, SendSettings, TransferReport, Unfinished, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Keeps what both ends report of paths that shrink.
+/// Keeps what both ends report of paths that shrink, and their progress.
 #[derive(Default)]
-struct Shrunk(Mutex<Vec<PathShrunk>>);
+struct Reports {
+    shrunk: Mutex<Vec<PathShrunk>>,
+    /// `sending` or `receiving`, and the bytes that had arrived.
+    progress: Mutex<Vec<(&'static str, u64)>>,
+}
 
-impl Observer for Shrunk {
+impl Observer for Reports {
     fn observe(&self, event: Event) {
-        if let Event::PathShrunk(shrunk) = event {
-            self.0.lock().expect("no panic").push(shrunk);
+        match event {
+            Event::PathShrunk(shrunk) => self.shrunk.lock().expect("no panic").push(shrunk),
+            Event::Progress {
+                label, done_bytes, ..
+            } => {
+                let mut progress = self.progress.lock().expect("no panic");
+                progress.push((label, done_bytes));
+            }
+            _ => {}
         }
     }
 }
@@ -94,11 +106,13 @@ fn cross_as(
 
 /// How a transfer ended at the sender and at the receiver.
 struct Crossing {
-    results: [Result<TransferReport, Error>; 2],
+    results: [Result<TransferReport, Unfinished>; 2],
     /// Whether the receiver has the file.
     has_arrived: bool,
     /// What both ends reported of the path in between.
     shrunk: Vec<PathShrunk>,
+    /// See [`Reports`].
+    progress: Vec<(&'static str, u64)>,
 }
 
 /// Like [`cross_as`], but the transfer may fail.
@@ -123,7 +137,7 @@ fn attempt(
         receiver: addr,
         emulator: OnceLock::new(),
     };
-    let (cancel, observer) = (Cancel::default(), Shrunk::default());
+    let (cancel, observer) = (Cancel::default(), Reports::default());
     let limits = ReceiveSettings {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
@@ -140,6 +154,7 @@ fn attempt(
                 route: &route,
                 cancel: &cancel,
                 observer: &observer,
+                port: None,
             };
             let sender = Visitor::greet(channel.expect("channel"), &cancel).expect("a hello");
             receive(sender, to.path(), &limits, &host)
@@ -154,11 +169,12 @@ fn attempt(
             route: &route,
             cancel: &cancel,
             observer: &observer,
+            port: None,
         };
-        let sent = send(channel, source, &settings, &host);
+        let sent = send(channel, &psk, source, &settings, &host);
         [sent, receives.join().expect("no panic")]
     });
-    let shrunk = observer.0.into_inner().expect("no panic");
+    let shrunk = observer.shrunk.into_inner().expect("no panic");
     // Each end names the address that it sends to, not the address that the peer knows as its own.
     let seen = link.emulator.wait().addresses()[0];
     for shrunk in &shrunk {
@@ -168,6 +184,7 @@ fn attempt(
         results,
         has_arrived: fs::read(to.path().join("file")).is_ok_and(|arrived| arrived == bytes),
         shrunk,
+        progress: observer.progress.into_inner().expect("no panic"),
     }
 }
 
@@ -397,11 +414,12 @@ fn a_receiver_that_resumes_unasked_is_refused() {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };
-    let (cancel, observer) = (Cancel::default(), Shrunk::default());
+    let (cancel, observer) = (Cancel::default(), Reports::default());
     let host = Host {
         route: &crate::unchanged,
         cancel: &cancel,
         observer: &observer,
+        port: None,
     };
     let refused = thread::scope(|scope| {
         scope.spawn(|| {
@@ -409,7 +427,7 @@ fn a_receiver_that_resumes_unasked_is_refused() {
             resume_unasked(channel.expect("channel"));
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
-        send(channel, source, &settings, &host).expect_err("refused")
+        send(channel, &psk, source, &settings, &host).expect_err("refused")
     });
     assert_eq!(refused.kind(), ErrorKind::Mismatch);
     let text = refused.to_string();

@@ -15,6 +15,7 @@ use farwrite::metrics::Metric;
 use farwrite_boxes::{Backpressure, PathBox};
 use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, BridgeReport, Forward};
 use farwrite_http::Address;
+use farwrite_transfer::Cancel;
 use farwrite_units::parse::{parse_count, parse_duration, parse_rtt};
 use serde_json::Value;
 
@@ -105,7 +106,8 @@ impl KeyArgs {
         if self.no_key {
             return Ok(None);
         }
-        let psk = key::find(self.psk_file.as_deref())?.ok_or_else(|| {
+        // Signals still end the program here.
+        let psk = key::find(self.psk_file.as_deref(), &Cancel::default())?.ok_or_else(|| {
             let what = "no key: give --psk-file with a key of `farwrite keygen`, the same at all \
                         boxes, or --no-key";
             Failure::new(Exit::Usage, what)

@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use farwrite_probe::Settings;
 use farwrite_session::{HostPort, parse_listen};
-use farwrite_transfer::DEFAULT_PORT;
 use farwrite_units::parse::{
     parse_part, parse_payload, parse_probe_time, parse_rate, parse_timeout,
 };
+
+use crate::addresses::parse_target;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,7 +55,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, requires = "listen", conflicts_with = "to")]
     pub(crate) once: bool,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK
+    /// variable FARWRITE_PSK, or else the program asks for it at the terminal
     #[arg(long, value_name = "FILE")]
     pub(crate) psk_file: Option<PathBuf>,
     /// Flows that send the packets, each with its own UDP port: 1 to 64
@@ -122,11 +123,4 @@ impl ProbeArgs {
             time: self.time,
         }
     }
-}
-
-/// Parses a host. The default port applies if none is given.
-fn parse_target(text: &str) -> Result<HostPort, String> {
-    let whole = text.parse::<HostPort>();
-    let port = || format!("{text}:{DEFAULT_PORT}").parse();
-    whole.or_else(|error| port().map_err(|_| error.to_string()))
 }

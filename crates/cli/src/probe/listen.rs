@@ -2,46 +2,50 @@
 
 use std::sync::Arc;
 
+use farwrite::HeldPort;
 use farwrite_probe as probe;
-use farwrite_session::{Psk, shown};
+use farwrite_session::shown;
 use farwrite_transfer::{Cancel, Door, Visitor};
 
 use super::{ProbeArgs, failure};
+use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::Failure;
-use crate::recv::{listen, target};
+use crate::recv::listen;
 use crate::{interrupt, key};
 
 /// Answers probes until Ctrl-C.
 pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
     let cancel = interrupt::catch()?;
-    let psk = key::needed(args.psk_file.as_deref())?;
-    let listener = listen(args.listen.flatten())?;
+    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    let (listener, port) = listen(args.listen.flatten())?;
     let local = listener.local_addr();
+    let targets = Targets::of(local);
     console.say(format_args!("listening on {} (TCP and UDP)", shown(&local)));
     let file = args.psk_file.as_ref();
     let file = file.map(|file| format!(" --psk-file {}", file.display()));
     console.say(format_args!(
         "on the other machine:\n\n  farwrite probe {}{}\n",
-        target(local),
+        targets.first,
         file.unwrap_or_default()
     ));
-    serve(args, psk, listener, &cancel, console)
+    targets.show_others(console);
+    let door = Door::open(listener, psk, Arc::new(console.clone()))?;
+    serve(args, &door, &port, &cancel, console)
 }
 
 fn serve(
     args: &ProbeArgs,
-    psk: Psk,
-    listener: farwrite_session::Listener,
+    door: &Door,
+    port: &HeldPort,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<(), Failure> {
-    let door = Door::open(listener, psk, Arc::new(console.clone()))?;
     loop {
         let channel = door.wait(cancel)?;
         let visitor = Visitor::greet(channel, cancel).map_err(Failure::from);
         let ended = visitor.and_then(|visitor| match visitor.wants_probe() {
-            true => answer(visitor, cancel, console),
+            true => answer(visitor, port, cancel, console),
             false => {
                 let from = visitor.addr();
                 let error = probe::Error::NotAProbe { from };
@@ -60,10 +64,15 @@ fn serve(
 }
 
 /// Answers one prober, whose hello has arrived.
-pub(crate) fn answer(visitor: Visitor, cancel: &Cancel, console: &Console) -> Result<(), Failure> {
+pub(crate) fn answer(
+    visitor: Visitor,
+    port: &HeldPort,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<(), Failure> {
     let from = visitor.addr();
     console.say(format_args!("a probe from {from}"));
-    let answered = probe::answer(visitor.into_channel(), &|| cancel.is_set());
+    let answered = probe::answer(visitor.into_channel(), Some(port), &|| cancel.is_set());
     let answered = answered.map_err(|error| failure("answering a probe", &error))?;
     console.say(format_args!(
         "answered {from}: {} packets of {} trials arrived",

@@ -10,7 +10,8 @@ mod trips_picture;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use farwrite_probe::{self as probe, Findings, ProbeHooks, ProbeStage};
 use farwrite_session::{Error as SessionError, HostPort};
@@ -23,6 +24,9 @@ use report::ProbeReport;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::{interrupt, key, link_file};
+
+/// The pause after the other end was busy, and the least time to connect after it.
+const LEAST_TIME: Duration = Duration::from_millis(200);
 
 /// Probes, or answers probes. Returns the exit code.
 pub(crate) fn run(args: &ProbeArgs, console: &Console) -> Result<ExitCode, Failure> {
@@ -39,28 +43,37 @@ pub(crate) fn run(args: &ProbeArgs, console: &Console) -> Result<ExitCode, Failu
 
 fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    let psk = key::needed(args.psk_file.as_deref())?;
+    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
     for file in args.save.iter().chain(&args.plot) {
         check_place(file)?;
     }
     let settings = args.settings();
-    let channel = transfer::connect(to, &psk, args.timeout, &cancel, console)?;
-    console.say(format_args!(
-        "probing the path to {} for {} s",
-        channel.peer_addr(),
-        settings.time.as_secs_f64()
-    ));
-    let start = Instant::now();
-    let found = probe::probe(
-        channel,
-        &settings,
-        &ProbeHooks {
-            route: &|_, to| to,
-            cancelled: &|| cancel.is_set(),
-            observe: &|event| show_progress(console, event),
-        },
-    );
-    let findings = found.map_err(|error| failure("probing", &error))?;
+    let hooks = ProbeHooks {
+        route: &|_, to| to,
+        cancelled: &|| cancel.is_set(),
+        observe: &|event| show_progress(console, event),
+    };
+    let asked = Instant::now();
+    let (findings, start) = loop {
+        let left = args.timeout.saturating_sub(asked.elapsed());
+        let channel = transfer::connect(to, &psk, left.max(LEAST_TIME), &cancel, console)?;
+        console.say(format_args!(
+            "probing the path to {} for {} s",
+            channel.peer_addr(),
+            settings.time.as_secs_f64()
+        ));
+        let start = Instant::now();
+        let found = probe::probe(channel, &settings, &hooks);
+        match found.map_err(|error| failure("probing", &error)) {
+            // The other end has kept this one waiting for some seconds.
+            Err(failure) if failure.exit == Exit::Busy && asked.elapsed() < args.timeout => {
+                console.say("the other end is busy with another transfer or probe: trying again");
+                cancel.check()?;
+                thread::sleep(LEAST_TIME);
+            }
+            found => break (found?, start),
+        }
+    };
     console.say(show::text(&findings));
     let trouble = save(args, &findings, console).err();
     if let Some(failure) = &trouble {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::rig::{Receiver, Rig, Running, V4, pattern};
+use crate::rig::{Receiver, Rig, Running, V4, free_port, pattern};
 
 /// At this rate, a transfer is long enough to be interrupted.
 const SLOW: [&str; 2] = ["--rate", "20Mbit"];
@@ -114,4 +114,51 @@ fn a_file_that_changes_while_it_is_sent_fails_by_itself() {
         .assert(9, "file: the sender could not read it");
     assert_eq!(rig.received(), ["other"]);
     assert!(fs::read(rig.inbox().join("other")).expect("received") == pattern(100_000));
+}
+
+#[test]
+fn files_that_arrived_before_a_failure_are_named() {
+    let rig = Rig::new();
+    let files = [("a", 1000), ("b", 2000), ("large", BYTES)];
+    let files = files.map(|(name, bytes)| rig.file(name, bytes));
+    let addr = free_port();
+    let receiver = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--json"]);
+    let receiver = Running::spawn(receiver);
+    let args = [&SLOW[..], &["--json"]].concat();
+    let sender = rig.send(addr, &args, &files.each_ref().map(|file| &**file));
+    let start = Instant::now();
+    while !["a", "b"]
+        .iter()
+        .all(|name| rig.inbox().join(name).exists())
+    {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            rig.received()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+    // The sender hears of it.
+    thread::sleep(Duration::from_millis(500));
+    receiver.signal("INT");
+    for (ended, kind) in [
+        (receiver.end(), "interrupted"),
+        (sender.end(), "unreachable"),
+    ] {
+        let object = ended.json();
+        assert_eq!(object["error"]["kind"], kind, "{object}");
+        let result = &object["result"];
+        assert_eq!(
+            (&result["files"], &result["bytes"]),
+            (&2.into(), &3000.into()),
+            "{object}"
+        );
+        let arrived: Vec<_> = result["arrived"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .collect();
+        assert_eq!(arrived, ["a", "b"]);
+    }
+    assert_eq!(rig.received(), ["a", "b"]);
 }

@@ -3,11 +3,13 @@
 mod crowds;
 mod documented;
 mod hostile;
+mod keys;
 mod liar;
 mod lost;
 mod measured;
 mod memory;
 mod moving;
+mod ports;
 mod refused;
 mod resumed;
 mod rig;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::rig::{Receiver, Rig, Running, V4, V6, free_port, list, pattern, tree};
+use crate::rig::{Rig, Running, V4, V6, free_port, list, pattern, tree};
 
 /// Sends paths to a new receiver. Both ends must report success.
 #[track_caller]
@@ -211,35 +211,6 @@ fn one_receiver_serves_many_senders_and_replaces_files() {
     }
     receiver.running.signal("INT");
     receiver.end().assert(130, "interrupted");
-}
-
-#[test]
-fn the_printed_command_has_a_key_that_fits() {
-    let rig = Rig::new();
-    let file = rig.file("file", 10_000);
-    let dir = rig.inbox();
-    let args = [
-        "recv",
-        "--listen",
-        V4,
-        "--once",
-        "--dir",
-        dir.to_str().expect("plain"),
-    ];
-    let receiver = Receiver::start(Running::start(&args, &[]));
-    let mut words = receiver.command.split_whitespace();
-    let variable = words
-        .next()
-        .and_then(|word| word.strip_prefix("FARWRITE_PSK="));
-    let key = variable.expect("a key in front of the command");
-    let rest: Vec<_> = words.collect();
-    let to = receiver.addr.to_string();
-    assert_eq!(rest, ["farwrite", "send", "--to", &to, "PATH..."]);
-    let path = file.to_str().expect("plain");
-    let sent = Running::start(&["send", "--to", &to, path], &[("FARWRITE_PSK", key)]).end();
-    sent.assert(0, "");
-    receiver.end().assert(0, "");
-    assert_eq!(rig.received(), ["file"]);
 }
 
 #[test]

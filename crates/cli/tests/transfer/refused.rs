@@ -81,17 +81,27 @@ fn nobody_there_is_unreachable_after_the_timeout() {
 }
 
 #[test]
-fn a_second_sender_is_turned_away() {
+fn a_second_sender_waits_as_long_as_its_user_wants() {
     let rig = Rig::new();
-    // The transfer takes 8 s. The second sender waits for 3 s.
-    let file = rig.file("file", 20_000_000);
-    let receiver = rig.recv(V4, &["--once"]);
+    // The transfer takes 6 s. A receiver keeps a sender waiting for 3 s before it says that it is busy.
+    let (file, small) = (rig.file("file", 15_000_000), rig.file("small", 1000));
+    let receiver = rig.recv(V4, &[]);
     let mut first = rig.send(receiver.addr, &["--rate", "20Mbit"], &[&file]);
     first.line("sending");
-    let second = rig.send(receiver.addr, &[], &[&file]).end();
-    second.assert(7, "another transfer or probe is under way");
+    let impatient = rig.send(receiver.addr, &["--timeout", "1s"], &[&small]);
+    let patient = rig
+        .send(receiver.addr, &["--timeout", "60s"], &[&small])
+        .end();
+    patient.assert(0, "");
+    assert!(
+        patient.stdout.contains("the receiver is busy"),
+        "{patient:?}"
+    );
+    impatient
+        .end()
+        .assert(7, "another transfer or probe is under way");
     first.end().assert(0, "");
-    receiver.end().assert(0, "");
+    assert_eq!(rig.received(), ["file", "small"]);
 }
 
 #[test]

@@ -283,8 +283,6 @@ impl Drop for Running {
 pub(crate) struct Receiver {
     pub(crate) running: Running,
     pub(crate) addr: SocketAddr,
-    /// The command for the other end.
-    pub(crate) command: String,
 }
 
 impl Receiver {
@@ -293,11 +291,9 @@ impl Receiver {
     pub(crate) fn start(mut running: Running) -> Self {
         let line = running.line("listening on");
         let addr = line.split_whitespace().nth(2).expect("address");
-        let command = running.line("farwrite send");
         Self {
             running,
             addr: addr.parse().expect("address"),
-            command,
         }
     }
 

@@ -34,5 +34,5 @@ pub(crate) fn channels() -> (Channel, JoinHandle<Channel>) {
 pub(crate) fn answering(
     channel: JoinHandle<Channel>,
 ) -> JoinHandle<Result<ResponderSummary, Error>> {
-    thread::spawn(move || answer(channel.join().expect("no panic"), &|| false))
+    thread::spawn(move || answer(channel.join().expect("no panic"), None, &|| false))
 }

@@ -122,7 +122,7 @@ fn a_socket_that_overflows_does_not_count_as_loss_of_the_path() {
         let stalled = Cell::new(None);
         let channel = responder.join().expect("no panic");
         // The responder calls this between two datagrams, so it receives nothing meanwhile.
-        let answered = answer(channel, &|| {
+        let answered = answer(channel, None, &|| {
             if stalled.get().is_none() && of_responder.passed()[2] >= 100 {
                 stalled.set(Some(stall(&of_responder)));
             }

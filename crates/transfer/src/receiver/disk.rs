@@ -10,7 +10,7 @@ use farwrite_session::{Message, Text};
 
 use super::Event;
 use crate::pulse::Pulse;
-use crate::report::Tally;
+use crate::report::{Ledger, Tally};
 use crate::speaker::{Closed, Outbox};
 use crate::{Error, ErrorKind};
 
@@ -69,6 +69,7 @@ pub(super) struct Disk {
     pub(super) sink: Sink,
     pub(super) gate: CommitGate,
     pub(super) manifest: Arc<Manifest>,
+    pub(super) ledger: Ledger,
     pub(super) outbox: Outbox,
     pub(super) pulse: Arc<Pulse>,
     pub(super) jobs: Receiver<Job>,
@@ -86,7 +87,6 @@ struct Progress {
     written_bytes: u64,
     /// The length of the stream, once the sender has reported it.
     stream_bytes: Option<u64>,
-    tally: Tally,
 }
 
 impl Disk {
@@ -94,10 +94,12 @@ impl Disk {
     /// then removes files without a final name.
     pub(super) fn run(mut self) {
         let mut progress = Progress::default();
-        match self
-            .work(&mut progress)
-            .and_then(|()| self.finish(progress))
-        {
+        let worked = self.work(&mut progress).and_then(|()| self.finish());
+        // Some files may have got their final names just before a failure.
+        while let Some(verdict) = self.sink.poll_verdict() {
+            self.note(&verdict);
+        }
+        match worked {
             Ok(tally) => {
                 let _ = self.events.send(Event::Disk(Ok(tally)));
                 // Send this last: the sender answers by closing the channel, and that must not look
@@ -111,19 +113,21 @@ impl Disk {
         }
     }
 
-    fn finish(&mut self, mut progress: Progress) -> Result<Tally, Stop> {
+    fn finish(&mut self) -> Result<Tally, Stop> {
         let summary = {
             let _operation = self.pulse.disk_operation();
             self.sink.finish()?
         };
         self.send_warnings();
-        progress.tally.verified_files = summary.verified_files;
-        progress.tally.verified_bytes = summary.verified_bytes;
-        Ok(progress.tally)
+        Ok(Tally {
+            verified_files: summary.verified_files,
+            verified_bytes: summary.verified_bytes,
+            ..self.ledger.take()
+        })
     }
 
     fn work(&mut self, progress: &mut Progress) -> Result<(), Stop> {
-        self.send_verdicts(progress)?;
+        self.send_verdicts()?;
         while progress.stream_bytes != Some(progress.written_bytes) {
             if self.gate.is_closed() {
                 return Err(Stop::Quiet);
@@ -146,7 +150,7 @@ impl Disk {
                 Job::StreamEnd { stream_bytes } => progress.stream_bytes = Some(stream_bytes),
             }
             self.write_ready(progress)?;
-            self.send_verdicts(progress)?;
+            self.send_verdicts()?;
         }
         Ok(())
     }
@@ -172,7 +176,7 @@ impl Disk {
             }
             // The sender of the buffers does not take back the last ones.
             let _ = self.empties.send(segment.buffer);
-            self.send_verdicts(progress)?;
+            self.send_verdicts()?;
         }
         let end = progress.stream_bytes;
         if end.is_some_and(|end| progress.written_bytes > end) {
@@ -186,22 +190,20 @@ impl Disk {
         Ok(())
     }
 
-    fn send_verdicts(&mut self, progress: &mut Progress) -> Result<(), Stop> {
+    fn send_verdicts(&mut self) -> Result<(), Stop> {
         self.send_warnings();
         while let Some(verdict) = self.sink.poll_verdict() {
             self.pulse.add_file();
-            self.note_failure(&verdict, progress);
+            self.note(&verdict);
             self.outbox.send(verdict.message())?;
         }
         Ok(())
     }
 
-    fn note_failure(&self, verdict: &Verdict, progress: &mut Progress) {
-        if let Some(failure) = &verdict.failure {
-            let failed = &mut progress.tally.failed;
-            let reason = Text::new(failure);
-            failed.add(&self.manifest, verdict.index, failure.cause(), reason);
-        }
+    fn note(&self, verdict: &Verdict) {
+        let failure = verdict.failure.as_ref();
+        let failure = failure.map(|failure| (failure.cause(), Text::new(failure)));
+        self.ledger.add(&self.manifest, verdict.index, failure);
     }
 
     fn send_warnings(&mut self) {

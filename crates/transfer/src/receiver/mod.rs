@@ -24,7 +24,7 @@ use farwrite_units::show::Bytes;
 use crate::error::of_thread;
 use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Role, Sending, Tally, TransferReport};
+use crate::report::{Facts, Files, Ledger, Role, Sending, Tally, TransferReport, Unfinished};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
@@ -95,6 +95,7 @@ struct Reception<'a> {
     outbox: Outbox,
     pulse: Arc<Pulse>,
     gate: CommitGate,
+    ledger: Ledger,
     settings: &'a ReceiveSettings,
     host: &'a Host<'a>,
 }
@@ -104,14 +105,14 @@ struct Reception<'a> {
 /// When this returns an error, no further file gets its final name.
 ///
 /// # Errors
-/// Errors that end the whole transfer; the peer is informed too. Files that fail alone are in the
-/// report.
+/// Errors that end the whole transfer, with the files that arrived before; the peer is informed too. Files
+/// that fail alone are in the report.
 pub fn receive(
     sender: Visitor,
     directory: &Path,
     settings: &ReceiveSettings,
     host: &Host<'_>,
-) -> Result<TransferReport, Error> {
+) -> Result<TransferReport, Unfinished> {
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
     let closer = channel.closer();
@@ -122,6 +123,7 @@ pub fn receive(
         outbox,
         pulse,
         gate: CommitGate::default(),
+        ledger: Ledger::default(),
         settings,
         host,
     };
@@ -139,7 +141,7 @@ pub fn receive(
     if let Some(disk) = disk {
         wait_for(&disk);
     }
-    result
+    result.map_err(|error| Unfinished::new(error, ends.1, &reception.ledger))
 }
 
 /// Gives the disk's thread time to remove files without a final name.
@@ -166,7 +168,7 @@ impl Reception<'_> {
         let theirs = setup.path_offer()?;
         let waited = start.elapsed();
         // The port of the channel: one firewall rule covers both.
-        let offered = Offered::make(local, &self.outbox, cancel)?;
+        let offered = Offered::make(local, &self.outbox, self.host)?;
         setup.link = Some(offered.link(
             PathRole::Responder,
             &theirs,
@@ -252,6 +254,7 @@ impl Reception<'_> {
             sink: joined.sink,
             gate: self.gate.clone(),
             manifest: Arc::clone(&manifest),
+            ledger: self.ledger.clone(),
             outbox: self.outbox.clone(),
             pulse: Arc::clone(&self.pulse),
             jobs: to_do,

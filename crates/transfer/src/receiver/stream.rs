@@ -187,8 +187,20 @@ impl Stream {
             ),
             slow_disk: signs.slow_disk(),
         };
-        meter.show(now, around.pulse.stream_bytes(), &status);
+        around.pulse.set_arrived_bytes(self.arrived_bytes());
+        meter.show(now, around.pulse.arrived_bytes(), &status);
         Ok(())
+    }
+
+    /// Bytes of the stream that have arrived: the segments that were taken, and what the bitmaps of the
+    /// others show. If the sender abandoned files, segments can be shorter, and the count is an upper
+    /// bound.
+    fn arrived_bytes(&self) -> u64 {
+        let taken = self.taken_segments.saturating_mul(self.shape.segment_bytes);
+        let taken = taken.min(self.shape.stream_bytes);
+        let open = self.posted.iter().filter_map(|one| one.handle.as_ref());
+        let open: u64 = open.map(|handle| handle.bitmap().bytes()).sum();
+        taken.saturating_add(open).min(self.shape.stream_bytes)
     }
 
     fn poll(&mut self) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use farwrite_session::{
 
 use crate::error::of_thread;
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::Tally;
+use crate::report::{Ledger, Tally};
 use crate::{Error, ErrorKind};
 
 /// The receiver's reports on the files.
@@ -20,15 +20,15 @@ pub(super) struct Verdicts {
     manifest: Arc<Manifest>,
     /// The next verdict is for the first file from this entry on.
     next: u32,
-    tally: Tally,
+    ledger: Ledger,
 }
 
 impl Verdicts {
-    pub(super) fn new(manifest: Arc<Manifest>) -> Self {
+    pub(super) fn new(manifest: Arc<Manifest>, ledger: Ledger) -> Self {
         Self {
             manifest,
             next: 0,
-            tally: Tally::default(),
+            ledger,
         }
     }
 
@@ -36,39 +36,30 @@ impl Verdicts {
     /// what a peer can make this end store.
     fn take(&mut self, index: u32, failure: Option<(FileCause, Text)>) -> Result<(), Error> {
         let due = self.due();
-        if due.is_none_or(|(due, _)| due != index) {
-            let due = due.map_or("none".into(), |(due, _)| due.to_string());
+        if due != Some(index) {
+            let due = due.map_or("none".into(), |due| due.to_string());
             let what = format!("the receiver spoke of file {index}, but {due} is due");
             return Err(Error::new(ErrorKind::Other, what));
         }
         self.next = index + 1;
-        match failure {
-            None => {
-                self.tally.verified_files += 1;
-                self.tally.verified_bytes += due.map_or(0, |(_, bytes)| bytes);
-            }
-            Some((cause, reason)) => self.tally.failed.add(&self.manifest, index, cause, reason),
-        }
+        self.ledger.add(&self.manifest, index, failure);
         Ok(())
     }
 
-    /// The file that the next verdict is for, and its length.
-    fn due(&self) -> Option<(u32, u64)> {
+    /// The file that the next verdict is for.
+    fn due(&self) -> Option<u32> {
         let mut entries = (self.next..).map_while(|index| {
             let entry = self.manifest.entry(index)?;
             Some((index, entry.kind))
         });
-        entries.find_map(|(index, kind)| match kind {
-            Kind::File { bytes, .. } => Some((index, bytes)),
-            Kind::Directory => None,
-        })
+        entries.find_map(|(index, kind)| matches!(kind, Kind::File { .. }).then_some(index))
     }
 
     /// The result of all files.
     fn finish(self) -> Result<Tally, Error> {
         match self.due() {
-            None => Ok(self.tally),
-            Some((index, _)) => Err(Error::new(
+            None => Ok(self.ledger.take()),
+            Some(index) => Err(Error::new(
                 ErrorKind::Other,
                 format!("the receiver ended without a word about file {index}"),
             )),

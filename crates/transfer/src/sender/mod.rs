@@ -6,6 +6,7 @@ mod limits;
 mod listen;
 mod resume;
 mod stream;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 use farwrite::keeper::{Role as PathRole, Sizes};
 use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
 use farwrite_session::files::{Source, manifest_messages};
-use farwrite_session::{Channel, Hello, Message, Reader, Text, TransferPlan};
+use farwrite_session::{Channel, Hello, Message, Psk, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::error::of_thread;
 use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Role, Sending, TransferReport};
+use crate::report::{Facts, Files, Ledger, Role, Sending, TransferReport, Unfinished};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::speaker::{Outbox, Speaker};
@@ -30,6 +31,7 @@ pub use auto::Choices;
 pub(crate) use limits::{Limit, Limits, Shares};
 use listen::Verdicts;
 use stream::{Sent, Stream};
+use waiting::Waiting;
 
 /// The settings of a sender's user.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +74,7 @@ struct Joined {
     qp: QueuePair,
     scheme: SchemeChoice,
     shape: Shape,
-    /// The duration of the exchange of hellos.
+    /// The round trip of the path, as measured during the set-up.
     rtt: Duration,
     peer: SocketAddr,
     /// The UDP ports of both ends, for people.
@@ -81,26 +83,42 @@ struct Joined {
     can_resume: bool,
 }
 
-/// Sends the files of `source` through a channel to a receiver.
+/// Sends the files of `source` through a channel to a receiver. While the receiver is busy with another
+/// sender, this end connects to the same address again, until `settings.timeout` has passed.
 ///
 /// # Errors
-/// Errors that end the whole transfer; the peer is informed too. Files that fail alone are in the
-/// report.
+/// Errors that end the whole transfer, with the files that arrived before; the peer is informed too. Files
+/// that fail alone are in the report.
 pub fn send(
-    channel: Channel,
+    mut channel: Channel,
+    psk: &Psk,
     source: Source,
     settings: &SendSettings,
     host: &Host<'_>,
-) -> Result<TransferReport, Error> {
-    let ends = (channel.local_addr(), channel.peer_addr());
-    let closer = channel.closer();
-    let (mut reader, writer) = channel.split();
-    let pulse = Arc::<Pulse>::default();
-    let (speaker, outbox) = Speaker::start(writer, closer, Arc::clone(&pulse), settings.timeout)?;
-    let result = join(&mut reader, &outbox, ends, &source, settings, host)
-        .and_then(|joined| run(joined, reader, outbox, &pulse, source, settings, host));
-    speaker.end(&result);
-    result
+) -> Result<TransferReport, Unfinished> {
+    let mut waiting = Waiting::new(settings.timeout);
+    loop {
+        let ends = (channel.local_addr(), channel.peer_addr());
+        let closer = channel.closer();
+        let (mut reader, writer) = channel.split();
+        let pulse = Arc::<Pulse>::default();
+        let (speaker, outbox) =
+            Speaker::start(writer, closer, Arc::clone(&pulse), settings.timeout)?;
+        let joined = join(&mut reader, &outbox, ends, &source, settings, host);
+        if let Err(error) = &joined
+            && let Some(left) = waiting.time_left(error)
+        {
+            // The receiver has closed the channel.
+            speaker.end(&Ok::<_, Error>(()));
+            channel = waiting.connect(ends.1, psk, left, host)?;
+            continue;
+        }
+        let ledger = Ledger::default();
+        let threads = (reader, outbox, &ledger);
+        let result = joined.and_then(|joined| run(joined, threads, &pulse, source, settings, host));
+        speaker.end(&result);
+        return result.map_err(|error| Unfinished::new(error, ends.1, &ledger));
+    }
 }
 
 /// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
@@ -119,9 +137,9 @@ fn join(
     // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
-    let offered = Offered::make(bind, outbox, cancel)?;
+    let offered = Offered::make(bind, outbox, host)?;
     let can_resume = setup.hello()?.has(Hello::RESUMES);
-    let rtt = start.elapsed();
+    let waited = start.elapsed();
 
     let theirs = setup.path_offer()?;
     let sizes = match settings.mtu {
@@ -133,6 +151,8 @@ fn join(
     };
     setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, sizes, host)?);
     let found = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
+    // The receiver answers the hello late if this end has to wait for another sender.
+    let rtt = found.map_or(waited, |found| found.rtt.min(waited));
     let mtu = match found.and_then(|found| found.mtu) {
         Some(mtu) => mtu,
         None => nic_mtu(peer, settings.mtu)?,
@@ -199,8 +219,7 @@ fn choose(
 /// Moves the files.
 fn run(
     joined: Joined,
-    reader: Reader,
-    outbox: Outbox,
+    (reader, outbox, ledger): (Reader, Outbox, &Ledger),
     pulse: &Arc<Pulse>,
     source: Source,
     settings: &SendSettings,
@@ -212,7 +231,7 @@ fn run(
     announce(&joined, manifest.files(), settings, host);
     let start = Instant::now();
     let peer_pulse = Arc::<PeerPulse>::default();
-    let verdicts = Verdicts::new(Arc::clone(&manifest));
+    let verdicts = Verdicts::new(Arc::clone(&manifest), ledger.clone());
     let heard = listen::start(reader, verdicts, Arc::clone(pulse), Arc::clone(&peer_pulse))?;
     let (stream, feeder) = Stream::new(joined, settings, outbox, Arc::clone(pulse), peer_pulse);
     // The thread ends with the stream. If a disk blocks it, nothing waits for it.

@@ -221,8 +221,17 @@ impl Stream {
             path: &self.path_note(limit)?,
             slow_disk: signs.slow_disk(),
         };
-        meter.show(now, self.arrived_bytes, &status);
+        meter.show(now, self.arrived_so_far(), &status);
         Ok(())
+    }
+
+    /// Bytes of the stream that have arrived: whole messages, as this end knows, and the parts of messages
+    /// that the receiver reports on the channel.
+    fn arrived_so_far(&self) -> u64 {
+        let reported = self.peer.stream_bytes();
+        let handed_over: u64 = self.in_flight.iter().map(|one| one.ready.bytes).sum();
+        let most = self.arrived_bytes + handed_over;
+        reported.clamp(self.arrived_bytes, most)
     }
 
     /// Returns what limits the speed of the stream now.

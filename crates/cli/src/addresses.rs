@@ -1,0 +1,223 @@
+//! Addresses of the two ends: those that other machines can use for this one, and the one that the user
+//! names for the other machine.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use farwrite::fabric::udp::source_for;
+use farwrite_session::HostPort;
+use farwrite_transfer::DEFAULT_PORT;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+
+use crate::console::Console;
+
+/// Parses a host to connect to. The default port applies if none is given.
+pub(crate) fn parse_target(text: &str) -> Result<HostPort, String> {
+    let whole = text.parse::<HostPort>();
+    let port = || format!("{text}:{DEFAULT_PORT}").parse();
+    whole.or_else(|error| port().map_err(|_| error.to_string()))
+}
+
+/// The addresses at which other machines reach a port of this machine, as `HOST:PORT`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Targets {
+    /// The address that other machines most likely reach.
+    pub(crate) first: String,
+    /// The other ones.
+    others: Vec<String>,
+    /// Whether only this machine can use them.
+    is_local: bool,
+}
+
+impl Targets {
+    /// The addresses for a port that is bound at `local`.
+    pub(crate) fn of(local: SocketAddr) -> Self {
+        if !local.ip().is_unspecified() {
+            return Self {
+                first: target(local),
+                others: Vec::new(),
+                // The user chose it, even if it is loopback.
+                is_local: false,
+            };
+        }
+        // Documentation addresses (RFC 5737, RFC 3849) belong to no network, so only a default route
+        // matches.
+        let v4 = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
+        let v6 = SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9));
+        let outward = [v4, v6].map(source_for);
+        let outward: Vec<_> = outward.into_iter().flatten().collect();
+        match interface_addresses() {
+            Some(found) => Self::choose(local, &outward, &found),
+            // A service may lack the sockets for this question (`RestrictAddressFamilies=` of systemd).
+            None => {
+                let found: Vec<_> = outward.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+                Self {
+                    is_local: false,
+                    ..Self::choose(local, &outward, &found)
+                }
+            }
+        }
+    }
+
+    /// Chooses among the addresses of this machine. `outward` are the sources of packets to the default
+    /// routes.
+    fn choose(local: SocketAddr, outward: &[IpAddr], found: &[SocketAddr]) -> Self {
+        let mut usable: Vec<_> = found
+            .iter()
+            .copied()
+            .filter(|addr| addr.is_ipv4() || local.is_ipv6())
+            .collect();
+        // Link-local addresses are the last resort: the other machine must be on the same link.
+        usable.sort_by_key(|addr| {
+            let is_outward = outward.contains(&addr.ip());
+            (is_link_local(addr.ip()), !is_outward, addr.is_ipv6())
+        });
+        usable.dedup();
+        if usable.iter().any(|addr| !is_link_local(addr.ip())) {
+            usable.retain(|addr| !is_link_local(addr.ip()));
+        }
+        let mut targets = usable.into_iter().map(|mut addr| {
+            addr.set_port(local.port());
+            target(addr)
+        });
+        match targets.next() {
+            Some(first) => Self {
+                first,
+                others: targets.collect(),
+                is_local: false,
+            },
+            None => Self {
+                first: SocketAddr::from((Ipv4Addr::LOCALHOST, local.port())).to_string(),
+                others: Vec::new(),
+                is_local: true,
+            },
+        }
+    }
+
+    /// Shows what the command of the other machine does not say.
+    pub(crate) fn show_others(&self, console: &Console) {
+        if self.is_local {
+            console.warn(format_args!(
+                "only this machine reaches {}: connect it to a network, or listen on another address",
+                self.first
+            ));
+        }
+        if !self.others.is_empty() {
+            console.say(format_args!(
+                "other addresses of this machine: {}",
+                self.others.join(", ")
+            ));
+        }
+    }
+}
+
+/// The address for the other machine. A link-local address needs the name of the interface on that
+/// machine, which this machine cannot know.
+fn target(addr: SocketAddr) -> String {
+    match addr {
+        SocketAddr::V6(addr) if addr.scope_id() != 0 => {
+            format!("'[{}%INTERFACE-OVER-THERE]:{}'", addr.ip(), addr.port())
+        }
+        addr => addr.to_string(),
+    }
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+/// The addresses of interfaces that are up, except loopback. Link-local IPv6 addresses have a scope.
+/// `None` if the operating system does not say.
+fn interface_addresses() -> Option<Vec<SocketAddr>> {
+    let interfaces = getifaddrs().ok()?;
+    let is_usable = |flags: InterfaceFlags| {
+        flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING)
+            && !flags.contains(InterfaceFlags::IFF_LOOPBACK)
+    };
+    let of_usable = interfaces.filter(|interface| is_usable(interface.flags));
+    let addresses = of_usable.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address
+            .as_sockaddr_in()
+            .map(|v4| SocketAddr::V4((*v4).into()));
+        let v6 = address
+            .as_sockaddr_in6()
+            .map(|v6| SocketAddr::V6((*v6).into()));
+        v4.or(v6)
+    });
+    Some(addresses.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(local: &str, outward: &[&str], found: &[&str]) -> (Vec<String>, bool) {
+        let addr = |text: &&str| text.parse::<SocketAddr>().expect("an address");
+        let outward: Vec<_> = outward
+            .iter()
+            .map(|text| text.parse().expect("an IP"))
+            .collect();
+        let found: Vec<_> = found.iter().map(addr).collect();
+        let targets = Targets::choose(addr(&local), &outward, &found);
+        let all = std::iter::once(targets.first)
+            .chain(targets.others)
+            .collect();
+        (all, targets.is_local)
+    }
+
+    #[test]
+    fn every_address_of_the_network_is_shown_and_that_of_the_default_route_first() {
+        let found = [
+            "[fe80::5%2]:0",
+            "172.17.0.1:0",
+            "[2001:db8::7]:0",
+            "10.0.0.5:0",
+            "10.0.0.5:0",
+        ];
+        let both = ["10.0.0.5:4792", "172.17.0.1:4792", "[2001:db8::7]:4792"];
+        let (all, is_local) = chosen("[::]:4792", &["10.0.0.5"], &found);
+        assert_eq!((all, is_local), (both.map(String::from).to_vec(), false));
+        let (all, _) = chosen("0.0.0.0:4792", &["10.0.0.5"], &found);
+        assert_eq!(all, both[..2]);
+    }
+
+    #[test]
+    fn a_machine_without_a_default_route_has_addresses() {
+        let (all, is_local) = chosen("[::]:4792", &[], &["10.77.0.2:0"]);
+        assert_eq!(
+            (&all[..], is_local),
+            (&["10.77.0.2:4792".to_owned()][..], false)
+        );
+    }
+
+    #[test]
+    fn link_local_and_loopback_addresses_are_last_resorts() {
+        let (all, is_local) = chosen("[::]:4792", &[], &["[fe80::5%2]:0"]);
+        assert_eq!(all, ["'[fe80::5%INTERFACE-OVER-THERE]:4792'"]);
+        assert!(!is_local);
+        let (all, is_local) = chosen("[::]:4792", &[], &[]);
+        assert_eq!(
+            (&all[..], is_local),
+            (&["127.0.0.1:4792".to_owned()][..], true)
+        );
+    }
+
+    #[test]
+    fn a_host_without_a_port_gets_the_default_port() {
+        for (text, shown) in [
+            ("far.example", "far.example:4792"),
+            ("192.0.2.7", "192.0.2.7:4792"),
+            ("[2001:db8::7]", "[2001:db8::7]:4792"),
+            ("far.example:9", "far.example:9"),
+        ] {
+            assert_eq!(parse_target(text).expect(text).to_string(), shown);
+        }
+        for wrong in ["far:", "far:x", "2001:db8::7", "[::1]:0", ""] {
+            parse_target(wrong).expect_err(wrong);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Where a key is shown, and where it comes from.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+
+use crate::rig::{Rig, Running, V4, farwrite, free_port};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program at a terminal.
+struct AtTerminal {
+    child: std::process::Child,
+    keyboard: File,
+    screen: String,
+    shown: Receiver<String>,
+}
+
+impl AtTerminal {
+    fn start(args: &[&str]) -> Self {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&terminal).expect("a terminal");
+        unlockpt(&terminal).expect("a terminal");
+        let name = ptsname(&terminal, Vec::new()).expect("a name");
+        let other_end = || {
+            let name = name.to_str().expect("plain");
+            let open = File::options().read(true).write(true).open(name);
+            Stdio::from(open.expect("the other end"))
+        };
+        let mut command = farwrite();
+        command.args(args).stdin(other_end());
+        let child = command.stdout(other_end()).stderr(other_end()).spawn();
+        let keyboard = File::from(terminal);
+        let mut screen = keyboard.try_clone().expect("a descriptor");
+        let (tell, shown) = channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // Reading fails when the program has ended.
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                let _ = tell.send(String::from_utf8_lossy(&bytes[..count]).into_owned());
+            }
+        });
+        Self {
+            child: child.expect("the program starts"),
+            keyboard,
+            screen: String::new(),
+            shown,
+        }
+    }
+
+    /// Waits until the screen shows a text. Returns the line that it stands in.
+    fn line(&mut self, text: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let mut lines = self.screen.lines();
+            if let Some(line) = lines.find(|line| line.contains(text)) {
+                return line.trim().to_owned();
+            }
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            match self.shown.recv_timeout(left) {
+                Ok(more) => self.screen += &more,
+                Err(_) => panic!("no {text:?} in {:?}", self.screen),
+            }
+        }
+    }
+
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = self.child.wait().expect("status");
+        while let Ok(more) = self.shown.recv_timeout(Duration::from_millis(200)) {
+            self.screen += &more;
+        }
+        (status.code(), self.screen)
+    }
+}
+
+/// The two commands of the README.
+#[test]
+fn a_new_key_is_shown_once_and_typed_without_echo() {
+    let rig = Rig::new();
+    let (file, dir) = (rig.file("file", 10_000), rig.inbox());
+    let dir = dir.to_str().expect("plain");
+    let args = ["recv", "--listen", V4, "--once", "--dir", dir];
+    let mut receiver = AtTerminal::start(&args);
+    let key = receiver.line("farwrite-psk-1:");
+    let command = receiver.line("farwrite send");
+    // A shell stores this line in its history.
+    assert!(!command.contains("psk"), "{command}");
+    let words: Vec<_> = command.split_whitespace().collect();
+    let [program, "send", "--to", to, "PATH..."] = words[..] else {
+        panic!("{command}");
+    };
+    assert_eq!(program, "farwrite");
+    let path = file.to_str().expect("plain");
+    let mut sender = AtTerminal::start(&["send", "--no-path-cache", "--to", to, path]);
+    sender.line("key that the other end shows");
+    writeln!(sender.keyboard, "{key}").expect("typed");
+    let (code, screen) = sender.end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(
+        !screen.contains("psk-1"),
+        "the terminal shows the key: {screen}"
+    );
+    assert_eq!(receiver.end().0, Some(0));
+    assert_eq!(rig.received(), ["file"]);
+}
+
+#[test]
+fn the_terminal_shows_what_is_typed_after_ctrl_c() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1);
+    let to = free_port().to_string();
+    let path = file.to_str().expect("plain");
+    let mut sender = AtTerminal::start(&["send", "--to", &to, path]);
+    sender.line("key that the other end shows");
+    let pid = sender.child.id().to_string();
+    let killed = Command::new("kill").args(["-s", "INT", &pid]).status();
+    assert!(killed.expect("kill").success());
+    let terminal = sender.keyboard.try_clone().expect("a descriptor");
+    let (code, screen) = sender.end();
+    assert_eq!(code, Some(130), "{screen}");
+    let modes = tcgetattr(&terminal).expect("a terminal");
+    assert!(modes.local_modes.contains(LocalModes::ECHO));
+}
+
+#[test]
+fn a_new_key_ends_in_no_log() {
+    let rig = Rig::new();
+    let dir = rig.inbox();
+    let dir = dir.to_str().expect("plain");
+    let args = ["recv", "--listen", V4, "--once", "--dir", dir];
+    for more in [&[][..], &["--json"], &["--json", "--quiet"]] {
+        let ended = Running::start(&[&args, more].concat(), &[]).end();
+        ended.assert(2, "a new key is shown on a terminal only");
+        let output = ended.stdout + &ended.stderr;
+        assert!(!output.contains("farwrite-psk-1:"), "{output}");
+    }
+}
+
+#[test]
+fn a_key_file_that_is_a_pipe_without_a_writer_holds_no_program() {
+    let rig = Rig::new();
+    let (pipe, file) = (rig.path("pipe"), rig.file("file", 1));
+    let made = Command::new("mkfifo")
+        .args(["-m", "600"])
+        .arg(&pipe)
+        .status();
+    assert!(made.expect("mkfifo").success());
+    let names = [&pipe, &file].map(|path| path.to_str().expect("plain").to_owned());
+    let to = free_port().to_string();
+    let args = ["send", "--to", &to, "--psk-file", &names[0], &names[1]];
+    for signal in ["TERM", "INT"] {
+        let running = Running::start(&args, &[]);
+        thread::sleep(Duration::from_millis(300));
+        running.signal(signal);
+        running.end().assert(130, "interrupted");
+    }
+    // A writer later provides the key.
+    let receiver = rig.recv(V4, &["--once"]);
+    let to = receiver.addr.to_string();
+    let args = ["send", "--to", &to, "--psk-file", &names[0], &names[1]];
+    let sender = Running::start(&args, &[]);
+    fs::write(&pipe, &*rig.psk.to_text()).expect("a reader");
+    sender.end().assert(0, "");
+    receiver.end().assert(0, "");
+}

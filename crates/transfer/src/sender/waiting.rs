@@ -1,0 +1,61 @@
+//! Waits for a receiver that is busy with another sender.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use farwrite_session::{Channel, Psk};
+
+use crate::connect::connect;
+use crate::host::CANCEL_PERIOD;
+use crate::{Error, ErrorKind, Host};
+
+/// The pause before this end connects again. The receiver itself keeps a sender waiting for some seconds
+/// before it answers that it is busy.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The wait for a busy receiver.
+pub(super) struct Waiting {
+    start: Instant,
+    limit: Duration,
+    is_noted: bool,
+}
+
+impl Waiting {
+    /// Waits for at most `limit` from now on.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            start: Instant::now(),
+            limit,
+            is_noted: false,
+        }
+    }
+
+    /// How long this end may still wait, if the transfer ended because the receiver is busy.
+    pub(super) fn time_left(&self, error: &Error) -> Option<Duration> {
+        let left = self.limit.saturating_sub(self.start.elapsed());
+        let left = left.saturating_sub(PAUSE);
+        (error.kind() == ErrorKind::Busy && !left.is_zero()).then_some(left)
+    }
+
+    /// Connects to the receiver again, after a pause.
+    pub(super) fn connect(
+        &mut self,
+        to: SocketAddr,
+        psk: &Psk,
+        left: Duration,
+        host: &Host<'_>,
+    ) -> Result<Channel, Error> {
+        if !std::mem::replace(&mut self.is_noted, true) {
+            host.note(format!(
+                "the receiver is busy with another transfer or probe: waiting for it, at most {} s",
+                self.limit.as_secs()
+            ));
+        }
+        let pause = Instant::now();
+        while pause.elapsed() < PAUSE {
+            host.cancel.check()?;
+            std::thread::sleep(CANCEL_PERIOD);
+        }
+        connect(&to.into(), psk, left, host.cancel, host.observer)
+    }
+}
