@@ -79,18 +79,18 @@ fn in_process(name: &str, flows: usize, begun: u32) -> [usize; 2] {
     numbers.try_into().expect("two numbers")
 }
 
-/// Settings of a box with room for these flows, and for the messages that they have begun.
+/// Settings of a box with room for these flows of one host, and for the messages that they have begun.
 fn lowar(flows: usize, begun: u32) -> lowar::Config {
     let config = lowar::Config {
-        max_connections: flows,
+        max_connections: 3 * flows,
         ..lowar::Config::default()
     };
     if begun == 0 {
         return config;
     }
     lowar::Config {
-        max_units: flows,
-        max_held: flows * begun as usize,
+        max_units: flows + flows / 4,
+        max_held: flows * begun as usize / 4 * 5,
         ..config
     }
 }
@@ -99,7 +99,7 @@ fn lowar(flows: usize, begun: u32) -> lowar::Config {
 /// not depend on flows.
 fn netrt(flows: usize, begun: u32) -> netrt::Config {
     let config = netrt::Config {
-        max_connections: flows,
+        max_connections: 3 * flows,
         pool_bytes: 16 << 10,
         ..netrt::Config::new(10_000_000_000, 100_000)
     };
@@ -108,7 +108,7 @@ fn netrt(flows: usize, begun: u32) -> netrt::Config {
     }
     netrt::Config {
         pool_bytes: flows * (MESSAGES + begun) as usize * ROOM_BYTES,
-        max_held: flows * begun as usize,
+        max_held: flows * begun as usize / 4 * 5,
         ..config
     }
 }

@@ -79,6 +79,12 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The Ethernet address that sent the frame.
+    pub(crate) fn station(&self) -> [u8; 6] {
+        let source = self.frame.get(6..).and_then(<[u8]>::first_chunk);
+        source.copied().unwrap_or_default()
+    }
+
     /// The UDP payload.
     pub(crate) fn payload(&self) -> &'a [u8] {
         &self.frame[self.payload.clone()]

@@ -22,8 +22,10 @@ mod packets;
 mod port_queue;
 mod psn;
 mod reorder;
+mod shares;
 mod streams;
 mod timers;
+mod uses;
 
 pub use backpressure::Backpressure;
 pub use device::BoxDevice;

@@ -5,12 +5,15 @@ use alloc::vec::Vec;
 
 use crate::packets::DataPacket;
 use crate::psn;
+use crate::shares::{Part, Shares, Source};
+
+/// The part of all frames that one host can have in the buffers while no other one has any.
+const OF_HOST: Part = Part::new(4, 5);
 
 /// The memory limit that the reordering buffers of all streams share, and its statistics.
 #[derive(Debug)]
 pub(crate) struct BufferBudget {
-    max_frames: usize,
-    frames: usize,
+    shares: Shares,
     bytes: usize,
     /// Frames that were buffered.
     pub(crate) kept: u64,
@@ -18,15 +21,14 @@ pub(crate) struct BufferBudget {
     pub(crate) peak: u64,
     /// Highest number of bytes at a time.
     pub(crate) peak_bytes: u64,
-    /// Frames that exceeded the limit.
+    /// Frames that exceeded the limit, or the share of their source.
     pub(crate) refused: u64,
 }
 
 impl BufferBudget {
     pub(crate) fn new(max_frames: usize) -> Self {
         Self {
-            max_frames,
-            frames: 0,
+            shares: Shares::new(max_frames, OF_HOST, None),
             bytes: 0,
             kept: 0,
             peak: 0,
@@ -37,7 +39,7 @@ impl BufferBudget {
 
     /// Frames in the buffers now.
     pub(crate) fn frames(&self) -> usize {
-        self.frames
+        self.shares.used()
     }
 
     /// Bytes in the buffers now.
@@ -46,29 +48,31 @@ impl BufferBudget {
     }
 
     /// Reserves room for a frame. Counts a refusal and returns `false` if there is no room.
-    fn admit(&mut self, bytes: usize) -> bool {
-        if self.frames >= self.max_frames {
+    fn admit(&mut self, source: &Source, bytes: usize) -> bool {
+        if !self.shares.allow(source) {
             self.refused += 1;
             return false;
         }
-        self.frames += 1;
+        self.shares.take(source, 1);
         self.bytes += bytes;
         self.kept += 1;
-        self.peak = self.peak.max(self.frames as u64);
+        self.peak = self.peak.max(self.frames() as u64);
         self.peak_bytes = self.peak_bytes.max(self.bytes as u64);
         true
     }
 
-    fn leave(&mut self, bytes: usize) {
-        self.frames -= 1;
+    fn leave(&mut self, source: &Source, bytes: usize) {
+        self.shares.give_back(source, 1);
         self.bytes -= bytes;
     }
 }
 
 /// Frames of a stream in the order of their PSNs. Empty the buffer before you drop it, because it
 /// shares its limit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReorderBuffer {
+    /// Whose share of the limit the frames take.
+    source: Source,
     frames: VecDeque<HeldFrame>,
 }
 
@@ -82,6 +86,11 @@ pub(crate) struct HeldFrame {
 }
 
 impl ReorderBuffer {
+    pub(crate) fn new(source: Source) -> Self {
+        let frames = VecDeque::new();
+        Self { source, frames }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -147,7 +156,7 @@ impl ReorderBuffer {
         frame: Vec<u8>,
         room: &mut BufferBudget,
     ) -> Result<(), Vec<u8>> {
-        if !room.admit(frame.len()) {
+        if !room.admit(&self.source, frame.len()) {
             return Err(frame);
         }
         let after = |waiting: &&HeldFrame| psn::distance(psn, waiting.psn) > 0;
@@ -159,7 +168,7 @@ impl ReorderBuffer {
     /// Removes the frame with the lowest PSN.
     pub(crate) fn pop(&mut self, room: &mut BufferBudget) -> Option<HeldFrame> {
         let waiting = self.frames.pop_front()?;
-        room.leave(waiting.frame.len());
+        room.leave(&self.source, waiting.frame.len());
         Some(waiting)
     }
 }
@@ -170,9 +179,27 @@ mod tests {
     use crate::packets::test::data;
     use alloc::vec;
 
+    fn buffer(host: u8) -> ReorderBuffer {
+        ReorderBuffer::new(Source::numbered(1, host))
+    }
+
+    /// A source that fills the buffers leaves room for the others.
+    #[test]
+    fn one_source_does_not_take_all_the_room() {
+        let (mut many, mut other) = (buffer(1), buffer(2));
+        let mut room = BufferBudget::new(2048);
+        let held = (0..3000).filter(|psn| many.push(data(*psn), vec![0], &mut room).is_ok());
+        assert_eq!(held.count(), 1639, "four fifths");
+        for psn in 0..300 {
+            assert_eq!(other.push(data(psn), vec![0], &mut room), Ok(()));
+        }
+        while many.pop(&mut room).is_some() {}
+        assert_eq!(room.frames(), 300);
+    }
+
     #[test]
     fn frames_come_out_in_order_also_across_the_wrap() {
-        let (mut buffer, mut room) = (ReorderBuffer::default(), BufferBudget::new(6));
+        let (mut buffer, mut room) = (buffer(1), BufferBudget::new(7));
         assert!(!buffer.holds(0));
         for psn in [0xFF_FFFE, 1, 0, 0xFF_FFFF, 0] {
             assert_eq!(buffer.push(data(psn), vec![0; 10], &mut room), Ok(()));

@@ -5,8 +5,19 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 
+use crate::Side;
 use crate::frame::View;
 use crate::packets::Space;
+use crate::shares::{Part, Shares, Source};
+use crate::uses::Uses;
+
+/// The part of all connections that one IP address can have while no other one has any.
+const OF_HOST: Part = Part::new(1, 3);
+/// The same for an Ethernet address, on the side of the NICs. All packets of the path come from one router.
+const OF_STATION: Part = Part::new(2, 3);
+/// The highest number of idle connections that are removed for one new connection. So a new connection
+/// costs a constant time, whatever the table holds.
+const MAX_REMOVED: usize = 2;
 
 /// Identifies a stream: one direction and PSN space of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,37 +62,44 @@ impl StreamKey {
 #[derive(Debug)]
 pub(crate) struct StreamTable<S> {
     entries: BTreeMap<StreamKey, Entry<S>>,
-    connections: usize,
-    /// Highest number of connections.
-    limit: usize,
+    /// The connections, by their last use.
+    uses: Uses<Connection>,
+    shares: Shares,
     idle_ns: u64,
-    /// No connection can be idle before this time.
-    next_idle_ns: u64,
 }
 
 #[derive(Debug)]
 struct Entry<S> {
-    used_ns: u64,
+    /// The place of its connection in `uses`.
+    place: usize,
     stream: S,
 }
 
+#[derive(Debug)]
+struct Connection {
+    /// The key of one of its streams.
+    key: StreamKey,
+    source: Source,
+}
+
 impl<S> StreamTable<S> {
-    /// A table of up to `limit` connections. When it is full, connections that were not used for
-    /// `idle_ns` make room.
-    pub(crate) fn new(limit: usize, idle_ns: u64) -> Self {
+    /// A table of up to `limit` connections from sources at one side of the box. Each source can have a
+    /// share of them. When there is no room for a new one, connections that were not used for `idle_ns`
+    /// make room.
+    pub(crate) fn new(limit: usize, idle_ns: u64, from: Side) -> Self {
+        let of_station = (from == Side::Near).then_some(OF_STATION);
         Self {
             entries: BTreeMap::new(),
-            connections: 0,
-            limit,
+            uses: Uses::default(),
+            shares: Shares::new(limit, OF_HOST, of_station),
             idle_ns,
-            next_idle_ns: 0,
         }
     }
 
     /// Returns a stream, and records that it is used now.
     pub(crate) fn get(&mut self, now_ns: u64, key: &StreamKey) -> Option<&mut S> {
         let entry = self.entries.get_mut(key)?;
-        entry.used_ns = now_ns;
+        self.uses.touch(entry.place, now_ns);
         Some(&mut entry.stream)
     }
 
@@ -90,47 +108,48 @@ impl<S> StreamTable<S> {
         self.entries.get_mut(key).map(|entry| &mut entry.stream)
     }
 
-    /// Adds a stream, unless it needs another connection and the table is full. Returns the streams
+    /// Adds a stream, unless it needs another connection and there is no room for it. Returns the streams
     /// of idle connections that it removed to make room.
-    pub(crate) fn insert(&mut self, now_ns: u64, key: StreamKey, stream: S) -> Vec<(StreamKey, S)> {
-        let full = self.connections >= self.limit && !self.knows_connection(key);
-        let removed = if full && now_ns >= self.next_idle_ns {
-            self.remove_idle(now_ns)
+    pub(crate) fn insert(
+        &mut self,
+        now_ns: u64,
+        key: StreamKey,
+        source: Source,
+        stream: S,
+    ) -> Vec<(StreamKey, S)> {
+        let mut removed = Vec::new();
+        let known = self.entries.range(key.connection()).next();
+        let place = if let Some((_, entry)) = known {
+            entry.place
         } else {
-            Vec::new()
+            for _ in 0..MAX_REMOVED {
+                if self.shares.allow(&source) || !self.remove_idle(now_ns, &mut removed) {
+                    break;
+                }
+            }
+            if !self.shares.allow(&source) {
+                return removed;
+            }
+            self.shares.take(&source, 1);
+            self.uses.push(now_ns, Connection { key, source })
         };
-        let knows = self.knows_connection(key);
-        if knows || self.connections < self.limit {
-            self.connections += usize::from(!knows);
-            let used_ns = now_ns;
-            self.entries.insert(key, Entry { used_ns, stream });
-        }
+        self.entries.insert(key, Entry { place, stream });
         removed
     }
 
-    fn knows_connection(&self, key: StreamKey) -> bool {
-        self.entries.range(key.connection()).next().is_some()
-    }
-
-    /// Removes the connections of which no stream was used for `idle_ns`.
-    fn remove_idle(&mut self, now_ns: u64) -> Vec<(StreamKey, S)> {
-        let (mut removed, mut oldest_ns) = (Vec::new(), now_ns);
-        let keys: Vec<_> = self.entries.keys().copied().collect();
-        for keys in keys.chunk_by(|a, b| a.connection() == b.connection()) {
-            let used = keys.iter().map(|key| self.entries[key].used_ns);
-            let used_ns = used.max().unwrap_or(now_ns);
-            if now_ns.saturating_sub(used_ns) < self.idle_ns {
-                oldest_ns = oldest_ns.min(used_ns);
-                continue;
-            }
-            self.connections -= 1;
-            for key in keys {
-                let entry = self.entries.remove(key);
-                removed.extend(entry.map(|entry| (*key, entry.stream)));
-            }
+    /// Removes the connection that was used least recently, if it is idle. Returns whether it did.
+    fn remove_idle(&mut self, now_ns: u64, removed: &mut Vec<(StreamKey, S)>) -> bool {
+        let idle = |used_ns: u64| now_ns.saturating_sub(used_ns) >= self.idle_ns;
+        let Some(connection) = self.uses.pop_if(idle) else {
+            return false;
+        };
+        self.shares.give_back(&connection.source, 1);
+        while let Some((key, _)) = self.entries.range(connection.key.connection()).next() {
+            let key = *key;
+            let entry = self.entries.remove(&key);
+            removed.extend(entry.map(|entry| (key, entry.stream)));
         }
-        self.next_idle_ns = oldest_ns.saturating_add(self.idle_ns);
-        removed
+        true
     }
 }
 
@@ -157,28 +176,36 @@ mod tests {
         StreamKey::of(Ipv4Addr::LOCALHOST.into(), qpn, space)
     }
 
+    /// Each connection from another host, so that shares do not matter.
+    fn source(qpn: u32) -> Source {
+        let number = u8::try_from(qpn % 256).unwrap();
+        Source::numbered(number, number)
+    }
+
     #[test]
     fn idle_connections_make_room_and_others_do_not() {
         let key = |qpn| key(qpn, Space::Request);
-        let mut table = StreamTable::new(2, 100);
-        assert!(table.insert(0, key(1), "a").is_empty());
-        assert!(table.insert(0, key(2), "b").is_empty());
-        assert!(table.insert(50, key(3), "c").is_empty());
+        let mut table = StreamTable::new(2, 100, Side::Near);
+        assert!(table.insert(0, key(1), source(1), "a").is_empty());
+        assert!(table.insert(0, key(2), source(2), "b").is_empty());
+        assert!(table.insert(50, key(3), source(3), "c").is_empty());
         assert!(table.get(50, &key(3)).is_none() && table.get(60, &key(1)).is_some());
-        assert_eq!(table.insert(100, key(3), "c"), [(key(2), "b")]);
+        let removed = table.insert(100, key(3), source(3), "c");
+        assert_eq!(removed, [(key(2), "b")]);
         assert!(table.get(100, &key(3)).is_some());
         // The other one is idle from 160 on.
-        assert!(table.insert(159, key(4), "d").is_empty());
-        assert_eq!(table.insert(160, key(4), "d"), [(key(1), "a")]);
+        assert!(table.insert(159, key(4), source(4), "d").is_empty());
+        let removed = table.insert(160, key(4), source(4), "d");
+        assert_eq!(removed, [(key(1), "a")]);
     }
 
     /// A connection that writes and answers READs takes one place, and leaves as a whole.
     #[test]
     fn the_limit_counts_connections_and_not_their_streams() {
-        let mut table = StreamTable::new(2, 100);
+        let mut table = StreamTable::new(2, 100, Side::Near);
         for qpn in [1, 2, 3] {
-            table.insert(0, key(qpn, Space::Response), qpn);
-            table.insert(0, key(qpn, Space::Request), 10 * qpn);
+            table.insert(0, key(qpn, Space::Response), source(qpn), qpn);
+            table.insert(0, key(qpn, Space::Request), source(qpn), 10 * qpn);
         }
         let mut known = |qpn, space| table.peek(&key(qpn, space)).is_some();
         for space in [Space::Request, Space::Response] {
@@ -186,13 +213,53 @@ mod tests {
         }
         // One stream of a connection in use keeps the other one.
         assert!(table.get(50, &key(1, Space::Response)).is_some());
-        let removed = table.insert(100, key(3, Space::Request), 30);
+        let removed = table.insert(100, key(3, Space::Request), source(3), 30);
         assert_eq!(
             removed,
             [(key(2, Space::Request), 20), (key(2, Space::Response), 2)]
         );
         assert!(table.peek(&key(1, Space::Request)).is_some());
-        assert!(table.insert(100, key(4, Space::Request), 40).is_empty());
+        let none = table.insert(100, key(4, Space::Request), source(4), 40);
+        assert!(none.is_empty());
         assert!(table.peek(&key(4, Space::Request)).is_none());
+    }
+
+    /// A source that invents connections, at the rate at which idle ones end, costs a few steps for each,
+    /// whatever the table holds. The table has 50,000 places: a scan would have as many steps.
+    #[test]
+    fn new_connections_take_a_few_steps_in_a_full_table() {
+        let mut table = StreamTable::new(50_000, 10_000_000_000, Side::Far);
+        let mut visited = 0;
+        for qpn in 0..120_000u32 {
+            // 6,000 in a second.
+            let now_ns = u64::from(qpn) * 166_667;
+            table.insert(now_ns, key(qpn, Space::Request), source(0), qpn);
+            // A connection that is always in use.
+            assert!(table.get(now_ns, &key(0, Space::Request)).is_some());
+            let steps = table.uses.visited() - visited;
+            assert!(steps <= MAX_REMOVED, "{steps} steps for connection {qpn}");
+            visited += steps;
+        }
+        // Idle ones have made room for new ones.
+        assert!(visited > 30_000, "{visited}");
+        assert!(table.entries.len() <= 50_000);
+    }
+
+    /// Whatever a host invents, connections of other hosts find room.
+    #[test]
+    fn one_source_does_not_fill_the_table() {
+        let mut table = StreamTable::new(2048, 10_000_000_000, Side::Near);
+        for qpn in 0..5000 {
+            table.insert(0, key(qpn, Space::Singles), Source::numbered(1, 1), ());
+        }
+        let theirs = table.entries.len();
+        assert_eq!(theirs, 683, "a third");
+        for qpn in 5000..5300 {
+            table.insert(0, key(qpn, Space::Request), Source::numbered(1, 2), ());
+        }
+        for qpn in 6000..6300 {
+            table.insert(0, key(qpn, Space::Request), Source::numbered(3, 3), ());
+        }
+        assert_eq!(table.entries.len(), theirs + 600);
     }
 }

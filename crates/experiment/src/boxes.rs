@@ -39,7 +39,8 @@ pub struct LowarBox {
     /// timeout of the NICs if that is less.
     #[serde(default, deserialize_with = "crate::units::maybe_wait")]
     hold: Option<Duration>,
-    /// Largest number of frames that a box holds back; `None`: 2048.
+    /// Largest number of frames that a box holds back, those of one source at most four fifths of them;
+    /// `None`: 2560.
     max_held: Option<usize>,
 }
 
@@ -55,7 +56,8 @@ pub struct NetrtBox {
     /// least 1 ms, or a quarter of the timeout of the NICs if that is less.
     #[serde(default, deserialize_with = "crate::units::maybe_wait")]
     hold: Option<Duration>,
-    /// Largest number of frames that a box holds back; `None`: 2048.
+    /// Largest number of frames that a box holds back, those of one source at most four fifths of them;
+    /// `None`: 2560.
     max_held: Option<usize>,
     /// Packets after a missing one within which others are requested at once; `None`: 128.
     bitmap_bits: Option<NonZeroU32>,

@@ -5,10 +5,17 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::Side;
+use crate::shares::{Part, Shares, Source};
+
 /// Highest number of data packets in a block.
 pub const MAX_BLOCK_PACKETS: u16 = 256;
 /// Highest number of repair packets in a block.
 pub const MAX_UNITS: u8 = 64;
+/// The part of all coding units that one IP address can have in use while no other one has any.
+const OF_HOST: Part = Part::new(4, 5);
+/// The same for an Ethernet address, on the side of the NICs.
+const OF_STATION: Part = Part::new(8, 9);
 
 /// LoWAR(r, c): a block has `packets` (r) data packets, and `units` (c) repair packets. Packet i of
 /// a block belongs to interleave class i mod c, and each class survives one loss.
@@ -140,7 +147,7 @@ impl CodingUnit {
 #[derive(Debug)]
 pub(crate) struct UnitPool {
     free: VecDeque<CodingUnit>,
-    units: usize,
+    shares: Shares,
     /// Highest number of units in use at a time.
     peak: usize,
     /// Bytes combined by XOR into units that were released since.
@@ -148,25 +155,30 @@ pub(crate) struct UnitPool {
 }
 
 impl UnitPool {
-    pub(crate) fn new(units: usize) -> Self {
+    /// A pool for the blocks of sources at one side of the box.
+    pub(crate) fn new(units: usize, from: Side) -> Self {
+        let of_station = (from == Side::Near).then_some(OF_STATION);
         Self {
             free: (0..units).map(|_| CodingUnit::default()).collect(),
-            units,
+            shares: Shares::new(units, OF_HOST, of_station),
             peak: 0,
             xored_bytes: 0,
         }
     }
 
-    /// Allocates cleared units. Returns `None` if too few are free.
-    pub(crate) fn allocate(&mut self, units: usize) -> Option<Vec<CodingUnit>> {
-        (units <= self.free.len()).then(|| {
+    /// Allocates cleared units. Returns `None` if too few are free, or if the source has its share.
+    pub(crate) fn allocate(&mut self, source: &Source, units: usize) -> Option<Vec<CodingUnit>> {
+        (units <= self.free.len() && self.shares.allow(source)).then(|| {
             let allocated = self.free.drain(..units).collect();
-            self.peak = self.peak.max(self.units - self.free.len());
+            self.shares.take(source, units);
+            self.peak = self.peak.max(self.shares.used());
             allocated
         })
     }
 
-    pub(crate) fn release(&mut self, units: Vec<CodingUnit>) {
+    /// Takes back units of a source.
+    pub(crate) fn release(&mut self, source: &Source, units: Vec<CodingUnit>) {
+        self.shares.give_back(source, units.len());
         for mut unit in units {
             self.xored_bytes += core::mem::take(&mut unit.added);
             unit.bytes.clear();
@@ -214,21 +226,36 @@ mod tests {
 
     #[test]
     fn units_come_back_empty_and_never_run_over() {
-        let mut pool = UnitPool::new(3);
-        let mut units = pool.allocate(2).unwrap();
+        let source = Source::numbered(1, 1);
+        let mut pool = UnitPool::new(3, Side::Near);
+        let mut units = pool.allocate(&source, 2).unwrap();
         units[0].add(1, b"bytes");
-        assert!(pool.allocate(2).is_none());
+        assert!(pool.allocate(&source, 2).is_none());
         assert_eq!(pool.xored_bytes(), 0);
-        pool.release(units);
+        pool.release(&source, units);
         // Four bytes for the length and the identification, five for the payload.
         assert_eq!(pool.xored_bytes(), 4 + 5);
         assert_eq!(pool.peak(), 2);
         assert!(
-            pool.allocate(3)
+            pool.allocate(&source, 3)
                 .unwrap()
                 .iter()
                 .all(|u| u.bytes().is_empty())
         );
+    }
+
+    /// Blocks of one host leave units for those of others.
+    #[test]
+    fn one_source_does_not_take_all_units() {
+        let mut pool = UnitPool::new(1024, Side::Near);
+        let blocks = |pool: &mut UnitPool, host| {
+            let source = Source::numbered(1, host);
+            (0..1000)
+                .take_while(|_| pool.allocate(&source, 8).is_some())
+                .count()
+        };
+        assert_eq!(blocks(&mut pool, 1), 103, "four fifths");
+        assert!(blocks(&mut pool, 2) >= 8);
     }
 
     #[test]

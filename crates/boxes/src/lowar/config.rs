@@ -55,12 +55,15 @@ pub struct Config {
     /// Length of the longest IP datagram that the path between the boxes carries. Packets whose repair
     /// packets would be longer pass unprotected.
     pub path_mtu_bytes: usize,
-    /// Number of coding units of the sending half. The receiving half has the same number.
+    /// Number of coding units of the sending half. The receiving half has the same number. One source
+    /// uses at most four fifths of them.
     pub max_units: usize,
-    /// Highest number of frames that all streams together hold back.
+    /// Highest number of frames that all streams together hold back. Those of one source hold back at most
+    /// four fifths of them.
     pub max_held: usize,
     /// Highest number of connections of each half. A connection has one stream for each direction
-    /// and PSN space that it uses: at most two in each half.
+    /// and PSN space that it uses: at most two in each half. One source (an IPv4 address, or an IPv6 network
+    /// of 64 bits) has at most a third of them.
     pub max_connections: usize,
     /// After this time without a packet, a connection may be removed to make room for another one.
     /// After this time without a newer message from the other box, messages with a lower `boot` are
@@ -86,17 +89,17 @@ impl Config {
 }
 
 impl Default for Config {
-    /// No key, adaptive coding, path MTU 1500, 1024 units, 2048 held frames, 512 connections that are
-    /// idle after 10 s; 4 ms of hold, a question every 10 ms, silence after 1 s, blocks of
+    /// No key, adaptive coding, path MTU 1500, 1280 units, 2560 held frames, 2048 connections that
+    /// are idle after 10 s; 4 ms of hold, a question every 10 ms, silence after 1 s, blocks of
     /// one-packet messages close after 1 ms.
     fn default() -> Self {
         Self {
             key: None,
             coding: Coding::Adaptive,
             path_mtu_bytes: 1500,
-            max_units: 1024,
-            max_held: 2048,
-            max_connections: 512,
+            max_units: 1280,
+            max_held: 2560,
+            max_connections: 2048,
             idle_ns: 10_000_000_000,
             hold_ns: 4_000_000,
             probe_ns: 10_000_000,

@@ -19,13 +19,14 @@ use super::controller::Controller;
 use super::counters::Counters;
 use super::format::{LossReport, LowarBody, LowarMessage, REPAIR_EXTRA_BYTES, RepairId};
 use super::negotiation::{Negotiation, ProbeTiming};
-use crate::Class;
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
 use crate::packets::{DataPacket, Sequence, Space};
 use crate::psn;
+use crate::shares::Source;
 use crate::streams::{StreamKey, StreamTable};
 use crate::timers::Timers;
+use crate::{Class, Side};
 
 /// The sending half of the box.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ struct EncoderShared {
 
 #[derive(Debug)]
 struct OutgoingStream {
+    source: Source,
     negotiation: Negotiation,
     controller: Controller,
     /// The shape that was announced last.
@@ -68,6 +70,7 @@ struct OutgoingStream {
 /// A block that collects packets.
 #[derive(Debug)]
 struct OutgoingBlock {
+    source: Source,
     shape: Shape,
     base: u32,
     packets: u16,
@@ -91,9 +94,9 @@ pub(crate) struct AddedFrames {
 impl Encoder {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
-            streams: StreamTable::new(config.max_connections, config.idle_ns),
+            streams: StreamTable::new(config.max_connections, config.idle_ns, Side::Near),
             shared: EncoderShared {
-                pool: UnitPool::new(config.max_units),
+                pool: UnitPool::new(config.max_units, Side::Near),
                 deadlines: Timers::default(),
                 stamp: Stamp { boot, serial: 0 },
                 timing: ProbeTiming {
@@ -137,9 +140,14 @@ impl Encoder {
     ) -> AddedFrames {
         let key = StreamKey::new(view, data.qpn, data.space);
         let shared = &mut self.shared;
+        if !view.icrc_holds() {
+            shared.counters.damaged += 1;
+            return AddedFrames::default();
+        }
         if self.streams.get(now_ns, &key).is_none() {
-            let stream = OutgoingStream::new(shared.coding, shared.hold_ns);
-            for (key, stream) in self.streams.insert(now_ns, key, stream) {
+            let source = Source::of(view);
+            let stream = OutgoingStream::new(source, shared.coding, shared.hold_ns);
+            for (key, stream) in self.streams.insert(now_ns, key, source, stream) {
                 shared.release(key, stream.block);
             }
         }
@@ -148,12 +156,7 @@ impl Encoder {
             return AddedFrames::default();
         };
         let mut added = AddedFrames::default();
-        if view.icrc_holds() {
-            stream.pass(now_ns, key, view, data, shared, &mut added);
-        } else {
-            shared.counters.damaged += 1;
-            stream.aligned = false;
-        }
+        stream.pass(now_ns, key, view, data, shared, &mut added);
         added
     }
 
@@ -197,12 +200,13 @@ impl Encoder {
 }
 
 impl OutgoingStream {
-    fn new(coding: Coding, hold_ns: u64) -> Self {
+    fn new(source: Source, coding: Coding, hold_ns: u64) -> Self {
         let shape = match coding {
             Coding::Fixed(shape) => shape,
             Coding::Adaptive => Shape::DEFAULT,
         };
         Self {
+            source,
             negotiation: Negotiation::default(),
             controller: Controller::new(shape, hold_ns),
             shape,
@@ -281,7 +285,10 @@ impl OutgoingStream {
             Coding::Fixed(shape) => shape,
             Coding::Adaptive => self.controller.shape(),
         };
-        let Some(units) = shared.pool.allocate(usize::from(shape.units())) else {
+        let Some(units) = shared
+            .pool
+            .allocate(&self.source, usize::from(shape.units()))
+        else {
             shared.counters.units_full += 1;
             return false;
         };
@@ -303,6 +310,7 @@ impl OutgoingStream {
         let close_ns = now_ns.saturating_add(lasts_ns);
         shared.deadlines.set(key, &mut deadline_ns, Some(close_ns));
         self.block = Some(OutgoingBlock {
+            source: self.source,
             shape,
             base: data.psn,
             packets: 0,
@@ -396,6 +404,6 @@ impl EncoderShared {
     fn release(&mut self, key: StreamKey, block: Option<OutgoingBlock>) {
         let Some(mut block) = block else { return };
         self.deadlines.set(key, &mut block.deadline_ns, None);
-        self.pool.release(block.units);
+        self.pool.release(&block.source, block.units);
     }
 }

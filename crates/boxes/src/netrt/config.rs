@@ -24,10 +24,12 @@ pub struct Config {
     pub copy_ns: u64,
     /// How fast packets are repeated, and when the sender is paused.
     pub rate: RateLimit,
-    /// Highest number of frames that all flows together hold back.
+    /// Highest number of frames that all flows together hold back. Those of one source hold back at most
+    /// four fifths of them.
     pub max_held: usize,
     /// Highest number of connections of each half. A connection has one flow for each direction and
-    /// PSN space that it uses: at most two in each half.
+    /// PSN space that it uses: at most two in each half. One source (an IPv4 address, or an IPv6 network of
+    /// 64 bits) has at most a third of them.
     pub max_connections: usize,
     /// After this time without a packet, a connection may be removed to make room for another one.
     /// After this time without a newer message from the other box, messages with a lower `boot` are
@@ -69,8 +71,8 @@ pub struct Config {
 impl Config {
     /// Settings for ports of `rate_bps` and an unloaded round trip of `rtt_ns` between the NICs.
     ///
-    /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
-    /// held frames; 512 connections that are idle after 10 s; 128 bits; requests at once and again after a
+    /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2560
+    /// held frames; 2048 connections that are idle after 10 s; 128 bits; requests at once and again after a
     /// round trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round
     /// trip after the end of a message; pauses by code point; repeats with code point 48 (CS6).
     #[must_use]
@@ -82,8 +84,8 @@ impl Config {
             pool_bytes: pool_bytes.max(MIN_POOL_BYTES),
             copy_ns: rtt_ns.saturating_mul(1000),
             rate: RateLimit::new(rate_bps, pool_bytes.max(MIN_POOL_BYTES) as u64),
-            max_held: 2048,
-            max_connections: 512,
+            max_held: 2560,
+            max_connections: 2048,
             bitmap_bits: BITMAP_BITS,
             idle_ns: 10_000_000_000,
             request_delay_ns: 0,

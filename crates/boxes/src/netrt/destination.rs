@@ -9,10 +9,12 @@ use super::config::Config;
 use super::counters::Counters;
 use super::flow::{DestinationFlow, FlowShared};
 use super::format::{NetRtBody, NetRtMessage};
+use crate::Side;
 use crate::frame::{Envelope, View};
 use crate::message::{LatestStamp, Seal};
 use crate::packets::DataPacket;
 use crate::reorder::BufferBudget;
+use crate::shares::Source;
 use crate::streams::{StreamKey, StreamTable};
 use crate::timers::Timers;
 
@@ -62,7 +64,7 @@ impl Destination {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             config: config.clone(),
-            flows: StreamTable::new(config.max_connections, config.idle_ns),
+            flows: StreamTable::new(config.max_connections, config.idle_ns, Side::Far),
             shared: FlowShared {
                 room: BufferBudget::new(config.max_held),
                 repair_ns: 0,
@@ -105,14 +107,20 @@ impl Destination {
             return Emitted::pass(frame);
         };
         let key = StreamKey::new(&view, data.qpn, data.space);
-        let Some(entry) = self.flows.get(now_ns, &key) else {
+        if self.flows.peek(&key).is_none() {
             return Emitted::pass(frame);
-        };
+        }
         if !view.icrc_holds() {
             self.shared.counters.damaged += 1;
             return Emitted::pass(frame);
         }
+        let Some(entry) = self.flows.get(now_ns, &key) else {
+            return Emitted::pass(frame);
+        };
         let repeated = view.dscp() == self.config.repeat_dscp;
+        if repeated && entry.flow.is_foreign(data.psn) {
+            return Emitted::pass(frame);
+        }
         if repeated {
             frame = view.with_dscp(entry.dscp);
         }
@@ -126,6 +134,13 @@ impl Destination {
 
     /// Processes an acknowledgement to the queue pair of a flow.
     pub(crate) fn handle_ack(&mut self, now_ns: u64, frame: Vec<u8>, key: StreamKey) -> Emitted {
+        if self.flows.peek(&key).is_none() {
+            return Emitted::pass(frame);
+        }
+        if !View::parse(&frame).is_some_and(|view| view.icrc_holds()) {
+            self.shared.counters.damaged += 1;
+            return Emitted::pass(frame);
+        }
         let Some(entry) = self.flows.get(now_ns, &key) else {
             return Emitted::pass(frame);
         };
@@ -156,12 +171,10 @@ impl Destination {
             }
         };
         let Some(entry) = self.flows.get(now_ns, &key) else {
-            self.add(
-                now_ns,
-                key,
-                FlowEntry::new(view, message.psn, LatestStamp::new(now_ns, stamp), dscp),
-                &mut near,
-            );
+            let latest = LatestStamp::new(now_ns, stamp);
+            let source = Source::of(view);
+            let entry = FlowEntry::new(view, source, message.psn, latest, dscp);
+            self.add(now_ns, key, source, entry, &mut near);
             return Emitted::to_nic(near);
         };
         if !entry.latest.take(now_ns, stamp, self.config.idle_ns) {
@@ -211,8 +224,15 @@ impl Destination {
         Emitted { near, far }
     }
 
-    fn add(&mut self, now_ns: u64, key: StreamKey, entry: FlowEntry, near: &mut Vec<Vec<u8>>) {
-        for (key, mut removed) in self.flows.insert(now_ns, key, entry) {
+    fn add(
+        &mut self,
+        now_ns: u64,
+        key: StreamKey,
+        source: Source,
+        entry: FlowEntry,
+        near: &mut Vec<Vec<u8>>,
+    ) {
+        for (key, mut removed) in self.flows.insert(now_ns, key, source, entry) {
             self.timers.set(key, &mut removed.timer_ns, None);
             removed.flow.flush(&mut self.shared, near);
         }
@@ -224,9 +244,9 @@ impl Destination {
 
 impl FlowEntry {
     /// A flow whose next packet has this PSN.
-    fn new(view: &View<'_>, psn: u32, latest: LatestStamp, dscp: u8) -> Self {
+    fn new(view: &View<'_>, source: Source, psn: u32, latest: LatestStamp, dscp: u8) -> Self {
         Self {
-            flow: DestinationFlow::new(psn),
+            flow: DestinationFlow::new(source, psn),
             latest,
             dscp,
             envelope: view.envelope().reversed(),

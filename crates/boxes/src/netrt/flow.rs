@@ -29,6 +29,7 @@ use super::format::{MAX_SPAN, Request};
 use crate::packets::{DataPacket, Sequence};
 use crate::psn;
 use crate::reorder::{BufferBudget, ReorderBuffer};
+use crate::shares::Source;
 
 /// A packet this far ahead of the expected PSN does not continue the sequence, so it is not held.
 const MAX_AHEAD: i32 = 1 << 20;
@@ -83,13 +84,13 @@ pub(crate) struct FlowShared {
 
 impl DestinationFlow {
     /// A flow whose next packet has this PSN.
-    pub(crate) fn new(psn: u32) -> Self {
+    pub(crate) fn new(source: Source, psn: u32) -> Self {
         let mut sequence = Sequence::new();
         sequence.set(psn);
         Self {
             state: State::Ordered,
             sequence,
-            buffer: ReorderBuffer::default(),
+            buffer: ReorderBuffer::new(source),
             marked_psn: None,
             since_ns: 0,
             requested_end: psn,
@@ -102,6 +103,17 @@ impl DestinationFlow {
     /// The expected PSN, or the lowest that can come next.
     pub(crate) fn expected(&self) -> u32 {
         self.sequence.least().unwrap_or(0)
+    }
+
+    /// Whether a packet with the code point of repeats is none: it was not requested, and it is no copy of
+    /// a packet that has come. A host must not use this code point, so such a packet belongs to no flow:
+    /// otherwise, it would not be known to the source box, and packets behind it would wait for repeats
+    /// that nobody can send.
+    pub(crate) fn is_foreign(&self, psn: u32) -> bool {
+        let gap = self.sequence.gap(psn).unwrap_or(0);
+        let copy = gap < 0 || self.state == State::Waiting || self.holds(psn);
+        let requested = self.state == State::ReTx && psn::distance(psn, self.requested_end) > 0;
+        !copy && !requested
     }
 
     /// When to call [`due`](Self::due).

@@ -77,6 +77,11 @@ impl RepeatQueue {
 
     /// Removes the packets of a flow.
     pub(crate) fn forget(&mut self, key: StreamKey) {
+        let of_flow = (key, 0)..=(key, u32::MAX);
+        // A sender that goes back calls this for each such packet, so most calls must be cheap.
+        if self.queued.range(of_flow).next().is_none() {
+            return;
+        }
         self.queue.retain(|repeat| repeat.key != key);
         self.queued.retain(|(queued, _)| *queued != key);
         self.bytes = self.queue.iter().map(|repeat| repeat.bytes as u64).sum();

@@ -12,13 +12,14 @@ use super::counters::Counters;
 use super::format::{NetRtBody, NetRtMessage, Request};
 use super::pool::DuplicatePool;
 use super::repeats::{QueuedRepeat, RepeatQueue};
-use crate::Class;
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
 use crate::packets::{DataPacket, Sequence};
 use crate::psn;
+use crate::shares::Source as Origin;
 use crate::streams::{StreamKey, StreamTable};
 use crate::timers::Timers;
+use crate::{Class, Side};
 
 /// Number of marks after the last packet before a pause. The interval doubles with each mark,
 /// because a full queue may drop several of them.
@@ -64,7 +65,7 @@ impl Source {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
             config: config.clone(),
-            flows: StreamTable::new(config.max_connections, config.idle_ns),
+            flows: StreamTable::new(config.max_connections, config.idle_ns, Side::Near),
             pool: DuplicatePool::new(config.pool_bytes, config.copy_ns),
             repeats: RepeatQueue::new(config.rate, config.pool_bytes as u64),
             tails: Timers::default(),
@@ -117,7 +118,8 @@ impl Source {
         }
         let key = StreamKey::new(view, data.qpn, data.space);
         if self.flows.get(now_ns, &key).is_none() {
-            let removed = self.flows.insert(now_ns, key, SourceFlow::new(view));
+            let flow = SourceFlow::new(view);
+            let removed = self.flows.insert(now_ns, key, Origin::of(view), flow);
             for (key, mut flow) in removed {
                 self.tails.set(key, &mut flow.tail_ns, None);
                 self.pool.forget(key);

@@ -24,7 +24,7 @@ pub(crate) fn write(psn: u32, packets: u32) -> Vec<Vec<u8>> {
 
 /// Sends frames over a path that loses the packets with these numbers. Returns the frames that the
 /// receiver gets.
-fn send_without(pair: &mut Pair, frames: &[Vec<u8>], lost: &[usize]) -> Vec<Vec<u8>> {
+pub(crate) fn send_without(pair: &mut Pair, frames: &[Vec<u8>], lost: &[usize]) -> Vec<Vec<u8>> {
     let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
     let mut got = Vec::new();
     for (at, frame) in sent.into_iter().enumerate() {

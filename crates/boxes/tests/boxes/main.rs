@@ -18,3 +18,4 @@ mod patterns;
 #[path = "../common/racks.rs"]
 mod racks;
 mod singles;
+mod strangers;

@@ -25,7 +25,7 @@ const LINKS: [Link; 3] = [
     },
 ];
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config {
         key: Some([7; 32]),
         ..Config::new(10_000_000_000, 20 * US)
@@ -33,19 +33,19 @@ fn config() -> Config {
 }
 
 /// Boxes beside a sender and a receiver, without delay between them.
-struct Pair {
-    source: NetRt,
-    destination: NetRt,
-    now_ns: u64,
+pub(crate) struct Pair {
+    pub(crate) source: NetRt,
+    pub(crate) destination: NetRt,
+    pub(crate) now_ns: u64,
     link: Link,
     /// Types of box messages of which the path loses the next one, in either direction.
-    lose: Vec<u8>,
+    pub(crate) lose: Vec<u8>,
     /// The frames that the receiver got.
-    got: Vec<Vec<u8>>,
+    pub(crate) got: Vec<Vec<u8>>,
 }
 
 impl Pair {
-    fn new(link: Link) -> Self {
+    pub(crate) fn new(link: Link) -> Self {
         Self {
             source: NetRt::new(&config(), 1),
             destination: NetRt::new(&config(), 1),
@@ -65,7 +65,7 @@ impl Pair {
     }
 
     /// Sends a frame. If `lost`, the path loses the frame itself, but not the messages of the box.
-    fn send(&mut self, frame: &[u8], lost: bool) {
+    pub(crate) fn send(&mut self, frame: &[u8], lost: bool) {
         self.source.handle(self.now_ns, Side::Near, frame.to_vec());
         self.exchange(lost.then_some(frame));
     }
@@ -98,7 +98,7 @@ impl Pair {
         }
     }
 
-    fn wait(&mut self, ns: u64) {
+    pub(crate) fn wait(&mut self, ns: u64) {
         let end_ns = self.now_ns + ns;
         while self.now_ns < end_ns {
             self.now_ns += US;

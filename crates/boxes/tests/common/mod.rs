@@ -94,6 +94,23 @@ pub(crate) fn frame(link: Link, ipv4_id: u16, mut payload: Vec<u8>) -> Vec<u8> {
     ethernet(link, ipv4_id, src, dst, &payload)
 }
 
+/// Returns a frame of another source than that of [`frame`]: with the last byte of its Ethernet address, its
+/// IP address, and another queue pair in the payload.
+pub(crate) fn packet_of(station: u8, src: IpAddr, qpn: u32, mut payload: Vec<u8>) -> Vec<u8> {
+    let link = Link {
+        ipv6: src.is_ipv6(),
+        vlan_tags: 0,
+    };
+    let (src, dst) = (SocketAddr::new(src, SRC_PORT), addresses(link).1);
+    payload[5..8].copy_from_slice(&qpn.to_be_bytes()[1..]);
+    let icrc = Icrc::new(&Flow::new(src, dst).unwrap(), 0, payload.len() + 4);
+    let icrc = icrc.update(&payload).finish();
+    payload.extend_from_slice(&icrc.to_le_bytes());
+    let mut frame = ethernet(link, 0, src, dst, &payload);
+    frame[11] = station;
+    frame
+}
+
 pub(crate) fn addresses(link: Link) -> (SocketAddr, SocketAddr) {
     let ip = |last: u8| -> IpAddr {
         if link.ipv6 {

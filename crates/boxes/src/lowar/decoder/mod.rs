@@ -21,10 +21,12 @@ use super::coding::{Shape, UnitPool};
 use super::config::Config;
 use super::counters::Counters;
 use super::format::{LossReport, LowarBody, LowarMessage};
+use crate::Side;
 use crate::frame::View;
 use crate::message::{LatestStamp, Seal, Stamp};
 use crate::packets::{DataPacket, Space};
 use crate::reorder::BufferBudget;
+use crate::shares::Source;
 use crate::streams::{StreamKey, StreamTable};
 use crate::timers::Timers;
 
@@ -55,9 +57,9 @@ enum StreamKind {
 impl Decoder {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
-            streams: StreamTable::new(config.max_connections, config.idle_ns),
+            streams: StreamTable::new(config.max_connections, config.idle_ns, Side::Far),
             shared: DecoderShared {
-                pool: UnitPool::new(config.max_units),
+                pool: UnitPool::new(config.max_units, Side::Far),
                 deadlines: Timers::default(),
                 hold_ns: config.hold_ns,
                 counters: Counters::default(),
@@ -101,13 +103,16 @@ impl Decoder {
             return vec![frame];
         };
         let key = StreamKey::new(&view, data.qpn, data.space);
-        let Some(entry) = self.streams.get(now_ns, &key) else {
+        if self.streams.peek(&key).is_none() {
             return vec![frame];
-        };
+        }
         if !view.icrc_holds() {
             self.shared.counters.damaged += 1;
             return vec![frame];
         }
+        let Some(entry) = self.streams.get(now_ns, &key) else {
+            return vec![frame];
+        };
         let mut out = Vec::new();
         match &mut entry.kind {
             StreamKind::Ordered(stream) => {
@@ -128,6 +133,13 @@ impl Decoder {
         frame: Vec<u8>,
         key: StreamKey,
     ) -> Vec<Vec<u8>> {
+        if self.streams.peek(&key).is_none() {
+            return vec![frame];
+        }
+        if !View::parse(&frame).is_some_and(|view| view.icrc_holds()) {
+            self.shared.counters.damaged += 1;
+            return vec![frame];
+        }
         let mut out = Vec::new();
         match self.streams.get(now_ns, &key).map(|entry| &mut entry.kind) {
             Some(StreamKind::Ordered(stream)) => {
@@ -150,7 +162,7 @@ impl Decoder {
         let key = StreamKey::new(view, message.qpn, message.space);
         let mut out = Vec::new();
         if self.streams.get(now_ns, &key).is_none() {
-            self.add(now_ns, key, message.shape, &mut out);
+            self.add(now_ns, key, Source::of(view), message.shape, &mut out);
         }
         let Some(entry) = self.streams.get(now_ns, &key) else {
             self.shared.counters.connections_full += 1;
@@ -210,15 +222,23 @@ impl Decoder {
         out
     }
 
-    fn add(&mut self, now_ns: u64, key: StreamKey, shape: Shape, out: &mut Vec<Vec<u8>>) {
+    fn add(
+        &mut self,
+        now_ns: u64,
+        key: StreamKey,
+        source: Source,
+        shape: Shape,
+        out: &mut Vec<Vec<u8>>,
+    ) {
         let kind = match key.space {
-            Space::Request | Space::Response => StreamKind::Ordered(OrderedStream::new(key, shape)),
-            Space::Singles => StreamKind::Singles(SinglesStream::new(key, shape)),
+            Space::Request | Space::Response => {
+                StreamKind::Ordered(OrderedStream::new(key, source, shape))
+            }
+            Space::Singles => StreamKind::Singles(SinglesStream::new(key, source, shape)),
         };
         let latest = LatestStamp::new(now_ns, Stamp::default());
-        let removed = self
-            .streams
-            .insert(now_ns, key, StreamEntry { latest, kind });
+        let entry = StreamEntry { latest, kind };
+        let removed = self.streams.insert(now_ns, key, source, entry);
         for (_, entry) in removed {
             match entry.kind {
                 StreamKind::Ordered(stream) => out.extend(stream.release(&mut self.shared)),

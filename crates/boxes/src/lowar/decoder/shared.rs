@@ -7,6 +7,7 @@ use crate::lowar::counters::Counters;
 use crate::packets::DataPacket;
 use crate::psn;
 use crate::reorder::{BufferBudget, HeldFrame, ReorderBuffer};
+use crate::shares::Source;
 use crate::streams::StreamKey;
 use crate::timers::Timers;
 
@@ -22,13 +23,20 @@ pub(super) struct DecoderShared {
 
 /// Frames of a stream that wait for a missing earlier packet, at most until the hold time of the
 /// first frame is over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct HeldFrames {
     pub(super) buffer: ReorderBuffer,
     deadline_ns: Option<u64>,
 }
 
 impl HeldFrames {
+    pub(super) fn new(source: Source) -> Self {
+        Self {
+            buffer: ReorderBuffer::new(source),
+            deadline_ns: None,
+        }
+    }
+
     /// Holds a data packet. Returns the frame as the error if there is no room.
     pub(super) fn push(
         &mut self,

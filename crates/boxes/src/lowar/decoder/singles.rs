@@ -14,11 +14,13 @@ use crate::lowar::coding::Shape;
 use crate::lowar::format::{LossReport, RepairId};
 use crate::packets::DataPacket;
 use crate::psn;
+use crate::shares::Source;
 use crate::streams::StreamKey;
 
 #[derive(Debug)]
 pub(super) struct SinglesStream {
     key: StreamKey,
+    source: Source,
     shape: Shape,
     block: Option<IncomingBlock>,
     /// The first PSN of the next block, if known.
@@ -27,9 +29,10 @@ pub(super) struct SinglesStream {
 }
 
 impl SinglesStream {
-    pub(super) fn new(key: StreamKey, shape: Shape) -> Self {
+    pub(super) fn new(key: StreamKey, source: Source, shape: Shape) -> Self {
         Self {
             key,
+            source,
             shape,
             block: None,
             next: None,
@@ -122,7 +125,9 @@ impl SinglesStream {
     }
 
     fn open(&mut self, base: u32, shared: &mut DecoderShared) {
-        let units = shared.pool.allocate(usize::from(self.shape.units()));
+        let units = shared
+            .pool
+            .allocate(&self.source, usize::from(self.shape.units()));
         if units.is_none() {
             shared.counters.units_full += 1;
         }
@@ -139,6 +144,6 @@ impl SinglesStream {
             shared.counters.given_up += 1;
         }
         block.count_into(&mut self.report);
-        shared.pool.release(block.units);
+        shared.pool.release(&self.source, block.units);
     }
 }

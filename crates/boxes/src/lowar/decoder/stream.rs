@@ -16,6 +16,7 @@ use crate::lowar::coding::Shape;
 use crate::lowar::format::{LossReport, RepairId};
 use crate::packets::{DataPacket, Sequence};
 use crate::psn;
+use crate::shares::Source;
 use crate::streams::StreamKey;
 
 /// How long a stream with an unrepaired loss waits for the sender to go back. After that, tracking
@@ -25,6 +26,7 @@ const MAX_LOST_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct OrderedStream {
     key: StreamKey,
+    source: Source,
     shape: Shape,
     sequence: Sequence,
     phase: Phase,
@@ -51,13 +53,14 @@ enum Phase {
 }
 
 impl OrderedStream {
-    pub(super) fn new(key: StreamKey, shape: Shape) -> Self {
+    pub(super) fn new(key: StreamKey, source: Source, shape: Shape) -> Self {
         Self {
             key,
+            source,
             shape,
             sequence: Sequence::new(),
             phase: Phase::Unknown,
-            held: HeldFrames::default(),
+            held: HeldFrames::new(source),
             report: LossReport::default(),
         }
     }
@@ -310,7 +313,9 @@ impl OrderedStream {
     /// Opens a block. Without free coding units, all packets pass until a repair packet names the
     /// start of the next block.
     fn open_block(&mut self, base: u32, shared: &mut DecoderShared) {
-        let units = shared.pool.allocate(usize::from(self.shape.units()));
+        let units = shared
+            .pool
+            .allocate(&self.source, usize::from(self.shape.units()));
         self.phase = match units {
             Some(units) => Phase::Within(IncomingBlock::new(base, self.shape, units)),
             None => {
@@ -481,7 +486,7 @@ impl OrderedStream {
         let phase = core::mem::replace(&mut self.phase, Phase::Unknown);
         if let Phase::Within(block) = phase {
             block.count_into(&mut self.report);
-            shared.pool.release(block.units);
+            shared.pool.release(&self.source, block.units);
         }
     }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::packets::test::data;
+use crate::shares::Source;
 
 const MS: u64 = 1_000_000;
 
@@ -48,7 +49,7 @@ impl Rig {
             ..Config::new(1_000_000_000, 1000)
         };
         Self {
-            flow: DestinationFlow::new(psn),
+            flow: DestinationFlow::new(Source::numbered(1, 1), psn),
             shared: FlowShared {
                 room: BufferBudget::new(1000),
                 repair_ns: 0,
