@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 import box_cases
+import box_guard_cases
 import box_ipv6_cases
 import box_netrt_cases
 import box_send_cases
@@ -39,6 +40,7 @@ def main(programs):
         link_cases.run(report, str(programs / "farwrite"))
         rc_cases.run(report, programs, directory)
         box_cases.run(report, programs, directory)
+        box_guard_cases.run(report, programs, directory)
         box_ipv6_cases.run(report, programs, directory)
         box_netrt_cases.run(report, programs, directory)
         box_send_cases.run(report, programs, directory)

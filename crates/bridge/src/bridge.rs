@@ -14,7 +14,7 @@ use crate::interface::{Incoming, Interface, Received, Room};
 use crate::queue::Outgoing;
 use crate::sort::{Sorted, ethernet_bytes, sort};
 use crate::throttle::Throttle;
-use crate::{BridgeError, BridgeTask};
+use crate::{BridgeError, BridgeTask, privileges, sys};
 
 /// Interval at which the bridge checks a queue that pauses the near side, and a full queue of the
 /// kernel.
@@ -91,25 +91,16 @@ where
     B: PathBox + Send + 'static,
     B::Counters: Clone + Default + Send,
 {
-    /// Opens the interfaces and starts the thread.
+    /// Opens the interfaces, gives up the privileges of the process, and starts the thread. The process keeps
+    /// no capability. If it runs as root, it goes on as user and group 65534 (`nobody`), where these exist.
+    ///
+    /// Threads that run already keep the capabilities of a process that has some without being root.
     ///
     /// # Errors
     /// [`BridgeError`].
     pub fn start(config: &BridgeConfig, inner: B) -> Result<Self, BridgeError> {
-        if config.near == config.far {
-            return Err(BridgeError::SameInterface(config.near.clone()));
-        }
         let system = |what| move |source| BridgeError::System { what, source };
-        let [near, far] = [&config.near, &config.far].map(|name| Interface::open(name));
-        let (near, far) = (near?, far?);
-        let mtu_bytes = far.link().mtu_bytes;
-        if let Some(asked_bytes) = config.longest_bytes.filter(|asked| *asked > mtu_bytes) {
-            return Err(BridgeError::TooLong {
-                asked_bytes,
-                interface: config.far.clone(),
-                mtu_bytes,
-            });
-        }
+        let [near, far] = open(config)?;
         let down = [&near, &far].into_iter().filter(|end| !end.link().is_up);
         let down = down.map(|end| end.name().to_owned()).collect();
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -129,10 +120,20 @@ where
             kernel_bytes: 0,
             marked: 0,
         };
-        let thread = thread::Builder::new()
-            .name("bridge".into())
-            .spawn(move || worker.run())
-            .map_err(system(BridgeTask::Thread))?;
+        // The thread inherits the priority, which nothing may set later. Without it, frames wait for a core
+        // more often.
+        let urgent = sys::raise_priority().is_ok();
+        let thread = privileges::give_up()
+            .map_err(system(BridgeTask::Privileges))
+            .and_then(|()| {
+                let thread = thread::Builder::new().name("bridge".into());
+                let thread = thread.spawn(move || worker.run());
+                thread.map_err(system(BridgeTask::Thread))
+            });
+        if urgent {
+            sys::lower_priority().map_err(system(BridgeTask::Privileges))?;
+        }
+        let thread = thread?;
         Ok(Self {
             thread: Some(thread),
             shared,
@@ -175,6 +176,24 @@ where
             Some(Err(panic)) => std::panic::resume_unwind(panic),
         };
         (self.report(), result)
+    }
+}
+
+/// Opens the near and the far interface.
+fn open(config: &BridgeConfig) -> Result<[Interface; 2], BridgeError> {
+    if config.near == config.far {
+        return Err(BridgeError::SameInterface(config.near.clone()));
+    }
+    let [near, far] = [&config.near, &config.far].map(|name| Interface::open(name));
+    let (near, far) = (near?, far?);
+    let mtu_bytes = far.link().mtu_bytes;
+    match config.longest_bytes.filter(|asked| *asked > mtu_bytes) {
+        Some(asked_bytes) => Err(BridgeError::TooLong {
+            asked_bytes,
+            interface: config.far.clone(),
+            mtu_bytes,
+        }),
+        None => Ok([near, far]),
     }
 }
 

@@ -2,7 +2,10 @@
 //!
 //! [`Bridge`] passes the frames of two interfaces to a box of [`farwrite_boxes`], and sends the
 //! frames that the box returns. Addresses and contents stay unchanged, so the bridge is transparent
-//! to NICs. One thread does all the work, because the two directions of a box share its state.
+//! to NICs. One thread does all the work, because the two directions of a box share its state. It has
+//! real-time priority if the process may give it, because a frame that waits for a core is late at the
+//! other end. No other thread has. The thread has no privileges: the process gives up its own when the
+//! interfaces are open.
 //!
 //! **Interfaces** are packet sockets (packet(7)) that receive all frames. The bridge does not
 //! forward frames to the interface's own address, and frames to group addresses that bridges must
@@ -24,6 +27,7 @@
 mod bridge;
 mod forward;
 mod interface;
+mod privileges;
 mod queue;
 mod sort;
 mod sys;
@@ -32,6 +36,7 @@ mod throttle;
 pub use bridge::{Bridge, BridgeConfig, BridgeReport, SideReport};
 pub use forward::Forward;
 pub use interface::{Incoming, Interface, Received};
+pub use privileges::gain_no_privileges;
 
 /// Why a bridge could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +120,9 @@ pub enum BridgeTask {
     /// To start its thread.
     #[error("starting a thread")]
     Thread,
+    /// To give up privileges.
+    #[error("giving up privileges")]
+    Privileges,
     /// To wait until frames arrive.
     #[error("waiting for frames")]
     Wait,

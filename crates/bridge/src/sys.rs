@@ -1,4 +1,5 @@
-//! System calls of packet sockets (packet(7)) for which there is no safe wrapper.
+//! System calls for which there is no safe wrapper: of packet sockets (packet(7)), of priorities, and of
+//! users of a whole process.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -230,6 +231,44 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, interface: i32) -> io::Result<()> {
         )
     };
     check(rc)
+}
+
+/// Gives the calling thread the lowest real-time priority (sched(7)): it gets a core whenever it has work,
+/// before all threads without such priority. Threads that it starts inherit it.
+///
+/// # Errors
+/// The kernel's, if the process may not do this.
+pub(crate) fn raise_priority() -> io::Result<()> {
+    set_scheduler(libc::SCHED_RR, 1)
+}
+
+/// Gives the calling thread normal priority.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn lower_priority() -> io::Result<()> {
+    set_scheduler(libc::SCHED_OTHER, 0)
+}
+
+fn set_scheduler(policy: i32, sched_priority: i32) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority };
+    // SAFETY: 0 means the calling thread, and the kernel only reads the parameters during the call.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })
+}
+
+/// Makes all threads of the process run as a user and the group of the same number, and in no other group. If
+/// root calls it, they lose all capabilities.
+///
+/// # Errors
+/// The kernel's, for example if the process may not do this. Then it may already have another group.
+pub(crate) fn become_user(id: u32) -> io::Result<()> {
+    // The user comes last: it takes away the right to change the groups.
+    // SAFETY: a length of 0 makes setgroups(2) ignore the pointer.
+    check(unsafe { libc::setgroups(0, ptr::null()) })?;
+    // SAFETY: the call takes numbers only. The C library applies it to all threads.
+    check(unsafe { libc::setresgid(id, id, id) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::setresuid(id, id, id) })
 }
 
 /// What the kernel knows about an interface.

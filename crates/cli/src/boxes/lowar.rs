@@ -55,8 +55,9 @@ pub(crate) struct LowarArgs {
     /// timeout of the NICs
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_hold)]
     hold: Duration,
-    /// Coding units of each half. A block of C repair packets takes C of them while it is open
-    #[arg(long, value_name = "UNITS", default_value_t = 1024,
+    /// Coding units of each half. A block of C repair packets takes C of them while it is open. One source
+    /// uses at most four fifths of them
+    #[arg(long, value_name = "UNITS", default_value_t = 1280,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     units: u32,
     #[command(flatten)]
@@ -147,7 +148,7 @@ mod tests {
             let config = parse(more).expect("fine").config().expect("fine");
             [config.max_units, config.max_held, config.max_connections]
         };
-        assert_eq!(limits("--no-key"), [1024, 2048, 512]);
+        assert_eq!(limits("--no-key"), [1280, 2560, 2048]);
         let more = "--no-key --units 8 --held 1 --connections 70000 --coding 64,8";
         assert_eq!(limits(more), [8, 1, 70_000]);
         let bridge = parse("--no-key --pause 5")

@@ -4,6 +4,7 @@
 mod counters;
 mod lowar;
 mod netrt;
+mod service;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +14,9 @@ use std::{iter, thread};
 use clap::Args;
 use farwrite::metrics::Metric;
 use farwrite_boxes::{Backpressure, PathBox};
-use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, BridgeReport, Forward};
+use farwrite_bridge::{
+    Bridge, BridgeConfig, BridgeError, BridgeReport, Forward, gain_no_privileges,
+};
 use farwrite_http::Address;
 use farwrite_transfer::Cancel;
 use farwrite_units::parse::{parse_count, parse_duration, parse_rtt};
@@ -23,6 +26,7 @@ pub(crate) use lowar::{LowarArgs, run as run_lowar};
 pub(crate) use netrt::{NetRtArgs, run as run_netrt};
 
 use self::counters::of_bridge;
+use self::service::Service;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::metrics::Metrics;
@@ -76,13 +80,14 @@ struct BridgeArgs {
 /// The limits that both kinds of boxes have.
 #[derive(Clone, Debug, clap::Args)]
 struct LimitArgs {
-    /// Maximum number of frames that all connections together hold back
-    #[arg(long, value_name = "FRAMES", default_value_t = 2048,
+    /// Maximum number of frames that all connections together hold back; those of one source hold back at
+    /// most four fifths of them
+    #[arg(long, value_name = "FRAMES", default_value_t = 2560,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     held: u32,
     /// Maximum number of connections that are protected in each direction; further ones pass
-    /// unprotected
-    #[arg(long, value_name = "CONNECTIONS", default_value_t = 512,
+    /// unprotected. One source has at most a third of them
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
 }
@@ -192,12 +197,16 @@ fn carry<B: Shown>(
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    let bridge = Bridge::start(config, inner).map_err(|error| failure(&error))?;
+    let mut service = Service::from_environment()?;
+    let failed = |error| failure(&error);
+    gain_no_privileges().map_err(failed)?;
+    // A port or the file of a socket may need privileges, which the bridge gives up.
     let metrics = args
         .metrics
         .as_ref()
         .map(|address| Metrics::serve(address, B::NAME));
     let metrics = metrics.transpose()?;
+    let bridge = Bridge::start(config, inner).map_err(failed)?;
     console.say(format_args!(
         "Carrying frames between {} (near) and {} (far) until Ctrl-C",
         args.near, args.far
@@ -207,17 +216,21 @@ fn carry<B: Shown>(
             "{name} is down; it carries frames after `ip link set {name} up`"
         ));
     }
+    service.ready();
     let start = Instant::now();
     let ends = |elapsed| args.duration.is_some_and(|duration| elapsed >= duration);
     let mut live = Live::new(args.every);
     while bridge.is_running() && !cancel.is_set() && !ends(start.elapsed()) {
         thread::sleep(LOOK);
-        let counters = counters::<B>(&bridge.report());
+        let report = bridge.report();
+        service.carries(start.elapsed(), report.elapsed);
+        let counters = counters::<B>(&report);
         if let Some(metrics) = &metrics {
             metrics.set(&counters);
         }
         live.show::<B>(start.elapsed(), &counters, console);
     }
+    service.stopping();
     let (report, result) = bridge.stop();
     let counters = counters::<B>(&report);
     let rows: Vec<_> = counters.iter().map(row).collect();

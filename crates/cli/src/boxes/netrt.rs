@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(pauses, [Some(3), Some(5)]);
         let other = config("--pool 5MB --hold 50ms");
         assert_eq!((other.pool_bytes, other.hold_ns), (5_000_000, 50_000_000));
-        assert_eq!((plain.bitmap_bits, plain.max_held), (128, 2048));
+        assert_eq!((plain.bitmap_bits, plain.max_held), (128, 2560));
         let long = config("--bitmap 65536 --held 60000");
         assert_eq!((long.bitmap_bits, long.max_held), (65_536, 60_000));
         let of = |config: Config| {
@@ -217,7 +217,7 @@ mod tests {
             } = config;
             (max_connections, request_delay_ns, repeat_dscp)
         };
-        assert_eq!(of(plain), (512, 0, 48));
+        assert_eq!(of(plain), (2048, 0, 48));
         let other = config("--connections 9 --request-delay 300us --repeat-dscp 40");
         assert_eq!(of(other), (9, 300_000, 40));
     }
