@@ -11,6 +11,11 @@ pub trait WireOrder {
     /// The chunk at a position: its message, data or parity, and its number in that message. `None`
     /// past the end. Each chunk has one position.
     fn at(&self, position: u32) -> Option<(MessageId, u32)>;
+    /// The position from which on nothing more comes that could repair the chunk at `position`:
+    /// that of the last parity chunk of its group. Without parity, its own. `None` past the end.
+    fn group_end(&self, position: u32) -> Option<u32> {
+        (position < self.len()).then_some(position)
+    }
     /// Returns whether each position equals its chunk number and there is no parity.
     fn is_sequence(&self) -> bool {
         false

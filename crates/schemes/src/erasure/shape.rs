@@ -91,6 +91,15 @@ impl Shape {
         block.min(self.blocks.saturating_sub(1))
     }
 
+    /// The group of the chunk at a position; `None` if it is in no group.
+    fn group_of(&self, position: u32) -> Option<u32> {
+        let (message, chunk) = self.at(position)?;
+        if message.is_parity() {
+            return Some(chunk / count(self.code.m()));
+        }
+        (chunk < self.data.len()).then(|| chunk / count(self.code.k()))
+    }
+
     /// The superblock of a parity chunk or rank.
     pub(super) fn block_of_parity(&self, chunk: u32) -> u32 {
         let block = self.parity.block_of(chunk / count(self.code.m()));
@@ -130,6 +139,18 @@ impl WireOrder for Shape {
         };
         Some(chunk)
     }
+
+    fn group_end(&self, position: u32) -> Option<u32> {
+        let Some(group) = self.group_of(position) else {
+            return (position < self.len()).then_some(position);
+        };
+        let Some(last) = self.parity.of_group(group).last() else {
+            return Some(position);
+        };
+        // The parity of a superblock follows all its data.
+        let data = self.block_data(self.data.block_of(group));
+        Some(data.end + self.parity.rank(last))
+    }
 }
 
 /// The number of chunks in a group, at most 255.
@@ -143,7 +164,7 @@ mod tests {
     use crate::scheme::CriticalChunks;
     use core::num::NonZeroU8;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::vec::Vec;
 
     const D: MessageId = MessageId::new(9);
@@ -227,8 +248,14 @@ mod tests {
             let empty = empty.min(chunks);
             let shape = shape(&code, depth, u64::from(chunks - empty) * 100, chunks);
             let mut seen = BTreeSet::new();
+            let mut ends = BTreeMap::new();
             for position in 0..shape.len() {
                 let (message, chunk) = shape.at(position).unwrap();
+                let per_group = if message.is_parity() { m } else { k };
+                let is_coded = message.is_parity() || chunk < shape.data.len();
+                let group = is_coded.then(|| chunk / u32::from(per_group)).ok_or(chunk);
+                let end = shape.group_end(position).unwrap();
+                prop_assert_eq!(*ends.entry(group).or_insert(end), end);
                 prop_assert!(seen.insert((message, chunk)));
                 if message.is_parity() {
                     let group = chunk / u32::from(m);
@@ -238,7 +265,18 @@ mod tests {
                     prop_assert_eq!(shape.data_at(shape.data_rank(chunk)), chunk);
                 }
             }
+            for (group, end) in ends {
+                let last = (0..shape.len()).rev().find(|position| {
+                    let (message, chunk) = shape.at(*position).unwrap();
+                    match group {
+                        Ok(group) => message.is_parity() && chunk / u32::from(m) == group,
+                        Err(alone) => !message.is_parity() && chunk == alone,
+                    }
+                });
+                prop_assert_eq!(last, Some(end));
+            }
             prop_assert_eq!(shape.at(shape.len()), None);
+            prop_assert_eq!(shape.group_end(shape.len()), None);
             prop_assert!((0..chunks).all(|chunk| seen.contains(&(D, chunk))));
         }
     }
