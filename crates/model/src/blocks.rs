@@ -14,9 +14,12 @@ const PATIENCE_RTTS: f64 = 0.125;
 /// Holes whose ages differ by less are reported in one NACK, in round trips: an eighth of the
 /// reordering window (P5.2.1). Erasure coding reports the superblocks that end within this time
 /// together.
-const TOGETHER_RTTS: f64 = WINDOW_RTTS / 8.0;
+pub(crate) const TOGETHER_RTTS: f64 = WINDOW_RTTS / 8.0;
+/// Round trips from the end of a block to its first repair, and from each repair to the next.
+pub(crate) const FIRST_RTTS: f64 = 1.0 + WINDOW_RTTS;
+pub(crate) const LATER_RTTS: f64 = FIRST_RTTS + PATIENCE_RTTS;
 /// Groups of a superblock (P5.4, depth).
-pub(crate) const DEPTH: f64 = 32.0;
+const DEPTH: f64 = 32.0;
 
 /// Groups of one size: how many a block has, and how many chunks each has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -176,8 +179,7 @@ impl Layout {
         if round < 1.0 {
             return 0.0;
         }
-        let first = 1.0 + WINDOW_RTTS;
-        (first + (round - 1.0) * (first + PATIENCE_RTTS)) * self.rtt
+        (FIRST_RTTS + (round - 1.0) * LATER_RTTS) * self.rtt
     }
 }
 

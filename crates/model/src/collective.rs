@@ -169,7 +169,7 @@ impl CollectiveTime {
 
     /// `n` completion times in seconds, sampled with the true dependencies.
     pub fn sample(&self, n: usize, seed: u64) -> Vec<f64> {
-        let mut sampler: Sampler<'_> = self.transfer.sampler(seed);
+        let mut sampler: Sampler = self.transfer.sampler(seed);
         (0..n)
             .map(|_| last_ready(&self.rounds, self.sites, || sampler.draw_s()))
             .collect()

@@ -174,8 +174,8 @@ impl CompletionTime {
         (0..n).map(|_| sampler.draw_s()).collect()
     }
 
-    pub(crate) fn sampler(&self, seed: u64) -> Sampler<'_> {
-        Sampler::new(&self.setting, seed)
+    pub(crate) fn sampler(&self, seed: u64) -> Sampler {
+        Sampler::of_exact(&self.setting, seed)
     }
 
     fn slots(&self, t_s: f64) -> Result<f64, ModelError> {

@@ -40,6 +40,12 @@ pub enum ModelError {
     /// Coding takes time, and the variant of the model leaves that out.
     #[error("variant: must be serial or protocol where coding takes time")]
     PaperCoding,
+    /// A scheme sends more parity than a plan allows.
+    #[error("parity = {0} of the data: must be at most the budget, {1}")]
+    ParityBudget(f64, f64),
+    /// A scheme codes, and a plan has no cores for that.
+    #[error("cores = 0: must be above zero for a scheme with parity")]
+    NoCores,
     /// A plan has no candidate that is within its budgets and can be evaluated.
     #[error(
         "candidates = \"none that can be afforded and evaluated\": must be at least one scheme \
@@ -49,6 +55,16 @@ pub enum ModelError {
     /// The combination of arguments cannot be evaluated.
     #[error(transparent)]
     Unsupported(Unsupported),
+}
+
+impl ModelError {
+    /// Whether another scheme may have an answer.
+    pub(crate) fn is_of_scheme(&self) -> bool {
+        matches!(
+            self,
+            Self::Unsupported(_) | Self::ParityBudget(..) | Self::NoCores
+        )
+    }
 }
 
 /// The valid values of an argument.
@@ -137,8 +153,22 @@ pub enum Unsupported {
     )]
     LongBursts(f64),
     /// Losses in bursts, in the variant that follows the protocol.
-    #[error("Markov loss with variant = \"protocol\": take variant serial or independent losses")]
+    #[error(
+        "Markov loss with variant = \"protocol\": take variant serial or independent losses, or sample"
+    )]
     ProtocolBursts,
+    /// Bursts that last as long as a timeout: the correlation of the losses of a chunk and of its
+    /// repeat.
+    #[error(
+        "correlation of losses over a timeout, of selective repeat under Markov loss = {0}: bursts last \
+         as long as the timeout; take at most 0.001, or sample"
+    )]
+    LongMemory(f64),
+    /// The number of chunks in a group, in the variant that follows the protocol.
+    #[error(
+        "k + m with variant = \"protocol\" = {0}: take at most 255, as the protocol does (P5.4)"
+    )]
+    ProtocolGroup(u32),
     /// The probability that a chunk is lost, in the variant that follows the protocol.
     #[error("loss_chunk with variant = \"protocol\" = {0}: take at most 0.5, or variant serial")]
     ProtocolLoss(f64),

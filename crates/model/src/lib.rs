@@ -23,6 +23,7 @@
 
 mod blocks;
 mod bursts;
+mod channel;
 mod collective;
 mod completion;
 mod error;
@@ -36,6 +37,7 @@ mod rounds;
 mod sample;
 mod scheme;
 mod setting;
+mod shipped;
 mod spectrum;
 mod stages;
 mod terms;

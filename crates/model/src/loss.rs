@@ -164,6 +164,13 @@ impl Chain {
         weigh(self.share, &self.lost)
     }
 
+    /// How much the state says about the state this number of chunks later: their correlation,
+    /// without its sign.
+    pub(crate) fn memory(&self, chunks: f64) -> f64 {
+        let step = add(&self.delivered, &self.lost);
+        (1.0 - step[0][1] - step[1][0]).abs().powf(chunks)
+    }
+
     /// Transitions over `chunks` chunks, delivered or lost.
     pub(crate) fn walk(&self, chunks: f64) -> States {
         let step = add(&self.delivered, &self.lost);

@@ -1,10 +1,14 @@
 //! The excess of selective repeat for all loss models.
 
 use crate::bursts::BurstExcess;
-use crate::error::ModelError;
+use crate::error::{ModelError, Unsupported};
 use crate::excess::{IidExcess, float};
 use crate::scheme::Scheme;
 use crate::setting::{Checked, Variant};
+
+/// Correlation of the chain over a timeout up to which its effect on the mean is negligible: below
+/// this share of a timeout.
+const MOST_MEMORY: f64 = 1e-3;
 
 /// The excess of selective repeat over messages of any length.
 #[derive(Clone, Debug)]
@@ -50,7 +54,15 @@ impl Recovery {
             Variant::Serial | Variant::Protocol => most.min(setting.period),
         };
         Ok(match setting.loss.chain()? {
-            Some(chain) => Self::Bursts(BurstExcess::new(&chain, setting.period, most)?),
+            Some(chain) => {
+                // The excess takes the losses of a chunk and of its repeat as independent.
+                let memory = chain.memory(setting.period);
+                if most > 0.0 && memory > MOST_MEMORY {
+                    let unsupported = Unsupported::LongMemory(memory);
+                    return Err(ModelError::Unsupported(unsupported));
+                }
+                Self::Bursts(BurstExcess::new(&chain, setting.period, most)?)
+            }
             None => Self::Iid(IidExcess::new(setting.loss_chunk, setting.period, most)),
         })
     }

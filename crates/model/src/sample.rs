@@ -2,27 +2,52 @@
 
 use std::collections::VecDeque;
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::{Rng, SeedableRng};
-
 use crate::blocks::{Layout, Part};
+use crate::channel::Channel;
+use crate::error::ModelError;
 use crate::loss::Loss;
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Checked, Variant};
+use crate::shipped::Shipped;
 use crate::terms::{decoding, serial_injection};
 
 /// Draws completion times of one setting.
 #[derive(Debug)]
-pub(crate) struct Sampler<'a> {
-    setting: &'a Checked,
+pub(crate) struct Sampler {
+    setting: Checked,
     channel: Channel,
+    /// In place of the channel, for shipped receivers under losses in bursts.
+    shipped: Option<Shipped>,
 }
 
-impl<'a> Sampler<'a> {
-    pub(crate) fn new(setting: &'a Checked, seed: u64) -> Self {
+impl Sampler {
+    pub(crate) fn new(setting: &Checked, seed: u64) -> Result<Self, ModelError> {
+        Ok(Self {
+            shipped: Shipped::of(setting, seed)?,
+            ..Self::of_exact(setting, seed)
+        })
+    }
+
+    /// For a setting that has an exact evaluation.
+    pub(crate) fn of_exact(setting: &Checked, seed: u64) -> Self {
         Self {
-            setting,
-            channel: Channel::new(setting, seed),
+            setting: setting.clone(),
+            channel: Channel::new(&setting.loss, seed),
+            shipped: None,
+        }
+    }
+
+    /// Random numbers drawn so far, as a measure of time.
+    pub(crate) fn work(&self) -> u64 {
+        let shipped = self.shipped.as_ref().map_or(0, Shipped::work);
+        self.channel.work() + shipped
+    }
+
+    /// The random numbers of a draw, in the mean.
+    pub(crate) fn expected_work(&self) -> f64 {
+        match &self.shipped {
+            Some(shipped) => shipped.expected_work(),
+            None => self.setting.chunks * self.setting.loss_chunk / (1.0 - self.setting.loss_chunk),
         }
     }
 
@@ -33,6 +58,9 @@ impl<'a> Sampler<'a> {
 
     /// One completion time in slots.
     fn draw(&mut self) -> f64 {
+        if let Some(shipped) = &mut self.shipped {
+            return shipped.draw();
+        }
         let late = self.setting.late_end;
         let is_late = late.share > 0.0 && self.channel.uniform() < late.share;
         self.draw_on_time() + if is_late { late.slots } else { 0.0 }
@@ -40,45 +68,81 @@ impl<'a> Sampler<'a> {
 
     fn draw_on_time(&mut self) -> f64 {
         self.channel.rest();
-        let setting = self.setting;
-        if let Some(layout) = Layout::of(setting) {
-            return self.blocks(&layout) + setting.rtt;
+        let Checked {
+            scheme,
+            chunks,
+            rtt,
+            ..
+        } = self.setting;
+        if let Some(layout) = Layout::of(&self.setting) {
+            return self.blocks(&layout) + rtt;
         }
-        match setting.scheme {
-            Scheme::SrRto | Scheme::SrNack => self.selective_repeat(setting.chunks) + setting.rtt,
-            Scheme::GoBackN => self.go_back_n() + setting.rtt,
-            Scheme::Ec { code, k, m } => self.erasure(code, k, m) + setting.rtt,
+        rtt + match scheme {
+            Scheme::SrRto | Scheme::SrNack => self.selective_repeat(chunks),
+            Scheme::GoBackN => self.go_back_n(),
+            Scheme::Ec { code, k, m } => self.erasure(code, k, m),
         }
     }
 
     /// Slots until the last of `chunks` chunks is delivered.
     fn selective_repeat(&mut self, chunks: f64) -> f64 {
-        if self.setting.variant == Variant::Paper && self.channel.is_iid() {
-            return self.independent_chunks(chunks);
-        }
         let period = self.setting.period;
-        let (mut now, mut sent, mut last) = (0.0, 0.0, 0.0f64);
+        match (self.setting.variant, self.setting.loss) {
+            (Variant::Paper, Loss::Iid { .. }) => return self.independent_chunks(chunks),
+            (Variant::Paper, Loss::Markov { .. }) => {}
+            _ => return self.one_chunk_a_slot(chunks),
+        }
+        let (mut sent, mut last) = (0.0, 0.0f64);
         let mut due: VecDeque<f64> = VecDeque::new();
         loop {
-            let new_at = match self.setting.variant {
-                Variant::Paper => sent + 1.0,
-                Variant::Serial | Variant::Protocol => now + 1.0,
-            };
-            match due.front() {
+            let new_at = sent + 1.0;
+            let now = match due.front() {
                 Some(&at) if sent >= chunks || at <= new_at => {
                     due.pop_front();
-                    now = at;
+                    at
                 }
                 _ if sent < chunks => {
                     sent += 1.0;
-                    now = new_at;
+                    new_at
                 }
                 _ => return last,
-            }
+            };
             if self.channel.loses(now) {
                 due.push_back(now + period);
             } else {
                 last = last.max(now);
+            }
+        }
+    }
+
+    /// Slots until the last of `chunks` chunks is delivered, where a timeout that has ended comes
+    /// before a new chunk.
+    fn one_chunk_a_slot(&mut self, chunks: f64) -> f64 {
+        let period = self.setting.period;
+        let (mut now, mut left, mut last) = (0.0f64, chunks, 0.0f64);
+        let mut due: VecDeque<f64> = VecDeque::new();
+        loop {
+            let next = due.front().copied();
+            if left > 0.0 && next.is_none_or(|at| at > now + 1.0) {
+                let count = next.map_or(left, |at| left.min(at - now - 1.0));
+                let lost = self.channel.next_loss(now + 1.0, now + count);
+                let sent = lost.map_or(count, |at| at - now);
+                due.extend(lost.map(|at| at + period));
+                left -= sent;
+                now += sent;
+                last = match (lost.is_some(), sent > 1.0) {
+                    (false, _) => now,
+                    (true, true) => now - 1.0,
+                    (true, false) => last,
+                };
+            } else if let Some(at) = due.pop_front() {
+                now = at;
+                match self.channel.loses(now) {
+                    true => due.push_back(now + period),
+                    false => last = last.max(now),
+                }
+            } else {
+                return last;
             }
         }
     }
@@ -109,7 +173,7 @@ impl<'a> Sampler<'a> {
 
     /// Slots until data and parity are sufficient, or the fallback is complete.
     fn erasure(&mut self, code: Code, k: u32, m: u32) -> f64 {
-        let setting = self.setting;
+        let setting = &self.setting;
         let (data, parity) = (f64::from(k), f64::from(m));
         let groups = (setting.chunks / data).ceil();
         let full = groups - 1.0;
@@ -141,10 +205,10 @@ impl<'a> Sampler<'a> {
         again += if group.failed() { size } else { 0.0 };
         if again > 0.0 {
             self.channel.rest();
-            let late = (1.0 + setting.beta) * setting.rtt;
+            let late = (1.0 + self.setting.beta) * self.setting.rtt;
             return injection + late + self.selective_repeat(again);
         }
-        let (clean, repaired) = decoding(setting, full, short, data, parity);
+        let (clean, repaired) = decoding(&self.setting, full, short, data, parity);
         let damaged = number >= full && group.lost_data;
         injection + if damaged { repaired } else { clean }
     }
@@ -275,105 +339,5 @@ impl GroupLosses {
             Code::Xor => 1,
         };
         self.lost.iter().any(|&lost| lost > most)
-    }
-}
-
-/// The channel: draws which transmissions are lost.
-#[derive(Debug)]
-struct Channel {
-    rng: ChaCha8Rng,
-    loss: Loss,
-    /// `ln(1 - loss_chunk)` for i.i.d. loss.
-    log_kept: f64,
-    /// The state of Markov loss, and the slot for which it holds.
-    bad: bool,
-    slot: f64,
-}
-
-impl Channel {
-    fn new(setting: &Checked, seed: u64) -> Self {
-        Self {
-            rng: ChaCha8Rng::seed_from_u64(seed),
-            loss: setting.loss,
-            log_kept: (-setting.loss_chunk).ln_1p(),
-            bad: false,
-            slot: 0.0,
-        }
-    }
-
-    fn is_iid(&self) -> bool {
-        matches!(self.loss, Loss::Iid { .. })
-    }
-
-    /// A pause so long that the chain forgets its state. Slots restart at 0.
-    fn rest(&mut self) {
-        self.slot = f64::NEG_INFINITY;
-    }
-
-    /// Whether the chunk sent in this slot is lost. Slots must not decrease.
-    fn loses(&mut self, slot: f64) -> bool {
-        match self.loss {
-            Loss::Iid { loss_chunk } => self.uniform() < loss_chunk,
-            Loss::Markov {
-                p_good_to_bad,
-                p_bad_to_good,
-                loss_good,
-                loss_bad,
-                packets_per_chunk,
-            } => {
-                let packets = f64::from(packets_per_chunk);
-                let share = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
-                let memory = (1.0 - p_good_to_bad - p_bad_to_good).abs();
-                let pause = (slot - self.slot).round().max(0.0);
-                if pause > 0.0 {
-                    // With negative correlation, the sign alternates: it is negative for an odd
-                    // number of packets.
-                    let odd = p_good_to_bad + p_bad_to_good > 1.0 && pause * packets % 2.0 == 1.0;
-                    let left = memory.powf(pause * packets) * if odd { -1.0 } else { 1.0 };
-                    let was = if self.bad { 1.0 } else { 0.0 };
-                    let left = if pause.is_finite() { left } else { 0.0 };
-                    self.bad = self.uniform() < share + (was - share) * left;
-                }
-                let mut lost = false;
-                for _ in 0..packets_per_chunk {
-                    let (loss, leave) = if self.bad {
-                        (loss_bad, p_bad_to_good)
-                    } else {
-                        (loss_good, p_good_to_bad)
-                    };
-                    lost |= self.uniform() < loss;
-                    self.bad ^= self.uniform() < leave;
-                }
-                self.slot = slot + 1.0;
-                lost
-            }
-        }
-    }
-
-    /// The first loss in the slots `from..=to`, with one transmission in each.
-    fn next_loss(&mut self, from: f64, to: f64) -> Option<f64> {
-        if self.is_iid() {
-            if self.log_kept == 0.0 {
-                return None;
-            }
-            let kept = ((1.0 - self.uniform()).ln() / self.log_kept).floor();
-            return Some(from + kept).filter(|&lost| lost <= to);
-        }
-        let mut slot = from;
-        while slot <= to {
-            if self.loses(slot) {
-                return Some(slot);
-            }
-            slot += 1.0;
-        }
-        None
-    }
-
-    /// Uniform over `[0, 1)`, in steps of 2^-53.
-    fn uniform(&mut self) -> f64 {
-        const STEP: f64 = 1.0 / (1u64 << 53) as f64;
-        #[expect(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
-        let whole = (self.rng.next_u64() >> 11) as f64;
-        whole * STEP
     }
 }

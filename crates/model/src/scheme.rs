@@ -68,6 +68,14 @@ impl Scheme {
         }
     }
 
+    /// Whether two schemes differ in `k` and `m` alone.
+    pub(crate) fn is_alike(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Ec { code: one, .. }, Self::Ec { code: other, .. }) => one == other,
+            _ => self == other,
+        }
+    }
+
     /// Checks `k` and `m`.
     pub(crate) fn check(self) -> Result<(), ModelError> {
         let Self::Ec { code, k, m } = self else {

@@ -3,8 +3,9 @@
 use core::str::FromStr;
 
 use crate::completion::CompletionTime;
-use crate::error::{ModelError, Wanted, positive, within};
+use crate::error::{ModelError, Unsupported, Wanted, positive, within};
 use crate::loss::Loss;
+use crate::sample::Sampler;
 use crate::scheme::Scheme;
 
 /// The variant of the formulas.
@@ -96,15 +97,28 @@ impl Setting {
         }
     }
 
-    /// Whether [`Variant::Protocol`] has an answer for this loss. It has none for losses in bursts,
-    /// and for a loss above 0.5.
+    /// Whether [`Variant::Protocol`] has an answer for this loss, exact or sampled. It has none for
+    /// a loss above 0.5.
     ///
     /// # Errors
     ///
     /// A probability is out of range.
     pub fn has_rounds(&self) -> Result<bool, ModelError> {
-        let is_independent = self.loss.chain()?.is_none();
-        Ok(is_independent && self.loss.loss_chunk()? <= MAX_PROTOCOL_LOSS)
+        Ok(self.loss.loss_chunk()? <= MAX_PROTOCOL_LOSS)
+    }
+
+    /// `n` completion times in seconds, from simulations of the protocol with losses drawn from
+    /// `seed`. This also works where [`Self::completion_time`] has no exact evaluation: for bursts
+    /// that last as long as a timeout, and for `sr-nack` and erasure coding under losses in bursts
+    /// with [`Variant::Protocol`]. The latter interleaves groups as the shipped schemes do.
+    ///
+    /// # Errors
+    ///
+    /// An argument is out of range.
+    pub fn sample(&self, n: usize, seed: u64) -> Result<Vec<f64>, ModelError> {
+        let setting = Checked::new(self)?;
+        let mut sampler = Sampler::new(&setting, seed)?;
+        Ok((0..n).map(|_| sampler.draw_s()).collect())
     }
 
     /// The distribution of the completion time.
@@ -130,7 +144,7 @@ pub(crate) struct LateEnd {
 /// The delay of a late end in round trips: a packet that ends a message is repeated after this time
 /// (protocol P4.7), and a receiver that gets no further packets notices a loss this much later
 /// (P5.2.4).
-const LATE_RTTS: f64 = 0.25;
+pub(crate) const LATE_RTTS: f64 = 0.25;
 
 impl LateEnd {
     fn of(setting: &Setting, loss_chunk: f64, rtt: f64) -> Self {
@@ -149,6 +163,8 @@ impl LateEnd {
 
 /// Highest loss of [`Variant::Protocol`]. Above it, the number of rounds grows beyond what is useful.
 pub(crate) const MAX_PROTOCOL_LOSS: f64 = 0.5;
+/// Highest number of chunks in a group of the protocol (P5.4).
+const MAX_PROTOCOL_GROUP: u32 = 255;
 /// Highest number of chunks in a message.
 const MAX_CHUNKS: f64 = (1u64 << 40) as f64;
 
@@ -180,6 +196,12 @@ pub(crate) struct Checked {
 impl Checked {
     pub(crate) fn new(setting: &Setting) -> Result<Self, ModelError> {
         setting.scheme.check()?;
+        match (setting.variant, setting.scheme) {
+            (Variant::Protocol, Scheme::Ec { k, m, .. }) if k + m > MAX_PROTOCOL_GROUP => {
+                return Err(ModelError::Unsupported(Unsupported::ProtocolGroup(k + m)));
+            }
+            _ => {}
+        }
         let message_bytes = positive("message_bytes", "bytes", setting.message_bytes)?;
         let bandwidth_bps = positive("bandwidth_bps", "bit/s", setting.bandwidth_bps)?;
         let rtt_s = positive("rtt_s", "s", setting.rtt_s)?;

@@ -148,6 +148,9 @@ fn what_the_protocol_variant_cannot_do_is_refused() {
         packets_per_chunk: 1,
     };
     refused(&bursts, "independent losses");
+    let [wide, widest] = ["ec-mds:200,56", "ec-mds:200,55"];
+    refused(&protocol(wide, 10.0, 100.0, 0.1), "at most 255");
+    assert!(protocol(widest, 10.0, 100.0, 0.1).completion_time().is_ok());
 }
 
 proptest! {

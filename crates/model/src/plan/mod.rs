@@ -1,6 +1,7 @@
 //! The planner: chooses a scheme for a message on a path, with its cost and its sensitivity to the
 //! inputs.
 
+mod estimate;
 mod lowar;
 mod question;
 mod sensitivity;
@@ -31,6 +32,20 @@ pub struct Alternative {
     pub parity_overhead: f64,
     /// Number of cores at each end that code at the rate of the path.
     pub cores: f64,
+    /// If the times are drawn: from how many draws. `None`: they are exact.
+    pub drawn: Option<Drawn>,
+}
+
+/// How sure a drawn objective is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    /// Messages that were simulated, always with the same seed.
+    pub draws: usize,
+    /// The interval that holds the objective with a probability of 95 %, in seconds. `None`: the
+    /// draws are too few for a bound.
+    pub low_s: f64,
+    /// Its upper end.
+    pub high_s: Option<f64>,
 }
 
 /// The answer to a [`Question`].
@@ -44,15 +59,31 @@ pub struct Plan {
 
 impl Plan {
     pub(crate) fn new(question: &Question) -> Result<Self, ModelError> {
-        let mut alternatives = Vec::new();
-        let mut left_out = Vec::new();
-        for scheme in question.affordable()? {
-            match question.cost(scheme) {
-                Ok(alternative) => alternatives.push(alternative),
-                Err(error @ ModelError::Unsupported(_)) => left_out.push((scheme, error)),
+        question.check()?;
+        let (mut schemes, mut times, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+        for scheme in &question.candidates {
+            match question
+                .affords(*scheme)
+                .and_then(|()| question.time(*scheme))
+            {
+                Ok(time) => {
+                    schemes.push(*scheme);
+                    times.push(time);
+                }
+                Err(error) if error.is_of_scheme() => left_out.push((*scheme, error)),
                 Err(error) => return Err(error),
             }
         }
+        let Question {
+            objective,
+            close,
+            draw_work,
+            ..
+        } = *question;
+        estimate::race(&mut times, objective, close, draw_work)?;
+        let costs = schemes.iter().zip(&times);
+        let costs = costs.map(|(scheme, time)| question.cost(*scheme, time));
+        let mut alternatives = costs.collect::<Result<Vec<_>, _>>()?;
         alternatives.sort_by(|x, y| x.objective_s.total_cmp(&y.objective_s));
         let Some(fastest) = alternatives.first() else {
             return Err(ModelError::NoCandidate);
@@ -85,7 +116,7 @@ impl Plan {
         &self.alternatives
     }
 
-    /// Schemes within the budgets that cannot be evaluated, with the reason.
+    /// Candidates that are beyond the budgets or cannot be evaluated, with the reason.
     pub fn left_out(&self) -> &[(Scheme, ModelError)] {
         &self.left_out
     }
@@ -98,12 +129,40 @@ impl Plan {
         found.map(|at| at.objective_s / self.best().objective_s)
     }
 
-    /// How the answer depends on each input.
+    /// The schemes that [`Self::sensitivity`] compares: all, or, if times are drawn, which takes
+    /// long, the best one, the best of each kind that can be best, and the code with the most parity.
+    pub fn rivals(&self) -> Vec<Scheme> {
+        let all = &self.alternatives;
+        if all.iter().all(|at| at.drawn.is_none()) {
+            return all.iter().map(|at| at.scheme).collect();
+        }
+        let mut rivals = vec![self.best().scheme];
+        for at in all {
+            // `sr-nack` is faster than these two.
+            let is_slow = matches!(at.scheme, Scheme::SrRto | Scheme::GoBackN);
+            if !is_slow && !rivals.iter().any(|known| known.is_alike(at.scheme)) {
+                rivals.push(at.scheme);
+            }
+        }
+        let coded = all.iter().map(|at| at.scheme);
+        let coded = coded.filter(|scheme| scheme.parity_overhead() > 0.0);
+        let most = coded.max_by(|x, y| x.parity_overhead().total_cmp(&y.parity_overhead()));
+        rivals.extend(most);
+        rivals.sort_unstable_by_key(ToString::to_string);
+        rivals.dedup();
+        rivals
+    }
+
+    /// How the answer depends on each input. Where times are drawn, each is from few draws.
     ///
     /// # Errors
     ///
     /// The errors of [`Question::plan`].
     pub fn sensitivity(&self) -> Result<Vec<Sensitivity>, ModelError> {
-        sensitivity::of(&self.question, self.best().scheme)
+        let among = Question {
+            candidates: self.rivals(),
+            ..self.question.clone()
+        };
+        sensitivity::of(&among, self.best().scheme)
     }
 }

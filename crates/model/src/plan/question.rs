@@ -3,8 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use super::estimate::{Estimate, Time};
 use super::{Alternative, Plan};
-use crate::blocks::DEPTH;
 use crate::completion::CompletionTime;
 use crate::error::{ModelError, Wanted, positive, within};
 use crate::loss::Loss;
@@ -19,6 +19,23 @@ pub enum Objective {
     Mean,
     /// The time within which a message completes with this probability.
     Quantile(f64),
+}
+
+impl Objective {
+    /// Checks the probability of a quantile.
+    pub(super) fn check(q: f64) -> Result<f64, ModelError> {
+        let below_one = 1.0 - f64::EPSILON / 2.0;
+        within("q", "as a probability", q, 0.0, below_one, Wanted::BelowOne)
+    }
+
+    /// The number of draws without which it cannot be compared.
+    pub(super) fn least_draws(self) -> usize {
+        let least = match self {
+            Self::Mean => FIRST_DRAWS,
+            Self::Quantile(q) => (DRAWS_ABOVE / (1.0 - q)).clamp(FIRST_DRAWS, 1e4),
+        };
+        crate::excess::index(least)
+    }
 }
 
 impl fmt::Display for Objective {
@@ -74,8 +91,16 @@ impl Default for Coding {
     }
 }
 
-/// Correlation between the losses of two chunks of a group up to which they count as independent.
-const MAX_MEMORY: f64 = 0.05;
+/// Random numbers of a plan: about a second.
+const DRAW_WORK: u64 = 8_000_000;
+/// Draws with which a comparison of candidates begins, and the draws above a quantile.
+const FIRST_DRAWS: f64 = 64.0;
+const DRAWS_ABOVE: f64 = 5.0;
+
+/// Limits of the draws of one candidate for one value of an input, where the sensitivity to inputs
+/// needs hundreds of them.
+const BRIEF_DRAWS: usize = 128;
+const BRIEF_WORK: u64 = 8_000;
 
 /// A question to the planner.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +114,8 @@ pub struct Question {
     /// The loss model of the chunks.
     pub loss: Loss,
     /// The variant of the model. Where it has no answer and is [`Variant::Protocol`], the planner
-    /// takes [`Variant::Serial`] with the waits of the protocol.
+    /// takes [`Variant::Serial`] with the waits of the protocol. Where the model has no exact
+    /// evaluation, which is so for losses in bursts, the planner draws completion times.
     pub variant: Variant,
     /// Bytes of a chunk.
     pub chunk_bytes: f64,
@@ -101,6 +127,9 @@ pub struct Question {
     pub coding: Coding,
     /// Schemes to choose from.
     pub candidates: Vec<Scheme>,
+    /// Limit of the random numbers of all draws together, where times are drawn. About ten million
+    /// take a second.
+    pub draw_work: u64,
     /// Relative margin: a scheme is good if its objective exceeds the lowest by at most this share.
     /// The planner chooses the cheapest good scheme.
     pub close: f64,
@@ -122,6 +151,7 @@ impl Question {
             max_parity_overhead: 0.25,
             coding: Coding::default(),
             candidates: Self::usual_candidates(),
+            draw_work: DRAW_WORK,
             close: 0.01,
         }
     }
@@ -142,6 +172,13 @@ impl Question {
         candidates
     }
 
+    /// The usual candidates that are within the budgets.
+    pub fn affordable_candidates(&self) -> Vec<Scheme> {
+        let mut candidates = Self::usual_candidates();
+        candidates.retain(|scheme| self.affords(*scheme).is_ok());
+        candidates
+    }
+
     /// Evaluates the candidates and chooses a scheme.
     ///
     /// # Errors
@@ -151,8 +188,8 @@ impl Question {
         Plan::new(self)
     }
 
-    /// The candidates within the budgets.
-    pub(super) fn affordable(&self) -> Result<Vec<Scheme>, ModelError> {
+    /// Checks the budgets and the objective.
+    pub(super) fn check(&self) -> Result<(), ModelError> {
         let most = f64::MAX;
         within(
             "max_parity_overhead",
@@ -180,19 +217,32 @@ impl Question {
             1.0,
             Wanted::ZeroToOne,
         )?;
-        let affordable = |scheme: &&Scheme| match scheme {
-            Scheme::Ec { .. } => {
-                self.coding.cores > 0.0 && scheme.parity_overhead() <= self.max_parity_overhead
-            }
-            _ => true,
-        };
-        Ok(self.candidates.iter().filter(affordable).copied().collect())
+        if let Objective::Quantile(q) = self.objective {
+            Objective::check(q)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a scheme is within the budgets.
+    ///
+    /// # Errors
+    ///
+    /// It has more parity than [`Self::max_parity_overhead`], or there are no cores for coding.
+    pub fn affords(&self, scheme: Scheme) -> Result<(), ModelError> {
+        let parity = scheme.parity_overhead();
+        if parity > self.max_parity_overhead {
+            return Err(ModelError::ParityBudget(parity, self.max_parity_overhead));
+        }
+        if matches!(scheme, Scheme::Ec { .. }) && self.coding.cores <= 0.0 {
+            return Err(ModelError::NoCores);
+        }
+        Ok(())
     }
 
     /// The cost of a scheme.
-    pub(super) fn cost(&self, scheme: Scheme) -> Result<Alternative, ModelError> {
-        let time = self.completion_time(scheme)?;
-        let objective_s = self.measure(&time)?;
+    pub(super) fn cost(&self, scheme: Scheme, time: &Time) -> Result<Alternative, ModelError> {
+        let value = |objective| time.estimate(objective).map(|of| of.value);
+        let objective_s = value(self.objective)?;
         let cores = match scheme {
             Scheme::Ec { .. } => {
                 let data_bps = self.bandwidth_bps / (1.0 + scheme.parity_overhead());
@@ -203,18 +253,21 @@ impl Question {
         Ok(Alternative {
             scheme,
             objective_s,
-            mean_s: time.mean(),
-            p99_s: time.quantile(0.99)?,
-            p999_s: time.quantile(0.999)?,
+            mean_s: value(Objective::Mean)?,
+            p99_s: value(Objective::Quantile(0.99))?,
+            p999_s: value(Objective::Quantile(0.999))?,
             slowdown: objective_s / time.lossless_s(),
             parity_overhead: scheme.parity_overhead(),
             cores,
+            drawn: time.drawn(self.objective)?,
         })
     }
 
-    /// The objective of a scheme in seconds.
-    pub(super) fn objective_s(&self, scheme: Scheme) -> Result<f64, ModelError> {
-        self.measure(&self.completion_time(scheme)?)
+    /// The objective of a scheme in seconds, from few draws if it is drawn.
+    pub(super) fn estimate(&self, scheme: Scheme) -> Result<Estimate, ModelError> {
+        let mut time = self.time(scheme)?;
+        time.draw(BRIEF_DRAWS, BRIEF_WORK);
+        time.estimate(self.objective)
     }
 
     pub(super) fn measure(&self, time: &CompletionTime) -> Result<f64, ModelError> {
@@ -224,7 +277,8 @@ impl Question {
         }
     }
 
-    fn completion_time(&self, scheme: Scheme) -> Result<CompletionTime, ModelError> {
+    /// The completion time of a scheme, exact or to be drawn.
+    pub(super) fn time(&self, scheme: Scheme) -> Result<Time, ModelError> {
         let mut setting = Setting::new(
             scheme,
             self.message_bytes,
@@ -242,41 +296,12 @@ impl Question {
                 decode_bps: coding_bps,
             };
         }
-        if self.variant == Variant::Protocol {
-            setting.loss = self.loss_of(scheme)?;
-        }
         if self.variant == Variant::Protocol && !setting.has_rounds()? {
             let (rto_rtts, beta) = scheme.protocol_waits();
             setting.variant = Variant::Serial;
             (setting.rto_rtts, setting.beta) = (Some(rto_rtts), beta);
         }
-        setting.completion_time()
-    }
-
-    /// The losses as a scheme of the protocol meets them. Erasure coding sends the chunks of a group
-    /// far from each other (P5.4.3), so the losses in a group are independent unless bursts are long.
-    fn loss_of(&self, scheme: Scheme) -> Result<Loss, ModelError> {
-        let (
-            Scheme::Ec { k, .. },
-            Loss::Markov {
-                p_good_to_bad,
-                p_bad_to_good,
-                packets_per_chunk,
-                ..
-            },
-        ) = (scheme, self.loss)
-        else {
-            return Ok(self.loss);
-        };
-        let groups = (self.message_bytes / self.chunk_bytes / f64::from(k)).ceil();
-        let packets = groups.min(DEPTH) * f64::from(packets_per_chunk);
-        // The correlation of the chain at two packets with this distance.
-        let memory = (1.0 - p_good_to_bad - p_bad_to_good).abs().powf(packets);
-        if memory > MAX_MEMORY {
-            return Ok(self.loss);
-        }
-        let loss_chunk = self.loss.loss_chunk()?;
-        Ok(Loss::Iid { loss_chunk })
+        Time::new(&setting)
     }
 
     /// Rate at which a core codes data, in bits a second.

@@ -60,7 +60,8 @@ impl Input {
 /// The point at which the answer is no longer good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Border {
-    /// The value of the input there, within a few percent.
+    /// The value of the input there, within a few percent. Where times are drawn, it is beyond the
+    /// point by as much as few draws need to tell.
     pub value: f64,
     /// The scheme with the lowest objective beyond this point.
     pub scheme: Scheme,
@@ -126,46 +127,60 @@ pub(super) fn of(question: &Question, chosen: Scheme) -> Result<Vec<Sensitivity>
 
 /// The stake for a scaled input; `None` if the value is out of range.
 fn stake(question: &Question, chosen: Scheme, input: Input, factor: f64) -> Option<Stake> {
+    compared(question, chosen, input, factor).map(|(stake, _)| stake)
+}
+
+/// The stake for a scaled input, and whether the answer is no longer good there, as far as draws can
+/// tell.
+fn compared(
+    question: &Question,
+    chosen: Scheme,
+    input: Input,
+    factor: f64,
+) -> Option<(Stake, bool)> {
     let other = input.scaled(question, factor);
-    let answer_s = other.objective_s(chosen).ok()?;
+    let answer = other.estimate(chosen).ok()?;
+    let good = 1.0 + question.close;
+    let mut is_lost = false;
     let mut best = Stake {
         factor,
         value: input.value(&other),
         best: chosen,
         cost: 1.0,
     };
-    for scheme in other.affordable().ok()? {
-        // A scheme that cannot be evaluated is not an alternative.
-        if let Ok(objective_s) = other.objective_s(scheme) {
-            let cost = answer_s / objective_s;
+    for scheme in other.candidates.iter().copied() {
+        // A scheme that is beyond the budgets or cannot be evaluated is not an alternative.
+        let rival = other.affords(scheme).and_then(|()| other.estimate(scheme));
+        if let Ok(rival) = rival {
+            let cost = answer.value / rival.value;
+            is_lost |= answer.low > rival.high * good;
             if cost > best.cost {
                 best.best = scheme;
                 best.cost = cost;
             }
         }
     }
-    Some(best)
+    Some((best, is_lost))
 }
 
 /// Searches the border in steps of the factor `stride`.
 fn border(question: &Question, chosen: Scheme, input: Input, stride: f64) -> Option<Border> {
-    let good = 1.0 + question.close;
     let mut held = 1.0;
     let mut lost = loop {
         let next = held * stride;
         if !(1.0 / 1024.0..=1024.0).contains(&next) {
             return None;
         }
-        let stake = stake(question, chosen, input, next)?;
-        if stake.cost > good {
+        let (stake, is_lost) = compared(question, chosen, input, next)?;
+        if is_lost {
             break (next, stake);
         }
         held = next;
     };
     for _ in 0..HALVINGS {
         let middle = (held * lost.0).sqrt();
-        let stake = stake(question, chosen, input, middle)?;
-        if stake.cost > good {
+        let (stake, is_lost) = compared(question, chosen, input, middle)?;
+        if is_lost {
             lost = (middle, stake);
         } else {
             held = middle;

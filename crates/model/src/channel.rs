@@ -1,0 +1,190 @@
+//! The channel of the sampler: which transmissions are lost.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::loss::Loss;
+
+/// Loss and departure of a state of the chain, for each packet.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// `ln(1 - p)` of the probability that a packet is lost.
+    kept_log: f64,
+    /// `ln(1 - p)` of the probability that the chain leaves the state after a packet.
+    stay_log: f64,
+}
+
+impl State {
+    fn new(loss: f64, leave: f64) -> Self {
+        Self {
+            kept_log: (-loss).ln_1p(),
+            stay_log: (-leave).ln_1p(),
+        }
+    }
+}
+
+/// Draws which chunks are lost. A draw costs time for each lost packet and each change of state, not
+/// for each chunk.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    rng: ChaCha8Rng,
+    states: [State; 2],
+    /// Packets of a chunk.
+    packets: f64,
+    /// The long-run probability of the bad state, and the correlation of successive packets.
+    share: f64,
+    memory: f64,
+    /// The state at the next packet, the packets that the chain still stays in it, and the slot of
+    /// that packet's chunk.
+    bad: bool,
+    stay: f64,
+    slot: f64,
+    /// Random numbers drawn so far.
+    work: u64,
+}
+
+impl Channel {
+    /// The channel for chunks.
+    pub(crate) fn new(loss: &Loss, seed: u64) -> Self {
+        let (states, packets, [to_bad, to_good]) = match *loss {
+            // One state that is never left. A chunk counts as a packet.
+            Loss::Iid { loss_chunk } => ([State::new(loss_chunk, 0.0); 2], 1.0, [0.0, 1.0]),
+            Loss::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                loss_good,
+                loss_bad,
+                packets_per_chunk,
+            } => (
+                [
+                    State::new(loss_good, p_good_to_bad),
+                    State::new(loss_bad, p_bad_to_good),
+                ],
+                f64::from(packets_per_chunk),
+                [p_good_to_bad, p_bad_to_good],
+            ),
+        };
+        let mut channel = Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            states,
+            packets,
+            share: to_bad / (to_bad + to_good),
+            memory: 1.0 - to_bad - to_good,
+            bad: false,
+            stay: 0.0,
+            slot: 0.0,
+            work: 0,
+        };
+        channel.rest();
+        channel
+    }
+
+    /// Random numbers drawn so far, as a measure of time.
+    pub(crate) fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// A pause so long that the chain forgets its state. Slots restart at 0.
+    pub(crate) fn rest(&mut self) {
+        self.slot = f64::NEG_INFINITY;
+    }
+
+    /// Whether the chunk sent in this slot is lost. Slots must not decrease.
+    pub(crate) fn loses(&mut self, slot: f64) -> bool {
+        self.next_loss(slot, slot).is_some()
+    }
+
+    /// The first loss in the slots `from..=to`, with one transmission in each. The following slots
+    /// are after it.
+    pub(crate) fn next_loss(&mut self, from: f64, to: f64) -> Option<f64> {
+        if to < from {
+            return None;
+        }
+        self.reach(from);
+        let Some(lost) = self.run((to - from + 1.0) * self.packets) else {
+            self.slot = to + 1.0;
+            return None;
+        };
+        let chunk = (lost / self.packets).floor();
+        self.skip((chunk + 1.0) * self.packets - (lost + 1.0));
+        self.slot = from + chunk + 1.0;
+        Some(from + chunk)
+    }
+
+    /// Sends at most this number of packets, up to the first that is lost. Returns the number of
+    /// packets before it.
+    fn run(&mut self, packets: f64) -> Option<f64> {
+        let mut sent = 0.0;
+        while sent < packets {
+            let here = self.stay.min(packets - sent);
+            let kept = self.gap(self.states[usize::from(self.bad)].kept_log);
+            if kept < here {
+                self.spend(kept + 1.0);
+                return Some(sent + kept);
+            }
+            self.spend(here);
+            sent += here;
+        }
+        None
+    }
+
+    /// Uses up packets of the stay in the state.
+    fn spend(&mut self, packets: f64) {
+        self.stay -= packets;
+        if self.stay < 1.0 {
+            self.enter(!self.bad);
+        }
+    }
+
+    fn enter(&mut self, bad: bool) {
+        self.bad = bad;
+        self.stay = 1.0 + self.gap(self.states[usize::from(bad)].stay_log);
+    }
+
+    /// Advances the chain to a slot.
+    fn reach(&mut self, slot: f64) {
+        let pause = (slot - self.slot).round().max(0.0);
+        if pause == f64::INFINITY {
+            let bad = self.uniform() < self.share;
+            self.enter(bad);
+        } else {
+            self.skip(pause * self.packets);
+        }
+    }
+
+    /// Advances the chain by packets that are not sent, or do not matter.
+    fn skip(&mut self, packets: f64) {
+        if packets < self.stay {
+            self.stay -= packets;
+            return;
+        }
+        // The chain has left the state when the stay is over.
+        let beyond = packets - self.stay;
+        let was = if self.bad { 0.0 } else { 1.0 };
+        // With negative correlation, the sign alternates: it is negative for an odd number.
+        let odd = self.memory < 0.0 && beyond % 2.0 == 1.0;
+        let left = self.memory.abs().powf(beyond) * if odd { -1.0 } else { 1.0 };
+        let bad = self.uniform() < self.share + (was - self.share) * left;
+        self.enter(bad);
+    }
+
+    /// The number of trials before the first success, where `ln(1 - p)` of a trial is given.
+    fn gap(&mut self, failure_log: f64) -> f64 {
+        if failure_log == 0.0 {
+            return f64::INFINITY;
+        }
+        if failure_log == f64::NEG_INFINITY {
+            return 0.0;
+        }
+        ((1.0 - self.uniform()).ln() / failure_log).floor()
+    }
+
+    /// Uniform over `[0, 1)`, in steps of 2^-53.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        const STEP: f64 = 1.0 / (1u64 << 53) as f64;
+        self.work += 1;
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
+        let whole = (self.rng.next_u64() >> 11) as f64;
+        whole * STEP
+    }
+}
