@@ -49,6 +49,14 @@ fn bursts_and_other_round_trips_agree() {
     );
 }
 
+/// A burst hits each of the interleaved groups once, so few groups fail.
+#[test]
+fn bursts_across_interleaved_groups_agree() {
+    let path = "--rate-gbps 100 --rtt-ms 30 --size-kib 8192 --loss 1e-2 --burst 20";
+    let schemes = "--schemes ec-mds:32,8;ec-xor:32,8";
+    check(&format!("{path} --samples 100 {schemes}"), 2);
+}
+
 /// Repairs in rounds: missing chunks of groups, and lost reports.
 #[test]
 fn many_losses_agree() {

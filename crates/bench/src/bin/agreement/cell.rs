@@ -84,7 +84,8 @@ impl Cell {
         if self.keeps_reports && (self.sites.is_some() || self.burst > 0) {
             return Err("--keep-reports: for single messages and independent losses only".into());
         }
-        self.model(Waits::Paper)?.completion_time()?;
+        // The model checks the other arguments.
+        self.model(Waits::Paper)?.sample(0, 0)?;
         Ok(())
     }
 
