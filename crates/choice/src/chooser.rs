@@ -9,8 +9,12 @@ use farwrite_model::plan::{Coding, Question};
 use farwrite_units::show::real;
 
 use crate::cost::{Cost, settle};
-use crate::measured::{Measured, PRIOR_LOSS, Recent};
+use crate::measured::{Losses, Measured, PRIOR_LOSS, Recent};
 use crate::parity::parity_bytes;
+
+/// Limit of the random numbers of a plan where losses come in bursts: some milliseconds, since the
+/// thread that plans also sends.
+const DRAW_WORK: u64 = 20_000;
 
 /// How messages are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,19 +92,19 @@ impl Chooser {
     /// Processes the measurements of the queue pair and its path.
     pub fn look(&mut self, stats: &QpStats, path: &PathStats) {
         let loss = &stats.send_loss;
-        let (judged, lost) = (loss.judged_chunks(), loss.lost_chunks());
-        let loss_chunk = self.recent.loss_chunk(judged, lost);
+        let counts = [loss.judged_chunks(), loss.lost_chunks(), loss.bursts()];
+        let losses = self.recent.losses(counts);
         let rtt = Duration::from_nanos(path.rtt_ns);
         // The pace of an adaptive controller changes all the time, but its learned rate does not.
         let rate_bps = path
             .learned
             .map_or(path.pace_bps, |learned| learned.rate_bps);
-        self.measure(loss_chunk, rtt, rate_bps);
+        self.measure(losses, rtt, rate_bps);
     }
 
-    /// Notes what was measured. The loss is `None` while too few chunks were judged.
-    pub fn measure(&mut self, loss_chunk: Option<f64>, rtt: Duration, rate_bps: u64) {
-        self.measured = Measured::new(loss_chunk, self.measured.prior_loss, rtt, rate_bps);
+    /// Notes what was measured. The losses are `None` while too few chunks were judged.
+    pub fn measure(&mut self, losses: Option<Losses>, rtt: Duration, rate_bps: u64) {
+        self.measured = Measured::new(losses, self.measured.prior_loss, rtt, rate_bps);
     }
 
     /// What is known of the path.
@@ -149,13 +153,9 @@ impl Chooser {
         // For IPv4; with IPv6 the share of the payload is slightly smaller.
         let payload = f64::from(mtu) / f64::from(mtu + packet_overhead_bytes(true));
         let bandwidth_bps = measured.pace_bps * payload;
-        let mut question = Question::new(
-            real(bytes),
-            bandwidth_bps,
-            measured.rtt_s,
-            // Codes are interleaved, so a burst affects them like single losses.
-            measured.loss(),
-        );
+        let mut question = Question::new(real(bytes), bandwidth_bps, measured.rtt_s, 0.0);
+        question.loss = measured.losses();
+        question.draw_work = DRAW_WORK;
         question.chunk_bytes = real(chunk_bytes);
         // The thread that sends messages also codes them.
         question.coding = Coding {
@@ -205,8 +205,9 @@ mod tests {
     #[test]
     fn the_planner_is_asked_again_only_when_something_moved() {
         let mut chooser = chooser(100, None);
-        let mut is_planned = |loss, rtt_ms| {
-            chooser.measure(loss, Duration::from_millis(rtt_ms), RATE_BPS);
+        let mut is_planned = |loss: Option<f64>, rtt_ms| {
+            let losses = loss.map(Losses::independent);
+            chooser.measure(losses, Duration::from_millis(rtt_ms), RATE_BPS);
             chooser.choose(1 << 20, 10, 8).is_planned
         };
         assert!(is_planned(None, 100), "the first time");
@@ -223,7 +224,7 @@ mod tests {
     fn each_size_has_its_own_choice() {
         let mut chooser = chooser(100, Some(0.02));
         let rtt = Duration::from_millis(100);
-        chooser.measure(Some(0.02), rtt, RATE_BPS);
+        chooser.measure(Some(Losses::independent(0.02)), rtt, RATE_BPS);
         let one = chooser.choose(1 << 20, 1, 8).scheme;
         assert!(one.to_string().starts_with("ec-"), "{one}");
         // Eight packets of parity for one packet cost more than a repeat.
@@ -245,7 +246,8 @@ mod tests {
         let mut expected = chooser(100, Some(0.02));
         assert_ne!(choose(&mut expected), SchemeName::SrNack);
         for chooser in [&mut unknown, &mut expected] {
-            chooser.measure(Some(0.03), Duration::from_millis(100), RATE_BPS);
+            let losses = Losses::independent(0.03);
+            chooser.measure(Some(losses), Duration::from_millis(100), RATE_BPS);
             assert_eq!(chooser.measured().loss_chunk, Some(0.03));
             assert_ne!(choose(chooser), SchemeName::SrNack);
         }
@@ -265,6 +267,28 @@ mod tests {
         };
         assert!((expected(1024) - 0.01).abs() < 1e-12);
         assert!((expected(16 * 1024) - (1.0 - 0.99f64.powi(16))).abs() < 1e-12);
+    }
+
+    /// Interleaving spreads a burst over 32 groups. So codes repair bursts of 20 chunks, and not
+    /// bursts that take more chunks of each group than it has parity.
+    #[test]
+    fn bursts_matter_where_they_are_long() {
+        let choose = |burst_chunks| {
+            let losses = Losses {
+                loss_chunk: 0.01,
+                burst_chunks: Some(burst_chunks),
+            };
+            let mut chooser = chooser(100, None);
+            chooser.measure(Some(losses), Duration::from_millis(100), 10_000_000_000);
+            let chosen = chooser.choose(8 << 20, 1, 8).scheme;
+            assert!(!chooser.choose(8 << 20, 1, 8).is_planned, "it is kept");
+            chosen
+        };
+        for burst in [1.0, 5.0, 20.0] {
+            let chosen = choose(burst).to_string();
+            assert!(chosen.starts_with("ec-mds:"), "{burst}: {chosen}");
+        }
+        assert_eq!(choose(2000.0), SchemeName::SrNack);
     }
 
     #[test]

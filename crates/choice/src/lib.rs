@@ -18,6 +18,6 @@ mod scheme_choice;
 
 pub use chooser::{Choice, Chooser, Packets};
 pub use cost::Cost;
-pub use measured::Measured;
+pub use measured::{Losses, Measured};
 pub use parity::{group_chunks, parity_bytes};
 pub use scheme_choice::SchemeChoice;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use farwrite_model::Loss;
 use farwrite_units::show::real;
 
 /// The assumed loss of chunks until enough were judged, unless the user expects another.
@@ -13,6 +14,10 @@ const ENOUGH_CHUNKS: u64 = 256;
 const RECENT_CHUNKS: u64 = 16_384;
 /// The planner runs again when a measurement has moved by this factor.
 const MOVED: f64 = 1.25;
+/// The same for the length of bursts, which few bursts show less precisely.
+const MOVED_BURST: f64 = 2.0;
+/// Runs of losses this much longer than those of independent losses are bursts.
+const BURST: f64 = 1.2;
 /// No plan helps against more loss than this. The model accepts up to 0.99.
 const MAX_LOSS: f64 = 0.9;
 /// Round trips shorter than this, in seconds, are not measured precisely enough to plan with.
@@ -25,6 +30,9 @@ pub struct Measured {
     pub loss_chunk: Option<f64>,
     /// The loss that is assumed until then.
     pub prior_loss: f64,
+    /// The mean number of chunks in a run of losses; `None` while too few were judged, and where none
+    /// was lost.
+    pub burst_chunks: Option<f64>,
     /// The round trip in seconds.
     pub rtt_s: f64,
     /// Bits a second on the wire.
@@ -33,14 +41,15 @@ pub struct Measured {
 
 impl Measured {
     pub(crate) fn new(
-        loss_chunk: Option<f64>,
+        losses: Option<Losses>,
         prior_loss: f64,
         rtt: Duration,
         pace_bps: u64,
     ) -> Self {
         Self {
-            loss_chunk,
+            loss_chunk: losses.map(|of| of.loss_chunk),
             prior_loss,
+            burst_chunks: losses.and_then(|of| of.burst_chunks),
             rtt_s: rtt.as_secs_f64().max(MIN_RTT_S),
             pace_bps: real(pace_bps.max(1)),
         }
@@ -51,28 +60,77 @@ impl Measured {
         self.loss_chunk.unwrap_or(self.prior_loss).min(MAX_LOSS)
     }
 
+    /// The mean length of bursts; 1: losses are independent.
+    fn burst(&self) -> f64 {
+        let independent = 1.0 / (1.0 - self.loss());
+        let burst = self.burst_chunks.unwrap_or(1.0);
+        if burst > BURST * independent {
+            burst
+        } else {
+            1.0
+        }
+    }
+
+    /// The losses for the plan: a burst loses all its chunks.
+    pub(crate) fn losses(&self) -> Loss {
+        let (loss, burst) = (self.loss(), self.burst());
+        if burst == 1.0 {
+            return Loss::Iid { loss_chunk: loss };
+        }
+        Loss::Markov {
+            p_good_to_bad: (loss / (burst * (1.0 - loss))).min(1.0),
+            p_bad_to_good: 1.0 / burst,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+            packets_per_chunk: 1,
+        }
+    }
+
     /// Returns whether a plan for `other` is outdated.
     pub(crate) fn moved_from(&self, other: &Self) -> bool {
-        let moved = |one: f64, other: f64| one > other * MOVED || other > one * MOVED;
-        moved(self.loss(), other.loss())
-            || moved(self.rtt_s, other.rtt_s)
-            || moved(self.pace_bps, other.pace_bps)
+        let moved =
+            |one: f64, other: f64, factor: f64| one > other * factor || other > one * factor;
+        moved(self.loss(), other.loss(), MOVED)
+            || moved(self.burst(), other.burst(), MOVED_BURST)
+            || moved(self.rtt_s, other.rtt_s, MOVED)
+            || moved(self.pace_bps, other.pace_bps, MOVED)
     }
 }
 
-/// The recent loss, from counts since the beginning.
+/// What was lost of the chunks that were judged last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Losses {
+    /// Their share.
+    pub loss_chunk: f64,
+    /// The mean number of them in a run; `None` if none was lost.
+    pub burst_chunks: Option<f64>,
+}
+
+impl Losses {
+    /// Losses that are independent.
+    #[must_use]
+    pub fn independent(loss_chunk: f64) -> Self {
+        Self {
+            loss_chunk,
+            burst_chunks: None,
+        }
+    }
+}
+
+/// The recent losses, from counts since the beginning.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// Judged and lost chunks at earlier samples, the oldest first.
-    marks: VecDeque<[u64; 2]>,
+    /// Judged chunks, lost chunks and runs of lost chunks at earlier samples, the oldest first.
+    marks: VecDeque<[u64; 3]>,
 }
 
 impl Recent {
-    /// The share of lost chunks among those judged last.
-    pub(crate) fn loss_chunk(&mut self, judged: u64, lost: u64) -> Option<f64> {
+    /// The losses among the chunks that were judged last.
+    pub(crate) fn losses(&mut self, counts: [u64; 3]) -> Option<Losses> {
+        let [judged, ..] = counts;
         let last = self.marks.back().map_or(0, |mark| mark[0]);
         if judged >= last + ENOUGH_CHUNKS {
-            self.marks.push_back([judged, lost]);
+            self.marks.push_back(counts);
         }
         // The oldest sample is useful while the next is too recent.
         while self
@@ -82,13 +140,16 @@ impl Recent {
         {
             self.marks.pop_front();
         }
-        let [judged_then, lost_then] = match self.marks.front() {
+        let then = match self.marks.front() {
             Some(mark) if mark[0] + RECENT_CHUNKS <= judged => *mark,
-            _ => [0, 0],
+            _ => [0; 3],
         };
-        let judged = judged.saturating_sub(judged_then);
-        let lost = lost.saturating_sub(lost_then);
-        (judged >= ENOUGH_CHUNKS).then(|| real(lost) / real(judged))
+        let [judged, lost, bursts] = [0, 1, 2].map(|at| counts[at].saturating_sub(then[at]));
+        (judged >= ENOUGH_CHUNKS).then(|| Losses {
+            loss_chunk: real(lost) / real(judged),
+            // A run that began before the oldest sample has no begin here.
+            burst_chunks: (lost > 0).then(|| real(lost) / real(bursts.max(1))),
+        })
     }
 }
 
@@ -99,19 +160,20 @@ mod tests {
     #[test]
     fn the_loss_is_that_of_recent_chunks() {
         let mut recent = Recent::default();
-        assert_eq!(recent.loss_chunk(0, 0), None);
-        assert_eq!(recent.loss_chunk(255, 255), None);
-        assert_eq!(recent.loss_chunk(1000, 100), Some(0.1));
+        assert_eq!(recent.losses([0; 3]), None);
+        assert_eq!(recent.losses([255, 255, 1]), None);
+        let some = recent.losses([1000, 100, 20]).expect("enough");
+        assert_eq!((some.loss_chunk, some.burst_chunks), (0.1, Some(5.0)));
         // From here on nothing is lost.
         let mut last = 1.0;
         for judged in (2000..60_000).step_by(1000) {
-            let loss = recent.loss_chunk(judged, 100).expect("enough");
-            assert!(loss <= last, "{loss} after {last}");
-            last = loss;
+            let losses = recent.losses([judged, 100, 20]).expect("enough");
+            assert!(losses.loss_chunk <= last, "{losses:?} after {last}");
+            last = losses.loss_chunk;
         }
         assert_eq!(last, 0.0);
         assert!(recent.marks.len() < 100);
         // A peer that decreases its counts must not cause a panic.
-        assert_eq!(recent.loss_chunk(10, 5), None);
+        assert_eq!(recent.losses([10, 5, 5]), None);
     }
 }

@@ -187,7 +187,11 @@ mod tests {
     /// Sends the rest with this loss. Returns the scheme of each message.
     fn send(auto: &mut Auto, loss: f64, messages: u64) -> Vec<String> {
         let rtt = Duration::from_secs_f64(auto.chooser.measured().rtt_s);
-        auto.chooser.measure(Some(loss), rtt, RATE_BPS);
+        auto.chooser.measure(
+            Some(farwrite_choice::Losses::independent(loss)),
+            rtt,
+            RATE_BPS,
+        );
         let mut schemes = Vec::new();
         for _ in 0..messages {
             schemes.push(auto.choose().to_string());
