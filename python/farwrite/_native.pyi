@@ -33,7 +33,7 @@ _Column: TypeAlias = NDArray[np.float64]
 class PointError(ValueError):
     """An argument is out of range; args are the message and the number of the point, or None."""
 
-_Alternative: TypeAlias = tuple[str, Sequence[float]]
+_Alternative: TypeAlias = tuple[str, Sequence[float], tuple[int, float, float | None] | None]
 _Edge: TypeAlias = tuple[float, str] | None
 
 @final

@@ -1,7 +1,8 @@
 """The planner: which scheme for a message on a path, at what cost, and how sure.
 
 `plan` compares selective repeat, go-back-N and erasure codes by the completion times of
-`farwrite.model`, variant ``protocol``, within the parity and the cores that are available.
+`farwrite.model`, variant ``protocol``, within the parity and the cores that are available. Where losses
+come in bursts, it simulates messages, and says how many.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ class Alternative:
     parity_overhead: float
     #: Cores that keep up with the path at either end.
     cores: float
+    #: How many simulated messages the times are from, always with the same seed; None: they are exact.
+    draws: int | None = None
+    #: With `draws`, the interval that holds `objective_s` with a probability of 95 %. The upper end is
+    #: None if the draws are too few for a bound.
+    interval_s: tuple[float, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,17 +88,16 @@ class Plan:
     @property
     def best(self) -> Alternative:
         """The scheme with the least parity, then the fewest cores, of those within `close` of the best."""
-        scheme, costs = self._native.best()
-        return Alternative(scheme, *costs)
+        return _alternative(*self._native.best())
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
         """All schemes that can be afforded, the least objective first."""
-        return tuple(Alternative(scheme, *costs) for scheme, costs in self._native.alternatives())
+        return tuple(_alternative(*row) for row in self._native.alternatives())
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Schemes that can be afforded but not evaluated, and why."""
+        """Candidates that exceed a budget or cannot be evaluated, and why."""
         return dict(self._native.left_out())
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:
@@ -107,6 +112,15 @@ class Plan:
             )
             for name, value, below, above, stakes in self._native.sensitivity()
         )
+
+
+def _alternative(
+    scheme: str, costs: Sequence[float], drawn: tuple[int, float, float | None] | None
+) -> Alternative:
+    if drawn is None:
+        return Alternative(scheme, *costs)
+    draws, low_s, high_s = drawn
+    return Alternative(scheme, *costs, draws=draws, interval_s=(low_s, high_s))
 
 
 def plan(

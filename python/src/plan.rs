@@ -6,8 +6,9 @@ use pyo3::prelude::*;
 
 use crate::setting::refused;
 
-/// Scheme; objective, mean, p99 and p99.9 in seconds; slowdown, parity overhead, cores.
-type Alternative = (String, [f64; 7]);
+/// Scheme; objective, mean, p99 and p99.9 in seconds; slowdown, parity overhead, cores; and, if they are
+/// drawn, the number of draws and the interval of the objective.
+type Alternative = (String, [f64; 7], Option<(usize, f64, Option<f64>)>);
 /// Value and scheme.
 type Edge = Option<(f64, String)>;
 /// Name, value, borders below and above, and (value, best scheme, cost) of each stake.
@@ -55,12 +56,8 @@ impl Plan {
             },
         };
         py.detach(|| {
-            let candidates: Result<Vec<Scheme>, ModelError> = match &candidates {
-                None => Ok(Question::usual_candidates()),
-                Some(names) => names.iter().map(|name| name.parse()).collect(),
-            };
             let usual = Coding::default();
-            Question {
+            let mut question = Question {
                 loss,
                 chunk_bytes,
                 objective: objective.parse::<Objective>()?,
@@ -70,11 +67,17 @@ impl Plan {
                     xor_bps: xor_bps.unwrap_or(usual.xor_bps),
                     mds_bps: mds_bps.unwrap_or(usual.mds_bps),
                 },
-                candidates: candidates?,
                 close,
                 ..Question::new(message_bytes, bandwidth_bps, rtt_s, 0.0)
-            }
-            .plan()
+            };
+            question.candidates = match &candidates {
+                None => question.affordable_candidates(),
+                Some(names) => {
+                    let named = names.iter().map(|name| name.parse::<Scheme>());
+                    named.collect::<Result<_, ModelError>>()?
+                }
+            };
+            question.plan()
         })
         .map(|plan| Self { plan })
         .map_err(|error| refused(&error))
@@ -90,7 +93,7 @@ impl Plan {
         self.plan.alternatives().iter().map(row).collect()
     }
 
-    /// Schemes that cannot be evaluated, and why.
+    /// Candidates that exceed a budget or cannot be evaluated, and why.
     fn left_out(&self) -> Vec<(String, String)> {
         let text = |(scheme, error): &(Scheme, ModelError)| (scheme.to_string(), error.to_string());
         self.plan.left_out().iter().map(text).collect()
@@ -126,5 +129,6 @@ fn row(of: &plan::Alternative) -> Alternative {
         of.parity_overhead,
         of.cores,
     ];
-    (of.scheme.to_string(), numbers)
+    let drawn = of.drawn.map(|of| (of.draws, of.low_s, of.high_s));
+    (of.scheme.to_string(), numbers, drawn)
 }

@@ -40,7 +40,23 @@ def test_sensitivity_finds_the_border() -> None:
 
 
 def test_bursts() -> None:
-    assert plan(*LONG_HAUL, model.Markov(1e-5, 0.1), candidates=["sr-nack"]).best.mean_s > 0.025
+    # Bursts of 20 chunks, with a loss of 1e-2: interleaving spreads them over 32 groups.
+    bursts = model.Markov(0.01 / 20 / 0.99, 1 / 20)
+    found = plan(64 * 2**20, 100e9, 30e-3, bursts, candidates=["sr-nack", "gbn", "ec-mds:32,8"])
+    assert found.best.scheme == "ec-mds:32,8"
+    assert found.best.draws is not None
+    assert found.best.interval_s is not None
+    low_s, high_s = found.best.interval_s
+    assert high_s is not None
+    assert low_s < found.best.mean_s < high_s < 0.04
+    exact = {at.scheme for at in found.alternatives if at.draws is None}
+    assert exact == {"gbn"}
+    assert plan(*LONG_HAUL, 1e-4).best.interval_s is None
+
+
+def test_what_cannot_be_used_has_a_reason() -> None:
+    found = plan(*LONG_HAUL, 1e-4, candidates=["sr-nack", "ec-mds:200,55"])
+    assert "must be at most the budget" in found.left_out["ec-mds:200,55"]
 
 
 def test_refusals() -> None:

@@ -1,7 +1,7 @@
 //! The planner's answer, for scripts and for people.
 
 use farwrite_model::plan::{self, Input, Plan, Question};
-use farwrite_model::{Loss, ModelError, Scheme};
+use farwrite_model::{Loss, ModelError};
 use serde::Serialize;
 
 use super::nics::Nics;
@@ -15,7 +15,7 @@ pub(super) struct Answer {
     pub(super) best: Alternative,
     /// The alternatives, in ascending order of the objective.
     pub(super) alternatives: Vec<Alternative>,
-    /// Schemes that the model cannot evaluate here.
+    /// Candidates that are beyond a budget, or that the model cannot evaluate here.
     pub(super) left_out: Vec<LeftOut>,
     /// The schemes that the best one is compared with when a number changes.
     pub(super) rivals: Vec<String>,
@@ -57,6 +57,12 @@ pub(super) struct Alternative {
     pub(super) slowdown: f64,
     pub(super) parity_overhead: f64,
     pub(super) cores: f64,
+    /// The number of simulated messages that the times are from; `None`: they are exact.
+    pub(super) draws: Option<usize>,
+    /// The interval that holds the objective with a probability of 95 %. An exact value has none,
+    /// and with few draws there is no upper bound.
+    pub(super) objective_low_s: Option<f64>,
+    pub(super) objective_high_s: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,7 +103,6 @@ impl Answer {
     pub(super) fn new(
         question: &Question,
         plan: &Plan,
-        rivals: &[Scheme],
         sensitivity: &[plan::Sensitivity],
         nics: Nics,
     ) -> Result<Self, ModelError> {
@@ -112,6 +117,9 @@ impl Answer {
             slowdown: at.slowdown,
             parity_overhead: at.parity_overhead,
             cores: at.cores,
+            draws: at.drawn.map(|drawn| drawn.draws),
+            objective_low_s: at.drawn.map(|drawn| drawn.low_s),
+            objective_high_s: at.drawn.and_then(|drawn| drawn.high_s),
         };
         let left_out = plan.left_out().iter().map(|(scheme, reason)| LeftOut {
             scheme: scheme.to_string(),
@@ -123,7 +131,7 @@ impl Answer {
             best: alternative(plan.best()),
             alternatives: plan.alternatives().iter().map(alternative).collect(),
             left_out: left_out.collect(),
-            rivals: rivals.iter().map(ToString::to_string).collect(),
+            rivals: plan.rivals().iter().map(ToString::to_string).collect(),
             sensitivity: sensitivity.collect::<Result<_, _>>()?,
             nics,
         })

@@ -30,7 +30,8 @@ A link.toml describes a path with the values of the options; options have priori
 measures: use loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu as the chunk.
 
 Of the schemes whose time is within 1 % of the best, the answer is the one with the least parity. The
-times come from the model, which includes retransmissions and coding; docs/model.md derives them.";
+times come from the model, which includes retransmissions and coding; docs/model.md derives them. Where
+losses come in bursts, they are drawn: from simulated messages, always the same.";
 
 /// Predicts which scheme delivers a message first, what each alternative costs, and how certain that
 /// is.
@@ -59,8 +60,7 @@ pub(crate) struct PlanArgs {
     #[arg(allow_hyphen_values = true)]
     pub(crate) cores: f64,
     /// Schemes to choose from: sr-nack, sr-rto, gbn, ec-mds:K,M, ec-xor:K,M; without it, all, with
-    /// K from 4 to 128 and M from 1 to 32. For losses in bursts, where the model is slower: K 32 and
-    /// 128, and M up to 8 for ec-xor
+    /// K from 4 to 128 and M from 1 to 32
     #[arg(long, value_name = "NAME,...")]
     pub(crate) scheme: Option<List<Scheme>>,
     /// Show all alternatives, not only the most important ones

@@ -15,10 +15,11 @@ pub(super) fn text(answer: &Answer, all: bool) -> String {
     let mut parts = vec![
         asked(&answer.question),
         format!(
-            "Best: {}, {} {}, {:.2} x ideal, {} parity",
+            "Best: {}, {} {}{}, {:.2} x ideal, {} parity",
             best.scheme,
             answer.question.objective,
             seconds(best.objective_s),
+            interval(best).map_or_else(String::new, |interval| format!(" ({interval})")),
             best.slowdown,
             Percent(best.parity_overhead)
         ),
@@ -56,7 +57,7 @@ fn asked(question: &Asked) -> String {
 
 fn alternatives(answer: &Answer, all: bool) -> String {
     let head = [
-        "scheme", "mean", "p99", "p99.9", "x best", "x ideal", "parity", "cores",
+        "scheme", "mean", "p99", "p99.9", "x best", "x ideal", "parity", "cores", "from",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.push(row(&answer.best));
@@ -81,13 +82,30 @@ fn alternatives(answer: &Answer, all: bool) -> String {
     if more > 0 {
         text += &format!("\n  and {more} more: --all shows them");
     }
+    let is_drawn = answer.alternatives.iter().any(|at| at.draws.is_some());
+    text += match is_drawn {
+        true => {
+            "\n  exact: a value of the model; draws: of so many simulated messages, fewer where a scheme is\n  \
+             clearly not the best. Intervals hold the true value with a probability of 95 %"
+        }
+        false => "\n  exact: a value of the model, without chance",
+    };
     for left_out in &answer.left_out {
         text += &format!("\n  {} is left out: {}", left_out.scheme, left_out.reason);
     }
     text
 }
 
-fn row(at: &Alternative) -> [String; 8] {
+/// Where the objective of a scheme that is not exact lies.
+fn interval(at: &Alternative) -> Option<String> {
+    let (low_s, draws) = (at.objective_low_s?, at.draws?);
+    Some(match at.objective_high_s {
+        Some(high_s) => format!("{} to {}, {draws} draws", seconds(low_s), seconds(high_s)),
+        None => format!("{} or more, {draws} draws", seconds(low_s)),
+    })
+}
+
+fn row(at: &Alternative) -> [String; 9] {
     [
         at.scheme.clone(),
         seconds(at.mean_s),
@@ -97,6 +115,8 @@ fn row(at: &Alternative) -> [String; 8] {
         format!("{:.2}", at.slowdown),
         Percent(at.parity_overhead).to_string(),
         format!("{:.1}", at.cores),
+        at.draws
+            .map_or_else(|| "exact".to_owned(), |draws| format!("{draws} draws")),
     ]
 }
 
@@ -115,7 +135,7 @@ fn sensitivity(answer: &Answer) -> String {
         lay_out(&rows, 1)
     );
     if answer.rivals.len() < answer.alternatives.len() {
-        text += &format!("\n  (among {})", answer.rivals.join(", "));
+        text += &format!("\n  (among {}, from few draws)", answer.rivals.join(", "));
     }
     text
 }

@@ -206,6 +206,44 @@ fn a_link_file_says_what_the_options_do() {
     assert_eq!(number(&other["question"]["bandwidth_bps"]), 1e10);
 }
 
+/// Interleaving spreads bursts over 32 groups, so codes repair them. The times of single messages are
+/// drawn, and the answer says so.
+#[test]
+fn bursts_are_drawn_with_the_shipped_interleaving() {
+    let path = ["--rate", "100Gbit", "--rtt", "30ms", "--loss", "1e-2"];
+    let args = ["--burst", "20", "--size", "64MiB"];
+    let args = [
+        &path[..],
+        &args,
+        &["--scheme", "sr-nack,gbn,ec-mds:32,8,ec-mds:200,55"],
+    ]
+    .concat();
+    let told = answer(&args);
+    let best = &told["best"];
+    assert_eq!(best["scheme"], "ec-mds:32,8", "{told}");
+    let mean_s = number(&best["mean_s"]);
+    assert!((0.036..0.039).contains(&mean_s), "{told}");
+    assert!(number(&best["objective_low_s"]) < mean_s);
+    assert!(number(&best["objective_high_s"]) > mean_s);
+    assert!(number(&best["draws"]) >= 64.0);
+    let alternatives = told["alternatives"].as_array().expect("alternatives");
+    let exact = alternatives.iter().filter(|at| at["draws"].is_null());
+    let exact: Vec<_> = exact.map(|at| at["scheme"].as_str()).collect();
+    assert_eq!(exact, [Some("gbn")], "{told}");
+    let left_out = &told["left_out"][0];
+    assert_eq!(left_out["scheme"], "ec-mds:200,55");
+    let shown = plan(&args);
+    let stdout = text(&shown.stdout);
+    for word in [
+        " draws), 1.",
+        "exact: a value of the model; draws: of so many simulated messages",
+        "ec-mds:200,55 is left out: parity = 0.275 of the data: must be at most the budget, 0.25",
+        "from few draws)",
+    ] {
+        assert!(stdout.contains(word), "{word:?} is not in\n{stdout}");
+    }
+}
+
 #[test]
 fn a_bad_link_file_is_told_with_file_field_and_value() {
     let directory = tempfile::tempdir().expect("directory");
