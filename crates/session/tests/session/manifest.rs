@@ -213,7 +213,7 @@ fn too_many_names_are_refused() {
     let mut builder = ManifestBuilder::default();
     let error = (0..MAX_ENTRIES)
         .find_map(|index| builder.push(&file(None, format!("{index:0255}"))).err())
-        .expect("names of 267 MB");
+        .expect("more names than fit");
     assert!(matches!(error, ManifestError::NamesTooLong), "{error}");
 }
 

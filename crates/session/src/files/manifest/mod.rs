@@ -12,13 +12,13 @@ pub use builder::ManifestBuilder;
 pub use error::{EntryError, ManifestError, Planned};
 
 /// Most entries of a manifest.
-pub const MAX_ENTRIES: u32 = 1 << 20;
+pub const MAX_ENTRIES: u32 = 1 << 23;
 /// Most names in a path.
-pub const MAX_DEPTH: u16 = 64;
+pub const MAX_DEPTH: u16 = 1024;
 /// Most bytes of a path: its names and the separators between them.
 pub const MAX_PATH_BYTES: u32 = 4095;
 /// Most bytes of all names together.
-pub const MAX_NAMES_BYTES: u64 = 64 << 20;
+pub const MAX_NAMES_BYTES: u64 = 256 << 20;
 /// File offsets are signed in all operating systems.
 const MAX_STREAM_BYTES: u64 = i64::MAX as u64;
 
