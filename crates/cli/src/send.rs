@@ -53,7 +53,8 @@ Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with ti
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
 M parity chunks for every K data chunks; --rate and --memory include them).
 
-If a file cannot be read, or changes while it is sent, only that file fails, and the others continue.";
+If a file or directory cannot be read, or a file changes while it is sent, only that fails, and the others
+continue. Of a file that grows, the bytes are sent that it had when it was listed.";
 
 /// Sends files and directory trees to a `farwrite recv` on another machine.
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -185,11 +186,21 @@ pub(crate) struct FailedFiles {
 
 impl FailedFiles {
     fn add(&mut self, manifest: &Manifest, index: u32, cause: FileCause, reason: Text) {
+        self.add_at(|| manifest.path(index), cause, reason);
+    }
+
+    /// Adds something that did not arrive, by its path below the receiver's directory.
+    pub(crate) fn add_at(
+        &mut self,
+        path: impl FnOnce() -> PathBuf,
+        cause: FileCause,
+        reason: Text,
+    ) {
         self.failed_files += 1;
         self.any_corrupt |= cause == FileCause::Corrupt;
         if self.failures.len() < LISTED_FAILURES {
             self.failures.push(FailedFile {
-                path: Text::new(manifest.path(index).display()),
+                path: Text::new(path().display()),
                 reason,
                 cause,
             });

@@ -44,6 +44,7 @@ mod attributes;
 mod branch;
 mod close;
 mod directory;
+mod dropped;
 mod entry;
 mod exchange;
 mod final_name;
@@ -66,6 +67,6 @@ pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,
 };
-pub use scan::{ScanError, Special, SpecialKind};
+pub use scan::{ScanError, Special, SpecialKind, Unreadable};
 pub use sink::{FileFailure, FileStep, Sink, SinkError, Summary, Verdict};
 pub use source::{FileRead, ReadError, Source};

@@ -1,6 +1,7 @@
 //! Builds a manifest from the paths that the sender sends.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use rustix::fs::FileType;
 
 use super::branch::Branch;
 use super::directory::Directory;
+use super::dropped::Dropped;
 use super::root::Roots;
 use super::status::{Id, Status};
 use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
@@ -31,6 +33,18 @@ pub(super) struct Scan {
     /// The identity of each entry when it was listed.
     pub(super) ids: Vec<Id>,
     pub(super) skipped: Vec<PathBuf>,
+    pub(super) unreadable: Vec<Unreadable>,
+    pub(super) dropped: Dropped,
+}
+
+/// Something in a tree that could not be listed: a directory whose contents are missing at the
+/// receiver, or a file.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its path below the receiver's directory.
+    pub path: PathBuf,
+    /// Why: the path here, and the error of the operating system.
+    pub error: ScanError,
 }
 
 /// Lists what paths lead to. See [`super::Source::scan`].
@@ -40,6 +54,8 @@ pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanErro
         roots: Roots::default(),
         ids: Vec::new(),
         skipped: Vec::new(),
+        unreadable: Vec::new(),
+        dropped: Dropped::default(),
         special,
     };
     let mut named: HashMap<Vec<u8>, &Path> = HashMap::new();
@@ -63,6 +79,8 @@ pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanErro
         roots: scanner.roots,
         ids: scanner.ids,
         skipped: scanner.skipped,
+        unreadable: scanner.unreadable,
+        dropped: scanner.dropped,
     })
 }
 
@@ -79,6 +97,8 @@ struct Scanner {
     roots: Roots,
     ids: Vec<Id>,
     skipped: Vec<PathBuf>,
+    unreadable: Vec<Unreadable>,
+    dropped: Dropped,
     special: Special,
 }
 
@@ -114,33 +134,61 @@ impl Scanner {
         self.add_below(Branch::new(directory, None), None)
     }
 
-    /// Adds the contents of a directory of a branch, and of all directories below it.
+    /// Adds the contents of a directory of a branch, and of all directories below it. What cannot be
+    /// read below the branch's own directory is left out and remembered.
     fn add_below(&mut self, mut branch: Branch, top: Option<u32>) -> Result<(), ScanError> {
-        let limit = usize::try_from(MAX_ENTRIES).unwrap_or(usize::MAX);
         let mut pending = vec![top];
         while let Some(parent) = pending.pop() {
-            let entered = branch.enter(self.builder.so_far(), parent);
-            let directory = entered
-                .map_err(|error| ScanError::io(&self.path(Some(error.index)), error.source))?;
-            let names = directory.names(limit, |_| true);
-            let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
             let first = pending.len();
-            for name in names.ok_or(ManifestError::TooMany)? {
-                let status = directory.look(&name);
-                let status =
-                    status.map_err(|source| ScanError::io(&self.below(parent, &name), source))?;
-                // A file that was removed since the names were listed.
-                let Some(status) = status else {
-                    continue;
-                };
-                let added = self.add(parent, &name, &status)?;
-                if status.kind == FileType::Directory {
-                    pending.push(added);
+            match self.add_directory(&mut branch, parent, &mut pending) {
+                Err(error @ ScanError::Io { .. }) if parent != top => {
+                    let path = parent.map(|index| self.builder.so_far().path(index));
+                    self.unreadable.push(Unreadable {
+                        path: path.unwrap_or_default(),
+                        error,
+                    });
                 }
+                added => added?,
             }
             // The list is last in, first out. Reverse it, so that directories too are sent in the
             // order of their names.
             pending[first..].reverse();
+        }
+        Ok(())
+    }
+
+    /// Adds what a directory contains. `pending` gets the directories in it.
+    fn add_directory(
+        &mut self,
+        branch: &mut Branch,
+        parent: Option<u32>,
+        pending: &mut Vec<Option<u32>>,
+    ) -> Result<(), ScanError> {
+        let limit = usize::try_from(MAX_ENTRIES).unwrap_or(usize::MAX);
+        let entered = branch.enter(self.builder.so_far(), parent);
+        let directory =
+            entered.map_err(|error| ScanError::io(&self.path(Some(error.index)), error.source))?;
+        let names = directory.names(limit, |_| true);
+        let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
+        self.dropped.look_at(directory);
+        for name in names.ok_or(ManifestError::TooMany)? {
+            let status = match directory.look(&name) {
+                Ok(Some(status)) => status,
+                // A file that was removed since the names were listed.
+                Ok(None) => continue,
+                Err(source) => {
+                    let above = parent.map(|index| self.builder.so_far().path(index));
+                    self.unreadable.push(Unreadable {
+                        path: above.unwrap_or_default().join(OsStr::from_bytes(&name)),
+                        error: ScanError::io(&self.below(parent, &name), source),
+                    });
+                    continue;
+                }
+            };
+            let added = self.add(parent, &name, &status)?;
+            if status.kind == FileType::Directory {
+                pending.push(added);
+            }
         }
         Ok(())
     }
@@ -168,6 +216,7 @@ impl Scanner {
             modified: status.modified,
         })?;
         self.ids.push(status.id);
+        self.dropped.note_links(status);
         Ok(Some(index))
     }
 
@@ -198,7 +247,7 @@ impl Scanner {
         if parent.is_none() && self.roots.last_is_entry() {
             return self.roots.last_path();
         }
-        self.path(parent).join(std::ffi::OsStr::from_bytes(name))
+        self.path(parent).join(OsStr::from_bytes(name))
     }
 }
 
@@ -215,7 +264,10 @@ pub enum ScanError {
         source: io::Error,
     },
     /// Something that is never sent.
-    #[error("{path:?} is {what}; only files and directories are sent")]
+    #[error(
+        "{path:?} is {what}; only files and directories are sent, and --skip-special leaves out \
+         everything else"
+    )]
     Special {
         /// Where it is.
         path: PathBuf,

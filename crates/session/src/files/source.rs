@@ -9,17 +9,19 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::branch::Branch;
+use super::dropped::Dropped;
 use super::root::Roots;
 use super::scan::{Scan, scan};
 use super::status::{Id, Status};
-use super::{Kind, Manifest, ScanError, Special};
+use super::{Kind, Manifest, ScanError, Special, Unreadable};
 use crate::{Message, Text};
 
 /// Reads the files of a manifest as one stream, and hashes each.
 ///
 /// The source abandons a file that changes or that it can no longer read: [`Source::poll_file`]
 /// returns how many of its bytes are in the stream, and the next file follows directly. So the
-/// stream may have fewer bytes than the manifest says.
+/// stream may have fewer bytes than the manifest says. Of a file that grows, such as a log, it reads
+/// the bytes that were there when it was listed.
 ///
 /// Each directory is opened from its parent, and a file must be the one that was listed (same
 /// device and inode). A file that replaces it later is not sent.
@@ -30,6 +32,8 @@ pub struct Source {
     /// Of each entry.
     ids: Vec<Id>,
     skipped: Vec<PathBuf>,
+    unreadable: Vec<Unreadable>,
+    dropped: Dropped,
     /// The index of a root, and its open directories.
     branch: Option<(usize, Branch)>,
     current: Option<Reading>,
@@ -86,12 +90,16 @@ impl Source {
             roots,
             ids,
             skipped,
+            unreadable,
+            dropped,
         } = scan(paths, special)?;
         let mut source = Self {
             manifest: Arc::new(manifest),
             roots,
             ids,
             skipped,
+            unreadable,
+            dropped,
             branch: None,
             current: None,
             ended: VecDeque::new(),
@@ -110,6 +118,19 @@ impl Source {
     #[must_use]
     pub fn skipped(&self) -> &[PathBuf] {
         &self.skipped
+    }
+
+    /// Returns what was left out of the manifest because it could not be listed.
+    #[must_use]
+    pub fn unreadable(&self) -> &[Unreadable] {
+        &self.unreadable
+    }
+
+    /// Returns warnings about what was not sent: extended attributes, access control lists, hard
+    /// links, and bytes that were appended to files. Complete at the end of the stream.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.dropped.warnings().collect()
     }
 
     /// Where an entry is read from; empty for a number that no entry has.
@@ -161,6 +182,7 @@ impl Source {
             });
             let result = match opened {
                 Ok(opened) if file.bytes > 0 => {
+                    self.dropped.look_at(&opened);
                     self.current = Some(Reading {
                         index: file.index,
                         file: opened,
@@ -171,6 +193,7 @@ impl Source {
                     return;
                 }
                 Ok(opened) => {
+                    self.dropped.look_at(&opened);
                     let ended = self.check_end(file.index, &opened);
                     ended.map(|()| blake3::hash(&[]).into())
                 }
@@ -234,18 +257,26 @@ impl Source {
         self.open_from(reading.index + 1);
     }
 
-    /// Checks that a file is unchanged and has no more bytes than its listed length. The files of
-    /// `/proc` have a listed length of 0.
-    fn check_end(&self, index: u32, file: &File) -> Result<(), ReadError> {
-        self.check_unchanged(index, file)?;
-        match read_some(file, &mut [0]) {
-            Ok(0) => Ok(()),
-            Ok(_) => Err(ReadError::Longer {
-                path: self.path(index),
-                bytes: self.bytes(index),
-            }),
-            Err(source) => Err(self.failed(index, source)),
+    /// Checks that a file is unchanged, or that bytes were only appended to it. A file that has
+    /// more bytes than its metadata says fails: the files of `/proc` have a length of 0 there.
+    fn check_end(&mut self, index: u32, file: &File) -> Result<(), ReadError> {
+        let mut has_grown = self.check_unchanged(index, file)?;
+        if !has_grown {
+            match read_some(file, &mut [0]) {
+                Ok(0) => return Ok(()),
+                Ok(_) => has_grown = self.check_unchanged(index, file)?,
+                Err(source) => return Err(self.failed(index, source)),
+            }
         }
+        let path = self.path(index);
+        if has_grown {
+            self.dropped.note_growth(&path);
+            return Ok(());
+        }
+        Err(ReadError::Longer {
+            path,
+            bytes: self.bytes(index),
+        })
     }
 
     /// Returns why a file ended before its length: it has changed, or its listed length was never
@@ -261,12 +292,13 @@ impl Source {
         })
     }
 
-    /// Checks that a file is unchanged. A file that was written to after it was listed may match
-    /// neither its old nor its new contents.
-    fn check_unchanged(&self, index: u32, file: &File) -> Result<(), ReadError> {
+    /// Checks that a file is unchanged, or longer. A file that was written to after it was listed may
+    /// match neither its old nor its new contents. A file that has become longer, such as a log,
+    /// most likely still begins with what was listed. Returns whether it is longer.
+    fn check_unchanged(&self, index: u32, file: &File) -> Result<bool, ReadError> {
         let status = Status::of_file(file).map_err(|source| self.failed(index, source))?;
         match self.change(index, &status) {
-            None => Ok(()),
+            None => Ok(status.bytes > self.bytes(index)),
             Some(what) => Err(ReadError::Changed {
                 path: self.path(index),
                 what,
@@ -285,10 +317,11 @@ impl Source {
         if id != Some(&status.id) {
             return Some("another file has taken its place".into());
         }
-        if status.bytes != bytes {
+        if status.bytes < bytes {
             return Some(format!("{bytes} bytes became {}", status.bytes));
         }
-        (status.modified != entry.modified).then(|| "it was written to".into())
+        let is_longer = status.bytes > bytes;
+        (!is_longer && status.modified != entry.modified).then(|| "it was written to".into())
     }
 
     /// Length of a file when it was listed.

@@ -19,6 +19,13 @@ pub(super) struct Id {
     inode: u64,
 }
 
+impl Id {
+    /// The number of the file on its file system.
+    pub(super) fn inode(self) -> u64 {
+        self.inode
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
     pub(super) kind: FileType,
@@ -30,6 +37,8 @@ pub(super) struct Status {
     pub(super) allocated_bytes: u64,
     pub(super) modified: Time,
     pub(super) id: Id,
+    /// How many names it has.
+    pub(super) links: u64,
 }
 
 impl Status {
@@ -61,6 +70,13 @@ impl From<Stat> for Status {
                 device: stat.st_dev,
                 inode: stat.st_ino,
             },
+            links: links(&stat),
         }
     }
+}
+
+/// The type of this number differs between processors.
+#[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)]
+fn links(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_nlink).unwrap_or(u64::MAX)
 }

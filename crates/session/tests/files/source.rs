@@ -1,7 +1,8 @@
 //! The sender's end: which files are not sent, and which files change during a transfer.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -103,14 +104,144 @@ fn file_that_changes_while_being_read_is_given_up() {
         from.write("b", "b".repeat(600));
     });
     assert!(shrunk.contains("1000 bytes became 600"), "{shrunk}");
-    let grown = after(|from| {
-        from.write("b", "b".repeat(1001));
-    });
-    assert!(grown.contains("1000 bytes became 1001"), "{grown}");
     let written = after(|from| {
         from.write("b", "B".repeat(1000));
     });
     assert!(written.contains("written to"), "{written}");
+}
+
+/// A log is written to while it is sent.
+#[test]
+fn file_that_grows_is_sent_as_it_was_listed() {
+    let (from, to) = (Place::new(), Place::new());
+    for (name, bytes) in [("a", 1000), ("b", 1000), ("c", 0), ("d", 1000)] {
+        from.write(name, name.repeat(bytes));
+    }
+    let append = |name: &str| {
+        let path = from.path(name);
+        let mut file = fs::File::options().append(true).open(path).expect("open");
+        file.write_all(b"more").expect("append");
+    };
+    let mut source = scan(&["a", "b", "c", "d"].map(|name| from.path(name)));
+    let mut sink = new_sink(&to, source.manifest());
+    let mut segment = [0xee; 1500];
+    assert_eq!(source.read(&mut segment), 1500);
+    hand_over(&mut source, &mut sink);
+    sink.write(&segment).expect("write");
+    assert!(source.warnings().is_empty());
+    // One before it is opened, one in the middle, and one that was empty.
+    ["b", "c", "d"].into_iter().for_each(append);
+    transfer(&mut source, &mut sink, 700);
+    assert_eq!(sink.finish().expect("all ended").verified_files, 4);
+    for (name, bytes) in [("a", 1000), ("b", 1000), ("c", 0), ("d", 1000)] {
+        let arrived = fs::read_to_string(to.path(name)).expect("read");
+        assert_eq!(arrived, name.repeat(bytes));
+    }
+    let [warning] = &source.warnings()[..] else {
+        panic!("{:?}", source.warnings())
+    };
+    assert!(warning.starts_with("3 files grew"), "{warning}");
+    assert!(warning.contains("/b\""), "{warning}");
+}
+
+/// What the other end will not have causes one warning with counts.
+#[test]
+fn what_is_not_sent_is_counted() {
+    let from = Place::new();
+    for name in ["t/a", "t/sub/b", "t/c"] {
+        from.write(name, name);
+    }
+    fs::hard_link(from.path("t/a"), from.path("t/sub/a")).expect("link");
+    let with = |path: &str, name: &str, value: &[u8]| {
+        let path = from.path(path);
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(path, name, value, flags).is_ok()
+    };
+    if !with("t/c", "user.note", b"x") || !with("t/sub", "user.note", b"y") {
+        eprintln!("skipped: this file system has no extended attributes");
+        return;
+    }
+    let mut source = scan(&[from.path("t")]);
+    while source.read(&mut [0; 100]) > 0 {}
+    let warnings = source.warnings();
+    assert_eq!(
+        warnings,
+        [
+            "not sent: extended attributes of 2 files and directories; hard links of 2 files, \
+          which arrive under each name as files of their own"
+        ]
+    );
+    // Version 2, then the entries of owner, one user, group, mask and others, each with its
+    // permissions and its number.
+    let none = u32::MAX.to_le_bytes();
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, number) in [
+        (0x01_u16, 6_u16, none),
+        (0x02, 4, 1_u32.to_le_bytes()),
+        (0x04, 4, none),
+        (0x10, 4, none),
+        (0x20, 0, none),
+    ] {
+        list.extend([tag, permissions].map(u16::to_le_bytes).concat());
+        list.extend(number);
+    }
+    if with("t/a", "system.posix_acl_access", &list) {
+        let mut source = scan(&[from.path("t/a")]);
+        while source.read(&mut [0; 100]) > 0 {}
+        let warnings = source.warnings().concat();
+        let want = "access control lists of 1 file or directory; hard links of 1 file,";
+        assert!(warnings.contains(want), "{warnings}");
+    }
+}
+
+/// Runs a test as a user who may not read everything. Root may read everything.
+fn as_nobody(test: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let nobody = rustix::process::Uid::from_raw(65534);
+            if rustix::process::geteuid().is_root() {
+                // Of this thread only.
+                rustix::thread::set_thread_uid(nobody).expect("root may");
+            }
+            test();
+        });
+    });
+}
+
+#[test]
+fn what_cannot_be_listed_does_not_stop_the_rest() {
+    let from = Place::new();
+    for name in ["t/a", "t/no/hidden", "t/z", "t/names/only"] {
+        from.write(name, name);
+    }
+    let mode = |path: &str, mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(from.path(path), permissions).expect("chmod");
+    };
+    mode("", 0o755);
+    mode("t/no", 0o000);
+    mode("t/names", 0o444);
+    as_nobody(|| {
+        let to = Place::new();
+        let mut source = scan(&[from.path("t")]);
+        let unreadable: Vec<_> = source.unreadable().iter().collect();
+        let paths: Vec<_> = unreadable.iter().map(|it| it.path.to_str()).collect();
+        assert_eq!(paths, [Some("t/names"), Some("t/no")]);
+        for it in unreadable {
+            let text = it.error.to_string();
+            assert!(text.contains("Permission denied"), "{text}");
+        }
+        let mut sink = new_sink(&to, source.manifest());
+        transfer(&mut source, &mut sink, 700);
+        assert_eq!(sink.finish().expect("all ended").verified_files, 2);
+        assert!(to.path("t/a").exists() && to.path("t/z").exists());
+        // A path that the user named must be readable.
+        let error = Source::scan(&[from.path("t/no")], Special::Refuse);
+        let error = error.expect_err("not readable").to_string();
+        assert!(error.contains("/no\""), "{error}");
+    });
+    mode("t/no", 0o755);
+    mode("t/names", 0o755);
 }
 
 /// Replaces a file with another one of the same length and modification time.

@@ -1,7 +1,7 @@
 //! Reads files into buffers, in its own thread.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError};
 
 use farwrite::Region;
 use farwrite_session::Message;
@@ -33,6 +33,8 @@ pub(super) struct Feeder {
     /// Buffers whose message has ended.
     pub(super) empties: Receiver<Region>,
     pub(super) filled: SyncSender<Filled>,
+    /// For the user.
+    pub(super) warnings: Sender<String>,
 }
 
 impl Feeder {
@@ -45,6 +47,9 @@ impl Feeder {
                 return;
             };
             if bytes == 0 {
+                for warning in source.warnings() {
+                    let _ = self.warnings.send(warning);
+                }
                 // The peer notices a closed channel itself.
                 let _ = self.outbox.send(Message::StreamEnd { stream_bytes });
                 return;

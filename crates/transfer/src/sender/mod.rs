@@ -9,6 +9,7 @@ mod stream;
 mod waiting;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use farwrite::keeper::{Role as PathRole, Sizes};
 use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
 use farwrite_session::files::{Source, manifest_messages};
-use farwrite_session::{Channel, Hello, Message, Psk, Reader, Text, TransferPlan};
+use farwrite_session::{Channel, FileCause, Hello, Message, Psk, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::error::of_thread;
@@ -228,6 +229,7 @@ fn run(
     let manifest = Arc::clone(source.manifest());
     let (peer, scheme) = (joined.peer, joined.scheme);
     let first_mtu = joined.shape.mtu;
+    let unreadable = unreadable(&source);
     announce(&joined, manifest.files(), settings, host);
     let start = Instant::now();
     let peer_pulse = Arc::<PeerPulse>::default();
@@ -240,13 +242,16 @@ fn run(
         .spawn(move || feeder.run(source))
         .map_err(|error| of_thread(&error))?;
     let Sent {
-        tally,
+        mut tally,
         stats,
         path,
         limits,
         shape,
         choices,
     } = stream.run(&heard, &manifest, host)?;
+    for (path, reason) in unreadable {
+        tally.failed.add_at(|| path, FileCause::Unreadable, reason);
+    }
     Ok(TransferReport::new(Facts {
         role: Role::Sender,
         peer: peer.to_string(),
@@ -261,6 +266,14 @@ fn run(
         stats,
         sending: Sending::new(settings.rate_control, &path, &limits),
     }))
+}
+
+/// What could not be listed, for the report.
+fn unreadable(source: &Source) -> Vec<(PathBuf, Text)> {
+    let unreadable = source.unreadable().iter();
+    unreadable
+        .map(|it| (it.path.clone(), Text::new(&it.error)))
+        .collect()
 }
 
 /// Shows people what will be sent, and how.

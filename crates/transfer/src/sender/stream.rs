@@ -91,6 +91,8 @@ pub(super) struct Stream {
     arrived_bytes: u64,
     empties: Sender<Region>,
     filled: Receiver<Filled>,
+    /// Of the feeder, for the user.
+    warnings: Receiver<String>,
     pub(super) outbox: Outbox,
     pulse: Arc<Pulse>,
     peer: Arc<PeerPulse>,
@@ -108,6 +110,7 @@ impl Stream {
         let shape = joined.shape;
         let (empties, used) = channel();
         let (fill, filled) = sync_channel(READ_AHEAD);
+        let (warn, warnings) = channel();
         let feeder = Feeder {
             outbox: outbox.clone(),
             pulse: Arc::clone(&pulse),
@@ -117,6 +120,7 @@ impl Stream {
             budget: u64::from(shape.slots),
             empties: used,
             filled: fill,
+            warnings: warn,
         };
         let stream = Self {
             link: joined.link,
@@ -141,6 +145,7 @@ impl Stream {
             arrived_bytes: 0,
             empties,
             filled,
+            warnings,
             outbox,
             pulse,
             peer,
@@ -164,6 +169,9 @@ impl Stream {
             self.post()?;
             match heard.try_recv() {
                 Ok(Heard::Over(tally)) => {
+                    self.warnings
+                        .try_iter()
+                        .for_each(|warning| host.warn(warning));
                     let tally = tally?;
                     meter.finish(tally.verified_bytes);
                     let counters = self.lane.counters(&self.link.endpoint)?;

@@ -1,0 +1,122 @@
+//! What a sender finds at files and does not send.
+
+use std::fmt;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, flistxattr};
+
+use super::status::Status;
+
+/// Bytes for the names of the extended attributes of one file. A list that is longer counts as one
+/// of extended attributes.
+const NAMES_BYTES: usize = 4096;
+
+/// Counts what is not sent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dropped {
+    /// Files that have more than one name (hard links).
+    linked_files: u32,
+    /// Files and directories with extended attributes.
+    with_attributes: u32,
+    /// Files and directories with access control lists.
+    with_lists: u32,
+    /// Files that grew after they were listed, and the first of them.
+    grown_files: u32,
+    first_grown: PathBuf,
+}
+
+impl Dropped {
+    /// Counts the other names of a file.
+    pub(super) fn note_links(&mut self, status: &Status) {
+        self.linked_files += u32::from(status.kind == FileType::RegularFile && status.links > 1);
+    }
+
+    /// Counts the extended attributes and access control lists of an open file or directory. A file
+    /// system that has none answers with an error.
+    pub(super) fn look_at(&mut self, file: impl AsFd) {
+        let mut names = [0_u8; NAMES_BYTES];
+        let names = match flistxattr(&file, &mut names[..]) {
+            Ok(bytes) => &names[..bytes],
+            Err(rustix::io::Errno::RANGE) => b"user.",
+            Err(_) => return,
+        };
+        let mut names = names.split(|byte| *byte == 0);
+        let is_list = |name: &[u8]| name.starts_with(b"system.posix_acl_");
+        // Labels of security modules and the lists of network file systems are on every file there.
+        let is_attribute = |name: &[u8]| {
+            name.starts_with(b"user.")
+                || name.starts_with(b"trusted.")
+                || name == b"security.capability"
+        };
+        self.with_lists += u32::from(names.clone().any(is_list));
+        self.with_attributes += u32::from(names.any(is_attribute));
+    }
+
+    /// Counts a file that grew.
+    pub(super) fn note_growth(&mut self, path: &Path) {
+        if self.grown_files == 0 {
+            self.first_grown = path.into();
+        }
+        self.grown_files += 1;
+    }
+
+    /// The warnings for the user.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        let not_sent = Parts(vec![
+            (
+                self.with_attributes,
+                "extended attributes of",
+                "file or directory",
+                "files and directories",
+            ),
+            (
+                self.with_lists,
+                "access control lists of",
+                "file or directory",
+                "files and directories",
+            ),
+            (
+                self.linked_files,
+                "hard links of",
+                "file, which arrives under each name as a file of its own",
+                "files, which arrive under each name as files of their own",
+            ),
+        ]);
+        let not_sent = (!not_sent.is_empty()).then(|| format!("not sent: {not_sent}"));
+        let grown = match self.grown_files {
+            0 => None,
+            1 => Some(format!(
+                "{:?} grew while it was sent: what it held when it was listed was sent",
+                self.first_grown
+            )),
+            files => Some(format!(
+                "{files} files grew while they were sent, the first is {:?}: what they held when \
+                 they were listed was sent",
+                self.first_grown
+            )),
+        };
+        not_sent.into_iter().chain(grown)
+    }
+}
+
+/// Counts, each with what is counted and the nouns for one and for many.
+struct Parts(Vec<(u32, &'static str, &'static str, &'static str)>);
+
+impl Parts {
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|(count, ..)| *count == 0)
+    }
+}
+
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (count, what, one, many) in self.0.iter().filter(|(count, ..)| *count > 0) {
+            let noun = if *count == 1 { one } else { many };
+            write!(f, "{separator}{what} {count} {noun}")?;
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
