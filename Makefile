@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,12 @@ bench-agreement: ## measure: completion times of shipped endpoints in virtual ti
 # `make bench-path PART="rate file"`; RUNS="--runs 5" and the like go to tests/bench/main.py.
 bench-path: ## measure: transfers, files, messages, sharing, changes and a flood over an emulated path, compared with TCP, rsync and quinn (root; long)
 	tests/bench/run $(RUNS) $(PART)
+
+DISK ?= /var/tmp
+
+bench-durable: ## measure: what it costs that files survive a power failure, on the disk of DISK=/var/tmp
+	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
+	PYTHONPATH=tests/system python3 tests/bench/durable.py $${CARGO_TARGET_DIR:-target}/release/farwrite $(DISK)
 
 bench-paths: ## measure: one endpoint on 192 paths in virtual time: goodput, queue, repeats (half an hour on two cores)
 	$(CARGO) run --release --quiet --package farwrite-bench --bin paths
