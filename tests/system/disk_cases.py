@@ -115,7 +115,8 @@ class Stall:
             self.sent = self.sent.rename(self.disk.backing / tree.name / "file")
             tree = self.disk.path / tree.name
         if rate is None:
-            self.disk.block(operation)
+            # The temporary name is given by a rename too.
+            self.disk.block(operation, "/file" if operation == "rename" else "")
         else:
             self.disk.slow(operation, rate)
         self.receiver = ends.recv(inbox, "--once")
@@ -233,7 +234,8 @@ def _stopped_at_rename(report, place):
     with place.ends() as ends, place.disk("disk") as disk:
         older = disk.backing / "data"
         older.write_bytes(b"older")
-        disk.block("rename")
+        # The temporary name is given by a rename too.
+        disk.block("rename", "/data")
         receiver = ends.recv(disk.path)
         new = place.file("data", 100_000)
         sender = ends.send(receiver, new)
@@ -338,6 +340,33 @@ def _errors_at_close(report, place):
                      "code 8", problems)
 
 
+def _errors_at_sync(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        for name in ("tree/a/file", "tree/b/file"):
+            place.file(name, 100_000)
+        older = disk.backing / "tree/b/file"
+        older.parent.mkdir(parents=True)
+        older.write_bytes(b"older")
+        for path_part, title, left in (
+                ("/tree/b/.farwrite", "bytes cannot be made durable fails, and the older one stays",
+                 b"older"),
+                ("/tree/b/directory", "name cannot be made durable fails, and keeps the name",
+                 (place.where / "tree/b/file").read_bytes())):
+            disk.fail("fsync", errno.EIO, path_part)
+            receiver = ends.recv(disk.path, "--once")
+            received, _, problems = _ended(receiver, ends.send(receiver, place.where / "tree"), (6, 9))
+            result = received.outcomes[-1]["result"] or {"failures": []}
+            failed = [failure["path"] for failure in result["failures"]]
+            if failed != ["tree/b/file"]:
+                problems.append(f"failed: {failed}")
+            problems += _differs(place.where / "tree/a/file", disk.backing / "tree/a/file")
+            problems += [f"left: {name}" for name in _parts(disk.backing)]
+            if older.read_bytes() != left:
+                problems.append(f"tree/b/file has {len(older.read_bytes())} bytes")
+            report.check(f"a file whose {title}", problems)
+            disk.heal("fsync")
+
+
 def _no_room_for_directories(report, place):
     with place.ends() as ends, place.disk("disk") as disk:
         disk.fail("mkdir", errno.ENOSPC)
@@ -402,7 +431,7 @@ def _plain(report, place):
         received = disk.backing / "tree/file"
         received.parent.mkdir()
         received.write_bytes(b"older")
-        left = disk.backing / "tree/.farwrite-0123456789abcdef.part"
+        left = disk.backing / "tree/.farwrite-0123456789abcdef-0123456789abcdef.part"
         left.write_bytes(b"left")
         receiver = ends.recv(disk.path, "--once")
         _, _, problems = _ended(receiver, ends.send(receiver, sent.parent))
@@ -493,6 +522,7 @@ _FAULTY = {
     "a file system without permissions and times": _refused_attributes,
     "a bad spot": _broken_spot,
     "errors that come when a file is closed": _errors_at_close,
+    "errors that come when a file is synced": _errors_at_sync,
     "no room for directories": _no_room_for_directories,
     "names without case": _names_without_case,
     "no locks, and no rename that keeps what is there": _plain,

@@ -18,6 +18,7 @@ import disk_cases
 import link_cases
 import nat_cases
 import path_cases
+import power_cases
 import program_cases
 import rc_cases
 import wire_cases
@@ -46,6 +47,7 @@ def main(programs):
         box_send_cases.run(report, programs, directory)
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
+        power_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)
         deb_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()

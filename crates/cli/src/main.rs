@@ -19,6 +19,7 @@ mod metrics;
 mod outcome;
 mod pages;
 mod plan;
+mod policy;
 mod probe;
 mod recv;
 mod send;

@@ -20,6 +20,7 @@ use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::policy::PolicyArgs;
 use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key, outcome, probe};
@@ -35,11 +36,12 @@ Examples:
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
   farwrite recv --dir in --psk-file far.key --metrics 127.0.0.1:9791
   curl http://127.0.0.1:9791/metrics          shows the counters, while recv runs
+  farwrite recv --dir in --psk-file far.key --max-bytes 1TiB --reserve 50GiB --umask 027
 
-The port must be reachable by TCP and UDP. A file gets its name when its hash agrees, and then
-replaces an existing file. Nothing is written outside the directory. If a file cannot be written, only
-that file fails; a full disk ends the transfer. Between transfers, this program answers
-`farwrite probe`.
+The port must be reachable by TCP and UDP. A file gets its name when its hash agrees and its bytes are
+on the disk, and then replaces an existing file. Nothing is written outside the directory. If a file
+cannot be written, only that file fails; a full disk ends the transfer. Between transfers, this program
+answers `farwrite probe`.
 
 Anyone with the key can put any file into the directory: use a directory only for this purpose.";
 
@@ -77,6 +79,8 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
+    #[command(flatten)]
+    policy: PolicyArgs,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -119,6 +123,9 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         memory_bytes: args.memory,
         timeout: args.timeout,
         credit_bps: args.credit_rate,
+        max_bytes: args.policy.max_bytes,
+        max_files: args.policy.max_files,
+        policy: args.policy.policy(),
     };
     let door = Door::open(listener, psk, Arc::new(console.clone()))?;
     let trace = args.trace.start()?;

@@ -135,6 +135,9 @@ impl Hello {
     pub const PROBES: u64 = 1;
     /// Capability: the end knows [`Message::Resume`] and [`Message::Resumed`].
     pub const RESUMES: u64 = 2;
+    /// Capability of the receiver of files: a file that it calls verified survives a power failure
+    /// (P8.4).
+    pub const SYNCS: u64 = 4;
 
     /// Whether the peer has a capability.
     #[must_use]

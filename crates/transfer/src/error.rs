@@ -175,7 +175,9 @@ impl Error {
     /// An error of the receiver's whole directory.
     pub(crate) fn of_sink(error: &SinkError) -> Self {
         let kind = match error {
-            SinkError::Full { .. } => ErrorKind::Full,
+            SinkError::Full { .. } | SinkError::NoRoom { .. } | SinkError::Reserve { .. } => {
+                ErrorKind::Full
+            }
             SinkError::Open { .. }
             | SinkError::Prepare { .. }
             | SinkError::InTheWay { .. }

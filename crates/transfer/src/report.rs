@@ -45,6 +45,7 @@ pub struct TransferReport {
     peer: String,
     files: u32,
     bytes: u64,
+    synced: bool,
     seconds: f64,
     goodput_bps: f64,
     scheme: String,
@@ -300,6 +301,8 @@ impl Sending {
 pub(crate) struct Facts {
     pub(crate) role: Role,
     pub(crate) peer: String,
+    /// Whether the files that arrived survive a power failure at the receiver.
+    pub(crate) synced: bool,
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
     pub(crate) scheme: String,
@@ -325,6 +328,7 @@ impl TransferReport {
             peer: facts.peer,
             files: facts.tally.verified_files,
             bytes,
+            synced: facts.synced,
             seconds,
             goodput_bps: real(bytes) * 8.0 / seconds,
             scheme: facts.scheme,
@@ -427,6 +431,9 @@ impl TransferReport {
         }
         if let Some(choices) = &self.auto {
             line += &format!("; {}", choices.line());
+        }
+        if !self.synced {
+            line += "; not synced to the disk";
         }
         if self.failed.failed_files > 0 {
             line += &format!("; {} failed", self.failed.failed_files);

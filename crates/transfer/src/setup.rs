@@ -19,11 +19,11 @@ use crate::{Error, ErrorKind, Host};
 /// The time limit for connecting with the handshake, and for each message of the set-up.
 pub const SETUP: Duration = Duration::from_secs(10);
 
-/// The first message of this end.
-pub(crate) fn hello() -> Message {
+/// The first message of this end, with the capabilities that depend on its settings.
+pub(crate) fn hello(capabilities: u64) -> Message {
     Message::Hello(Hello {
         software: Text::new(concat!("farwrite ", env!("CARGO_PKG_VERSION"))),
-        capabilities: Hello::RESUMES,
+        capabilities: capabilities | Hello::RESUMES,
     })
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, UdpConfig};
 use farwrite_link::{LinkConfig, Loss};
-use farwrite_session::files::{Source, Special};
+use farwrite_session::files::{Policy, Source, Special};
 use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
 
 use crate::{
@@ -145,6 +145,9 @@ fn attempt(
             RateControl::Eqds(options) => Some(options.line_rate_bps),
             _ => None,
         },
+        max_bytes: None,
+        max_files: None,
+        policy: Policy::default(),
     };
     let results = thread::scope(|scope| {
         let receives = scope.spawn(|| {

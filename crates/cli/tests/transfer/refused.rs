@@ -183,3 +183,65 @@ fn settings_that_do_not_fit_are_a_mismatch() {
     let too_large = rig.send(free_port(), &["--mtu", "100000"], &[&file]).end();
     too_large.assert(2, "--mtu");
 }
+
+/// What a receiver's user does not want is refused before the first byte, with a reason at both
+/// ends, even if the sender is still writing a long list of files.
+#[test]
+fn a_receiver_limits_what_it_takes() {
+    let rig = Rig::new();
+    let file = rig.file("file", 3000);
+    let many = rig.path("many");
+    fs::create_dir(&many).expect("directory");
+    for index in 0..20_000 {
+        fs::File::create(many.join(format!("{index:0200}"))).expect("create");
+    }
+    for (options, path, code, told) in [
+        (
+            ["--max-bytes", "2999"],
+            &file,
+            3,
+            "has 3000 bytes, but the receiver takes at most 2999",
+        ),
+        (
+            ["--max-files", "20000"],
+            &many,
+            3,
+            "has 20001 files and directories, but the receiver",
+        ),
+        (
+            ["--reserve", "1EiB"],
+            &file,
+            8,
+            "the files need 3000 bytes, 1152921504606846976 are kept",
+        ),
+    ] {
+        let receiver = rig.recv(V4, &["--once", options[0], options[1]]);
+        let sender = rig.send(receiver.addr, &[], &[path]);
+        receiver.end().assert(code, told);
+        sender.end().assert(code, told);
+        assert_eq!(rig.received(), [""; 0]);
+    }
+    let limits = [
+        "--max-bytes",
+        "3000",
+        "--max-files",
+        "1",
+        "--umask",
+        "027",
+        "--no-sync",
+    ];
+    let receiver = rig.recv(V4, &[&["--once"][..], &limits].concat());
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).expect("chmod");
+    let sent = rig.send(receiver.addr, &["--json"], &[&file]).end();
+    let received = receiver.end();
+    for ended in [&sent, &received] {
+        ended.assert(0, "");
+    }
+    assert_eq!(sent.result()["synced"], false, "the receiver says so");
+    assert!(received.stdout.contains("not synced"), "{received:?}");
+    let mode = fs::metadata(rig.inbox().join("file"))
+        .expect("arrived")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o750);
+}

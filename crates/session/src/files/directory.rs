@@ -36,6 +36,11 @@ impl Directory {
         Ok(Self(openat(CWD, path, OPEN, Mode::empty())?))
     }
 
+    /// Returns another descriptor of this directory.
+    pub(super) fn another(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
     /// Opens a directory in this one.
     pub(super) fn enter(&self, name: &[u8]) -> io::Result<Self> {
         let flags = OPEN | OFlags::NOFOLLOW;

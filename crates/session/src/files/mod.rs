@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use farwrite_session::files::{CommitGate, Sink, Source, Special};
+//! use farwrite_session::files::{CommitGate, Policy, Sink, Source, Special};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (from, to) = (tempfile::tempdir()?, tempfile::tempdir()?);
@@ -15,7 +15,8 @@
 //! # std::fs::create_dir(&tree)?;
 //! # std::fs::write(tree.join("a"), "hello")?;
 //! let mut source = Source::scan(&[tree], Special::Refuse)?;
-//! let mut sink = Sink::new(to.path(), Arc::clone(source.manifest()), CommitGate::default())?;
+//! let gate = CommitGate::default();
+//! let mut sink = Sink::new(to.path(), Arc::clone(source.manifest()), gate, Policy::default())?;
 //! let mut segment = vec![0; 1 << 20];
 //! loop {
 //!     let read_bytes = source.read(&mut segment);
@@ -27,14 +28,14 @@
 //!         }
 //!     }
 //!     sink.write(&segment[..read_bytes])?;
-//!     while let Some(verdict) = sink.poll_verdict() {
-//!         assert!(verdict.failure.is_none(), "{:?}", verdict.failure);
-//!     }
 //!     if read_bytes == 0 {
 //!         break;
 //!     }
 //! }
 //! assert_eq!(sink.finish()?.verified_files, 1);
+//! while let Some(verdict) = sink.poll_verdict() {
+//!     assert!(verdict.failure.is_none(), "{:?}", verdict.failure);
+//! }
 //! # assert_eq!(std::fs::read(to.path().join("tree/a"))?, b"hello");
 //! # Ok(())
 //! # }
@@ -42,21 +43,24 @@
 
 mod attributes;
 mod branch;
-mod close;
 mod directory;
 mod dropped;
+mod durable;
 mod entry;
 mod exchange;
 mod final_name;
 mod gate;
 mod manifest;
 mod part;
+mod policy;
+mod room;
 mod root;
 mod scan;
 mod sink;
 mod source;
 mod sparse;
 mod status;
+mod sys;
 mod tree;
 
 pub use attributes::{Attribute, Thing, Warning};
@@ -67,6 +71,7 @@ pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,
 };
+pub use policy::Policy;
 pub use scan::{ScanError, Special, SpecialKind, Unreadable};
 pub use sink::{FileFailure, FileStep, Sink, SinkError, Summary, Verdict};
 pub use source::{FileRead, ReadError, Source};

@@ -1,27 +1,30 @@
 //! A file that is being received, under a temporary name.
 //!
-//! The name is `.farwrite-RANDOM.part`. The receiver holds an advisory lock on the file, so that
-//! another receiver can distinguish it from a file that a killed receiver left behind.
+//! The name is `.farwrite-RANDOM-TAG.part`. The tag is a hash of the random number and of the inode
+//! number, so a file of the same name that someone copied, restored or made is none of ours. The
+//! receiver holds an advisory lock on the file, so that another receiver can distinguish it from a
+//! file that a killed receiver left behind.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FileType, FlockOperation, flock};
-use rustix::io::Errno;
 
-use super::close::store;
 use super::directory::Directory;
 use super::sparse::stretches;
 use super::status::{Id, Status};
+use super::sys::{start_writing, store};
 
-/// Attempts to find a name. Before the file is locked, another receiver may mistake it for a
-/// leftover.
-const ATTEMPTS: usize = 8;
 const PREFIX: &[u8] = b".farwrite-";
 const SUFFIX: &[u8] = b".part";
+/// Digits of each of the two numbers in a name.
 const DIGITS: usize = 16;
 const LOCK: FlockOperation = FlockOperation::NonBlockingLockExclusive;
+/// Domain of the hash in names (P8.4).
+const TAG_CONTEXT: &str = "farwrite temporary file 1";
+/// Bytes after which the disk starts to write them, so that little is left for the sync at the end.
+const START_BYTES: u64 = 8 << 20;
 
 /// An open file that is being written.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub(super) struct OpenPart {
     id: Id,
     hasher: blake3::Hasher,
     written_bytes: u64,
+    /// Bytes that the disk has started to write; `None` if nobody waits for the disk.
+    started_bytes: Option<u64>,
     sparse: bool,
 }
 
@@ -44,49 +49,84 @@ pub(super) struct Part {
     pub(super) file: Option<File>,
 }
 
-/// The random number of a temporary name.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PartName(u64);
+/// The numbers in a temporary name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PartName {
+    random: u64,
+    tag: u64,
+}
 
 impl PartName {
-    fn random() -> io::Result<Self> {
-        getrandom::u64().map(Self).map_err(io::Error::other)
+    /// The name of a file with this inode.
+    fn new(random: u64, id: Id) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(TAG_CONTEXT);
+        hasher.update(&random.to_be_bytes());
+        hasher.update(&id.inode().to_be_bytes());
+        let mut tag = [0; 8];
+        hasher.finalize_xof().fill(&mut tag);
+        Self {
+            random,
+            tag: u64::from_be_bytes(tag),
+        }
     }
 
     pub(super) fn bytes(self) -> Vec<u8> {
-        let digits = format!("{:0DIGITS$x}", self.0);
-        [PREFIX, digits.as_bytes(), SUFFIX].concat()
+        let numbers = format!("{:0DIGITS$x}-{:0DIGITS$x}", self.random, self.tag);
+        [PREFIX, numbers.as_bytes(), SUFFIX].concat()
+    }
+
+    fn parse(name: &[u8]) -> Option<Self> {
+        let numbers = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+        let (random, tag) = str::from_utf8(numbers).ok()?.split_once('-')?;
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        let parsed = Self {
+            random: number(random)?,
+            tag: number(tag)?,
+        };
+        (parsed.bytes() == name).then_some(parsed)
     }
 }
 
+/// What a temporary file is made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartOptions {
+    /// The file starts as one hole of this length, and blocks of zeros stay holes.
+    pub(super) hole: Option<u64>,
+    /// The file will be synced.
+    pub(super) sync: bool,
+}
+
 impl OpenPart {
-    /// Makes a file in a directory, and locks it. If `hole` is given, the file starts as one hole
-    /// of that length, and blocks of zeros stay holes.
-    pub(super) fn create(directory: &Directory, hole: Option<u64>) -> io::Result<Self> {
-        for _ in 0..ATTEMPTS {
-            let name = PartName::random()?;
-            let file = match directory.create_new(&name.bytes()) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                created => created?,
-            };
-            if let Some(id) = claim(directory, name, &file)? {
-                if let Some(Err(error)) = hole.map(|bytes| file.set_len(bytes)) {
-                    let _ = directory.remove(&name.bytes());
-                    return Err(error);
-                }
-                return Ok(Self {
-                    file,
-                    name,
-                    id,
-                    hasher: blake3::Hasher::new(),
-                    written_bytes: 0,
-                    sparse: hole.is_some(),
-                });
+    /// Makes a file in a directory, and locks it.
+    pub(super) fn create(directory: &Directory, options: PartOptions) -> io::Result<Self> {
+        let random = getrandom::u64().map_err(io::Error::other)?;
+        // The inode is known after the file was made. Nobody else looks for files of this name, and
+        // when the file gets the name that others look for, it is locked.
+        let first = [PREFIX, format!("{random:0DIGITS$x}.new").as_bytes()].concat();
+        let file = directory.create_new(&first)?;
+        let prepared = || {
+            // On a file system without locks, no receiver removes the files of another.
+            let _ = flock(&file, LOCK);
+            let id = Status::of_file(&file)?.id;
+            if let Some(bytes) = options.hole {
+                file.set_len(bytes)?;
             }
-        }
-        Err(io::Error::other(
-            "other receivers removed each temporary file",
-        ))
+            let name = PartName::new(random, id);
+            directory.rename(&first, &name.bytes())?;
+            Ok((id, name))
+        };
+        let (id, name) = prepared().inspect_err(|_: &io::Error| {
+            let _ = directory.remove(&first);
+        })?;
+        Ok(Self {
+            file,
+            name,
+            id,
+            hasher: blake3::Hasher::new(),
+            written_bytes: 0,
+            started_bytes: options.sync.then_some(0),
+            sparse: options.hole.is_some(),
+        })
     }
 
     pub(super) fn name(&self) -> PartName {
@@ -104,11 +144,24 @@ impl OpenPart {
         }
         self.hasher.update(bytes);
         self.written_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.start_writing(START_BYTES);
         Ok(())
     }
 
+    /// Makes the disk start to write what it has not started to write yet, if that is enough bytes.
+    fn start_writing(&mut self, enough_bytes: u64) {
+        if let Some(started_bytes) = &mut self.started_bytes {
+            let bytes = self.written_bytes - *started_bytes;
+            if bytes >= enough_bytes {
+                start_writing(&self.file, *started_bytes, bytes);
+                *started_bytes = self.written_bytes;
+            }
+        }
+    }
+
     /// Finishes the writing.
-    pub(super) fn end(self) -> io::Result<Part> {
+    pub(super) fn end(mut self) -> io::Result<Part> {
+        self.start_writing(1);
         store(&self.file)?;
         Ok(Part {
             name: self.name,
@@ -119,101 +172,95 @@ impl OpenPart {
     }
 }
 
-/// Locks a new file. Returns `None` if another receiver has just treated it as a leftover. On a
-/// file system without locks, no receiver can do that.
-fn claim(directory: &Directory, name: PartName, file: &File) -> io::Result<Option<Id>> {
-    let name = name.bytes();
-    if flock(file, LOCK) == Err(Errno::WOULDBLOCK) {
-        // Either of the two receivers removes the file.
-        let _ = directory.remove(&name);
-        return Ok(None);
-    }
-    let id = Status::of_file(file)?.id;
-    let named = directory.look(&name)?;
-    Ok(named.is_some_and(|named| named.id == id).then_some(id))
-}
-
 /// Removes the files of killed receivers from a directory. A file that cannot be removed stays: it
 /// does no harm.
 pub(super) fn remove_leftovers(directory: &Directory) {
-    for name in directory
-        .names(usize::MAX, is_part_name)
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    let is_name = |name: &[u8]| PartName::parse(name).is_some();
+    let names = directory.names(usize::MAX, is_name);
+    for name in names.into_iter().flatten().flatten() {
         let _ = remove_leftover(directory, &name);
     }
 }
 
-fn is_part_name(name: &[u8]) -> bool {
-    let middle = name.strip_prefix(PREFIX);
-    let digits = middle.and_then(|middle| middle.strip_suffix(SUFFIX));
-    digits.is_some_and(|digits| {
-        digits.len() == DIGITS
-            && digits
-                .iter()
-                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-    })
-}
-
-/// Removes a file unless another process holds its lock. This locks the file first, so that a
-/// receiver that has just made the file notices.
+/// Removes a file if its name is the one that a receiver gave to this very file, and if no process
+/// holds its lock.
 fn remove_leftover(directory: &Directory, name: &[u8]) -> io::Result<()> {
-    let is_file = |status: Option<Status>| status.filter(|it| it.kind == FileType::RegularFile);
-    if is_file(directory.look(name)?).is_none() {
+    let is_part = |status: &Status| {
+        let name = PartName::parse(name);
+        status.kind == FileType::RegularFile
+            && name.is_some_and(|name| name == PartName::new(name.random, status.id))
+    };
+    if !directory.look(name)?.is_some_and(|status| is_part(&status)) {
         return Ok(());
     }
     let file = directory.open_to_write(name)?;
     flock(&file, LOCK)?;
     let id = Status::of_file(&file)?.id;
-    match is_file(directory.look(name)?) {
-        Some(named) if named.id == id => directory.remove(name),
+    match directory.look(name)? {
+        Some(named) if named.id == id && is_part(&named) => directory.remove(name),
         _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
     use super::*;
 
+    const PLAIN: PartOptions = PartOptions {
+        hole: None,
+        sync: true,
+    };
+
     #[test]
     fn temporary_name_is_recognised() {
-        let name = PartName(0xab).bytes();
-        assert_eq!(name, b".farwrite-00000000000000ab.part");
-        assert!(is_part_name(&name));
+        let name = PartName {
+            random: 0xab,
+            tag: 0xcd,
+        };
+        let bytes = b".farwrite-00000000000000ab-00000000000000cd.part";
+        assert_eq!(name.bytes(), bytes);
+        assert_eq!(PartName::parse(bytes), Some(name));
         for other in [
-            &b".farwrite-00000000000000AB.part"[..],
-            b".farwrite-0000000000000ab.part",
-            b".farwrite-00000000000000ab.part.",
-            b"farwrite-00000000000000ab.part",
-            b".farwrite-.part",
-            b".a.farwrite-00000000000000ab.part",
+            &b".farwrite-00000000000000AB-00000000000000cd.part"[..],
+            b".farwrite-0000000000000ab-00000000000000cd.part",
+            b".farwrite-+0000000000000ab-00000000000000cd.part",
+            b".farwrite-00000000000000ab-00000000000000cd.part.",
+            b"farwrite-00000000000000ab-00000000000000cd.part",
+            b".farwrite-00000000000000ab.part",
+            b".farwrite--.part",
+            b".a.farwrite-00000000000000ab-00000000000000cd.part",
         ] {
-            assert!(!is_part_name(other), "{}", other.escape_ascii());
+            assert_eq!(PartName::parse(other), None, "{}", other.escape_ascii());
         }
     }
 
+    /// A file of the user is not removed, whatever its name: not one that was written under such a
+    /// name, and not a copy of a leftover under the same name.
     #[test]
-    fn file_that_another_receiver_took_for_a_leftover_is_not_used() {
+    fn only_what_a_receiver_made_is_removed() {
         let place = tempfile::tempdir().expect("directory");
+        let copies = tempfile::tempdir().expect("directory");
         let directory = Directory::open(place.path()).expect("open");
-        let name = PartName(7);
-        // The other receiver removed the file before this one locked it.
-        let file = directory.create_new(&name.bytes()).expect("create");
+        let part = OpenPart::create(&directory, PLAIN).expect("create");
+        let name = String::from_utf8(part.name.bytes()).expect("digits");
+        let copy = copies.path().join(&name);
+        fs::copy(place.path().join(&name), &copy).expect("copy");
+        let own = place
+            .path()
+            .join(".farwrite-0123456789abcdef-0123456789abcdef.part");
+        fs::write(&own, "mine").expect("write");
         remove_leftovers(&directory);
-        assert_eq!(claim(&directory, name, &file).expect("no error"), None);
-        // The other receiver has the file open and is about to remove it.
-        let file = directory.create_new(&name.bytes()).expect("create");
-        let other = directory.open_to_write(&name.bytes()).expect("open");
-        flock(&other, LOCK).expect("free");
-        assert_eq!(claim(&directory, name, &file).expect("no error"), None);
-        // No other receiver has the file.
-        let file = directory.create_new(&name.bytes()).expect("create");
-        assert!(claim(&directory, name, &file).expect("no error").is_some());
+        assert!(place.path().join(&name).exists(), "it is locked");
+        drop(part);
+        remove_leftovers(&directory);
+        assert!(!place.path().join(&name).exists(), "nobody holds it");
+        assert_eq!(fs::read(&own).expect("read"), b"mine");
+        remove_leftovers(&Directory::open(copies.path()).expect("open"));
+        assert!(copy.exists());
     }
 
     /// In any order of their steps, no receiver loses a file to another receiver that removes
@@ -231,10 +278,7 @@ mod tests {
             });
             let directory = Directory::open(place.path()).expect("open");
             for _ in 0..500 {
-                let Ok(part) = OpenPart::create(&directory, None) else {
-                    // All names failed: an error, but no data loss.
-                    continue;
-                };
+                let part = OpenPart::create(&directory, PLAIN).expect("create");
                 thread::yield_now();
                 let named = directory.look(&part.name.bytes()).expect("look");
                 assert!(named.is_some_and(|named| named.id == part.id), "removed");

@@ -10,10 +10,12 @@ use rustix::fs::FileType;
 use super::attributes::{Attribute, Thing, Warnings, set_mode};
 use super::branch::{Branch, EnterError};
 use super::directory::Directory;
+use super::durable::Directories;
 use super::part::remove_leftovers;
+use super::room::{Need, Watch, free_bytes};
 use super::sink::is_full;
 use super::status::Id;
-use super::{EntryRef, Kind, Manifest, SinkError};
+use super::{EntryRef, Kind, Manifest, Policy, SinkError};
 
 /// The directory that receives everything, and the directories of a manifest in it.
 ///
@@ -23,17 +25,23 @@ use super::{EntryRef, Kind, Manifest, SinkError};
 #[derive(Debug)]
 pub(super) struct Tree {
     manifest: Arc<Manifest>,
+    policy: Policy,
     branch: Branch,
     root_path: PathBuf,
+    room: Watch,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
 }
 
 impl Tree {
-    /// Makes all directories of a manifest in an existing one, and checks that no directory has the
-    /// name of a file. Removes the leftovers of killed receivers from directories that existed
-    /// before.
-    pub(super) fn prepare(root: &Path, manifest: Arc<Manifest>) -> Result<Self, SinkError> {
+    /// Makes all directories of a manifest in an existing one, if there is room for its files, and
+    /// checks that no directory has the name of a file. Removes the leftovers of killed receivers
+    /// from directories that existed before.
+    pub(super) fn prepare(
+        root: &Path,
+        manifest: Arc<Manifest>,
+        policy: Policy,
+    ) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Open {
             path: root.into(),
             source,
@@ -41,18 +49,122 @@ impl Tree {
         remove_leftovers(&directory);
         let mut tree = Self {
             manifest: Arc::clone(&manifest),
+            policy,
             branch: Branch::new(directory, None),
             root_path: root.into(),
+            room: Watch::default(),
             modes_after_failure: Vec::new(),
         };
+        tree.check_room()?;
         let mut directories = Identities::default();
+        let mut grown = Directories::new();
         for (index, entry) in (0..).zip(manifest.entries()) {
             match entry.kind {
-                Kind::Directory => tree.make(index, &entry, &mut directories)?,
+                Kind::Directory => {
+                    if tree.make(index, &entry, &mut directories)? && policy.sync {
+                        tree.add_grown(index, &mut grown)?;
+                    }
+                }
                 Kind::File { .. } => tree.check_free(index, &entry)?,
             }
         }
+        tree.sync_grown(&mut grown)?;
         Ok(tree)
+    }
+
+    /// Checks that the files fit into the free bytes, as far as that can be known: a file system
+    /// that compresses needs less, and holes need nothing.
+    fn check_room(&mut self) -> Result<(), SinkError> {
+        let Some(reserve_bytes) = self.policy.reserve_bytes else {
+            return Ok(());
+        };
+        let free = free_bytes(self.branch.root());
+        let Some(free_bytes) = free.map_err(|source| SinkError::Open {
+            path: self.root_path.clone(),
+            source,
+        })?
+        else {
+            return Ok(());
+        };
+        let room_bytes = free_bytes.saturating_sub(reserve_bytes);
+        if self.manifest.stream_bytes() <= room_bytes && free_bytes >= reserve_bytes {
+            return Ok(());
+        }
+        let needed_bytes = self.needed_bytes();
+        if needed_bytes <= room_bytes && free_bytes >= reserve_bytes {
+            return Ok(());
+        }
+        Err(SinkError::NoRoom {
+            path: self.root_path.clone(),
+            needed_bytes,
+            reserve_bytes,
+            free_bytes,
+        })
+    }
+
+    /// The bytes that the files need beyond those of the files that they replace.
+    fn needed_bytes(&mut self) -> u64 {
+        let manifest = Arc::clone(&self.manifest);
+        let mut need = Need::default();
+        for (index, entry) in (0..).zip(manifest.entries()) {
+            if let Kind::File { bytes, sparse } = entry.kind {
+                let older = self.around(index).ok().and_then(|around| {
+                    let status = around.look(entry.name).ok()??;
+                    let is_freed = status.kind == FileType::RegularFile && status.links == 1;
+                    is_freed.then_some(status.allocated_bytes)
+                });
+                need.add(if sparse { 0 } else { bytes }, older.unwrap_or(0));
+            }
+        }
+        need.bytes()
+    }
+
+    /// Ends the transfer if less is free than the reserve. Looks once in a while only.
+    ///
+    /// # Errors
+    /// [`SinkError::Reserve`].
+    pub(super) fn keep_reserve(&mut self, written_bytes: u64) -> Result<(), SinkError> {
+        let reserve_bytes = self.policy.reserve_bytes.unwrap_or(0);
+        if reserve_bytes == 0 || !self.room.is_due(written_bytes) {
+            return Ok(());
+        }
+        match free_bytes(self.branch.root()) {
+            Ok(Some(free_bytes)) if free_bytes < reserve_bytes => Err(SinkError::Reserve {
+                path: self.root_path.clone(),
+                reserve_bytes,
+                free_bytes,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers that the directory around a new one must be synced.
+    fn add_grown(
+        &mut self,
+        index: u32,
+        grown: &mut Directories<Option<u32>>,
+    ) -> Result<(), SinkError> {
+        let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
+        let added = match self.around(index) {
+            Ok(around) => grown.add(parent, around),
+            Err(error) => return Err(self.failed(error.index, error.source)),
+        };
+        if added.map_err(|source| self.failed(index, source))? {
+            self.sync_grown(grown)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the names of new directories durable.
+    fn sync_grown(&self, grown: &mut Directories<Option<u32>>) -> Result<(), SinkError> {
+        match grown.sync().into_iter().next() {
+            None => Ok(()),
+            Some((None, source)) => Err(SinkError::Prepare {
+                path: self.root_path.clone(),
+                source,
+            }),
+            Some((Some(index), source)) => Err(self.failed(index, source)),
+        }
     }
 
     /// Returns the path of an entry, for display.
@@ -68,36 +180,51 @@ impl Tree {
 
     /// Gives all directories their permissions and times, innermost first, because adding a file to
     /// a directory changes its time. An attribute that cannot be set causes a warning, since the
-    /// files have arrived.
+    /// files have arrived. Syncs the directories.
     pub(super) fn dress(&mut self, warnings: &mut Warnings) {
         let manifest = Arc::clone(&self.manifest);
         let path = |index| self.root_path.join(manifest.path(index));
+        let mut dressed_ones = Directories::new();
+        let sync = |warnings: &mut Warnings, directories: &mut Directories<u32>| {
+            for (index, source) in directories.sync() {
+                warnings.add(
+                    Attribute::Permissions,
+                    Thing::Directory,
+                    || path(index),
+                    source,
+                );
+            }
+        };
         for (at, entry) in manifest.entries().enumerate().rev() {
             if entry.kind != Kind::Directory {
                 continue;
             }
             let index = u32::try_from(at).unwrap_or(u32::MAX);
-            let attributes = (entry.mode, entry.modified);
-            let dressed = match self.branch.enter(&manifest, Some(index)) {
-                Ok(directory) => {
-                    warnings.set(directory, Thing::Directory, attributes, || path(index))
+            let attributes = (self.policy.mode(entry.mode), entry.modified);
+            let entered = self.branch.enter(&manifest, Some(index));
+            let dressed = entered.map_err(io::Error::from).and_then(|directory| {
+                warnings.set(directory, Thing::Directory, attributes, || path(index))?;
+                if self.policy.sync && dressed_ones.add(index, directory)? {
+                    sync(warnings, &mut dressed_ones);
                 }
-                Err(error) => Err(error.source),
-            };
+                Ok(())
+            });
             if let Err(source) = dressed {
                 let (of, path) = (Thing::Directory, || path(index));
                 warnings.add(Attribute::Permissions, of, path, source);
             }
         }
+        sync(warnings, &mut dressed_ones);
         self.modes_after_failure.clear();
     }
 
+    /// Makes the directory of an entry. Returns whether it is new.
     fn make(
         &mut self,
         index: u32,
         entry: &EntryRef<'_>,
         directories: &mut Identities,
-    ) -> Result<(), SinkError> {
+    ) -> Result<bool, SinkError> {
         let made = match self.around(index) {
             Ok(around) => around.make(entry.name),
             Err(error) => return Err(self.failed(error.index, error.source)),
@@ -107,9 +234,10 @@ impl Tree {
             Ok(directory) => directory,
             Err(error) => return Err(self.failed(error.index, error.source)),
         };
+        let new_mode = self.policy.mode(entry.mode);
         let prepared = entered.status().and_then(|status| {
             if is_new {
-                return Ok((status.id, Some(entry.mode)));
+                return Ok((status.id, Some(new_mode)));
             }
             let former = entered.open_up()?;
             remove_leftovers(entered);
@@ -123,7 +251,8 @@ impl Tree {
             .map_err(|first| SinkError::SameDirectory {
                 first: self.path(first),
                 second: self.path(index),
-            })
+            })?;
+        Ok(is_new)
     }
 
     /// Checks that no directory has the name of a file.

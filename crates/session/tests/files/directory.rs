@@ -6,7 +6,7 @@ use std::path::Path;
 
 use farwrite_session::files::{CommitGate, Sink, SinkError};
 
-use crate::place::{Place, hash, manifest, new_sink, try_sink, verdicts};
+use crate::place::{AT_ONCE, Place, hash, manifest, new_sink, try_sink, verdicts};
 
 #[test]
 fn links_in_the_directory_are_not_followed() {
@@ -92,7 +92,8 @@ fn directory_or_file_in_the_way_is_named() {
     let error = try_sink(&to, &manifest(&[("d/", 0)])).expect_err("a file");
     assert!(error.to_string().contains("/d\""), "{error}");
     let gate = CommitGate::default();
-    let error = Sink::new(&to.path("missing"), manifest(&[]), gate).expect_err("not there");
+    let error =
+        Sink::new(&to.path("missing"), manifest(&[]), gate, AT_ONCE).expect_err("not there");
     assert!(error.to_string().contains("missing"), "{error}");
 }
 

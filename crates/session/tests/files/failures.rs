@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use farwrite_session::files::{CommitGate, FileFailure, FileStep, Sink, SinkError};
+use farwrite_session::files::{CommitGate, FileFailure, FileStep, Policy, Sink, SinkError};
 
-use crate::place::{Place, child, child_with_mounts, hash, manifest, new_sink};
+use crate::place::{AT_ONCE, Place, child, child_with_mounts, hash, manifest, new_sink};
 
 /// Returns the result of each file that ended since the last call: its failure, or `None` if it was
 /// verified.
@@ -77,7 +78,7 @@ fn child_with_a_limit() {
         return;
     };
     let items = manifest(&[("small", 5), ("large", 100_000), ("last", 4)]);
-    let mut sink = Sink::new(Path::new(&to), items, CommitGate::default()).expect("sink");
+    let mut sink = Sink::new(Path::new(&to), items, CommitGate::default(), AT_ONCE).expect("sink");
     sink.write(b"small").expect("write");
     for _ in 0..100 {
         sink.write(&[b'l'; 1000]).expect("large fails alone");
@@ -127,8 +128,28 @@ fn child_without_room() {
         return;
     };
     let to = Path::new(&to);
+    let items = manifest(&[("d/", 0), ("small", 5), ("large", 1 << 20), ("last", 4)]);
+    let make = |policy| Sink::new(to, Arc::clone(&items), CommitGate::default(), policy);
+    let error = make(AT_ONCE).expect_err("no room");
+    let SinkError::NoRoom {
+        needed_bytes: 1_048_585,
+        reserve_bytes: 0,
+        free_bytes,
+        ..
+    } = error
+    else {
+        panic!("{error}")
+    };
+    assert!(free_bytes <= 64 << 10, "{free_bytes}");
+    let left = fs::read_dir(to).expect("list").count();
+    assert_eq!(left, 0, "nothing was made");
+
     let items = manifest(&[("small", 5), ("large", 1 << 20), ("last", 4)]);
-    let mut sink = Sink::new(to, items, CommitGate::default()).expect("sink");
+    let unchecked = Policy {
+        reserve_bytes: None,
+        ..AT_ONCE
+    };
+    let mut sink = Sink::new(to, items, CommitGate::default(), unchecked).expect("sink");
     sink.write(b"small").expect("write");
     sink.handle_hash(0, hash(b"small")).expect("in turn");
     let error = sink.write(&[b'l'; 1 << 20]).expect_err("no room");
@@ -178,7 +199,8 @@ fn child_with_one_directory_for_two() {
         return;
     };
     let items = manifest(&[("a/", 0), ("A/", 0), ("a/f", 1), ("A/f", 1)]);
-    let error = Sink::new(Path::new(&to), items, CommitGate::default()).expect_err("one for two");
+    let error =
+        Sink::new(Path::new(&to), items, CommitGate::default(), AT_ONCE).expect_err("one for two");
     let SinkError::SameDirectory { first, second } = &error else {
         panic!("{error}")
     };

@@ -4,6 +4,7 @@ mod abandon;
 mod directory;
 mod failures;
 mod place;
+mod policy;
 mod sink;
 mod source;
 mod trees;

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use farwrite_session::files::{
-    CommitGate, Entry, Kind, Manifest, ManifestBuilder, Sink, SinkError, Source, Special, Summary,
-    Time,
+    CommitGate, Entry, Kind, Manifest, ManifestBuilder, Policy, Sink, SinkError, Source, Special,
+    Summary, Time,
 };
 
 /// A temporary directory, removed at the end.
@@ -67,9 +67,17 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Source {
     Source::scan(paths, Special::Refuse).expect("plain files")
 }
 
-/// Returns a sink whose gate stays open.
+/// Gives each verdict at once, because no file waits for the disk.
+pub(crate) const AT_ONCE: Policy = Policy {
+    umask: 0,
+    reserve_bytes: Some(0),
+    sync: false,
+};
+
+/// Returns a sink whose gate stays open, and that gives each verdict at once.
 pub(crate) fn try_sink(to: &Place, manifest: &Arc<Manifest>) -> Result<Sink, SinkError> {
-    Sink::new(to.0.path(), Arc::clone(manifest), CommitGate::default())
+    let gate = CommitGate::default();
+    Sink::new(to.0.path(), Arc::clone(manifest), gate, AT_ONCE)
 }
 
 pub(crate) fn new_sink(to: &Place, manifest: &Arc<Manifest>) -> Sink {

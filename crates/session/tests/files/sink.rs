@@ -9,7 +9,7 @@ use std::time::Duration;
 use farwrite_session::Message;
 use farwrite_session::files::{CommitGate, FileFailure, Sink, SinkError, Summary};
 
-use crate::place::{Place, child, hash, manifest, new_sink};
+use crate::place::{AT_ONCE, Place, child, hash, manifest, new_sink};
 
 #[test]
 fn what_is_not_verified_gets_no_name() {
@@ -143,7 +143,7 @@ fn child_that_is_killed() {
         return;
     };
     let items = manifest(&[("a", 4), ("b", 4)]);
-    let mut sink = Sink::new(Path::new(&to), items, CommitGate::default()).expect("sink");
+    let mut sink = Sink::new(Path::new(&to), items, CommitGate::default(), AT_ONCE).expect("sink");
     sink.write(b"aaaabb").expect("write");
     println!("written");
     std::thread::sleep(Duration::from_secs(60));
@@ -188,18 +188,20 @@ fn next_receiver_removes_what_a_killed_one_left() {
     let to = Place::new();
     kill_receiver(&to);
     assert_eq!(parts(&to), 2);
-    let left = ".farwrite-0123456789abcdef.part";
-    to.write(&format!("d/{left}"), "left");
-    to.write(
-        &format!("elsewhere/{left}"),
-        "in a directory that is not used",
-    );
-    to.write(".farwrite-0123456789abcdef.parts", "another name");
-    fs::create_dir(to.path(&format!("d/{}", left.replace('0', "f")))).expect("no file");
+    let left = to.list().into_keys().next().expect("two");
+    // A leftover stays one when it moves. A copy of it is a file of the user.
+    fs::create_dir(to.path("d")).expect("directory");
+    fs::create_dir(to.path("elsewhere")).expect("directory");
+    fs::copy(to.path(&left), to.path(&format!("elsewhere/{left}"))).expect("copy");
+    fs::rename(to.path(&left), to.path(&format!("d/{left}"))).expect("rename");
+    to.write("d/.farwrite-0123456789abcdef-0123456789abcdef.part", "mine");
+    fs::create_dir(to.path("d/.farwrite-fedcba9876543210-0123456789abcdef.part")).expect("new");
+    fs::copy(to.path(&format!("d/{left}")), to.path(&left)).expect("copy");
     let before = to.list().len();
     let sink = new_sink(&to, &manifest(&[("d/", 0), ("d/f", 1)]));
-    assert_eq!(to.list().len(), before - 3, "{:?}", to.list());
-    assert!(to.list().contains_key(&format!("elsewhere/{left}")));
+    assert_eq!(to.list().len(), before - 2, "{:?}", to.list());
+    assert!(!to.list().contains_key(&format!("d/{left}")));
+    assert!(to.list().contains_key(&left));
     drop(sink);
 }
 
@@ -261,7 +263,7 @@ fn closed_gate_stops_a_sink_and_leaves_nothing() {
     to.write("b", "before");
     let gate = CommitGate::default();
     let items = manifest(&[("a", 1), ("b", 1)]);
-    let mut sink = Sink::new(to.0.path(), items, gate.clone()).expect("sink");
+    let mut sink = Sink::new(to.0.path(), items, gate.clone(), AT_ONCE).expect("sink");
     sink.write(b"ab").expect("write");
     sink.handle_hash(0, hash(b"a")).expect("open");
     assert!(gate.close(Duration::ZERO));
@@ -289,7 +291,7 @@ fn no_file_gets_its_name_after_the_gate_closed() {
     let items = manifest(&items);
     let to = Place::in_memory();
     let gate = CommitGate::default();
-    let mut sink = Sink::new(to.0.path(), items, gate.clone()).expect("sink");
+    let mut sink = Sink::new(to.0.path(), items, gate.clone(), AT_ONCE).expect("sink");
     let (named_one, first_name) = std::sync::mpsc::channel();
     let (named, error) = std::thread::scope(|scope| {
         let worker = scope.spawn(move || {

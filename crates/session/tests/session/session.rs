@@ -9,7 +9,7 @@ use std::thread;
 
 use crate::common::channels;
 use farwrite_session::files::{
-    CommitGate, Sink, Source, Special, Summary, manifest_messages, recv_manifest,
+    CommitGate, Policy, Sink, Source, Special, Summary, manifest_messages, recv_manifest,
 };
 use farwrite_session::{Channel, Error, Expected, Hello, Message, MessageKind, Text, TransferPlan};
 
@@ -97,7 +97,7 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
         },
     )?;
     let manifest = Arc::new(recv_manifest(&plan, || reader.recv())?);
-    let mut sink = Sink::new(to, manifest, CommitGate::default()).expect("sink");
+    let mut sink = Sink::new(to, manifest, CommitGate::default(), Policy::default()).expect("sink");
     for segment in data {
         sink.write(&segment).expect("write");
     }
@@ -115,11 +115,11 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
             Message::StreamEnd { .. } => break,
             other => return Err(other.unexpected(Expected::AboutFiles)),
         }
-        while let Some(verdict) = sink.poll_verdict() {
-            writer.send(&verdict.message())?;
-        }
     }
     let summary = sink.finish().expect("all told");
+    while let Some(verdict) = sink.poll_verdict() {
+        writer.send(&verdict.message())?;
+    }
     writer.send(&Message::Done)?;
     Ok(summary)
 }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use farwrite::Region;
 use farwrite_session::files::{CommitGate, Manifest, Sink, SinkError, Verdict};
@@ -16,6 +17,10 @@ use crate::{Error, ErrorKind};
 
 /// Bytes of one write. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;
+
+/// How long a file waits for others that become durable together with it. A slow path does not make
+/// the disk sync more often than this.
+const COMMIT_PERIOD: Duration = Duration::from_millis(500);
 
 /// Work for the disk, in order of arrival.
 pub(super) enum Job {
@@ -87,6 +92,8 @@ struct Progress {
     written_bytes: u64,
     /// The length of the stream, once the sender has reported it.
     stream_bytes: Option<u64>,
+    /// Since when files wait to become durable.
+    uncommitted_since: Option<Instant>,
 }
 
 impl Disk {
@@ -94,7 +101,12 @@ impl Disk {
     /// then removes files without a final name.
     pub(super) fn run(mut self) {
         let mut progress = Progress::default();
-        let worked = self.work(&mut progress).and_then(|()| self.finish());
+        let worked = self.work(&mut progress);
+        if let Err(Stop::Failed(_)) = &worked {
+            // What is whole does not get lost because another file has no room.
+            let _ = self.commit(&mut progress);
+        }
+        let worked = worked.and_then(|()| self.finish());
         // Some files may have got their final names just before a failure.
         while let Some(verdict) = self.sink.poll_verdict() {
             self.note(&verdict);
@@ -132,7 +144,11 @@ impl Disk {
             if self.gate.is_closed() {
                 return Err(Stop::Quiet);
             }
-            match self.jobs.recv().map_err(|_| Stop::Quiet)? {
+            let Some(job) = self.next_job(progress)? else {
+                self.commit(progress)?;
+                continue;
+            };
+            match job {
                 Job::Segment(segment) => progress.waiting.push_back(segment),
                 Job::Hash { index, hash } => {
                     let _operation = self.pulse.disk_operation();
@@ -152,7 +168,36 @@ impl Disk {
             self.write_ready(progress)?;
             self.send_verdicts()?;
         }
-        Ok(())
+        self.commit(progress)
+    }
+
+    /// Waits for the next job. Returns `None` when files have waited long enough to become durable.
+    fn next_job(&self, progress: &mut Progress) -> Result<Option<Job>, Stop> {
+        if self.sink.uncommitted_files() == 0 {
+            progress.uncommitted_since = None;
+            return self.jobs.recv().map(Some).map_err(|_| Stop::Quiet);
+        }
+        let since = progress.uncommitted_since.get_or_insert_with(Instant::now);
+        let left = COMMIT_PERIOD.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        match self.jobs.recv_timeout(left) {
+            Ok(job) => Ok(Some(job)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Stop::Quiet),
+        }
+    }
+
+    /// Makes the files durable that are whole, and sends their verdicts.
+    fn commit(&mut self, progress: &mut Progress) -> Result<(), Stop> {
+        let committed = {
+            let _operation = self.pulse.disk_operation();
+            self.sink.commit()
+        };
+        progress.uncommitted_since = None;
+        self.send_verdicts()?;
+        Ok(committed?)
     }
 
     /// Writes the segments for which the file of every byte is known.

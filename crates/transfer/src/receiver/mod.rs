@@ -17,8 +17,8 @@ use farwrite::keeper::{Role as PathRole, Sizes};
 use farwrite::{
     Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
 };
-use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
-use farwrite_session::{Message, MessageKind, Reader, Resume, TransferPlan};
+use farwrite_session::files::{CommitGate, Manifest, Policy, Sink, recv_manifest};
+use farwrite_session::{Expected, Hello, Message, MessageKind, Reader, Resume, TransferPlan};
 use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
@@ -48,6 +48,12 @@ pub struct ReceiveSettings {
     /// [`RateControl::Eqds`]. They are then the only ones that can connect. `None`: no credit is
     /// granted.
     pub credit_bps: Option<u64>,
+    /// The most bytes of one transfer. `None`: no limit.
+    pub max_bytes: Option<u64>,
+    /// The most files and directories of one transfer. `None`: only that of the protocol.
+    pub max_files: Option<u32>,
+    /// What may be written, and when it counts as stored.
+    pub policy: Policy,
 }
 
 impl ReceiveSettings {
@@ -60,6 +66,29 @@ impl ReceiveSettings {
         };
         let eqds = self.credit_bps.map(|bps| RateControl::Eqds(eqds(bps)));
         eqds.unwrap_or_default()
+    }
+
+    /// Checks that a transfer keeps the limits of this receiver.
+    fn check(&self, plan: &TransferPlan) -> Result<(), Error> {
+        let refused = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
+        if let Some(most) = self.max_bytes
+            && plan.stream_bytes > most
+        {
+            return refused(format!(
+                "the transfer has {} bytes, but the receiver takes at most {most} (--max-bytes)",
+                plan.stream_bytes
+            ));
+        }
+        if let Some(most) = self.max_files
+            && plan.entries > most
+        {
+            return refused(format!(
+                "the transfer has {} files and directories, but the receiver takes at most {most} \
+                 (--max-files)",
+                plan.entries
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -163,7 +192,12 @@ impl Reception<'_> {
     ) -> Result<Joined, Error> {
         let cancel = self.host.cancel;
         let mut setup = Setup::new(reader, self.host, self.settings.timeout);
-        self.outbox.send_or_cancel(hello(), cancel)?;
+        let syncs = if self.settings.policy.sync {
+            Hello::SYNCS
+        } else {
+            0
+        };
+        self.outbox.send_or_cancel(hello(syncs), cancel)?;
         let start = Instant::now();
         let theirs = setup.path_offer()?;
         let waited = start.elapsed();
@@ -181,6 +215,10 @@ impl Reception<'_> {
             other => Err(other),
         })?;
         let scheme = scheme_of(&plan)?.most_parity();
+        if let Err(error) = self.settings.check(&plan) {
+            skip_manifest(&mut setup, &plan)?;
+            return Err(error);
+        }
         let manifest = Arc::new(read_manifest(&mut setup, &plan)?);
         let theirs = setup.qp_info(SETUP)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
@@ -222,8 +260,8 @@ impl Reception<'_> {
         manifest: &Arc<Manifest>,
     ) -> Result<Sink, Error> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
-        let gate = self.gate.clone();
-        let make = move || Sink::new(&directory, manifest, gate);
+        let (gate, policy) = (self.gate.clone(), self.settings.policy);
+        let make = move || Sink::new(&directory, manifest, gate, policy);
         let sink = setup.run(&self.pulse, make)?;
         sink.map_err(|error| Error::of_sink(&error))
     }
@@ -290,6 +328,7 @@ impl Reception<'_> {
         Ok(TransferReport::new(Facts {
             role: Role::Receiver,
             peer: joined.peer.to_string(),
+            synced: self.settings.policy.sync,
             tally,
             elapsed: start.elapsed(),
             scheme,
@@ -327,6 +366,24 @@ fn scheme_of(plan: &TransferPlan) -> Result<SchemeChoice, Error> {
 fn read_manifest(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<Manifest, Error> {
     // Each message has a time limit, and the plan limits their number.
     recv_manifest(plan, || setup.message(SETUP))
+}
+
+/// Reads a manifest without storing it. If this end closed the channel while the sender still
+/// writes, the reason of the refusal could be lost.
+fn skip_manifest(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<(), Error> {
+    let mut left = u64::from(plan.entries);
+    while left > 0 {
+        match setup.message(SETUP)? {
+            Message::Entries(entries) if !entries.is_empty() => {
+                left = left.saturating_sub(entries.len() as u64);
+            }
+            other => {
+                let want = Expected::Message(MessageKind::Entries);
+                return Err(failed(&other.unexpected(want)));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn ports(ours: &QpInfo, theirs: &QpInfo) -> String {

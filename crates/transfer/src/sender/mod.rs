@@ -82,6 +82,8 @@ struct Joined {
     ports: String,
     /// Whether the receiver can continue over another queue pair.
     can_resume: bool,
+    /// Whether files that the receiver calls verified survive a power failure there.
+    is_synced: bool,
 }
 
 /// Sends the files of `source` through a channel to a receiver. While the receiver is busy with another
@@ -134,12 +136,14 @@ fn join(
     let cancel = host.cancel;
     let mut setup = Setup::new(reader, host, settings.timeout);
     let start = Instant::now();
-    outbox.send_or_cancel(hello(), cancel)?;
+    outbox.send_or_cancel(hello(0), cancel)?;
     // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
     let offered = Offered::make(bind, outbox, host)?;
-    let can_resume = setup.hello()?.has(Hello::RESUMES);
+    let theirs = setup.hello()?;
+    let can_resume = theirs.has(Hello::RESUMES);
+    let is_synced = theirs.has(Hello::SYNCS);
     let waited = start.elapsed();
 
     let theirs = setup.path_offer()?;
@@ -194,6 +198,7 @@ fn join(
         rtt,
         peer,
         can_resume,
+        is_synced,
     })
 }
 
@@ -227,7 +232,7 @@ fn run(
     host: &Host<'_>,
 ) -> Result<TransferReport, Error> {
     let manifest = Arc::clone(source.manifest());
-    let (peer, scheme) = (joined.peer, joined.scheme);
+    let (peer, scheme, synced) = (joined.peer, joined.scheme, joined.is_synced);
     let first_mtu = joined.shape.mtu;
     let unreadable = unreadable(&source);
     announce(&joined, manifest.files(), settings, host);
@@ -255,6 +260,7 @@ fn run(
     Ok(TransferReport::new(Facts {
         role: Role::Sender,
         peer: peer.to_string(),
+        synced,
         tally,
         elapsed: start.elapsed(),
         scheme: scheme.to_string(),

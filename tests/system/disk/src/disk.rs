@@ -256,6 +256,18 @@ impl Disk {
         u32::try_from(bytes.len()).map_err(|_| Errno::EINVAL)
     }
 
+    pub(crate) fn sync_file(&self, handle: FileHandle) -> Result<(), Errno> {
+        let file = self.files.get(handle)?;
+        self.faults.meet(Operation::Fsync, 0, &path_of(&*file))
+    }
+
+    pub(crate) fn sync_directory(&self, ino: INodeNo) -> Result<(), Errno> {
+        let fd = self.inodes.get(ino)?;
+        // Distinguishes a directory from its files.
+        self.faults
+            .meet(Operation::Fsync, 0, &path_of(&*fd).join("directory"))
+    }
+
     pub(crate) fn flush_file(&self, handle: FileHandle) -> Result<(), Errno> {
         let file = self.files.get(handle)?;
         self.faults.meet(Operation::Flush, 0, &path_of(&*file))

@@ -16,6 +16,8 @@ pub(crate) enum Operation {
     Write,
     /// What `close` does.
     Flush,
+    /// What makes a file or a directory durable.
+    Fsync,
     Mkdir,
     Rename,
     Chmod,
@@ -30,6 +32,7 @@ impl FromStr for Operation {
             "read" => Self::Read,
             "write" => Self::Write,
             "flush" => Self::Flush,
+            "fsync" => Self::Fsync,
             "mkdir" => Self::Mkdir,
             "rename" => Self::Rename,
             "chmod" => Self::Chmod,

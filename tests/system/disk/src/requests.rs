@@ -185,6 +185,28 @@ impl Filesystem for Disk {
         answer(self.flush_file(handle), reply);
     }
 
+    fn fsync(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        answer(self.sync_file(handle), reply);
+    }
+
+    fn fsyncdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        answer(self.sync_directory(ino), reply);
+    }
+
     fn release(
         &self,
         _: &Request,

@@ -40,6 +40,33 @@ pub enum SinkError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The files do not fit into the free bytes of the file system. Nothing was written.
+    #[error(
+        "no room in {path:?}: the files need {needed_bytes} bytes, {reserve_bytes} are kept in \
+         reserve, and {free_bytes} are free; make room, or receive into another directory"
+    )]
+    NoRoom {
+        /// The directory that receives.
+        path: PathBuf,
+        /// What the files need beyond those that they replace.
+        needed_bytes: u64,
+        /// [`Policy::reserve_bytes`](crate::files::Policy::reserve_bytes).
+        reserve_bytes: u64,
+        /// Free bytes of the file system.
+        free_bytes: u64,
+    },
+    /// The transfer, or another program, has filled the file system up to the reserve.
+    #[error(
+        "no room in {path:?}: {free_bytes} bytes are free, and {reserve_bytes} are kept in reserve"
+    )]
+    Reserve {
+        /// The directory that receives.
+        path: PathBuf,
+        /// [`Policy::reserve_bytes`](crate::files::Policy::reserve_bytes).
+        reserve_bytes: u64,
+        /// Free bytes of the file system.
+        free_bytes: u64,
+    },
     /// A directory has the name of a file.
     #[error(
         "a directory is in the way of the file {path:?}; move it, or receive into another directory"

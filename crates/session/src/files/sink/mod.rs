@@ -1,5 +1,6 @@
 //! The receiver's end: converts bytes of the stream to verified files (P8.4).
 
+mod commit;
 mod error;
 mod verdict;
 mod work;
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use super::attributes::{Warning, Warnings};
 use super::final_name::Named;
 use super::tree::Tree;
-use super::{CommitGate, Kind, Manifest};
+use super::{CommitGate, Kind, Manifest, Policy};
 use crate::Text;
+use commit::Whole;
 pub use error::SinkError;
 pub(super) use error::is_full;
 pub use verdict::{FileFailure, FileStep, Summary, Verdict};
@@ -25,6 +27,10 @@ const LOCKED_FILES: usize = 256;
 /// Writes the files of a manifest into a directory, and gives each file its final name once its
 /// hash equals the hash of the sender.
 ///
+/// With [`Policy::sync`], the sink collects such files, syncs them together, renames them, and syncs
+/// their directories. Only then it gives their verdicts, so what it says is verified survives a
+/// power failure. [`Sink::commit`] does that early.
+///
 /// The sink writes nothing outside the directory and follows no symbolic link in it. It replaces an
 /// existing file of the final name only at that moment. When the sink is dropped, it removes all
 /// files that are not verified.
@@ -36,6 +42,7 @@ const LOCKED_FILES: usize = 256;
 #[derive(Debug)]
 pub struct Sink {
     manifest: Arc<Manifest>,
+    policy: Policy,
     tree: Tree,
     gate: CommitGate,
     named: Named,
@@ -44,6 +51,8 @@ pub struct Sink {
     current: Option<Current>,
     /// Files before the current one that the sender has not reported yet.
     written: VecDeque<(u32, Written)>,
+    /// Files whose bytes and report have arrived, and that wait for their verdict.
+    whole: VecDeque<(u32, Whole)>,
     /// The sender's reports on the current file and on later ones. Empty unless `written` is empty.
     claims: VecDeque<(u32, Claim)>,
     /// The next report must be for the first file from this number on.
@@ -67,21 +76,25 @@ impl Sink {
     /// `gate` is closed.
     ///
     /// # Errors
-    /// [`SinkError::Open`]; [`SinkError::Prepare`], also where a symbolic link or a file has the name of a directory;
-    /// [`SinkError::Full`]; [`SinkError::InTheWay`]; [`SinkError::SameDirectory`].
+    /// [`SinkError::Open`]; [`SinkError::NoRoom`]; [`SinkError::Prepare`], also where a symbolic link
+    /// or a file has the name of a directory; [`SinkError::Full`]; [`SinkError::InTheWay`];
+    /// [`SinkError::SameDirectory`].
     pub fn new(
         directory: &Path,
         manifest: Arc<Manifest>,
         gate: CommitGate,
+        policy: Policy,
     ) -> Result<Self, SinkError> {
         let mut sink = Self {
-            tree: Tree::prepare(directory, Arc::clone(&manifest))?,
+            tree: Tree::prepare(directory, Arc::clone(&manifest), policy)?,
             manifest,
+            policy,
             gate,
             named: Named::default(),
             warnings: Warnings::default(),
             current: None,
             written: VecDeque::new(),
+            whole: VecDeque::new(),
             claims: VecDeque::new(),
             next_claim: 0,
             taken_bytes: 0,
@@ -95,7 +108,7 @@ impl Sink {
     /// Processes the next bytes of the stream. If a file cannot be written, only that file fails.
     ///
     /// # Errors
-    /// [`SinkError::Excess`], [`SinkError::Full`], [`SinkError::Stopped`].
+    /// [`SinkError::Excess`], [`SinkError::Full`], [`SinkError::Reserve`], [`SinkError::Stopped`].
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SinkError> {
         while !bytes.is_empty() {
             self.leave_whole()?;
@@ -111,7 +124,9 @@ impl Sink {
             self.current = Some(current);
             taken?;
             bytes = rest;
-            self.taken_bytes += u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            let piece_bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            self.taken_bytes += piece_bytes;
+            self.tree.keep_reserve(piece_bytes)?;
             self.settle()?;
         }
         Ok(())
@@ -174,12 +189,13 @@ impl Sink {
         self.warnings.poll()
     }
 
-    /// Finishes a transfer after all files have ended: gives the directories their permissions and
-    /// times. This may produce more warnings.
+    /// Finishes a transfer after all files have ended: gives the last verdicts, and gives the
+    /// directories their permissions and times. This may produce more warnings.
     ///
     /// # Errors
-    /// [`SinkError::Unfinished`].
+    /// [`SinkError::Unfinished`], and those of [`Sink::commit`].
     pub fn finish(&mut self) -> Result<Summary, SinkError> {
+        self.commit()?;
         let ended = self.summary.verified_files + self.summary.failed_files;
         if ended != self.manifest.files() {
             return Err(SinkError::Unfinished {

@@ -67,9 +67,15 @@ pub enum FileStep {
     /// To write its bytes.
     #[error("write it")]
     Write,
+    /// To make its bytes durable.
+    #[error("make its bytes durable")]
+    Sync,
     /// To rename it to its final name.
     #[error("give it its final name")]
     Name,
+    /// To make its final name durable. The file has the name, and keeps it.
+    #[error("make its name durable, so it may be lost if the power fails")]
+    SyncName,
 }
 
 impl FileFailure {

@@ -3,10 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Claim, FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
+use super::commit::Whole;
+use super::{Claim, FileFailure, FileStep, Sink, SinkError, is_full};
 use crate::files::attributes::Thing;
 use crate::files::manifest::FileEntry;
-use crate::files::part::{OpenPart, Part, PartName};
+use crate::files::part::{OpenPart, Part, PartName, PartOptions};
 
 /// The file whose bytes come next.
 #[derive(Debug)]
@@ -36,15 +37,6 @@ pub(super) enum Written {
     Empty,
     Part(Box<Part>),
     Failed(Box<FileFailure>),
-}
-
-/// The result of giving a file its final name.
-enum Naming {
-    Given,
-    /// Another file of the transfer has the name.
-    Taken,
-    /// The gate is closed.
-    Stopped,
 }
 
 impl Current {
@@ -141,32 +133,26 @@ impl Sink {
         written: Written,
         claim: Claim,
     ) -> Result<(), SinkError> {
-        let failure = match (written, claim) {
-            (Written::Failed(failure), _) => Some(*failure),
+        let whole = match (written, claim) {
+            (Written::Failed(failure), _) => Whole::Failed(failure),
             (written, Claim::Abandoned { reason, .. }) => {
                 if let Some(name) = written.part_name() {
                     self.remove(index, name);
                 }
-                Some(FileFailure::Abandoned { reason })
+                Whole::Failed(Box::new(FileFailure::Abandoned { reason }))
             }
-            (Written::Part(part), Claim::Hash(want)) => self.verify(index, &part, want)?,
+            (Written::Part(part), Claim::Hash(want)) => self.check(index, *part, want)?,
             (Written::Empty, Claim::Hash(want)) => match self.create(index, None) {
                 Ok(part) => match self.end_part(index, part)? {
-                    Ok(part) => self.verify(index, &part, want)?,
-                    Err(failure) => Some(failure),
+                    Ok(part) => self.check(index, part, want)?,
+                    Err(failure) => Whole::Failed(Box::new(failure)),
                 },
-                Err(source) => Some(self.failure(index, FileStep::Create, source)?),
+                Err(source) => {
+                    Whole::Failed(Box::new(self.failure(index, FileStep::Create, source)?))
+                }
             },
         };
-        match failure {
-            None => {
-                self.summary.verified_files += 1;
-                self.summary.verified_bytes += self.bytes(index);
-            }
-            Some(_) => self.summary.failed_files += 1,
-        }
-        self.verdicts.push_back(Verdict { index, failure });
-        Ok(())
+        self.add_whole(index, whole)
     }
 
     /// Removes the temporary file of an entry. If this fails, the file is unlocked soon and the
@@ -179,60 +165,51 @@ impl Sink {
 
     /// Makes a temporary file. If `hole` is given, it starts as a hole of that length.
     fn create(&mut self, index: u32, hole: Option<u64>) -> io::Result<OpenPart> {
-        OpenPart::create(self.tree.around(index)?, hole)
+        let sync = self.policy.sync;
+        OpenPart::create(self.tree.around(index)?, PartOptions { hole, sync })
     }
 
-    /// Gives a file its final name if it has the right hash. Otherwise removes it.
-    fn verify(
+    /// Sets the attributes of a file if it has the right hash. Otherwise removes it.
+    fn check(
         &mut self,
         index: u32,
-        part: &Part,
+        mut part: Part,
         want: blake3::Hash,
-    ) -> Result<Option<FileFailure>, SinkError> {
+    ) -> Result<Whole, SinkError> {
+        let name = part.name;
         let failure = if part.hash == want {
-            match self.give_name(index, part) {
-                Ok(Naming::Given) => return Ok(None),
-                Ok(Naming::Taken) => Ok(FileFailure::SameName),
-                Ok(Naming::Stopped) => Err(SinkError::Stopped),
+            match self.set_attributes(index, &mut part) {
+                Ok(()) => return Ok(Whole::Part(Box::new(part))),
                 Err(source) => self.failure(index, FileStep::Name, source),
             }
         } else {
             let came = part.hash;
             Ok(FileFailure::Hash { came, want })
         };
-        self.remove(index, part.name);
-        failure.map(Some)
+        self.remove(index, name);
+        Ok(Whole::Failed(Box::new(failure?)))
     }
 
-    fn give_name(&mut self, index: u32, part: &Part) -> io::Result<Naming> {
+    /// Sets the attributes of a file. The file is open then.
+    fn set_attributes(&mut self, index: u32, part: &mut Part) -> io::Result<()> {
         let manifest = Arc::clone(&self.manifest);
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
-        let attributes = (entry.mode, entry.modified);
-        let reopened;
-        let file = if let Some(file) = &part.file {
-            file
-        } else {
-            let directory = self.tree.around(index)?;
-            reopened = directory.open_to_write(&part.name.bytes())?;
-            &reopened
+        let attributes = (self.policy.mode(entry.mode), entry.modified);
+        let file = match part.file.take() {
+            Some(file) => file,
+            None => {
+                let directory = self.tree.around(index)?;
+                directory.open_to_write(&part.name.bytes())?
+            }
         };
-        self.warnings
-            .set(file, Thing::File, attributes, || self.tree.path(index))?;
-        let Some(_pass) = self.gate.pass() else {
-            return Ok(Naming::Stopped);
-        };
-        let directory = self.tree.around(index)?;
-        let from = part.name.bytes();
-        let renamed = self.named.rename(directory, &from, entry.name, part.id)?;
-        Ok(if renamed {
-            Naming::Given
-        } else {
-            Naming::Taken
-        })
+        let path = || self.tree.path(index);
+        self.warnings.set(&file, Thing::File, attributes, path)?;
+        part.file = Some(file);
+        Ok(())
     }
 
     /// Classifies an error of the operating system.
-    fn failure(
+    pub(super) fn failure(
         &self,
         index: u32,
         tried: FileStep,
@@ -253,7 +230,9 @@ impl Drop for Sink {
         let current = current.and_then(|it| Some((it.index, it.part_name()?)));
         let written = std::mem::take(&mut self.written).into_iter();
         let written = written.filter_map(|(index, it)| Some((index, it.part_name()?)));
-        for (index, name) in written.chain(current) {
+        let whole = std::mem::take(&mut self.whole).into_iter();
+        let whole = whole.filter_map(|(index, it)| Some((index, it.part_name()?)));
+        for (index, name) in written.chain(current).chain(whole) {
             self.remove(index, name);
         }
     }

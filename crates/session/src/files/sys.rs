@@ -1,9 +1,9 @@
-//! Closes a file and checks the result, which the standard library ignores.
+//! System calls on files that the standard library and rustix do not have.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 use rustix::io::{Errno, try_close};
 
@@ -20,5 +20,17 @@ pub(super) fn store(file: &File) -> io::Result<()> {
         // Linux has closed the descriptor even when a signal interrupts the call.
         Ok(()) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the kernel start to write bytes of a file to its disk, without waiting for the end of it.
+/// A later `fsync` then has less to do, and reports all errors.
+pub(super) fn start_writing(file: &File, offset: u64, bytes: u64) {
+    let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else {
+        return;
+    };
+    // SAFETY: the call gets numbers only, and the descriptor is open.
+    unsafe {
+        libc::sync_file_range(file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE);
     }
 }

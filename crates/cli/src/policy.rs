@@ -1,0 +1,86 @@
+//! What a receiver's user decides about the files that arrive.
+
+use clap::Args;
+use farwrite_session::files::Policy;
+use farwrite_units::parse::parse_count;
+
+#[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct PolicyArgs {
+    /// Permissions that files and directories do not get, in octal, as with umask; without it, those
+    /// of this program's umask. With 000, they get all permissions that they have at the sender
+    #[arg(long, value_name = "MODE", value_parser = parse_umask)]
+    umask: Option<u16>,
+    /// Refuse a transfer of more bytes
+    #[arg(long, value_name = "SIZE", value_parser = parse_count, allow_hyphen_values = true)]
+    pub(crate) max_bytes: Option<u64>,
+    /// Refuse a transfer of more files and directories
+    #[arg(long, value_name = "N")]
+    pub(crate) max_files: Option<u32>,
+    /// Bytes of the file system to keep free. A transfer that does not fit is refused before its first
+    /// byte, and one that leaves less ends. With none, nothing is checked beforehand: for a file system
+    /// that compresses
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_reserve)]
+    #[arg(allow_hyphen_values = true)]
+    reserve: Reserve,
+    /// Report files as verified when the operating system has them, instead of when they survive a
+    /// power failure (fsync)
+    #[arg(long)]
+    no_sync: bool,
+}
+
+/// Bytes to keep free; `None`: not checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reserve(Option<u64>);
+
+impl PolicyArgs {
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            umask: self.umask.unwrap_or_else(own_umask),
+            reserve_bytes: self.reserve.0,
+            sync: !self.no_sync,
+        }
+    }
+}
+
+/// The umask of this process. The only call that reads it also sets it, so another thread could
+/// make a file in between: read the number that the kernel shows instead.
+fn own_umask() -> u16 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let umask = line.and_then(|umask| parse_umask(umask.trim()).ok());
+    // Without /proc, what most systems have.
+    umask.unwrap_or(0o022)
+}
+
+fn parse_umask(text: &str) -> Result<u16, String> {
+    let umask = u16::from_str_radix(text, 8).ok();
+    let umask = umask.filter(|umask| *umask <= 0o777 && !text.starts_with('+'));
+    umask.ok_or_else(|| "give 000 to 777, in octal".into())
+}
+
+fn parse_reserve(text: &str) -> Result<Reserve, String> {
+    match text {
+        "none" => Ok(Reserve(None)),
+        size => parse_count(size).map(|bytes| Reserve(Some(bytes))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_options() {
+        assert_eq!(parse_umask("077"), Ok(0o077));
+        assert_eq!(parse_umask("0"), Ok(0));
+        for wrong in ["", "8", "-1", "+7", "1000", "u=rwx"] {
+            assert!(parse_umask(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_reserve("none"), Ok(Reserve(None)));
+        assert_eq!(parse_reserve("0"), Ok(Reserve(Some(0))));
+        assert_eq!(parse_reserve("2GiB"), Ok(Reserve(Some(2 << 30))));
+        assert!(parse_reserve("some").is_err());
+        assert!(own_umask() <= 0o777);
+    }
+}

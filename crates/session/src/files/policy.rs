@@ -1,0 +1,33 @@
+//! What a receiver's user decides about files.
+
+/// What a receiver's user decides about the files that arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Permission bits that no received file and no directory of a transfer gets, as with `umask`.
+    pub umask: u16,
+    /// Bytes of the file system that stay free for others. A transfer that does not fit is refused
+    /// before its first byte, and one that leaves less ends. `None`: nothing is checked, and the
+    /// transfer ends when the file system is full.
+    pub reserve_bytes: Option<u64>,
+    /// Whether files are made durable (`fsync`) before their verdict, and directories before the
+    /// end. Then a verified file survives a power failure.
+    pub sync: bool,
+}
+
+impl Default for Policy {
+    /// Takes permissions as the sender has them, uses all room, and makes everything durable.
+    fn default() -> Self {
+        Self {
+            umask: 0,
+            reserve_bytes: Some(0),
+            sync: true,
+        }
+    }
+}
+
+impl Policy {
+    /// The permissions of something that has `mode` at the sender.
+    pub(super) fn mode(&self, mode: u16) -> u16 {
+        mode & !self.umask
+    }
+}

@@ -1,0 +1,184 @@
+//! Makes files durable, gives them their final names, and gives their verdicts.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::sync::Arc;
+
+use super::{FileFailure, FileStep, Sink, SinkError, Verdict};
+use crate::files::durable::{BATCH, Directories, sync_all};
+use crate::files::part::{Part, PartName};
+
+/// A file for which both the bytes and the sender's report have arrived.
+#[derive(Debug)]
+pub(super) enum Whole {
+    /// It has the right hash, and its permissions and time.
+    Part(Box<Part>),
+    Failed(Box<FileFailure>),
+}
+
+impl Whole {
+    /// The temporary file.
+    pub(super) fn part_name(&self) -> Option<PartName> {
+        match self {
+            Self::Part(part) => Some(part.name),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+/// The result of giving a file its final name.
+enum Naming {
+    Given,
+    /// Another file of the transfer has the name.
+    Taken,
+    /// The gate is closed.
+    Stopped,
+}
+
+impl Sink {
+    /// Returns how many files wait for [`Sink::commit`].
+    #[must_use]
+    pub fn uncommitted_files(&self) -> usize {
+        self.whole.len()
+    }
+
+    /// Adds a file that waits for its verdict. Verdicts have the order of the files, so a file that
+    /// failed waits too.
+    pub(super) fn add_whole(&mut self, index: u32, whole: Whole) -> Result<(), SinkError> {
+        self.whole.push_back((index, whole));
+        let limit = if self.policy.sync { BATCH } else { 1 };
+        if self.whole.len() >= limit {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a verdict on each file for which the bytes and the sender's report have arrived: makes
+    /// the files durable, renames them, and makes their new names durable.
+    ///
+    /// # Errors
+    /// [`SinkError::Full`], [`SinkError::Stopped`].
+    pub fn commit(&mut self) -> Result<(), SinkError> {
+        self.sync_files()?;
+        let mut ended = Vec::new();
+        let named = self.name_files(&mut ended);
+        self.sync_names(&mut ended);
+        for (index, failure) in ended {
+            match failure {
+                None => {
+                    self.summary.verified_files += 1;
+                    self.summary.verified_bytes += self.bytes(index);
+                }
+                Some(_) => self.summary.failed_files += 1,
+            }
+            self.verdicts.push_back(Verdict { index, failure });
+        }
+        named
+    }
+
+    /// Syncs the files that wait. One that cannot be synced fails, since nobody knows what the disk
+    /// has of it.
+    fn sync_files(&mut self) -> Result<(), SinkError> {
+        if !self.policy.sync {
+            return Ok(());
+        }
+        let files = self.whole.iter().filter_map(|(_, whole)| match whole {
+            Whole::Part(part) => part.file.as_ref(),
+            Whole::Failed(_) => None,
+        });
+        let files: Vec<_> = files.collect();
+        let mut results = sync_all(&files).into_iter();
+        let mut checked = VecDeque::new();
+        let mut full = Ok(());
+        for (index, whole) in mem::take(&mut self.whole) {
+            let Whole::Part(part) = &whole else {
+                checked.push_back((index, whole));
+                continue;
+            };
+            match results.next() {
+                Some(Err(errno)) => {
+                    self.remove(index, part.name);
+                    match self.failure(index, FileStep::Sync, errno.into()) {
+                        Ok(failure) => checked.push_back((index, Whole::Failed(Box::new(failure)))),
+                        Err(error) => full = Err(error),
+                    }
+                }
+                Some(Ok(())) | None => checked.push_back((index, whole)),
+            }
+        }
+        self.whole = checked;
+        full
+    }
+
+    /// Gives files their final names. `ended` gets each file that has its name or failed.
+    fn name_files(&mut self, ended: &mut Vec<(u32, Option<FileFailure>)>) -> Result<(), SinkError> {
+        while let Some((index, whole)) = self.whole.pop_front() {
+            let failure = match whole {
+                Whole::Failed(failure) => Some(*failure),
+                Whole::Part(part) => self.name(index, &part)?,
+            };
+            ended.push((index, failure));
+        }
+        Ok(())
+    }
+
+    /// Gives a file its final name, or removes it.
+    fn name(&mut self, index: u32, part: &Part) -> Result<Option<FileFailure>, SinkError> {
+        let failure = match self.give_name(index, part) {
+            Ok(Naming::Given) => return Ok(None),
+            Ok(Naming::Taken) => Ok(FileFailure::SameName),
+            Ok(Naming::Stopped) => Err(SinkError::Stopped),
+            Err(source) => self.failure(index, FileStep::Name, source),
+        };
+        self.remove(index, part.name);
+        failure.map(Some)
+    }
+
+    fn give_name(&mut self, index: u32, part: &Part) -> io::Result<Naming> {
+        let manifest = Arc::clone(&self.manifest);
+        let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
+        let Some(_pass) = self.gate.pass() else {
+            return Ok(Naming::Stopped);
+        };
+        let directory = self.tree.around(index)?;
+        let from = part.name.bytes();
+        let renamed = self.named.rename(directory, &from, entry.name, part.id)?;
+        Ok(if renamed {
+            Naming::Given
+        } else {
+            Naming::Taken
+        })
+    }
+
+    /// Syncs the directories in which files got their names.
+    fn sync_names(&mut self, ended: &mut [(u32, Option<FileFailure>)]) {
+        if !self.policy.sync {
+            return;
+        }
+        let manifest = Arc::clone(&self.manifest);
+        let parent_of = move |index| manifest.entry(index).and_then(|entry| entry.parent);
+        let mut directories = Directories::new();
+        let mut failures = Vec::new();
+        for (index, _) in ended.iter().filter(|(_, failure)| failure.is_none()) {
+            let around = self.tree.around(*index).map_err(io::Error::from);
+            let parent = parent_of(*index);
+            if let Err(source) = around.and_then(|around| directories.add(parent, around)) {
+                failures.push((parent, source));
+            }
+        }
+        failures.extend(directories.sync());
+        for (parent, source) in failures {
+            let kind = source.kind();
+            let text = source.to_string();
+            for (index, failure) in ended.iter_mut() {
+                if failure.is_none() && parent_of(*index) == parent {
+                    *failure = Some(FileFailure::Io {
+                        tried: FileStep::SyncName,
+                        source: io::Error::new(kind, text.clone()),
+                    });
+                }
+            }
+        }
+    }
+}
