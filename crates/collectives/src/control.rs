@@ -12,7 +12,8 @@
 //!         6: records  of bounded operations, in order, 56 bytes each
 //! ```
 //!
-//! All numbers are big-endian, and nothing follows.
+//! All numbers are big-endian, and nothing follows. A message has at most [`CONTROL_BYTES`]: a longer text is
+//! cut before it is sent.
 
 use crate::bounded::record::{RECORD_BYTES, Record};
 
@@ -77,6 +78,9 @@ impl ControlMessage {
 
     /// Reads a message from arbitrary bytes; `None` if they are not a message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > CONTROL_BYTES {
+            return None;
+        }
         let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
         let (&kind, rest) = bytes.split_first()?;
         match (kind, rest) {
@@ -211,6 +215,17 @@ mod tests {
         let many = ControlMessage::Records(many).encode();
         assert_eq!(ControlMessage::decode(&many), None);
         assert_eq!(ControlMessage::decode(&[6]), None);
+    }
+
+    #[test]
+    fn messages_that_are_too_long_are_refused() {
+        for kind in [2, 4] {
+            let mut bytes = [&[kind][..], &[b'x'; CONTROL_BYTES - 1]].concat();
+            let message = ControlMessage::decode(&bytes).expect("the longest message");
+            assert_eq!(message.encode(), bytes);
+            bytes.push(b'x');
+            assert_eq!(ControlMessage::decode(&bytes), None, "kind {kind}");
+        }
     }
 
     #[test]
