@@ -61,11 +61,15 @@ fn rate(text: &str) -> Result<f64, String> {
         || "not a rate; write it like 2Gbit, 500Mbit or 2000000000 (bits a second)".to_owned();
     let (number, unit) = split_unit(text.trim());
     let unit = unit.trim_end_matches("/s").trim_end_matches("ps");
-    // The unit B is rejected: it could mean bits or bytes.
+    // The unit B is rejected: it could mean bits or bytes. Errors do not repeat any other text.
     if unit.ends_with('B') {
-        return Err(format!(
-            "{unit} could mean bytes, and rates are in bits a second; write it like 2Gbit"
-        ));
+        let is_unit = unit.len() <= 3 && unit.bytes().all(|byte| byte.is_ascii_alphabetic());
+        return Err(match is_unit {
+            true => format!(
+                "{unit} could mean bytes, and rates are in bits a second; write it like 2Gbit"
+            ),
+            false => wrong(),
+        });
     }
     let factor = match unit.to_ascii_lowercase().as_str() {
         "" | "bit" | "b" => 1.0,
@@ -405,6 +409,8 @@ mod tests {
             parse_path_rate(text).expect_err(text);
         }
         assert!(parse_rate("2GB/s").expect_err("bytes").contains("2Gbit"));
+        let error = parse_rate("2a\n\u{1b}[31mB").expect_err("no unit");
+        assert!(!error.contains(['\n', '\u{1b}']), "{error:?}");
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> 
     let nodes: usize = first.number(0, "the number of nodes", COUNT)?;
     let switches: usize = first.number(1, "the number of switches", COUNT)?;
     let cables: usize = first.number(2, "the number of cables", COUNT)?;
+    if nodes == 0 {
+        return Err(first.error("0 nodes: at least 1"));
+    }
     if nodes > farwrite_net::MAX_NODES {
         let most = farwrite_net::MAX_NODES;
         return Err(first.error(format!("{nodes} nodes: at most {most} are possible")));

@@ -405,6 +405,8 @@ fn errors_of_ns3_files_name_file_line_value_and_remedy() {
     let want = "t.txt:4: rate \"25G\": a cable is written";
     assert!(topology("25Gbps", "25G").starts_with(want));
     assert!(topology("0.01", "2").starts_with("t.txt:4: loss 2: a probability"));
+    let error = ns3::topology("t.txt", "0 0 1\n0 1 1Gbps 1ns 0\n").unwrap_err();
+    assert_eq!(error.to_string(), "t.txt:1: 0 nodes: at least 1");
     assert!(topology("2 4 100", "2 9 100").starts_with("t.txt:5: node 9: nodes are 0 to 4"));
     let announced = topology("5 2 4", "5 2 5");
     assert!(
