@@ -29,14 +29,14 @@ pub(crate) struct KnownPaths {
 }
 
 /// The content of the file, by "FROM TO".
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+pub(crate) struct Known {
     #[serde(default)]
     path: BTreeMap<String, Learned>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Learned {
     rate_bps: u64,
@@ -105,7 +105,7 @@ impl KnownPaths {
         // Nobody may write into a pipe.
         let is_file = fs::metadata(&self.file).is_ok_and(|file| file.is_file());
         let text = is_file.then(|| read_text(&self.file, MAX_BYTES).ok());
-        let known = text.flatten().and_then(|text| toml::from_str(&text).ok());
+        let known = text.flatten().and_then(|text| parse(&text));
         known.unwrap_or_default()
     }
 
@@ -120,6 +120,11 @@ impl KnownPaths {
         file.persist(&self.file)?;
         Ok(())
     }
+}
+
+/// Reads the text of the file.
+pub(crate) fn parse(text: &str) -> Option<Known> {
+    toml::from_str(text).ok()
 }
 
 fn name(from: IpAddr, to: IpAddr) -> String {

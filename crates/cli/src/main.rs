@@ -1,72 +1,7 @@
 //! The `farwrite` program.
 
-mod addresses;
-mod args;
-mod axis;
-mod boxes;
-mod codes;
-mod console;
-mod demo;
-mod exit;
-mod interrupt;
-mod key;
-mod keygen;
-mod known_paths;
-mod link;
-mod link_file;
-mod memory;
-mod metrics;
-mod outcome;
-mod pages;
-mod plan;
-mod policy;
-mod probe;
-mod recv;
-mod send;
-mod sim;
-mod svg;
-mod table;
-mod trace;
-mod transfer_metrics;
-
 use std::process::ExitCode;
 
-use args::{Cli, Command};
-use console::Console;
-use exit::Failure;
-
 fn main() -> ExitCode {
-    let cli = match Cli::parse_args() {
-        Ok(cli) => cli,
-        Err(refused) => return refused.show(),
-    };
-    let console = Console::start(cli.json, cli.quiet, cli.command.name());
-    let result = run(&cli.command, &console);
-    if let Err(failure) = &result {
-        console.fail(failure);
-    }
-    match (result, console.finish()) {
-        (Err(failure), _) | (Ok(_), Err(failure)) => failure.exit.into(),
-        (Ok(code), Ok(())) => code,
-    }
-}
-
-fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
-    let done = |()| ExitCode::SUCCESS;
-    match command {
-        Command::Codes(args) => codes::run(args, console).map(done),
-        Command::Completions(args) => pages::run_completions(args, console).map(done),
-        Command::Demo(args) => demo::run(args, console).map(done),
-        Command::Keygen(args) => keygen::run(args, console).map(done),
-        Command::Link(args) => link::run(args, console),
-        Command::Lowar(args) => boxes::run_lowar(args, console),
-        Command::Man(args) => pages::run_man(args, console).map(done),
-        Command::Netrt(args) => boxes::run_netrt(args, console),
-        Command::Plan(args) => plan::run(args, console).map(done),
-        Command::Probe(args) => probe::run(args, console),
-        Command::Recv(args) => recv::run(args, console),
-        Command::Send(args) => send::run(args, console),
-        Command::Sim(args) => sim::run(args, console).map(done),
-        Command::Trace(args) => trace::run(args, console).map(done),
-    }
+    farwrite_cli::main()
 }

@@ -3,10 +3,18 @@
 //!
 //! Each reader panics if it writes what it has read as different bytes.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
+use farwrite::{Endpoint, UdpConfig};
+
 use crate::bounded::record::Layout;
 use crate::control::ControlMessage;
+use crate::error::CollectiveError;
 use crate::info::MemberInfo;
 use crate::meeting::Greeting;
+use crate::options::GroupOptions;
+use crate::rendezvous::{Rendezvous, Terms};
+use crate::seal;
 use crate::segment::Header;
 
 /// Messages between ranks. A message that can be read must be written as the same bytes.
@@ -39,6 +47,56 @@ pub fn record(data: &[u8]) {
         }
         assert_eq!(rewritten(layout, &written), Some(written));
     }
+}
+
+/// The messages of rank 1 of 2 before ranks are connected, as rank 0 reads them: for each round, a u16 length and
+/// bytes. Rank 0 has a socket on loopback. It refuses the messages, or goes on to the next round.
+///
+/// # Panics
+/// The messages, which no rank has sealed, open with a key; or the system has no socket.
+pub fn rendezvous(data: &[u8]) {
+    let mut rest = data;
+    let mut message = || {
+        let (&length, more) = rest.split_first_chunk().unwrap_or((&[0, 0], rest));
+        let length = usize::from(u16::from_be_bytes(length)).min(more.len());
+        let (message, more) = more.split_at(length);
+        rest = more;
+        message.to_vec()
+    };
+    let messages = [message(), message(), message(), message()];
+    assert!(seal::open(&[7; 32], data).is_err());
+    // What rank 0 refuses first needs no socket.
+    if Greeting::decode(&messages[0]).is_ok() {
+        let _ = meet(messages);
+    }
+}
+
+fn meet([offers, joined, sizes, info]: [Vec<u8>; 4]) -> Result<(), CollectiveError> {
+    let terms = Terms {
+        rank: 0,
+        ranks: 2,
+        // Little memory, so that a run is short.
+        group: GroupOptions {
+            packets_per_segment: 32,
+            segments_in_flight: 1,
+            ..GroupOptions::default()
+        },
+        packet_bytes: None,
+    };
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let endpoint = Endpoint::over_udp(&UdpConfig::new(local)).expect("a socket on loopback");
+    let mut rendezvous = Rendezvous::new(endpoint, terms, None);
+    let ours = rendezvous.next(&[])?.expect("an offer");
+    let ours = rendezvous.next(&[ours, offers])?.expect("it joins");
+    rendezvous.next(&[ours, joined])?;
+    // There is no path, so rank 0 says the size that rank 1 says.
+    let mut ours = sizes.clone();
+    if let Some(rank) = ours.get_mut(7..9) {
+        rank.fill(0);
+    }
+    let (mut member, mut paths, _) = rendezvous.create(&[ours, sizes])?;
+    let ours = member.info()?;
+    paths.connect(&mut member, &[ours, info])
 }
 
 fn member_info(bytes: &[u8]) -> Option<Vec<u8>> {

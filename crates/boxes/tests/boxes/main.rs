@@ -6,7 +6,6 @@ mod connections;
 #[path = "../common/exchange.rs"]
 mod exchange;
 mod faults;
-mod fuzz;
 mod netrt;
 mod netrt_frames;
 mod netrt_pairs;

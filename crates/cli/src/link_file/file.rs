@@ -57,7 +57,11 @@ pub(crate) fn read(file: &FilePath) -> Result<Description, Failure> {
         .map_err(|what| Failure::new(Exit::Usage, format_args!("{}: {what}", file.display())))
 }
 
-pub(super) fn parse(text: &str) -> Result<Description, String> {
+/// Reads the text of a file.
+///
+/// # Errors
+/// The field or the line, and what is wrong.
+pub(crate) fn parse(text: &str) -> Result<Description, String> {
     let fields: Fields = toml::from_str(text).map_err(|error| in_line(text, &error))?;
     check_either(("rtt", &fields.rtt), ("distance", &fields.distance))?;
     let losses = (

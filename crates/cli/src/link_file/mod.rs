@@ -6,7 +6,7 @@ mod save;
 use clap::ValueEnum;
 use farwrite_transfer::Start;
 
-pub(crate) use file::read;
+pub(crate) use file::{parse, read};
 pub(crate) use save::text;
 
 /// The unit that a number of losses counts.

@@ -6,7 +6,7 @@ mod recorder;
 mod waits;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -98,6 +98,17 @@ pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
         picture,
         runs: reports,
     })
+}
+
+/// Reads and draws the bytes of a trace, for a fuzz target.
+pub(crate) fn draw_bytes(bytes: &[u8]) {
+    let Ok(runs) = read::read_lines(bytes, Path::new("trace")) else {
+        return;
+    };
+    for run in &runs {
+        described(run, &RunReport::of(run));
+    }
+    picture::draw(&runs).expect("a trace that can be read can be drawn");
 }
 
 impl RunReport {

@@ -154,7 +154,12 @@ struct Fields {
 pub(super) fn read(path: &Path) -> Result<Vec<Run>, Failure> {
     let name = path.display();
     let file = open(path).or_exit(Exit::Files, format_args!("opening {name}"))?;
-    let mut file = BufReader::new(file);
+    read_lines(BufReader::new(file), path)
+}
+
+/// Reads the lines of a trace. `path` names it in errors.
+pub(super) fn read_lines(mut file: impl BufRead, path: &Path) -> Result<Vec<Run>, Failure> {
+    let name = path.display();
     let mut runs: Vec<Run> = Vec::new();
     let mut broken: Option<usize> = None;
     let mut bytes = 0;

@@ -1,6 +1,5 @@
 //! Tests of the erasure codes, with every kernel and every way to call a codec.
 
-mod fuzz;
 mod group;
 mod losses;
 mod message;

@@ -2,7 +2,6 @@
 //! hostile packets.
 
 mod choices;
-mod hostile;
 mod model;
 mod partial;
 mod routes;

@@ -1,7 +1,6 @@
-//! Tests of the responder over sockets, and bounded runs of its fuzz target.
+//! Tests of the responder over sockets.
 
 mod attacks;
-mod fuzz;
 mod sockets;
 
 use std::io::{Read, Write};

@@ -1,8 +1,8 @@
 //! Tests of the public interface, as one program: it links once.
 
+mod datagram;
 mod emulated;
 mod ends;
-mod fuzz;
 #[cfg(target_os = "linux")]
 mod overflow;
 mod share;

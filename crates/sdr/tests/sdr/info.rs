@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use farwrite_sdr::{EndpointId, FieldError, InfoError, QpConfig, QpInfo, Timing, VERSION};
 use proptest::prelude::*;
 
-use crate::{info, small, targets};
+use crate::{info, small};
 
 fn any_info() -> impl Strategy<Value = QpInfo> {
     let address = || (any::<std::net::IpAddr>(), 1_u16..).prop_map(SocketAddr::from);
@@ -332,39 +332,5 @@ proptest! {
             Err(InfoError::Length { .. } | InfoError::Field(_))
         );
         prop_assert!(refused);
-    }
-
-    #[test]
-    fn damaged_bytes_are_refused_or_read_as_what_they_say(
-        info in any_info(),
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
-    ) {
-        let mut bytes = info.encode().unwrap();
-        for (at, value) in damage {
-            let at = at.index(bytes.len());
-            bytes[at] = value;
-        }
-        targets::qp_info(&bytes);
-    }
-
-    #[test]
-    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        targets::qp_info(&bytes);
-    }
-
-    #[test]
-    fn arbitrary_fields_do_not_panic(
-        fields in prop::collection::vec(
-            (0_u16..5, any::<bool>(), prop::collection::vec(any::<u8>(), 0..70)),
-            0..5,
-        ),
-        tail in prop::collection::vec(any::<u8>(), 0..10),
-    ) {
-        let mut bytes = Vec::new();
-        for (kind, required, value) in &fields {
-            push_field(&mut bytes, *kind, u16::from(*required) << 15, value);
-        }
-        bytes.extend(tail);
-        targets::qp_info_fields(&bytes);
     }
 }

@@ -10,9 +10,6 @@ mod lossy;
 mod parity;
 mod reads;
 mod release;
-#[allow(unreachable_pub)]
-#[path = "../../../../fuzz/src/sdr.rs"]
-mod targets;
 mod terms;
 mod threads;
 mod workers;

@@ -4,7 +4,6 @@ mod channel;
 #[path = "../common/mod.rs"]
 mod common;
 mod connect;
-mod fuzz;
 mod handshake;
 mod listener;
 mod manifest;

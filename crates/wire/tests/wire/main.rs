@@ -2,6 +2,5 @@
 
 mod common;
 mod control;
-mod fuzz;
 mod icrc;
 mod packet;

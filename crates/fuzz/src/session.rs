@@ -1,0 +1,160 @@
+//! Targets of the session crate.
+
+use std::sync::LazyLock;
+
+use farwrite_session::files::ManifestBuilder;
+use farwrite_session::fuzzing::{Failed, Handshake, Keys, RecordOpener, RecordSealer, decode};
+use farwrite_session::{HostPort, Message, Psk, parse_listen, shown};
+
+/// The same in each run.
+static KEY: LazyLock<Psk> = LazyLock::new(|| {
+    let text = "farwrite-psk-1:gaytemzugu3doobzmfrggzdfmztwq2lknnwg23tpobyxe43uov3n3zphea";
+    text.parse().expect("a key")
+});
+
+/// Length of the initiator's preamble and first message.
+const FIRST_BYTES: usize = 58;
+/// Greatest length of an answer to a refused peer: a preamble and a status.
+const REFUSAL_BYTES: usize = 11;
+
+/// Bytes for a responder, in pieces whose length is the first byte. Without the key, it accepts none of
+/// them. Then the same bytes change the first message of an initiator that has the key: the responder
+/// accepts only an unchanged message.
+pub fn handshake(data: &[u8]) {
+    let Some((&piece_bytes, rest)) = data.split_first() else {
+        return;
+    };
+    let mut responder = Handshake::respond();
+    for piece in rest.chunks(usize::from(piece_bytes).max(1)) {
+        if let Err(failed) = take(&mut responder, piece, false) {
+            assert!(failed.answer.len() <= REFUSAL_BYTES);
+            assert_eq!(responder.wants(), 0);
+            break;
+        }
+    }
+    let (_, mut first) = Handshake::initiate(&KEY).expect("own parameters");
+    assert_eq!(first.len(), FIRST_BYTES);
+    for (byte, change) in first.iter_mut().zip(rest) {
+        *byte ^= change;
+    }
+    let is_unchanged = rest.iter().take(FIRST_BYTES).all(|change| *change == 0);
+    let accepted = take(&mut Handshake::respond(), &first, is_unchanged).is_ok();
+    assert_eq!(accepted, is_unchanged);
+}
+
+/// Gives bytes to an end of a handshake. It may answer only if it `accepts` the peer.
+fn take(end: &mut Handshake, bytes: &[u8], accepts: bool) -> Result<(), Failed> {
+    let mut rest = bytes;
+    let progress = end.receive(&KEY, &mut rest)?;
+    assert!(rest.is_empty(), "the proof is still to come");
+    assert_eq!(!progress.send.is_empty(), accepts);
+    assert!(
+        progress.agreed.is_none(),
+        "nobody proved that they hold the key"
+    );
+    Ok(())
+}
+
+/// Bytes for an initiator, as an answer to its first message. It accepts none of them.
+pub fn answer(data: &[u8]) {
+    let (mut initiator, _) = Handshake::initiate(&KEY).expect("own parameters");
+    let mut rest = data;
+    if let Ok(progress) = initiator.receive(&KEY, &mut rest) {
+        assert!(progress.agreed.is_none() && progress.send.is_empty());
+        assert!(rest.is_empty() && initiator.wants() > 0);
+    }
+}
+
+/// Ciphertext that was not made with the keys of the channel. The reader returns none of it.
+pub fn channel_records(data: &[u8]) {
+    let (_, mut incoming) = channel();
+    let mut rest = data;
+    let received = incoming.receive::<Message>(&mut rest);
+    assert!(matches!(received, Ok(None) | Err(_)));
+}
+
+/// Records of a peer that has the keys: for each, a length byte and that number of bytes of any content.
+/// A message that was read can be sent, and reads the same again.
+pub fn channel_messages(data: &[u8]) {
+    let (mut outgoing, mut incoming) = channel();
+    let mut sealed = Vec::new();
+    let mut rest = data;
+    while let [length, more @ ..] = rest {
+        let (plain, after) = more.split_at(more.len().min(usize::from(*length)));
+        outgoing
+            .seal_record(plain, &mut sealed)
+            .expect("a short record");
+        rest = after;
+    }
+    let mut bytes = &sealed[..];
+    while let Ok(Some(read)) = incoming.receive::<Message>(&mut bytes) {
+        sends_the_same(&read);
+    }
+}
+
+/// The serialised form of a message (P7.5).
+pub fn message(data: &[u8]) {
+    if let Ok(read) = decode::<Message>(data) {
+        sends_the_same(&read);
+    }
+}
+
+/// A message that was read can be sent, and reads the same again. The exception is a long message whose
+/// cleaned texts are longer than the limit.
+fn sends_the_same(read: &Message) {
+    let (mut outgoing, mut incoming) = channel();
+    let Ok(sealed) = outgoing.seal(read) else {
+        return;
+    };
+    let again = incoming
+        .receive::<Message>(&mut &sealed[..])
+        .expect("own records");
+    assert_eq!(again.as_ref(), Some(read));
+    assert!(incoming.is_between_messages());
+}
+
+/// A new channel. Its keys are those of the others, since a handshake takes most of the time of a short input.
+fn channel() -> (RecordSealer, RecordOpener) {
+    static KEYS: LazyLock<Keys> =
+        LazyLock::new(|| Keys::agree(&KEY).expect("the same key at both ends"));
+    KEYS.records()
+}
+
+/// Manifest entries of a peer. Each is refused or gets the next number.
+pub fn manifest(data: &[u8]) {
+    let Ok(Message::Entries(entries)) = decode(data) else {
+        return;
+    };
+    let mut builder = ManifestBuilder::default();
+    for entry in entries {
+        let count = builder.entries();
+        match builder.push(&entry) {
+            Ok(number) => assert_eq!((number, builder.entries()), (count, count + 1)),
+            Err(_) => assert_eq!(builder.entries(), count),
+        }
+    }
+    let count = builder.entries() as usize;
+    if let Ok(manifest) = builder.build() {
+        assert_eq!(manifest.entries().len(), count);
+    }
+}
+
+/// The text form of a key (P7.1). A key that was read is written the same, except for case and for blanks
+/// around it.
+pub fn psk(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(key) = text.parse::<Psk>() {
+        assert!(key.to_text().eq_ignore_ascii_case(text.trim()));
+    }
+}
+
+/// An address to connect to or to listen on. An address that was read is written so that it reads the same.
+pub fn address(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(to) = text.parse::<HostPort>() {
+        assert_eq!(to.to_string().parse(), Ok(to));
+    }
+    if let Ok(addr) = parse_listen(&text) {
+        assert_eq!(parse_listen(&shown(&addr).to_string()), Ok(addr));
+    }
+}

@@ -1,3 +1,0 @@
-//! Targets of the collectives crate.
-
-pub use farwrite_collectives::fuzzing::{messages, record};
