@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
+from random import Random
 
 import pytest
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
@@ -115,6 +118,57 @@ def test_what_is_no_rank_of_farwrite() -> None:
         store.set("farwrite/0/1", value)
         with pytest.raises(RendezvousError, match="the data that rank 1 stored is not from this version"):
             rendezvous.meet(Place("g", store, 0, 2), b"", "10.0.0.1", OPTIONS, LONG)
+
+
+#: What rank 1 of a group stores in the first round and in a later one.
+FIRST = json.dumps(
+    {
+        "farwrite": version("farwrite"),
+        "size": 2,
+        "policy": repr(OPTIONS.policy),
+        "sites": None,
+        "address": "10.0.0.2",
+        "info": "aW5mbw==",
+    }
+).encode()
+LATER = b'{"message": "aW5mbw=="}'
+
+
+def damaged(random: Random, value: bytes) -> bytes:
+    """Return a value with one to four changes, or random bytes."""
+    if random.randrange(10) == 0:
+        return random.randbytes(random.randrange(100))
+    changed = bytearray(value)
+    for _ in range(random.randint(1, 4)):
+        start = random.randrange(len(changed) + 1)
+        end = start + random.randrange(8)
+        part = random.choice(
+            [b"", random.randbytes(1), value[random.randrange(len(value)) :][:20], b"null", b"[]", b"1e999"]
+        )
+        changed[start:end] = part
+    return bytes(changed)
+
+
+def test_any_value_of_the_store_is_read_or_refused() -> None:
+    random = Random(1)
+    rounds = (
+        (FIRST, "farwrite/0", lambda place: rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, LONG)),
+        (LATER, "farwrite/0/round1", lambda place: rendezvous.exchange(place, 1, b"", LONG)),
+    )
+    for value, prefix, meet in rounds:
+        values = [value, b"[" * 100_000, b'{"message": 5}', b'{"error": [[]]}']
+        read, refused = 0, []
+        for damage in values + [damaged(random, value) for _ in range(1000)]:
+            store = HashStore()
+            store.set(f"{prefix}/1", damage)
+            try:
+                meet(Place("g", store, 0, 2))
+                read += 1
+            except RendezvousError as error:
+                refused.append(str(error))
+        assert read > 0
+        assert refused
+        assert all("rank 1" in error for error in refused)
 
 
 def test_addresses_that_others_cannot_reach() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import count
 
 from torch.distributed import PrefixStore, Store, TCPStore
@@ -79,7 +79,7 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
     heard = [_parse(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
     _clear(place, keys, "read")
     _compare(place, said, heard)
-    return [b64decode(str(theirs["info"])) for theirs in heard]
+    return [_bytes(place, rank, theirs["info"]) for rank, theirs in enumerate(heard)]
 
 
 def join(
@@ -123,12 +123,12 @@ def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list
     keys = [_key(place, number, rank) for rank in range(place.size)]
     place.store.set(keys[place.rank], json.dumps({"message": b64encode(said).decode()}))
     _wait_for_all(place, keys, timeout)
-    heard = [json.loads(place.store.get(key)) for key in keys]
+    heard = [_parse_round(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
     _clear(place, keys, f"read/{number}")
     for rank, theirs in enumerate(heard):
         if "error" in theirs:
             raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {theirs['error']}")
-    return [b64decode(theirs["message"]) for theirs in heard]
+    return [_bytes(place, rank, theirs["message"]) for rank, theirs in enumerate(heard)]
 
 
 def _key(place: Place, number: int, rank: int) -> str:
@@ -198,16 +198,41 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
 
 
 def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
+    said = _load(place, rank, value)
+    if {"farwrite", "size", "policy", "sites", "address", "info"} <= said.keys():
+        return said
+    raise _foreign(place, rank, value)
+
+
+def _parse_round(place: Place, rank: int, value: bytes) -> dict[str, object]:
+    said = _load(place, rank, value)
+    if said.keys() in ({"message"}, {"error"}):
+        return said
+    raise _foreign(place, rank, value)
+
+
+def _load(place: Place, rank: int, value: bytes) -> dict[str, object]:
+    """Return the fields of a value of the store, which may be any bytes."""
     try:
         said = json.loads(value)
-        if (
-            isinstance(said, dict)
-            and {"farwrite", "size", "policy", "sites", "address", "info"} <= said.keys()
-        ):
-            return said
+    # Values in many layers of brackets end in a RecursionError.
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise _foreign(place, rank, value)
+    return said
+
+
+def _bytes(place: Place, rank: int, text: object) -> bytes:
+    """Return the bytes of a field."""
+    try:
+        return b64decode(str(text), validate=True)
     except ValueError:
-        pass
-    raise RendezvousError(
+        raise _foreign(place, rank, str(text).encode(errors="replace")) from None
+
+
+def _foreign(place: Place, rank: int, value: bytes) -> RendezvousError:
+    return RendezvousError(
         f"{place.describe()}: the data that rank {rank} stored is not from this version of farwrite, "
         f"{version('farwrite')}: {value[:40]!r}"
     )
@@ -222,9 +247,20 @@ def _compare(place: Place, mine: dict[str, object], heard: Sequence[dict[str, ob
                     f"{place.describe()}: rank {rank} has {what} {theirs[name]}, this rank {mine[name]}: "
                     "all ranks must have the same"
                 )
-    local = [rank for rank, theirs in enumerate(heard) if ip_address(str(theirs["address"])).is_loopback]
+    local = [rank for rank, theirs in enumerate(heard) if _address(place, rank, theirs).is_loopback]
     if local and len(local) < len(heard):
         raise RendezvousError(
             f"{place.describe()}: rank {local[0]} announces {heard[local[0]]['address']}, which only its own "
             "machine can reach: pass Options(address=...) there, or a MASTER_ADDR that is no loopback address"
         )
+
+
+def _address(place: Place, rank: int, theirs: dict[str, object]) -> IPv4Address | IPv6Address:
+    address = str(theirs["address"])
+    try:
+        return ip_address(address)
+    except ValueError:
+        raise RendezvousError(
+            f"{place.describe()}: rank {rank} announces the address {address[:40]!r}, which is none: pass "
+            "Options(address=...) there"
+        ) from None
