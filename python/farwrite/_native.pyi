@@ -23,6 +23,7 @@ __all__ = [
     "chunk_loss",
     "group_failure",
     "hadamard",
+    "losses_in_burst",
     "parity_overhead",
     "plan_text",
     "replay",
@@ -221,6 +222,7 @@ class Ended:
 
 def chunk_loss(loss_packet: _Column, packets: Sequence[int]) -> _Column: ...
 def group_failure(scheme: Sequence[str], loss_chunk: _Column) -> _Column: ...
+def losses_in_burst(loss: _Column, mean_burst_s: _Column, interval_s: _Column) -> _Column: ...
 def parity_overhead(scheme: str) -> float: ...
 def replay(
     operation: str,

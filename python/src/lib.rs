@@ -37,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use crate::points::PointError;
     #[pymodule_export]
-    use crate::probability::{chunk_loss, group_failure, parity_overhead};
+    use crate::probability::{chunk_loss, group_failure, losses_in_burst, parity_overhead};
     #[pymodule_export]
     use crate::replay::replay;
     #[pymodule_export]

@@ -19,6 +19,21 @@ pub(crate) fn chunk_loss<'py>(
     })
 }
 
+/// Mean number of losses in a row in bursts of a mean time.
+#[pyfunction]
+pub(crate) fn losses_in_burst<'py>(
+    py: Python<'py>,
+    loss: Column<'py>,
+    mean_burst_s: Column<'py>,
+    interval_s: Column<'py>,
+) -> PyResult<Array<'py>> {
+    let [loss, burst_s, interval_s] =
+        [loss, mean_burst_s, interval_s].map(|column| copied(&column));
+    array(py, loss.len(), |at| {
+        farwrite_model::losses_in_burst(loss[at], burst_s[at], interval_s[at])
+    })
+}
+
 /// Probability that a group of `scheme[i]` cannot be decoded.
 #[pyfunction]
 pub(crate) fn group_failure<'py>(

@@ -111,6 +111,16 @@ def test_bursts() -> None:
     assert same.mean == pytest.approx(iid.mean, rel=1e-3)
 
 
+def test_bursts_of_time_depend_on_the_rate() -> None:
+    # Bursts of 1 ms hold about 100 packets of 10 us, and no second packet of 100 ms.
+    bursts = model.Markov.in_bursts_of_time(0.01, 1e-3, [1e-5, 0.1])
+    chance = np.asarray(bursts.p_bad_to_good)
+    assert chance == pytest.approx([1e-2, 0.99], rel=0.01)
+    assert np.asarray(bursts.p_good_to_bad) == pytest.approx(chance / 99)
+    with pytest.raises(ValueError, match="mean_burst_s"):
+        model.Markov.in_bursts_of_time(0.01, 0.0, 1e-5)
+
+
 def test_coding_takes_time() -> None:
     def mean(encode_bps: float | None = None) -> float:
         time = model.completion_time(

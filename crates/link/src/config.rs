@@ -73,6 +73,12 @@ pub enum ConfigError {
         /// The given value.
         value: f64,
     },
+    /// A state of the losses with a mean time of zero.
+    #[error("link {field} = 0s: the mean time in a state is more than 0")]
+    Mean {
+        /// The name of the field.
+        field: &'static str,
+    },
     /// A rate of zero or beyond [`MAX_RATE_BPS`].
     #[error(
         "link rate_bps = {value}: a rate lies in 1 to {MAX_RATE_BPS} bit/s; leave it out for an unlimited link"
@@ -130,24 +136,42 @@ impl LinkConfig {
             }
             check_probability("ecn.most", most)?;
         }
-        match self.loss {
-            Loss::None => {}
-            Loss::Iid { loss_packet } => check_probability("loss.loss_packet", loss_packet)?,
-            Loss::Markov {
-                p_good_to_bad,
-                p_bad_to_good,
-                loss_good,
-                loss_bad,
-            } => {
-                check_probability("loss.p_good_to_bad", p_good_to_bad)?;
-                check_probability("loss.p_bad_to_good", p_bad_to_good)?;
-                check_probability("loss.loss_good", loss_good)?;
-                check_probability("loss.loss_bad", loss_bad)?;
-            }
-        }
+        check_loss(self.loss)?;
         check_probability("reorder.probability", self.reorder.probability)?;
         check_probability("duplicate", self.duplicate)?;
         check_probability("corrupt", self.corrupt)
+    }
+}
+
+fn check_loss(loss: Loss) -> Result<(), ConfigError> {
+    match loss {
+        Loss::None => Ok(()),
+        Loss::Iid { loss_packet } => check_probability("loss.loss_packet", loss_packet),
+        Loss::Markov {
+            p_good_to_bad,
+            p_bad_to_good,
+            loss_good,
+            loss_bad,
+        } => {
+            check_probability("loss.p_good_to_bad", p_good_to_bad)?;
+            check_probability("loss.p_bad_to_good", p_bad_to_good)?;
+            check_probability("loss.loss_good", loss_good)?;
+            check_probability("loss.loss_bad", loss_bad)
+        }
+        Loss::MarkovInTime {
+            mean_good,
+            mean_bad,
+            loss_good,
+            loss_bad,
+        } => {
+            for (field, value) in [("loss.mean_good", mean_good), ("loss.mean_bad", mean_bad)] {
+                if value.is_zero() {
+                    return Err(ConfigError::Mean { field });
+                }
+            }
+            check_probability("loss.loss_good", loss_good)?;
+            check_probability("loss.loss_bad", loss_bad)
+        }
     }
 }
 
@@ -271,6 +295,29 @@ mod tests {
         for (spoil, want) in cases {
             let mut config = LinkConfig::default();
             spoil(&mut config);
+            let text = config.validate().expect_err(want).to_string();
+            assert!(text.contains(want), "{text:?} lacks {want:?}");
+        }
+    }
+    #[test]
+    fn errors_name_what_is_wrong_with_states_in_time() {
+        const S: Duration = Duration::from_secs(1);
+        for (mean_good, mean_bad, loss_good, loss_bad, want) in [
+            (Duration::ZERO, S, 0.0, 1.0, "loss.mean_good = 0s"),
+            (S, Duration::ZERO, 0.0, 1.0, "loss.mean_bad = 0s"),
+            (S, S, -1.0, 1.0, "loss.loss_good = -1"),
+            (S, S, 0.0, 2.0, "loss.loss_bad = 2"),
+        ] {
+            let loss = Loss::MarkovInTime {
+                mean_good,
+                mean_bad,
+                loss_good,
+                loss_bad,
+            };
+            let config = LinkConfig {
+                loss,
+                ..LinkConfig::default()
+            };
             let text = config.validate().expect_err(want).to_string();
             assert!(text.contains(want), "{text:?} lacks {want:?}");
         }

@@ -35,11 +35,17 @@ impl Dice {
 
     /// Returns `true` with the given probability. A probability of 0 consumes no draw.
     pub fn chance(&mut self, probability: f64) -> bool {
-        // 53 bits fill a float's mantissa. The value is uniform in [0, 1), so a probability of 1 is
-        // always true.
-        #[allow(clippy::cast_precision_loss)]
-        let uniform = |bits: u64| (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
+        // The value is below 1, so a probability of 1 is always true.
         probability > 0.0 && uniform(self.0.next_u64()) < probability
+    }
+
+    /// A time with an exponential distribution, in whole nanoseconds.
+    pub(crate) fn exponential_ns(&mut self, mean_ns: f64) -> u64 {
+        let time_ns = -libm::log(1.0 - uniform(self.0.next_u64())) * mean_ns;
+        // A time beyond the range becomes the longest one.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let time_ns = time_ns as u64;
+        time_ns
     }
 
     /// A uniform number in `0..limit`, with a bias of at most `limit / 2^64`; 0 if `limit` is 0.
@@ -49,4 +55,11 @@ impl Dice {
         let scaled = ((u128::from(self.0.next_u64()) * limit as u128) >> 64) as usize;
         scaled
     }
+}
+
+/// A uniform number in [0, 1), from 53 bits, which fill a float's mantissa.
+fn uniform(bits: u64) -> f64 {
+    #[allow(clippy::cast_precision_loss)]
+    let uniform = (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
+    uniform
 }

@@ -58,6 +58,7 @@ mod queue;
 mod ramp;
 mod schedule;
 mod serialiser;
+mod spells;
 mod steps;
 mod wire;
 

@@ -87,7 +87,7 @@ impl<P: Packet> Link<P> {
         };
         self.counters.marked += u64::from(marked && datagram.mark());
         self.wire.set_delay_ns(self.delay_ns.at(departure_ns).0);
-        match self.wire.carry(datagram.payload_bytes()) {
+        match self.wire.carry(departure_ns, datagram.payload_bytes()) {
             Passage::Lost => self.counters.lost += 1,
             Passage::Once(journey) => self.travel(departure_ns, journey, datagram),
             Passage::Twice(journey, copy) => {

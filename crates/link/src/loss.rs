@@ -1,6 +1,9 @@
 //! Loss models: which datagrams are lost.
 
+use core::time::Duration;
+
 use crate::dice::Dice;
+use crate::spells::Spells;
 
 /// How a link loses datagrams, in addition to drops by a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,6 +32,23 @@ pub enum Loss {
         /// Probability that a datagram is lost in the bad state.
         loss_bad: f64,
     },
+    /// Losses in bursts of a mean duration: the same two states, which change with time and not
+    /// with datagrams. So a path that is idle in a burst has recovered when the burst is over. The
+    /// times in a state have an exponential distribution, and the chain starts in its long-run
+    /// distribution. Losses are drawn at the time when the last bit of a datagram is sent.
+    ///
+    /// The share of time in the bad state is `b = mean_bad / (mean_good + mean_bad)`, and the mean
+    /// loss `(1 - b) loss_good + b loss_bad`.
+    MarkovInTime {
+        /// Mean time of a stay in the good state, more than 0.
+        mean_good: Duration,
+        /// Mean time of a stay in the bad state, more than 0.
+        mean_bad: Duration,
+        /// Probability that a datagram is lost in the good state.
+        loss_good: f64,
+        /// Probability that a datagram is lost in the bad state.
+        loss_bad: f64,
+    },
 }
 
 impl Loss {
@@ -45,44 +65,93 @@ impl Loss {
             loss_bad: 1.0,
         }
     }
+
+    /// Loses all datagrams during bursts with a mean duration of `mean_burst`, which must not be 0.
+    /// The bursts take a share `loss_packet` of the time, which must be below 1.
+    #[must_use]
+    pub fn in_timed_bursts(loss_packet: f64, mean_burst: Duration) -> Self {
+        if loss_packet == 0.0 {
+            return Self::None;
+        }
+        let mean_good_s = mean_burst.as_secs_f64() * (1.0 - loss_packet) / loss_packet;
+        Self::MarkovInTime {
+            mean_good: Duration::try_from_secs_f64(mean_good_s).unwrap_or(Duration::MAX),
+            mean_bad: mean_burst,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
 }
 
 /// A running loss model.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
-    model: Loss,
-    bad: bool,
+    state: State,
     dice: Dice,
+}
+
+/// A loss model and its state.
+#[derive(Clone, Debug)]
+enum State {
+    None,
+    Iid {
+        loss_packet: f64,
+    },
+    /// The chain of [`Loss::Markov`]. Arrays have the values of the good and of the bad state.
+    Steps {
+        leave: [f64; 2],
+        loss: [f64; 2],
+        bad: bool,
+    },
+    Time {
+        spells: Spells,
+        loss: [f64; 2],
+    },
 }
 
 impl LossProcess {
     pub(crate) fn new(model: Loss, dice: Dice) -> Self {
-        Self {
-            model,
-            bad: false,
-            dice,
-        }
-    }
-
-    /// Whether the next datagram is lost.
-    pub(crate) fn next_is_lost(&mut self) -> bool {
-        match self.model {
-            Loss::None => false,
-            Loss::Iid { loss_packet } => self.dice.chance(loss_packet),
+        let state = match model {
+            Loss::None => State::None,
+            Loss::Iid { loss_packet } => State::Iid { loss_packet },
             Loss::Markov {
                 p_good_to_bad,
                 p_bad_to_good,
                 loss_good,
                 loss_bad,
-            } => {
-                let (loss, leave) = if self.bad {
-                    (loss_bad, p_bad_to_good)
-                } else {
-                    (loss_good, p_good_to_bad)
-                };
-                let lost = self.dice.chance(loss);
-                self.bad ^= self.dice.chance(leave);
+            } => State::Steps {
+                leave: [p_good_to_bad, p_bad_to_good],
+                loss: [loss_good, loss_bad],
+                bad: false,
+            },
+            Loss::MarkovInTime {
+                mean_good,
+                mean_bad,
+                loss_good,
+                loss_bad,
+            } => State::Time {
+                spells: Spells::new(mean_good, mean_bad),
+                loss: [loss_good, loss_bad],
+            },
+        };
+        Self { state, dice }
+    }
+
+    /// Whether the next datagram is lost. Its last bit is sent at `now_ns`.
+    pub(crate) fn next_is_lost(&mut self, now_ns: u64) -> bool {
+        let dice = &mut self.dice;
+        match &mut self.state {
+            State::None => false,
+            State::Iid { loss_packet } => dice.chance(*loss_packet),
+            State::Steps { leave, loss, bad } => {
+                let now = usize::from(*bad);
+                let lost = dice.chance(loss[now]);
+                *bad ^= dice.chance(leave[now]);
                 lost
+            }
+            State::Time { spells, loss } => {
+                let bad = spells.is_bad_at(now_ns, dice);
+                dice.chance(loss[usize::from(bad)])
             }
         }
     }

@@ -66,8 +66,9 @@ impl Wire {
         self.delay_ns = delay_ns;
     }
 
-    /// Decides what happens to the next datagram, which has `payload_bytes` of UDP payload.
-    pub fn carry(&mut self, payload_bytes: usize) -> Passage {
+    /// Decides what happens to the next datagram, which has `payload_bytes` of UDP payload. Its last
+    /// bit is sent at `now_ns`, which must not run backward.
+    pub fn carry(&mut self, now_ns: u64, payload_bytes: usize) -> Passage {
         if self.only_delays {
             return Passage::Once(Journey {
                 delay_ns: self.delay_ns,
@@ -75,7 +76,7 @@ impl Wire {
                 flipped_bit: None,
             });
         }
-        if self.loss.next_is_lost() {
+        if self.loss.next_is_lost(now_ns) {
             return Passage::Lost;
         }
         let twice = self.dice.chance(self.config.duplicate);

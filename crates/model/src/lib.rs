@@ -46,7 +46,7 @@ pub use collective::{Collective, CollectiveTime};
 pub use completion::CompletionTime;
 pub use error::{ModelError, Unsupported, Wanted};
 pub use group::group_failure;
-pub use loss::{Loss, chunk_loss};
+pub use loss::{Loss, chunk_loss, losses_in_burst};
 pub use scheme::{Code, Scheme};
 pub use setting::{Compute, Setting, Variant};
 pub use stages::StageSum;

@@ -1,6 +1,6 @@
 //! Loss models of chunks.
 
-use crate::error::{ModelError, Wanted, within};
+use crate::error::{ModelError, Wanted, positive, within};
 
 /// The highest mean loss of the model.
 const MAX_LOSS: f64 = 0.99;
@@ -50,6 +50,34 @@ pub fn chunk_loss(loss_packet: f64, packets: u32) -> Result<f64, ModelError> {
         Wanted::AtLeastOne,
     )?;
     Ok(-(f64::from(packets) * (-loss_packet).ln_1p()).exp_m1())
+}
+
+/// Mean number of losses in a row, if everything is lost in bursts with a mean time of
+/// `mean_burst_s`, and packets (or chunks) follow one another every `interval_s`.
+///
+/// The bursts are those of a Markov chain in continuous time, which is in its bad state for a share
+/// `loss` of the time. Seen at equal intervals, it is the chain of [`Loss::Markov`], with
+/// `p_bad_to_good = (1 - loss) (1 - m)`, `p_good_to_bad = loss (1 - m)` and
+/// `m = exp(-interval_s / (mean_burst_s (1 - loss)))`. The result is `1 / p_bad_to_good`. For an
+/// interval far above the bursts, it is that of independent losses, `1 / (1 - loss)`.
+///
+/// # Errors
+///
+/// `loss` must be 0 to 0.99, and the two times positive and finite.
+pub fn losses_in_burst(loss: f64, mean_burst_s: f64, interval_s: f64) -> Result<f64, ModelError> {
+    within(
+        "loss",
+        "as a probability",
+        loss,
+        0.0,
+        MAX_LOSS,
+        Wanted::MeanLoss,
+    )?;
+    for (argument, time_s) in [("mean_burst_s", mean_burst_s), ("interval_s", interval_s)] {
+        positive(argument, "seconds", time_s)?;
+    }
+    let left = -(-interval_s / (mean_burst_s * (1.0 - loss))).exp_m1();
+    Ok(1.0 / ((1.0 - loss) * left))
 }
 
 pub(crate) fn probability(argument: &'static str, value: f64) -> Result<f64, ModelError> {

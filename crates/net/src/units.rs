@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use farwrite_link::Loss;
+use farwrite_units::Burst;
+use farwrite_units::written::burst;
 pub(crate) use farwrite_units::written::{rate, size, time};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
+
+/// Highest mean loss in bursts.
+const MOST_LOSS: f64 = 0.99;
 
 /// A time as files have it, such as `1us`.
 pub(crate) fn write_time<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -16,8 +21,8 @@ pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u6
     size(from).map(Some)
 }
 
-/// A loss model: a probability, or the four of the two-state model under the names of
-/// [`Loss::Markov`].
+/// A loss model: a probability, a mean loss with a mean burst, or the two-state model under the
+/// names of [`Loss::Markov`] or [`Loss::MarkovInTime`].
 pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, deny_unknown_fields)]
@@ -29,13 +34,34 @@ pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
             loss_good: f64,
             loss_bad: f64,
         },
+        MarkovInTime {
+            #[serde(deserialize_with = "time")]
+            mean_good: Duration,
+            #[serde(deserialize_with = "time")]
+            mean_bad: Duration,
+            loss_good: f64,
+            loss_bad: f64,
+        },
+        Bursts {
+            loss_packet: f64,
+            #[serde(deserialize_with = "burst")]
+            burst: Burst,
+        },
     }
     let written = Written::deserialize(from).map_err(|_| {
         D::Error::custom(
-            "a loss is a probability such as 1e-5, or a table of p_good_to_bad, p_bad_to_good, \
-             loss_good and loss_bad",
+            "a loss is a probability such as 1e-5, a table such as { loss_packet = 1e-3, burst = 20 } \
+             or { loss_packet = 1e-3, burst = \"2ms\" }, or a table of loss_good, loss_bad, and \
+             p_good_to_bad and p_bad_to_good, or mean_good and mean_bad",
         )
     })?;
+    if let Written::Bursts { loss_packet, .. } = written
+        && !(0.0..=MOST_LOSS).contains(&loss_packet)
+    {
+        return Err(D::Error::custom(format!(
+            "loss_packet = {loss_packet}: a loss in bursts lies in 0 to {MOST_LOSS}"
+        )));
+    }
     Ok(match written {
         Written::Iid(loss_packet) => Loss::Iid { loss_packet },
         Written::Markov {
@@ -48,6 +74,21 @@ pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
             p_bad_to_good,
             loss_good,
             loss_bad,
+        },
+        Written::MarkovInTime {
+            mean_good,
+            mean_bad,
+            loss_good,
+            loss_bad,
+        } => Loss::MarkovInTime {
+            mean_good,
+            mean_bad,
+            loss_good,
+            loss_bad,
+        },
+        Written::Bursts { loss_packet, burst } => match burst {
+            Burst::Losses(packets) => Loss::in_bursts(loss_packet, packets),
+            Burst::Time(time) => Loss::in_timed_bursts(loss_packet, time),
         },
     })
 }

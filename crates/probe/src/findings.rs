@@ -180,6 +180,8 @@ pub struct DirectionFindings {
     pub loss_packets: u64,
     /// Bursts of losses.
     pub bursts: Option<Bursts>,
+    /// Mean time of a burst: for each loss, the interval of the packets of its trial.
+    pub burst_time: Option<Duration>,
     /// Packets that arrived after a later packet of their flow.
     pub reordered: u64,
     /// Largest reordering extent, in packets.
@@ -242,6 +244,15 @@ impl Findings {
             loss: Share::of(lost, packets),
             loss_packets: packets,
             bursts: Bursts::of(packets, lost, bursts, longest.unwrap_or(0).into()),
+            burst_time: (bursts > 0).then(|| {
+                let lost_time = |trial: &TrialFindings| {
+                    let sent = f64::from(trial.packets.max(1));
+                    let lost = f64::from(u32::try_from(trial.lost_on_path()).unwrap_or(u32::MAX));
+                    trial.elapsed.mul_f64(lost / sent)
+                };
+                let lost_time: Duration = good().map(lost_time).sum();
+                lost_time / u32::try_from(bursts).unwrap_or(u32::MAX)
+            }),
             reordered: all().map(|counts| u64::from(counts.reordered)).sum(),
             extent_packets: all().map(|counts| counts.extent_packets).max().unwrap_or(0),
             extent: Duration::from_nanos(all().map(|counts| counts.extent_ns).max().unwrap_or(0)),

@@ -173,7 +173,8 @@ impl World<'_> {
         let mut coverage = std::mem::take(&mut self.coverage);
         cover_plan(&mut coverage, self.plan);
         let plan_links = || self.plan.paths.iter().flat_map(|path| &path.links);
-        let bursts = plan_links().any(|link| matches!(link.loss, Loss::Markov { .. }));
+        let bursts = plan_links()
+            .any(|link| matches!(link.loss, Loss::Markov { .. } | Loss::MarkovInTime { .. }));
         let single = plan_links().any(|link| matches!(link.loss, Loss::Iid { .. }));
         coverage.saw_if("loss, packet by packet", links.lost > 0 && single);
         coverage.saw_if("loss in bursts", links.lost > 0 && bursts);

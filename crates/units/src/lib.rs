@@ -1,7 +1,10 @@
 //! Sizes, rates and times as people write them ([`parse`]), also in files ([`written`]), and read
 //! them ([`show`]); and the files that they name ([`input`]).
 
+mod burst;
 pub mod input;
 pub mod parse;
 pub mod show;
 pub mod written;
+
+pub use burst::Burst;

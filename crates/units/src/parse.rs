@@ -252,12 +252,6 @@ pub fn parse_part(text: &str) -> Result<f64, String> {
     within(part, range, "a share of the path lies above 0, to 1 (100%)")
 }
 
-/// Mean length of a run of losses, 1 to 1e6.
-pub fn parse_burst(text: &str) -> Result<f64, String> {
-    let wrong = "a mean burst lies in 1 to 1e6 losses";
-    within(plain(text, wrong)?, 1.0..=1e6, wrong)
-}
-
 /// A number of cores, 0 to 1e6. Fractions are allowed.
 pub fn parse_cores(text: &str) -> Result<f64, String> {
     let wrong = "cores lie in 0 to 1e6";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
+use crate::Burst;
 use crate::parse::{parse_count, parse_path_rate};
 
 /// An example of a size, for errors.
@@ -55,6 +56,44 @@ pub fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = text(from, "25ms")?;
     humantime::parse_duration(&text)
         .map_err(|_| D::Error::custom(format!("{text:?}: not a time; write it like 500ns or 25ms")))
+}
+
+/// The mean length of bursts of losses.
+///
+/// # Errors
+/// The value is not a number of losses and not a text with a time.
+pub fn burst<'de, D: Deserializer<'de>>(from: D) -> Result<Burst, D::Error> {
+    struct Length;
+    impl Length {
+        fn parse<E: Error>(text: &str) -> Result<Burst, E> {
+            text.parse()
+                .map_err(|why| E::custom(format!("{text}: {why}")))
+        }
+    }
+    impl Visitor<'_> for Length {
+        type Value = Burst;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            to.write_str("a mean burst such as 20 or \"2ms\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Burst, E> {
+            Self::parse(text)
+        }
+
+        fn visit_i64<E: Error>(self, losses: i64) -> Result<Burst, E> {
+            Self::parse(&losses.to_string())
+        }
+
+        fn visit_u64<E: Error>(self, losses: u64) -> Result<Burst, E> {
+            Self::parse(&losses.to_string())
+        }
+
+        fn visit_f64<E: Error>(self, losses: f64) -> Result<Burst, E> {
+            Self::parse(&losses.to_string())
+        }
+    }
+    from.deserialize_any(Length)
 }
 
 /// A size in bytes.

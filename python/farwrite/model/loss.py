@@ -40,6 +40,45 @@ class Markov:
     #: Packets of a chunk, 1 to 2**20.
     packets_per_chunk: Numbers = 1
 
+    @classmethod
+    def in_bursts_of_time(
+        cls,
+        loss_packet: Numbers,
+        burst_s: Numbers,
+        interval_s: Numbers,
+        *,
+        packets_per_chunk: Numbers = 1,
+    ) -> Markov:
+        """Everything is lost in bursts of a mean time, which take a share of the time.
+
+        A burst in time is a number of packets only at one rate: `interval_s` is the time from one
+        packet to the next.
+
+        Parameters
+        ----------
+        loss_packet
+            Share of the time, and so of the packets, that bursts take: above 0, below 1.
+        burst_s
+            Mean time of a burst in seconds, above 0.
+        interval_s
+            Time from a packet to the next in seconds, above 0.
+        packets_per_chunk
+            Packets of a chunk, 1 to 2**20.
+        """
+        arguments = [
+            numbers("loss_packet", PROBABILITY, loss_packet),
+            numbers("burst_s", "seconds", burst_s),
+            numbers("interval_s", "seconds", interval_s),
+        ]
+        shape, (loss, burst, interval) = broadcast(arguments)
+        with places(shape):
+            losses = _native.losses_in_burst(loss, burst, interval)
+        return cls(
+            p_good_to_bad=shaped(loss / (losses * (1 - loss)), shape),
+            p_bad_to_good=shaped(1 / losses, shape),
+            packets_per_chunk=packets_per_chunk,
+        )
+
     def arguments(self) -> list[Argument]:
         """The five, as the native half takes them."""
         names = ["p_good_to_bad", "p_bad_to_good", "loss_good", "loss_bad"]

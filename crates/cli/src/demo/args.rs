@@ -11,6 +11,7 @@ use farwrite::schemes::registry::ParseSchemeError;
 use crate::exit::{Exit, Failure};
 use crate::link_file::{self, Description, Unit};
 use crate::trace::TraceArgs;
+use farwrite_units::Burst;
 use farwrite_units::parse::{List, parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
 
 /// The default link.
@@ -27,13 +28,15 @@ Examples:
   farwrite demo
   farwrite demo --loss 1% --rtt 80ms --rate 1Gbit
   farwrite demo --link link.toml
+  farwrite demo --loss 1% --burst 2ms
   farwrite demo --burst 20 --scheme sr-nack,ec-xor:32,8,ec-mds:20,4
   farwrite demo --size 1GiB --out pictures --json > result.json
 
 Both ends and the link between them run in this process, and use RoCEv2 over UDP on loopback. \
 The sender sends at --rate. The link carries 5 % more, so that its queue empties after a pause of \
-this machine. Both directions lose packets: data forward, acknowledgements backward. Bursts of \
-losses occur only in the forward direction.
+this machine. Both directions lose packets: data forward, acknowledgements backward. Bursts of a \
+number of packets occur only in the forward direction: acknowledgements are rare, so such a burst \
+would last for seconds. Bursts of a time occur in both directions.
 
 Schemes: sr-rto (selective repeat with timeouts), sr-nack (selective repeat with NACKs), gbn \
 (go-back-N), ec-xor:K,M and ec-mds:K,M (erasure coding by XOR or Reed-Solomon: M parity chunks for \
@@ -59,10 +62,11 @@ pub(crate) struct DemoArgs {
     /// Probability that a packet is lost: 0 to 0.5 [default: that of --link, else 1e-3]
     #[arg(long, value_name = "P", value_parser = parse_loss, allow_hyphen_values = true)]
     pub(crate) loss: Option<f64>,
-    /// Lose packets in bursts of this mean length (two-state Markov), at the same mean loss
-    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) burst: Option<u32>,
+    /// Lose packets in bursts (two-state Markov), at the same mean loss: of this mean number of
+    /// packets, such as 20, or of this mean time, such as 2ms [default: that of --link, else each
+    /// packet by itself]
+    #[arg(long, value_name = "PACKETS|TIME", allow_hyphen_values = true)]
+    pub(crate) burst: Option<Burst>,
     /// Bits per second that the sender puts on the wire, with headers: 1Mbit to 100Gbit [default:
     /// that of --link, else 2Gbit]
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
@@ -120,8 +124,8 @@ impl FromStr for ExactScheme {
 pub(crate) struct DemoLink {
     pub(crate) rtt: Duration,
     pub(crate) loss_packet: f64,
-    /// Mean length of a burst of losses, in packets.
-    pub(crate) burst: Option<u32>,
+    /// Mean length of a burst of losses; numbers count packets.
+    pub(crate) burst: Option<Burst>,
     pub(crate) rate_bps: u64,
     pub(crate) mtu: u32,
 }
@@ -169,24 +173,22 @@ impl DemoArgs {
         DemoLink {
             rtt: self.rtt.or(rtt).unwrap_or(RTT),
             loss_packet: loss_packet.unwrap_or(LOSS),
-            burst: self
-                .burst
-                .or(path.burst.and_then(|(_, length)| whole(length))),
+            burst: self.burst.or(burst_of(path)),
             rate_bps: self.rate.or(path.pace_bps()).unwrap_or(RATE_BPS),
             mtu: self.mtu.or(path.mtu).unwrap_or(MTU),
         }
     }
 }
 
-/// The mean length of bursts in whole packets; `None` for independent losses.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "2 to 1e5 fit"
-)]
-fn whole(length: f64) -> Option<u32> {
-    let length = length.round().min(1e5);
-    (length >= 2.0).then_some(length as u32)
+/// The bursts of a path; `None` if so few losses follow one another that they may be independent.
+fn burst_of(path: &Description) -> Option<Burst> {
+    /// A mean that is shorter may come from independent losses.
+    const SHORTEST: f64 = 1.5;
+    let losses = path.burst.map(|(_, losses)| losses);
+    let losses = losses.filter(|losses| *losses >= SHORTEST);
+    path.burst_time
+        .map(Burst::Time)
+        .or(losses.map(Burst::Losses))
 }
 
 #[cfg(test)]
@@ -223,7 +225,13 @@ mod tests {
         assert_eq!(link(file, &[]).expect("fine"), want);
         let bursts = format!("{file}mean_burst_packets = 3.4\n");
         let other = link(&bursts, &["--rtt", "1ms"]).expect("fine");
-        assert_eq!((other.rtt.as_millis(), other.burst), (1, Some(3)));
+        assert_eq!(
+            (other.rtt.as_millis(), other.burst),
+            (1, Some(Burst::Losses(3.4)))
+        );
+        let timed = format!("{file}mean_burst_time = \"3ms\"\n");
+        let time = Burst::Time(Duration::from_millis(3));
+        assert_eq!(link(&timed, &[]).expect("fine").burst, Some(time));
         let nothing = link("", &[]).expect("fine");
         assert_eq!((nothing.rtt, nothing.mtu), (RTT, MTU));
     }
@@ -238,7 +246,8 @@ mod tests {
         let other = link("loss_chunk = 0.15", &["--loss", "1%"]).expect("fine");
         assert_eq!(other.loss_packet, 0.01);
         let single = "loss_packet = 0.1\nmean_burst_chunks = 3\nchunk = \"4KiB\"\nmtu = 4096";
-        assert_eq!(link(single, &[]).expect("fine").burst, Some(3));
+        let three = Some(Burst::Losses(3.0));
+        assert_eq!(link(single, &[]).expect("fine").burst, three);
     }
 
     #[test]

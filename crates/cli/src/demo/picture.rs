@@ -88,7 +88,7 @@ fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Re
 
 fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
     let burst = match scenario.burst {
-        Some(packets) => format!(" in bursts of {packets}"),
+        Some(burst) => format!(" in bursts of {burst}"),
         None => String::new(),
     };
     writeln!(

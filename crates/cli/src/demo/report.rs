@@ -11,6 +11,7 @@ use super::scenario::{Scenario, loopback};
 use super::transfer::{Run, Times};
 use crate::table;
 use farwrite_transfer::PathLoss;
+use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// The result of the demo, as JSON.
@@ -22,7 +23,8 @@ pub(crate) struct DemoReport {
     packets_per_chunk: u32,
     rtt_s: f64,
     loss_packet: f64,
-    burst_packets: Option<u32>,
+    burst_packets: Option<f64>,
+    burst_s: Option<f64>,
     rate_bps: u64,
     link_bps: u64,
     seed: u64,
@@ -35,6 +37,11 @@ pub(crate) struct DemoReport {
 
 impl DemoReport {
     pub(crate) fn new(scenario: &Scenario, runs: &[Run], strain: &Strain, picture: &Path) -> Self {
+        let (burst_packets, burst_s) = match scenario.burst {
+            None => (None, None),
+            Some(Burst::Losses(packets)) => (Some(packets), None),
+            Some(Burst::Time(time)) => (None, Some(time.as_secs_f64())),
+        };
         Self {
             size_bytes: scenario.size_bytes,
             wire_bytes: scenario.wire_bytes(),
@@ -42,7 +49,8 @@ impl DemoReport {
             packets_per_chunk: scenario.sdr.packets_per_chunk,
             rtt_s: scenario.rtt.as_secs_f64(),
             loss_packet: scenario.loss_packet,
-            burst_packets: scenario.burst,
+            burst_packets,
+            burst_s,
             rate_bps: scenario.rate_bps,
             link_bps: scenario.link_bps(),
             seed: scenario.seed,
@@ -222,7 +230,8 @@ impl Strain {
 pub(crate) fn introduction(scenario: &Scenario) -> String {
     let mut text = String::new();
     let burst = match scenario.burst {
-        Some(packets) => format!(" in bursts of {packets} packets"),
+        Some(Burst::Losses(packets)) => format!(" in bursts of {packets} packets"),
+        Some(Burst::Time(time)) => format!(" in bursts of {}", Time(time)),
         None => String::new(),
     };
     let messages = match scenario.messages().len() {

@@ -12,6 +12,7 @@ use farwrite_link::{LinkConfig, Loss};
 use super::args::DemoArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use farwrite_transfer::parity_bytes;
+use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, real};
 
 /// The size of the queue in front of the link, as time at the rate of the link.
@@ -25,8 +26,8 @@ pub(crate) struct Scenario {
     pub(crate) size_bytes: u64,
     pub(crate) rtt: Duration,
     pub(crate) loss_packet: f64,
-    /// The mean length of a burst of losses, in packets; `None` for independent losses.
-    pub(crate) burst: Option<u32>,
+    /// The mean length of a burst of losses; `None` for independent losses.
+    pub(crate) burst: Option<Burst>,
     pub(crate) rate_bps: u64,
     pub(crate) seed: u64,
     /// The size of a message in bytes. The last message may be shorter.
@@ -194,12 +195,9 @@ impl Scenario {
             loss,
             ..LinkConfig::default()
         };
-        let loss_packet = self.loss_packet;
         EmulatorConfig {
             forward: link(self.loss()),
-            // Acknowledgements are rare. A burst is counted in packets, so it would last for
-            // seconds in this direction.
-            backward: link(Loss::Iid { loss_packet }),
+            backward: link(self.loss_backward()),
             seed: self.seed,
             channels: vec![PortPair {
                 a: Side::facing(sender),
@@ -213,7 +211,18 @@ impl Scenario {
         let loss_packet = self.loss_packet;
         match self.burst {
             None => Loss::Iid { loss_packet },
-            Some(packets) => Loss::in_bursts(loss_packet, packets.into()),
+            Some(Burst::Losses(packets)) => Loss::in_bursts(loss_packet, packets),
+            Some(Burst::Time(time)) => Loss::in_timed_bursts(loss_packet, time),
+        }
+    }
+
+    /// Acknowledgements are rare, so a burst of a number of packets would last for seconds in this
+    /// direction.
+    fn loss_backward(&self) -> Loss {
+        let loss_packet = self.loss_packet;
+        match self.burst {
+            Some(Burst::Losses(_)) => Loss::Iid { loss_packet },
+            _ => self.loss(),
         }
     }
 }

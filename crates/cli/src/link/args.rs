@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_relay::{Namespace, PathConfig, RelayConfig, RelayEnd};
-use farwrite_units::parse::{parse_burst, parse_duration, parse_loss, parse_rate, parse_rtt};
+use farwrite_units::Burst;
+use farwrite_units::parse::{parse_duration, parse_loss, parse_rate, parse_rtt};
 
 use super::quantities::{Addresses, Back, Marks, Queue, StepAt, parse_back, parse_reorder};
 use crate::exit::{Exit, Failure};
@@ -21,6 +22,7 @@ Examples:
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --step 10s:rate=250Mbit --step 20s:rate=1Gbit
   farwrite link --namespaces a b --mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
   farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
+  farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 1% --burst 2ms
 
 While the first of them runs:
   ip netns exec a ping 10.77.0.2
@@ -28,7 +30,8 @@ While the first of them runs:
 The two devices carry any IPv4 and IPv6 traffic. Both directions have the same path, unless --back \
 is given. A queue is first in, first out, and drops packets that do not fit. With --ecn, it also sets \
 the mark \"congestion experienced\" in packets whose sender supports ECN. Losses occur after the \
-queue.
+queue. A burst of a number of packets lasts until so many packets have been sent, so a path that is \
+idle in a burst still loses the next packets. A burst of a time ends with the time.
 
 With offloads, the kernel passes trains of packets in one piece: TCP segments, UDP datagrams of one \
 flow. Queue, marks and losses apply to each packet of a train separately. Packets that arrive within \
@@ -74,9 +77,10 @@ pub(crate) struct LinkArgs {
     /// Probability that a packet is lost: 0 to 0.5
     #[arg(long, value_name = "P", default_value = "0", value_parser = parse_loss)]
     loss: f64,
-    /// Lose packets in bursts of this mean length (two-state Markov), at the same mean loss
-    #[arg(long, value_name = "PACKETS", value_parser = parse_burst)]
-    burst: Option<f64>,
+    /// Lose packets in bursts (two-state Markov), at the same mean loss: of this mean number of
+    /// packets, such as 20, or of this mean time, such as 2ms
+    #[arg(long, value_name = "PACKETS|TIME")]
+    burst: Option<Burst>,
     /// Delay packets so that others overtake them, with this probability and for this time: 1%:2ms
     #[arg(long, value_name = "P:TIME", value_parser = parse_reorder)]
     reorder: Option<Reorder>,
@@ -131,7 +135,8 @@ impl LinkArgs {
 
     fn loss(&self, loss_packet: f64) -> Loss {
         match self.burst {
-            Some(packets) => Loss::in_bursts(loss_packet, packets),
+            Some(Burst::Losses(packets)) => Loss::in_bursts(loss_packet, packets),
+            Some(Burst::Time(time)) => Loss::in_timed_bursts(loss_packet, time),
             None => Loss::Iid { loss_packet },
         }
     }
@@ -232,6 +237,17 @@ mod tests {
     }
 
     #[test]
+    fn bursts_are_of_packets_or_of_time() {
+        let loss = |burst: &str| {
+            let config = config(&format!("--namespaces a b --loss 1% --burst {burst}"));
+            config.expect("fine").backward.link.loss
+        };
+        assert_eq!(loss("20"), Loss::in_bursts(0.01, 20.0));
+        let time = Duration::from_millis(2);
+        assert_eq!(loss("2ms"), Loss::in_timed_bursts(0.01, time));
+    }
+
+    #[test]
     fn a_queue_is_a_round_trip_where_none_is_given() {
         let queue = |path: &str| {
             let config = config(&format!("--namespaces a b {path}")).expect("fine");
@@ -256,6 +272,8 @@ mod tests {
             ("--namespaces a b --mtu 100", "1280"),
             ("--namespaces a b --queue 10x", "like 1MB, 40ms or 1000p"),
             ("--namespaces a b --loss 2", "0 to 0.5"),
+            ("--namespaces a b --burst 2GB", "like 2ms"),
+            ("--namespaces a b --burst 0.5", "1 to 1e6"),
             ("--namespaces a b --step 10s", "10s:rate=250Mbit"),
             ("--namespaces a b --step 10s:loss=1%", "rate and rtt"),
             ("--namespaces a b --step x:rate=1Gbit", "a time"),

@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::path::Path as FilePath;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::{Description, Medium, Unit};
 use crate::exit::{Exit, Failure, OrExit};
+use farwrite_units::Burst;
 use farwrite_units::input::read_text;
 use farwrite_units::parse::{
-    parse_burst, parse_chunk, parse_distance, parse_extent, parse_moment, parse_mtu,
-    parse_path_loss, parse_path_rate, parse_path_rtt, parse_rtt,
+    parse_chunk, parse_distance, parse_extent, parse_moment, parse_mtu, parse_path_loss,
+    parse_path_rate, parse_path_rtt, parse_rtt,
 };
 
 /// A longer file is a different file, given by mistake.
@@ -29,6 +31,7 @@ struct Fields {
     loss_packet: Option<Quantity>,
     mean_burst_chunks: Option<Quantity>,
     mean_burst_packets: Option<Quantity>,
+    mean_burst_time: Option<Quantity>,
     chunk: Option<Quantity>,
     mtu: Option<Quantity>,
     // The other fields only describe the origin of the values, or are not used yet.
@@ -72,6 +75,9 @@ pub(crate) fn parse(text: &str) -> Result<Description, String> {
         ("mean_burst_chunks", &fields.mean_burst_chunks),
         ("mean_burst_packets", &fields.mean_burst_packets),
     );
+    check_either(bursts.0, ("mean_burst_time", &fields.mean_burst_time))?;
+    check_either(bursts.1, ("mean_burst_time", &fields.mean_burst_time))?;
+    let burst_time = field("mean_burst_time", &fields.mean_burst_time, parse_burst_time)?;
     let signal = field("signal", &fields.signal, |text| {
         Medium::from_str(text, true)
     })?;
@@ -84,7 +90,8 @@ pub(crate) fn parse(text: &str) -> Result<Description, String> {
     let rtt_s = rtt.map(|rtt| rtt.as_secs_f64());
     let description = Description {
         loss: in_unit(losses, parse_path_loss)?,
-        burst: in_unit(bursts, parse_burst)?,
+        burst: in_unit(bursts, parse_run)?,
+        burst_time,
         rate_bps: field("rate", &fields.rate, parse_path_rate)?,
         rtt_s: rtt_s.or(distance_km.map(|km| signal.rtt_s(km))),
         chunk_bytes: field("chunk", &fields.chunk, parse_chunk)?,
@@ -104,6 +111,22 @@ pub(crate) fn parse(text: &str) -> Result<Description, String> {
     field("measured_by", &fields.measured_by, short)?;
     field("peer", &fields.peer, short)?;
     Ok(description)
+}
+
+/// A mean burst as a number of losses.
+fn parse_run(text: &str) -> Result<f64, String> {
+    match text.parse()? {
+        Burst::Losses(losses) => Ok(losses),
+        Burst::Time(_) => Err("want a number of losses; a time is mean_burst_time".to_owned()),
+    }
+}
+
+/// A mean burst as a time.
+fn parse_burst_time(text: &str) -> Result<Duration, String> {
+    match text.parse()? {
+        Burst::Time(time) => Ok(time),
+        Burst::Losses(_) => Err("not a time; write it like 2ms".to_owned()),
+    }
 }
 
 /// A field and its name.
@@ -218,6 +241,7 @@ mod tests {
             rtt_s: Some(0.025),
             loss: Some((Unit::Chunks, 1e-5)),
             burst: Some((Unit::Chunks, 2.0)),
+            burst_time: None,
             chunk_bytes: Some(65536),
             mtu: Some(4096),
         };
@@ -227,6 +251,8 @@ mod tests {
         assert_eq!(said.rtt_s, Some(0.0375));
         assert_eq!(said.loss, Some((Unit::Packets, 0.001)));
         assert_eq!(said.rate_bps, Some(1e9));
+        let said = parse("mean_burst_time = \"2ms\"").expect("fine");
+        assert_eq!(said.burst_time, Some(Duration::from_millis(2)));
         let said = parse("distance = \"2040km\"\nsignal = \"fibre\"").expect("fine");
         assert_eq!(said.rtt_s, Some(0.02));
         // 64 packets arrive with a probability of 0.5 if each arrives with 0.5^(1/64).
@@ -268,6 +294,15 @@ mod tests {
                 "expected a number, or text, in \"loss_chunk = [1]\"",
             ),
             ("mean_burst_chunks = 0.5", "mean_burst_chunks = 0.5: "),
+            (
+                "mean_burst_packets = \"2ms\"",
+                "mean_burst_packets = \"2ms\": want a number",
+            ),
+            ("mean_burst_time = 2", "mean_burst_time = 2: not a time"),
+            (
+                "mean_burst_time = \"2ms\"\nmean_burst_packets = 2",
+                "mean_burst_packets and mean_burst_time",
+            ),
             ("chunk = \"0\"", "chunk = \"0\": "),
             ("mtu = 4097", "mtu = 4097: an MTU is a multiple of 4"),
             (

@@ -3,6 +3,8 @@
 mod file;
 mod save;
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use farwrite_transfer::Start;
 
@@ -25,6 +27,8 @@ pub(crate) struct Description {
     pub(crate) loss: Option<(Unit, f64)>,
     /// Mean length of a run of losses.
     pub(crate) burst: Option<(Unit, f64)>,
+    /// Mean time of a burst, instead of `burst`.
+    pub(crate) burst_time: Option<Duration>,
     pub(crate) chunk_bytes: Option<u64>,
     /// Payload bytes of a packet.
     pub(crate) mtu: Option<u32>,
@@ -38,6 +42,7 @@ impl Description {
             rtt_s: self.rtt_s.or(other.rtt_s),
             loss: self.loss.or(other.loss),
             burst: self.burst.or(other.burst),
+            burst_time: self.burst_time.or(other.burst_time),
             chunk_bytes: self.chunk_bytes.or(other.chunk_bytes),
             mtu: self.mtu.or(other.mtu),
         }

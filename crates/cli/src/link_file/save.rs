@@ -62,6 +62,12 @@ pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failu
             bursts.mean_packets.max(1.0)
         ));
     }
+    if let Some(time) = all.burst_time {
+        // Which of the two a path keeps at other rates is not known.
+        line("# If bursts last for a time at any rate, replace the line above by this one:".into());
+        let us = time.as_micros().max(1);
+        line(format!("# mean_burst_time = \"{us}us\""));
+    }
     let payload = payload_bytes(mtu.payload_bytes);
     if payload >= MIN_TRANSFER_MTU {
         line(format!("mtu = {}", payload.min(MAX_MTU)));
@@ -140,10 +146,17 @@ mod tests {
             rtt_s: Some(0.0253),
             loss: Some((Unit::Packets, 0.01)),
             burst: Some((Unit::Packets, 2.5)),
+            burst_time: None,
             chunk_bytes: None,
             mtu: Some(1436),
         };
         assert_eq!(file::parse(&text), Ok(want));
+        // 10 of 1000 packets in a second were lost, in 4 bursts.
+        let by_time = text
+            .replace("mean_burst_packets", "# mean_burst_packets")
+            .replace("# mean_burst_time", "mean_burst_time");
+        let by_time = file::parse(&by_time).expect("readable");
+        assert_eq!(by_time.burst_time, Some(Duration::from_micros(2500)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use farwrite_model::plan::{self, Input, Plan, Question};
 use farwrite_model::{Loss, ModelError};
+use farwrite_units::Burst;
 use serde::Serialize;
 
 use super::nics::Nics;
@@ -34,6 +35,8 @@ pub(super) struct Asked {
     /// The Markov chain of losses in bursts; `None` if losses are independent.
     pub(super) p_good_to_bad: Option<f64>,
     pub(super) p_bad_to_good: Option<f64>,
+    /// The mean time of a burst, where it was given as a time.
+    pub(super) burst_s: Option<f64>,
     /// The number of packets in a chunk that the chain steps over.
     pub(super) packets_per_chunk: Option<u32>,
     pub(super) objective: String,
@@ -102,6 +105,7 @@ pub(super) struct Stake {
 impl Answer {
     pub(super) fn new(
         question: &Question,
+        burst: Option<Burst>,
         plan: &Plan,
         sensitivity: &[plan::Sensitivity],
         nics: Nics,
@@ -127,7 +131,7 @@ impl Answer {
         });
         let sensitivity = sensitivity.iter().map(|of| Sensitivity::new(question, of));
         Ok(Self {
-            question: Asked::new(question)?,
+            question: Asked::new(question, burst)?,
             best: alternative(plan.best()),
             alternatives: plan.alternatives().iter().map(alternative).collect(),
             left_out: left_out.collect(),
@@ -145,7 +149,7 @@ impl Answer {
 }
 
 impl Asked {
-    fn new(question: &Question) -> Result<Self, ModelError> {
+    fn new(question: &Question, burst: Option<Burst>) -> Result<Self, ModelError> {
         let (chain, packets_per_chunk) = match question.loss {
             Loss::Iid { .. } => (None, None),
             Loss::Markov {
@@ -166,6 +170,10 @@ impl Asked {
             loss_chunk: question.loss.loss_chunk()?,
             p_good_to_bad: chain.map(|[to_bad, _]| to_bad),
             p_bad_to_good: chain.map(|[_, to_good]| to_good),
+            burst_s: match burst {
+                Some(Burst::Time(time)) => Some(time.as_secs_f64()),
+                _ => None,
+            },
             packets_per_chunk,
             objective: question.objective.to_string(),
             max_parity_overhead: question.max_parity_overhead,

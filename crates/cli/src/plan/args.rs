@@ -8,9 +8,10 @@ use farwrite_model::Scheme;
 use farwrite_model::plan::Objective;
 
 use crate::link_file::Medium;
+use farwrite_units::Burst;
 use farwrite_units::parse::{
-    List, parse_burst, parse_chunk, parse_cores, parse_distance, parse_message, parse_mtu,
-    parse_path_loss, parse_path_rate, parse_path_rtt, parse_share,
+    List, parse_chunk, parse_cores, parse_distance, parse_message, parse_mtu, parse_path_loss,
+    parse_path_rate, parse_path_rtt, parse_share,
 };
 
 const EXAMPLES: &str = "\
@@ -18,13 +19,14 @@ Examples:
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite plan --rate 400Gbit --distance 3750km --loss 1e-5 --size 128MiB --objective p99.9
   farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 4 --size 1GiB --parity-budget 10%
+  farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 50us --size 1GiB
   farwrite plan --link link.toml --size 8MiB --json
 
 A link.toml describes a path with the values of the options; options have priority over it:
   rate = \"400Gbit\"           # bits per second
   rtt = \"25ms\"               # or: distance = \"3750km\", and signal = \"fibre\" or \"vacuum\"
   loss_chunk = 1e-5          # or: loss_packet = 1e-6
-  mean_burst_chunks = 1.5    # optional; with loss_packet: mean_burst_packets
+  mean_burst_chunks = 1.5    # optional; with loss_packet: mean_burst_packets; or mean_burst_time
   chunk = \"4KiB\"             # optional, like mtu = 4096
 `farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` also
 measures: use loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu as the chunk.
@@ -96,10 +98,10 @@ pub(crate) struct PathArgs {
     /// Probability that a packet is lost, instead of --loss: 0 to 0.99
     #[arg(long, value_name = "P", value_parser = parse_path_loss, allow_hyphen_values = true)]
     pub(crate) loss_packet: Option<f64>,
-    /// Mean length of bursts of losses, in chunks, such as mean_burst_chunks; with --loss-packet, in
-    /// packets: 1 to 1e6
-    #[arg(long, value_name = "N", value_parser = parse_burst, allow_hyphen_values = true)]
-    pub(crate) burst: Option<f64>,
+    /// Mean length of bursts of losses: a number of chunks, such as mean_burst_chunks, or with
+    /// --loss-packet of packets, 1 to 1e6; or a time, such as 2ms
+    #[arg(long, value_name = "N|TIME", allow_hyphen_values = true)]
+    pub(crate) burst: Option<Burst>,
     /// Bytes of a chunk, which is acknowledged, repeated and coded as a whole [default: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk, allow_hyphen_values = true)]
     pub(crate) chunk: Option<u64>,

@@ -6,6 +6,8 @@ use farwrite_model::plan::Question;
 use super::args::PathArgs;
 use crate::exit::{Exit, Failure};
 use crate::link_file::{self, Description, Unit};
+use farwrite_units::Burst;
+use farwrite_units::show::real;
 
 /// The default chunk size in bytes: one packet of the largest MTU of RoCE.
 const CHUNK_BYTES: u64 = 4096;
@@ -22,6 +24,7 @@ fn of_args(args: &PathArgs) -> Description {
         loss: chunks.or(packets),
         // The unit is that of the loss, which may come from a file.
         burst: None,
+        burst_time: None,
         chunk_bytes: args.chunk,
         mtu: args.mtu,
     }
@@ -37,8 +40,8 @@ pub(super) struct PlannedPath {
     unit: Unit,
     /// The probability of a loss.
     loss: f64,
-    /// The mean length of a run of losses, if it was given.
-    burst: Option<f64>,
+    /// The mean length of a burst of losses, if it was given.
+    pub(super) burst: Option<Burst>,
     /// The number of packets in a chunk.
     packets: u32,
 }
@@ -54,8 +57,8 @@ impl PlannedPath {
             .map_err(|what| Failure::new(Exit::Usage, what))
     }
 
-    /// `burst` has the same unit as the loss.
-    fn new(said: Description, burst: Option<f64>) -> Result<Self, String> {
+    /// A number of losses in `burst` has the same unit as the loss.
+    fn new(said: Description, burst: Option<Burst>) -> Result<Self, String> {
         let missing = |what, options| {
             format!(
                 "no {what}: give {options}, or a file with it as --link; see farwrite plan --help"
@@ -75,8 +78,9 @@ impl PlannedPath {
                             with loss_packet and --loss-packet"
                     .to_owned());
             }
-            said => said.map(|(_, length)| length),
+            said => said.map(|(_, losses)| Burst::Losses(losses)),
         };
+        let said_burst = said.burst_time.map(Burst::Time).or(said_burst);
         let chunk_bytes = said.chunk_bytes.unwrap_or(CHUNK_BYTES);
         let mtu = match said.mtu {
             Some(mtu) => u64::from(mtu),
@@ -105,7 +109,14 @@ impl PlannedPath {
             Unit::Packets => self.packets,
         };
         let independent = 1.0 / (1.0 - self.loss);
-        let loss = match self.burst {
+        let losses = |burst| match burst {
+            Burst::Losses(losses) => Ok(losses),
+            Burst::Time(time) => {
+                farwrite_model::losses_in_burst(self.loss, time.as_secs_f64(), self.interval_s())
+            }
+        };
+        let burst = self.burst.map(losses).transpose().map_err(refused)?;
+        let loss = match burst {
             Some(burst) if burst > independent && self.loss > 0.0 => Loss::Markov {
                 p_good_to_bad: self.loss / (burst * (1.0 - self.loss)),
                 p_bad_to_good: 1.0 / burst,
@@ -119,6 +130,16 @@ impl PlannedPath {
         };
         loss.loss_chunk().map_err(refused)?;
         Ok(loss)
+    }
+
+    /// Time from a chunk to the next one, or from a packet to the next one where losses count
+    /// packets.
+    fn interval_s(&self) -> f64 {
+        let units = match self.unit {
+            Unit::Chunks => 1.0,
+            Unit::Packets => f64::from(self.packets),
+        };
+        8.0 * real(self.chunk_bytes) / units / self.rate_bps
     }
 
     /// `question` with packets instead of chunks, which is the view of a box in the path.
@@ -170,6 +191,8 @@ fn refused(error: farwrite_model::ModelError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const SAID: Description = Description {
@@ -177,6 +200,7 @@ mod tests {
         rtt_s: Some(0.01),
         loss: Some((Unit::Packets, 0.01)),
         burst: None,
+        burst_time: None,
         chunk_bytes: Some(16384),
         mtu: None,
     };
@@ -201,7 +225,9 @@ mod tests {
                 chunk_bytes: Some(4096),
                 ..SAID
             };
-            let loss = PlannedPath::new(said, Some(burst)).expect("whole").loss();
+            let loss = PlannedPath::new(said, Some(Burst::Losses(burst)))
+                .expect("whole")
+                .loss();
             let loss = loss.expect("fine");
             assert!(
                 (loss.loss_chunk().expect("fine") - 0.01).abs() < 1e-12,
@@ -213,8 +239,53 @@ mod tests {
             assert_eq!(p_bad_to_good, 1.0 / burst);
         }
         // The runs are no longer than those of independent losses.
-        let loss = PlannedPath::new(SAID, Some(1.0)).expect("whole").loss();
+        let loss = PlannedPath::new(SAID, Some(Burst::Losses(1.0)))
+            .expect("whole")
+            .loss();
         assert!(matches!(loss, Ok(Loss::Iid { .. })), "{loss:?}");
+    }
+
+    #[test]
+    fn a_time_becomes_the_losses_that_it_takes_at_the_rate() {
+        // A packet of 4096 bytes takes 32.8 us at 1 Gbit/s, and a chunk four times as long.
+        let burst = |unit, time_us| {
+            let said = Description {
+                loss: Some((unit, 0.01)),
+                burst_time: Some(Duration::from_micros(time_us)),
+                ..SAID
+            };
+            PlannedPath::new(said, None)
+                .expect("whole")
+                .loss()
+                .expect("fine")
+        };
+        for (unit, time_us, interval_us) in [
+            (Unit::Packets, 2_000, 32.768),
+            (Unit::Packets, 20, 32.768),
+            (Unit::Chunks, 2_000, 131.072),
+        ] {
+            let loss = burst(unit, time_us);
+            let Loss::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                ..
+            } = loss
+            else {
+                panic!("{loss:?}");
+            };
+            let kept = (-interval_us / (time_us as f64 * 0.99)).exp();
+            assert!(
+                (p_bad_to_good - 0.99 * (1.0 - kept)).abs() < 1e-12,
+                "{loss:?}"
+            );
+            assert!(
+                (p_good_to_bad - 0.01 * (1.0 - kept)).abs() < 1e-12,
+                "{loss:?}"
+            );
+        }
+        // A chunk later, the burst is over: losses are independent.
+        let short = burst(Unit::Chunks, 1);
+        assert!(matches!(short, Loss::Iid { .. }), "{short:?}");
     }
 
     #[test]

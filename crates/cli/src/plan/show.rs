@@ -36,7 +36,16 @@ fn asked(question: &Asked) -> String {
     let bursts = match (question.p_bad_to_good, question.packets_per_chunk) {
         (Some(to_good), Some(packets)) => {
             let unit = if packets == 1 { "chunks" } else { "packets" };
-            format!("in bursts of {:.1} {unit}", 1.0 / to_good)
+            let losses = format!("{:.1} {unit}", 1.0 / to_good);
+            match question.burst_s {
+                Some(burst_s) => {
+                    format!("in bursts of {}, at this rate {losses}", seconds(burst_s))
+                }
+                None => format!("in bursts of {losses}"),
+            }
+        }
+        _ if question.burst_s.is_some() && question.loss_chunk > 0.0 => {
+            "each by itself, since bursts are shorter than a chunk".to_owned()
         }
         _ => "each by itself".to_owned(),
     };

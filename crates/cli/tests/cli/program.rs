@@ -174,7 +174,7 @@ fn demo_survives_bursts_and_takes_a_list_of_schemes() {
         &directory,
         &[&args[..], &["--scheme", "sr-rto,gbn", "--seed", "7", "-q"]].concat(),
     );
-    assert_eq!(result["burst_packets"], 10);
+    assert_eq!(result["burst_packets"], 10.0);
     assert_eq!(result["seed"], 7);
     let verified = |run: &Value| run["verified"] == true;
     assert!(

@@ -9,7 +9,7 @@ use crate::common::{datagram, link, number};
 use farwrite_link::{LinkConfig, Loss, Ramp, Reorder};
 use proptest::prelude::*;
 
-const COUNT: u32 = 400_000;
+pub(crate) const COUNT: u32 = 400_000;
 
 /// Returns which of [`COUNT`] datagrams a link loses.
 fn lost(loss: Loss, seed: u64) -> Vec<bool> {
@@ -28,11 +28,11 @@ fn lost(loss: Loss, seed: u64) -> Vec<bool> {
         .collect()
 }
 
-fn share(of: usize, among: usize) -> f64 {
+pub(crate) fn share(of: usize, among: usize) -> f64 {
     of as f64 / among as f64
 }
 
-fn assert_near(what: &str, got: f64, want: f64, tolerance: f64) {
+pub(crate) fn assert_near(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!(
         (got - want).abs() < tolerance,
         "{what} = {got}, want {want} within {tolerance}"
@@ -249,6 +249,14 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
             Loss::Markov {
                 p_good_to_bad: a,
                 p_bad_to_good: b,
+                loss_good: c,
+                loss_bad: d,
+            }
+        }),
+        (1..20_000u64, 1..20_000u64, probability(), probability()).prop_map(|(a, b, c, d)| {
+            Loss::MarkovInTime {
+                mean_good: Duration::from_nanos(a),
+                mean_bad: Duration::from_nanos(b),
                 loss_good: c,
                 loss_bad: d,
             }

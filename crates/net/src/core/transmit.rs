@@ -165,7 +165,7 @@ impl Core {
         // A cable configuration has no other faults than loss, so the link model does not need the
         // payload size, and every frame takes the same time.
         if let Some(wire) = &mut port.lossy_wire
-            && wire.carry(0) == Passage::Lost
+            && wire.carry(end_ns, 0) == Passage::Lost
         {
             self.drop_frame(at, id, FrameDrop::Cable);
             return;

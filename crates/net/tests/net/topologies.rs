@@ -281,6 +281,41 @@ fn a_file_says_all_that_a_program_can() {
 }
 
 #[test]
+fn losses_in_bursts_have_a_mean_and_a_length_or_their_states() {
+    let loss = |text: &str| {
+        let cable = format!(
+            "[topology]\nshape = \"point-to-point\"\n\
+             cable = {{ rate = \"1Gbit\", delay = \"1us\", loss = {text} }}\n"
+        );
+        read_toml(&cable).map(|(topology, _)| topology.cables()[0].config.loss)
+    };
+    let in_bursts = Loss::in_bursts(0.01, 20.0);
+    assert_eq!(
+        loss("{ loss_packet = 0.01, burst = 20 }").unwrap(),
+        in_bursts
+    );
+    let time = Duration::from_millis(2);
+    let timed = Loss::in_timed_bursts(0.01, time);
+    let two_ms = loss("{ loss_packet = 0.01, burst = \"2ms\" }").unwrap();
+    assert_eq!(two_ms, timed);
+    let states = "{ mean_good = \"198ms\", mean_bad = \"2ms\", loss_good = 0, loss_bad = 1 }";
+    assert_eq!(loss(states).unwrap(), timed);
+    for text in [
+        "{ loss_packet = 0.01 }",
+        "{ loss_packet = 0.01, burst = 0 }",
+        "{ loss_packet = 0.01, burst = \"2GB\" }",
+        "{ loss_packet = 1.5, burst = 20 }",
+        "{ mean_good = \"0s\", mean_bad = \"2ms\", loss_good = 0, loss_bad = 1 }",
+    ] {
+        let told = match loss(text) {
+            Ok(_) => panic!("{text} is accepted"),
+            Err(error) => error.to_string(),
+        };
+        assert!(told.contains("loss"), "{told}");
+    }
+}
+
+#[test]
 fn a_wrong_file_is_refused_with_its_line() {
     let star =
         "[topology]\nshape = \"star\"\nhosts = 2\ncable = { rate = \"1Gbit\", delay = \"1us\" }\n";

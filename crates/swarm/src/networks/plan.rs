@@ -187,10 +187,11 @@ fn micros(dice: &mut SplitMix, range: Range<u64>) -> Duration {
 fn cable(dice: &mut SplitMix) -> CableConfig {
     let mut cable = CableConfig::new(dice.pick(&[10, 25, 100]) * GBIT, micros(dice, 1..20));
     let loss_packet = dice.pick(&[0.0, 0.0, 1e-3, 1e-2]);
-    cable.loss = match dice.chance(0.3) {
+    cable.loss = match dice.unit() {
         _ if loss_packet == 0.0 => Loss::None,
-        true => Loss::in_bursts(loss_packet, 8.0),
-        false => Loss::Iid { loss_packet },
+        0.0..0.15 => Loss::in_bursts(loss_packet, 8.0),
+        0.15..0.3 => Loss::in_timed_bursts(loss_packet, Duration::from_micros(5)),
+        _ => Loss::Iid { loss_packet },
     };
     cable
 }

@@ -82,7 +82,12 @@ impl<'a> NetworkWorld<'a> {
         let between = flows.iter().filter(|flow| self.plan.is_between_sites(flow));
         finished.between_sites = between.count() as u64;
         let topology = self.plan.shape.build().expect("drawn shapes are valid");
-        let is_bursty = |cable: &Cable| matches!(cable.config.loss, Loss::Markov { .. });
+        let is_bursty = |cable: &Cable| {
+            matches!(
+                cable.config.loss,
+                Loss::Markov { .. } | Loss::MarkovInTime { .. }
+            )
+        };
         finished.bursty = u64::from(topology.cables().iter().any(is_bursty));
         NetworkTally::new(finished, &self.network.totals())
     }

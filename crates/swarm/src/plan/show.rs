@@ -74,6 +74,15 @@ impl Display for LinkText<'_> {
                 ", loss {loss_good:.4} or {loss_bad:.4}, changing by {p_good_to_bad:.4} and \
                  {p_bad_to_good:.4}"
             )?,
+            Loss::MarkovInTime {
+                mean_good,
+                mean_bad,
+                loss_good,
+                loss_bad,
+            } => write!(
+                f,
+                ", loss {loss_good:.4} for {mean_good:?} or {loss_bad:.4} for {mean_bad:?}"
+            )?,
         }
         let (probability, extra) = (link.reorder.probability, link.reorder.extra_delay);
         if probability > 0.0 {

@@ -266,13 +266,19 @@ impl Draft {
     /// Adds faults to a link.
     fn spoil(&mut self, link: &mut LinkConfig) {
         let dice = &mut self.dice;
-        link.loss = match dice.within(0..4) {
-            0 => Loss::None,
-            1 => Loss::Iid {
+        link.loss = match dice.within(0..8) {
+            0 | 4 => Loss::None,
+            1 | 5 => Loss::Iid {
                 loss_packet: 0.02 * dice.unit(),
             },
-            2 => Loss::Iid {
+            2 | 6 => Loss::Iid {
                 loss_packet: 0.2 * dice.unit(),
+            },
+            3 => Loss::MarkovInTime {
+                mean_good: Duration::from_micros(dice.within(1_000..50_000)),
+                mean_bad: Duration::from_micros(dice.within(10..1_000)),
+                loss_good: 0.01 * dice.unit(),
+                loss_bad: 0.3 + 0.7 * dice.unit(),
             },
             _ => Loss::Markov {
                 p_good_to_bad: 0.02 * dice.unit(),
