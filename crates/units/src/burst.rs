@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::show::Time;
 
 /// Shortest and longest mean time of a burst.
-const SHORTEST: Duration = Duration::from_micros(1);
+const SHORTEST: Duration = Duration::from_nanos(100);
 const LONGEST: Duration = Duration::from_secs(3600);
 const MOST: f64 = 1e6;
 
@@ -24,7 +24,7 @@ const MOST: f64 = 1e6;
 pub enum Burst {
     /// Losses in a row, 1 to 1e6.
     Losses(f64),
-    /// Time for which everything is lost, 1 us to 1 h.
+    /// Time for which everything is lost, 100 ns to 1 h.
     Time(Duration),
 }
 
@@ -40,7 +40,7 @@ impl FromStr for Burst {
         }
         match humantime::parse_duration(text) {
             Ok(time) if (SHORTEST..=LONGEST).contains(&time) => Ok(Self::Time(time)),
-            Ok(_) => Err("a mean burst lies in 1us to 1h".to_owned()),
+            Ok(_) => Err("a mean burst lies in 100ns to 1h".to_owned()),
             Err(_) => Err(
                 "not a mean burst; write it like 20 for losses in a row, or like 2ms".to_owned(),
             ),
@@ -75,9 +75,9 @@ mod tests {
             ("-3", "1 to 1e6 losses"),
             ("nan", "1 to 1e6 losses"),
             ("2e6", "1 to 1e6 losses"),
-            ("0s", "1us to 1h"),
-            ("999ns", "1us to 1h"),
-            ("2h", "1us to 1h"),
+            ("0s", "100ns to 1h"),
+            ("99ns", "100ns to 1h"),
+            ("2h", "100ns to 1h"),
             ("", "like 2ms"),
             ("2 packets", "like 2ms"),
             ("2m s", "like 2ms"),

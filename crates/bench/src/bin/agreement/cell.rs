@@ -5,6 +5,7 @@ use std::time::Duration;
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, packet_overhead_bytes};
 use farwrite_model::{Loss as ModelLoss, Scheme, Setting, Variant};
 use farwrite_net::{CableConfig, Loss};
+use farwrite_units::Burst;
 
 use crate::Failure;
 
@@ -28,8 +29,8 @@ pub(crate) struct Cell {
     pub(crate) rate_bps: f64,
     pub(crate) rtt_s: f64,
     pub(crate) loss_packet: f64,
-    /// Mean length of a burst of losses in packets; 0: independent losses.
-    pub(crate) burst: u32,
+    /// Mean length of a burst of losses; `None`: independent losses.
+    pub(crate) burst: Option<Burst>,
     /// Whether only packets from the sender of messages are lost, and no reports.
     pub(crate) keeps_reports: bool,
     pub(crate) mtu: u32,
@@ -77,11 +78,11 @@ impl Cell {
             if !(2..=MAX_SITES).contains(&sites) {
                 return Err(format!("--sites {sites}: 2 to {MAX_SITES}").into());
             }
-            if self.burst > 0 {
+            if self.burst.is_some() {
                 return Err("--burst: losses are independent where there are --sites".into());
             }
         }
-        if self.keeps_reports && (self.sites.is_some() || self.burst > 0) {
+        if self.keeps_reports && (self.sites.is_some() || self.burst.is_some()) {
             return Err("--keep-reports: for single messages and independent losses only".into());
         }
         // The model checks the other arguments.
@@ -112,15 +113,11 @@ impl Cell {
             1 => self.loss_packet,
             _ => -((-self.loss_packet).ln_1p() / f64::from(parts)).exp_m1(),
         };
-        cable.loss = match self.chain() {
+        cable.loss = match self.burst {
             None if self.keeps_reports => Loss::None,
             None => Loss::Iid { loss_packet },
-            Some([p_good_to_bad, p_bad_to_good]) => Loss::Markov {
-                p_good_to_bad,
-                p_bad_to_good,
-                loss_good: 0.0,
-                loss_bad: 1.0,
-            },
+            Some(Burst::Losses(packets)) => Loss::in_bursts(loss_packet, packets),
+            Some(Burst::Time(time)) => Loss::in_timed_bursts(loss_packet, time),
         };
         cable
     }
@@ -159,7 +156,7 @@ impl Cell {
         let mut setting = Setting::new(scheme, bytes, rate_bps, self.rtt_s, self.loss_packet);
         setting.chunk_bytes = f64::from(self.mtu);
         setting.variant = Variant::Serial;
-        if let Some([p_good_to_bad, p_bad_to_good]) = self.chain() {
+        if let Some([p_good_to_bad, p_bad_to_good]) = self.chain()? {
             setting.loss = ModelLoss::Markov {
                 p_good_to_bad,
                 p_bad_to_good,
@@ -177,10 +174,29 @@ impl Cell {
         Ok(setting)
     }
 
-    /// The transition probabilities of the chain of bursts: from good to bad, and back.
-    fn chain(&self) -> Option<[f64; 2]> {
-        let back = (self.burst > 0).then(|| 1.0 / f64::from(self.burst))?;
-        Some([back * self.loss_packet / (1.0 - self.loss_packet), back])
+    /// The transition probabilities of the chain of bursts at the sender's rate: from good to bad,
+    /// and back.
+    fn chain(&self) -> Result<Option<[f64; 2]>, Failure> {
+        let packet_bytes = self.mtu + packet_overhead_bytes(true);
+        let packet_s = 8.0 * f64::from(packet_bytes) / self.rate_bps;
+        let losses = match self.burst {
+            None => return Ok(None),
+            Some(Burst::Losses(losses)) => losses,
+            Some(Burst::Time(time)) => {
+                farwrite_model::losses_in_burst(self.loss_packet, time.as_secs_f64(), packet_s)?
+            }
+        };
+        let back = 1.0 / losses;
+        Ok(Some([
+            back * self.loss_packet / (1.0 - self.loss_packet),
+            back,
+        ]))
+    }
+
+    /// The burst as on the command line, without spaces.
+    pub(crate) fn burst_text(&self) -> String {
+        let burst = self.burst.map(|burst| burst.to_string());
+        burst.unwrap_or("0".to_owned()).replace(' ', "")
     }
 }
 

@@ -30,7 +30,7 @@ fn row(cell: &Cell, comparison: &Comparison) -> String {
         cell.rate_bps,
         cell.rtt_s,
         cell.loss_packet,
-        cell.burst,
+        cell.burst_text(),
         cell.mtu,
         cell.samples,
         cell.seed,

@@ -23,6 +23,7 @@ use std::time::Instant;
 use cell::Cell;
 use clap::Parser;
 use farwrite::SchemeName;
+use farwrite_units::Burst;
 use verdict::Comparison;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -52,9 +53,10 @@ struct Args {
         default_value = "1e-6,1e-5,1e-4,1e-3,1e-2"
     )]
     loss: Vec<f64>,
-    /// Mean length of a burst of losses in packets; 0: independent losses.
-    #[arg(long, value_delimiter = ',', default_value = "0")]
-    burst: Vec<u32>,
+    /// Mean length of a burst of losses: a number of packets, such as 20, or a time, such as 2us; 0:
+    /// independent losses.
+    #[arg(long, value_delimiter = ',', default_value = "0", value_parser = parse_burst)]
+    burst: Vec<CellBurst>,
     /// Lose only packets from the sender of messages, and no reports. The model still loses both.
     #[arg(long)]
     keep_reports: bool,
@@ -87,6 +89,16 @@ struct Args {
     /// Also write the times to this file, one row per cell (CSV).
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+}
+
+/// A burst of a cell; `None` for independent losses.
+type CellBurst = Option<Burst>;
+
+fn parse_burst(text: &str) -> Result<CellBurst, String> {
+    match text {
+        "0" => Ok(None),
+        text => text.parse().map(Some),
+    }
 }
 
 impl Args {

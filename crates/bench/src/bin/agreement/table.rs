@@ -45,7 +45,7 @@ pub(crate) fn print_row(cell: &Cell, comparison: &Comparison) {
             .map_or_else(String::new, |sites| sites.to_string()),
         cell.rtt_s * 1e3,
         cell.loss_packet,
-        cell.burst,
+        cell.burst_text(),
         cell.scheme.to_string(),
         numbers(&comparison.mean),
     );
