@@ -253,6 +253,16 @@ impl Plan {
         options
     }
 
+    /// What endpoints do at the start of a flow that `farwrite plan` does not count: the name of each
+    /// transport, and a text.
+    #[must_use]
+    pub fn start_costs(&self) -> Vec<(&str, String)> {
+        let transports = self.transports.iter();
+        let costs = transports
+            .filter_map(|(name, transport)| Some((name.as_str(), transport.start_costs()?)));
+        costs.collect()
+    }
+
     /// The `id` of each flow in the connection matrix of a case; empty for other workloads.
     #[must_use]
     pub fn flow_ids(&self, case: &Case) -> &[Option<u64>] {

@@ -278,8 +278,8 @@ impl<'a> Running<'a> {
             src_port: 49_152 + self.dice.below(16_384) as u16,
         };
         let started = station::start(&mut self.network, self.scene.transport, &starting);
-        started.map_err(|why| RunError::Flow { flow: number, why })?;
-        self.flows[number].start_ns = Some(self.network.now_ns());
+        let start_ns = started.map_err(|why| RunError::Flow { flow: number, why })?;
+        self.flows[number].start_ns = Some(start_ns);
         self.flows[number].end = FlowEnd::Unfinished;
         self.started += 1;
         self.under_way += 1;

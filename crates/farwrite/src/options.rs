@@ -89,6 +89,14 @@ impl RateControl {
         }
     }
 
+    /// Returns the least and the usual greatest number of round trips that a long message spends on
+    /// finding the rate of an unknown path, with adaptive rate control. `packet_bytes` is the length of
+    /// an IP packet. On a path whose [`Start`] is given, it is one round trip.
+    #[must_use]
+    pub fn search_round_trips(packet_bytes: u64, rate_bps: u64) -> [u32; 2] {
+        farwrite_rate::Adaptive::search_round_trips(packet_bytes, rate_bps)
+    }
+
     /// Returns whether queue pairs with these two values can share a path. The values may differ
     /// only in what is known at the start.
     pub(crate) fn is_like(&self, other: &Self) -> bool {

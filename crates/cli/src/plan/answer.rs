@@ -6,6 +6,7 @@ use farwrite_units::Burst;
 use serde::Serialize;
 
 use super::nics::Nics;
+use super::path::PlannedPath;
 use super::show;
 
 /// The complete answer. The text for people is made from it.
@@ -22,6 +23,9 @@ pub(super) struct Answer {
     pub(super) rivals: Vec<String>,
     pub(super) sensitivity: Vec<Sensitivity>,
     pub(super) nics: Nics,
+    /// The least and the usual greatest number of round trips in which a long message finds the rate
+    /// of a path that is new. The times do not include them.
+    pub(super) search_round_trips: [u32; 2],
 }
 
 /// The question, in the units of the model.
@@ -105,7 +109,7 @@ pub(super) struct Stake {
 impl Answer {
     pub(super) fn new(
         question: &Question,
-        burst: Option<Burst>,
+        path: &PlannedPath,
         plan: &Plan,
         sensitivity: &[plan::Sensitivity],
         nics: Nics,
@@ -131,13 +135,14 @@ impl Answer {
         });
         let sensitivity = sensitivity.iter().map(|of| Sensitivity::new(question, of));
         Ok(Self {
-            question: Asked::new(question, burst)?,
+            question: Asked::new(question, path.burst)?,
             best: alternative(plan.best()),
             alternatives: plan.alternatives().iter().map(alternative).collect(),
             left_out: left_out.collect(),
             rivals: plan.rivals().iter().map(ToString::to_string).collect(),
             sensitivity: sensitivity.collect::<Result<_, _>>()?,
             nics,
+            search_round_trips: path.search_round_trips(),
         })
     }
 

@@ -132,6 +132,18 @@ impl PlannedPath {
         Ok(loss)
     }
 
+    /// The round trips in which a long message finds the rate of this path, if it is new.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates of paths fit"
+    )]
+    pub(super) fn search_round_trips(&self) -> [u32; 2] {
+        let payload_bytes = self.chunk_bytes.div_ceil(u64::from(self.packets));
+        let packet_bytes = payload_bytes + u64::from(farwrite::packet_overhead_bytes(true));
+        farwrite::RateControl::search_round_trips(packet_bytes, self.rate_bps as u64)
+    }
+
     /// Time from a chunk to the next one, or from a packet to the next one where losses count
     /// packets.
     fn interval_s(&self) -> f64 {

@@ -25,6 +25,7 @@ pub(super) fn text(answer: &Answer, all: bool) -> String {
         ),
         alternatives(answer, all),
     ];
+    parts.push(start(answer));
     parts.push(sensitivity(answer));
     parts.push(nics(answer));
     let advice = answer.nics.unmodified.as_ref();
@@ -112,6 +113,18 @@ fn interval(at: &Alternative) -> Option<String> {
         Some(high_s) => format!("{} to {}, {draws} draws", seconds(low_s), seconds(high_s)),
         None => format!("{} or more, {draws} draws", seconds(low_s)),
     })
+}
+
+/// What the times leave out.
+fn start(answer: &Answer) -> String {
+    let [least, most] = answer.search_round_trips;
+    let rtt_s = answer.question.rtt_s;
+    format!(
+        "The sender knows the rate of the path, and the receiver has posted its buffer. On a new path,\n\
+         a long message first spends {least} to {most} round trips on finding the rate: {} to {}",
+        seconds(f64::from(least) * rtt_s),
+        seconds(f64::from(most) * rtt_s)
+    )
 }
 
 fn row(at: &Alternative) -> [String; 9] {

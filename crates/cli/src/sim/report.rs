@@ -18,9 +18,18 @@ pub(super) struct Report {
     pub(super) planned_runs: usize,
     pub(super) runs: Vec<Run>,
     pub(super) settings: Vec<Setting>,
+    /// What endpoints do at the start of a flow that `farwrite plan` does not count.
+    pub(super) start_costs: Vec<StartCosts>,
     /// The same flows in the results of another simulator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) comparison: Option<Comparison>,
+}
+
+/// What endpoints of a transport do at the start of a flow.
+#[derive(Debug, Serialize)]
+pub(super) struct StartCosts {
+    pub(super) transport: String,
+    pub(super) text: String,
 }
 
 /// The properties that identify a run or a setting.
@@ -144,6 +153,14 @@ impl Report {
             runs: outcomes.iter().filter_map(run).collect(),
             settings: settings
                 .map(|cases| Setting::new(plan, &table, cases))
+                .collect(),
+            start_costs: plan
+                .start_costs()
+                .into_iter()
+                .map(|(transport, text)| StartCosts {
+                    transport: transport.to_owned(),
+                    text,
+                })
                 .collect(),
             comparison: peer.map(|peer| peer.compare(plan, outcomes)),
         }

@@ -20,10 +20,34 @@ pub(super) fn text(report: &Report, out: &Path) -> String {
     let out = out.display();
     let compared = report.comparison.as_ref().map(compared).unwrap_or_default();
     format!(
-        "{}{}{compared}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and pictures: {out}",
+        "{}{}{compared}{}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and pictures: {out}",
         lay_out(&rows, 1),
-        missing(report)
+        missing(report),
+        start_costs(report)
     )
+}
+
+/// What endpoints do at the start of a flow that `farwrite plan` does not count; empty without such
+/// endpoints. Transports with the same text share a line.
+fn start_costs(report: &Report) -> String {
+    let mut lines: Vec<(Vec<&str>, &str)> = Vec::new();
+    for costs in &report.start_costs {
+        match lines.iter_mut().find(|(_, text)| *text == costs.text) {
+            Some((names, _)) => names.push(&costs.transport),
+            None => lines.push((vec![&costs.transport], &costs.text)),
+        }
+    }
+    let lines = lines.into_iter();
+    let lines: Vec<_> = lines
+        .map(|(names, text)| format!("\n  {}: {text}", names.join(", ")))
+        .collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\n\nTimes of endpoints include what `farwrite plan` does not count:{}",
+            lines.concat()
+        ),
+    }
 }
 
 /// The missing bytes of flows with a deadline, by setting; empty if nothing is missing.

@@ -32,6 +32,8 @@ pub(crate) type EndpointHost = NetHost<EndpointFlows>;
 pub(crate) struct EndpointFlows {
     endpoint: Endpoint<NetFabric>,
     board: FlowReports,
+    /// Sends of flows whose buffer is posted before they start.
+    waiting: Vec<WaitingSend>,
     /// Open sends of messages without a deadline: index of the flow, and handle.
     sends: Vec<(usize, SendHandle)>,
     /// Open receives whose completion activates a trigger: index of the flow, and handle.
@@ -40,6 +42,18 @@ pub(crate) struct EndpointFlows {
     bounded: Vec<(usize, RecvHandle, u64)>,
     /// The queue pair of each flow that this host sends.
     queue_pairs: BTreeMap<usize, QueuePair>,
+}
+
+/// A message to send.
+#[derive(Clone, Copy)]
+struct WaitingSend {
+    at_ns: u64,
+    flow: usize,
+    qp: QueuePair,
+    bytes: u64,
+    options: SendOptions,
+    /// Whether the receiver ends the flow at a deadline.
+    is_bounded: bool,
 }
 
 /// Makes a host with an endpoint. All random draws follow from `seed`, including the UDP port
@@ -65,6 +79,7 @@ pub(super) fn host(
     let flows = EndpointFlows {
         endpoint: Endpoint::new(fabric, bytes),
         board,
+        waiting: Vec::new(),
         sends: Vec::new(),
         receives: Vec::new(),
         bounded: Vec::new(),
@@ -75,8 +90,15 @@ pub(super) fn host(
 
 impl Program for EndpointFlows {
     fn poll(&mut self, now_ns: u64) -> Option<u64> {
+        let due = self.waiting.extract_if(.., |send| send.at_ns <= now_ns);
+        for send in due.collect::<Vec<_>>() {
+            self.send(send)
+                .expect("a connected queue pair takes its first message");
+        }
         let polled = self.endpoint.poll(now_ns);
         let next_ns = polled.expect("ports of simulated hosts do not break");
+        let waiting_ns = self.waiting.iter().map(|send| send.at_ns).min();
+        let next_ns = next_ns.into_iter().chain(waiting_ns).min();
         let board = &self.board;
         self.sends.retain(|(flow, send)| {
             let done = send.outcome().map(|outcome| FlowReport {
@@ -122,6 +144,19 @@ impl Program for EndpointFlows {
 }
 
 impl EndpointFlows {
+    fn send(&mut self, send: WaitingSend) -> Result<(), String> {
+        let memory = Region::ghost(send.bytes);
+        let memory = self.endpoint.register_region(memory).map_err(text)?;
+        let handle = self
+            .endpoint
+            .post_send(send.qp, memory.whole(), send.options);
+        let handle = handle.map_err(text)?;
+        if !send.is_bounded {
+            self.sends.push((send.flow, handle));
+        }
+        Ok(())
+    }
+
     /// Counters of a flow's queue pair, in chunks. Here, a chunk is one packet.
     pub(super) fn counted(&self, flow: usize) -> FlowCounters {
         let stats = self.queue_pairs.get(&flow);
@@ -134,13 +169,14 @@ impl EndpointFlows {
     }
 }
 
-/// Adds a queue pair at both ends, posts the receive buffer and sends the message.
+/// Adds a queue pair at both ends, posts the receive buffer and sends the message. Returns the time
+/// at which the message is sent: now, or a round trip later if the buffer is posted before.
 pub(super) fn start(
     network: &mut Network<Station>,
     transport: &Transport,
     (scheme, control): (SchemeName, EndpointControl),
     starting: &FlowSetup,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     let mut ends = Vec::new();
     for (node, port_bps) in starting.ends.into_iter().zip(starting.port_bps) {
         let rate_control = transport.rate_control(control, &starting.path, port_bps);
@@ -154,7 +190,12 @@ pub(super) fn start(
         let endpoint = &mut program(network, node)?.endpoint;
         endpoint.connect_qp(qp, &ends[peer].2).map_err(text)?;
     }
-    let now_ns = network.now_ns();
+    let lead_ns = if transport.posted {
+        starting.path.rtt_ns
+    } else {
+        0
+    };
+    let start_ns = network.now_ns().saturating_add(lead_ns);
     let [(src, src_qp, _), (dst, dst_qp, _)] = [ends[0].clone(), ends[1].clone()];
     let number = starting.number;
     let receiver = program(network, dst)?;
@@ -162,7 +203,7 @@ pub(super) fn start(
     let memory = receiver.endpoint.register_region(memory).map_err(text)?;
     let deadline_ns = transport
         .deadline
-        .map(|deadline| now_ns.saturating_add(nanoseconds(deadline)));
+        .map(|deadline| start_ns.saturating_add(nanoseconds(deadline)));
     let terms = match deadline_ns {
         Some(_) => RecvOptions {
             scheme: Some(scheme.tag()),
@@ -185,21 +226,25 @@ pub(super) fn start(
         receiver.receives.push((number, receive));
     }
     let sender = program(network, src)?;
-    let memory = Region::ghost(starting.flow.bytes);
-    let memory = sender.endpoint.register_region(memory).map_err(text)?;
-    let options = SendOptions {
-        scheme: scheme.tag(),
-        deadline_ns: deadline_ns
-            .or_else(|| Some(now_ns.saturating_add(patience_ns(starting.ideal_ns)))),
-        ..SendOptions::default()
+    let send = WaitingSend {
+        at_ns: start_ns,
+        flow: number,
+        qp: src_qp,
+        bytes: starting.flow.bytes,
+        options: SendOptions {
+            scheme: scheme.tag(),
+            deadline_ns: deadline_ns
+                .or_else(|| Some(start_ns.saturating_add(patience_ns(starting.ideal_ns)))),
+            ..SendOptions::default()
+        },
+        is_bounded: deadline_ns.is_some(),
     };
-    let send = sender.endpoint.post_send(src_qp, memory.whole(), options);
-    let send = send.map_err(text)?;
-    if deadline_ns.is_none() {
-        sender.sends.push((number, send));
+    match lead_ns {
+        0 => sender.send(send)?,
+        _ => sender.waiting.push(send),
     }
     sender.queue_pairs.insert(number, src_qp);
-    Ok(())
+    Ok(start_ns)
 }
 
 /// Queue pair options for one message.

@@ -169,9 +169,10 @@ pub(crate) fn start(
     network: &mut Network<Station>,
     transport: &Transport,
     starting: &FlowSetup,
-) -> Result<(), String> {
+) -> Result<u64, String> {
+    let now_ns = network.now_ns();
     match transport.protocol().map_err(|why| why.to_string())? {
-        Protocol::Nic(_) => nic::start(network, transport, starting),
+        Protocol::Nic(_) => nic::start(network, transport, starting).map(|()| now_ns),
         Protocol::Endpoint(scheme, control) => {
             endpoint::start(network, transport, (scheme, control), starting)
         }

@@ -7,7 +7,7 @@ use farwrite_rc::{RdmaTransport, Recovery};
 use super::{
     ENDPOINT_OFFSET_BITS, EndpointControl, MOST_PATHS, Protocol, Transport, TransportError,
 };
-use crate::Flow;
+use crate::{Flow, Start};
 
 impl Transport {
     /// Checks the values.
@@ -56,6 +56,7 @@ impl Transport {
         match protocol {
             Protocol::Nic(nic) => [
                 ("rate", self.rate.is_some()),
+                ("posted", self.posted),
                 ("deadline", self.deadline.is_some()),
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
@@ -132,6 +133,9 @@ impl Transport {
                     priority,
                     of_transport: self.priority,
                 });
+            }
+            if self.posted && !matches!(flow.start, Start::At(_)) {
+                return Err(TransportError::PostedFlow { flow: number });
             }
             if flow.bytes > most {
                 return Err(TransportError::FlowLength {
@@ -254,7 +258,7 @@ mod tests {
             let begins = format!("protocol = {unknown:?}: of endpoints, there are farwrite-sr-rto");
             assert!(wrong.starts_with(&begins), "{wrong}");
             assert!(
-                wrong.ends_with("one of +dcqcn, +swift, +eqds may follow"),
+                wrong.ends_with("one of +known, +fixed, +dcqcn, +swift, +eqds may follow"),
                 "{wrong}"
             );
         }

@@ -65,6 +65,15 @@ pub enum TransportError {
         /// Priority of the transport.
         of_transport: u8,
     },
+    /// A flow starts after another one, and receivers post their buffers before flows start.
+    #[error(
+        "posted: flow {flow} starts when another one ends, so nobody knows a round trip before when \
+         it starts; leave the key out, or take flows that start at a given time"
+    )]
+    PostedFlow {
+        /// Index of the flow.
+        flow: usize,
+    },
     /// A flow has no end, and the hosts are endpoints.
     #[error(
         "flow {flow} has no size, so it sends until the run ends; endpoints send whole messages: give \

@@ -30,7 +30,7 @@ pub const MOST_PATHS: u16 = 16_384;
 #[serde(deny_unknown_fields)]
 pub struct Transport {
     /// The name of an [`RdmaTransport`](farwrite_rc::RdmaTransport), or `farwrite-` and the name of
-    /// a scheme, which `+dcqcn`, `+swift` or `+eqds` may follow.
+    /// a scheme, which `+known`, `+fixed`, `+dcqcn`, `+swift` or `+eqds` may follow.
     /// Window, acknowledgements, timeout, retries and DCQCN are settings of NICs only.
     pub protocol: String,
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096. With endpoints, a multiple of 4
@@ -84,6 +84,11 @@ pub struct Transport {
     /// adaptive controller sets the rate.
     #[serde(default, deserialize_with = "crate::units::maybe_rate")]
     pub rate: Option<u64>,
+    /// With endpoints: whether the receiver of a flow has posted its buffer a round trip before the
+    /// flow starts. Otherwise it posts the buffer at the start, and the clear-to-send delays the
+    /// first packet by half a round trip.
+    #[serde(default)]
+    pub posted: bool,
     /// With endpoints and a best-effort scheme: longest duration of a flow. At the deadline, the
     /// flow ends with the bytes that have arrived.
     #[serde(
@@ -119,6 +124,7 @@ impl Transport {
             irn: None,
             eqds: None,
             rate: None,
+            posted: false,
             deadline: None,
             port: None,
         }

@@ -21,8 +21,14 @@ pub enum Protocol {
 /// What sets the rate of endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointControl {
-    /// The adaptive controller, or [`Transport::rate`](super::Transport::rate).
+    /// The adaptive controller, which knows nothing of the path, or
+    /// [`Transport::rate`](super::Transport::rate).
     Default,
+    /// The adaptive controller, which starts with the rate and the round trip of the path, like a
+    /// sender that has used the path before.
+    Known,
+    /// The rate of the path, without control.
+    Fixed,
     /// DCQCN.
     Dcqcn,
     /// Swift.
@@ -52,7 +58,9 @@ impl Protocol {
 
 impl EndpointControl {
     /// Those with a name, which follows the name of the scheme.
-    pub(super) const NAMED: [(&str, Self); 3] = [
+    pub(super) const NAMED: [(&str, Self); 5] = [
+        ("+known", Self::Known),
+        ("+fixed", Self::Fixed),
         ("+dcqcn", Self::Dcqcn),
         ("+swift", Self::Swift),
         ("+eqds", Self::Eqds),
@@ -99,7 +107,9 @@ pub fn described() -> String {
     let endpoints = "endpoints of farwrite with a scheme, such as";
     format!(
         "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
-         place of their own: {ENDPOINT}sr-nack+dcqcn, {ENDPOINT}sr-nack+swift or {ENDPOINT}sr-nack+eqds",
+         place of their own: {ENDPOINT}sr-nack+dcqcn, {ENDPOINT}sr-nack+swift or {ENDPOINT}sr-nack+eqds; \
+         or with knowledge of the path: {ENDPOINT}sr-nack+known, or the rate of the path as it is: \
+         {ENDPOINT}sr-nack+fixed",
         nics.join("; ")
     )
 }

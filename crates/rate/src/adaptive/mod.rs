@@ -16,7 +16,7 @@ use compete::Compete;
 use cycle::Cycle;
 use growth::Growth;
 use path::PathEstimate;
-use probe::Probe;
+use probe::{Probe, REPEATS};
 
 /// Timeout of the first report, in nanoseconds (RFC 6298 section 2.1).
 const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
@@ -144,6 +144,14 @@ impl Adaptive {
             controller.expect(start);
         }
         controller
+    }
+
+    /// The least and the usual greatest number of round trips that a long transfer spends on finding
+    /// this rate on an unknown path: one for each train, and two for trains whose result is in
+    /// doubt. A transfer that ends with one of the trains needs fewer.
+    pub fn search_round_trips(packet_bytes: u64, rate_bps: u64) -> [u32; 2] {
+        let trains = Probe::search_trains(packet_bytes.clamp(1, 1 << 30), rate_bps);
+        [trains, trains.saturating_add(REPEATS)]
     }
 
     /// What the controller is doing.

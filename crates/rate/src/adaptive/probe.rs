@@ -34,7 +34,7 @@ const DOUBTFUL: u64 = 2;
 
 /// Number of trains of a start-up that are sent again because their result is in doubt. Each costs
 /// a round trip; a wrong result costs ten or more, because growth has to find the rate.
-const REPEATS: u32 = 2;
+pub(super) const REPEATS: u32 = 2;
 
 /// A train that is being sent or reported.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +96,15 @@ impl Probe {
             latest: None,
             first_sample_bytes: None,
         }
+    }
+
+    /// The number of trains that find a rate, if no result is in doubt: each is [`STEP`] times as
+    /// fast as the one before, and the last one is faster than the path.
+    pub(super) fn search_trains(packet_bytes: u64, rate_bps: u64) -> u32 {
+        let first_bps = Self::first(packet_bytes, u64::MAX).rate_bps.max(1);
+        let rates = core::iter::successors(Some(first_bps), |bps| bps.checked_mul(STEP));
+        let slower = rates.take_while(|bps| *bps < rate_bps).count();
+        u32::try_from(slower + 1).unwrap_or(u32::MAX)
     }
 
     /// A train that tests the expected rate of a path. Delays of up to `jitter_ns` are noise.

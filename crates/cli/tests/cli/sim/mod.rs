@@ -2,6 +2,7 @@
 
 mod compare;
 mod peers;
+mod planned;
 mod plans;
 mod published;
 
