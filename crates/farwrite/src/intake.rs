@@ -30,9 +30,39 @@ pub(crate) struct Inlet {
     /// Number of notices that wait for the owner, not counting `Arrived`.
     waiting: AtomicU32,
     counts: Counts,
-    /// The data packet that arrived last since the owner last took it. Locked once for each batch of
-    /// packets.
-    newest: Mutex<Option<Newest>>,
+    /// The data packets that arrived last since the owner last took them. Locked once for each batch
+    /// of packets.
+    latest: Mutex<Latest<Newest>>,
+}
+
+/// The data packets that arrived last.
+///
+/// A packet with new data is kept beside later ones without, because whoever repeats a packet all the
+/// time would otherwise hide all others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latest<P> {
+    /// The last packet.
+    pub(crate) any: Option<P>,
+    /// The last packet that brought new data.
+    pub(crate) fresh: Option<P>,
+}
+
+impl<P> Default for Latest<P> {
+    fn default() -> Self {
+        Self {
+            any: None,
+            fresh: None,
+        }
+    }
+}
+
+impl<P> Latest<P> {
+    pub(crate) fn map<Q>(self, change: impl Fn(P) -> Q) -> Latest<Q> {
+        Latest {
+            any: self.any.map(&change),
+            fresh: self.fresh.map(change),
+        }
+    }
 }
 
 /// The data packet of a queue pair that arrived last.
@@ -54,8 +84,10 @@ struct Counts {
     accepted_packets: AtomicU64,
     data_packets: AtomicU64,
     data_bytes: AtomicU64,
+    new_bytes: AtomicU64,
     ect_packets: AtomicU64,
     marked_packets: AtomicU64,
+    stale_marked_packets: AtomicU64,
     duplicate_packets: AtomicU64,
     late_packets: AtomicU64,
     invalid_packets: AtomicU64,
@@ -70,9 +102,13 @@ pub(crate) struct InletCounts {
     /// Data packets, duplicates included, and their payload bytes.
     pub(crate) data_packets: u64,
     pub(crate) data_bytes: u64,
+    /// Payload bytes of the data packets with new data.
+    pub(crate) new_bytes: u64,
     /// Data packets with ECT or CE, and those with CE (RFC 3168 section 5).
     pub(crate) ect_packets: u64,
     pub(crate) marked_packets: u64,
+    /// Data packets with CE that brought nothing new.
+    pub(crate) stale_marked_packets: u64,
     pub(crate) duplicate_packets: u64,
     pub(crate) late_packets: u64,
     pub(crate) invalid_packets: u64,
@@ -80,18 +116,25 @@ pub(crate) struct InletCounts {
 }
 
 impl InletCounts {
-    fn fields(&mut self) -> [&mut u64; 9] {
+    fn fields(&mut self) -> [&mut u64; 11] {
         [
             &mut self.accepted_packets,
             &mut self.data_packets,
             &mut self.data_bytes,
+            &mut self.new_bytes,
             &mut self.ect_packets,
             &mut self.marked_packets,
+            &mut self.stale_marked_packets,
             &mut self.duplicate_packets,
             &mut self.late_packets,
             &mut self.invalid_packets,
             &mut self.unvalidated_controls,
         ]
+    }
+
+    /// Data packets that brought nothing new.
+    pub(crate) fn stale_packets(&self) -> u64 {
+        self.duplicate_packets + self.late_packets + self.invalid_packets
     }
 
     pub(crate) fn add(&mut self, more: &Self) {
@@ -141,14 +184,14 @@ impl Inlet {
             announcement: Announcement::new(),
             waiting: AtomicU32::new(0),
             counts: Counts::default(),
-            newest: Mutex::default(),
+            latest: Mutex::default(),
         }
     }
 
-    /// Takes the newest data packet since the last call.
-    pub(crate) fn take_newest(&self) -> Option<Newest> {
-        let newest = self.newest.lock();
-        newest.unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the data packets that arrived last since the last call.
+    pub(crate) fn take_latest(&self) -> Latest<Newest> {
+        let latest = self.latest.lock();
+        std::mem::take(&mut latest.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Records that the owner is about to look at what arrived. The next packet to arrive is
@@ -194,7 +237,7 @@ struct Run<'a> {
     route: Route,
     inlet: &'a Inlet,
     counts: InletCounts,
-    newest: Option<Newest>,
+    latest: Latest<Newest>,
 }
 
 impl Intake {
@@ -246,7 +289,7 @@ impl Intake {
             route,
             inlet,
             counts: InletCounts::default(),
-            newest: None,
+            latest: Latest::default(),
         })
     }
 }
@@ -265,22 +308,18 @@ impl Run<'_> {
                 Role::Data { generation },
             ) => {
                 self.counts.accepted_packets += 1;
-                let packet = InletCounts {
-                    data_packets: 1,
-                    data_bytes: u64::from(bytes),
-                    ect_packets: u64::from(ecn != Ecn::NotEct),
-                    marked_packets: u64::from(ecn == Ecn::CongestionExperienced),
-                    ..InletCounts::default()
-                };
-                self.counts.add(&packet);
-                if let Some((message, is_late)) = self.take_data(generation, imm, bytes, notices) {
-                    self.newest = Some(Newest {
-                        message,
-                        is_late,
-                        imm,
-                        arrived_ns,
-                    });
+                let is_marked = u64::from(ecn == Ecn::CongestionExperienced);
+                self.counts.data_packets += 1;
+                self.counts.data_bytes += u64::from(bytes);
+                self.counts.ect_packets += u64::from(ecn != Ecn::NotEct);
+                self.counts.marked_packets += is_marked;
+                let table = &self.inlet.table;
+                let arrival = table.handle_packet(generation, imm, bytes);
+                match arrival {
+                    Arrival::New { .. } => self.counts.new_bytes += u64::from(bytes),
+                    _ => self.counts.stale_marked_packets += is_marked,
                 }
+                self.take_data(arrival, imm, arrived_ns, notices);
             }
             (Completion::Send(send), Role::Control) => match send.from {
                 Sender::Validated => {
@@ -299,30 +338,40 @@ impl Run<'_> {
         }
     }
 
-    /// Processes a data packet. Returns its message, and whether that is over.
+    /// Processes a data packet that the slot table has seen.
     fn take_data(
         &mut self,
-        generation: u8,
+        arrival: Arrival,
         imm: u32,
-        bytes: u32,
+        arrived_ns: Option<u64>,
         notices: &mut Vec<Notice>,
-    ) -> Option<(MessageId, bool)> {
-        match self.inlet.table.handle_packet(generation, imm, bytes) {
-            Arrival::New { message, .. } => Some((message, false)),
+    ) {
+        let (message, is_late) = match arrival {
+            Arrival::New { message, .. } => (message, false),
             Arrival::Duplicate { message } => {
                 self.counts.duplicate_packets += 1;
                 self.notify(Event::Duplicate { message, imm }, notices);
-                Some((message, false))
+                (message, false)
             }
             Arrival::Late { message } => {
                 self.counts.late_packets += 1;
                 self.notify(Event::Late { message, imm }, notices);
-                Some((MessageId::new(message), true))
+                (MessageId::new(message), true)
             }
             Arrival::Invalid => {
                 self.counts.invalid_packets += 1;
-                None
+                return;
             }
+        };
+        let newest = Some(Newest {
+            message,
+            is_late,
+            imm,
+            arrived_ns,
+        });
+        self.latest.any = newest;
+        if let Arrival::New { .. } = arrival {
+            self.latest.fresh = newest;
         }
     }
 
@@ -355,9 +404,10 @@ impl Run<'_> {
             }
         }
         if has_data {
-            let newest = self.inlet.newest.lock();
-            let newest = &mut *newest.unwrap_or_else(PoisonError::into_inner);
-            *newest = self.newest.or(*newest);
+            let latest = self.inlet.latest.lock();
+            let latest = &mut *latest.unwrap_or_else(PoisonError::into_inner);
+            latest.any = self.latest.any.or(latest.any);
+            latest.fresh = self.latest.fresh.or(latest.fresh);
         }
         if has_data && self.inlet.announcement.announce() {
             notices.push(self.notice(Event::Arrived));
@@ -367,13 +417,15 @@ impl Run<'_> {
 
 impl Counts {
     /// Returns the counters in the order of [`InletCounts::fields`].
-    fn fields(&self) -> [&AtomicU64; 9] {
+    fn fields(&self) -> [&AtomicU64; 11] {
         [
             &self.accepted_packets,
             &self.data_packets,
             &self.data_bytes,
+            &self.new_bytes,
             &self.ect_packets,
             &self.marked_packets,
+            &self.stale_marked_packets,
             &self.duplicate_packets,
             &self.late_packets,
             &self.invalid_packets,

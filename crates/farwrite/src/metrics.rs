@@ -217,6 +217,11 @@ pub fn of_path(path: &PathStats) -> Vec<Metric> {
             path.marked_packets,
         ),
         (
+            "stale_packets",
+            "packets that arrived at the peer and brought no new data",
+            path.stale_packets,
+        ),
+        (
             "refused_feedback",
             "reports and credits of the peer that cannot be true",
             path.refused_feedback,

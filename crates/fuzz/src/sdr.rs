@@ -35,6 +35,7 @@ pub fn qp_info_fields(data: &[u8]) {
         endpoint: EndpointId([9; 16]),
         grants_credit: false,
         answers_reads: true,
+        reads_stale: true,
     };
     let mut bytes = good.encode().unwrap();
     let (channels, generations) = (config.channels, config.generations);

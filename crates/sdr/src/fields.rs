@@ -18,6 +18,8 @@ const FEATURES_TYPE: u16 = 3;
 const ANSWERS_READS: u64 = 1;
 /// Feature: the end grants credit to senders that ask for it (P4.12).
 const GRANTS_CREDIT: u64 = 2;
+/// Feature: the end reads the count of stale packets in path feedback (P4.10).
+const READS_STALE: u64 = 4;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;
 
@@ -89,6 +91,7 @@ pub(crate) struct Fields {
     pub(crate) endpoint: EndpointId,
     pub(crate) grants_credit: bool,
     pub(crate) answers_reads: bool,
+    pub(crate) reads_stale: bool,
 }
 
 impl Fields {
@@ -101,6 +104,7 @@ impl Fields {
         let features = [
             (self.answers_reads, ANSWERS_READS),
             (self.grants_credit, GRANTS_CREDIT),
+            (self.reads_stale, READS_STALE),
         ];
         let bits = features.map(|(has, bit)| if has { bit } else { 0 });
         let features = bits.iter().fold(0, |all, bit| all | bit);
@@ -138,6 +142,7 @@ impl Fields {
             endpoint: endpoint.ok_or(FieldError::Missing(ENDPOINT_TYPE))?,
             grants_credit: features & GRANTS_CREDIT != 0,
             answers_reads: features & ANSWERS_READS != 0,
+            reads_stale: features & READS_STALE != 0,
         })
     }
 }

@@ -46,6 +46,9 @@ pub struct QpInfo {
     pub grants_credit: bool,
     /// Whether this end answers requests for reads (P3.13). Older versions do not.
     pub answers_reads: bool,
+    /// Whether this end reads the count of stale packets in path feedback (P4.10). Older versions do
+    /// not.
+    pub reads_stale: bool,
 }
 
 impl fmt::Debug for QpInfo {
@@ -60,6 +63,7 @@ impl fmt::Debug for QpInfo {
             .field("endpoint", &self.endpoint)
             .field("grants_credit", &self.grants_credit)
             .field("answers_reads", &self.answers_reads)
+            .field("reads_stale", &self.reads_stale)
             .finish_non_exhaustive()
     }
 }
@@ -165,6 +169,7 @@ impl QpInfo {
             endpoint: self.endpoint,
             grants_credit: self.grants_credit,
             answers_reads: self.answers_reads,
+            reads_stale: self.reads_stale,
         };
         fields.encode(&mut out);
         Ok(out)
@@ -198,6 +203,7 @@ impl QpInfo {
         (info.timing, info.endpoint) = (fields.timing, fields.endpoint);
         info.grants_credit = fields.grants_credit;
         info.answers_reads = fields.answers_reads;
+        info.reads_stale = fields.reads_stale;
         info.check()?;
         Ok(info)
     }
@@ -238,6 +244,7 @@ impl QpInfo {
             endpoint: EndpointId([0; 16]),
             grants_credit: false,
             answers_reads: false,
+            reads_stale: false,
         };
         Some((magic, version, info))
     }

@@ -77,6 +77,7 @@ fn pair(config: QpConfig) -> [Box<SdrQp>; 2] {
         endpoint: EndpointId([9; 16]),
         grants_credit: false,
         answers_reads: true,
+        reads_stale: true,
     };
     [(), ()].map(|()| {
         let mut qp = Box::new(SdrQp::new(config, Timing::wide_area()).unwrap());

@@ -70,6 +70,7 @@ impl Lane {
         };
         Ok(PathStats {
             marked_packets: path.marked_packets + past.marked_packets,
+            stale_packets: path.stale_packets + past.stale_packets,
             refused_feedback: path.refused_feedback + past.refused_feedback,
             excess_feedback: path.excess_feedback + past.excess_feedback,
             ..path

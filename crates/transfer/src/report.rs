@@ -261,6 +261,7 @@ pub(crate) struct Sending {
     path_rate_bps: Option<u64>,
     base_rtt_ms: Option<f64>,
     marked_packets: Option<u64>,
+    stale_packets: Option<u64>,
     refused_feedback: Option<u64>,
     excess_feedback: Option<u64>,
     ecn: Option<&'static str>,
@@ -283,6 +284,7 @@ impl Sending {
             path_rate_bps: path.learned.map(|learned| learned.rate_bps),
             base_rtt_ms: base_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
             marked_packets: Some(path.marked_packets),
+            stale_packets: Some(path.stale_packets),
             refused_feedback: Some(path.refused_feedback),
             excess_feedback: Some(path.excess_feedback),
             ecn: Some(match path.ecn_to_peer {

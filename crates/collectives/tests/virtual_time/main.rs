@@ -10,5 +10,6 @@ mod late_ranks;
 mod loss_targets;
 mod pipeline;
 mod random;
+mod replay;
 mod rounds;
 mod world;

@@ -4,7 +4,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, SendArrival};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::{Report, Sender};
-use farwrite_wire::control::{Control, ParseError, PathFeedback};
+use farwrite_wire::control::{Control, ParseError, PathFeedback, StaleCounts};
 
 use super::Pair;
 use crate::control::ControlPackets;
@@ -136,12 +136,12 @@ impl Pair {
 
     /// Passes the new arrivals to the path.
     pub(super) fn note_arrivals(&mut self, path: &mut PeerPath, now_ns: u64) {
-        let newest = self.inlet.take_newest();
+        let latest = self.inlet.take_latest();
         let counts = self.inlet.counts();
         let gained = counts.since(&self.control.noted);
         self.control.noted = counts;
         let geometry = self.geometry();
-        let newest = newest.map(|newest| {
+        let latest = latest.map(|newest| {
             let parts = geometry.decode_immediate(newest.imm);
             let is_parity = parts.slot >= geometry.slots();
             NewestPacket {
@@ -154,7 +154,7 @@ impl Pair {
                 arrived_ns: newest.arrived_ns.unwrap_or(now_ns).min(now_ns),
             }
         });
-        path.note_arrivals(now_ns, self.name.index, &gained, newest);
+        path.note_arrivals(now_ns, self.name.index, &gained, latest);
     }
 
     fn handle_report(&mut self, now_ns: u64, message: u64, report: &Report) {
@@ -208,6 +208,7 @@ impl Pair {
         let leaves_anyway = !self.control.packets.is_empty() || self.control.packets.is_waiting();
         let report = path.take_report(now_ns, self.name.index, leaves_anyway, &fabric.counters());
         if let Some(report) = report {
+            let report = self.readable(report);
             self.control.packets.push(&Control::PathFeedback(report));
         }
         for message in path.take_credit(now_ns, self.name.index).iter().flatten() {
@@ -219,6 +220,18 @@ impl Pair {
         }
         self.send_waiting(fabric, now_ns)?;
         Ok(())
+    }
+
+    /// Returns a report that the peer's version reads.
+    fn readable(&self, report: PathFeedback) -> PathFeedback {
+        let reads_stale = self.connected.as_ref().is_some_and(|peer| peer.reads_stale);
+        PathFeedback {
+            stale: match reads_stale {
+                true => report.stale,
+                false => StaleCounts::default(),
+            },
+            ..report
+        }
     }
 
     /// Hands control packets to the fabric. Returns whether the fabric took all of them.

@@ -68,6 +68,8 @@ struct Connected {
     path: usize,
     /// Whether the peer's version answers reads.
     answers_reads: bool,
+    /// Whether the peer's version reads the count of stale packets in reports (P4.10).
+    reads_stale: bool,
 }
 
 impl Pair {
@@ -121,6 +123,7 @@ impl Pair {
             endpoint,
             grants_credit: self.has_credit(),
             answers_reads: true,
+            reads_stale: true,
         }
     }
 
@@ -150,6 +153,7 @@ impl Pair {
             endpoint: peer.endpoint,
             path: paths.join(peer.endpoint, peer.control, &self.options, &counters),
             answers_reads: peer.answers_reads,
+            reads_stale: peer.reads_stale,
         });
         Ok(())
     }
@@ -217,6 +221,7 @@ impl Pair {
             sender: self.halves.sender_counters(),
             received_packets: counts.data_packets,
             received_bytes: counts.data_bytes,
+            new_bytes: counts.new_bytes,
             duplicate_packets: counts.duplicate_packets,
             late_packets: counts.late_packets,
             invalid_packets: counts.invalid_packets,

@@ -15,7 +15,9 @@ pub struct QpStats {
     pub received_packets: u64,
     /// Their payload bytes.
     pub received_bytes: u64,
-    /// Packets that brought no new data.
+    /// Payload bytes of the packets that brought new data, parity included.
+    pub new_bytes: u64,
+    /// Packets that had already arrived before.
     pub duplicate_packets: u64,
     /// Chunks that were lost and then computed from others.
     pub rebuilt_chunks: u64,
@@ -47,6 +49,7 @@ impl QpStats {
             },
             received_packets: self.received_packets + later.received_packets,
             received_bytes: self.received_bytes + later.received_bytes,
+            new_bytes: self.new_bytes + later.new_bytes,
             duplicate_packets: self.duplicate_packets + later.duplicate_packets,
             rebuilt_chunks: self.rebuilt_chunks + later.rebuilt_chunks,
             late_packets: self.late_packets + later.late_packets,

@@ -4,7 +4,7 @@ use farwrite_rate::{Feedback, Newest};
 use farwrite_wire::control::{MessageId, PathFeedback};
 
 use super::departures::{Departures, Run};
-use super::received::{Amount, Received, Taken};
+use super::received::{Amount, Left, Received, Taken};
 
 /// What a queue pair knows of a packet that a report names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(super) enum Said {
 pub(super) struct Flight {
     departures: Departures,
     sent: Amount,
+    /// Packets of which an older copy had left before.
+    repeated_packets: u64,
     /// Bytes that are no longer in flight: up to the newest packet reported, or given up.
     settled_bytes: u64,
     /// Bytes sent at the time of the latest timeout. Their departures are known until the next
@@ -73,7 +75,11 @@ impl Flight {
     pub(super) fn push(&mut self, now_ns: u64, run: &Run) {
         self.departures.push(now_ns, self.sent.bytes, run);
         self.sent.bytes += run.bytes;
-        self.sent.packets += u64::from(run.packets.end - run.packets.start);
+        let packets = u64::from(run.packets.end - run.packets.start);
+        self.sent.packets += packets;
+        if run.is_repeat {
+            self.repeated_packets += packets;
+        }
     }
 
     /// Gives up the bytes in flight, because no report arrived in time. The packets may have left
@@ -95,16 +101,25 @@ impl Flight {
         report: &PathFeedback,
         base_rtt_ns: Option<u64>,
     ) -> Said {
-        let Named::Sent { message, packet } = named else {
+        let departure = match named {
+            Named::Sent { message, packet } => self.departures.find(serial, message, packet),
             // A late packet may belong to an older message than the report says.
-            return match report.is_late {
-                true => Said::Nothing,
-                false => Said::Untrue,
-            };
+            Named::Never if report.is_late => None,
+            Named::Never => return Said::Untrue,
         };
-        let departure = self.departures.find(serial, message, packet);
+        let is_stale = self.received.adds_only_stale(report);
+        // A copy of a packet that an earlier report has passed shows no round trip.
+        let departure =
+            departure.filter(|found| !is_stale || found.sent_bytes > self.reported_bytes);
         let newest_bytes = departure.map_or(self.reported_bytes, |found| found.sent_bytes);
-        match self.received.take(report, newest_bytes, self.sent) {
+        let reported_bytes = newest_bytes.max(self.reported_bytes);
+        let is_stale = is_stale && reported_bytes == self.reported_bytes;
+        let left = Left {
+            sent: self.sent,
+            reported_bytes,
+            repeated_packets: self.repeated_packets,
+        };
+        match self.received.take(report, &left) {
             Taken::Now => {}
             Taken::Excess => self.excess_reports += 1,
             Taken::Overtaken => return Said::Nothing,
@@ -112,7 +127,7 @@ impl Flight {
         }
         // The receiver held the report after the packet had arrived.
         let arrived_ns = now_ns.saturating_sub(report.hold_ns);
-        self.reported_bytes = self.reported_bytes.max(newest_bytes);
+        self.reported_bytes = reported_bytes;
         self.settled_bytes = self.settled_bytes.max(self.reported_bytes);
         self.departures.settle(self.reported_bytes);
         let delivered = self.received.delivered();
@@ -124,11 +139,12 @@ impl Flight {
                     .and_then(|found| found.sampled_ns(arrived_ns, base_rtt_ns, report.is_late)),
                 hold_ns: report.hold_ns,
             }),
-            received_bytes: delivered.bytes.min(self.sent.bytes),
-            received_packets: delivered.packets,
-            marked_packets: self.received.marked_packets(),
+            received_bytes: delivered.bytes,
+            received_packets: self.received.own_packets(),
+            marked_packets: self.received.own_marked_packets(),
             dropped_packets: self.received.dropped_packets(),
             drain_bps: report.drain_bps,
+            is_stale,
         })
     }
 }

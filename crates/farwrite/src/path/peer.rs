@@ -19,7 +19,7 @@ use super::packet_overhead_bytes;
 use super::reports::{NewestPacket, Reports};
 use super::sending::Sending;
 use super::stats::{EcnField, PathStats};
-use crate::intake::InletCounts;
+use crate::intake::{InletCounts, Latest};
 use crate::options::{QpOptions, RateControl};
 
 /// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
@@ -194,10 +194,10 @@ impl PeerPath {
         now_ns: u64,
         index: u32,
         gained: &InletCounts,
-        newest: Option<NewestPacket>,
+        latest: Latest<NewestPacket>,
     ) {
         let period_ns = self.period_ns();
-        self.reports.note(now_ns, index, gained, newest, period_ns);
+        self.reports.note(now_ns, index, gained, latest, period_ns);
     }
 
     /// Returns a report for a control packet of queue pair `index` that leaves now, if a report is

@@ -1,10 +1,6 @@
 //! Checks the sums in the reports of a receiver against what was sent.
 
-use farwrite_wire::control::PathFeedback;
-
-/// Maximum number of times that networks may deliver a packet, on average: two places on the way
-/// that each deliver every packet twice. A report with more is not valid.
-const MOST_COPIES: u64 = 4;
+use farwrite_wire::control::{PathFeedback, StaleCounts};
 
 /// A number of packets, and their bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,28 +21,45 @@ impl Amount {
         self.packets <= most.packets && self.bytes <= most.bytes
     }
 
-    fn is_possible_of(self, sent: Self) -> bool {
-        self.packets <= sent.packets.saturating_mul(MOST_COPIES)
-            && self.bytes <= sent.bytes.saturating_mul(MOST_COPIES)
+    fn minus(self, less: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(less.packets),
+            bytes: self.bytes.saturating_sub(less.bytes),
+        }
     }
+}
+
+/// What has left on a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// All packets.
+    pub(super) sent: Amount,
+    /// Bytes of these up to the newest packet reported.
+    pub(super) reported_bytes: u64,
+    /// Packets of which an older copy had left before.
+    pub(super) repeated_packets: u64,
 }
 
 /// The result of handling a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// The report counts no more than was sent.
+    /// The report counts no more than may have arrived.
     Now,
-    /// The report counts more than was sent. This may be true: networks copy packets, and packets
-    /// from before this end opened the path may be among them. What is more than was sent has no
-    /// effect on the rate.
+    /// The report counts more than may have arrived since the last one. This may be true: networks
+    /// copy packets, an attacker can repeat them, and packets from before this end opened the path
+    /// may be among them. What is more has no effect.
     Excess,
     /// A newer report arrived before it.
     Overtaken,
-    /// The report cannot be true.
+    /// A count decreases.
     Refused,
 }
 
 /// What the receiver has counted since this end opened the path.
+///
+/// A report counts what it adds to the report before. Of this, no more counts than has left and is
+/// not counted yet. If a report adds more, all up to the newest packet reported counts as arrived,
+/// and later reports go on from there. So copies never make a later report impossible.
 ///
 /// The two ends may open a path at different times, because an end removes the path with its last
 /// queue pair. A receiver that opens the path again restarts its counts, and the number of the path
@@ -55,12 +68,16 @@ pub(super) enum Taken {
 #[derive(Debug, Default)]
 pub(super) struct Received {
     latest: Option<PathFeedback>,
-    /// Whether the receiver has counted since before this end opened the path. Then packets from
-    /// that time may still arrive late.
-    counts_older: bool,
     delivered: Amount,
+    /// Packets that may have been sent by this end, and those of them with a congestion mark: those
+    /// with new data, and as many without as this end has sent again.
+    own_packets: u64,
+    own_marked_packets: u64,
+    /// Packets without new data among the own ones.
+    own_repeats: u64,
+    /// All packets without new data.
+    stale_packets: u64,
     ect_packets: u64,
-    marked_packets: u64,
     dropped_packets: u64,
 }
 
@@ -69,93 +86,90 @@ impl Received {
         self.delivered
     }
 
-    pub(super) fn ect_packets(&self) -> u64 {
-        self.ect_packets
+    pub(super) fn own_packets(&self) -> u64 {
+        self.own_packets
     }
 
-    pub(super) fn marked_packets(&self) -> u64 {
-        self.marked_packets
+    pub(super) fn own_marked_packets(&self) -> u64 {
+        self.own_marked_packets
+    }
+
+    pub(super) fn stale_packets(&self) -> u64 {
+        self.stale_packets
+    }
+
+    pub(super) fn ect_packets(&self) -> u64 {
+        self.ect_packets
     }
 
     pub(super) fn dropped_packets(&self) -> u64 {
         self.dropped_packets
     }
 
-    /// Handles a report. The newest packet in it left with byte `newest_bytes` of the bytes `sent`.
-    pub(super) fn take(&mut self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> Taken {
+    /// Returns whether a report adds packets to the one before, and none of them brought new data. Then
+    /// the packet that it names brought none.
+    pub(super) fn adds_only_stale(&self, report: &PathFeedback) -> bool {
+        let latest = self.latest.filter(|latest| latest.path == report.path);
+        let gained = latest.and_then(|latest| since(report, &latest));
+        gained.is_some_and(|gained| {
+            gained.stale.packets > 0 && gained.stale.packets == gained.received_packets
+        })
+    }
+
+    /// Handles a report. `left` includes the packet that the report names.
+    pub(super) fn take(&mut self, report: &PathFeedback, left: &Left) -> Taken {
         let known = self.latest.filter(|latest| latest.path >= report.path);
         let gained = match known {
             Some(latest) if is_older(report, &latest) => return Taken::Overtaken,
             Some(latest) => since(report, &latest),
-            None => {
-                let counted = self.at_most_sent(report, newest_bytes, sent);
-                // A first report that counts older packets, but fewer than were sent, is not recognised.
-                // It looks like that of a peer which claims more than it received.
-                self.counts_older = counted != *report;
-                Some(counted)
-            }
+            None => Some(*report),
         };
         let Some(mut gained) = gained else {
             return Taken::Refused;
         };
-        // A first report has no earlier one to subtract, so its own counts are compared.
-        let claimed = match known {
-            Some(_) => self.delivered_with(&gained),
-            None => self.delivered_with(report),
-        };
-        let mut delivered = self.delivered_with(&gained);
-        if self.counts_older && !delivered.is_possible_of(sent) {
-            gained = self.at_most_sent(&gained, newest_bytes, sent);
-            delivered = self.delivered_with(&gained);
-        }
-        if !delivered.is_possible_of(sent) {
-            return Taken::Refused;
-        }
         self.latest = Some(*report);
-        self.delivered = delivered;
-        self.ect_packets = self.ect_packets.saturating_add(gained.ect_packets);
-        self.marked_packets = self.marked_packets.saturating_add(gained.marked_packets);
-        self.dropped_packets = self.dropped_packets.saturating_add(gained.dropped_packets);
-        match claimed.is_within(sent) {
-            true => Taken::Now,
-            false => Taken::Excess,
-        }
-    }
-
-    fn delivered_with(&self, gained: &PathFeedback) -> Amount {
-        self.delivered.plus(Amount {
+        let counted = Amount {
             packets: gained.received_packets,
             bytes: gained.received_bytes,
-        })
+        };
+        let most = left.sent.minus(self.delivered);
+        let is_excess = !counted.is_within(most);
+        let arrived = match is_excess {
+            false => counted,
+            true => Amount {
+                packets: counted.packets.min(most.packets),
+                bytes: left.reported_bytes.saturating_sub(self.delivered.bytes),
+            },
+        };
+        if is_excess && known.is_none() {
+            // It is not known which of the marks and drops belong to packets of this path.
+            gained.marked_packets = 0;
+            gained.dropped_packets = 0;
+            gained.stale.marked_packets = 0;
+        }
+        self.delivered = self.delivered.plus(arrived);
+        self.count(&gained, left);
+        match is_excess {
+            false => Taken::Now,
+            true => Taken::Excess,
+        }
     }
 
-    /// Returns what to count of a report from a receiver that may have counted before this end
-    /// opened the path: all that the report counts, but no more than was sent and not counted
-    /// before. A report that counts more also includes copies, or packets that left before this end
-    /// opened the path. If these were counted, the sum with later reports could exceed the possible
-    /// maximum.
-    fn at_most_sent(&self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> PathFeedback {
-        let counted = Amount {
-            packets: report.received_packets,
-            bytes: report.received_bytes,
-        };
-        let most = Amount {
-            packets: sent.packets.saturating_sub(self.delivered.packets),
-            bytes: sent.bytes.saturating_sub(self.delivered.bytes),
-        };
-        if counted.is_within(most) {
-            return *report;
-        }
-        // It is not known which of the marks and drops belong to these packets.
-        let packets = counted.packets.min(most.packets);
-        PathFeedback {
-            received_packets: packets,
-            received_bytes: newest_bytes.saturating_sub(self.delivered.bytes),
-            ect_packets: report.ect_packets.min(packets),
-            marked_packets: 0,
-            dropped_packets: 0,
-            ..*report
-        }
+    /// Adds what a report adds to the one before.
+    fn count(&mut self, gained: &PathFeedback, left: &Left) {
+        let stale = gained.stale;
+        let most_packets = left.sent.packets - self.own_packets;
+        let repeats = stale.packets.min(left.repeated_packets - self.own_repeats);
+        let fresh = gained.received_packets.saturating_sub(stale.packets);
+        let marked_fresh = gained.marked_packets.saturating_sub(stale.marked_packets);
+        let own_packets = fresh.saturating_add(repeats).min(most_packets);
+        let marked_packets = marked_fresh.saturating_add(stale.marked_packets.min(repeats));
+        self.own_repeats += repeats;
+        self.own_packets += own_packets;
+        self.own_marked_packets += marked_packets.min(own_packets);
+        self.stale_packets = self.stale_packets.saturating_add(stale.packets);
+        self.ect_packets = self.ect_packets.saturating_add(gained.ect_packets);
+        self.dropped_packets = self.dropped_packets.saturating_add(gained.dropped_packets);
     }
 }
 
@@ -174,6 +188,13 @@ fn since(report: &PathFeedback, latest: &PathFeedback) -> Option<PathFeedback> {
         ect_packets: report.ect_packets.checked_sub(latest.ect_packets)?,
         marked_packets: report.marked_packets.checked_sub(latest.marked_packets)?,
         dropped_packets: report.dropped_packets.checked_sub(latest.dropped_packets)?,
+        stale: StaleCounts {
+            packets: report.stale.packets.checked_sub(latest.stale.packets)?,
+            marked_packets: report
+                .stale
+                .marked_packets
+                .checked_sub(latest.stale.marked_packets)?,
+        },
         ..*report
     })
 }
@@ -201,13 +222,34 @@ mod tests {
         }
     }
 
+    /// Takes a report whose newest packet left with byte `reported_bytes` of the bytes `sent`.
+    fn take(
+        received: &mut Received,
+        report: &PathFeedback,
+        reported_bytes: u64,
+        sent: Amount,
+    ) -> Taken {
+        let left = Left {
+            sent,
+            reported_bytes,
+            repeated_packets: 0,
+        };
+        received.take(report, &left)
+    }
+
     #[test]
     fn counts_follow_the_newest_report() {
         let mut received = Received::default();
-        assert_eq!(received.take(&report(1, 10), 10_000, SENT), Taken::Now);
-        assert_eq!(received.take(&report(1, 30), 30_000, SENT), Taken::Now);
         assert_eq!(
-            received.take(&report(1, 20), 20_000, SENT),
+            take(&mut received, &report(1, 10), 10_000, SENT),
+            Taken::Now
+        );
+        assert_eq!(
+            take(&mut received, &report(1, 30), 30_000, SENT),
+            Taken::Now
+        );
+        assert_eq!(
+            take(&mut received, &report(1, 20), 20_000, SENT),
             Taken::Overtaken
         );
         assert_eq!(
@@ -218,68 +260,91 @@ mod tests {
             }
         );
         assert_eq!(
-            (received.marked_packets(), received.dropped_packets()),
+            (received.own_marked_packets(), received.dropped_packets()),
             (15, 3)
         );
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn counts_that_decrease_are_refused() {
         let mut received = Received::default();
-        received.take(&report(1, 30), 30_000, SENT);
-        let more = PathFeedback {
-            received_bytes: 400_001,
+        let stale = |packets, marked_packets| StaleCounts {
+            packets,
+            marked_packets,
+        };
+        let first = PathFeedback {
+            stale: stale(9, 2),
+            ..report(1, 30)
+        };
+        take(&mut received, &first, 30_000, SENT);
+        let next = PathFeedback {
+            stale: stale(9, 2),
             ..report(1, 31)
         };
         let less = [
             PathFeedback {
                 received_bytes: 29_999,
-                ..report(1, 31)
+                ..next
             },
             PathFeedback {
                 ect_packets: 29,
-                ..report(1, 31)
+                ..next
             },
             PathFeedback {
                 marked_packets: 14,
-                ..report(1, 31)
+                ..next
             },
             PathFeedback {
                 dropped_packets: 2,
-                ..report(1, 31)
+                ..next
+            },
+            PathFeedback {
+                stale: stale(8, 2),
+                ..next
+            },
+            PathFeedback {
+                stale: stale(9, 1),
+                ..next
             },
         ];
-        for bad in less.into_iter().chain([more, report(1, 401)]) {
-            assert_eq!(received.take(&bad, 31_000, SENT), Taken::Refused, "{bad:?}");
+        for bad in less {
+            assert_eq!(
+                take(&mut received, &bad, 31_000, SENT),
+                Taken::Refused,
+                "{bad:?}"
+            );
         }
         assert_eq!(received.delivered().packets, 30);
+        assert_eq!(take(&mut received, &next, 31_000, SENT), Taken::Now);
     }
 
     #[test]
-    fn more_than_was_sent_is_seen_until_it_is_sent() {
+    fn more_than_was_sent_counts_up_to_the_newest_packet_and_later_reports_go_on_from_there() {
         let mut received = Received::default();
-        assert_eq!(received.take(&report(1, 100), 100_000, SENT), Taken::Now);
-        // The network delivers some packets again.
-        let bytes_only = PathFeedback {
-            received_packets: 100,
-            received_bytes: 100_001,
-            ..report(1, 100)
-        };
-        for more in [bytes_only, report(1, 101), report(1, 400)] {
-            assert_eq!(received.take(&more, 100_000, SENT), Taken::Excess);
-        }
+        assert_eq!(
+            take(&mut received, &report(1, 50), 50_000, SENT),
+            Taken::Now
+        );
+        // A thousand copies come, and 10 packets. 40 are in flight.
+        let flooded = take(&mut received, &report(1, 1_060), 60_000, SENT);
+        assert_eq!(flooded, Taken::Excess);
+        assert_eq!(received.delivered().bytes, 60_000);
         let sent = Amount {
-            packets: 400,
-            bytes: 400_000,
+            packets: 200,
+            bytes: 200_000,
         };
-        assert_eq!(received.take(&report(1, 400), 400_000, sent), Taken::Now);
+        assert_eq!(
+            take(&mut received, &report(1, 1_100), 110_000, sent),
+            Taken::Now
+        );
+        assert_eq!(received.delivered().bytes, 100_000);
     }
 
     #[test]
     fn a_receiver_that_opens_the_path_again_goes_on() {
         let mut received = Received::default();
-        received.take(&report(1, 30), 30_000, SENT);
-        assert_eq!(received.take(&report(2, 5), 40_000, SENT), Taken::Now);
+        take(&mut received, &report(1, 30), 30_000, SENT);
+        assert_eq!(take(&mut received, &report(2, 5), 40_000, SENT), Taken::Now);
         assert_eq!(
             received.delivered(),
             Amount {
@@ -288,17 +353,17 @@ mod tests {
             }
         );
         assert_eq!(
-            received.take(&report(1, 31), 31_000, SENT),
+            take(&mut received, &report(1, 31), 31_000, SENT),
             Taken::Overtaken
         );
-        assert_eq!(received.take(&report(2, 6), 41_000, SENT), Taken::Now);
+        assert_eq!(take(&mut received, &report(2, 6), 41_000, SENT), Taken::Now);
         assert_eq!(received.delivered().packets, 36);
     }
 
     #[test]
     fn a_receiver_that_opened_the_path_earlier_is_taken_from_its_first_report_on() {
         let mut received = Received::default();
-        let first = received.take(&report(1, 5_000), 90_000, SENT);
+        let first = take(&mut received, &report(1, 5_000), 90_000, SENT);
         assert_eq!(first, Taken::Excess);
         assert_eq!(
             received.delivered(),
@@ -308,14 +373,17 @@ mod tests {
             }
         );
         assert_eq!(
-            (received.marked_packets(), received.dropped_packets()),
+            (received.own_marked_packets(), received.dropped_packets()),
             (0, 0)
         );
         let sent = Amount {
             packets: 200,
             bytes: 200_000,
         };
-        assert_eq!(received.take(&report(1, 5_050), 150_000, sent), Taken::Now);
+        assert_eq!(
+            take(&mut received, &report(1, 5_050), 150_000, sent),
+            Taken::Now
+        );
         assert_eq!(
             received.delivered(),
             Amount {
@@ -338,9 +406,15 @@ mod tests {
             ..PathFeedback::default()
         };
         let mut received = Received::default();
-        assert_eq!(received.take(&report(4, 3_136), 64, sent), Taken::Excess);
+        assert_eq!(
+            take(&mut received, &report(4, 3_136), 64, sent),
+            Taken::Excess
+        );
         // One of 64 bytes, and a late one of 1088 bytes.
-        assert_eq!(received.take(&report(6, 4_288), 128, sent), Taken::Excess);
+        assert_eq!(
+            take(&mut received, &report(6, 4_288), 128, sent),
+            Taken::Excess
+        );
         let all = Amount {
             packets: 2,
             bytes: 128,
@@ -348,37 +422,69 @@ mod tests {
         assert_eq!(received.delivered(), all);
     }
 
+    /// The marks on copies are not those of the path.
     #[test]
-    fn a_receiver_that_counted_a_little_before_is_not_refused_later() {
-        // Packets arrived before this end opened the path: many, or few long ones. Now the first
-        // of three arrives, and then the others.
-        for (packets, bytes, packet_bytes) in [(10, 1_000, 1_000), (1, 1_500, 84)] {
-            let sent = Amount {
-                packets: 3,
-                bytes: 3 * packet_bytes,
-            };
-            let mut received = Received::default();
-            for arrived in 1..=3 {
-                let report = PathFeedback {
-                    path: 1,
-                    received_packets: packets + arrived,
-                    received_bytes: bytes + arrived * packet_bytes,
-                    ..PathFeedback::default()
-                };
-                let taken = received.take(&report, arrived * packet_bytes, sent);
-                assert_ne!(taken, Taken::Refused, "{report:?}");
-            }
-        }
+    fn marks_of_packets_without_new_data_count_for_those_that_were_sent_again() {
+        let mut received = Received::default();
+        let left = Left {
+            sent: SENT,
+            reported_bytes: 30_000,
+            repeated_packets: 5,
+        };
+        let flooded = PathFeedback {
+            marked_packets: 502,
+            ect_packets: 530,
+            stale: StaleCounts {
+                packets: 500,
+                marked_packets: 500,
+            },
+            ..report(1, 530)
+        };
+        assert_eq!(received.take(&flooded, &left), Taken::Excess);
+        let counted = (received.own_packets(), received.own_marked_packets());
+        assert_eq!(counted, (35, 0), "30 with new data, and 5 that left again");
+        let next = PathFeedback {
+            received_packets: 1_050,
+            marked_packets: 1_004,
+            ect_packets: 1_050,
+            stale: StaleCounts {
+                packets: 1_000,
+                marked_packets: 1_000,
+            },
+            ..flooded
+        };
+        assert_eq!(received.take(&next, &left), Taken::Excess);
+        let counted = (received.own_packets(), received.own_marked_packets());
+        assert_eq!(counted, (55, 2), "20 more with new data");
+    }
+
+    /// Packets that leave, arrive or are lost, and copies that an attacker makes, up to a report.
+    #[derive(Clone, Copy, Debug)]
+    struct Step {
+        sent: u64,
+        lost: u64,
+        copies: u64,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let copies = prop_oneof![Just(0), Just(0), 1..50_u64, 1_000..100_000_u64];
+        let step = (0..50_u64, 0..4_u64, copies);
+        let step = step.prop_map(|(sent, lost, copies)| Step {
+            sent,
+            lost: lost.min(sent),
+            copies,
+        });
+        prop::collection::vec(step, 1..60)
     }
 
     proptest! {
         #[test]
         fn no_peer_makes_counts_impossible(
-            reports in prop::collection::vec((0..4u64, any::<[u64; 5]>(), any::<u64>()), 1..40),
+            reports in prop::collection::vec((0..4u64, any::<[u64; 7]>(), any::<u64>()), 1..40),
         ) {
             let mut received = Received::default();
             let mut before = Amount::default();
-            for (path, [packets, bytes, ect, marked, dropped], newest_bytes) in reports {
+            for (path, [packets, bytes, ect, marked, dropped, stale, both], newest_bytes) in reports {
                 let report = PathFeedback {
                     path,
                     received_packets: packets,
@@ -386,13 +492,53 @@ mod tests {
                     ect_packets: ect,
                     marked_packets: marked,
                     dropped_packets: dropped,
+                    stale: StaleCounts {
+                        packets: stale,
+                        marked_packets: both,
+                    },
                     ..PathFeedback::default()
                 };
-                received.take(&report, newest_bytes % (SENT.bytes + 1), SENT);
+                take(&mut received, &report, newest_bytes % (SENT.bytes + 1), SENT);
                 let now = received.delivered();
-                prop_assert!(now.is_possible_of(SENT));
+                prop_assert!(now.is_within(SENT));
                 prop_assert!(now.packets >= before.packets && now.bytes >= before.bytes);
+                prop_assert!(received.own_marked_packets() <= received.own_packets());
+                prop_assert!(received.own_packets() <= SENT.packets);
                 before = now;
+            }
+        }
+
+        /// No number of copies makes a true report impossible, or counts more than was sent. A
+        /// report without copies adds what arrived, whatever came before it.
+        #[test]
+        fn copies_never_stop_the_counts(steps in steps()) {
+            const BYTES: u64 = 1_000;
+            let mut received = Received::default();
+            let (mut sent, mut arrived, mut copies) = (0, 0, 0);
+            let amount = |packets| Amount { packets, bytes: packets * BYTES };
+            for step in steps {
+                let before = received.delivered();
+                sent += step.sent;
+                let fresh = step.sent - step.lost;
+                arrived += fresh;
+                copies += step.copies;
+                let report = PathFeedback {
+                    path: 1,
+                    received_packets: arrived + copies,
+                    received_bytes: (arrived + copies) * BYTES,
+                    stale: StaleCounts { packets: copies, marked_packets: 0 },
+                    ..PathFeedback::default()
+                };
+                let taken = take(&mut received, &report, sent * BYTES, amount(sent));
+                prop_assert_ne!(taken, Taken::Refused);
+                let now = received.delivered();
+                prop_assert!(now.is_within(amount(sent)));
+                if step.copies == 0 {
+                    prop_assert_eq!(taken, Taken::Now);
+                    prop_assert_eq!(now.bytes, before.bytes + fresh * BYTES);
+                }
+                prop_assert_eq!(received.stale_packets(), copies);
+                prop_assert!(now.bytes >= before.bytes + fresh * BYTES);
             }
         }
     }

@@ -1,13 +1,13 @@
 //! What a receiver reports about a path, and when (P4.10).
 
 use farwrite_fabric::contract::Counters;
-use farwrite_wire::control::{MessageId, PathFeedback};
+use farwrite_wire::control::{MessageId, PathFeedback, StaleCounts};
 use farwrite_wire::timing::Timing;
 
 use super::drain::DrainMeter;
 use super::drops::DropShare;
 use super::waits::Waits;
-use crate::intake::InletCounts;
+use crate::intake::{InletCounts, Latest};
 
 /// Reports in each round trip while packets arrive.
 const REPORTS_A_ROUND_TRIP: u64 = 8;
@@ -26,6 +26,27 @@ pub(crate) struct NewestPacket {
     pub(crate) arrived_ns: u64,
 }
 
+impl NewestPacket {
+    /// Moves the arrival by the time for which packets wait at this end.
+    fn later_by(self, lasting_ns: u64) -> Self {
+        Self {
+            arrived_ns: self.arrived_ns + lasting_ns,
+            ..self
+        }
+    }
+}
+
+/// Returns the packet that arrived later. If both arrived at the same time, this is `next`.
+fn later(
+    known: Option<(u32, NewestPacket)>,
+    next: Option<(u32, NewestPacket)>,
+) -> Option<(u32, NewestPacket)> {
+    match (known, next) {
+        (Some(known), Some(next)) if known.1.arrived_ns > next.1.arrived_ns => Some(known),
+        (known, next) => next.or(known),
+    }
+}
+
 /// The receiving half of a path.
 #[derive(Debug)]
 pub(super) struct Reports {
@@ -35,8 +56,11 @@ pub(super) struct Reports {
     /// Shortest time between two reports.
     least_ns: u64,
     counts: InletCounts,
-    /// The newest packet, and the index of the queue pair that it arrived through.
-    newest: Option<(u32, NewestPacket)>,
+    /// The newest packet, and the newest with new data. Each has the index of the queue pair that it
+    /// arrived through.
+    latest: Latest<(u32, NewestPacket)>,
+    /// Whether new data has arrived since the last report.
+    has_fresh: bool,
     waits: Waits,
     drain: DrainMeter,
     drops: DropShare,
@@ -59,7 +83,8 @@ impl Reports {
             overhead_bytes,
             least_ns: timing.min_repeat_ns / 8,
             counts: InletCounts::default(),
-            newest: None,
+            latest: Latest::default(),
+            has_fresh: false,
             waits: Waits::default(),
             drain: DrainMeter::new(timing.min_ping_ns),
             drops: DropShare::new(counters, 0),
@@ -70,44 +95,33 @@ impl Reports {
     }
 
     /// Records what arrived through queue pair `index` since the last call for it, and the newest
-    /// packet of it. The next report leaves `period_ns` after the last.
+    /// packets of it. The next report leaves `period_ns` after the last.
     pub(super) fn note(
         &mut self,
         now_ns: u64,
         index: u32,
         gained: &InletCounts,
-        newest: Option<NewestPacket>,
+        latest: Latest<NewestPacket>,
         period_ns: u64,
     ) {
         self.counts.add(gained);
-        if gained.data_packets == 0 && newest.is_none() {
+        if gained.data_packets == 0 && latest.any.is_none() {
             return;
         }
-        let newest = newest.map(|newest| self.without_pause(now_ns, newest, period_ns));
-        if let Some(newest) = newest
-            && self
-                .newest
-                .is_none_or(|(_, known)| known.arrived_ns <= newest.arrived_ns)
-        {
-            self.newest = Some((index, newest));
+        if let Some(newest) = latest.any {
+            let wait_ns = now_ns.saturating_sub(newest.arrived_ns);
+            let rtt_ns = period_ns * REPORTS_A_ROUND_TRIP;
+            let lasting_ns = self.waits.note(now_ns, wait_ns, rtt_ns);
+            let latest = latest.map(|newest| (index, newest.later_by(lasting_ns)));
+            self.latest.any = later(self.latest.any, latest.any);
+            self.latest.fresh = later(self.latest.fresh, latest.fresh);
+            self.has_fresh |= latest.fresh.is_some();
         }
         // After a pause, the report leaves at once.
         let due_ns = self.reported_ns.map_or(now_ns, |ns| ns + period_ns);
         let due_ns = due_ns.max(now_ns);
         self.due_ns = Some(self.due_ns.map_or(due_ns, |ns| ns.min(due_ns)));
         self.repeats = REPEATS;
-    }
-
-    /// Moves the arrival of a packet by the time for which packets wait at this end, unless it only
-    /// paused.
-    fn without_pause(&mut self, now_ns: u64, newest: NewestPacket, period_ns: u64) -> NewestPacket {
-        let wait_ns = now_ns.saturating_sub(newest.arrived_ns);
-        let rtt_ns = period_ns * REPORTS_A_ROUND_TRIP;
-        let lasting_ns = self.waits.note(now_ns, wait_ns, rtt_ns);
-        NewestPacket {
-            arrived_ns: newest.arrived_ns + lasting_ns,
-            ..newest
-        }
     }
 
     /// Returns the time between two reports on a path with this round trip. If the round trip was
@@ -120,7 +134,14 @@ impl Reports {
 
     /// Returns the queue pair that carries the next report, and when the report is due.
     pub(super) fn due(&self) -> Option<(u32, u64)> {
-        Some((self.newest?.0, self.due_ns?))
+        Some((self.named()?.0, self.due_ns?))
+    }
+
+    /// Returns the packet that the next report names. It is one with new data, if one has arrived
+    /// since the last report: the copies of whoever repeats packets must not hide it.
+    fn named(&self) -> Option<(u32, NewestPacket)> {
+        let fresh = self.latest.fresh.filter(|_| self.has_fresh);
+        fresh.or(self.latest.any)
     }
 
     /// Returns the report for a control packet of queue pair `index` that leaves now, if one is
@@ -134,12 +155,13 @@ impl Reports {
         leaves_anyway: bool,
         counters: &Counters,
     ) -> Option<PathFeedback> {
-        let (through, newest) = self.newest?;
+        let (through, newest) = self.named()?;
         let early_ns = if leaves_anyway { period_ns / 2 } else { 0 };
         if through != index || self.due_ns? > now_ns.saturating_add(early_ns) {
             return None;
         }
         self.reported_ns = Some(now_ns);
+        self.has_fresh = false;
         // The last repeats are a round trip apart, because an event that loses one packet may lose
         // all packets near it.
         let wait_ns = match self.repeats {
@@ -153,6 +175,11 @@ impl Reports {
         let dropped_packets = self.drops.update(counters, self.counts.accepted_packets);
         let counts = &self.counts;
         let ect_packets = counts.ect_packets.min(counts.data_packets);
+        let marked_packets = counts.marked_packets.min(ect_packets);
+        let stale_packets = counts.stale_packets().min(counts.data_packets);
+        // Workers count while this end reads, so the counts may not fit together yet.
+        let least_marked = marked_packets.saturating_sub(counts.data_packets - stale_packets);
+        let most_marked = marked_packets.min(stale_packets);
         Some(PathFeedback {
             path: self.number,
             message: newest.message,
@@ -162,9 +189,13 @@ impl Reports {
             received_packets: counts.data_packets,
             received_bytes: self.wire_bytes(counts),
             ect_packets,
-            marked_packets: counts.marked_packets.min(ect_packets),
+            marked_packets,
             dropped_packets,
             drain_bps,
+            stale: StaleCounts {
+                packets: stale_packets,
+                marked_packets: counts.stale_marked_packets.clamp(least_marked, most_marked),
+            },
         })
     }
 
@@ -175,8 +206,10 @@ impl Reports {
 
     /// Removes a queue pair that has ended. No report about its packets can be sent.
     pub(super) fn leave(&mut self, index: u32) {
-        if self.newest.is_some_and(|(through, _)| through == index) {
-            self.newest = None;
+        for newest in [&mut self.latest.any, &mut self.latest.fresh] {
+            newest.take_if(|(through, _)| *through == index);
+        }
+        if self.named().is_none() {
             self.due_ns = None;
         }
     }
@@ -200,20 +233,33 @@ mod tests {
 
     /// Records a packet that arrives through queue pair 1. The message is over from packet [`LATE`] on.
     fn arrive(reports: &mut Reports, now_ns: u64, packet: u32) {
+        note(reports, now_ns, packet, packet < LATE);
+    }
+
+    fn note(reports: &mut Reports, now_ns: u64, packet: u32, is_fresh: bool) {
+        let is_late = packet >= LATE;
         let gained = InletCounts {
             accepted_packets: 1,
             data_packets: 1,
             data_bytes: 1_000,
             ect_packets: 1,
+            marked_packets: 1,
+            stale_marked_packets: u64::from(!is_fresh),
+            late_packets: u64::from(is_late),
+            duplicate_packets: u64::from(!is_late && !is_fresh),
             ..InletCounts::default()
         };
-        let newest = NewestPacket {
+        let newest = Some(NewestPacket {
             message: MessageId::new(3),
-            is_late: packet >= LATE,
+            is_late,
             packet,
             arrived_ns: now_ns,
+        });
+        let latest = Latest {
+            any: newest,
+            fresh: newest.filter(|_| is_fresh),
         };
-        reports.note(now_ns, 1, &gained, Some(newest), PERIOD);
+        reports.note(now_ns, 1, &gained, latest, PERIOD);
     }
 
     fn take(reports: &mut Reports, now_ns: u64, leaves_anyway: bool) -> Option<PathFeedback> {
@@ -262,6 +308,33 @@ mod tests {
             (report.received_packets, report.received_bytes),
             (3, 3 * 1_064)
         );
+    }
+
+    /// Otherwise, whoever repeats one packet would keep the others in flight.
+    #[test]
+    fn a_packet_with_new_data_is_named_before_copies_and_a_copy_after_it() {
+        let mut reports = reports();
+        arrive(&mut reports, 0, 7);
+        take(&mut reports, 0, false).unwrap();
+        for copy in 0..100 {
+            note(&mut reports, copy, 7, false);
+        }
+        arrive(&mut reports, MS, 8);
+        note(&mut reports, MS + 1, 7, false);
+        let report = take(&mut reports, 3 * MS, false).unwrap();
+        assert_eq!((report.packet, report.hold_ns), (8, 2 * MS));
+        let stale = StaleCounts {
+            packets: 101,
+            marked_packets: 101,
+        };
+        assert_eq!(
+            (report.received_packets, report.marked_packets, report.stale),
+            (103, 103, stale)
+        );
+        // A repeat that was not needed must leave the sender's flight too.
+        note(&mut reports, 4 * MS, 9, false);
+        let report = take(&mut reports, 6 * MS, false).unwrap();
+        assert_eq!((report.packet, report.hold_ns), (9, 2 * MS));
     }
 
     #[test]

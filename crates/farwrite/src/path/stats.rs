@@ -36,6 +36,10 @@ pub struct PathStats {
     pub delivered_bytes: u64,
     /// Packets that arrived at the peer with a congestion mark (ECN CE).
     pub marked_packets: u64,
+    /// Packets that arrived at the peer and brought no new data: repeats that were not needed, parity
+    /// after its message, and copies, also those of an attacker who repeats packets. 0 if the peer
+    /// does not count them.
+    pub stale_packets: u64,
     /// Packets for which the peer's sockets had no room, as the peer estimated (P5.5.5).
     pub peer_socket_drops: u64,
     /// What the path does to the ECN field of packets on the way to the peer.
@@ -44,9 +48,10 @@ pub struct PathStats {
     pub ecn_from_peer: EcnField,
     /// Reports and credits of the peer that cannot be true. None of them was used.
     pub refused_feedback: u64,
-    /// Reports of the peer that count more packets or bytes than were sent. No more bytes than were
-    /// sent count as delivered (P5.5.4). Networks that copy packets cause such reports, a peer that
-    /// has counted since before this end opened the path, and a peer that lies.
+    /// Reports of the peer that count more packets or bytes than were sent and not counted before. No
+    /// more bytes than were sent count as delivered (P5.5.4). Networks that copy packets cause such
+    /// reports, an attacker who repeats packets, a peer that has counted since before this end
+    /// opened the path, and a peer that lies.
     pub excess_feedback: u64,
 }
 

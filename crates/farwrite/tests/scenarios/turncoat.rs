@@ -65,6 +65,7 @@ fn twist_feedback(feedback: &mut PathFeedback, dice: &mut SplitMix) {
     twist_u32(&mut feedback.packet, dice);
     twist(&mut feedback.hold_ns, dice);
     twist(&mut feedback.received_packets, dice);
+    feedback.received_packets = feedback.received_packets.max(1);
     twist(&mut feedback.received_bytes, dice);
     // More marks than packets do not parse.
     twist(&mut feedback.ect_packets, dice);
@@ -73,6 +74,16 @@ fn twist_feedback(feedback: &mut PathFeedback, dice: &mut SplitMix) {
     feedback.marked_packets = feedback.marked_packets.min(feedback.ect_packets);
     twist(&mut feedback.dropped_packets, dice);
     twist(&mut feedback.drain_bps, dice);
+    // Without stale packets, the report is shorter.
+    if feedback.stale.packets > 0 {
+        let (received, marked) = (feedback.received_packets, feedback.marked_packets);
+        let stale = &mut feedback.stale;
+        twist(&mut stale.packets, dice);
+        stale.packets = stale.packets.clamp(1, received);
+        twist(&mut stale.marked_packets, dice);
+        let least = marked.saturating_sub(received - stale.packets);
+        stale.marked_packets = stale.marked_packets.clamp(least, marked.min(stale.packets));
+    }
 }
 
 fn twist_read(read: &mut ReadRequest, dice: &mut SplitMix) {

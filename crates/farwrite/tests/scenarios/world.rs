@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use farwrite::fabric::sim::{Datagram, SimFabric, SimNetwork};
-use farwrite::{Endpoint, QpOptions, QpStats, QueuePair, RateControl, SchemeTag};
+use farwrite::{Endpoint, QpInfo, QpOptions, QpStats, QueuePair, RateControl, SchemeTag};
 use farwrite_link::LinkConfig;
 use farwrite_schemes::registry::SchemeName;
 
@@ -96,6 +96,16 @@ impl World {
         back: LinkConfig,
         options: &QpOptions,
     ) -> Self {
+        Self::with_infos(seed, [forth, back], options, |_| ())
+    }
+
+    /// Makes a world in which the ends connect with the information that `change` leaves of theirs.
+    pub(crate) fn with_infos(
+        seed: u64,
+        [forth, back]: [LinkConfig; 2],
+        options: &QpOptions,
+        change: impl Fn(&mut QpInfo),
+    ) -> Self {
         let network = SimNetwork::new(seed);
         let ports = u16::from(options.sdr.channels);
         let mut ends = [1, 2].map(|host| {
@@ -107,9 +117,10 @@ impl World {
         network
             .connect(addr(1).ip(), addr(2).ip(), forth, back)
             .expect("a good link");
-        let infos = ends
+        let mut infos = ends
             .each_ref()
             .map(|end| end.endpoint.qp_info(end.qp).expect("own queue pair"));
+        infos.iter_mut().for_each(change);
         for (end, peer) in ends.iter_mut().zip(infos.iter().rev()) {
             end.endpoint
                 .connect_qp(end.qp, peer)

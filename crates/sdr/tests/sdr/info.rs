@@ -31,7 +31,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             prop::collection::vec(qpns, usize::from(generations)),
             any::<[u8; 32]>(),
             any_timing(),
-            (any::<[u8; 16]>().prop_map(EndpointId), any::<[bool; 2]>()),
+            (any::<[u8; 16]>().prop_map(EndpointId), any::<[bool; 3]>()),
         )
             .prop_map(
                 move |(
@@ -41,7 +41,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                     data_qpns,
                     control_key,
                     timing,
-                    (endpoint, [grants_credit, answers_reads]),
+                    (endpoint, [grants_credit, answers_reads, reads_stale]),
                 )| {
                     QpInfo {
                         config,
@@ -54,6 +54,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                         endpoint,
                         grants_credit,
                         answers_reads,
+                        reads_stale,
                     }
                 },
             )
@@ -173,11 +174,11 @@ fn unknown_fields_are_ignored_unless_they_are_required() {
     assert_eq!(info.timing, Timing::datacenter());
     assert_eq!(info.endpoint, EndpointId([5; 16]));
     assert_eq!(info.endpoint.to_string(), "05".repeat(16));
-    let features = [info.answers_reads, info.grants_credit];
-    assert_eq!(features, [false, false], "older versions have neither");
+    let features = [info.answers_reads, info.grants_credit, info.reads_stale];
+    assert_eq!(features, [false; 3], "older versions have none");
     let reserved = with_fields(&[known[0], known[1], (3, 0, &[0xff; 8])]);
     let reserved = QpInfo::decode(&reserved).unwrap();
-    assert!(reserved.answers_reads && reserved.grants_credit);
+    assert!(reserved.answers_reads && reserved.grants_credit && reserved.reads_stale);
 
     let required = with_fields(&[known[0], known[1], (4, 0, &[]), (0x1234, 0x8000, &[7])]);
     let error = QpInfo::decode(&required).unwrap_err();
@@ -189,24 +190,25 @@ fn unknown_fields_are_ignored_unless_they_are_required() {
 #[test]
 fn an_end_says_which_features_it_has() {
     let timing = timing_value(Timing::wide_area());
-    for (bits, [answers_reads, grants_credit]) in [
-        (0, [false, false]),
-        (1, [true, false]),
-        (2, [false, true]),
-        (3, [true, true]),
-    ] {
+    for bits in 0..8_u8 {
+        let [answers_reads, grants_credit, reads_stale] = [1, 2, 4].map(|bit| bits & bit != 0);
         let features = [0, 0, 0, 0, 0, 0, 0, bits];
         let fields: [(u16, u16, &[u8]); 3] =
             [(1, 0x8000, &timing), (2, 0, &[9; 16]), (3, 0, &features)];
         let bytes = with_fields(&fields);
         let decoded = QpInfo::decode(&bytes).unwrap();
         assert_eq!(
-            [decoded.answers_reads, decoded.grants_credit],
-            [answers_reads, grants_credit]
+            [
+                decoded.answers_reads,
+                decoded.grants_credit,
+                decoded.reads_stale
+            ],
+            [answers_reads, grants_credit, reads_stale]
         );
         let info = QpInfo {
             answers_reads,
             grants_credit,
+            reads_stale,
             ..info(small())
         };
         assert_eq!(info.encode().unwrap(), bytes);

@@ -55,6 +55,7 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         endpoint: EndpointId([9; 16]),
         grants_credit: false,
         answers_reads: true,
+        reads_stale: true,
     }
 }
 

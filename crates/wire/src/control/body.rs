@@ -6,7 +6,7 @@ mod offer;
 use super::check::{ParseError, check};
 use super::message::{
     Ack, Control, Credit, CreditRequest, LossCounts, MessageId, Nack, Outcome, PathFeedback,
-    ReadRequest, SchemeTag,
+    ReadRequest, SchemeTag, StaleCounts,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -138,6 +138,11 @@ fn encode_path_feedback(feedback: &PathFeedback, out: &mut Vec<u8>) {
     ] {
         out.extend(number.to_be_bytes());
     }
+    let stale = feedback.stale;
+    if stale != StaleCounts::default() {
+        out.extend(stale.packets.to_be_bytes());
+        out.extend(stale.marked_packets.to_be_bytes());
+    }
 }
 
 /// Reads a body; `None` if the type is unknown.
@@ -255,6 +260,13 @@ impl Reader<'_> {
             marked_packets: self.u64()?,
             dropped_packets: self.u64()?,
             drain_bps: self.u64()?,
+            stale: match self.0 {
+                [] => StaleCounts::default(),
+                _ => StaleCounts {
+                    packets: self.u64()?,
+                    marked_packets: self.u64()?,
+                },
+            },
         })
     }
 

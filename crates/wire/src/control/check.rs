@@ -1,7 +1,7 @@
 //! Checks the values of control messages (P4.3 to P4.8, P4.10 to P4.12).
 
 use super::critical::MAX_CRITICAL_RANGES;
-use super::message::{Ack, ClearToSend, Control, CreditRequest, PathFeedback};
+use super::message::{Ack, ClearToSend, Control, CreditRequest, PathFeedback, StaleCounts};
 use core::ops::Range;
 
 /// Why a control message was refused.
@@ -69,7 +69,10 @@ pub enum ParseError {
     },
     /// A path feedback counts more packets of one kind than in total.
     #[error(
-        "a path feedback has {received} packets, {ect} of them with ECT and {marked} of these marked"
+        "a path feedback has {received} packets, {ect} of them with ECT and {marked} of these \
+         marked; {} packets, {} of them marked, brought no new data",
+        stale.packets,
+        stale.marked_packets
     )]
     Counts {
         /// Packets that arrived.
@@ -78,6 +81,8 @@ pub enum ParseError {
         ect: u64,
         /// Those with CE.
         marked: u64,
+        /// Those without new data.
+        stale: StaleCounts,
     },
     /// A credit request wants less credit in total than the sender has used.
     #[error("a credit request wants {wanted} bytes in total, of which {used} are used")]
@@ -150,13 +155,18 @@ fn check_ranges(ranges: &[Range<u32>]) -> Result<(), ParseError> {
 fn check_counts(feedback: &PathFeedback) -> Result<(), ParseError> {
     let received = feedback.received_packets;
     let (ect, marked) = (feedback.ect_packets, feedback.marked_packets);
-    if marked <= ect && ect <= received {
+    let stale = feedback.stale;
+    let news = received.checked_sub(stale.packets);
+    let marked_news = marked.checked_sub(stale.marked_packets);
+    let is_possible = news.zip(marked_news).is_some_and(|(all, of)| of <= all);
+    if marked <= ect && ect <= received && stale.marked_packets <= stale.packets && is_possible {
         return Ok(());
     }
     Err(ParseError::Counts {
         received,
         ect,
         marked,
+        stale,
     })
 }
 

@@ -259,6 +259,18 @@ pub struct PathFeedback {
     /// Rate at which the receiver processes data packets, in bits per second, counted as
     /// `received_bytes`; 0 when idle.
     pub drain_bps: u64,
+    /// Those of the packets that brought no new data. Older versions do not count them, and refuse a
+    /// message in which they are not 0.
+    pub stale: StaleCounts,
+}
+
+/// Data packets that brought no new data: late ones, copies and repeats (P4.10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StaleCounts {
+    /// All of them.
+    pub packets: u64,
+    /// Those that carried CE.
+    pub marked_packets: u64,
 }
 
 /// Chunks that were lost in transit, and the bursts of losses. Values from a peer may be

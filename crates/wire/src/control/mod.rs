@@ -19,7 +19,8 @@ pub use check::ParseError;
 pub use critical::{CriticalChunks, MAX_CRITICAL_RANGES};
 pub use message::{
     Ack, ClearToSend, Clearance, Control, Credit, CreditRequest, LossCounts, MessageId, Nack,
-    Offer, Outcome, PathFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
+    Offer, Outcome, PathFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, StaleCounts, Terms,
+    Withdrawal,
 };
 pub use packet::{
     Builder, Draft, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages,

@@ -7,7 +7,8 @@ use farwrite_wire::control::{
     CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, Credit,
     CreditRequest, CriticalChunks, Echo, HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES,
     MessageId, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError,
-    PathFeedback, Place, ReadRefusal, ReadRequest, ReplayWindow, SchemeTag, Terms, Withdrawal,
+    PathFeedback, Place, ReadRefusal, ReadRequest, ReplayWindow, SchemeTag, StaleCounts, Terms,
+    Withdrawal,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -380,6 +381,7 @@ fn path_feedback() -> PathFeedback {
         marked_packets: 13,
         dropped_packets: 9,
         drain_bps: 10,
+        stale: StaleCounts::default(),
     }
 }
 
@@ -409,13 +411,57 @@ fn a_path_feedback_is_laid_out_as_specified() {
     let packet = packet_of(&[Control::PathFeedback(late)]);
     let message = (3_u64 << 60) + 2;
     assert_eq!(packet[HEADER_BYTES + 12..][..8], message.to_be_bytes());
+    let long = PathFeedback {
+        stale: StaleCounts {
+            packets: 12,
+            marked_packets: 11,
+        },
+        ..path_feedback()
+    };
+    let packet = packet_of(&[Control::PathFeedback(long)]);
+    let expected = [
+        &b"\x07\0\0\x5c"[..],
+        &expected.concat()[4..],
+        &12_u64.to_be_bytes(),
+        &11_u64.to_be_bytes(),
+    ];
+    assert_eq!(packet[HEADER_BYTES..], expected.concat());
+    for bytes in [75, 77, 84, 91, 93] {
+        let cut = messages_in(&packet_with(7, &vec![0; bytes]));
+        assert_eq!(cut, [Err(ParseError::Length { kind: 7, bytes })]);
+    }
 }
 
 #[test]
-fn a_path_feedback_with_more_marks_than_packets_is_refused() {
-    for (received, ect, marked) in [(5, 6, 0), (5, 5, 6), (0, 0, 1)] {
-        let mut packet = packet_of(&[Control::PathFeedback(path_feedback())]);
-        let counts = [(32, received), (48, ect), (56, marked)];
+fn a_path_feedback_with_more_packets_of_one_kind_than_in_total_is_refused() {
+    for [received, ect, marked, packets, marked_packets] in [
+        [5, 6, 0, 0, 0],
+        [5, 5, 6, 5, 5],
+        [0, 0, 1, 0, 0],
+        [5, 5, 5, 6, 0],
+        [5, 5, 0, 4, 1],
+        [5, 5, 3, 2, 3],
+        [5, 5, 3, 3, 0],
+    ] {
+        let stale = StaleCounts {
+            packets,
+            marked_packets,
+        };
+        let feedback = PathFeedback {
+            stale: StaleCounts {
+                packets: 1,
+                marked_packets: 1,
+            },
+            ..path_feedback()
+        };
+        let mut packet = packet_of(&[Control::PathFeedback(feedback)]);
+        let counts = [
+            (32, received),
+            (48, ect),
+            (56, marked),
+            (80, packets),
+            (88, marked_packets),
+        ];
         for (at, count) in counts {
             packet[HEADER_BYTES + at..][..8].copy_from_slice(&u64::to_be_bytes(count));
         }
@@ -424,6 +470,7 @@ fn a_path_feedback_with_more_marks_than_packets_is_refused() {
             received,
             ect,
             marked,
+            stale,
         };
         assert_eq!(messages_in(&packet), [Err(refused)]);
     }

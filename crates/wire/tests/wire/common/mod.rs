@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use farwrite_wire::control::{
     Ack, ClearToSend, Clearance, Control, Credit, CreditRequest, CriticalChunks, HEADER_BYTES,
     LossCounts, MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PathFeedback, Place,
-    ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
+    ReadRefusal, ReadRequest, SchemeTag, StaleCounts, Terms, Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -162,8 +162,9 @@ fn reads() -> impl Strategy<Value = Control> {
 }
 
 fn path_feedback() -> impl Strategy<Value = Control> {
-    any::<([u64; 7], u32, [u64; 2])>().prop_map(|(numbers, packet, [ect, marked])| {
+    any::<([u64; 7], u32, [u64; 2], bool)>().prop_map(|(numbers, packet, of, is_long)| {
         let [path, message, hold_ns, received, bytes, dropped, drain_bps] = numbers;
+        let [ect, marked] = of;
         let ect_packets = ect.min(received);
         Control::PathFeedback(PathFeedback {
             path,
@@ -177,6 +178,13 @@ fn path_feedback() -> impl Strategy<Value = Control> {
             marked_packets: marked.min(ect_packets),
             dropped_packets: dropped,
             drain_bps,
+            stale: match is_long {
+                false => StaleCounts::default(),
+                true => StaleCounts {
+                    packets: received / 2,
+                    marked_packets: marked.min(ect_packets) / 2,
+                },
+            },
         })
     })
 }
