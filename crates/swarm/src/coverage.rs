@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 92] = [
+const KINDS: [&str; 94] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -27,6 +27,8 @@ const KINDS: [&str; 92] = [
     "late packets of an older message",
     "late packets kept back whole",
     "late packets to a freed or other slot",
+    "a packet repeated",
+    "a packet repeated more often than packets were sent",
     "pause",
     "fabric full",
     "restart",
@@ -187,6 +189,12 @@ impl World<'_> {
         coverage.saw_if("control packets late", tap.controls_held > 0);
         coverage.saw_if("late packets of an older message", tap.injected_data > 0);
         coverage.saw_if("late packets kept back whole", tap.kept_back > 0);
+        coverage.saw_if("a packet repeated", tap.replayed > 0);
+        let is_flood = tap.replayed > tap.sent;
+        coverage.saw_if(
+            "a packet repeated more often than packets were sent",
+            is_flood,
+        );
         let refused: u64 = self
             .hosts
             .iter()

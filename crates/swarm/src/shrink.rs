@@ -171,14 +171,20 @@ fn drop_pair(plan: &mut Plan, pair: usize) {
     plan.pairs.remove(pair);
     plan.messages.retain(|message| message.pair != pair);
     plan.faults.retain(|fault| {
-        !matches!(fault, Fault::Late { pair: p, .. } | Fault::Close { pair: p, .. } if *p == pair)
+        !matches!(
+            fault,
+            Fault::Late { pair: p, .. } | Fault::Replay { pair: p, .. } | Fault::Close { pair: p, .. }
+            if *p == pair
+        )
     });
     let renumber = |p: &mut usize| *p -= usize::from(*p > pair);
     plan.messages
         .iter_mut()
         .for_each(|message| renumber(&mut message.pair));
     for fault in &mut plan.faults {
-        if let Fault::Late { pair, .. } | Fault::Close { pair, .. } = fault {
+        if let Fault::Late { pair, .. } | Fault::Replay { pair, .. } | Fault::Close { pair, .. } =
+            fault
+        {
             renumber(pair);
         }
     }

@@ -14,6 +14,9 @@ use farwrite_wire::packet::Packet;
 use crate::plan::{Fault, MessagePlan, Plan};
 use farwrite_dice::{SplitMix, mix};
 
+/// Bits of a TOS byte: congestion experienced (RFC 3168).
+const CE: u8 = 3;
+
 /// Identifies data packets to one generation of an end of a queue pair.
 #[derive(Clone, Copy, Debug)]
 struct Route {
@@ -30,6 +33,18 @@ struct Kept {
     from: usize,
     /// The packet arrives when the receive of this message is posted.
     due: u64,
+    datagram: Datagram,
+}
+
+/// A packet that someone repeats.
+#[derive(Debug)]
+struct Captured {
+    /// The fault that repeats it.
+    fault: usize,
+    /// No copy of it arrives once a receive of this message is posted.
+    unless: u64,
+    /// When its next copies arrive.
+    due_ns: u64,
     datagram: Datagram,
 }
 
@@ -54,6 +69,7 @@ pub(crate) struct Tap {
     /// number.
     left: BTreeMap<(usize, usize, u64), BTreeMap<u64, Vec<u64>>>,
     kept: Vec<Kept>,
+    captured: Vec<Captured>,
     /// Control packets held back, by the time of arrival, then by the order of sending.
     held: BTreeMap<(u64, u64), Datagram>,
     pub(crate) tally: TapTally,
@@ -68,6 +84,7 @@ pub(crate) struct TapTally {
     pub(crate) kept_back: u64,
     pub(crate) injected: u64,
     pub(crate) injected_data: u64,
+    pub(crate) replayed: u64,
 }
 
 impl Tap {
@@ -89,6 +106,7 @@ impl Tap {
             overtaken: BTreeSet::new(),
             left: BTreeMap::new(),
             kept: Vec::new(),
+            captured: Vec::new(),
             held: BTreeMap::new(),
             tally: TapTally::default(),
             plan: plan.clone(),
@@ -218,9 +236,79 @@ impl Tap {
         Verdict::Pass
     }
 
-    /// When the next held control packet arrives.
+    /// When the next held control packet arrives, or the next copies of a captured packet.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.held.first_key_value().map(|(&(due_ns, _), _)| due_ns)
+        let held = self.held.first_key_value().map(|(&(due_ns, _), _)| due_ns);
+        let copies = self.captured.iter().map(|captured| captured.due_ns);
+        copies.chain(held).min()
+    }
+
+    /// Keeps the packet if someone repeats a packet of this queue pair. Its copies do not arrive before
+    /// it can have arrived.
+    fn capture(&mut self, now_ns: u64, route: Route, message: u64, datagram: &Datagram) {
+        let Route { pair, from, .. } = route;
+        for (index, fault) in self.plan.faults.iter().enumerate() {
+            let Fault::Replay {
+                pair: p,
+                from: f,
+                span,
+                ..
+            } = fault
+            else {
+                continue;
+            };
+            let is_here = (*p, *f) == (pair, from) && span.contains(now_ns);
+            // A copy that arrives after a later write would undo it.
+            let is_written = !self.plan_of(pair, from, message).write_limits_ns.is_empty();
+            if !is_here || is_written || self.captured.iter().any(|known| known.fault == index) {
+                continue;
+            }
+            let links = &self.plan.paths[self.plan.pairs[pair].path].links;
+            let delay_ns = u64::try_from(links[from].delay.as_nanos()).expect("short");
+            let sdr = &self.plan.pairs[pair].options.sdr;
+            self.captured.push(Captured {
+                fault: index,
+                unless: message + u64::from(sdr.slots) * u64::from(sdr.generations),
+                due_ns: now_ns + delay_ns,
+                datagram: datagram.clone(),
+            });
+        }
+    }
+
+    /// Returns the copies that arrive by `now_ns`. `posted` is as in [`Tap::take_due`].
+    pub(crate) fn take_copies(
+        &mut self,
+        now_ns: u64,
+        posted: impl Fn(usize, usize) -> u64,
+    ) -> Vec<Datagram> {
+        let mut copies = Vec::new();
+        let faults = &self.plan.faults;
+        self.captured.retain_mut(|captured| {
+            let &Fault::Replay {
+                pair,
+                from,
+                span,
+                every_ns,
+                copies: count,
+                marked,
+            } = &faults[captured.fault]
+            else {
+                return false;
+            };
+            if !span.contains(now_ns) || captured.unless < posted(pair, from) {
+                return false;
+            }
+            if captured.due_ns <= now_ns {
+                captured.due_ns = now_ns + every_ns;
+                let mut copy = captured.datagram.clone();
+                copy.tos |= if marked { CE } else { 0 };
+                copies.extend((0..count).map(|_| copy.clone()));
+            }
+            true
+        });
+        self.tally.injected += copies.len() as u64;
+        self.tally.replayed += copies.len() as u64;
+        copies
     }
 
     /// Removes the held control packets that arrive by `now_ns`.
@@ -235,6 +323,7 @@ impl Tap {
         let Route { pair, from, .. } = route;
         let message = self.message(route, imm);
         self.written.insert((pair, from, message), now_ns);
+        self.capture(now_ns, route, message, datagram);
         self.see_critical(route, imm, message);
         self.see_write(now_ns, route, imm, message);
         let is_here = |fault: &&Fault| {

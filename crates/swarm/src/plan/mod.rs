@@ -196,6 +196,23 @@ pub enum Fault {
         /// Whether only a copy is late.
         copies: bool,
     },
+    /// Someone repeats one data packet of a queue pair, without a limit on the number of copies, until
+    /// the slot has the same generation again. Later copies may be mistaken for packets of the new
+    /// message (P3.10).
+    Replay {
+        /// Index of the queue pair.
+        pair: usize,
+        /// The end that sends the packet.
+        from: usize,
+        /// When copies arrive.
+        span: Span,
+        /// Time between two arrivals, in nanoseconds.
+        every_ns: u64,
+        /// Copies that arrive together.
+        copies: u32,
+        /// Whether they carry a congestion mark (ECN CE).
+        marked: bool,
+    },
     /// A host does not poll its endpoint.
     Pause {
         /// Number of the host.

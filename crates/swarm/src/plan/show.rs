@@ -268,6 +268,21 @@ impl Display for Fault {
                      of their slot late, {span}"
                 )
             }
+            Self::Replay {
+                pair,
+                from,
+                span,
+                every_ns,
+                copies,
+                marked,
+            } => {
+                let what = if *marked { "marked copies" } else { "copies" };
+                write!(
+                    f,
+                    "{copies} {what} of a packet of queue pair {pair} from end {from} arrive every "
+                )?;
+                write!(f, "{}, {span}", Millis(*every_ns))
+            }
             Self::Pause { host, span } => write!(f, "host {host} does not poll, {span}"),
             Self::Full { host, span, share } => {
                 write!(

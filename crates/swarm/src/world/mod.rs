@@ -251,13 +251,14 @@ impl<'p> World<'p> {
         Ok(next)
     }
 
-    /// Delivers the held control packets that are due, and the held data packets whose slot now has
-    /// another message.
+    /// Delivers the held control packets that are due, the held data packets whose slot now has
+    /// another message, and copies of captured packets.
     fn deliver_late(&mut self) {
         let pairs = &self.pairs;
         let posted = |pair: usize, from: usize| pairs[pair].courses[from].posted as u64;
         let mut due = self.tap.borrow_mut().take_held(self.now_ns());
         due.extend(self.tap.borrow_mut().take_due(posted));
+        due.extend(self.tap.borrow_mut().take_copies(self.now_ns(), posted));
         for datagram in due {
             self.network.inject(datagram);
         }

@@ -1,5 +1,7 @@
 //! Draws the faults of a plan.
 
+use farwrite_dice::SplitMix;
+
 use super::Draft;
 use crate::plan::{Fault, PairPlan, SECOND, Span, US};
 
@@ -136,6 +138,28 @@ impl Draft {
         }
     }
 
+    /// Adds someone who repeats a packet. It has dice of its own, so that it changes nothing else.
+    pub(super) fn add_replay(&mut self, seed: u64) {
+        let mut dice = SplitMix::new(seed ^ 8);
+        if !dice.chance(0.15) {
+            return;
+        }
+        let pair = dice.index(self.plan.pairs.len());
+        let from_ns = self.plan.pairs[pair].opens_ns + dice.within(0..self.span_ns);
+        let length_ns = dice.within(1..self.span_ns).max(US);
+        self.plan.faults.push(Fault::Replay {
+            pair,
+            from: usize::from(dice.chance(0.3)),
+            span: Span {
+                from_ns,
+                until_ns: from_ns + length_ns,
+            },
+            every_ns: (length_ns / dice.pick(&[5, 50, 200])).max(1),
+            copies: dice.pick(&[1, 10, 50]),
+            marked: dice.chance(0.3),
+        });
+    }
+
     pub(super) fn heal(&mut self) {
         let messages = self.plan.messages.iter();
         let posts = messages.flat_map(|message| [message.send_ns, message.recv_ns]);
@@ -155,6 +179,7 @@ impl Fault {
             | Self::ControlLoss { span, .. }
             | Self::ControlLate { span, .. }
             | Self::Late { span, .. }
+            | Self::Replay { span, .. }
             | Self::Pause { span, .. }
             | Self::Full { span, .. } => span.until_ns,
             Self::Restart {

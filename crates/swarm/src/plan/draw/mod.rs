@@ -92,6 +92,7 @@ impl Plan {
         draft.add_late_packets();
         draft.add_writes(seed);
         draft.add_reads(seed);
+        draft.add_replay(seed);
         draft.heal();
         draft.wait_for_datacenter_control();
         draft.plan
