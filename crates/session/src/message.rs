@@ -138,6 +138,8 @@ impl Hello {
     /// Capability of the receiver of files: a file that it calls verified survives a power failure
     /// (P8.4).
     pub const SYNCS: u64 = 4;
+    /// Capability: the steps in [`Progress`] are bytes (P7.6).
+    pub const BYTE_STEPS: u64 = 8;
 
     /// Whether the peer has a capability.
     #[must_use]

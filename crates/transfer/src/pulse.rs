@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 
 use farwrite_session::Progress;
 
+/// Steps for which a file counts that was read to its end, or that has its verdict (P7.6). It is as many
+/// as a transfer must make in its time limit, so a file that ends is always progress.
+pub(crate) const FILE_STEPS: u64 = 4096;
+
 /// The progress of this end. Counts only grow.
 #[derive(Debug)]
 pub(crate) struct Pulse {
@@ -16,7 +20,7 @@ pub(crate) struct Pulse {
     /// Bytes of the stream that have arrived at a receiver.
     arrived_bytes: AtomicU64,
     files: AtomicU64,
-    /// Steps toward the end, as counted by the endpoint's thread.
+    /// Bytes of new data that arrived, as counted by the endpoint's thread.
     received: AtomicU64,
     /// The start of the current disk operation, in milliseconds after `start`, plus 1; 0 if there
     /// is none.
@@ -68,15 +72,16 @@ impl Pulse {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sets the endpoint's count of steps.
-    pub(crate) fn set_received(&self, count: u64) {
-        self.received.store(count, Ordering::Relaxed);
+    /// Sets the bytes of new data that arrived, at this end or from it at the peer.
+    pub(crate) fn set_received(&self, bytes: u64) {
+        self.received.store(bytes, Ordering::Relaxed);
     }
 
-    /// A count that grows with every step of this end.
+    /// A count that grows with every step of this end, in bytes.
     pub(crate) fn moved(&self) -> u64 {
+        let files = self.files.load(Ordering::Relaxed);
         self.stream_bytes()
-            .saturating_add(self.files.load(Ordering::Relaxed))
+            .saturating_add(files.saturating_mul(FILE_STEPS))
             .saturating_add(self.received.load(Ordering::Relaxed))
     }
 
@@ -195,6 +200,7 @@ mod tests {
         pulse.add_stream_bytes(10);
         pulse.add_file();
         pulse.set_received(5);
-        assert_eq!((pulse.moved(), pulse.stream_bytes()), (16, 10));
+        let all = 10 + FILE_STEPS + 5;
+        assert_eq!((pulse.moved(), pulse.stream_bytes()), (all, 10));
     }
 }

@@ -1,11 +1,11 @@
 //! Checks whether a transfer is alive.
 //!
 //! A slow disk, at either end, never ends a transfer: the end reports it in its signs of life, and
-//! both wait. A transfer ends if a peer is silent, or if nothing moves on the path.
+//! both wait. A transfer ends if a peer is silent, or if almost nothing moves on the path.
 
 use std::time::{Duration, Instant};
 
-use crate::pulse::{PeerPulse, Pulse};
+use crate::pulse::{FILE_STEPS, PeerPulse, Pulse};
 use crate::{Error, ErrorKind};
 
 /// After the peer's queue pair is known, its first packets must come within this time.
@@ -13,6 +13,24 @@ const FIRST_PACKET: Duration = Duration::from_secs(10);
 /// A disk operation that has taken this long delays the transfer. Signs of life may come only
 /// once a second (P7.6), so a shorter operation may have ended already.
 const HELD_UP: Duration = Duration::from_secs(1);
+
+/// The steps that one end must make in the time limit, in bytes. A trickle of fewer is no progress:
+/// it would keep a transfer of a megabyte alive for hours.
+const LEAST_STEPS: u64 = FILE_STEPS;
+/// Rate in bits per second of the slowest paths that transfers must survive, whatever their time
+/// limit.
+const SLOWEST_BPS: u64 = 8_000;
+/// A transfer that makes one part in this number of what the rate allows makes progress.
+const LEAST_SHARE: u64 = 10;
+
+/// Returns how many steps an end must make in the time limit: a tenth of what the path may carry in
+/// that time, at most [`LEAST_STEPS`]. `rate_bps` is the highest rate that the user allows.
+pub(crate) fn least_steps(timeout: Duration, rate_bps: Option<u64>) -> u64 {
+    let rate_bps = rate_bps.unwrap_or(SLOWEST_BPS).min(SLOWEST_BPS);
+    let bits = timeout.as_millis().saturating_mul(rate_bps.into()) / 1000;
+    let bytes = u64::try_from(bits / 8).unwrap_or(u64::MAX);
+    (bytes / LEAST_SHARE).clamp(1, LEAST_STEPS)
+}
 
 /// If two checks are further apart than this, the process was stopped or the machine was asleep.
 const STOPPED: Duration = Duration::from_secs(1);
@@ -24,8 +42,8 @@ pub(crate) struct Signs {
     pub(crate) packets: u64,
     /// Messages from the peer on the channel.
     pub(crate) messages: u64,
-    /// All steps of both ends toward the end of the transfer.
-    pub(crate) moved: u64,
+    /// The steps of this end, and of the peer, toward the end of the transfer, in bytes (P7.6).
+    pub(crate) moved: [u64; 2],
     /// How long the current disk operation at this end has taken.
     pub(crate) own_disk: Duration,
     /// The same at the peer, according to its last report.
@@ -40,11 +58,16 @@ impl Signs {
         Self {
             packets,
             messages: peer.messages(),
-            moved: own.moved().saturating_add(peer.moved()),
+            moved: [own.moved(), peer.moved()],
             own_disk: own.disk_busy(now),
             peer_disk: peer.disk_busy(),
             is_deaf: peer.is_held_up(),
         }
+    }
+
+    /// Returns a count that grows with every step of either end.
+    pub(crate) fn all_moved(&self) -> u64 {
+        self.moved[0].saturating_add(self.moved[1])
     }
 
     /// Returns which disk delays the transfer, and for how long.
@@ -92,27 +115,34 @@ impl SlowDisk {
 #[derive(Debug)]
 pub(crate) struct Watch {
     timeout: Duration,
+    /// The steps that this end or the peer must make in this time.
+    least: [u64; 2],
     /// For the message about what may be blocked.
     ports: String,
     /// The time from which packets are expected.
     since: Instant,
     seen: Signs,
     heard_at: Instant,
+    /// When the transfer last made progress, and the steps until then.
     moved_at: Instant,
+    moved: [u64; 2],
     looked_at: Instant,
     slow_disk: SlowDisk,
 }
 
 impl Watch {
-    /// `ports` names the UDP ports of both ends.
-    pub(crate) fn new(timeout: Duration, ports: String, now: Instant) -> Self {
+    /// `least` has the steps that this end and the peer must make in the timeout; one of the two is
+    /// enough. `ports` names the UDP ports of both ends.
+    pub(crate) fn new(timeout: Duration, least: [u64; 2], ports: String, now: Instant) -> Self {
         Self {
             timeout,
+            least,
             ports,
             since: now,
             seen: Signs::default(),
             heard_at: now,
             moved_at: now,
+            moved: [0; 2],
             looked_at: now,
             slow_disk: SlowDisk::new(timeout),
         }
@@ -123,7 +153,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if no packet ever came, if the peer was silent for the timeout,
-    /// or if nothing moved for as long.
+    /// or if less than the least moved in that time.
     pub(crate) fn look(&mut self, now: Instant, signs: Signs) -> Result<Option<String>, Error> {
         self.skip_pause(now);
         let heard = (signs.packets, signs.messages) != (self.seen.packets, self.seen.messages);
@@ -134,12 +164,19 @@ impl Watch {
         if slow_disk.is_some() {
             self.since = now;
         }
-        if slow_disk.is_some() || signs.moved != self.seen.moved {
+        let made = self.made(signs.moved);
+        if slow_disk.is_some() || made[0] >= self.least[0] || made[1] >= self.least[1] {
             self.moved_at = now;
+            self.moved = signs.moved;
         }
         self.seen = signs;
         self.check(now)?;
         Ok(self.slow_disk.warning(slow_disk))
+    }
+
+    /// Returns the steps of both ends since the last progress.
+    fn made(&self, moved: [u64; 2]) -> [u64; 2] {
+        [0, 1].map(|end| moved[end].saturating_sub(self.moved[end]))
     }
 
     /// Excludes a time in which this process did not run from the peer's silence.
@@ -172,10 +209,20 @@ impl Watch {
         // does not answer: its silence ends the transfer shortly after.
         let answers = now - self.heard_at < self.timeout / 2;
         if answers && now - self.moved_at >= self.timeout {
-            return dead(format!(
-                "the peer answers, but nothing moved for {after_s} s, and neither end waits for its \
-                 disk: if small packets come through and large ones do not, a smaller --mtu helps"
-            ));
+            return dead(match self.made(self.seen.moved) {
+                [0, 0] => format!(
+                    "the peer answers, but nothing moved for {after_s} s, and neither end waits for \
+                     its disk: if small packets come through and large ones do not, a smaller --mtu \
+                     helps"
+                ),
+                made => format!(
+                    "the peer answers, but only {} bytes moved in {after_s} s, and neither end waits \
+                     for its disk; {} are expected in that time. On a path that is so slow, a longer \
+                     --timeout or a lower --rate helps",
+                    made[0].max(made[1]),
+                    self.least[0]
+                ),
+            });
         }
         Ok(())
     }
@@ -206,14 +253,15 @@ mod tests {
         Signs {
             packets,
             messages,
-            moved,
+            moved: [moved, 0],
             ..Signs::default()
         }
     }
 
     fn watch() -> (Watch, Instant) {
         let now = Instant::now();
-        (Watch::new(TIMEOUT, "here and there".into(), now), now)
+        let watch = Watch::new(TIMEOUT, [1, 1], "here and there".into(), now);
+        (watch, now)
     }
 
     #[test]
@@ -242,6 +290,56 @@ mod tests {
         }
         let error = look(&mut watch, start, 60, signs(70, 70, 0)).expect("stuck");
         assert!(error.contains("--mtu"), "{error}");
+    }
+
+    /// Checks each second, while `bytes` arrive in each. Returns when the transfer ended, in seconds.
+    fn trickle(timeout: u64, rate_bps: Option<u64>, bytes: u64) -> Option<u64> {
+        let timeout = Duration::from_secs(timeout);
+        let least = least_steps(timeout, rate_bps);
+        for end in 0..2 {
+            let start = Instant::now();
+            let mut watch = Watch::new(timeout, [least; 2], String::new(), start);
+            for half_second in 1..1_000_u64 {
+                let mut signs = signs(half_second, half_second, 0);
+                signs.moved[end] = half_second / 2 * bytes;
+                let now = start + Duration::from_millis(500 * half_second);
+                if let Err(error) = watch.look(now, signs) {
+                    let error = error.to_string();
+                    assert!(error.contains(&format!("{least} are expected")), "{error}");
+                    return Some(half_second / 2);
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_trickle_is_no_progress() {
+        // 4096 bytes in 60 s are 68 in a second.
+        assert_eq!(trickle(60, None, 67), Some(60));
+        assert_eq!(trickle(60, None, 69), None);
+        assert_eq!(trickle(60, Some(1_000_000_000), 67), Some(60));
+        // A tenth of 1 kbit/s is 12.5 bytes in a second.
+        assert_eq!(trickle(60, Some(1_000), 12), Some(60));
+        assert_eq!(trickle(60, Some(1_000), 13), None);
+    }
+
+    #[test]
+    fn a_path_of_8_kbit_a_second_lives_whatever_the_time_limit() {
+        for timeout in [2, 5, 30, 60, 600] {
+            assert_eq!(trickle(timeout, None, 800), None, "{timeout} s");
+        }
+    }
+
+    #[test]
+    fn files_that_end_are_progress_whatever_their_size() {
+        let (timeout, start) = (TIMEOUT, Instant::now());
+        let least = [least_steps(timeout, None); 2];
+        let mut watch = Watch::new(timeout, least, String::new(), start);
+        for minute in 0..5 {
+            let signs = signs(minute + 1, minute + 1, minute * FILE_STEPS);
+            assert_eq!(look(&mut watch, start, 59 * minute, signs), None);
+        }
     }
 
     #[test]

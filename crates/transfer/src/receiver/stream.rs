@@ -21,7 +21,7 @@ use crate::report::Tally;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::speaker::Outbox;
-use crate::watch::{Signs, Watch};
+use crate::watch::{Signs, Watch, least_steps};
 use crate::{Cancel, Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
 
 /// At the end, the time for the sender to learn of it and close the channel.
@@ -125,7 +125,9 @@ impl Stream {
         send_qp_info(around.outbox, &info, host.cancel)?;
         let mut meter = Meter::new(host.observer, "receiving", Arc::clone(manifest));
         let mut kept = Instant::now();
-        let mut watch = Watch::new(around.timeout, around.ports.clone(), kept);
+        // The steps of the sender are those of its disk, and whole messages that arrived here.
+        let least = [least_steps(around.timeout, None), 1];
+        let mut watch = Watch::new(around.timeout, least, around.ports.clone(), kept);
         loop {
             self.poll()?;
             self.take()?;
@@ -170,9 +172,7 @@ impl Stream {
             .observe(self.lane.counters(&self.link.endpoint)?);
         self.link.keep()?;
         let stats = self.stats()?;
-        let useless = stats.duplicate_packets + stats.late_packets + stats.invalid_packets;
-        let useful = stats.received_packets.saturating_sub(useless);
-        around.pulse.set_received(useful);
+        around.pulse.set_received(stats.new_bytes);
         // A transfer of no bytes needs no packets.
         let packets = self.link.endpoint.counters().received_packets
             + u64::from(self.shape.stream_bytes == 0);

@@ -51,7 +51,8 @@ pub struct SendSettings {
     /// The maximum memory for the stream at each end: data read ahead, data in flight, and its
     /// parity.
     pub memory_bytes: u64,
-    /// How long the peer may be silent, and how long the transfer may make no progress.
+    /// How long the peer may be silent, and in which time the transfer must move 4 KiB of new data, or
+    /// a tenth of what the rate allows, if that is less.
     pub timeout: Duration,
 }
 
@@ -84,6 +85,8 @@ struct Joined {
     can_resume: bool,
     /// Whether files that the receiver calls verified survive a power failure there.
     is_synced: bool,
+    /// Whether the steps of the receiver are bytes.
+    counts_bytes: bool,
 }
 
 /// Sends the files of `source` through a channel to a receiver. While the receiver is busy with another
@@ -144,6 +147,7 @@ fn join(
     let theirs = setup.hello()?;
     let can_resume = theirs.has(Hello::RESUMES);
     let is_synced = theirs.has(Hello::SYNCS);
+    let counts_bytes = theirs.has(Hello::BYTE_STEPS);
     let waited = start.elapsed();
 
     let theirs = setup.path_offer()?;
@@ -199,6 +203,7 @@ fn join(
         peer,
         can_resume,
         is_synced,
+        counts_bytes,
     })
 }
 

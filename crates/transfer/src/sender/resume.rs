@@ -47,7 +47,7 @@ impl Stream {
         let waits = signs.slow_disk().is_some() || self.in_flight.is_empty();
         let waits = waits || self.lane.open().is_none();
         let mtu = self.shape.mtu;
-        match self.link.watch_size(signs.moved, waits, mtu) {
+        match self.link.watch_size(signs.all_moved(), waits, mtu) {
             Some(shrunk) => self.cut_over(shrunk, host),
             None => Ok(()),
         }

@@ -23,7 +23,7 @@ use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::shape::Shape;
 use crate::speaker::Outbox;
-use crate::watch::{Signs, Watch};
+use crate::watch::{Signs, Watch, least_steps};
 use crate::{Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
 use farwrite_units::show::{Percent, Time, real};
 
@@ -108,6 +108,9 @@ impl Stream {
         peer: Arc<PeerPulse>,
     ) -> (Self, Feeder) {
         let shape = joined.shape;
+        let least = least_steps(settings.timeout, settings.rate_control.max_rate_bps());
+        // An older receiver may count a whole packet as one step.
+        let least = [least, if joined.counts_bytes { least } else { 1 }];
         let (empties, used) = channel();
         let (fill, filled) = sync_channel(READ_AHEAD);
         let (warn, warnings) = channel();
@@ -136,7 +139,7 @@ impl Stream {
                     Picker::Auto(Box::new(auto))
                 }
             },
-            watch: Watch::new(settings.timeout, joined.ports, Instant::now()),
+            watch: Watch::new(settings.timeout, least, joined.ports, Instant::now()),
             in_flight: VecDeque::new(),
             settled_segments: 0,
             ready: None,
