@@ -22,11 +22,13 @@ pub enum ElementType {
     U8,
     /// One byte: 0 is false, every other value is true. Reductions over several ranks are 0 or 1.
     Bool,
+    /// Signed integers of 8 bits.
+    I8,
 }
 
 impl ElementType {
     /// All element types.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::F64,
         Self::F32,
         Self::F16,
@@ -35,6 +37,7 @@ impl ElementType {
         Self::I32,
         Self::U8,
         Self::Bool,
+        Self::I8,
     ];
 
     /// The size of a value in bytes.
@@ -44,7 +47,7 @@ impl ElementType {
             Self::F64 | Self::I64 => 8,
             Self::F32 | Self::I32 => 4,
             Self::F16 | Self::Bf16 => 2,
-            Self::U8 | Self::Bool => 1,
+            Self::U8 | Self::Bool | Self::I8 => 1,
         }
     }
 
@@ -71,6 +74,7 @@ impl fmt::Display for ElementType {
             Self::I32 => "int32",
             Self::U8 => "uint8",
             Self::Bool => "bool",
+            Self::I8 => "int8",
         })
     }
 }

@@ -84,6 +84,12 @@ fn expected(element: ElementType, reduction: Reduction, a: &[u8], b: &[u8]) -> V
                 .to_ne_bytes()
                 .to_vec()
         }
+        ElementType::I8 => {
+            let (a, b) = values!(i8);
+            (integer(reduction, a.into(), b.into()) as i8)
+                .to_ne_bytes()
+                .to_vec()
+        }
         ElementType::U8 => vec![integer(reduction, a[0].into(), b[0].into()) as u8],
         ElementType::Bool => {
             let (a, b) = (a[0] != 0, b[0] != 0);
@@ -173,6 +179,10 @@ fn a_mean_divides_in_its_type() {
         (-3_i32).to_ne_bytes()
     );
     assert_eq!(divided(ElementType::U8, &[255], 2), [127]);
+    assert_eq!(
+        divided(ElementType::I8, &(-7_i8).to_ne_bytes(), 2),
+        (-3_i8).to_ne_bytes()
+    );
 }
 
 #[test]

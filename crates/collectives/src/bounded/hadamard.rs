@@ -44,7 +44,8 @@ impl Encoding {
             | ElementType::I64
             | ElementType::I32
             | ElementType::U8
-            | ElementType::Bool => return None,
+            | ElementType::Bool
+            | ElementType::I8 => return None,
         };
         let interleave = interleave(hadamard?, to_usize(packet_bytes / element.bytes())).ok()?;
         Some(Self {

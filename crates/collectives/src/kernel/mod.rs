@@ -32,6 +32,7 @@ pub fn reduce(element: ElementType, reduction: Reduction, target: &mut [u8], sou
         ElementType::I32 => reduce_i32(reduction, target, source),
         ElementType::U8 => reduce_u8(reduction, target, source),
         ElementType::Bool => reduce_bool(reduction, target, source),
+        ElementType::I8 => reduce_i8(reduction, target, source),
     }
 }
 
@@ -64,6 +65,10 @@ pub fn divide(element: ElementType, target: &mut [u8], count: u32) {
             [u8::try_from(u32::from(x) / count).unwrap_or(0)]
         }),
         ElementType::Bool => {}
+        ElementType::I8 => each(target, |x| {
+            let quotient = i64::from(i8::from_ne_bytes(x)) / i64::from(count);
+            i8::try_from(quotient).unwrap_or(0).to_ne_bytes()
+        }),
     }
 }
 
@@ -109,6 +114,7 @@ reduce_numbers!(reduce_f64, f64, |a, b| a + b, |a, b| a * b);
 reduce_numbers!(reduce_f32, f32, |a, b| a + b, |a, b| a * b);
 reduce_numbers!(reduce_i64, i64, i64::wrapping_add, i64::wrapping_mul);
 reduce_numbers!(reduce_i32, i32, i32::wrapping_add, i32::wrapping_mul);
+reduce_numbers!(reduce_i8, i8, i8::wrapping_add, i8::wrapping_mul);
 reduce_numbers!(reduce_u8, u8, u8::wrapping_add, u8::wrapping_mul);
 
 /// The smaller value; NaN if either value is NaN.

@@ -231,6 +231,7 @@ pub(crate) fn values(element: ElementType, rank: usize, count: usize) -> Vec<u8>
             ElementType::I32 => (small << 5).to_ne_bytes().to_vec(),
             ElementType::U8 => vec![(small & 0xff) as u8],
             ElementType::Bool => vec![u8::from(small > 0)],
+            ElementType::I8 => (small as i8).to_ne_bytes().to_vec(),
         }
     };
     (0..count).flat_map(bytes).collect()

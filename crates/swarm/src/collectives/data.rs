@@ -52,7 +52,7 @@ fn value(dice: &mut SplitMix, element: ElementType) -> Vec<u8> {
         }
         ElementType::I64 => bits.to_ne_bytes().to_vec(),
         ElementType::I32 => (bits as u32).to_ne_bytes().to_vec(),
-        ElementType::U8 => vec![bits as u8],
+        ElementType::U8 | ElementType::I8 => vec![bits as u8],
         ElementType::Bool => vec![bits as u8 & 1],
     }
 }
