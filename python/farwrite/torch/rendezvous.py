@@ -8,11 +8,13 @@ import json
 import socket
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib.metadata import version
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import count
+from time import monotonic, sleep
+from uuid import uuid4
 
 from torch.distributed import PrefixStore, Store, TCPStore
 
@@ -21,6 +23,8 @@ from farwrite.torch.options import Options
 
 #: What is left in the place of a rank when all have read it: no key, but the place stays taken.
 _MET = "met"
+#: How often a rank looks whether rank 0 has begun another attempt.
+_LOOK_EVERY = timedelta(seconds=0.2)
 
 
 class RendezvousError(RuntimeError):
@@ -38,6 +42,13 @@ class Place:
     size: int
     #: Which of the groups of this name it is: a group may be destroyed and made again in the same store.
     instance: str = "0"
+    #: The number of the attempt to meet, which rank 0 draws. A launcher that starts a job again may keep the
+    #: store of the attempt before: its keys have another number.
+    attempt: str = ""
+
+    def key(self, name: object) -> str:
+        """Return a key of this attempt."""
+        return f"farwrite/{self.instance}/{self.attempt}/{name}"
 
     @staticmethod
     def instance_of(ranks: Sequence[int], before: int) -> str:
@@ -51,8 +62,12 @@ class Place:
         return f"rank {self.rank} of group {self.group!r}"
 
 
-def meet(place: Place, info: bytes, address: str, options: Options, timeout: timedelta) -> list[bytes]:
-    """Exchange the first messages of all ranks, and return them by rank.
+def meet(
+    place: Place, info: bytes, address: str, options: Options, timeout: timedelta
+) -> tuple[Place, list[bytes]]:
+    """Exchange the first messages of all ranks.
+
+    Return the place with the number of the attempt, and the messages by rank.
 
     Raises
     ------
@@ -60,7 +75,6 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
         If a rank does not join, joins twice, has another version, policy, group size or list of sites, or
         announces an address that others cannot reach.
     """
-    keys = [f"farwrite/{place.instance}/{rank}" for rank in range(place.size)]
     said = {
         "farwrite": version("farwrite"),
         "size": place.size,
@@ -69,17 +83,71 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
         "address": address,
         "info": b64encode(info).decode(),
     }
-    mine = json.dumps(said).encode()
-    if _claim(place.store, keys[place.rank], mine) != mine:
-        raise RendezvousError(
-            f"{place.describe()}: the store has a rank {place.rank} of a group of this name already: two "
-            "groups of one name need stores or prefixes of their own, and so does a process that starts again"
-        )
-    _wait_for_all(place, keys, timeout)
+    place = _gather(place, json.dumps(said).encode(), timeout)
+    keys = [place.key(rank) for rank in range(place.size)]
     heard = [_parse(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
     _clear(place, keys, "read")
     _compare(place, said, heard)
-    return [_bytes(place, rank, theirs["info"]) for rank, theirs in enumerate(heard)]
+    return place, [_bytes(place, rank, theirs["info"]) for rank, theirs in enumerate(heard)]
+
+
+def _gather(place: Place, mine: bytes, timeout: timedelta) -> Place:
+    """Wait until the messages of all ranks are in the store, under one attempt, and return its place.
+
+    Rank 0 begins the attempt, and confirms it when all ranks have joined. A rank that finds the attempt of an
+    earlier start of the job gets no confirmation: it waits for the next attempt.
+    """
+    begun = f"farwrite/{place.instance}/attempt"
+    until = monotonic() + timeout.total_seconds()
+    if place.rank == 0:
+        place = replace(place, attempt=uuid4().hex)
+        place.store.set(place.key(0), mine.decode())
+        place.store.set(begun, place.attempt)
+        _wait_for_all(place, [place.key(rank) for rank in range(place.size)], timeout)
+        place.store.set(place.key("complete"), str(place.size))
+        return place
+    try:
+        place.store.wait([begun], timeout)
+    except RuntimeError as error:
+        raise RendezvousError(f"{place.describe()}: rank 0 did not join within {timeout}") from error
+    while True:
+        place = replace(place, attempt=place.store.get(begun).decode(errors="replace"))
+        is_ours = _claim(place.store, place.key(place.rank), mine) == mine
+        while place.store.get(begun).decode(errors="replace") == place.attempt:
+            if is_ours and _is_complete(place):
+                _same_size(place, place.store.get(place.key("complete")))
+                return place
+            if monotonic() > until:
+                raise RendezvousError(f"{place.describe()}: {_absence(place, is_ours, timeout)}")
+            if not is_ours:
+                sleep(_LOOK_EVERY.total_seconds())
+
+
+def _is_complete(place: Place) -> bool:
+    try:
+        place.store.wait([place.key("complete")], _LOOK_EVERY)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _same_size(place: Place, theirs: bytes) -> None:
+    if theirs != str(place.size).encode():
+        raise RendezvousError(
+            f"{place.describe()}: rank 0 has size {theirs[:20].decode(errors='replace')}, this rank "
+            f"{place.size}: all ranks must have the same"
+        )
+
+
+def _absence(place: Place, is_ours: bool, timeout: timedelta) -> str:
+    """Return why this rank waits in vain."""
+    if not is_ours:
+        return (
+            f"the store has a rank {place.rank} of a group of this name already, and rank 0 began no other "
+            f"attempt within {timeout}: two groups of one name need stores or prefixes of their own"
+        )
+    absent = [str(rank) for rank in range(place.size) if not place.store.check([place.key(rank)])]
+    return f"rank {', '.join(absent or ['0'])} did not join within {timeout}"
 
 
 def join(
@@ -98,7 +166,7 @@ def join(
         Where this rank cannot join, such as for lack of a path to another.
     """
     said = communicator.meet([])
-    messages = meet(place, said or b"", address, options, timeout)
+    place, messages = meet(place, said or b"", address, options, timeout)
     for number in count(1):
         try:
             said = communicator.meet(messages)
@@ -132,12 +200,12 @@ def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list
 
 
 def _key(place: Place, number: int, rank: int) -> str:
-    return f"farwrite/{place.instance}/round{number}/{rank}"
+    return place.key(f"round{number}/{rank}")
 
 
 def _clear(place: Place, keys: Sequence[str], counter: str) -> None:
     """Clear the keys of queue pairs and paths from the store, at the last rank to read them."""
-    if place.store.add(f"farwrite/{place.instance}/{counter}", 1) == place.size:
+    if place.store.add(place.key(counter), 1) == place.size:
         for key in keys:
             place.store.set(key, _MET)
 
@@ -182,7 +250,7 @@ def local_address(place: Place, options: Options) -> str:
 
 
 def _claim(store: Store, key: str, mine: bytes) -> bytes:
-    return store.compare_set(key, "", mine)  # type: ignore[arg-type] # as above
+    return store.compare_set(key, "", mine)  # type: ignore[arg-type] # torch takes bytes
 
 
 def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None:
