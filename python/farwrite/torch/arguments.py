@@ -28,7 +28,8 @@ _REDUCTIONS = (
     (ReduceOp.MAX, "max"),
     (ReduceOp.PRODUCT, "product"),
 )
-_DEVICES = ("cpu", "cuda")
+#: Types of devices whose tensors operations take.
+DEVICES = ("cpu", "cuda")
 
 
 class Call:
@@ -62,8 +63,8 @@ class Call:
             raise self.type_error(argument, f"is {tensor!r}, not a tensor")
         if tensor.layout != torch.strided or tensor.is_quantized:
             raise self.type_error(argument, f"has layout {tensor.layout}: it must be dense")
-        if tensor.device.type not in _DEVICES:
-            raise self.type_error(argument, f"is on {tensor.device}: it must be on {' or '.join(_DEVICES)}")
+        if tensor.device.type not in DEVICES:
+            raise self.type_error(argument, f"is on {tensor.device}: it must be on {' or '.join(DEVICES)}")
         if tensor.is_conj() or tensor.is_neg():
             raise self.value_error(
                 argument, "is a view that conjugates or negates: pass tensor.resolve_conj().resolve_neg()"

@@ -15,15 +15,17 @@ import torch
 import torch.distributed as dist
 
 from farwrite import _native
-from farwrite.torch.arguments import FLOATS, Call
+from farwrite.torch.arguments import DEVICES, FLOATS, Call
 from farwrite.torch.memory import Memory, overlap
 from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
 from farwrite.torch.rendezvous import Place, RendezvousError, bound_address, join, local_address
 from farwrite.torch.reports import Report, Tally
+from farwrite.torch.untraced import untraced
 from farwrite.torch.work import Started, Work
 
 
+@untraced
 class ProcessGroup(dist.ProcessGroup):
     """A group of ranks. `torch.distributed` makes it, and calls its methods.
 
@@ -82,6 +84,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _get_backend(self, device: torch.device) -> ProcessGroup:
         return self
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        """The types of devices whose tensors operations take. torch asks for them."""
+        # While torch makes the group, it would attach a recorder to each group that has a device, and the
+        # recorder needs a group that is implemented in C++.
+        if self not in dist.distributed_c10d._world.pg_map:
+            return []
+        return [torch.device(name) for name in DEVICES if name == "cpu" or torch.cuda.is_available()]
 
     def last_report(self) -> Report | None:
         """Return how the last operation that was waited for went."""

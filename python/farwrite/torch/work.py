@@ -16,11 +16,13 @@ from torch.futures import Future
 from farwrite import _native
 from farwrite.torch.reports import Tally
 from farwrite.torch.stream import Stream
+from farwrite.torch.untraced import untraced
 
 #: An operation of the native half, and what brings its result to where it belongs when it has ended.
 Started = tuple[_native.Ticket, Callable[[_native.Ended], None]]
 
 
+@untraced
 class Work(dist.Work):
     """What an asynchronous call returns. Any thread may wait for it, more than once."""
 
