@@ -14,7 +14,7 @@ from torch.distributed import ReduceOp
 import farwrite.torch
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-INTEGERS = (torch.int64, torch.int32, torch.uint8)
+INTEGERS = (torch.int64, torch.int32, torch.int8, torch.uint8)
 REDUCED = (*FLOATS, *INTEGERS, torch.bool)
 #: Types that can be moved but not reduced.
 MOVED = (*REDUCED, torch.int16, torch.complex64, torch.float8_e4m3fn)
@@ -447,3 +447,31 @@ def _sites() -> None:
         dist.all_reduce(tensor, group=group)
         assert bool((tensor == 2.0).all()) == by_sites
     dist.destroy_process_group(group)
+
+
+def test_tensors_with_strides(job: Ranks) -> None:
+    job.run(_strides)
+
+
+def _strides() -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    whole = torch.arange(24.0).reshape(4, 6)
+    for view in (lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[1:3, 1:4]):
+        tensor = whole * (rank + 1)
+        strided = view(tensor)
+        assert not strided.is_contiguous()
+        dist.all_reduce(strided)
+        total = ranks * (ranks + 1) / 2
+        assert torch.equal(strided, view(whole) * total)
+        # What is between the values of the view stays as it was.
+        untouched = torch.ones_like(tensor, dtype=torch.bool)
+        view(untouched).fill_(False)
+        assert torch.equal(tensor[untouched], (whole * (rank + 1))[untouched])
+        gathered = [torch.zeros_like(tensor) for _ in range(ranks)]
+        dist.all_gather([view(one) for one in gathered], view(whole * (rank + 1)))
+        for other, one in enumerate(gathered):
+            assert torch.equal(view(one), view(whole * (other + 1)))
+        # Ranks may lay out the same values differently.
+        mixed = torch.ones(3, 5) if rank == 0 else torch.ones(5, 3).t()
+        dist.broadcast(mixed.mul_(rank + 1), 0)
+        assert torch.equal(mixed, torch.ones(3, 5))

@@ -28,10 +28,10 @@ def every_rank(check: Callable[[], None]) -> Callable[[Ranks], None]:
 
 def _tensors() -> None:
     rank = dist.get_rank()
-    flat, square = torch.zeros(6), torch.zeros(2, 3)
+    flat = torch.zeros(6)
     refused: list[tuple[type[Exception], Callable[[], Any], str]] = [
-        (ValueError, lambda: dist.all_reduce(square.t()),
-         "all_reduce: tensor is not contiguous: shape (3, 2), strides (1, 3)"),
+        (ValueError, lambda: dist.all_reduce(flat[:1].expand(3, 2)),
+         "all_reduce: tensor has one value at several indices: shape (3, 2), strides (0, 0)"),
         (TypeError, lambda: dist.all_reduce(flat.to(torch.int16)),
          "all_reduce: tensor is of torch.int16, which cannot be reduced: only float64, float32"),
         (TypeError, lambda: dist.broadcast(flat.to_sparse(), 0),

@@ -16,6 +16,7 @@ ELEMENTS = {
     torch.bfloat16: "bfloat16",
     torch.int64: "int64",
     torch.int32: "int32",
+    torch.int8: "int8",
     torch.uint8: "uint8",
     torch.bool: "bool",
 }
@@ -58,7 +59,7 @@ class Call:
         return TypeError(self._problem(argument, problem))
 
     def check(self, argument: str, tensor: object) -> torch.Tensor:
-        """Return the tensor if its bytes can be sent and received as they lie in memory."""
+        """Return the tensor if its values can be sent and received."""
         if not isinstance(tensor, torch.Tensor):
             raise self.type_error(argument, f"is {tensor!r}, not a tensor")
         if tensor.layout != torch.strided or tensor.is_quantized:
@@ -69,11 +70,11 @@ class Call:
             raise self.value_error(
                 argument, "is a view that conjugates or negates: pass tensor.resolve_conj().resolve_neg()"
             )
-        if not tensor.is_contiguous():
+        if any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
             raise self.value_error(
                 argument,
-                f"is not contiguous: shape {tuple(tensor.shape)}, strides {tensor.stride()}; "
-                "pass tensor.contiguous()",
+                f"has one value at several indices: shape {tuple(tensor.shape)}, strides {tensor.stride()}; "
+                "pass tensor.contiguous(), which is a copy",
             )
         return tensor
 

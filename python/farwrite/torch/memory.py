@@ -10,24 +10,25 @@ from numpy.typing import NDArray
 
 
 def octets(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor as a flat tensor that shares its memory."""
+    """Return the bytes of a contiguous tensor as a flat tensor that shares its memory."""
     return tensor.detach().view(-1).view(torch.uint8)
 
 
 class Memory:
-    """The bytes of tensors, one after the other, in memory of the host.
+    """The bytes of the values of tensors, one after the other, in memory of the host.
 
-    One tensor of the host is used where it is. Several, or those of a GPU, are copied: before the operation
-    (`load`) and after it (`store`).
+    One contiguous tensor of the host is used where it is. Others are copied: before the operation (`load`) and
+    after it (`store`). Values have the order of their indices, whatever the order in the tensor's memory.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._parts = [octets(tensor) for tensor in tensors]
-        self._in_place = len(tensors) == 1 and tensors[0].device.type == "cpu"
+        self._tensors = [tensor.detach() for tensor in tensors]
+        first = self._tensors[0] if len(tensors) == 1 else None
+        self._in_place = first is not None and first.device.type == "cpu" and first.is_contiguous()
         if self._in_place:
-            self._flat = self._parts[0]
+            self._flat = octets(self._tensors[0])
         else:
-            total = sum(part.numel() for part in self._parts)
+            total = sum(tensor.nbytes for tensor in tensors)
             pinned = bool(tensors) and tensors[0].device.type == "cuda"
             self._flat = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
 
@@ -36,19 +37,25 @@ class Memory:
         return np.asarray(_Lent(self._flat))
 
     def load(self) -> None:
-        """Copy the tensors' bytes into the memory of the host."""
+        """Copy the tensors' values into the memory of the host."""
         if not self._in_place:
-            for host, part in self._pairs():
-                host.copy_(part)
+            for host, tensor in self._pairs():
+                host.copy_(octets(tensor.contiguous()))
 
     def store(self) -> None:
         """Copy the memory of the host into the tensors."""
         if not self._in_place:
-            for host, part in self._pairs():
-                part.copy_(host, non_blocking=True)
+            for host, tensor in self._pairs():
+                if tensor.is_contiguous():
+                    octets(tensor).copy_(host, non_blocking=True)
+                else:
+                    values = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+                    octets(values).copy_(host, non_blocking=True)
+                    tensor.copy_(values)
 
     def _pairs(self) -> zip[tuple[torch.Tensor, torch.Tensor]]:
-        return zip(self._flat.split([part.numel() for part in self._parts]), self._parts, strict=True)
+        sizes = [tensor.nbytes for tensor in self._tensors]
+        return zip(self._flat.split(sizes), self._tensors, strict=True)
 
 
 class _Lent:
@@ -69,6 +76,17 @@ class _Lent:
 
 
 def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors share memory."""
-    begin, end = one.data_ptr(), one.data_ptr() + one.nbytes
-    return begin < other.data_ptr() + other.nbytes and other.data_ptr() < end
+    """Return whether the memory of two tensors may overlap."""
+    begin, end = _extent(one)
+    other_begin, other_end = _extent(other)
+    return begin < other_end and other_begin < end
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the addresses of the first byte of a tensor, and of the one after its last."""
+    begin = tensor.data_ptr()
+    if tensor.numel() == 0:
+        return begin, begin
+    # torch has no negative strides.
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return begin, begin + (last + 1) * tensor.element_size()
