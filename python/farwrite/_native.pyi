@@ -165,6 +165,7 @@ class Communicator:
         settings: Mapping[str, object],
         advertised: IPv4Address | IPv6Address | None = None,
         packet_bytes: int | None = None,
+        ports: tuple[int, int] | None = None,
     ) -> Communicator: ...
     @property
     def packet_bytes(self) -> int | None: ...

@@ -56,7 +56,7 @@ impl Lent {
 #[pymethods]
 impl Communicator {
     #[new]
-    #[pyo3(signature = (rank, size, *, address, key, settings, advertised=None, packet_bytes=None))]
+    #[pyo3(signature = (rank, size, *, address, key, settings, advertised=None, packet_bytes=None, ports=None))]
     fn new(
         rank: usize,
         size: usize,
@@ -65,6 +65,7 @@ impl Communicator {
         settings: Settings,
         advertised: Option<IpAddr>,
         packet_bytes: Option<u32>,
+        ports: Option<(u16, u16)>,
     ) -> PyResult<Self> {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
         options.advertised = advertised;
@@ -72,7 +73,10 @@ impl Communicator {
         options.key = key;
         let group = std::mem::take(&mut options.group);
         options.group = settings.options(rank, group)?;
-        let inner = collectives::Communicator::new(rank, size, options).map_err(exception)?;
+        let inner = match ports {
+            None => collectives::Communicator::new(rank, size, options).map_err(exception)?,
+            Some(ports) => on_free_port(rank, size, &options, ports)?,
+        };
         Ok(Self {
             inner: Mutex::new(Some(Arc::new(inner))),
             lent: Mutex::default(),
@@ -316,6 +320,37 @@ pub(crate) fn seconds(argument: &str, value: f64) -> PyResult<Duration> {
 
 pub(crate) fn value_error(why: impl ToString) -> PyErr {
     PyValueError::new_err(why.to_string())
+}
+
+/// Creates a communicator on the first port of a range that no other program uses.
+fn on_free_port(
+    rank: usize,
+    size: usize,
+    options: &CommunicatorOptions,
+    (first, last): (u16, u16),
+) -> PyResult<collectives::Communicator> {
+    for port in first..=last {
+        let mut options = options.clone();
+        options.address.set_port(port);
+        match collectives::Communicator::new(rank, size, options) {
+            Err(error) if is_in_use(&error) => {}
+            made => return made.map_err(exception),
+        }
+    }
+    Err(CollectiveError::new_err(format!(
+        "rank {rank}: other programs use all ports from {first} to {last} of {}: a range needs one port for \
+         each group of each rank on this machine",
+        options.address.ip()
+    )))
+}
+
+fn is_in_use(error: &collectives::CollectiveError) -> bool {
+    use farwrite::fabric::contract::FabricError;
+    let collectives::CollectiveError::Endpoint(error) = error else {
+        return false;
+    };
+    matches!(&**error, farwrite::Error::Fabric(FabricError::Io { source, .. })
+        if source.kind() == std::io::ErrorKind::AddrInUse)
 }
 
 pub(crate) fn exception(error: collectives::CollectiveError) -> PyErr {

@@ -90,6 +90,9 @@ def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup
     default = dist.group.WORLD
     if options is None and isinstance(default, ProcessGroup):
         options = _of_subgroup(default.options, wanted.global_ranks_in_group)
+    if options is None:
+        # Launchers and trainers pass none: environment variables have them.
+        options = Options()
     if not isinstance(options, Options):
         raise TypeError(
             f"{place.describe()}: pg_options = {options!r}: must be farwrite.torch.Options(...), such as "

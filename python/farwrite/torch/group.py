@@ -55,6 +55,7 @@ class ProcessGroup(dist.ProcessGroup):
             address=ip_address(bound),
             advertised=None if bound == address else ip_address(address),
             packet_bytes=options.packet_bytes,
+            ports=options.ports,
             key=options.key,
             settings=options.native(timeout.total_seconds(), _sites(place, options)),
         )

@@ -17,8 +17,8 @@ def octets(tensor: torch.Tensor) -> torch.Tensor:
 class Memory:
     """The bytes of the values of tensors, one after the other, in memory of the host.
 
-    One contiguous tensor of the host is used where it is. Others are copied: before the operation (`load`) and
-    after it (`store`). Values have the order of their indices, whatever the order in the tensor's memory.
+    One contiguous tensor of the host is used where it is. Others are copied: before the operation (`load`)
+    and after it (`store`). Values have the order of their indices, whatever the order in the tensor's memory.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:

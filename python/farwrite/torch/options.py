@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from farwrite.torch import environment
 from farwrite.torch.problems import problem
 from farwrite.torch.rates import Adaptive, RateControl
 
@@ -15,8 +16,8 @@ class Exact:
     """Every byte of every operation arrives: a scheme repairs what the network loses."""
 
     #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md. With `auto`, each
-    #: rank chooses a scheme for each message that it sends.
-    scheme: str = "sr-nack"
+    #: rank chooses a scheme for each message that it sends. Default: FARWRITE_TORCH_SCHEME, or `sr-nack`.
+    scheme: str = field(default_factory=environment.scheme)
     #: With `auto`: the share of packets that the network is expected to lose, which counts until it is
     #: measured. None: 1e-5.
     expected_loss: float | None = None
@@ -156,6 +157,14 @@ def _are_sites(sites: object) -> bool:
     )
 
 
+def _are_ports(ports: object) -> bool:
+    if not isinstance(ports, list | tuple) or len(ports) != 2:
+        return False
+    if not all(isinstance(port, int) and not isinstance(port, bool) for port in ports):
+        return False
+    return bool(0 < ports[0] <= ports[1] < 2**16)
+
+
 def _is_packet(size: object) -> bool:
     return isinstance(size, int) and not isinstance(size, bool) and size % 8 == 0 and 64 <= size <= 65464
 
@@ -170,13 +179,19 @@ _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 Policy = Exact | Bounded
 
 
+def _default_policy() -> Policy:
+    loss_target = environment.loss_target()
+    return Exact() if loss_target is None else Bounded(loss_target)
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of one group: ``dist.init_process_group("farwrite", pg_options=Options(...))``.
 
     A group that is made without options, such as by ``dist.new_group(ranks)``, has those of the default
-    group. The ranks exchange keys through torch's store. Anyone who has these can change the results of the
-    job. So one of `trusted_store` and `key` must be given.
+    group. An option that is not given has the value of its environment variable, where that is set. The ranks
+    exchange keys through torch's store. Anyone who has these can change the results of the job. So
+    one of `trusted_store` and `key` must be given.
 
     Raises
     ------
@@ -184,22 +199,30 @@ class Options:
         Where an option is invalid; the message names the option and its value.
     """
 
-    #: The user says that only the ranks can read and write the store and the way to it.
-    trusted_store: bool = False
+    #: The user says that only the ranks can read and write the store and the way to it. Variable:
+    #: FARWRITE_TORCH_TRUSTED_STORE=1.
+    trusted_store: bool = field(default_factory=environment.trusted_store)
     #: 32 secret bytes that all ranks have. What the ranks put into the store is encrypted with them.
-    key: bytes | None = field(default=None, repr=False)
-    #: What operations do about what the network loses. It must be the same on all ranks.
-    policy: Policy = field(default_factory=Exact)
-    #: How fast packets are sent. Ranks may differ, except with `Eqds`, which all ranks need.
-    rate_control: RateControl = field(default_factory=Adaptive)
+    #: Variable: FARWRITE_TORCH_KEY_FILE, a file with the 32 bytes, or with 64 hexadecimal digits.
+    key: bytes | None = field(default_factory=environment.key, repr=False)
+    #: What operations do about what the network loses. It must be the same on all ranks. Variable:
+    #: FARWRITE_TORCH_BOUNDED=0.01 for ``Bounded(0.01)``.
+    policy: Policy = field(default_factory=_default_policy)
+    #: How fast packets are sent. Ranks may differ, except with `Eqds`, which all ranks need. Variable:
+    #: FARWRITE_TORCH_MAX_BPS=1000000000 for ``Adaptive(1000000000)``.
+    rate_control: RateControl = field(default_factory=lambda: Adaptive(environment.max_bps()))
     #: The site of each rank, in order, as any number from 0 on: `(0, 0, 1, 1)` where ranks 0 and 1 are in one
     #: datacenter, and ranks 2 and 3 in another. Exact all-reduces of more than 64 KiB then reduce within
     #: sites first, so that each byte crosses between two sites once in each direction. It must be the same on
     #: all ranks. None: all ranks are near each other.
     sites: Sequence[int] | None = None
     #: The address of this rank that the other ranks can reach. The default is the one that this machine
-    #: uses toward the store. Behind 1:1 address translation, this is the public address.
-    address: str | None = None
+    #: uses toward the store. Behind 1:1 address translation, this is the public address. Variable:
+    #: FARWRITE_TORCH_ADDRESS.
+    address: str | None = field(default_factory=environment.address)
+    #: The first and the last UDP port that this rank may bind. Each group binds one. None: the operating
+    #: system chooses. Variable: FARWRITE_TORCH_PORTS=5000-5100.
+    ports: tuple[int, int] | None = field(default_factory=environment.ports)
     #: Bytes of data in a packet, a multiple of 8. It must be the same on all ranks. None: the largest that
     #: all paths between ranks carry.
     packet_bytes: int | None = None
@@ -211,6 +234,7 @@ class Options:
     replay_log: str | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
+        environment.check_names()
         if not isinstance(self.trusted_store, bool):
             raise TypeError(problem(f"trusted_store = {self.trusted_store!r}: must be True or False"))
         if self.key is not None and not isinstance(self.key, bytes):
@@ -246,6 +270,10 @@ class Options:
                     f"packet_bytes = {self.packet_bytes!r}: must be a multiple of 8 from 64 to 65464, or None"
                 )
             )
+        if self.ports is not None and not _are_ports(self.ports):
+            raise ValueError(
+                problem(f"ports = {self.ports!r}: must be two ports from 1 to 65535, the lower first")
+            )
         for name in ("missing_log", "replay_log"):
             folder = getattr(self, name)
             if folder is not None and not isinstance(folder, str):
@@ -265,7 +293,8 @@ class Options:
             raise ValueError(
                 problem(
                     "trusted_store = False, key = None: the ranks exchange keys through the store, so pass "
-                    "trusted_store=True if only the ranks can read it, or else key=..., 32 secret bytes"
+                    "trusted_store=True if only the ranks can read it, or else key=..., 32 secret bytes; or "
+                    f"set {environment.TRUSTED_STORE}=1 or {environment.KEY_FILE}"
                 )
             )
 

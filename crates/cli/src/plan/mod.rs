@@ -25,8 +25,7 @@ pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
     let plan = question.plan().map_err(refused)?;
     let sensitivity = plan.sensitivity().map_err(refused)?;
     let nics = Nics::new(&path.of_packets(&question));
-    let answer =
-        Answer::new(&question, &path, &plan, &sensitivity, nics).map_err(refused)?;
+    let answer = Answer::new(&question, &path, &plan, &sensitivity, nics).map_err(refused)?;
     console.say(answer.text(args.all));
     console.json(&answer)
 }

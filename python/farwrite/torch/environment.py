@@ -1,0 +1,105 @@
+"""Defaults of options that environment variables set, for launchers and trainers that pass no options.
+
+An argument of `Options` or `Exact` goes before the variable, and the variable before the built-in default.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from farwrite.torch.problems import problem
+
+TRUSTED_STORE = "FARWRITE_TORCH_TRUSTED_STORE"
+KEY_FILE = "FARWRITE_TORCH_KEY_FILE"
+SCHEME = "FARWRITE_TORCH_SCHEME"
+BOUNDED = "FARWRITE_TORCH_BOUNDED"
+MAX_BPS = "FARWRITE_TORCH_MAX_BPS"
+ADDRESS = "FARWRITE_TORCH_ADDRESS"
+PORTS = "FARWRITE_TORCH_PORTS"
+#: All variables with this prefix; others are mistyped.
+PREFIX = "FARWRITE_TORCH_"
+_KNOWN = {TRUSTED_STORE, KEY_FILE, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS}
+
+
+def check_names() -> None:
+    """Raise ValueError where a variable with our prefix is none of ours."""
+    unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in _KNOWN)
+    if unknown:
+        raise ValueError(problem(f"{unknown[0]}: no such variable: there are {', '.join(sorted(_KNOWN))}"))
+
+
+def trusted_store() -> bool:
+    """Return whether only the ranks can read the store: `1` or `0`."""
+    value = _get(TRUSTED_STORE) or "0"
+    if value not in ("0", "1"):
+        raise ValueError(problem(f"{TRUSTED_STORE}={value}: must be 1 or 0"))
+    return value == "1"
+
+
+def key() -> bytes | None:
+    """Return the key in the named file: 32 bytes, or 64 hexadecimal digits."""
+    name = _get(KEY_FILE)
+    if name is None:
+        return None
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(128)
+    except OSError as error:
+        raise ValueError(problem(f"{KEY_FILE}={name}: {error.strerror}")) from error
+    if len(content) == 32:
+        return content
+    try:
+        decoded = bytes.fromhex(content.decode("ascii").strip())
+    except ValueError:
+        decoded = b""
+    if len(decoded) != 32:
+        raise ValueError(problem(f"{KEY_FILE}={name}: the file must have 32 bytes, or 64 hexadecimal digits"))
+    return decoded
+
+
+def scheme() -> str:
+    """Return the scheme of exact operations."""
+    return _get(SCHEME) or "sr-nack"
+
+
+def loss_target() -> float | None:
+    """Return the loss target of a bounded group; None for an exact group."""
+    value = _get(BOUNDED)
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(problem(f"{BOUNDED}={value}: must be a share such as 0.01")) from None
+
+
+def max_bps() -> int | None:
+    """Return the highest rate, in bits per second."""
+    value = _get(MAX_BPS)
+    if value is None:
+        return None
+    if not value.isdecimal():
+        raise ValueError(problem(f"{MAX_BPS}={value}: must be a number of bits per second"))
+    return int(value)
+
+
+def address() -> str | None:
+    """Return the address that this rank announces."""
+    return _get(ADDRESS)
+
+
+def ports() -> tuple[int, int] | None:
+    """Return the first and the last port that this rank may bind: `5000-5100`."""
+    value = _get(PORTS)
+    if value is None:
+        return None
+    first, dash, last = value.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal()):
+        raise ValueError(problem(f"{PORTS}={value}: must be two ports such as 5000-5100"))
+    return int(first), int(last)
+
+
+def _get(name: str) -> str | None:
+    """Return the value of a variable; None where it is not set or empty."""
+    return os.environ.get(name) or None

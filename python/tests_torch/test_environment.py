@@ -1,0 +1,83 @@
+"""Options that environment variables set, for launchers and trainers that pass none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import Ranks, message
+
+from farwrite.torch import Adaptive, Bounded, CollectiveError, Exact, Options
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARWRITE_TORCH_TRUSTED_STORE", "1")
+
+
+def test_each_variable_is_the_default_of_its_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    binary, text = tmp_path / "key", tmp_path / "text"
+    binary.write_bytes(bytes(range(32)))
+    text.write_text(bytes(range(32)).hex() + "\n")
+    monkeypatch.setenv("FARWRITE_TORCH_SCHEME", "ec-mds:32,8")
+    monkeypatch.setenv("FARWRITE_TORCH_MAX_BPS", "1000000000")
+    monkeypatch.setenv("FARWRITE_TORCH_ADDRESS", "10.0.0.7")
+    monkeypatch.setenv("FARWRITE_TORCH_PORTS", "5000-5100")
+    for file in (binary, text):
+        monkeypatch.setenv("FARWRITE_TORCH_KEY_FILE", str(file))
+        assert Options() == Options(
+            trusted_store=True,
+            key=bytes(range(32)),
+            policy=Exact("ec-mds:32,8"),
+            rate_control=Adaptive(10**9),
+            address="10.0.0.7",
+            ports=(5000, 5100),
+        )
+    monkeypatch.setenv("FARWRITE_TORCH_BOUNDED", "0.02")
+    assert Options().policy == Bounded(0.02, exact=Exact("ec-mds:32,8"))
+
+
+def test_an_argument_goes_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARWRITE_TORCH_BOUNDED", "0.02")
+    monkeypatch.setenv("FARWRITE_TORCH_SCHEME", "sr-rto")
+    assert Options(policy=Exact("gbn")).policy == Exact("gbn")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("TRUSTED_STORE", "yes", "FARWRITE_TORCH_TRUSTED_STORE=yes: must be 1 or 0"),
+        ("KEY_FILE", "/nowhere", "FARWRITE_TORCH_KEY_FILE=/nowhere: No such file or directory"),
+        ("KEY_FILE", "/dev/null", "must have 32 bytes, or 64 hexadecimal digits"),
+        ("BOUNDED", "much", "FARWRITE_TORCH_BOUNDED=much: must be a share"),
+        ("BOUNDED", "2", "loss_target = 2.0: must be a share"),
+        ("MAX_BPS", "1Gbit", "FARWRITE_TORCH_MAX_BPS=1Gbit: must be a number of bits per second"),
+        ("ADDRESS", "here", "address = 'here': must be an IPv4 or IPv6 address"),
+        ("PORTS", "5000", "FARWRITE_TORCH_PORTS=5000: must be two ports"),
+        ("PORTS", "9-8", "ports = (9, 8): must be two ports from 1 to 65535, the lower first"),
+        ("SHEME", "gbn", "FARWRITE_TORCH_SHEME: no such variable"),
+    ],
+)
+def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str) -> None:
+    monkeypatch.setenv(f"FARWRITE_TORCH_{name}", value)
+    assert said in message(ValueError, Options)
+
+
+def test_a_range_of_ports(two: Ranks) -> None:
+    two.run(_ports)
+
+
+def _ports() -> None:
+    # One port of the range for each rank. These ports are below those that the operating system chooses.
+    group = dist.new_group(pg_options=Options(trusted_store=True, ports=(24011, 24012)))
+    values = torch.ones(4)
+    dist.all_reduce(values, group=group)
+    assert values.tolist() == [2.0] * 4
+    said = message(
+        CollectiveError, lambda: dist.new_group(pg_options=Options(trusted_store=True, ports=(24011, 24012)))
+    )
+    assert "other programs use all ports from 24011 to 24012 of 127.0.0.1" in said
+    dist.barrier()
+    dist.destroy_process_group(group)
