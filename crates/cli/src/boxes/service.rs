@@ -1,4 +1,4 @@
-//! Tells systemd that a box runs, and that it still carries frames (sd_notify(3)). A few lines replace a
+//! Tells systemd that a box runs, and that it still carries frames (`sd_notify(3)`). A few lines replace a
 //! library here: a message is one datagram of text.
 
 use std::env;
