@@ -5,7 +5,6 @@ use farwrite_session::files::Policy;
 use farwrite_units::parse::parse_count;
 
 #[derive(Debug, Args)]
-#[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct PolicyArgs {
     /// Permissions that files and directories do not get, in octal, as with umask; without it, those
     /// of this program's umask. With 000, they get all permissions that they have at the sender
