@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use farwrite_units::Burst;
 use farwrite_units::parse::{self, List};
 use farwrite_units::show::{Bytes, Moment, Percent, Rate, Time, real};
 
@@ -33,6 +34,9 @@ pub fn text(data: &[u8]) {
     });
     if let Ok(moment) = parse::parse_moment(text) {
         assert!(!Moment(moment).to_string().is_empty());
+    }
+    if let Ok(burst) = text.parse::<Burst>() {
+        assert!(!burst.to_string().is_empty());
     }
     let list = text.parse::<List<String>>().expect("any text is a list");
     assert_eq!(list.join(","), **text);
@@ -65,7 +69,6 @@ const NUMBERS: Parsers<f64> = &[
     (parse::parse_path_loss, 0.99),
     (parse::parse_share, 10.0),
     (parse::parse_part, 1.0),
-    (parse::parse_burst, 1e6),
     (parse::parse_cores, 1e6),
     (parse::parse_distance, 1e7),
 ];
