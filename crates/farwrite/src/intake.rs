@@ -370,7 +370,9 @@ impl Run<'_> {
             arrived_ns,
         });
         self.latest.any = newest;
-        if let Arrival::New { .. } = arrival {
+        // The sender knows when the latest copy of a packet left.
+        let fresh = self.latest.fresh.map(|fresh| (fresh.message, fresh.imm));
+        if matches!(arrival, Arrival::New { .. }) || fresh == Some((message, imm)) {
             self.latest.fresh = newest;
         }
     }

@@ -57,10 +57,6 @@ pub struct Feedback {
     pub dropped_packets: u64,
     /// Rate at which the receiver recently processed data, in bits a second; 0 if it does not know.
     pub drain_bps: u64,
-    /// Whether the report only shows that packets without new data arrived, and none beyond the newest
-    /// one reported before. Such a report does not end a silence: it may be due to someone who repeats
-    /// a packet.
-    pub is_stale: bool,
 }
 
 /// Estimates of a path before the first packet: from the user's description, or measured by an

@@ -125,6 +125,9 @@ impl Flight {
             Taken::Overtaken => return Said::Nothing,
             Taken::Refused => return Said::Untrue,
         }
+        if is_stale {
+            return Said::Nothing;
+        }
         // The receiver held the report after the packet had arrived.
         let arrived_ns = now_ns.saturating_sub(report.hold_ns);
         self.reported_bytes = reported_bytes;
@@ -144,7 +147,6 @@ impl Flight {
             marked_packets: self.received.own_marked_packets(),
             dropped_packets: self.received.dropped_packets(),
             drain_bps: report.drain_bps,
-            is_stale,
         })
     }
 }

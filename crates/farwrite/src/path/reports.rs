@@ -36,6 +36,11 @@ impl NewestPacket {
     }
 }
 
+/// Returns what identifies a packet.
+fn name((index, packet): (u32, NewestPacket)) -> (u32, MessageId, u32) {
+    (index, packet.message, packet.packet)
+}
+
 /// Returns the packet that arrived later. If both arrived at the same time, this is `next`.
 fn later(
     known: Option<(u32, NewestPacket)>,
@@ -116,6 +121,10 @@ impl Reports {
             self.latest.any = later(self.latest.any, latest.any);
             self.latest.fresh = later(self.latest.fresh, latest.fresh);
             self.has_fresh |= latest.fresh.is_some();
+            // The sender knows when the latest copy of a packet left.
+            if self.latest.any.map(name) == self.latest.fresh.map(name) {
+                self.latest.fresh = self.latest.any;
+            }
         }
         // After a pause, the report leaves at once.
         let due_ns = self.reported_ns.map_or(now_ns, |ns| ns + period_ns);

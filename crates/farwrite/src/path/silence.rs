@@ -76,15 +76,13 @@ impl RateControl for TimedSwift {
             let smoothed_ns = |rtt_ns: u64| rtt_ns - rtt_ns / 8 + sample_ns / 8;
             self.rtt_ns = Some(self.rtt_ns.map_or(sample_ns, smoothed_ns));
         }
-        if !feedback.is_stale {
-            // If the timeout is shorter than the round trip, all reports come too late to measure it.
-            // So it doubles until the round trip is known.
-            if self.rtt_ns.is_some() {
-                self.timeouts = 0;
-            }
-            let is_in_flight = newest.sent_bytes < self.sent_bytes;
-            self.deadline_ns = is_in_flight.then(|| self.deadline_ns(feedback.now_ns));
+        // If the timeout is shorter than the round trip, all reports come too late to measure it. So
+        // it doubles until the round trip is known.
+        if self.rtt_ns.is_some() {
+            self.timeouts = 0;
         }
+        let is_in_flight = newest.sent_bytes < self.sent_bytes;
+        self.deadline_ns = is_in_flight.then(|| self.deadline_ns(feedback.now_ns));
         self.swift.on_feedback(feedback);
     }
 

@@ -374,8 +374,8 @@ impl RateControl for Adaptive {
             return;
         };
         self.now_ns = self.now_ns.max(feedback.now_ns);
+        let was_silent = core::mem::take(&mut self.timeouts) > 0;
         let reported_bytes = self.path.reported_bytes();
-        let was_silent = !feedback.is_stale && core::mem::take(&mut self.timeouts) > 0;
         let dropped = if was_silent || reported_bytes <= self.silent_bytes {
             self.receiver.excuse(feedback);
             false
@@ -383,11 +383,9 @@ impl RateControl for Adaptive {
             let pace_bps = self.limits().pace_bps;
             self.receiver.on_feedback(feedback, pace_bps)
         };
-        if !feedback.is_stale {
-            let in_flight = self.sent_bytes > reported_bytes;
-            let deadline_ns = self.now_ns.saturating_add(self.timeout_ns());
-            self.deadline_ns = in_flight.then_some(deadline_ns);
-        }
+        let in_flight = self.sent_bytes > reported_bytes;
+        let deadline_ns = self.now_ns.saturating_add(self.timeout_ns());
+        self.deadline_ns = in_flight.then_some(deadline_ns);
         if was_silent {
             // Packets in flight during the silence waited until its end. Their delay does not
             // measure the queue, and their rate does not measure the path.

@@ -134,7 +134,7 @@ fn the_bytes_are_those_of_the_specification() {
     }
     want.extend([0, 2, 0, 0, 0, 16]);
     want.extend([9; 16]);
-    want.extend([0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
+    want.extend([0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 5]);
     assert_eq!(bytes, want);
 }
 
