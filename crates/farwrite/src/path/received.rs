@@ -59,7 +59,9 @@ pub(super) enum Taken {
 ///
 /// A report counts what it adds to the report before. Of this, no more counts than has left and is
 /// not counted yet. If a report adds more, all up to the newest packet reported counts as arrived,
-/// and later reports go on from there. So copies never make a later report impossible.
+/// and later reports go on from there. So copies never make a later report impossible. If a report
+/// adds packets without new data that this end has not sent again, nothing beyond the newest packet
+/// counts.
 ///
 /// The two ends may open a path at different times, because an end removes the path with its last
 /// queue pair. A receiver that opens the path again restarts its counts, and the number of the path
@@ -134,11 +136,15 @@ impl Received {
         };
         let most = left.sent.minus(self.delivered);
         let is_excess = !counted.is_within(most);
-        let arrived = match is_excess {
-            false => counted,
-            true => Amount {
-                packets: counted.packets.min(most.packets),
-                bytes: left.reported_bytes.saturating_sub(self.delivered.bytes),
+        let has_copies = gained.stale.packets > self.repeats_in(&gained, left);
+        // Copies must not count for packets in flight: these would seem to be lost when they arrive.
+        let unreported = left.reported_bytes.saturating_sub(self.delivered.bytes);
+        let arrived = Amount {
+            packets: counted.packets.min(most.packets),
+            bytes: match (is_excess, has_copies) {
+                (true, _) => unreported,
+                (false, true) => counted.bytes.min(unreported),
+                (false, false) => counted.bytes,
             },
         };
         if is_excess && known.is_none() {
@@ -155,11 +161,17 @@ impl Received {
         }
     }
 
+    /// Returns how many of the packets without new data may be those that this end has sent again.
+    fn repeats_in(&self, gained: &PathFeedback, left: &Left) -> u64 {
+        let most_packets = left.repeated_packets - self.own_repeats;
+        gained.stale.packets.min(most_packets)
+    }
+
     /// Adds what a report adds to the one before.
     fn count(&mut self, gained: &PathFeedback, left: &Left) {
         let stale = gained.stale;
         let most_packets = left.sent.packets - self.own_packets;
-        let repeats = stale.packets.min(left.repeated_packets - self.own_repeats);
+        let repeats = self.repeats_in(gained, left);
         let fresh = gained.received_packets.saturating_sub(stale.packets);
         let marked_fresh = gained.marked_packets.saturating_sub(stale.marked_packets);
         let own_packets = fresh.saturating_add(repeats).min(most_packets);

@@ -72,6 +72,8 @@ pub(super) struct Reports {
     /// When the next report is due.
     due_ns: Option<u64>,
     reported_ns: Option<u64>,
+    /// When a report last left that was not due to packets without new data alone.
+    fresh_reported_ns: Option<u64>,
     /// Number of repeats of the last report that remain to be sent.
     repeats: u32,
 }
@@ -95,6 +97,7 @@ impl Reports {
             drops: DropShare::new(counters, 0),
             due_ns: None,
             reported_ns: None,
+            fresh_reported_ns: None,
             repeats: 0,
         }
     }
@@ -126,8 +129,12 @@ impl Reports {
                 self.latest.fresh = self.latest.any;
             }
         }
-        // After a pause, the report leaves at once.
-        let due_ns = self.reported_ns.map_or(now_ns, |ns| ns + period_ns);
+        // After a pause, the report leaves at once. Packets without new data end no pause.
+        let before_ns = match latest.fresh {
+            Some(_) => self.fresh_reported_ns,
+            None => self.reported_ns,
+        };
+        let due_ns = before_ns.map_or(now_ns, |ns| ns + period_ns);
         let due_ns = due_ns.max(now_ns);
         self.due_ns = Some(self.due_ns.map_or(due_ns, |ns| ns.min(due_ns)));
         self.repeats = REPEATS;
@@ -170,6 +177,9 @@ impl Reports {
             return None;
         }
         self.reported_ns = Some(now_ns);
+        if self.has_fresh || self.repeats < REPEATS {
+            self.fresh_reported_ns = Some(now_ns);
+        }
         self.has_fresh = false;
         // The last repeats are a round trip apart, because an event that loses one packet may lose
         // all packets near it.
@@ -340,10 +350,18 @@ mod tests {
             (report.received_packets, report.marked_packets, report.stale),
             (103, 103, stale)
         );
+        // The copies end no pause: new data after it is reported at once.
+        for copy in 0..10 {
+            note(&mut reports, (10 + copy) * MS, 7, false);
+            take(&mut reports, (10 + copy) * MS, false);
+        }
+        arrive(&mut reports, 20 * MS, 9);
+        assert_eq!(reports.due(), Some((1, 20 * MS)));
+        take(&mut reports, 20 * MS, false).unwrap();
         // A repeat that was not needed must leave the sender's flight too.
-        note(&mut reports, 4 * MS, 9, false);
-        let report = take(&mut reports, 6 * MS, false).unwrap();
-        assert_eq!((report.packet, report.hold_ns), (9, 2 * MS));
+        note(&mut reports, 21 * MS, 10, false);
+        let report = take(&mut reports, 23 * MS, false).unwrap();
+        assert_eq!((report.packet, report.hold_ns), (10, 2 * MS));
     }
 
     #[test]
