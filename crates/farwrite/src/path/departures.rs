@@ -101,7 +101,9 @@ impl Departures {
         if self.order.len() >= MAX_RUNS {
             self.pop();
         }
-        let is_copied = run.is_repeat && self.cut_out(run);
+        // The packets without bytes at the end of a stream may have left with its last chunk. Nothing
+        // was lost then, so they do not count as repeats.
+        let is_copied = self.cut_out(run);
         // A lost packet that is repeated may be late instead of lost.
         let is_rewrite = run.is_repeat && !run.replaces_lost && !is_copied;
         let key = (run.serial, run.message, run.packets.start);
@@ -110,7 +112,7 @@ impl Departures {
             start_bytes,
             end_bytes: start_bytes + run.bytes,
             packet_bytes: run.packet_bytes,
-            left_ns: (!run.is_repeat || is_rewrite).then_some(now_ns),
+            left_ns: (!is_copied && (!run.is_repeat || is_rewrite)).then_some(now_ns),
             is_rewrite,
         };
         self.pieces.insert(key, piece);

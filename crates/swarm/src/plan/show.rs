@@ -253,6 +253,39 @@ impl Display for Fault {
                 )?;
                 write!(f, "{}, {span}", Millis(*delay_ns))
             }
+            Self::Late { .. } | Self::Replay { .. } => self.fmt_copies(f),
+            Self::Pause { host, span } => write!(f, "host {host} does not poll, {span}"),
+            Self::Full { host, span, share } => {
+                write!(
+                    f,
+                    "host {host} has a full fabric in {share} of calls, {span}"
+                )
+            }
+            Self::Restart {
+                host,
+                at_ns,
+                grace_ns,
+            } => {
+                write!(f, "host {host} restarts, ")?;
+                write_desertion(f, *at_ns, *grace_ns)
+            }
+            Self::Close {
+                pair,
+                end,
+                at_ns,
+                grace_ns,
+            } => {
+                write!(f, "end {end} of queue pair {pair} closes, ")?;
+                write_desertion(f, *at_ns, *grace_ns)
+            }
+        }
+    }
+}
+
+impl Fault {
+    /// Writes a fault that brings packets late, or again.
+    fn fmt_copies(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
             Self::Late {
                 pair,
                 from,
@@ -283,30 +316,7 @@ impl Display for Fault {
                 )?;
                 write!(f, "{}, {span}", Millis(*every_ns))
             }
-            Self::Pause { host, span } => write!(f, "host {host} does not poll, {span}"),
-            Self::Full { host, span, share } => {
-                write!(
-                    f,
-                    "host {host} has a full fabric in {share} of calls, {span}"
-                )
-            }
-            Self::Restart {
-                host,
-                at_ns,
-                grace_ns,
-            } => {
-                write!(f, "host {host} restarts, ")?;
-                write_desertion(f, *at_ns, *grace_ns)
-            }
-            Self::Close {
-                pair,
-                end,
-                at_ns,
-                grace_ns,
-            } => {
-                write!(f, "end {end} of queue pair {pair} closes, ")?;
-                write_desertion(f, *at_ns, *grace_ns)
-            }
+            _ => Ok(()),
         }
     }
 }
