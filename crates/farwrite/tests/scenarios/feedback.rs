@@ -167,7 +167,7 @@ fn reports_of_more_than_was_sent_are_counted_and_have_no_effect_beyond_it() {
         ("bytes", |report| report.received_bytes *= 3),
         ("packets", |report| report.received_packets *= 3),
         ("a thousand times the bytes", |report| {
-            report.received_bytes *= 1_000
+            report.received_bytes *= 1_000;
         }),
     ];
     for (name, lie) in lies {
