@@ -367,6 +367,24 @@ def _errors_at_sync(report, place):
             disk.heal("fsync")
 
 
+def _full_at_sync(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        for name in "abc":
+            place.file(f"tree/{name}/file", 1000)
+        disk.fail("fsync", errno.ENOSPC, "/tree/b/.farwrite")
+        receiver = ends.recv(disk.path, "--once")
+        received, sent, problems = _ended(receiver, ends.send(receiver, place.where / "tree"), (8, 8))
+        problems += [f"left: {name}" for name in _parts(disk.backing)]
+        if (disk.backing / "tree/b/file").exists():
+            problems.append("the file has its name")
+        for ended in (received, sent):
+            arrived = (ended.outcomes[-1]["result"] or {}).get("arrived")
+            if arrived != ["tree/a/file", "tree/c/file"]:
+                problems.append(f"arrived: {arrived}")
+        report.check("a disk that is full when a file is made durable ends the transfer with exit code "
+                     "8, and both ends name the files that arrived", problems)
+
+
 def _no_room_for_directories(report, place):
     with place.ends() as ends, place.disk("disk") as disk:
         disk.fail("mkdir", errno.ENOSPC)
@@ -523,6 +541,7 @@ _FAULTY = {
     "a bad spot": _broken_spot,
     "errors that come when a file is closed": _errors_at_close,
     "errors that come when a file is synced": _errors_at_sync,
+    "a disk that is full when a file is synced": _full_at_sync,
     "no room for directories": _no_room_for_directories,
     "names without case": _names_without_case,
     "no locks, and no rename that keeps what is there": _plain,

@@ -34,6 +34,8 @@ pub enum Attribute {
     Permissions,
     /// When it was last written.
     Time,
+    /// That these survive a power failure.
+    Durability,
 }
 
 /// What has attributes.
@@ -47,13 +49,21 @@ pub enum Thing {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attribute = match self.attribute {
-            Attribute::Permissions => "permissions",
-            Attribute::Time => "modification time",
-        };
         let thing = match self.of {
             Thing::File => "file",
             Thing::Directory => "directory",
+        };
+        let attribute = match self.attribute {
+            Attribute::Permissions => "permissions",
+            Attribute::Time => "modification time",
+            Attribute::Durability => {
+                return write!(
+                    f,
+                    "cannot sync the {thing} {:?}: {}; after a power failure, it and any further \
+                     {thing} may have other permissions and times",
+                    self.path, self.source
+                );
+            }
         };
         write!(
             f,

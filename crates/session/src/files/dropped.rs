@@ -87,12 +87,12 @@ impl Dropped {
         let grown = match self.grown_files {
             0 => None,
             1 => Some(format!(
-                "{:?} grew while it was sent: what it held when it was listed was sent",
+                "{:?} grew while it was sent: only the bytes that it had when it was listed were sent",
                 self.first_grown
             )),
             files => Some(format!(
-                "{files} files grew while they were sent, the first is {:?}: what they held when \
-                 they were listed was sent",
+                "{files} files grew while they were sent, the first is {:?}: only the bytes that they \
+                 had when they were listed were sent",
                 self.first_grown
             )),
         };

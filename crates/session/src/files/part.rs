@@ -20,7 +20,7 @@ const PREFIX: &[u8] = b".farwrite-";
 const SUFFIX: &[u8] = b".part";
 /// Digits of each of the two numbers in a name.
 const DIGITS: usize = 16;
-const LOCK: FlockOperation = FlockOperation::NonBlockingLockExclusive;
+pub(super) const LOCK: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 /// Domain of the hash in names (P8.4).
 const TAG_CONTEXT: &str = "farwrite temporary file 1";
 /// Bytes after which the disk starts to write them, so that little is left for the sync at the end.

@@ -188,7 +188,7 @@ impl Tree {
         let sync = |warnings: &mut Warnings, directories: &mut Directories<u32>| {
             for (index, source) in directories.sync() {
                 warnings.add(
-                    Attribute::Permissions,
+                    Attribute::Durability,
                     Thing::Directory,
                     || path(index),
                     source,

@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::sync::Arc;
 
-use super::{FileFailure, FileStep, Sink, SinkError, Verdict};
+use super::{FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
 use crate::files::durable::{BATCH, Directories, sync_all};
 use crate::files::part::{Part, PartName};
 
@@ -60,9 +60,10 @@ impl Sink {
     /// # Errors
     /// [`SinkError::Full`], [`SinkError::Stopped`].
     pub fn commit(&mut self) -> Result<(), SinkError> {
-        self.sync_files()?;
+        let mut full = None;
+        self.sync_files(&mut full);
         let mut ended = Vec::new();
-        let named = self.name_files(&mut ended);
+        let named = self.name_files(&mut ended, &mut full);
         self.sync_names(&mut ended);
         for (index, failure) in ended {
             match failure {
@@ -74,14 +75,14 @@ impl Sink {
             }
             self.verdicts.push_back(Verdict { index, failure });
         }
-        named
+        full.map_or(named, Err)
     }
 
     /// Syncs the files that wait. One that cannot be synced fails, since nobody knows what the disk
     /// has of it.
-    fn sync_files(&mut self) -> Result<(), SinkError> {
+    fn sync_files(&mut self, full: &mut Option<SinkError>) {
         if !self.policy.sync {
-            return Ok(());
+            return;
         }
         let files = self.whole.iter().filter_map(|(_, whole)| match whole {
             Whole::Part(part) => part.file.as_ref(),
@@ -90,7 +91,6 @@ impl Sink {
         let files: Vec<_> = files.collect();
         let mut results = sync_all(&files).into_iter();
         let mut checked = VecDeque::new();
-        let mut full = Ok(());
         for (index, whole) in mem::take(&mut self.whole) {
             let Whole::Part(part) = &whole else {
                 checked.push_back((index, whole));
@@ -99,24 +99,25 @@ impl Sink {
             match results.next() {
                 Some(Err(errno)) => {
                     self.remove(index, part.name);
-                    match self.failure(index, FileStep::Sync, errno.into()) {
-                        Ok(failure) => checked.push_back((index, Whole::Failed(Box::new(failure)))),
-                        Err(error) => full = Err(error),
-                    }
+                    let failure = self.verdict(index, FileStep::Sync, errno.into(), full);
+                    checked.push_back((index, Whole::Failed(Box::new(failure))));
                 }
                 Some(Ok(())) | None => checked.push_back((index, whole)),
             }
         }
         self.whole = checked;
-        full
     }
 
     /// Gives files their final names. `ended` gets each file that has its name or failed.
-    fn name_files(&mut self, ended: &mut Vec<(u32, Option<FileFailure>)>) -> Result<(), SinkError> {
+    fn name_files(
+        &mut self,
+        ended: &mut Vec<(u32, Option<FileFailure>)>,
+        full: &mut Option<SinkError>,
+    ) -> Result<(), SinkError> {
         while let Some((index, whole)) = self.whole.pop_front() {
             let failure = match whole {
                 Whole::Failed(failure) => Some(*failure),
-                Whole::Part(part) => self.name(index, &part)?,
+                Whole::Part(part) => self.name(index, &part, full)?,
             };
             ended.push((index, failure));
         }
@@ -124,15 +125,40 @@ impl Sink {
     }
 
     /// Gives a file its final name, or removes it.
-    fn name(&mut self, index: u32, part: &Part) -> Result<Option<FileFailure>, SinkError> {
+    fn name(
+        &mut self,
+        index: u32,
+        part: &Part,
+        full: &mut Option<SinkError>,
+    ) -> Result<Option<FileFailure>, SinkError> {
         let failure = match self.give_name(index, part) {
             Ok(Naming::Given) => return Ok(None),
             Ok(Naming::Taken) => Ok(FileFailure::SameName),
             Ok(Naming::Stopped) => Err(SinkError::Stopped),
-            Err(source) => self.failure(index, FileStep::Name, source),
+            Err(source) => Ok(self.verdict(index, FileStep::Name, source, full)),
         };
         self.remove(index, part.name);
         failure.map(Some)
+    }
+
+    /// Returns the verdict on a file that cannot be completed. If the disk is full, the transfer ends
+    /// after this commit, so `full` gets the error. The other files of the commit still get their
+    /// verdicts: the sender expects one for each file, in order.
+    fn verdict(
+        &self,
+        index: u32,
+        tried: FileStep,
+        source: io::Error,
+        full: &mut Option<SinkError>,
+    ) -> FileFailure {
+        if is_full(&source) {
+            let copy = source
+                .raw_os_error()
+                .map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
+            let path = self.tree.path(index);
+            full.get_or_insert(SinkError::Full { path, source: copy });
+        }
+        FileFailure::Io { tried, source }
     }
 
     fn give_name(&mut self, index: u32, part: &Part) -> io::Result<Naming> {

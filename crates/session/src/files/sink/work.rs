@@ -3,11 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use rustix::fs::flock;
+
 use super::commit::Whole;
 use super::{Claim, FileFailure, FileStep, Sink, SinkError, is_full};
 use crate::files::attributes::Thing;
 use crate::files::manifest::FileEntry;
-use crate::files::part::{OpenPart, Part, PartName, PartOptions};
+use crate::files::part::{LOCK, OpenPart, Part, PartName, PartOptions};
 
 /// The file whose bytes come next.
 #[derive(Debug)]
@@ -199,7 +201,11 @@ impl Sink {
             Some(file) => file,
             None => {
                 let directory = self.tree.around(index)?;
-                directory.open_to_write(&part.name.bytes())?
+                let file = directory.open_to_write(&part.name.bytes())?;
+                // The file waits for the commit. On a file system without locks, no receiver removes
+                // the files of another.
+                let _ = flock(&file, LOCK);
+                file
             }
         };
         let path = || self.tree.path(index);
