@@ -131,7 +131,7 @@ def _survives(report, ends, disk, where):
         received = receiver.end()
         problems = sent.problems("send", 0) + received.problems("recv", 0)
         for ended in (sent, received):
-            if ended.outcomes and ended.outcomes[-1]["result"]["synced"] is not True:
+            if not ended.outcomes or ended.outcomes[-1]["result"]["synced"] is not True:
                 problems.append("a result does not say that the files were synced")
         with disk.after_failure(copy) as path:
             problems += [f"{name}: {_state(path, name)}" for name in SIZES

@@ -10,15 +10,15 @@ pub(crate) struct PolicyArgs {
     /// of this program's umask. With 000, they get all permissions that they have at the sender
     #[arg(long, value_name = "MODE", value_parser = parse_umask)]
     umask: Option<u16>,
-    /// Refuse a transfer of more bytes
+    /// Refuse a transfer of more than this number of bytes
     #[arg(long, value_name = "SIZE", value_parser = parse_count, allow_hyphen_values = true)]
     pub(crate) max_bytes: Option<u64>,
-    /// Refuse a transfer of more files and directories
+    /// Refuse a transfer of more than this number of files and directories
     #[arg(long, value_name = "N")]
     pub(crate) max_files: Option<u32>,
     /// Bytes of the file system to keep free. A transfer that does not fit is refused before its first
-    /// byte, and one that leaves less ends. With none, nothing is checked beforehand: for a file system
-    /// that compresses
+    /// byte, and a transfer that leaves less ends. `--reserve none` turns these checks off, for a file
+    /// system that compresses
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_reserve)]
     #[arg(allow_hyphen_values = true)]
     reserve: Reserve,

@@ -74,9 +74,9 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give a transfer up if the sender is silent for this time, or if less than 4 KiB of new data moves
-    /// in it (or a tenth of what 8 kbit/s allow, if that is less): 1s to 1h. Waiting for a slow disk
-    /// at either end does not count
+    /// Give a transfer up if the sender is silent for this time: 1s to 1h. Also give it up if less than
+    /// 4 KiB of new data moves in this time, or less than a tenth of what a path of 8 kbit/s carries in
+    /// it, if that is less. Waiting for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,

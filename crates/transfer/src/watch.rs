@@ -218,7 +218,7 @@ impl Watch {
                 made => format!(
                     "the peer answers, but only {} bytes moved in {after_s} s, and neither end waits \
                      for its disk; {} are expected in that time. On a path that is so slow, a longer \
-                     --timeout or a lower --rate helps",
+                     --timeout helps",
                     made[0].max(made[1]),
                     self.least[0]
                 ),

@@ -160,8 +160,8 @@ fn join(
     };
     setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, sizes, host)?);
     let found = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
-    // The receiver answers the hello late if this end has to wait for another sender.
-    let rtt = found.map_or(waited, |found| found.rtt.min(waited));
+    // The answer to the hello may be late, because this end waits for another sender.
+    let rtt = found.map_or(waited, |found| found.rtt);
     let mtu = match found.and_then(|found| found.mtu) {
         Some(mtu) => mtu,
         None => nic_mtu(peer, settings.mtu)?,
