@@ -57,6 +57,7 @@ impl Lent {
 impl Communicator {
     #[new]
     #[pyo3(signature = (rank, size, *, address, key, settings, advertised=None, packet_bytes=None, ports=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         rank: usize,
         size: usize,
