@@ -22,7 +22,7 @@ const TAG_BYTES: usize = 16;
 /// Set in the first byte of an input where the box chooses its shape.
 const ADAPTIVE: u8 = 0x80;
 
-/// Frames for a LoWAR box with little memory, as [`feed`] reads them. All units come back.
+/// Frames for a LoWAR box with little memory, as `feed` reads them. All units come back.
 pub fn lowar(data: &[u8]) {
     let is_adaptive = data.first().is_some_and(|first| first & ADAPTIVE != 0);
     let coding = if is_adaptive {
@@ -44,7 +44,7 @@ pub fn lowar(data: &[u8]) {
     });
 }
 
-/// Frames for a NetRT box with little memory, as [`feed`] reads them. The pool keeps its limit.
+/// Frames for a NetRT box with little memory, as `feed` reads them. The pool keeps its limit.
 pub fn netrt(data: &[u8]) {
     let config = netrt::Config {
         key: Some(KEY),

@@ -17,7 +17,7 @@ const SLOT: Range<usize> = 300..350;
 /// The contents of the region before any write.
 const UNTOUCHED: u8 = 0x5A;
 
-/// Packets for the receive path of a NIC: for each, a byte of [`Wrap`], a length byte, and that number
+/// Packets for the receive path of a NIC: for each, a byte of `Wrap`, a length byte, and that number
 /// of bytes. No packet causes a panic. Each is counted once. Only a write that completes changes memory,
 /// and only memory behind a window.
 pub fn nic_receive(data: &[u8]) {
