@@ -117,10 +117,13 @@ class Plan:
 def _alternative(
     scheme: str, costs: Sequence[float], drawn: tuple[int, float, float | None] | None
 ) -> Alternative:
-    if drawn is None:
-        return Alternative(scheme, *costs)
-    draws, low_s, high_s = drawn
-    return Alternative(scheme, *costs, draws=draws, interval_s=(low_s, high_s))
+    objective_s, mean_s, p99_s, p999_s, slowdown, parity_overhead, cores = costs
+    draws, interval_s = None, None
+    if drawn is not None:
+        draws, interval_s = drawn[0], drawn[1:]
+    return Alternative(
+        scheme, objective_s, mean_s, p99_s, p999_s, slowdown, parity_overhead, cores, draws, interval_s
+    )
 
 
 def plan(

@@ -101,7 +101,7 @@ def test_quantile_cdf_and_survival_are_one_distribution() -> None:
 
 
 def test_bursts() -> None:
-    bursts = model.Markov(p_good_to_bad=1e-3, p_bad_to_good=[0.05, 0.5])
+    bursts = model.Markov(p_good_to_bad=1e-3, p_bad_to_good=[0.1, 0.5])
     time = model.completion_time("ec-mds:32,8", 1e6, 1e9, 1e-3, bursts)
     assert time.shape == (2,)
     assert time.mean[0] > time.mean[1]
