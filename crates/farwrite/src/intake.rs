@@ -37,7 +37,7 @@ pub(crate) struct Inlet {
 
 /// The data packets that arrived last.
 ///
-/// A packet with new data is kept beside later ones without, because whoever repeats a packet all the
+/// A packet with new data is kept beside later ones without, because someone who repeats a packet all the
 /// time would otherwise hide all others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latest<P> {

@@ -154,7 +154,7 @@ impl Reports {
     }
 
     /// Returns the packet that the next report names. It is one with new data, if one has arrived
-    /// since the last report: the copies of whoever repeats packets must not hide it.
+    /// since the last report: the copies of an attacker must not hide it.
     fn named(&self) -> Option<(u32, NewestPacket)> {
         let fresh = self.latest.fresh.filter(|_| self.has_fresh);
         fresh.or(self.latest.any)
