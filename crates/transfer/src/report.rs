@@ -247,7 +247,7 @@ impl Ledger {
         tally.add(manifest, index, failure);
     }
 
-    /// Returns all verdicts, and begins anew.
+    /// Returns all verdicts, and keeps none.
     pub(crate) fn take(&self) -> Tally {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,5 @@
-//! Tells systemd that a box runs, and that it still carries frames (`sd_notify(3)`). A few lines replace a
-//! library here: a message is one datagram of text.
+//! Reports to systemd that a box runs, and that it still carries frames (`sd_notify(3)`). A message is one
+//! datagram of text, so no library is needed.
 
 use std::env;
 use std::ffi::OsStr;

@@ -30,7 +30,7 @@ While the first of them runs:
 The two devices carry any IPv4 and IPv6 traffic. Both directions have the same path, unless --back \
 is given. A queue is first in, first out, and drops packets that do not fit. With --ecn, it also sets \
 the mark \"congestion experienced\" in packets whose sender supports ECN. Losses occur after the \
-queue. A burst of a number of packets lasts until so many packets have been sent, so a path that is \
+queue. A burst of a number of packets lasts until that number of packets was sent, so a path that is \
 idle in a burst still loses the next packets. A burst of a time ends with the time.
 
 With offloads, the kernel passes trains of packets in one piece: TCP segments, UDP datagrams of one \

@@ -95,7 +95,7 @@ fn alternatives(answer: &Answer, all: bool) -> String {
     let is_drawn = answer.alternatives.iter().any(|at| at.draws.is_some());
     text += match is_drawn {
         true => {
-            "\n  exact: a value of the model; draws: of so many simulated messages, fewer where a scheme is\n  \
+            "\n  exact: a value of the model; draws: that many simulated messages, fewer where a scheme is\n  \
              clearly not the best. Intervals hold the true value with a probability of 95 %"
         }
         false => "\n  exact: a value of the model, without chance",

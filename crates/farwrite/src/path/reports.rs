@@ -329,7 +329,7 @@ mod tests {
         );
     }
 
-    /// Otherwise, whoever repeats one packet would keep the others in flight.
+    /// Otherwise, an attacker who repeats one packet would keep the others in flight.
     #[test]
     fn a_packet_with_new_data_is_named_before_copies_and_a_copy_after_it() {
         let mut reports = reports();
