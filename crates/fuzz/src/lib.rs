@@ -16,6 +16,7 @@ pub mod collectives;
 pub mod experiment;
 pub mod fabric;
 pub mod http;
+pub mod link;
 pub mod path;
 pub mod probe;
 pub mod sdr;
@@ -61,6 +62,7 @@ targets! {
     htsim_connections: crate::experiment::htsim_connections,
     htsim_topology: crate::experiment::htsim_topology,
     http_exchange: crate::http::exchange,
+    link_trace: crate::link::trace,
     net_network: crate::experiment::network,
     nic_receive: crate::fabric::nic_receive,
     ns3_flows: crate::experiment::ns3_flows,

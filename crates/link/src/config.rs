@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::{Loss, Ramp};
+use crate::{Loss, Policer, Ramp, Variation};
 
 /// Longest delay that a link may have: one day.
 pub const MAX_DELAY: Duration = Duration::from_secs(86_400);
@@ -29,8 +29,13 @@ pub struct LinkConfig {
     /// The probability of an ECN mark, by the length of the queue in bytes when a datagram arrives.
     /// Datagrams that are not ECN-capable pass unmarked. `None`: no marks.
     pub ecn: Option<Ramp>,
-    /// Losses behind the queue: a lost datagram has used its share of the rate.
+    /// A rate above which datagrams are dropped behind the queue: a dropped datagram has used its
+    /// share of the rate. `None`: no policer.
+    pub policer: Option<Policer>,
+    /// Losses behind the queue and the policer: a lost datagram has used its share of the rate.
     pub loss: Loss,
+    /// A delay that changes with time, in addition to `delay`.
+    pub variation: Variation,
     /// Datagrams held back.
     pub reorder: Reorder,
     /// Probability that a datagram arrives twice. The copy is made behind the bottleneck and
@@ -73,8 +78,8 @@ pub enum ConfigError {
         /// The given value.
         value: f64,
     },
-    /// A state of the losses with a mean time of zero.
-    #[error("link {field} = 0s: the mean time in a state is more than 0")]
+    /// A mean time in a state of the losses, or a deviation, of zero.
+    #[error("link {field} = 0s: this time is more than 0")]
     Mean {
         /// The name of the field.
         field: &'static str,
@@ -90,6 +95,12 @@ pub enum ConfigError {
     /// A step of the rate on a link without a rate.
     #[error("link step.rate_bps = {value}: an unlimited link has no rate to change; give it one")]
     UnlimitedStep {
+        /// The given value.
+        value: u64,
+    },
+    /// A rate, or a step of the rate, of a link that follows a trace.
+    #[error("link rate_bps = {value}: the trace is the rate of the link; leave the rate out")]
+    TracedRate {
         /// The given value.
         value: u64,
     },
@@ -136,7 +147,11 @@ impl LinkConfig {
             }
             check_probability("ecn.most", most)?;
         }
+        if let Some(policer) = self.policer {
+            policer.validate()?;
+        }
         check_loss(self.loss)?;
+        self.variation.validate()?;
         check_probability("reorder.probability", self.reorder.probability)?;
         check_probability("duplicate", self.duplicate)?;
         check_probability("corrupt", self.corrupt)
@@ -175,7 +190,7 @@ fn check_loss(loss: Loss) -> Result<(), ConfigError> {
     }
 }
 
-fn check_probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
+pub(crate) fn check_probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
     if (0.0..=1.0).contains(&value) {
         Ok(())
     } else {
@@ -207,6 +222,7 @@ pub(crate) fn check_delay(field: &'static str, value: Duration) -> Result<(), Co
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Spread;
     use std::string::ToString;
 
     #[test]
@@ -219,7 +235,19 @@ mod tests {
             queue_packets: Some(0),
             queue_time: Some(MAX_DELAY),
             ecn: Some(Ramp::step(u64::MAX)),
+            policer: Some(Policer {
+                rate_bps: MAX_RATE_BPS,
+                burst_bytes: u64::MAX,
+            }),
             loss: Loss::Iid { loss_packet: 1.0 },
+            variation: Variation {
+                spread: Spread::Normal {
+                    deviation: MAX_DELAY,
+                    most: MAX_DELAY,
+                },
+                every: MAX_DELAY,
+                overtakes: true,
+            },
             reorder: Reorder {
                 probability: 1.0,
                 extra_delay: MAX_DELAY,

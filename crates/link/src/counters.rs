@@ -2,7 +2,8 @@
 
 /// Counters of a [`Link`](crate::Link) since its creation, in datagrams unless noted.
 ///
-/// At any time `offered + duplicated = delivered + lost + queue_dropped`, plus those in flight
+/// At any time `offered + duplicated = delivered + lost + queue_dropped + policed`, plus those in
+/// flight
 /// ([`Link::in_flight`](crate::Link::in_flight)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
@@ -14,6 +15,8 @@ pub struct LinkCounters {
     pub lost: u64,
     /// Dropped because the queue was full.
     pub queue_dropped: u64,
+    /// Dropped by the policer.
+    pub policed: u64,
     /// Accepted with an ECN mark.
     pub marked: u64,
     /// Copies created.

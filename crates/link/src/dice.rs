@@ -6,6 +6,8 @@
 //! only for tests. Second, documented results and printed seeds depend on the sequence of draws of
 //! each generator.
 
+use core::time::Duration;
+
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -46,6 +48,32 @@ impl Dice {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let time_ns = time_ns as u64;
         time_ns
+    }
+
+    /// A whole number from 0 to `most`, both included, with equal probabilities.
+    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
+        // The upper half of the product is at most `most`, so it fits.
+        #[allow(clippy::cast_possible_truncation)]
+        let scaled = ((u128::from(self.0.next_u64()) * (u128::from(most) + 1)) >> 64) as u64;
+        scaled
+    }
+
+    /// A time with a normal distribution of mean 0, truncated at 0 and at `most`, in whole
+    /// nanoseconds. `deviation` must not be 0.
+    pub(crate) fn half_normal_ns(&mut self, deviation: Duration, most: Duration) -> u64 {
+        let deviation_ns = deviation.as_secs_f64() * 1e9;
+        // A longer time has a probability below 1e-15.
+        let most_ns = (most.as_secs_f64() * 1e9).min(8.0 * deviation_ns);
+        // Rejection from a uniform distribution: seven tries in the mean, or fewer.
+        loop {
+            let time_ns = uniform(self.0.next_u64()) * most_ns;
+            let deviations = time_ns / deviation_ns;
+            if self.chance(libm::exp(-0.5 * deviations * deviations)) {
+                // Not negative, and at most a delay of a link.
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                return time_ns as u64;
+            }
+        }
     }
 
     /// A uniform number in `0..limit`, with a bias of at most `limit / 2^64`; 0 if `limit` is 0.

@@ -1,9 +1,9 @@
 //! The link model: what a long path does to datagrams, in virtual or real time.
 //!
 //! One [`Link`] is one direction between two nodes. A datagram waits in the queue of the
-//! bottleneck, is serialised at the link's rate, and arrives after the delay. It may be lost,
-//! duplicated, corrupted or held back on the wire. The virtual-time fabric, the real-time emulator
-//! and tests use the same model.
+//! bottleneck, is serialised at the link's rate or by a trace, and arrives after the delay, which
+//! may vary. It may be dropped by a policer, lost, duplicated, corrupted or held back on the wire.
+//! The virtual-time fabric, the real-time emulator and tests use the same model.
 //!
 //! A link is a queue at the bottleneck and a [`Wire`] behind it. A simulator with its own queues
 //! uses only the [`Serialiser`], the [`Ramp`] of ECN marks and the wire. A link carries
@@ -54,12 +54,15 @@ mod dice;
 mod link;
 mod loss;
 mod packet;
+mod policer;
 mod queue;
 mod ramp;
 mod schedule;
 mod serialiser;
 mod spells;
 mod steps;
+mod trace;
+mod variation;
 mod wire;
 
 pub use config::{ConfigError, LinkConfig, MAX_DELAY, MAX_RATE_BPS, PathDirection, Reorder};
@@ -69,7 +72,10 @@ pub use dice::Dice;
 pub use link::Link;
 pub use loss::Loss;
 pub use packet::Packet;
+pub use policer::Policer;
 pub use ramp::Ramp;
 pub use serialiser::Serialiser;
 pub use steps::Step;
+pub use trace::{DeliveryTrace, TraceError};
+pub use variation::{Spread, Variation};
 pub use wire::{Journey, Passage, Wire};

@@ -2,11 +2,14 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
+use alloc::sync::Arc;
+
 use crate::queue::{Admitted, Queue};
-use crate::schedule::Schedule;
-use crate::steps::Schedules;
+use crate::steps::{Schedules, WireSchedules};
 use crate::wire::{Journey, Passage, Wire};
-use crate::{ConfigError, Datagram, Dice, LinkConfig, LinkCounters, Packet, Step};
+use crate::{
+    ConfigError, Datagram, DeliveryTrace, Dice, LinkConfig, LinkCounters, Packet, Serialiser, Step,
+};
 
 /// When a datagram arrives: the time, then the order of sending among datagrams with equal times.
 type Due = (u64, u64);
@@ -21,13 +24,13 @@ pub struct Link<P = Datagram> {
     /// `None` without a rate: then no datagram waits.
     queue: Option<Queue>,
     wire: Wire,
-    delay_ns: Schedule<u64>,
+    changes: WireSchedules,
     down: bool,
     sequence: u64,
     /// Datagrams on the wire that arrive in the order of sending.
     in_order: VecDeque<(Due, P)>,
     /// Datagrams on the wire that are held back, or that overtake others after a change to a
-    /// shorter delay.
+    /// shorter delay or by a delay that varies.
     out_of_order: BTreeMap<Due, P>,
     counters: LinkCounters,
 }
@@ -47,14 +50,43 @@ impl<P: Packet> Link<P> {
     /// [`ConfigError`] for a configuration or a step that is out of range, or for a step of the
     /// rate of an unlimited link.
     pub fn with_steps(config: LinkConfig, steps: &[Step], seed: u64) -> Result<Self, ConfigError> {
+        let Schedules { rate_bps, wire } = Schedules::new(&config, steps)?;
+        let serialiser = rate_bps.map(Serialiser::scheduled);
+        Self::behind(serialiser, config, wire, seed)
+    }
+
+    /// As [`with_steps`](Self::with_steps), with a trace as its rate: a datagram leaves the queue at
+    /// the opportunity that carries its last byte.
+    ///
+    /// # Errors
+    /// As [`with_steps`](Self::with_steps), and for a configuration or a step with a rate.
+    pub fn traced(
+        config: LinkConfig,
+        trace: Arc<DeliveryTrace>,
+        steps: &[Step],
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
+        let rates = steps.iter().filter_map(|step| step.rate_bps);
+        if let Some(value) = config.rate_bps.into_iter().chain(rates).next() {
+            return Err(ConfigError::TracedRate { value });
+        }
+        let changes = Schedules::new(&config, steps)?.wire;
+        Self::behind(Some(Serialiser::traced(trace)), config, changes, seed)
+    }
+
+    fn behind(
+        serialiser: Option<Serialiser>,
+        config: LinkConfig,
+        changes: WireSchedules,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
         let wire = Wire::new(config, seed)?;
-        let Schedules { rate_bps, delay_ns } = Schedules::new(&config, steps)?;
-        // The wire uses the first two streams of the seed.
+        // The wire uses the other streams of the seed.
         let marking = Dice::new(seed).split().split();
         Ok(Self {
-            queue: rate_bps.map(|rate_bps| Queue::new(&config, rate_bps, marking)),
+            queue: serialiser.map(|serialiser| Queue::new(&config, serialiser, marking)),
             wire,
-            delay_ns,
+            changes,
             down: false,
             sequence: 0,
             in_order: VecDeque::new(),
@@ -86,8 +118,10 @@ impl<P: Packet> Link<P> {
             return;
         };
         self.counters.marked += u64::from(marked && datagram.mark());
-        self.wire.set_delay_ns(self.delay_ns.at(departure_ns).0);
-        match self.wire.carry(departure_ns, datagram.payload_bytes()) {
+        self.change_wire(departure_ns);
+        let (ip_bytes, payload_bytes) = (datagram.ip_bytes(), datagram.payload_bytes());
+        match self.wire.carry(departure_ns, ip_bytes, payload_bytes) {
+            Passage::Policed => self.counters.policed += 1,
             Passage::Lost => self.counters.lost += 1,
             Passage::Once(journey) => self.travel(departure_ns, journey, datagram),
             Passage::Twice(journey, copy) => {
@@ -160,6 +194,18 @@ impl<P: Packet> Link<P> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Gives the wire the values of a time, which must not run backward.
+    fn change_wire(&mut self, now_ns: u64) {
+        let WireSchedules {
+            delay_ns,
+            variation,
+            policer,
+        } = &self.changes;
+        self.wire.set_delay_ns(delay_ns.at(now_ns).0);
+        self.wire.set_variation(variation.at(now_ns).0);
+        self.wire.set_policer(policer.at(now_ns).0);
     }
 
     /// Puts a datagram on the wire, with the faults of its journey.

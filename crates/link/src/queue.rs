@@ -3,7 +3,6 @@
 use alloc::collections::VecDeque;
 
 use crate::config::nanoseconds;
-use crate::schedule::Schedule;
 use crate::{Dice, LinkConfig, Ramp, Serialiser};
 
 /// The datagrams that wait, and the one that is being sent. The queue counts them but does not
@@ -32,10 +31,10 @@ pub(crate) struct Admitted {
 
 impl Queue {
     /// An empty queue with the limits and the marks of a validated configuration.
-    pub(crate) fn new(config: &LinkConfig, rate_bps: Schedule<u64>, marking: Dice) -> Self {
+    pub(crate) fn new(config: &LinkConfig, serialiser: Serialiser, marking: Dice) -> Self {
         let packets = config.queue_packets.unwrap_or(u64::MAX);
         Self {
-            serialiser: Serialiser::scheduled(rate_bps),
+            serialiser,
             limit_bytes: config.queue_bytes.unwrap_or(u64::MAX),
             limit_ns: config.queue_time.map_or(u64::MAX, nanoseconds),
             limit_packets: usize::try_from(packets).unwrap_or(usize::MAX),

@@ -1,17 +1,34 @@
 //! The serialiser of the bottleneck: sends one datagram after the other at the rate of the link.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use crate::DeliveryTrace;
 use crate::schedule::Schedule;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Sends bits at a rate, without rounding errors: a time is stored as nanoseconds plus a remainder
-/// in units of 1 / rate nanoseconds.
+/// in units of 1 / rate nanoseconds. Or sends bytes at the opportunities of a trace.
 #[derive(Clone, Debug)]
 pub struct Serialiser {
     rate_bps: Schedule<u64>,
     /// The last accepted bit is sent at `free_ns + free_remainder / rate`.
     free_ns: u64,
     free_remainder: u64,
+    /// Replaces the rate. Boxed, because few serialisers have a trace, and ports of simulated
+    /// networks should be short.
+    traced: Option<Box<Traced>>,
+}
+
+/// A place in a trace.
+#[derive(Clone, Debug)]
+struct Traced {
+    trace: Arc<DeliveryTrace>,
+    /// The opportunity that the last accepted byte uses, or the next byte.
+    opportunity: u64,
+    /// Bytes of it that nothing uses yet.
+    left_bytes: u64,
 }
 
 impl Serialiser {
@@ -22,12 +39,27 @@ impl Serialiser {
         Self::scheduled(Schedule::constant(rate_bps.max(1)))
     }
 
+    /// An idle serialiser that sends bytes at the opportunities of a trace.
+    #[must_use]
+    pub fn traced(trace: Arc<DeliveryTrace>) -> Self {
+        let left_bytes = trace.opportunity_bytes();
+        Self {
+            traced: Some(Box::new(Traced {
+                trace,
+                opportunity: 0,
+                left_bytes,
+            })),
+            ..Self::new(1)
+        }
+    }
+
     /// An idle serialiser with a changing rate. No rate may be 0.
     pub(crate) fn scheduled(rate_bps: Schedule<u64>) -> Self {
         Self {
             rate_bps,
             free_ns: 0,
             free_remainder: 0,
+            traced: None,
         }
     }
 
@@ -37,6 +69,9 @@ impl Serialiser {
         if now_ns > self.free_ns {
             self.free_ns = now_ns;
             self.free_remainder = 0;
+            if let Some(traced) = &mut self.traced {
+                traced.skip_to(now_ns);
+            }
         }
         self.append(bytes)
     }
@@ -46,6 +81,10 @@ impl Serialiser {
     /// the nanosecond is kept, so a caller that appends at each returned time sends at exactly the
     /// rate.
     pub fn append(&mut self, bytes: u64) -> u64 {
+        if let Some(traced) = &mut self.traced {
+            self.free_ns = self.free_ns.max(traced.take(bytes));
+            return self.free_ns;
+        }
         // This saturates only for payloads of gigabytes, and IP datagrams are shorter.
         let mut work = bytes
             .saturating_mul(8 * NS_PER_SECOND)
@@ -82,6 +121,9 @@ impl Serialiser {
         if self.free_ns < now_ns {
             return 0;
         }
+        if let Some(traced) = &self.traced {
+            return traced.backlog_bytes(now_ns);
+        }
         let mut work = u128::from(self.free_remainder);
         let mut from_ns = now_ns;
         while from_ns < self.free_ns {
@@ -98,6 +140,38 @@ impl Serialiser {
     pub fn clear(&mut self) {
         self.free_ns = 0;
         self.free_remainder = 0;
+        if let Some(traced) = &mut self.traced {
+            traced.skip_to(0);
+        }
+    }
+}
+
+impl Traced {
+    /// Wastes the opportunities before `now_ns`.
+    fn skip_to(&mut self, now_ns: u64) {
+        self.opportunity = self.trace.first_from(now_ns);
+        self.left_bytes = self.trace.opportunity_bytes();
+    }
+
+    /// Sends `bytes`. Returns when the last one is sent; 0 for no bytes.
+    fn take(&mut self, bytes: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let each_bytes = self.trace.opportunity_bytes();
+        let missing_bytes = bytes.saturating_sub(self.left_bytes);
+        let more = missing_bytes.div_ceil(each_bytes);
+        self.opportunity = self.opportunity.saturating_add(more);
+        self.left_bytes = (self.left_bytes + more.saturating_mul(each_bytes)).saturating_sub(bytes);
+        self.trace.at_ns(self.opportunity)
+    }
+
+    /// Accepted bytes that are sent after `now_ns`.
+    fn backlog_bytes(&self, now_ns: u64) -> u64 {
+        let next = self.trace.first_from(now_ns.saturating_add(1));
+        let ahead = self.opportunity.saturating_add(1).saturating_sub(next);
+        let capacity = ahead.saturating_mul(self.trace.opportunity_bytes());
+        capacity.saturating_sub(self.left_bytes)
     }
 }
 

@@ -1,8 +1,10 @@
-//! The wire behind the bottleneck: delay, loss and other faults.
+//! The wire behind the bottleneck: policer, delay, loss and other faults.
 
 use crate::config::nanoseconds;
 use crate::loss::LossProcess;
-use crate::{ConfigError, Dice, LinkConfig, Loss};
+use crate::policer::Policing;
+use crate::variation::Varying;
+use crate::{ConfigError, Dice, LinkConfig, Loss, Policer, Variation};
 
 /// The wire behind the bottleneck. It only decides what happens to a datagram; the caller holds the
 /// datagram until it arrives.
@@ -13,6 +15,8 @@ pub struct Wire {
     extra_delay_ns: u64,
     /// Whether the wire only delays, without faults.
     only_delays: bool,
+    policing: Option<Policing>,
+    varying: Varying,
     /// Uses a stream of its own, so that a seed loses the same datagrams for any other faults.
     loss: LossProcess,
     dice: Dice,
@@ -21,6 +25,8 @@ pub struct Wire {
 /// What happens to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
+    /// The policer drops it.
+    Policed,
     /// It is lost.
     Lost,
     /// It arrives.
@@ -56,6 +62,9 @@ impl Wire {
             extra_delay_ns: nanoseconds(config.reorder.extra_delay),
             only_delays: config.loss == Loss::None
                 && [config.duplicate, config.corrupt, config.reorder.probability] == [0.0; 3],
+            policing: config.policer.map(Policing::new),
+            // The link uses the third stream for marks.
+            varying: Varying::new(config.variation, dice.split().split().split()),
             loss: LossProcess::new(config.loss, dice.split()),
             dice,
         })
@@ -66,12 +75,29 @@ impl Wire {
         self.delay_ns = delay_ns;
     }
 
-    /// Decides what happens to the next datagram, which has `payload_bytes` of UDP payload. Its last
-    /// bit is sent at `now_ns`, which must not run backward.
-    pub fn carry(&mut self, now_ns: u64, payload_bytes: usize) -> Passage {
+    /// Changes the variation of later datagrams.
+    pub(crate) fn set_variation(&mut self, variation: Variation) {
+        self.varying.set(variation);
+    }
+
+    /// Changes the policer. The bucket of another policer starts full.
+    pub(crate) fn set_policer(&mut self, policer: Option<Policer>) {
+        if self.policing.as_ref().map(Policing::policer) != policer {
+            self.policing = policer.map(Policing::new);
+        }
+    }
+
+    /// Decides what happens to the next datagram, which has `ip_bytes` and within them
+    /// `payload_bytes` of UDP payload. Its last bit is sent at `now_ns`, which must not run backward.
+    pub fn carry(&mut self, now_ns: u64, ip_bytes: u64, payload_bytes: usize) -> Passage {
+        if let Some(policing) = &mut self.policing
+            && !policing.admits(now_ns, ip_bytes)
+        {
+            return Passage::Policed;
+        }
         if self.only_delays {
             return Passage::Once(Journey {
-                delay_ns: self.delay_ns,
+                delay_ns: self.varying.delay_ns(now_ns, self.delay_ns),
                 held_back: false,
                 flipped_bit: None,
             });
@@ -79,22 +105,23 @@ impl Wire {
         if self.loss.next_is_lost(now_ns) {
             return Passage::Lost;
         }
+        let delay_ns = self.varying.delay_ns(now_ns, self.delay_ns);
         let twice = self.dice.chance(self.config.duplicate);
-        let first = self.journey(payload_bytes);
+        let first = self.journey(delay_ns, payload_bytes);
         if twice {
-            Passage::Twice(first, self.journey(payload_bytes))
+            Passage::Twice(first, self.journey(delay_ns, payload_bytes))
         } else {
             Passage::Once(first)
         }
     }
 
-    fn journey(&mut self, payload_bytes: usize) -> Journey {
+    fn journey(&mut self, delay_ns: u64, payload_bytes: usize) -> Journey {
         let flip = payload_bytes > 0 && self.dice.chance(self.config.corrupt);
         let flipped_bit = flip.then(|| self.dice.below(payload_bytes.saturating_mul(8)));
         let held_back = self.dice.chance(self.config.reorder.probability);
         let extra_delay_ns = if held_back { self.extra_delay_ns } else { 0 };
         Journey {
-            delay_ns: self.delay_ns.saturating_add(extra_delay_ns),
+            delay_ns: delay_ns.saturating_add(extra_delay_ns),
             held_back,
             flipped_bit,
         }

@@ -177,6 +177,7 @@ impl World<'_> {
             sum.delivered += one.delivered;
             sum.lost += one.lost;
             sum.queue_dropped += one.queue_dropped;
+            sum.policed += one.policed;
             sum.duplicated += one.duplicated;
             sum.corrupted += one.corrupted;
             sum.reordered += one.reordered;

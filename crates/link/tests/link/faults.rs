@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::common::{datagram, link, number};
-use farwrite_link::{LinkConfig, Loss, Ramp, Reorder};
+use farwrite_link::{LinkConfig, Loss, Policer, Ramp, Reorder, Spread, Variation};
 use proptest::prelude::*;
 
 pub(crate) const COUNT: u32 = 400_000;
@@ -271,8 +271,15 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
         prop::option::of(0..20_000u64),
         prop::option::of((0..10_000u64, 0..10_000u64, probability())),
     );
-    (path, loss, faults).prop_map(
-        |((delay_ns, rate_bps, queue_bytes, queue_packets, queue_ns, ecn), loss, faults)| {
+    let policer = prop::option::of((1_000_000..10_000_000_000u64, 0..20_000u64).prop_map(
+        |(rate_bps, burst_bytes)| Policer {
+            rate_bps,
+            burst_bytes,
+        },
+    ));
+    (path, loss, faults, variations(), policer).prop_map(
+        |(path, loss, faults, variation, policer)| {
+            let (delay_ns, rate_bps, queue_bytes, queue_packets, queue_ns, ecn) = path;
             LinkConfig {
                 delay: Duration::from_nanos(delay_ns),
                 rate_bps,
@@ -284,7 +291,9 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
                     high_bytes: low_bytes + more,
                     most,
                 }),
+                policer,
                 loss,
+                variation,
                 reorder: Reorder {
                     probability: faults.0,
                     extra_delay: Duration::from_nanos(faults.1),
@@ -294,6 +303,24 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
             }
         },
     )
+}
+
+fn variations() -> impl Strategy<Value = Variation> {
+    let most = || (0..5_000u64).prop_map(Duration::from_nanos);
+    let spread = prop_oneof![
+        Just(Spread::None),
+        most().prop_map(|most| Spread::Uniform { most }),
+        (1..5_000u64, most()).prop_map(|(deviation, most)| Spread::Normal {
+            deviation: Duration::from_nanos(deviation),
+            most,
+        }),
+        (0.0..=1.0, most()).prop_map(|(share, most)| Spread::Spikes { share, most }),
+    ];
+    (spread, 0..10_000u64, any::<bool>()).prop_map(|(spread, every_ns, overtakes)| Variation {
+        spread,
+        every: Duration::from_nanos(every_ns),
+        overtakes,
+    })
 }
 
 /// An action: after some time, send bytes (`Some`) or poll (`None`); or take the link down or up.
@@ -348,7 +375,11 @@ proptest! {
         let counters = link.counters();
         prop_assert_eq!(
             counters.offered + counters.duplicated,
-            counters.delivered + counters.lost + counters.queue_dropped + link.in_flight()
+            counters.delivered
+                + counters.lost
+                + counters.queue_dropped
+                + counters.policed
+                + link.in_flight()
         );
         let offered = steps.iter().filter(|step| matches!(step, Action::Send { .. })).count();
         prop_assert_eq!(counters.offered, offered as u64);
@@ -359,7 +390,9 @@ proptest! {
 
     #[test]
     fn without_reordering_order_is_kept(config in configs(), seed: u64, steps in steps()) {
-        let config = LinkConfig { reorder: Reorder::default(), corrupt: 0.0, ..config };
+        let variation = Variation { overtakes: false, ..config.variation };
+        let reorder = Reorder::default();
+        let config = LinkConfig { variation, reorder, corrupt: 0.0, ..config };
         let (arrived, _) = play(config, seed, &steps);
         prop_assert!(arrived.is_sorted_by_key(|(_, datagram)| number(datagram)));
         prop_assert!(arrived.is_sorted_by_key(|(due_ns, _)| *due_ns));

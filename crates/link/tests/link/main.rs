@@ -3,6 +3,9 @@
 mod bursts;
 mod common;
 mod faults;
+mod policing;
 mod queue;
 mod steps;
 mod timing;
+mod traced;
+mod varying;

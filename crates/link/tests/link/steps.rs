@@ -24,15 +24,15 @@ fn rate_step(at_ns: u64, rate_bps: u64) -> Step {
     Step {
         at: Duration::from_nanos(at_ns),
         rate_bps: Some(rate_bps),
-        delay: None,
+        ..Step::default()
     }
 }
 
 fn delay_step(at_ms: u64, delay_ms: u64) -> Step {
     Step {
         at: Duration::from_millis(at_ms),
-        rate_bps: None,
         delay: Some(Duration::from_millis(delay_ms)),
+        ..Step::default()
     }
 }
 

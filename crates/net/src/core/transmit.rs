@@ -114,7 +114,7 @@ impl Core {
         if let Some(switch) = switch {
             self.leave_switch(at, switch, &queued, priority);
         }
-        self.onto_cable(at, queued.id, end_ns);
+        self.onto_cable(at, &queued, end_ns);
         if let Some(switch) = switch {
             self.review_pause(queued.ingress, switch, priority);
         }
@@ -156,7 +156,8 @@ impl Core {
     }
 
     /// Puts a frame onto the cable, which may lose it.
-    fn onto_cable(&mut self, at: PortId, id: FrameId, end_ns: u64) {
+    fn onto_cable(&mut self, at: PortId, queued: &QueuedFrame, end_ns: u64) {
+        let (id, bytes) = (queued.id, u64::from(queued.bytes));
         let port = &mut self.ports[at.index()];
         if port.down {
             self.drop_frame(at, id, FrameDrop::CableDown);
@@ -165,7 +166,7 @@ impl Core {
         // A cable configuration has no other faults than loss, so the link model does not need the
         // payload size, and every frame takes the same time.
         if let Some(wire) = &mut port.lossy_wire
-            && wire.carry(end_ns, 0) == Passage::Lost
+            && wire.carry(end_ns, bytes, 0) == Passage::Lost
         {
             self.drop_frame(at, id, FrameDrop::Cable);
             return;
