@@ -1,5 +1,8 @@
 //! The simulated cases.
 
+use std::sync::Arc;
+
+use farwrite_link::{DeliveryTrace, Policer, Reorder, Variation};
 use farwrite_rate::Start;
 
 /// The controller of a flow.
@@ -67,6 +70,16 @@ pub(crate) struct Case {
     /// Mean time between two bursts of packets that the path hands over, as an emulator in software
     /// does; the longest time is twice as long. 0: it hands over each packet on its own.
     pub(crate) burst_ns: u64,
+    /// Additional delay of packets, and that of reports on their way back. Controllers meet the same
+    /// delays, because those of slots do not depend on what is sent.
+    pub(crate) variation: Variation,
+    pub(crate) back_variation: Variation,
+    /// Packets that are held back.
+    pub(crate) reorder: Reorder,
+    /// Drops packets behind the queue.
+    pub(crate) policer: Option<Policer>,
+    /// When packets can leave the queue, in place of `rate_bps`, which should be its mean rate.
+    pub(crate) trace: Option<Arc<DeliveryTrace>>,
     pub(crate) seed: u64,
 }
 
@@ -93,6 +106,11 @@ impl Case {
             jitter_ns: 0,
             stall_ns: 0,
             burst_ns: 0,
+            variation: Variation::default(),
+            back_variation: Variation::default(),
+            reorder: Reorder::default(),
+            policer: None,
+            trace: None,
             seed: 1,
         }
     }

@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite_dice::SplitMix;
-use farwrite_link::{Datagram, Link, LinkConfig, Loss};
+use farwrite_link::{Datagram, DeliveryTrace, Link, LinkConfig, Loss, Passage, Policer, Wire};
 
 use super::case::{Case, FlowKind};
 use super::flow::{Receiver, ReportInFlight, Sender};
@@ -49,6 +50,8 @@ pub(crate) struct Network<'a> {
     rtt_ns: f64,
     /// Packets enter the last link; the earlier links still deliver their packets.
     links: Vec<Link>,
+    /// The way of reports.
+    way_back: Wire,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     order: u64,
     senders: Vec<Sender>,
@@ -60,17 +63,26 @@ pub(crate) struct Network<'a> {
 pub(crate) fn run(case: &Case) -> CaseResult {
     let mut network = Network::new(case);
     network.run();
-    let dropped = network
-        .links
-        .iter()
-        .map(|link| link.counters().queue_dropped);
-    let offered = network.links.iter().map(|link| link.counters().offered);
+    let counters = || network.links.iter().map(Link::counters);
+    let dropped = counters().map(|link| link.queue_dropped + link.policed);
+    let offered = counters().map(|link| link.offered);
     let result = network.measure.outcome(case, dropped.sum(), offered.sum());
     let message_times_ns = network.senders.swap_remove(0).message_times_ns();
     CaseResult {
         message_times_ns,
         ..result
     }
+}
+
+/// The way of reports of a round trip: no loss, and no limit.
+fn way_back(case: &Case, rtt_ns: f64) -> Wire {
+    let config = LinkConfig {
+        delay: Duration::from_nanos((rtt_ns / 2.0) as u64),
+        variation: case.back_variation,
+        ..LinkConfig::default()
+    };
+    // Other delays than those of the packets.
+    Wire::new(config, !case.seed).unwrap()
 }
 
 impl<'a> Network<'a> {
@@ -82,6 +94,7 @@ impl<'a> Network<'a> {
             rate_bps: case.rate_bps as f64,
             rtt_ns: case.rtt_ns as f64,
             links: Vec::new(),
+            way_back: way_back(case, case.rtt_ns as f64),
             events: BinaryHeap::new(),
             order: 0,
             senders: Vec::new(),
@@ -109,17 +122,33 @@ impl<'a> Network<'a> {
     }
 
     fn link(&self) -> Link {
-        let queue = self.case.queue_bytes() / self.scale as f64;
+        let case = self.case;
+        let queue = case.queue_bytes() / self.scale as f64;
+        let rate_bps = (self.rate_bps / self.scale as f64) as u64;
         let config = LinkConfig {
             delay: Duration::from_nanos((self.rtt_ns / 2.0) as u64),
-            rate_bps: Some((self.rate_bps / self.scale as f64) as u64),
+            rate_bps: case.trace.is_none().then_some(rate_bps),
             queue_bytes: Some(queue as u64),
+            policer: case.policer.map(|policer| Policer {
+                rate_bps: policer.rate_bps / self.scale,
+                burst_bytes: policer.burst_bytes / self.scale,
+            }),
             loss: Loss::Iid {
-                loss_packet: self.case.loss,
+                loss_packet: case.loss,
             },
+            variation: case.variation,
+            reorder: case.reorder,
             ..LinkConfig::default()
         };
-        Link::new(config, self.case.seed + self.links.len() as u64).unwrap()
+        let seed = case.seed + self.links.len() as u64;
+        match &case.trace {
+            Some(trace) => {
+                let each_bytes = DeliveryTrace::OPPORTUNITY_BYTES / self.scale;
+                let trace = trace.as_ref().clone().delivering(each_bytes);
+                Link::traced(config, Arc::new(trace), &[], seed).unwrap()
+            }
+            None => Link::new(config, seed).unwrap(),
+        }
     }
 
     fn schedule(&mut self, at_ns: u64, event: Event) {
@@ -228,7 +257,10 @@ impl<'a> Network<'a> {
             Event::ReportDue(flow) => {
                 self.receivers[flow].waiting = false;
                 let report = self.receivers[flow].report(now_ns);
-                let at_ns = now_ns + (self.rtt_ns / 2.0) as u64;
+                let Passage::Once(journey) = self.way_back.carry(now_ns, 0, 0) else {
+                    unreachable!("the way of reports loses nothing");
+                };
+                let at_ns = now_ns + journey.delay_ns;
                 self.schedule(at_ns, Event::ReportInFlight(flow, report));
             }
             Event::ReportInFlight(flow, report) => {
@@ -240,6 +272,7 @@ impl<'a> Network<'a> {
                 self.rate_bps *= step.rate_factor;
                 self.rtt_ns *= step.rtt_factor;
                 self.links.push(self.link());
+                self.way_back = way_back(self.case, self.rtt_ns);
             }
         }
     }
