@@ -367,6 +367,26 @@ def _errors_at_sync(report, place):
             disk.heal("fsync")
 
 
+def _new_directory(report, place):
+    """The receiver's own directory may have been made just before."""
+    with place.ends() as ends, place.disk("disk") as disk:
+        inbox = disk.path / "outer/new"
+        inbox.mkdir(parents=True)
+        file = place.file("file", 1000)
+        disk.block("fsync", "/outer/directory")
+        receiver = ends.recv(inbox, "--once")
+        sender = ends.send(receiver, file)
+        until(lambda: disk.waiting("fsync"), 60, "the directory around is synced")
+        problems = [f"already there: {path}" for path in inbox.iterdir()]
+        disk.heal("fsync")
+        problems += _ended(receiver, sender)[2] + _differs(file, disk.backing / "outer/new/file")
+        report.check("the name of the receiver's directory is synced before files come", problems)
+        disk.fail("fsync", errno.EIO, "/outer/directory")
+        receiver = ends.recv(inbox, "--once")
+        problems = _ended(receiver, ends.send(receiver, file), (6, 9))[2]
+        report.check("and if it cannot be synced, the transfer ends with exit codes 6 and 9", problems)
+
+
 def _full_at_sync(report, place):
     with place.ends() as ends, place.disk("disk") as disk:
         for name in "abc":
@@ -541,6 +561,7 @@ _FAULTY = {
     "a bad spot": _broken_spot,
     "errors that come when a file is closed": _errors_at_close,
     "errors that come when a file is synced": _errors_at_sync,
+    "a new directory to receive into": _new_directory,
     "a disk that is full when a file is synced": _full_at_sync,
     "no room for directories": _no_room_for_directories,
     "names without case": _names_without_case,

@@ -81,6 +81,24 @@ impl<K: Copy + Eq> Directories<K> {
     }
 }
 
+/// Syncs the directories around one, up to the root of its file system, since the user may have made one
+/// of them just before. It stops at a directory that this process may not read.
+pub(super) fn sync_around(directory: &Directory) -> io::Result<()> {
+    let mut inner = directory.another()?;
+    let mut id = inner.status()?.id;
+    while let Ok(outer) = inner.enter(b"..") {
+        let outer_id = outer.status()?.id;
+        if outer_id == id || !outer_id.is_beside(id) {
+            break;
+        }
+        match retry_on_intr(|| fsync(&outer)) {
+            Err(errno) if !has_no_such_call(errno) => return Err(errno.into()),
+            _ => (inner, id) = (outer, outer_id),
+        }
+    }
+    Ok(())
+}
+
 /// Returns whether a file system answers so because it cannot sync directories, as SMB. It then
 /// decides itself when names are durable.
 fn has_no_such_call(errno: Errno) -> bool {

@@ -24,6 +24,11 @@ impl Id {
     pub(super) fn inode(self) -> u64 {
         self.inode
     }
+
+    /// Whether both are on the same file system.
+    pub(super) fn is_beside(self, other: Self) -> bool {
+        self.device == other.device
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

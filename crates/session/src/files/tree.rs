@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use super::attributes::{Attribute, Thing, Warnings, set_mode};
 use super::branch::{Branch, EnterError};
 use super::directory::Directory;
-use super::durable::Directories;
+use super::durable::{Directories, sync_around};
 use super::part::remove_leftovers;
 use super::room::{Need, Watch, free_bytes};
 use super::sink::is_full;
@@ -69,6 +69,12 @@ impl Tree {
             }
         }
         tree.sync_grown(&mut grown)?;
+        if policy.sync {
+            sync_around(tree.branch.root()).map_err(|source| SinkError::Prepare {
+                path: root.into(),
+                source,
+            })?;
+        }
         Ok(tree)
     }
 
