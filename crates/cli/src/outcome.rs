@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use farwrite_transfer::{FailedFile, TransferReport, Unfinished};
+use farwrite_transfer::{Delivered, FailedFile, TransferReport, Unfinished};
 
 use crate::console::Console;
 use crate::exit::Failure;
@@ -25,25 +25,32 @@ pub(crate) fn show(
             let Some(delivered) = delivered else {
                 return Err(failure);
             };
+            warn(console, &delivered);
             console.say(delivered.line());
             return console.end(Err(failure), &delivered);
         }
     };
-    let failed = report.failed_files() as usize;
-    for line in by_reason(report.failures()) {
-        console.warn(line);
-    }
-    let unlisted = failed - report.failures().len();
-    if unlisted > 0 {
-        console.warn(format_args!("{unlisted} more files failed"));
-    }
+    warn(console, report.delivered());
     console.say(report.line());
+    let failed = report.delivered().failed_files();
     let failure = report.trouble().map(|kind| {
         let noun = if failed == 1 { "file" } else { "files" };
         Failure::new(kind.into(), format!("{failed} {noun} failed"))
     });
     console.json_result(failure.as_ref(), &report)?;
     Ok(failure.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
+}
+
+/// Shows which files failed, and what else happened to files.
+fn warn(console: &Console, delivered: &Delivered) {
+    let warnings = delivered.warnings().iter();
+    for line in by_reason(delivered.failures()).iter().chain(warnings) {
+        console.warn(line);
+    }
+    let unlisted = delivered.failed_files() as usize - delivered.failures().len();
+    if unlisted > 0 {
+        console.warn(format_args!("{unlisted} more files failed"));
+    }
 }
 
 /// One line for each reason why files failed.

@@ -9,7 +9,7 @@ use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
 use farwrite_transfer::{
     self as transfer, DcqcnOptions, EqdsOptions, Host, RateControl, SchemeChoice, SendSettings,
-    Start, TransferReport,
+    Start, TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -226,7 +226,12 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         let names = skipped.iter().map(|path| format!("{path:?}"));
         console.warn(outcome::counted(skipped.len(), names, "left out"));
     }
-    let channel = transfer::connect(&args.to, &psk, args.timeout, &cancel, console)?;
+    let channel = match transfer::connect(&args.to, &psk, args.timeout, &cancel, console) {
+        Ok(channel) => channel,
+        Err(error) => {
+            return outcome::show(console, Err(Unfinished::before(error, &args.to, &source)));
+        }
+    };
     let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
     let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
     let known = || paths.as_ref().and_then(|paths| paths.find(from, to));

@@ -2,13 +2,12 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farwrite::{EcnField, PathStats, QpStats, RateControl, Start};
-use farwrite_session::files::{Kind, Manifest};
+use farwrite_session::files::{Kind, Manifest, Source};
 use farwrite_session::{FileCause, Text};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::{Serialize, Serializer};
@@ -42,9 +41,8 @@ pub enum Role {
 pub struct TransferReport {
     #[serde(skip)]
     role: Role,
-    peer: String,
-    files: u32,
-    bytes: u64,
+    #[serde(flatten)]
+    delivered: Delivered,
     synced: bool,
     seconds: f64,
     goodput_bps: f64,
@@ -62,12 +60,9 @@ pub struct TransferReport {
     rebuilt_chunks: Option<u64>,
     send_loss: Option<PathLoss>,
     receive_loss: Option<PathLoss>,
-    arrived: Vec<Text>,
-    #[serde(flatten)]
-    failed: FailedFiles,
 }
 
-/// What a transfer delivered before it failed. As JSON it is the `result` of `docs/json.md`, with fewer
+/// What became of the files. After a transfer that failed, it is the `result` of `docs/json.md`, with fewer
 /// fields.
 #[derive(Debug, Serialize)]
 pub struct Delivered {
@@ -77,16 +72,46 @@ pub struct Delivered {
     arrived: Vec<Text>,
     #[serde(flatten)]
     failed: FailedFiles,
+    warnings: Vec<String>,
 }
 
 impl Delivered {
+    fn new(peer: String, tally: Tally) -> Self {
+        Self {
+            peer,
+            files: tally.verified_files,
+            bytes: tally.verified_bytes,
+            arrived: tally.arrived,
+            failed: tally.failed,
+            warnings: tally.warnings,
+        }
+    }
+
+    /// Files that did not arrive.
+    #[must_use]
+    pub fn failed_files(&self) -> u32 {
+        self.failed.failed_files
+    }
+
+    /// The first of the files that did not arrive; at most 1000.
+    #[must_use]
+    pub fn failures(&self) -> &[FailedFile] {
+        &self.failed.failures
+    }
+
+    /// What the files lost, and nothing else shows.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// One line for people.
     #[must_use]
     pub fn line(&self) -> String {
-        let verb = if self.files == 1 {
-            "has its"
-        } else {
-            "have their"
+        let verb = match self.files {
+            0 => return "no file has its final name at the receiver".to_owned(),
+            1 => "has its",
+            _ => "have their",
         };
         format!(
             "{} with {} {verb} final name at the receiver",
@@ -101,25 +126,29 @@ impl Delivered {
 pub struct Unfinished {
     /// Why it failed.
     pub error: Error,
-    /// What it delivered before; `None` if no file has a verdict.
+    /// What became of the files before; `None` if there is nothing to say.
     pub delivered: Option<Box<Delivered>>,
 }
 
 impl Unfinished {
     /// `ledger` has the verdicts until the failure.
-    pub(crate) fn new(error: Error, peer: SocketAddr, ledger: &Ledger) -> Self {
+    pub(crate) fn new(error: Error, peer: impl fmt::Display, ledger: &Ledger) -> Self {
         let tally = ledger.take();
-        let has_verdicts = tally.verified_files > 0 || tally.failed.failed_files > 0;
-        let delivered = has_verdicts.then(|| {
-            Box::new(Delivered {
-                peer: peer.to_string(),
-                files: tally.verified_files,
-                bytes: tally.verified_bytes,
-                arrived: tally.arrived,
-                failed: tally.failed,
-            })
-        });
-        Self { error, delivered }
+        let delivered = Delivered::new(peer.to_string(), tally);
+        let is_empty = delivered.files == 0
+            && delivered.failed.failed_files == 0
+            && delivered.warnings.is_empty();
+        Self {
+            error,
+            delivered: (!is_empty).then(|| Box::new(delivered)),
+        }
+    }
+
+    /// A transfer of the files of `source` that failed before [`send`](crate::send). `peer` is the other
+    /// end, for people.
+    #[must_use]
+    pub fn before(error: Error, peer: impl fmt::Display, source: &Source) -> Self {
+        Self::new(error, peer, &Ledger::of(source))
     }
 
     /// The kind of failure.
@@ -186,17 +215,8 @@ pub(crate) struct FailedFiles {
 }
 
 impl FailedFiles {
-    fn add(&mut self, manifest: &Manifest, index: u32, cause: FileCause, reason: Text) {
-        self.add_at(|| manifest.path(index), cause, reason);
-    }
-
     /// Adds something that did not arrive, by its path below the receiver's directory.
-    pub(crate) fn add_at(
-        &mut self,
-        path: impl FnOnce() -> PathBuf,
-        cause: FileCause,
-        reason: Text,
-    ) {
+    fn add(&mut self, path: impl FnOnce() -> PathBuf, cause: FileCause, reason: Text) {
         self.failed_files += 1;
         self.any_corrupt |= cause == FileCause::Corrupt;
         if self.failures.len() < LISTED_FAILURES {
@@ -217,13 +237,16 @@ pub(crate) struct Tally {
     /// The paths of the first of them.
     pub(crate) arrived: Vec<Text>,
     pub(crate) failed: FailedFiles,
+    /// A few lines, whatever the number of files.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Tally {
     /// Adds the verdict on a file. `failure` says why it did not arrive.
     fn add(&mut self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
         if let Some((cause, reason)) = failure {
-            self.failed.add(manifest, index, cause, reason);
+            let path = || manifest.path(index);
+            self.failed.add(path, cause, reason);
             return;
         }
         self.verified_files += 1;
@@ -236,20 +259,39 @@ impl Tally {
     }
 }
 
-/// The verdicts so far. One thread adds them, and another reads them when the transfer ends.
+/// The verdicts and warnings so far. Other threads add them, and one reads them when the transfer ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Tally>>);
 
 impl Ledger {
-    /// Adds the verdict on a file. `failure` says why it did not arrive.
-    pub(crate) fn add(&self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
-        let mut tally = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.add(manifest, index, failure);
+    /// Begins with what the sender could not list.
+    pub(crate) fn of(source: &Source) -> Self {
+        let ledger = Self::default();
+        for it in source.unreadable() {
+            let (path, reason) = (|| it.path.clone(), Text::new(&it.error));
+            let failed = &mut ledger.tally().failed;
+            failed.add(path, FileCause::Unreadable, reason);
+        }
+        ledger
     }
 
-    /// Returns all verdicts, and keeps none.
+    /// Adds the verdict on a file. `failure` says why it did not arrive.
+    pub(crate) fn add(&self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
+        self.tally().add(manifest, index, failure);
+    }
+
+    /// Adds a warning that the verdicts do not show. Callers add a few, whatever the number of files.
+    pub(crate) fn warn(&self, warning: impl fmt::Display) {
+        self.tally().warnings.push(warning.to_string());
+    }
+
+    /// Returns everything, and keeps nothing.
     pub(crate) fn take(&self) -> Tally {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.tally())
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -323,16 +365,14 @@ pub(crate) struct Facts {
 impl TransferReport {
     pub(crate) fn new(facts: Facts) -> Self {
         let seconds = facts.elapsed.as_secs_f64().max(1e-6);
-        let bytes = facts.tally.verified_bytes;
         let is_receiver = facts.role == Role::Receiver;
+        let delivered = Delivered::new(facts.peer, facts.tally);
         Self {
             role: facts.role,
-            peer: facts.peer,
-            files: facts.tally.verified_files,
-            bytes,
             synced: facts.synced,
             seconds,
-            goodput_bps: real(bytes) * 8.0 / seconds,
+            goodput_bps: real(delivered.bytes) * 8.0 / seconds,
+            delivered,
             scheme: facts.scheme,
             auto: facts.choices,
             sending: facts.sending,
@@ -346,16 +386,15 @@ impl TransferReport {
             rebuilt_chunks: is_receiver.then_some(facts.stats.rebuilt_chunks),
             send_loss: PathLoss::of(&facts.stats.send_loss),
             receive_loss: PathLoss::of(&facts.stats.receive_loss),
-            arrived: facts.tally.arrived,
-            failed: facts.tally.failed,
         }
     }
 
     /// The worst reason why files failed, if any failed. Wrong bytes are worse than missing bytes.
     #[must_use]
     pub fn trouble(&self) -> Option<ErrorKind> {
-        let first = self.failed.failures.first()?.cause;
-        let worst = if self.failed.any_corrupt {
+        let failed = &self.delivered.failed;
+        let first = failed.failures.first()?.cause;
+        let worst = if failed.any_corrupt {
             FileCause::Corrupt
         } else {
             first
@@ -370,16 +409,10 @@ impl TransferReport {
         self.sending.learned
     }
 
-    /// Files that did not arrive.
+    /// What became of the files.
     #[must_use]
-    pub fn failed_files(&self) -> u32 {
-        self.failed.failed_files
-    }
-
-    /// The first of the files that did not arrive; at most 1000.
-    #[must_use]
-    pub fn failures(&self) -> &[FailedFile] {
-        &self.failed.failures
+    pub fn delivered(&self) -> &Delivered {
+        &self.delivered
     }
 
     /// One line for people.
@@ -391,10 +424,10 @@ impl TransferReport {
         };
         let mut line = format!(
             "{verb} {}, {}, in {} {preposition} {}: {}",
-            Files(self.files),
-            Bytes(self.bytes),
+            Files(self.delivered.files),
+            Bytes(self.delivered.bytes),
             Time(Duration::from_secs_f64(self.seconds)),
-            self.peer,
+            self.delivered.peer,
             Rate(self.goodput_bps)
         );
         line += &format!(
@@ -437,8 +470,8 @@ impl TransferReport {
         if !self.synced {
             line += "; not synced to the disk";
         }
-        if self.failed.failed_files > 0 {
-            line += &format!("; {} failed", self.failed.failed_files);
+        if self.delivered.failed_files() > 0 {
+            line += &format!("; {} failed", self.delivered.failed_files());
         }
         line
     }

@@ -2,9 +2,11 @@
 
 mod progress;
 mod shrinking;
+mod told;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -129,6 +131,31 @@ fn attempt(
     let path = from.path().join("file");
     fs::write(&path, bytes).expect("write");
     let source = Source::scan(&[path], Special::Refuse).expect("a file");
+    let (cancel, observer) = (Cancel::default(), Reports::default());
+    let results = travel(
+        config,
+        settings,
+        (source, to.path()),
+        (&cancel, &observer),
+        meddle,
+    );
+    Crossing {
+        results,
+        has_arrived: fs::read(to.path().join("file")).is_ok_and(|arrived| arrived == bytes),
+        shrunk: observer.shrunk.into_inner().expect("no panic"),
+        progress: observer.progress.into_inner().expect("no panic"),
+    }
+}
+
+/// Sends the files of a source across a link into a directory. Returns the results of the sender and of
+/// the receiver.
+fn travel(
+    config: LinkConfig,
+    settings: SendSettings,
+    (source, to): (Source, &Path),
+    (cancel, observer): (&Cancel, &Reports),
+    meddle: impl Fn(&LinkEmulator) + Sync,
+) -> [Result<TransferReport, Unfinished>; 2] {
     let psk = Psk::generate().expect("key");
     let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
     let addr = listener.local_addr();
@@ -137,7 +164,6 @@ fn attempt(
         receiver: addr,
         emulator: OnceLock::new(),
     };
-    let (cancel, observer) = (Cancel::default(), Reports::default());
     let limits = ReceiveSettings {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
@@ -155,12 +181,12 @@ fn attempt(
             let route = |sender| Ok(link.emulator(sender).addresses()[0][1]);
             let host = Host {
                 route: &route,
-                cancel: &cancel,
-                observer: &observer,
+                cancel,
+                observer,
                 port: None,
             };
-            let sender = Visitor::greet(channel.expect("channel"), &cancel).expect("a hello");
-            receive(sender, to.path(), &limits, &host)
+            let sender = Visitor::greet(channel.expect("channel"), cancel).expect("a hello");
+            receive(sender, to, &limits, &host)
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
         let route = |_| {
@@ -170,25 +196,19 @@ fn attempt(
         };
         let host = Host {
             route: &route,
-            cancel: &cancel,
-            observer: &observer,
+            cancel,
+            observer,
             port: None,
         };
         let sent = send(channel, &psk, source, &settings, &host);
         [sent, receives.join().expect("no panic")]
     });
-    let shrunk = observer.shrunk.into_inner().expect("no panic");
     // Each end names the address that it sends to, not the address that the peer knows as its own.
     let seen = link.emulator.wait().addresses()[0];
-    for shrunk in &shrunk {
+    for shrunk in observer.shrunk.lock().expect("no panic").iter() {
         assert!(seen.contains(&shrunk.peer), "{shrunk}: {seen:?}");
     }
-    Crossing {
-        results,
-        has_arrived: fs::read(to.path().join("file")).is_ok_and(|arrived| arrived == bytes),
-        shrunk,
-        progress: observer.progress.into_inner().expect("no panic"),
-    }
+    results
 }
 
 fn pattern(bytes: usize) -> Vec<u8> {

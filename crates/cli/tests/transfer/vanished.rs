@@ -1,6 +1,7 @@
 //! Files that changed after the scan: they are gone, or longer than reported.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -51,6 +52,32 @@ fn vanished_file_takes_no_time() {
         );
     }
     assert_eq!(rig.received(), ["first"]);
+}
+
+#[test]
+fn a_log_that_grew_is_named_also_after_a_failure() {
+    let rig = Rig::new();
+    let (log, large) = (rig.file("log", 1000), rig.file("large", 8_000_000));
+    let addr = free_port();
+    let mut sender = rig.send(addr, &["--rate", "20Mbit"], &[&log, &large]);
+    // The list of files is complete at this point.
+    sender.line("waiting for");
+    let mut grown = File::options().append(true).open(&log).expect("open");
+    grown.write_all(b"more").expect("write");
+    let receiver = Running::spawn(rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once"]));
+    while !rig.received().contains(&"log".to_owned()) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    // The sender hears of it.
+    thread::sleep(Duration::from_millis(500));
+    sender.signal("INT");
+    let sent = sender.end();
+    sent.assert(130, "log\" grew while it was sent");
+    assert!(
+        sent.stdout.contains("1 file with 1000 B has its final"),
+        "{sent:?}"
+    );
+    receiver.end().assert(5, "interrupted");
 }
 
 #[test]

@@ -111,6 +111,7 @@ impl Disk {
         while let Some(verdict) = self.sink.poll_verdict() {
             self.note(&verdict);
         }
+        self.note_warnings();
         match worked {
             Ok(tally) => {
                 let _ = self.events.send(Event::Disk(Ok(tally)));
@@ -130,7 +131,7 @@ impl Disk {
             let _operation = self.pulse.disk_operation();
             self.sink.finish()?
         };
-        self.send_warnings();
+        self.note_warnings();
         Ok(Tally {
             verified_files: summary.verified_files,
             verified_bytes: summary.verified_bytes,
@@ -236,7 +237,7 @@ impl Disk {
     }
 
     fn send_verdicts(&mut self) -> Result<(), Stop> {
-        self.send_warnings();
+        self.note_warnings();
         while let Some(verdict) = self.sink.poll_verdict() {
             self.pulse.add_file();
             self.note(&verdict);
@@ -251,9 +252,9 @@ impl Disk {
         self.ledger.add(&self.manifest, verdict.index, failure);
     }
 
-    fn send_warnings(&mut self) {
+    fn note_warnings(&mut self) {
         while let Some(warning) = self.sink.poll_warning() {
-            let _ = self.events.send(Event::Warning(warning.to_string()));
+            self.ledger.warn(warning);
         }
     }
 }

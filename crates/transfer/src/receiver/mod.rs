@@ -28,7 +28,7 @@ use crate::report::{Facts, Files, Ledger, Role, Sending, Tally, TransferReport, 
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
-use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor};
+use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor, wait_for_disk};
 use disk::Disk;
 use stream::{Agreed, Received, Stream};
 use supply::Supply;
@@ -115,8 +115,6 @@ enum Event {
     Resume(Resume),
     /// The channel has ended.
     Ended(Error),
-    /// A warning about the files that the result does not show.
-    Warning(String),
 }
 
 /// What both parts of a reception use.
@@ -168,17 +166,10 @@ pub fn receive(
     }
     speaker.end(&result);
     if let Some(disk) = disk {
-        wait_for(&disk);
+        // It removes files without a final name.
+        wait_for_disk(&disk);
     }
     result.map_err(|error| Unfinished::new(error, ends.1, &reception.ledger))
-}
-
-/// Gives the disk's thread time to remove files without a final name.
-fn wait_for(disk: &JoinHandle<()>) {
-    let start = Instant::now();
-    while !disk.is_finished() && start.elapsed() < DISK_END {
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 impl Reception<'_> {

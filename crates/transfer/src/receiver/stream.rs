@@ -147,7 +147,6 @@ impl Stream {
                 }
                 Ok(Event::Resume(resume)) => self.resume(&resume, around.outbox, host)?,
                 Ok(Event::Ended(error)) => return Err(error),
-                Ok(Event::Warning(warning)) => host.warn(warning),
                 Err(_) => {}
             }
             let now = Instant::now();

@@ -1,13 +1,14 @@
 //! Reads files into buffers, in its own thread.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use farwrite::Region;
 use farwrite_session::Message;
 use farwrite_session::files::Source;
 
 use crate::pulse::Pulse;
+use crate::report::Ledger;
 use crate::speaker::{Closed, Outbox};
 
 /// Bytes of one read. The size is small, so that a slow disk still shows progress.
@@ -33,26 +34,32 @@ pub(super) struct Feeder {
     /// Buffers whose message has ended.
     pub(super) empties: Receiver<Region>,
     pub(super) filled: SyncSender<Filled>,
-    /// For the user.
-    pub(super) warnings: Sender<String>,
+    pub(super) ledger: Ledger,
 }
 
 impl Feeder {
-    /// Reads to the end of the stream, or until the transfer ends.
+    /// Reads to the end of the stream, or until the transfer ends. Then the ledger gets the warnings about
+    /// the files that were read.
     pub(super) fn run(mut self, mut source: Source) {
+        let stream_bytes = self.read(&mut source);
+        for warning in source.warnings() {
+            self.ledger.warn(warning);
+        }
+        if let Some(stream_bytes) = stream_bytes {
+            // The peer notices a closed channel itself.
+            let _ = self.outbox.send(Message::StreamEnd { stream_bytes });
+        }
+    }
+
+    /// Returns the length of the stream; `None` when the transfer has ended.
+    fn read(&mut self, source: &mut Source) -> Option<u64> {
         let mut abandoned = 0;
         let mut stream_bytes = 0;
-        while let Some(mut buffer) = self.buffer() {
-            let Ok(bytes) = self.fill(&mut source, &mut buffer, &mut abandoned) else {
-                return;
-            };
+        loop {
+            let mut buffer = self.buffer()?;
+            let bytes = self.fill(source, &mut buffer, &mut abandoned).ok()?;
             if bytes == 0 {
-                for warning in source.warnings() {
-                    let _ = self.warnings.send(warning);
-                }
-                // The peer notices a closed channel itself.
-                let _ = self.outbox.send(Message::StreamEnd { stream_bytes });
-                return;
+                return Some(stream_bytes);
             }
             stream_bytes += bytes;
             let filled = Filled {
@@ -60,9 +67,7 @@ impl Feeder {
                 bytes,
                 abandoned,
             };
-            if self.filled.send(filled).is_err() {
-                return;
-            }
+            self.filled.send(filled).ok()?;
         }
     }
 

@@ -9,15 +9,14 @@ mod stream;
 mod waiting;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite::keeper::{Role as PathRole, Sizes};
 use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
 use farwrite_session::files::{Source, manifest_messages};
-use farwrite_session::{Channel, FileCause, Hello, Message, Psk, Reader, Text, TransferPlan};
+use farwrite_session::{Channel, Hello, Message, Psk, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::error::of_thread;
@@ -27,7 +26,7 @@ use crate::report::{Facts, Files, Ledger, Role, Sending, TransferReport, Unfinis
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::speaker::{Outbox, Speaker};
-use crate::{Error, Host, SchemeChoice};
+use crate::{Error, Host, SchemeChoice, wait_for_disk};
 pub use auto::Choices;
 pub(crate) use limits::{Limit, Limits, Shares};
 use listen::Verdicts;
@@ -96,12 +95,25 @@ struct Joined {
 /// Errors that end the whole transfer, with the files that arrived before; the peer is informed too. Files
 /// that fail alone are in the report.
 pub fn send(
-    mut channel: Channel,
+    channel: Channel,
     psk: &Psk,
     source: Source,
     settings: &SendSettings,
     host: &Host<'_>,
 ) -> Result<TransferReport, Unfinished> {
+    let ledger = Ledger::of(&source);
+    let peer = channel.peer_addr();
+    let sent = send_over(channel, psk, (source, &ledger), settings, host);
+    sent.map_err(|error| Unfinished::new(error, peer, &ledger))
+}
+
+fn send_over(
+    mut channel: Channel,
+    psk: &Psk,
+    (source, ledger): (Source, &Ledger),
+    settings: &SendSettings,
+    host: &Host<'_>,
+) -> Result<TransferReport, Error> {
     let mut waiting = Waiting::new(settings.timeout);
     loop {
         let ends = (channel.local_addr(), channel.peer_addr());
@@ -119,11 +131,17 @@ pub fn send(
             channel = waiting.connect(ends.1, psk, left, host)?;
             continue;
         }
-        let ledger = Ledger::default();
-        let threads = (reader, outbox, &ledger);
-        let result = joined.and_then(|joined| run(joined, threads, &pulse, source, settings, host));
+        let mut feeder = None;
+        let result = joined.and_then(|joined| {
+            let threads = (reader, outbox, &mut feeder);
+            run(joined, threads, &pulse, (source, ledger), settings, host)
+        });
         speaker.end(&result);
-        return result.map_err(|error| Unfinished::new(error, ends.1, &ledger));
+        if let Some(feeder) = feeder {
+            // It has warnings about the files.
+            wait_for_disk(&feeder);
+        }
+        return result;
     }
 }
 
@@ -227,41 +245,38 @@ fn choose(
     }
 }
 
-/// Moves the files.
+/// Moves the files. `feeder` gets the handle of the thread that reads them.
 fn run(
     joined: Joined,
-    (reader, outbox, ledger): (Reader, Outbox, &Ledger),
+    (reader, outbox, feeder): (Reader, Outbox, &mut Option<JoinHandle<()>>),
     pulse: &Arc<Pulse>,
-    source: Source,
+    (source, ledger): (Source, &Ledger),
     settings: &SendSettings,
     host: &Host<'_>,
 ) -> Result<TransferReport, Error> {
     let manifest = Arc::clone(source.manifest());
     let (peer, scheme, synced) = (joined.peer, joined.scheme, joined.is_synced);
     let first_mtu = joined.shape.mtu;
-    let unreadable = unreadable(&source);
     announce(&joined, manifest.files(), settings, host);
     let start = Instant::now();
     let peer_pulse = Arc::<PeerPulse>::default();
     let verdicts = Verdicts::new(Arc::clone(&manifest), ledger.clone());
     let heard = listen::start(reader, verdicts, Arc::clone(pulse), Arc::clone(&peer_pulse))?;
-    let (stream, feeder) = Stream::new(joined, settings, outbox, Arc::clone(pulse), peer_pulse);
-    // The thread ends with the stream. If a disk blocks it, nothing waits for it.
-    thread::Builder::new()
+    let pulses = (Arc::clone(pulse), peer_pulse);
+    let (stream, feeding) = Stream::new(joined, settings, outbox, pulses, ledger.clone());
+    // The thread ends with the stream, unless a disk blocks it.
+    let thread = thread::Builder::new()
         .name("feeder".into())
-        .spawn(move || feeder.run(source))
-        .map_err(|error| of_thread(&error))?;
+        .spawn(move || feeding.run(source));
+    *feeder = Some(thread.map_err(|error| of_thread(&error))?);
     let Sent {
-        mut tally,
+        tally,
         stats,
         path,
         limits,
         shape,
         choices,
     } = stream.run(&heard, &manifest, host)?;
-    for (path, reason) in unreadable {
-        tally.failed.add_at(|| path, FileCause::Unreadable, reason);
-    }
     Ok(TransferReport::new(Facts {
         role: Role::Sender,
         peer: peer.to_string(),
@@ -277,14 +292,6 @@ fn run(
         stats,
         sending: Sending::new(settings.rate_control, &path, &limits),
     }))
-}
-
-/// What could not be listed, for the report.
-fn unreadable(source: &Source) -> Vec<(PathBuf, Text)> {
-    let unreadable = source.unreadable().iter();
-    unreadable
-        .map(|it| (it.path.clone(), Text::new(&it.error)))
-        .collect()
 }
 
 /// Shows people what will be sent, and how.

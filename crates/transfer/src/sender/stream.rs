@@ -20,7 +20,7 @@ use crate::lane::Lane;
 use crate::meter::{Meter, Status};
 use crate::paths::Link;
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::Tally;
+use crate::report::{Ledger, Tally};
 use crate::shape::Shape;
 use crate::speaker::Outbox;
 use crate::watch::{Signs, Watch, least_steps};
@@ -91,8 +91,6 @@ pub(super) struct Stream {
     arrived_bytes: u64,
     empties: Sender<Region>,
     filled: Receiver<Filled>,
-    /// Of the feeder, for the user.
-    warnings: Receiver<String>,
     pub(super) outbox: Outbox,
     pulse: Arc<Pulse>,
     peer: Arc<PeerPulse>,
@@ -104,8 +102,8 @@ impl Stream {
         joined: Joined,
         settings: &SendSettings,
         outbox: Outbox,
-        pulse: Arc<Pulse>,
-        peer: Arc<PeerPulse>,
+        (pulse, peer): (Arc<Pulse>, Arc<PeerPulse>),
+        ledger: Ledger,
     ) -> (Self, Feeder) {
         let shape = joined.shape;
         let least = least_steps(settings.timeout, settings.rate_control.max_rate_bps());
@@ -113,7 +111,6 @@ impl Stream {
         let least = [least, if joined.counts_bytes { least } else { 1 }];
         let (empties, used) = channel();
         let (fill, filled) = sync_channel(READ_AHEAD);
-        let (warn, warnings) = channel();
         let feeder = Feeder {
             outbox: outbox.clone(),
             pulse: Arc::clone(&pulse),
@@ -123,7 +120,7 @@ impl Stream {
             budget: u64::from(shape.slots),
             empties: used,
             filled: fill,
-            warnings: warn,
+            ledger,
         };
         let stream = Self {
             link: joined.link,
@@ -148,7 +145,6 @@ impl Stream {
             arrived_bytes: 0,
             empties,
             filled,
-            warnings,
             outbox,
             pulse,
             peer,
@@ -172,9 +168,6 @@ impl Stream {
             self.post()?;
             match heard.try_recv() {
                 Ok(Heard::Over(tally)) => {
-                    self.warnings
-                        .try_iter()
-                        .for_each(|warning| host.warn(warning));
                     let tally = tally?;
                     meter.finish(tally.verified_bytes);
                     let counters = self.lane.counters(&self.link.endpoint)?;
