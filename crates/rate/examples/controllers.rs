@@ -1,8 +1,8 @@
-//! Compares the adaptive controller with Swift and a model of BBR version 1 on the same grids of
-//! paths: `alone` (one flow) and `equals` (2 to 16 flows under the same controller).
+//! Compares the adaptive controller with Swift, a model of BBR version 1, BBR version 3 and Copa on the
+//! same grids of paths: `alone` (one flow) and `equals` (2 to 16 flows under the same controller).
 //!
-//! `cargo run --release -p farwrite-rate --example controllers [CONTROLLER...]`: takes some minutes
-//! for each of `adaptive`, `swift` and `bbr`.
+//! `cargo run --release -p farwrite-rate --example controllers [CONTROLLER...]`: takes up to a minute
+//! for each of `adaptive`, `swift`, `bbr`, `bbr3` and `copa`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -12,10 +12,12 @@ use common::grids;
 use common::measure::CaseResult;
 use common::network::run;
 
-const CONTROLLERS: [(&str, FlowKind); 3] = [
+const CONTROLLERS: [(&str, FlowKind); 5] = [
     ("adaptive", FlowKind::Adaptive),
     ("swift", FlowKind::Swift),
     ("bbr", FlowKind::Bbr),
+    ("bbr3", FlowKind::Bbr3),
+    ("copa", FlowKind::Copa),
 ];
 
 /// The least use of a path, and the longest mean queue in round trips, that count as good.

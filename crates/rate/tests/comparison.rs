@@ -1,11 +1,14 @@
-//! The adaptive controller beside Swift and a model of BBR version 1 on the same paths. The example
-//! `controllers` prints whole grids.
+//! The adaptive controller beside Swift and a model of BBR version 1 on the same paths, and the changes
+//! of BBR version 3 and Copa. The examples `controllers` and `published` print whole grids.
 
 mod common;
+
+use std::time::Duration;
 
 use common::case::{Case, FlowKind};
 use common::measure::CaseResult;
 use common::network::run;
+use farwrite_link::{Spread, Variation};
 
 /// A path of 1 Gbit/s and 25 ms.
 fn path() -> Case {
@@ -46,5 +49,38 @@ fn equal_flows_keep_the_shortest_queue_and_the_fairest_shares() {
         assert!(other.utilisation > 0.9, "{other:?}");
         assert!(other.queue_mean > adaptive.queue_mean, "{other:?}");
         assert!(other.jain < adaptive.jain, "{other:?}");
+    }
+}
+
+#[test]
+fn random_loss_stops_neither_bbr_3_nor_copa() {
+    for kind in [FlowKind::Bbr3, FlowKind::Copa] {
+        for loss in [0.001, 0.01, 0.03] {
+            let case = Case { loss, ..path() }.under(kind);
+            let result = run(&case.lasting(200.0, 40.0));
+            assert!(result.utilisation > 0.85, "{kind:?} {loss} {result:?}");
+        }
+    }
+}
+
+/// Packets that are late count as lost until they arrive.
+#[test]
+fn bbr_3_fills_a_path_that_varies_and_that_reorders() {
+    for (every_ms, overtakes) in [(30, false), (0, true)] {
+        let variation = Variation {
+            spread: Spread::Uniform {
+                most: Duration::from_millis(10),
+            },
+            every: Duration::from_millis(every_ms),
+            overtakes,
+        };
+        let case = Case {
+            variation,
+            back_variation: variation,
+            packet_bytes: Some(1_500),
+            ..Case::new(50_000_000, 30_000_000)
+        };
+        let result = run(&case.under(FlowKind::Bbr3).lasting(300.0, 100.0));
+        assert!(result.utilisation > 0.9, "{overtakes} {result:?}");
     }
 }

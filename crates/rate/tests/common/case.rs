@@ -12,6 +12,8 @@ pub(crate) enum FlowKind {
     Reno,
     Cubic,
     Bbr,
+    Bbr3,
+    Copa,
     Dcqcn,
     Swift,
 }

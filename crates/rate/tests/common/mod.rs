@@ -7,7 +7,10 @@
 #![allow(clippy::cast_possible_truncation)]
 
 pub(crate) mod bbr;
+pub(crate) mod bbr3;
 pub(crate) mod case;
+pub(crate) mod copa;
+pub(crate) mod delivery;
 pub(crate) mod flow;
 pub(crate) mod grids;
 pub(crate) mod loss_based;
