@@ -1,7 +1,7 @@
 //! Policers: rates that drop, and do not delay.
 
 use crate::config::check_rate;
-use crate::{ConfigError, Serialiser};
+use crate::{ConfigError, MAX_RATE_BPS, Serialiser};
 
 /// A token bucket without a queue, as operators use it to enforce a rate that was sold. Tokens
 /// arrive at `rate_bps` until the bucket holds `burst_bytes`, and it starts full. A datagram takes
@@ -15,6 +15,12 @@ pub struct Policer {
 }
 
 impl Policer {
+    /// Drops nothing.
+    pub const UNLIMITED: Self = Self {
+        rate_bps: MAX_RATE_BPS,
+        burst_bytes: u64::MAX,
+    };
+
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         check_rate(self.rate_bps)
     }

@@ -22,8 +22,8 @@ pub struct Step {
     pub delay: Option<Duration>,
     /// The new variation, as [`LinkConfig::variation`]; `None`: no change.
     pub variation: Option<Variation>,
-    /// The new policer, as [`LinkConfig::policer`], with a full bucket; `None`: no change. A policer
-    /// of [`MAX_RATE_BPS`](crate::MAX_RATE_BPS) and `u64::MAX` bytes drops nothing.
+    /// The new policer, as [`LinkConfig::policer`], with a full bucket; `None`: no change.
+    /// [`Policer::UNLIMITED`] ends policing.
     pub policer: Option<Policer>,
 }
 

@@ -133,7 +133,8 @@ impl Varying {
     /// constant delay `delay_ns`.
     pub(crate) fn delay_ns(&mut self, now_ns: u64, delay_ns: u64) -> u64 {
         if self.variation.spread == Spread::None {
-            return delay_ns;
+            // The order also stays at the end of a variation.
+            return delay_ns.max(self.last_ns.saturating_sub(now_ns));
         }
         let delay_ns = delay_ns.saturating_add(self.extra_ns(now_ns));
         if self.variation.overtakes {
