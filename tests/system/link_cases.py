@@ -62,6 +62,49 @@ def _faults(report, program):
                  None if numbers != sorted(numbers) else "all came in order")
 
 
+def _varying(report, program):
+    """Slots of half a second with another delay each, on the way there only."""
+    with Path(program, "--rtt", "20ms", "--vary", "uniform:80ms/500ms", "--back", "vary=none",
+              "--step", "2s:forward.vary=none") as path:
+        sent, echoes = _ping(path, rate=2e5, seconds=4)
+        link = path.stop()
+    report.check("every echo arrives, in order",
+                 None if len(echoes) == sent and echoes == sorted(echoes) else f"{len(echoes)} of {sent}")
+    # The link runs for some time before the first datagram. The seed draws the delays.
+    trips = [seconds for _, seconds in echoes]
+    early, late = trips[:len(trips) // 4], trips[-len(trips) // 4:]
+    report.check("the delay varies, until the step",
+                 None if max(early) > 0.04 and min(early) >= 0.02 and sorted(late)[len(late) // 2] < 0.04
+                 else f"{min(early)} to {max(early)} s, then {sorted(late)[len(late) // 2]} s")
+    report.check("nothing is held back or dropped",
+                 None if not any(link["forward"][key] for key in ("held_back", "policed", "lost"))
+                 else f"{link}")
+
+
+def _policer(report, program):
+    """A policer drops what is above its rate, and a trace limits the way back."""
+    with tempfile.TemporaryDirectory() as directory:
+        trace = pathlib.Path(directory, "trace")
+        # 12 Mbit/s, in pieces of a tenth of a second.
+        trace.write_text("100\n" * 100)
+        with Path(program, "--rate", str(RATE), "--police", "10Mbit:24kB", "--back",
+                  f"police=none,trace={trace}") as path:
+            taken, sent = path.exchange(
+                ["udp-sink"], ["udp-blast", "--rate", 20e6, "--segments", 1, "--seconds", 2])
+            path.start(path.b, "udp-echo")
+            ping = path.start(path.a, "udp-ping", "--to", path.b.v4, "--payload", 100, "--rate", 1e5,
+                              "--seconds", 2)
+            echoes = path.result(ping)["echoes"]
+            forward = path.stop()["forward"]
+    share = forward["delivered_bytes"] * 8 / 2
+    report.check("10 of 20 Mbit/s pass a policer",
+                 None if 8e6 < share < 12e6 and forward["policed"] > 100 else f"{forward}")
+    trips = sorted(seconds for _, seconds in echoes)
+    report.check("a trace that delivers every 100 ms delays what waits for it",
+                 None if trips[len(trips) // 10] < 0.05 < trips[-len(trips) // 10] < 0.2
+                 else f"{trips[0]} to {trips[-1]} s")
+
+
 def _goodput(flow):
     """Returns the rate of a flow in bits per second from its first quarter to its end, without the
     slowest and the fastest quarter of the tenths of a second. A process that stalls makes some
@@ -271,6 +314,8 @@ def _files(report, program):
 _CASES = {
     "delay": _delay,
     "losses and reordering": _faults,
+    "delay that varies": _varying,
+    "policers and traces": _policer,
     "TCP": _tcp,
     "trains that lose packets": _lossy_trains,
     "marks": _marks,

@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// Make a pre-shared key for two machines.
     Keygen(KeygenArgs),
     /// Emulate a long path between two network namespaces, for any IP traffic.
-    Link(LinkArgs),
+    Link(Box<LinkArgs>),
     /// Recover lost RDMA packets from repair packets: a box at each end of a long path.
     Lowar(LowarArgs),
     /// Write manual pages.

@@ -63,7 +63,7 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
     /// Grant credit to senders with --rate-control eqds: the rate of this machine's port, IP headers
-    /// included, 1Mbit to 100Gbit. Credit is granted for 99 % of it, to all senders together. Senders
+    /// included, 8kbit to 100Gbit. Credit is granted for 99 % of it, to all senders together. Senders
     /// with another rate control are refused
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     credit_rate: Option<u64>,

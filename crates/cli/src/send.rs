@@ -75,7 +75,7 @@ pub(crate) struct SendArgs {
     /// rate and round trip, tries packets up to its MTU, and expects its losses
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
-    /// Maximum bits per second on the wire, with headers: 1Mbit to 100Gbit; without it, as many as
+    /// Maximum bits per second on the wire, with headers: 8kbit to 100Gbit; without it, as many as
     /// the path carries. With dcqcn and eqds, the rate of the port
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<u64>,

@@ -3,8 +3,9 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use farwrite_link::{ConfigError, LinkConfig, PathDirection, Step};
+use farwrite_link::{ConfigError, DeliveryTrace, LinkConfig, PathDirection, Step};
 
 /// Configuration of a relay.
 #[derive(Clone, Debug)]
@@ -22,8 +23,8 @@ pub struct RelayConfig {
     /// Whether the threads busy-wait for the last 50 microseconds before a packet is due. This uses
     /// up to one core for each direction, so these threads get no real-time priority.
     pub spin: bool,
-    /// Seed of losses, marks and reordering in both directions. These also depend on the arrival
-    /// times of packets.
+    /// Seed of losses, marks, reordering and variation in both directions. These also depend on the
+    /// arrival times of packets, except the delays of slots.
     pub seed: u64,
 }
 
@@ -33,6 +34,8 @@ pub struct PathConfig {
     /// Properties of the link. [`LinkConfig::duplicate`] works; [`LinkConfig::corrupt`] has no
     /// effect, because the receiving kernel does not verify incomplete checksums.
     pub link: LinkConfig,
+    /// Replaces [`LinkConfig::rate_bps`], which must be `None`.
+    pub trace: Option<Arc<DeliveryTrace>>,
     /// Changes of the link over time.
     pub steps: Vec<Step>,
 }

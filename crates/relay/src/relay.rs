@@ -66,8 +66,11 @@ impl Relay {
             return Err(RelayError::Mtu(config.mtu));
         }
         let link = |direction, path: &PathConfig, seed| {
-            Link::with_steps(path.link, &path.steps, seed)
-                .map_err(|source| RelayError::Path { direction, source })
+            let link = match &path.trace {
+                Some(trace) => Link::traced(path.link, Arc::clone(trace), &path.steps, seed),
+                None => Link::with_steps(path.link, &path.steps, seed),
+            };
+            link.map_err(|source| RelayError::Path { direction, source })
         };
         let links = [
             link(PathDirection::Forward, &config.forward, config.seed)?,

@@ -202,11 +202,11 @@ pub fn parse_moment(text: &str) -> Result<SystemTime, String> {
         .map_err(|_| "not a moment; write it like 2026-03-01T12:00:00Z".to_owned())
 }
 
-/// Bits a second, 1 Mbit/s to 100 Gbit/s: `2Gbit`, `500Mbit`, or plain bits.
+/// Bits a second, 8 kbit/s to 100 Gbit/s: `2Gbit`, `500Mbit`, or plain bits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "1e6 to 1e11 fit, and a part of a bit a second is nothing"
+    reason = "8e3 to 1e11 fit, and a part of a bit a second is nothing"
 )]
 ///
 /// ```
@@ -217,8 +217,8 @@ pub fn parse_moment(text: &str) -> Result<SystemTime, String> {
 /// assert!(parse_rate("2GB/s").is_err());
 /// ```
 pub fn parse_rate(text: &str) -> Result<u64, String> {
-    let wrong = "a rate lies in 1Mbit to 100Gbit; write it like 2Gbit";
-    Ok(within(rate(text)?, 1e6..=1e11, wrong)? as u64)
+    let wrong = "a rate lies in 8kbit to 100Gbit; write it like 2Gbit";
+    Ok(within(rate(text)?, 8e3..=1e11, wrong)? as u64)
 }
 
 /// Bits per second of a path for the planner, 1 kbit/s to 1000 Tbit/s.

@@ -46,7 +46,7 @@ pub(crate) struct NetRtArgs {
     bridge: BridgeArgs,
     #[command(flatten)]
     key: KeyArgs,
-    /// The rate of the far interface: 1Mbit to 100Gbit
+    /// The rate of the far interface: 8kbit to 100Gbit
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: u64,
     /// The round trip between the NICs, without queues

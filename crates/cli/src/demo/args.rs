@@ -67,7 +67,7 @@ pub(crate) struct DemoArgs {
     /// packet by itself]
     #[arg(long, value_name = "PACKETS|TIME", allow_hyphen_values = true)]
     pub(crate) burst: Option<Burst>,
-    /// Bits per second that the sender puts on the wire, with headers: 1Mbit to 100Gbit [default:
+    /// Bits per second that the sender puts on the wire, with headers: 8kbit to 100Gbit [default:
     /// that of --link, else 2Gbit]
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     pub(crate) rate: Option<u64>,

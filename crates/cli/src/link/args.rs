@@ -1,18 +1,26 @@
 //! The arguments of a link.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_link::{DeliveryTrace, LinkConfig, Loss, Policer, Reorder, Variation};
 use farwrite_relay::{Namespace, PathConfig, RelayConfig, RelayEnd};
-use farwrite_units::Burst;
 use farwrite_units::parse::{parse_duration, parse_loss, parse_rate, parse_rtt};
+use farwrite_units::{Burst, input};
 
-use super::quantities::{Addresses, Back, Marks, Queue, StepAt, parse_back, parse_reorder};
+use super::changes::{Back, StepAt, parse_back};
+use super::quantities::{Addresses, Marks, Queue, parse_policer, parse_reorder, parse_variation};
 use crate::exit::{Exit, Failure};
 
-/// The default queue is a round trip, but at least this time.
+/// The default queue is a round trip, but at least this time, and the time of this number of full
+/// packets.
 const LEAST_QUEUE: Duration = Duration::from_millis(5);
+const LEAST_QUEUE_PACKETS: u64 = 4;
+
+/// Longest file with a trace in bytes: minutes at a gigabit a second.
+const MOST_TRACE: u64 = 64 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +31,11 @@ Examples:
   farwrite link --namespaces a b --mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
   farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 1% --burst 2ms
+  farwrite link --namespaces a b --rate 50Mbit --rtt 30ms --vary uniform:10ms/30ms
+  farwrite link --namespaces a b --rate 50Mbit --rtt 30ms --vary spikes:5%:20ms/10ms --back vary=none
+  farwrite link --namespaces a b --rate 100Mbit --rtt 20ms --police 10Mbit:24kB --back police=none
+  farwrite link --namespaces a b --rtt 60ms --trace lte.down --back rate=5Mbit,delay=40ms
+  farwrite link --namespaces a b --rate 64kbit --rtt 100ms --step 20s:forward.rate=128kbit
 
 While the first of them runs:
   ip netns exec a ping 10.77.0.2
@@ -32,6 +45,17 @@ is given. A queue is first in, first out, and drops packets that do not fit. Wit
 the mark \"congestion experienced\" in packets whose sender supports ECN. Losses occur after the \
 queue. A burst of a number of packets lasts until that number of packets was sent, so a path that is \
 idle in a burst still loses the next packets. A burst of a time ends with the time.
+
+--vary adds a delay in each direction. The value after the slash is the time for which a drawn delay \
+stays; without it, each packet has a delay of its own. uniform:10ms lies between 0 and 10ms. \
+normal:3ms..10ms has a normal distribution with mean 0 and a deviation of 3ms, between 0 and 10ms. \
+spikes:5%:20ms is 0 in 95% of the times, and up to 20ms in the others. Packets stay in order: one \
+that would overtake waits for the one before. With +overtake at the end, such as \
+uniform:10ms+overtake, it does not wait.
+
+A policer drops packets for which its bucket has no tokens, and delays none. It is behind the queue. \
+A trace has a line for each instant at which 1500 bytes may leave the queue, in milliseconds from \
+the start, as in mahimahi. It repeats from its end.
 
 With offloads, the kernel passes trains of packets in one piece: TCP segments, UDP datagrams of one \
 flow. Queue, marks and losses apply to each packet of a train separately. Packets that arrive within \
@@ -60,14 +84,18 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "BYTES", default_value = "1500")]
     #[arg(value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: u16,
-    /// Bits of IP packets per second: 1Mbit to 100Gbit; without it, unlimited
+    /// Bits of IP packets per second: 8kbit to 100Gbit; without it, unlimited
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<u64>,
     /// Round-trip time of an empty link, half of it each way: 0s to 10s
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_rtt)]
     rtt: Duration,
+    /// File with the instants at which packets may leave the queue, in the format of mahimahi;
+    /// replaces the rate
+    #[arg(long, value_name = "FILE", conflicts_with = "rate")]
+    trace: Option<PathBuf>,
     /// Limit of the queue, such as 1MB, 40ms or 1000p (packets); without it, the round trip, at
-    /// least 5ms
+    /// least 5ms and 4 packets
     #[arg(long, value_name = "LIMIT")]
     queue: Option<Queue>,
     /// Mark packets (ECN) if the queue is longer than this, such as 5ms or 100kB; or LOW..HIGH:P,
@@ -84,12 +112,21 @@ pub(crate) struct LinkArgs {
     /// Delay packets so that others overtake them, with this probability and for this time: 1%:2ms
     #[arg(long, value_name = "P:TIME", value_parser = parse_reorder)]
     reorder: Option<Reorder>,
-    /// Values for the direction from B to A, if they differ: rate, queue and loss, such as
-    /// loss=0,rate=100Mbit
+    /// Delay that varies, in addition to --rtt, such as uniform:10ms/30ms, normal:3ms..10ms/30ms or
+    /// spikes:5%:20ms/10ms: its distribution, and how long each value stays
+    #[arg(long, value_name = "DISTRIBUTION[/TIME]", value_parser = parse_variation)]
+    vary: Option<Variation>,
+    /// Drop packets above this rate, behind the queue: the rate and the size of the bucket, such as
+    /// 10Mbit:24kB
+    #[arg(long, value_name = "RATE:SIZE", value_parser = parse_policer)]
+    police: Option<Policer>,
+    /// Values for the direction from B to A, if they differ: rate, delay (one way), queue, loss,
+    /// reorder, vary, police and trace, such as loss=0,rate=100Mbit
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_back)]
     back: Option<Back>,
-    /// Change rate or rtt of both directions at this time after the start, such as
-    /// 10s:rate=250Mbit,rtt=80ms; can be repeated
+    /// Change rate, rtt, delay (one way), vary or police at this time after the start, such as
+    /// 10s:rate=250Mbit,rtt=80ms; of one direction with a prefix, such as 10s:forward.vary=none or
+    /// 10s:back.rate=1Mbit; can be repeated
     #[arg(long, value_name = "TIME:KEY=VALUE,...")]
     step: Vec<StepAt>,
     /// Pass only single packets (no offloads)
@@ -101,31 +138,51 @@ pub(crate) struct LinkArgs {
     /// End after this long: 1ms to 1 day
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
-    /// Seed of losses, marks and reordering
+    /// Seed of losses, marks, reordering and variation
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 }
 
 impl LinkArgs {
-    /// The configuration of the relay.
+    /// The configuration of the relay. Reads the traces.
     pub(super) fn config(&self) -> Result<RelayConfig, Failure> {
-        let back = self.back.unwrap_or_default();
+        let default = Back::default();
+        let back = self.back.as_ref().unwrap_or(&default);
         let forward = LinkConfig {
             delay: self.rtt / 2,
             rate_bps: self.rate,
+            policer: self.police,
             loss: self.loss(self.loss),
+            variation: self.vary.unwrap_or_default(),
             reorder: self.reorder.unwrap_or_default(),
             ..LinkConfig::default()
         };
+        let trace = self.trace.as_deref().map(read_trace).transpose()?;
+        let back_trace = match &back.trace {
+            Some(file) => Some(read_trace(file)?),
+            None if back.rate.is_some() => None,
+            None => trace.clone(),
+        };
+        let back_rate = back.rate.or(self.rate);
         let backward = LinkConfig {
-            rate_bps: back.rate.or(self.rate),
+            delay: back.delay.unwrap_or(forward.delay),
+            rate_bps: back_rate.filter(|_| back_trace.is_none()),
+            policer: back.policer.or(self.police),
             loss: self.loss(back.loss.unwrap_or(self.loss)),
+            variation: back.variation.unwrap_or(forward.variation),
+            reorder: back.reorder.unwrap_or(forward.reorder),
             ..forward
         };
+        let rtt = forward.delay + backward.delay;
+        let back_queue = back.queue.or(self.queue);
+        let mut forward = self.path(forward, trace, self.queue, rtt)?;
+        forward.steps = self.step.iter().map(|step| step.forward).collect();
+        let mut backward = self.path(backward, back_trace, back_queue, rtt)?;
+        backward.steps = self.step.iter().map(|step| step.back).collect();
         Ok(RelayConfig {
             ends: self.ends()?,
-            forward: self.path(forward, self.queue)?,
-            backward: self.path(backward, back.queue.or(self.queue))?,
+            forward,
+            backward,
             mtu: self.mtu,
             offload: !self.no_offload,
             spin: self.spin,
@@ -141,28 +198,41 @@ impl LinkArgs {
         }
     }
 
-    fn path(&self, mut link: LinkConfig, queue: Option<Queue>) -> Result<PathConfig, Failure> {
-        let usage = |what: &str| Failure::new(Exit::Usage, format_args!("{what}; give --rate"));
-        let Some(rate_bps) = link.rate_bps else {
-            return match (queue, self.ecn) {
-                (None, None) => Ok(self.stepping(link)),
-                _ => Err(usage(
-                    "without a rate no packet waits, so there is no queue",
-                )),
-            };
-        };
-        match queue.unwrap_or(Queue::Time(self.rtt.max(LEAST_QUEUE))) {
-            Queue::Bytes(bytes) => link.queue_bytes = Some(bytes),
-            Queue::Time(time) => link.queue_time = Some(time),
-            Queue::Packets(packets) => link.queue_packets = Some(packets),
+    /// A direction without its steps.
+    fn path(
+        &self,
+        mut link: LinkConfig,
+        trace: Option<Arc<DeliveryTrace>>,
+        queue: Option<Queue>,
+        rtt: Duration,
+    ) -> Result<PathConfig, Failure> {
+        let rate_bps = link
+            .rate_bps
+            .or(trace.as_ref().map(|trace| trace.mean_bps()));
+        if let Some(rate_bps) = rate_bps {
+            let queue = queue.unwrap_or(Queue::Time(self.least_queue(rate_bps).max(rtt)));
+            match queue {
+                // Times in which a trace delivers nothing do not shorten its queue.
+                Queue::Time(_) if trace.is_some() => link.queue_bytes = Some(queue.bytes(rate_bps)),
+                Queue::Time(time) => link.queue_time = Some(time),
+                Queue::Bytes(bytes) => link.queue_bytes = Some(bytes),
+                Queue::Packets(packets) => link.queue_packets = Some(packets),
+            }
+            link.ecn = self.ecn.map(|marks| marks.ramp(rate_bps));
+        } else if queue.is_some() || self.ecn.is_some() {
+            let what = "without a rate no packet waits, so there is no queue; give --rate";
+            return Err(Failure::new(Exit::Usage, what));
         }
-        link.ecn = self.ecn.map(|marks| marks.ramp(rate_bps));
-        Ok(self.stepping(link))
+        Ok(PathConfig {
+            link,
+            trace,
+            steps: Vec::new(),
+        })
     }
 
-    fn stepping(&self, link: LinkConfig) -> PathConfig {
-        let steps = self.step.iter().map(|StepAt(step)| *step).collect();
-        PathConfig { link, steps }
+    fn least_queue(&self, rate_bps: u64) -> Duration {
+        let bits = 8 * LEAST_QUEUE_PACKETS * u64::from(self.mtu);
+        LEAST_QUEUE.max(Duration::from_nanos(bits * 1_000_000_000 / rate_bps))
     }
 
     fn ends(&self) -> Result<[RelayEnd; 2], Failure> {
@@ -194,9 +264,19 @@ impl LinkArgs {
     }
 }
 
+fn read_trace(file: &Path) -> Result<Arc<DeliveryTrace>, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::new(Exit::Usage, format_args!("{}: {why}", file.display()))
+    };
+    let text = input::read_text(file, MOST_TRACE).map_err(|why| wrong(&why))?;
+    let trace = DeliveryTrace::parse(&text).map_err(|why| wrong(&why))?;
+    Ok(Arc::new(trace))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use farwrite_link::Spread;
 
     use super::*;
     use crate::args::{Cli, Command};
@@ -218,7 +298,7 @@ mod tests {
              1%:2ms --back loss=0,queue=100p --step 10s:rate=250Mbit,rtt=80ms",
         )
         .expect("fine");
-        let PathConfig { link, steps } = config.forward;
+        let PathConfig { link, steps, .. } = config.forward;
         assert_eq!(link.delay, Duration::from_millis(20));
         assert_eq!(
             (link.rate_bps, link.queue_bytes),
@@ -234,6 +314,91 @@ mod tests {
         assert_eq!((back.queue_bytes, back.queue_packets), (None, Some(100)));
         assert_eq!(back.loss, Loss::Iid { loss_packet: 0.0 });
         assert!(config.offload && !config.spin);
+    }
+
+    #[test]
+    fn directions_differ_in_everything() {
+        let ms = Duration::from_millis;
+        let config = config(
+            "--namespaces a b --rate 100Mbit --rtt 30ms --vary uniform:10ms/30ms --police 10Mbit:24kB \
+             --back delay=40ms,rate=64kbit,reorder=2%:10ms,vary=spikes:5%:20ms/10ms+overtake,police=none \
+             --step 1s:vary=normal:3ms..10ms,forward.police=none,back.rate=8kbit,back.delay=1ms",
+        )
+        .expect("fine");
+        let (forward, back) = (config.forward.link, config.backward.link);
+        let uniform = Variation {
+            spread: Spread::Uniform { most: ms(10) },
+            every: ms(30),
+            overtakes: false,
+        };
+        assert_eq!(forward.variation, uniform);
+        let policer = Policer {
+            rate_bps: 10_000_000,
+            burst_bytes: 24_000,
+        };
+        assert_eq!(forward.policer, Some(policer));
+        assert_eq!((forward.delay, back.delay), (ms(15), ms(40)));
+        assert_eq!(back.rate_bps, Some(64_000));
+        assert_eq!(
+            (forward.reorder.probability, back.reorder.probability),
+            (0.0, 0.02)
+        );
+        let spikes = Variation {
+            spread: Spread::Spikes {
+                share: 0.05,
+                most: ms(20),
+            },
+            every: ms(10),
+            overtakes: true,
+        };
+        assert_eq!(back.variation, spikes);
+        assert_eq!(back.policer, Some(Policer::UNLIMITED));
+        // A round trip, and four packets at 64 kbit/s.
+        assert_eq!(
+            (forward.queue_time, back.queue_time),
+            (Some(ms(55)), Some(ms(750)))
+        );
+        let [forward, back] = [config.forward.steps[0], config.backward.steps[0]];
+        let normal = Variation {
+            spread: Spread::Normal {
+                deviation: ms(3),
+                most: ms(10),
+            },
+            ..Variation::default()
+        };
+        assert_eq!(
+            (forward.variation, back.variation),
+            (Some(normal), Some(normal))
+        );
+        assert_eq!(
+            (forward.policer, back.policer),
+            (Some(Policer::UNLIMITED), None)
+        );
+        assert_eq!((forward.rate_bps, back.rate_bps), (None, Some(8_000)));
+        assert_eq!((forward.delay, back.delay), (None, Some(ms(1))));
+    }
+
+    #[test]
+    fn a_trace_replaces_the_rate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("lte");
+        std::fs::write(&file, "1\n").expect("written");
+        let file = file.display();
+        let config = |rest: &str| {
+            let config = config(&format!("--namespaces a b --rtt 40ms {rest}"));
+            let config = config.expect("fine");
+            [config.forward, config.backward]
+        };
+        let [forward, back] = config(&format!("--trace {file}"));
+        assert!(forward.trace.is_some() && back.trace.is_some());
+        // 40 ms at 12 Mbit/s.
+        assert_eq!(forward.link.queue_bytes, Some(60_000));
+        let [forward, back] = config(&format!("--trace {file} --back rate=5Mbit"));
+        assert!(forward.trace.is_some() && back.trace.is_none());
+        assert_eq!(back.link.rate_bps, Some(5_000_000));
+        let [forward, back] = config(&format!("--rate 1Mbit --back trace={file}"));
+        assert!(forward.trace.is_none() && back.trace.is_some());
+        assert_eq!(back.link.rate_bps, None);
     }
 
     #[test]
@@ -275,10 +440,37 @@ mod tests {
             ("--namespaces a b --burst 2GB", "like 2ms"),
             ("--namespaces a b --burst 0.5", "1 to 1e6"),
             ("--namespaces a b --step 10s", "10s:rate=250Mbit"),
-            ("--namespaces a b --step 10s:loss=1%", "rate and rtt"),
+            ("--namespaces a b --step 10s:loss=1%", "rate, rtt, delay"),
             ("--namespaces a b --step x:rate=1Gbit", "a time"),
-            ("--namespaces a b --back rtt=1ms", "rate, queue and loss"),
+            (
+                "--namespaces a b --back rtt=1ms",
+                "rate, delay, queue, loss",
+            ),
             ("--namespaces a b --reorder 1%", "1%:2ms"),
+            ("--namespaces a b --rate 7kbit", "8kbit to 100Gbit"),
+            ("--namespaces a b --vary 10ms", "uniform:10ms/30ms"),
+            (
+                "--namespaces a b --vary normal:3ms/30ms",
+                "normal:3ms..10ms/30ms",
+            ),
+            ("--namespaces a b --vary spikes:20ms", "spikes:5%:20ms/10ms"),
+            ("--namespaces a b --vary uniform:10ms/1x", "a time"),
+            ("--namespaces a b --vary uniform:11s", "0s to 10s"),
+            ("--namespaces a b --police 10Mbit", "10Mbit:24kB"),
+            (
+                "--namespaces a b --trace /no/such/file",
+                "/no/such/file: No such file",
+            ),
+            (
+                "--namespaces a b --trace Cargo.toml",
+                "Cargo.toml: line 1: \"[package]\" is no time",
+            ),
+            (
+                "--namespaces a b --trace x --rate 1Mbit",
+                "cannot be used with",
+            ),
+            ("--namespaces a b --back trace=x,rate=1Mbit", "not both"),
+            ("--namespaces a b --step 1s:up.rate=1Mbit", "back.rate"),
             (
                 "--namespaces a b --addresses 10.0.0.1 10.0.0.2",
                 "10.77.0.1/24",

@@ -1,6 +1,7 @@
 //! `farwrite link`: emulates a long path for any IP traffic.
 
 mod args;
+mod changes;
 mod quantities;
 mod show;
 

@@ -1,11 +1,11 @@
-//! The command-line syntax of queues, marks, changes and addresses.
+//! The command-line syntax of queues, marks, variations, policers and addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use farwrite_link::{Ramp, Reorder, Step};
-use farwrite_units::parse::{parse_count, parse_duration, parse_loss, parse_rate, parse_rtt};
+use farwrite_link::{Policer, Ramp, Reorder, Spread, Variation};
+use farwrite_units::parse::{parse_count, parse_loss, parse_part, parse_rate, parse_rtt};
 
 /// The limit of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl FromStr for Queue {
 
 impl Queue {
     /// The number of bytes that take this time at a rate. Packets count as 1500 bytes.
-    fn bytes(self, rate_bps: u64) -> u64 {
+    pub(super) fn bytes(self, rate_bps: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Packets(packets) => packets.saturating_mul(1500),
@@ -84,62 +84,6 @@ impl FromStr for Marks {
     }
 }
 
-/// The reverse direction, where it differs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Back {
-    pub(super) rate: Option<u64>,
-    pub(super) queue: Option<Queue>,
-    pub(super) loss: Option<f64>,
-}
-
-pub(super) fn parse_back(text: &str) -> Result<Back, String> {
-    let mut back = Back::default();
-    for part in text.split(',') {
-        match part.split_once('=') {
-            Some(("rate", value)) => back.rate = Some(parse_rate(value)?),
-            Some(("queue", value)) => back.queue = Some(value.parse()?),
-            Some(("loss", value)) => back.loss = Some(parse_loss(value)?),
-            _ => {
-                return Err(format!(
-                    "{part:?}: the way back has rate, queue and loss; write it like \
-                     loss=0,rate=100Mbit"
-                ));
-            }
-        }
-    }
-    Ok(back)
-}
-
-/// A change of both directions.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct StepAt(pub(super) Step);
-
-impl FromStr for StepAt {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (at, changes) = text
-            .split_once(':')
-            .ok_or("not a step; write it like 10s:rate=250Mbit")?;
-        let mut step = Step {
-            at: parse_duration(at)?,
-            ..Step::default()
-        };
-        for change in changes.split(',') {
-            match change.split_once('=') {
-                Some(("rate", value)) => step.rate_bps = Some(parse_rate(value)?),
-                Some(("rtt", value)) => step.delay = Some(parse_rtt(value)? / 2),
-                _ => {
-                    return Err(format!(
-                        "{change:?}: a step changes rate and rtt; write it like 10s:rate=250Mbit"
-                    ));
-                }
-            }
-        }
-        Ok(Self(step))
-    }
-}
-
 /// Parses the share of packets that are held back, and for how long.
 pub(super) fn parse_reorder(text: &str) -> Result<Reorder, String> {
     let (share, time) = text
@@ -148,6 +92,66 @@ pub(super) fn parse_reorder(text: &str) -> Result<Reorder, String> {
     Ok(Reorder {
         probability: parse_loss(share)?,
         extra_delay: parse_rtt(time)?,
+    })
+}
+
+/// Parses a delay that varies, such as `uniform:10ms/30ms`: how it is distributed, and after a slash
+/// how long each value stays. Without a slash, each packet has its own. Packets stay in order without
+/// `+overtake`.
+pub(super) fn parse_variation(text: &str) -> Result<Variation, String> {
+    let (rest, overtakes) = match text.strip_suffix("+overtake") {
+        Some(rest) => (rest, true),
+        None => (text, false),
+    };
+    let (spread, every) = match rest.split_once('/') {
+        Some((spread, every)) => (spread, parse_rtt(every)?),
+        None => (rest, Duration::ZERO),
+    };
+    let wrong = || {
+        format!(
+            "{text:?} is no variation; write it like uniform:10ms/30ms, normal:3ms..10ms/30ms, \
+             spikes:5%:20ms/10ms or none"
+        )
+    };
+    let spread = match spread.split_once(':') {
+        None if text == "none" => Spread::None,
+        Some(("uniform", most)) => Spread::Uniform {
+            most: parse_rtt(most)?,
+        },
+        Some(("normal", values)) => {
+            let (deviation, most) = values.split_once("..").ok_or_else(wrong)?;
+            Spread::Normal {
+                deviation: parse_rtt(deviation)?,
+                most: parse_rtt(most)?,
+            }
+        }
+        Some(("spikes", values)) => {
+            let (share, most) = values.split_once(':').ok_or_else(wrong)?;
+            Spread::Spikes {
+                share: parse_part(share)?,
+                most: parse_rtt(most)?,
+            }
+        }
+        _ => return Err(wrong()),
+    };
+    Ok(Variation {
+        spread,
+        every,
+        overtakes,
+    })
+}
+
+/// Parses a policer, such as `10Mbit:24kB`: its rate, and the size of its bucket.
+pub(super) fn parse_policer(text: &str) -> Result<Policer, String> {
+    if text == "none" {
+        return Ok(Policer::UNLIMITED);
+    }
+    let (rate, burst) = text
+        .split_once(':')
+        .ok_or("not a policer; write it like 10Mbit:24kB (rate and bucket), or none")?;
+    Ok(Policer {
+        rate_bps: parse_rate(rate)?,
+        burst_bytes: parse_count(burst)?,
     })
 }
 

@@ -56,6 +56,9 @@ pub(super) fn table(report: &RelayReport) -> String {
         row("dropped by the queue", |done| {
             done.link.queue_dropped.to_string()
         }),
+        row("dropped by the policer", |done| {
+            done.link.policed.to_string()
+        }),
         row("lost", |done| done.link.lost.to_string()),
         row("marked", |done| done.link.marked.to_string()),
         row("held back", |done| done.link.reordered.to_string()),
@@ -99,6 +102,7 @@ fn direction(done: &DirectionReport) -> Value {
         "delivered": done.link.delivered,
         "delivered_bytes": done.link.delivered_bytes,
         "queue_dropped": done.link.queue_dropped,
+        "policed": done.link.policed,
         "lost": done.link.lost,
         "marked": done.link.marked,
         "held_back": done.link.reordered,

@@ -48,14 +48,14 @@ impl Description {
         }
     }
 
-    /// The rate, limited to the rates of a sender: 1 Mbit/s to 100 Gbit/s.
+    /// The rate, limited to the rates of a sender: 8 kbit/s to 100 Gbit/s.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "1e6 to 1e11 fit"
+        reason = "8e3 to 1e11 fit"
     )]
     pub(crate) fn pace_bps(&self) -> Option<u64> {
-        self.rate_bps.map(|bps| bps.clamp(1e6, 1e11) as u64)
+        self.rate_bps.map(|bps| bps.clamp(8e3, 1e11) as u64)
     }
 
     /// Whether a chunk is known to be one packet.

@@ -89,7 +89,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_part)]
     #[arg(allow_hyphen_values = true)]
     share: f64,
-    /// Maximum rate, also for trains: 1Mbit to 100Gbit
+    /// Maximum rate, also for trains: 8kbit to 100Gbit
     #[arg(long, value_name = "RATE", default_value = "10Gbit", value_parser = parse_rate)]
     #[arg(allow_hyphen_values = true)]
     max_rate: u64,

@@ -282,7 +282,7 @@ const SENSELESS: [(&[&str], &str); 30] = [
     (&["demo", "--loss", "2"], "0 to 0.5"),
     (&["demo", "--loss", "a few"], "1e-3"),
     (&["demo", "--burst", "0"], "--burst"),
-    (&["demo", "--rate", "0"], "1Mbit"),
+    (&["demo", "--rate", "0"], "8kbit"),
     (&["demo", "--rate", "-2Gbit"], "--rate"),
     (&["demo", "--rate", "2GB/s"], "bits"),
     (&["demo", "--rate", "1Tbit"], "2Gbit"),
