@@ -311,6 +311,46 @@ def _files(report, program):
                      None if (code, receiver.returncode) == (0, 0) else f"{code}: {text}")
 
 
+def _rate_file(report, program):
+    """The maximum rate of a transfer changes while it runs."""
+    with Path(program, "--rate", str(RATE), "--rtt", "20ms") as path, \
+            tempfile.TemporaryDirectory() as directory:
+        key, data, inbox, rate = (pathlib.Path(directory, name) for name in ("key", "data", "in", "rate"))
+        subprocess.run([program, "--quiet", "keygen", str(key)], check=True, stdout=subprocess.DEVNULL)
+        data.write_bytes(bytes(range(256)) * 8192)
+        inbox.mkdir()
+        rate.write_text("500kbit\n")
+        path.own(path.b.popen([program, "recv", "--dir", str(inbox), "--psk-file", str(key), "--once"],
+                              stdout=subprocess.DEVNULL))
+        start = time.monotonic()
+        sender = path.own(path.a.popen(
+            [program, "send", "--no-path-cache", "--to", path.b.v4, "--psk-file", str(key), "--rate-file",
+             str(rate), str(data)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        lines = [""]
+
+        def told(wanted):
+            while wanted not in lines[-1]:
+                lines.append(sender.stdout.readline())
+                if not lines[-1]:
+                    raise RuntimeError(f"send: {lines}")
+
+        told("at most 500 kbit/s")
+        time.sleep(2)
+        arrived = path.b.run("cat", "/proc/net/dev").split("far0:")[1].split()[0]
+        for text, wanted in (("fast", "stays 500 kbit/s"), ("20Mbit", "the maximum rate is 20 Mbit/s")):
+            rate.write_text(text)
+            sender.send_signal(signal.SIGHUP)
+            told(wanted)
+        report.check("SIGHUP changes the rate; a file without a rate does not", None)
+        _, text = sender.communicate(timeout=100)
+        seconds = time.monotonic() - start
+        whole = (inbox / "data").exists() and (inbox / "data").read_bytes() == data.read_bytes()
+    report.check("until then, the old rate holds", None if int(arrived) < 400_000 else f"{arrived} bytes")
+    # At the first rate it takes 34 s.
+    report.check("the transfer ends soon after the rate is raised",
+                 None if sender.returncode == 0 and whole and seconds < 20 else f"{seconds} s: {text}")
+
+
 _CASES = {
     "delay": _delay,
     "losses and reordering": _faults,
@@ -323,5 +363,6 @@ _CASES = {
     "what it refuses": _refusals,
     "how it ends": _ends,
     "devices that are there already": _attached,
+    "a maximum rate in a file": _rate_file,
     "files between machines without a default route": _files,
 }

@@ -14,10 +14,19 @@ use crate::exit::{Exit, Failure, OrExit};
 /// Converts the first Ctrl-C to a flag. The second one ends the program at once. A signal that was
 /// ignored when the program started stays ignored: `nohup` does this for hang-ups.
 pub(crate) fn catch() -> Result<Cancel, Failure> {
+    catch_signals(&[SIGHUP, SIGINT, SIGTERM])
+}
+
+/// As [`catch`], without hang-ups.
+pub(crate) fn catch_but_hang_up() -> Result<Cancel, Failure> {
+    catch_signals(&[SIGINT, SIGTERM])
+}
+
+fn catch_signals(signals: &[i32]) -> Result<Cancel, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let ignored = ignored_signals();
     let register = || -> io::Result<()> {
-        for signal in [SIGHUP, SIGINT, SIGTERM] {
+        for &signal in signals {
             if ignored & (1 << (signal - 1)) != 0 {
                 continue;
             }

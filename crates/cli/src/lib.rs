@@ -24,6 +24,7 @@ mod pages;
 mod plan;
 mod policy;
 mod probe;
+mod rate_file;
 mod recv;
 mod send;
 mod sim;

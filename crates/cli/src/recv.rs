@@ -151,6 +151,7 @@ fn serve(
             cancel,
             observer: &watched,
             port: Some(port),
+            max_rate: None,
         };
         let ended = match Visitor::greet(channel, cancel) {
             Ok(prober) if prober.wants_probe() => {

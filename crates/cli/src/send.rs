@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
 use farwrite_transfer::{
-    self as transfer, DcqcnOptions, EqdsOptions, Host, RateControl, SchemeChoice, SendSettings,
-    Start, TransferReport, Unfinished,
+    self as transfer, DcqcnOptions, EqdsOptions, Host, MaxRate, RateControl, SchemeChoice,
+    SendSettings, Start, TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -18,6 +18,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
 use crate::link_file;
+use crate::rate_file::RateFile;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key, outcome};
@@ -28,6 +29,8 @@ Examples:
   farwrite send --to far.example:4792 --psk-file far.key --rate 200Mbit --scheme sr-nack archive/
   farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
   farwrite send --to far.example:4792 --psk-file far.key --link link.toml archive/
+  farwrite send --to far.example:4792 --psk-file far.key --rate-file rate archive/
+      later: echo 5Mbit > rate; pkill -HUP farwrite
   farwrite send --to [2001:db8::7] archive/.     asks for the key that `farwrite recv` shows
 
 Either end may be started first. A sender waits, up to --timeout, for a receiver that does not listen
@@ -37,7 +40,7 @@ and UDP of the port must reach the other end, and its UDP packets must reach the
 may be behind any address translation (NAT), the receiver behind one that keeps the port.
 
 The sender measures the rate of the path and uses it. It keeps queues short, and leaves a share to
-other traffic. --rate is an upper bound. The result is stored in ~/.cache/farwrite/paths.toml, so that
+other traffic. --rate is an upper bound; --rate-file can change it while the transfer runs. The result is stored in ~/.cache/farwrite/paths.toml, so that
 the next transfer to the same receiver starts near that rate. With --rate-control fixed, the sender
 sends at --rate, and does not yield to other traffic. It slows down only if the receiver's own sockets
 overflow.
@@ -79,6 +82,10 @@ pub(crate) struct SendArgs {
     /// the path carries. With dcqcn and eqds, the rate of the port
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<u64>,
+    /// File with the value of --rate, such as 10Mbit. It is read again when this program gets the
+    /// signal SIGHUP, which then does not end it. With --rate-control adaptive and fixed
+    #[arg(long, value_name = "FILE", conflicts_with = "rate")]
+    rate_file: Option<PathBuf>,
     /// How the rate is determined
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Control::Adaptive)]
     rate_control: Control,
@@ -133,9 +140,13 @@ enum Control {
 }
 
 impl SendArgs {
-    /// The rate control of a transfer. `start` is the stored knowledge about the path.
-    fn rate_control(&self, start: Option<Start>) -> Result<RateControl, Failure> {
-        match (self.rate_control, self.rate) {
+    /// The rate control of a transfer. `rate` is the maximum, and `start` is the stored knowledge about the path.
+    fn rate_control(
+        &self,
+        rate: Option<u64>,
+        start: Option<Start>,
+    ) -> Result<RateControl, Failure> {
+        match (self.rate_control, rate) {
             (Control::Adaptive, max_bps) => Ok(RateControl::Adaptive { max_bps, start }),
             (Control::Fixed, Some(rate_bps)) => Ok(RateControl::Fixed { rate_bps }),
             (Control::Dcqcn, Some(rate_bps)) => {
@@ -156,11 +167,33 @@ impl SendArgs {
         }
     }
 
+    /// The maximum rate, and what changes it while the transfer runs.
+    fn max_rate(&self, console: &Console) -> Result<(Option<u64>, Option<MaxRate>), Failure> {
+        let Some(file) = &self.rate_file else {
+            return Ok((self.rate, None));
+        };
+        if matches!(self.rate_control, Control::Dcqcn | Control::Eqds) {
+            let what = "--rate-file: with dcqcn and eqds, the rate is that of the port, and does not \
+                        change; give it with --rate";
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        let file = RateFile::new(file.clone())?;
+        let bps = file.read()?;
+        let max_rate = MaxRate::new(bps);
+        file.follow(max_rate.clone(), console.clone())?;
+        Ok((Some(bps), Some(max_rate)))
+    }
+
     /// The settings from the options. Missing values come from the description of the path.
-    fn settings(&self, path: &KnownPath, start: Option<Start>) -> Result<SendSettings, Failure> {
+    fn settings(
+        &self,
+        path: &KnownPath,
+        rate: Option<u64>,
+        start: Option<Start>,
+    ) -> Result<SendSettings, Failure> {
         Ok(SendSettings {
             scheme: self.scheme,
-            rate_control: self.rate_control(start)?,
+            rate_control: self.rate_control(rate, start)?,
             expected_loss: path.loss_packet,
             mtu: self.mtu,
             largest_mtu: path.largest_mtu,
@@ -202,10 +235,14 @@ impl KnownPath {
 
 /// Sends the files. Returns the exit code.
 pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let cancel = interrupt::catch()?;
+    let cancel = match args.rate_file {
+        Some(_) => interrupt::catch_but_hang_up()?,
+        None => interrupt::catch()?,
+    };
     let watched = args.metrics.start("send", console)?;
-    // Invalid arguments fail before anything is read.
-    args.rate_control(None)?;
+    let (rate, max_rate) = args.max_rate(console)?;
+    // Invalid arguments fail before anything is sent.
+    args.rate_control(rate, None)?;
     let described = args
         .link
         .as_deref()
@@ -235,12 +272,13 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
     let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
     let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
-    let settings = args.settings(&described, described.start.or_else(known))?;
+    let settings = args.settings(&described, rate, described.start.or_else(known))?;
     let host = Host {
         route: &transfer::unchanged,
         cancel: &cancel,
         observer: &watched,
         port: None,
+        max_rate: max_rate.as_ref(),
     };
     let trace = args.trace.start()?;
     let sent = transfer::send(channel, &psk, source, &settings, &host);

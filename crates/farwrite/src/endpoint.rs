@@ -369,6 +369,19 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.paths.get(self.path_number(qp)?).stats())
     }
 
+    /// Changes the maximum rate of the path that a queue pair shares with all others to the same
+    /// peer, in bits per second on the wire (0 counts as 1). With a fixed rate, this is the new rate.
+    /// Queue pairs that join the path later need this rate too: [`RateControl::at_most`]. Other
+    /// controllers than these two do not change.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].
+    pub fn set_max_rate(&mut self, qp: QueuePair, max_rate_bps: u64) -> Result<(), Error> {
+        let path = self.path_number(qp)?;
+        self.paths.get_mut(path).set_max_rate(max_rate_bps.max(1));
+        Ok(())
+    }
+
     /// Returns how many packets have left for the peer of a queue pair and have arrived from it. The
     /// first number may count packets of other queue pairs to the same peer, so only its growth has a
     /// meaning.

@@ -89,6 +89,22 @@ impl RateControl {
         }
     }
 
+    /// The same choice with another maximum rate, or with another rate if it is fixed. The rates of
+    /// the other controllers are those of a port, and stay.
+    #[must_use]
+    pub fn at_most(self, max_rate_bps: u64) -> Self {
+        match self {
+            Self::Adaptive { start, .. } => Self::Adaptive {
+                max_bps: Some(max_rate_bps),
+                start,
+            },
+            Self::Fixed { .. } => Self::Fixed {
+                rate_bps: max_rate_bps,
+            },
+            other => other,
+        }
+    }
+
     /// Returns the least and the usual greatest number of round trips that a long message spends on
     /// finding the rate of an unknown path, with adaptive rate control. `packet_bytes` is the length of
     /// an IP packet. On a path whose [`Start`] is given, it is one round trip.

@@ -107,6 +107,10 @@ pub trait RateControl {
     /// Records that the sender repeats packets.
     fn on_loss(&mut self, _now_ns: u64, _loss: Loss) {}
 
+    /// Changes the maximum rate in bits a second, above 0, while the path is in use. Controllers
+    /// whose rates are those of a port ignore it.
+    fn set_max_rate(&mut self, _max_rate_bps: u64) {}
+
     /// Credit in bytes, an additional limit beside [`limits`](Self::limits). A packet may be sent
     /// while the credit is above 0. Controllers without credit return no limit.
     fn credit_bytes(&self) -> u64 {

@@ -44,6 +44,10 @@ impl RateControl for Fixed {
         None
     }
 
+    fn set_max_rate(&mut self, max_rate_bps: u64) {
+        self.receiver.set_max(max_rate_bps);
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             pace_bps: self.receiver.ceiling_bps(),
@@ -114,5 +118,21 @@ mod tests {
                 prop_assert!((1..=rate_bps.max(1)).contains(&fixed.limits().pace_bps));
             }
         }
+    }
+
+    #[test]
+    fn another_maximum_is_the_rate_unless_drops_have_lowered_it() {
+        let mut fixed = Fixed::new(1_000_000_000, RECOVERY_NS);
+        fixed.set_max_rate(8_000);
+        assert_eq!(fixed.limits().pace_bps, 8_000);
+        fixed.set_max_rate(1_000_000_000);
+        assert_eq!(fixed.limits().pace_bps, 1_000_000_000);
+        fixed.on_feedback(&report(SECOND, 10, 100_000_000, 1));
+        let lowered_bps = fixed.limits().pace_bps;
+        assert!(lowered_bps < 1_000_000_000);
+        fixed.set_max_rate(2_000_000_000);
+        assert_eq!(fixed.limits().pace_bps, lowered_bps);
+        fixed.set_max_rate(8_000);
+        assert_eq!(fixed.limits().pace_bps, 8_000);
     }
 }

@@ -34,6 +34,17 @@ impl ReceiverLimit {
         }
     }
 
+    /// Changes the maximum (0 counts as 1). What drops have taken below the old maximum stays taken.
+    pub(crate) fn set_max(&mut self, max_bps: u64) {
+        let max_bps = max_bps.max(1);
+        let is_free = self.ceiling_bps == self.max_bps;
+        self.max_bps = max_bps;
+        self.ceiling_bps = match is_free {
+            true => max_bps,
+            false => self.ceiling_bps.min(max_bps),
+        };
+    }
+
     /// Highest pace in bits a second.
     pub(crate) fn ceiling_bps(&self) -> u64 {
         self.ceiling_bps

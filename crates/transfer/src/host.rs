@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -143,6 +143,31 @@ pub struct Host<'a> {
     pub observer: &'a dyn Observer,
     /// The UDP port of a receiver, if this process holds it between transfers.
     pub port: Option<&'a HeldPort>,
+    /// The maximum rate of a sender, if it can change.
+    pub max_rate: Option<&'a MaxRate>,
+}
+
+/// A maximum rate that changes while a transfer runs. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MaxRate(Arc<AtomicU64>);
+
+impl MaxRate {
+    /// A rate in bits per second on the wire.
+    #[must_use]
+    pub fn new(bps: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bps)))
+    }
+
+    /// Changes the rate. A transfer follows within about 10 ms.
+    pub fn set(&self, bps: u64) {
+        self.0.store(bps, Ordering::Relaxed);
+    }
+
+    /// The rate in bits per second.
+    #[must_use]
+    pub fn bps(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Host<'_> {

@@ -48,7 +48,7 @@ pub use error::{Error, ErrorKind};
 pub use farwrite::keeper::{PathShrunk, payload_bytes};
 pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, Start};
 pub use farwrite_choice::{SchemeChoice, parity_bytes};
-pub use host::{Cancel, EndpointCounters, Event, Host, Observer, Route, unchanged};
+pub use host::{Cancel, EndpointCounters, Event, Host, MaxRate, Observer, Route, unchanged};
 pub use loss::PathLoss;
 pub use receiver::{ReceiveSettings, receive};
 pub use report::{Delivered, FailedFile, Role, TransferReport, Unfinished};

@@ -184,6 +184,7 @@ fn travel(
                 cancel,
                 observer,
                 port: None,
+                max_rate: None,
             };
             let sender = Visitor::greet(channel.expect("channel"), cancel).expect("a hello");
             receive(sender, to, &limits, &host)
@@ -199,6 +200,7 @@ fn travel(
             cancel,
             observer,
             port: None,
+            max_rate: None,
         };
         let sent = send(channel, &psk, source, &settings, &host);
         [sent, receives.join().expect("no panic")]
@@ -443,6 +445,7 @@ fn a_receiver_that_resumes_unasked_is_refused() {
         cancel: &cancel,
         observer: &observer,
         port: None,
+        max_rate: None,
     };
     let refused = thread::scope(|scope| {
         scope.spawn(|| {

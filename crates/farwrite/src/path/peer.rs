@@ -296,6 +296,11 @@ impl PeerPath {
         self.sending.refuse_feedback();
     }
 
+    /// Changes the maximum rate of the path.
+    pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
+        self.sending.set_max_rate(max_rate_bps);
+    }
+
     pub(crate) fn stats(&self) -> PathStats {
         let counts = self.reports.counts();
         let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);

@@ -81,6 +81,12 @@ impl Sending {
         self.asking.is_some()
     }
 
+    /// Changes the maximum rate of the controller.
+    pub(super) fn set_max_rate(&mut self, max_rate_bps: u64) {
+        self.choice = self.choice.at_most(max_rate_bps);
+        self.controller.get_mut().set_max_rate(max_rate_bps);
+    }
+
     fn in_flight_bytes(&self) -> u64 {
         self.flight.bytes()
     }

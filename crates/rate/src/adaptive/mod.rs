@@ -431,6 +431,27 @@ impl RateControl for Adaptive {
         self.deadline_ns
     }
 
+    fn set_max_rate(&mut self, max_rate_bps: u64) {
+        let was_at_most = self.rate_bps() >= self.options.max_rate_bps;
+        let learned = self.learned();
+        let before_bps = self.options.max_rate_bps;
+        self.options.max_rate_bps = max_rate_bps.clamp(1, MAX_BPS);
+        self.receiver.set_max(self.options.max_rate_bps);
+        match learned {
+            // The path may carry more than it was allowed to show.
+            Some(learned) if was_at_most && self.options.max_rate_bps > before_bps => {
+                let AdaptiveOptions {
+                    packet_bytes,
+                    jitter_ns,
+                    ..
+                } = self.options;
+                self.probe(Probe::searching(learned, packet_bytes, jitter_ns));
+            }
+            Some(_) => self.set_share(self.share_bytes),
+            None => {}
+        }
+    }
+
     fn limits(&self) -> Limits {
         let packet_bytes = self.options.packet_bytes;
         let standing_ns = self.path.standing_ns();

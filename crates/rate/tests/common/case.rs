@@ -82,6 +82,9 @@ pub(crate) struct Case {
     pub(crate) policer: Option<Policer>,
     /// When packets can leave the queue, in place of `rate_bps`, which should be its mean rate.
     pub(crate) trace: Option<Arc<DeliveryTrace>>,
+    /// The maximum rate of adaptive flows, and another one from a round trip on.
+    pub(crate) max_rate_bps: u64,
+    pub(crate) new_max: Option<(f64, u64)>,
     pub(crate) seed: u64,
 }
 
@@ -113,6 +116,8 @@ impl Case {
             reorder: Reorder::default(),
             policer: None,
             trace: None,
+            max_rate_bps: 400_000_000_000,
+            new_max: None,
             seed: 1,
         }
     }

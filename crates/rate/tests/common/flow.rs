@@ -65,7 +65,7 @@ impl Sender {
         let controller: Box<dyn RateControl> = match flow.kind {
             FlowKind::Adaptive => Box::new(Adaptive::new(AdaptiveOptions {
                 packet_bytes: case.packet_bytes(),
-                max_rate_bps: 400_000_000_000,
+                max_rate_bps: case.max_rate_bps,
                 jitter_ns: case.jitter_ns,
                 recovery_ns: 1_000_000_000,
                 start: case.start(flow),
@@ -110,6 +110,10 @@ impl Sender {
             }),
             wake_ns: None,
         }
+    }
+
+    pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
+        self.controller.set_max_rate(max_rate_bps);
     }
 
     /// How long each message took, in nanoseconds.

@@ -39,6 +39,7 @@ enum Event {
     ReportDue(usize),
     ReportInFlight(usize, ReportInFlight),
     Step,
+    NewMax(u64),
 }
 
 /// A running network.
@@ -114,6 +115,9 @@ impl<'a> Network<'a> {
             sender.wake_ns = Some(start_ns as u64);
             network.senders.push(sender);
             network.schedule(start_ns as u64, Event::Wake(i));
+        }
+        if let Some((at_rounds, bps)) = case.new_max {
+            network.schedule((at_rounds * network.rtt_ns) as u64, Event::NewMax(bps));
         }
         if let Some(step) = case.step {
             network.schedule((step.at_rounds * network.rtt_ns) as u64, Event::Step);
@@ -266,6 +270,12 @@ impl<'a> Network<'a> {
             Event::ReportInFlight(flow, report) => {
                 self.senders[flow].take(now_ns, &report);
                 self.pump(now_ns, flow);
+            }
+            Event::NewMax(bps) => {
+                for flow in 0..self.senders.len() {
+                    self.senders[flow].set_max_rate(bps);
+                    self.pump(now_ns, flow);
+                }
             }
             Event::Step => {
                 let step = self.case.step.unwrap();

@@ -17,7 +17,7 @@ pub(super) struct Resuming {
     /// Whether the receiver supports it.
     is_possible: bool,
     scheme: SchemeChoice,
-    rate_control: RateControl,
+    pub(super) rate_control: RateControl,
     times: u32,
 }
 

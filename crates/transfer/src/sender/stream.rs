@@ -210,6 +210,9 @@ impl Stream {
         host.observer
             .observe(self.lane.counters(&self.link.endpoint)?);
         self.link.keep()?;
+        if let Some(max_rate) = host.max_rate {
+            self.limit_rate(max_rate.bps())?;
+        }
         self.pulse.set_received(self.arrived_bytes);
         // A transfer of no bytes needs no packets.
         let packets = self.link.endpoint.counters().received_packets
@@ -226,6 +229,19 @@ impl Stream {
             slow_disk: signs.slow_disk(),
         };
         meter.show(now, self.arrived_so_far(), &status);
+        Ok(())
+    }
+
+    /// Changes the maximum rate, if it is another one.
+    fn limit_rate(&mut self, bps: u64) -> Result<(), Error> {
+        let rate_control = &mut self.resuming.rate_control;
+        if rate_control.max_rate_bps() != Some(bps)
+            && let Some(qp) = self.lane.open()
+        {
+            *rate_control = rate_control.at_most(bps);
+            let changed = self.link.endpoint.set_max_rate(qp, bps);
+            changed.map_err(|error| Error::of_endpoint(&error))?;
+        }
         Ok(())
     }
 

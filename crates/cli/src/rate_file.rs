@@ -1,0 +1,112 @@
+//! A file with the maximum rate of a transfer, which is read again when a hang-up comes (SIGHUP).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use farwrite_transfer::{Event, MaxRate, Observer};
+use farwrite_units::input::read_text;
+use farwrite_units::parse::parse_rate;
+use farwrite_units::show::{Rate, real};
+use signal_hook::consts::SIGHUP;
+use signal_hook::flag;
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Longest file. It holds one rate.
+const MOST_BYTES: u64 = 4096;
+/// The time between two looks whether a signal has come.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A file with one rate, such as `10Mbit`.
+pub(crate) struct RateFile {
+    file: PathBuf,
+    hung_up: Arc<AtomicBool>,
+}
+
+impl RateFile {
+    /// From now on, a hang-up does not end the program.
+    ///
+    /// # Errors
+    /// If the operating system refuses the handler of the signal.
+    pub(crate) fn new(file: PathBuf) -> Result<Self, Failure> {
+        let hung_up = Arc::<AtomicBool>::default();
+        let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
+        registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;
+        Ok(Self { file, hung_up })
+    }
+
+    /// The rate in bits per second.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has no rate.
+    pub(crate) fn read(&self) -> Result<u64, Failure> {
+        read(&self.file).map_err(|what| Failure::new(Exit::Usage, what))
+    }
+
+    /// Reads the file again after each hang-up, on a thread of its own, until the program ends. A file
+    /// without a rate changes nothing, and warns.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub(crate) fn follow(self, max_rate: MaxRate, console: Console) -> Result<(), Failure> {
+        let watch = move || {
+            loop {
+                thread::sleep(LOOK);
+                if !self.hung_up.swap(false, Ordering::Relaxed) {
+                    continue;
+                }
+                match read(&self.file) {
+                    Ok(bps) => {
+                        max_rate.set(bps);
+                        let note = format!("the maximum rate is {}", Rate(real(bps)));
+                        console.observe(Event::Note(note));
+                    }
+                    Err(what) => {
+                        let old = Rate(real(max_rate.bps()));
+                        console.warn(format_args!("{what}; the maximum rate stays {old}"));
+                    }
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("rate file".into()).spawn(watch);
+        thread.map(drop).or_exit(Exit::Other, "starting a thread")
+    }
+}
+
+fn read(file: &Path) -> Result<u64, String> {
+    let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let text = read_text(file, MOST_BYTES).map_err(|why| named(&why))?;
+    parse_rate(text.trim()).map_err(|why| named(&why))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::read;
+
+    #[test]
+    fn a_file_holds_one_rate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("rate");
+        for (text, want) in [
+            (" 64kbit\n", Ok(64_000)),
+            ("2.5Gbit/s", Ok(2_500_000_000)),
+            ("", Err("not a rate")),
+            ("10Mbit\n20Mbit\n", Err("not a rate")),
+            ("7kbit", Err("8kbit to 100Gbit")),
+        ] {
+            fs::write(&file, text).expect("written");
+            match (read(&file), want) {
+                (Ok(bps), Ok(want)) => assert_eq!(bps, want),
+                (Err(why), Err(want)) => assert!(why.contains(want), "{why}"),
+                (read, _) => panic!("{text:?}: {read:?}"),
+            }
+        }
+        assert!(read(folder.path()).is_err_and(|why| why.contains("a directory")));
+    }
+}
