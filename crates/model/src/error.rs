@@ -1,5 +1,9 @@
 //! Errors of the model's arguments.
 
+use core::fmt;
+
+use crate::scheme::Scheme;
+
 /// Why the model cannot evaluate its arguments.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -46,12 +50,9 @@ pub enum ModelError {
     /// A scheme codes, and a plan has no cores for that.
     #[error("cores = 0: must be above zero for a scheme with parity")]
     NoCores,
-    /// A plan has no candidate that is within its budgets and can be evaluated.
-    #[error(
-        "candidates = \"none that can be afforded and evaluated\": must be at least one scheme \
-         without parity"
-    )]
-    NoCandidate,
+    /// A plan has no candidate that is within its budgets and can be evaluated. The reason for each.
+    #[error("candidates = {}: must have one that can be used", Reasons(.0))]
+    NoCandidate(Vec<(Scheme, ModelError)>),
     /// The combination of arguments cannot be evaluated.
     #[error(transparent)]
     Unsupported(Unsupported),
@@ -64,6 +65,22 @@ impl ModelError {
             self,
             Self::Unsupported(_) | Self::ParityBudget(..) | Self::NoCores
         )
+    }
+}
+
+/// Shows candidates, each with the reason why it cannot be used.
+struct Reasons<'a>(&'a [(Scheme, ModelError)]);
+
+impl fmt::Display for Reasons<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        for (at, (scheme, reason)) in self.0.iter().enumerate() {
+            let between = if at > 0 { "; " } else { "" };
+            write!(f, "{between}{scheme} ({reason})")?;
+        }
+        Ok(())
     }
 }
 

@@ -236,6 +236,13 @@ fn schemes_that_cannot_be_used_are_named_with_the_reason() {
     assert_eq!(reasons(&question).len(), 1);
     question.coding.cores = 0.0;
     assert!(reasons(&question)[0].contains("cores = 0"));
+    question.candidates.remove(0);
+    let refused = question.plan().unwrap_err().to_string();
+    let [wide, long] = ["ec-mds:200,55 (cores = 0: ", "ec-mds:250,10 (cores = 0: "];
+    assert!(
+        refused.contains(wide) && refused.contains(long),
+        "{refused}"
+    );
 }
 
 #[test]

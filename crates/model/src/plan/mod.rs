@@ -86,7 +86,7 @@ impl Plan {
         let mut alternatives = costs.collect::<Result<Vec<_>, _>>()?;
         alternatives.sort_by(|x, y| x.objective_s.total_cmp(&y.objective_s));
         let Some(fastest) = alternatives.first() else {
-            return Err(ModelError::NoCandidate);
+            return Err(ModelError::NoCandidate(left_out));
         };
         let enough = fastest.objective_s * (1.0 + question.close);
         let price = |at: &Alternative| (at.parity_overhead, at.cores, at.objective_s);
