@@ -12,9 +12,9 @@ use crate::cost::{Cost, settle};
 use crate::measured::{Losses, Measured, PRIOR_LOSS, Recent};
 use crate::parity::parity_bytes;
 
-/// Limit of the random numbers of a plan where losses come in bursts: some milliseconds, since the
-/// thread that plans also sends.
-const DRAW_WORK: u64 = 20_000;
+/// Limit of the random numbers and losses of a plan where losses come in bursts: about ten
+/// milliseconds, since the thread that plans also sends.
+const DRAW_WORK: u64 = 60_000;
 
 /// How messages are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

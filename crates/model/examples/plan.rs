@@ -1,17 +1,53 @@
 //! A plan for 128 MiB over 3750 km at 400 Gbit/s.
 //!
-//! `cargo run --release -p farwrite-model --example plan [LOSS_CHUNK [MESSAGE_BYTES]]`
+//! `cargo run --release -p farwrite-model --example plan [LOSS_CHUNK [MESSAGE_BYTES [BURST_CHUNKS]]]`
+//!
+//! With bursts, it also prints how long the brief plan of `farwrite send --scheme auto` takes.
 
 use std::time::Instant;
 
+use farwrite_model::Loss;
 use farwrite_model::plan::Question;
+
+/// As in `crates/choice`: the candidates, and the limit of the random numbers and losses.
+const CHOICE: [&str; 5] = [
+    "sr-nack",
+    "ec-xor:32,8",
+    "ec-mds:128,4",
+    "ec-mds:32,4",
+    "ec-mds:32,8",
+];
+const CHOICE_WORK: u64 = 60_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<f64>());
     let loss_chunk = numbers.next().unwrap_or(Ok(1e-4))?;
     let message_bytes = numbers.next().unwrap_or(Ok(134_217_728.0))?;
+    let mut question = Question::new(message_bytes, 400e9, 25e-3, loss_chunk);
+    if let Some(burst) = numbers.next().transpose()? {
+        question.loss = Loss::Markov {
+            p_good_to_bad: loss_chunk / (1.0 - loss_chunk) / burst,
+            p_bad_to_good: 1.0 / burst,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+            packets_per_chunk: 1,
+        };
+        let mut brief = question.clone();
+        brief.draw_work = CHOICE_WORK;
+        brief.candidates = CHOICE
+            .map(str::parse)
+            .into_iter()
+            .collect::<Result<_, _>>()?;
+        let begin = Instant::now();
+        let best = brief.plan()?.best().scheme;
+        println!(
+            "briefly, among {}: {best}, in {:?}",
+            CHOICE.join(" "),
+            begin.elapsed()
+        );
+    }
     let begin = Instant::now();
-    let plan = Question::new(message_bytes, 400e9, 25e-3, loss_chunk).plan()?;
+    let plan = question.plan()?;
     let planned = begin.elapsed();
     println!(
         "{:<14}{:>10}{:>10}{:>10}{:>8}{:>8}",

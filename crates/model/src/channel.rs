@@ -39,7 +39,7 @@ pub(crate) struct Channel {
     bad: bool,
     stay: f64,
     slot: f64,
-    /// Random numbers drawn so far.
+    /// Random numbers and losses so far.
     work: u64,
 }
 
@@ -79,7 +79,8 @@ impl Channel {
         channel
     }
 
-    /// Random numbers drawn so far, as a measure of time.
+    /// Random numbers and losses so far, as a measure of time. Most losses of a burst need no random
+    /// number, but their simulation takes as much time.
     pub(crate) fn work(&self) -> u64 {
         self.work
     }
@@ -105,6 +106,7 @@ impl Channel {
             self.slot = to + 1.0;
             return None;
         };
+        self.work += 1;
         let chunk = (lost / self.packets).floor();
         self.skip((chunk + 1.0) * self.packets - (lost + 1.0));
         self.slot = from + chunk + 1.0;

@@ -55,8 +55,9 @@ const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 impl CompletionTime {
     pub(crate) fn new(setting: &Checked) -> Result<Self, ModelError> {
-        let recovery = Recovery::new(setting)?;
+        // In this order, since what rounds refuse takes the time of a recovery otherwise.
         let rounds = Rounds::of(setting)?;
+        let recovery = Recovery::new(setting)?;
         let terms = match &rounds {
             Some(rounds) => terms::fixed(rounds.least),
             None => terms::of(setting)?,

@@ -37,13 +37,13 @@ impl Sampler {
         }
     }
 
-    /// Random numbers drawn so far, as a measure of time.
+    /// Random numbers and losses so far, as a measure of time.
     pub(crate) fn work(&self) -> u64 {
         let shipped = self.shipped.as_ref().map_or(0, Shipped::work);
         self.channel.work() + shipped
     }
 
-    /// The random numbers of a draw, in the mean.
+    /// The random numbers and losses of a draw, in the mean.
     pub(crate) fn expected_work(&self) -> f64 {
         match &self.shipped {
             Some(shipped) => shipped.expected_work(),

@@ -172,12 +172,12 @@ impl Shipped {
         }))
     }
 
-    /// The random numbers of a draw, in the mean.
+    /// The random numbers and losses of a draw, in the mean.
     pub(crate) fn expected_work(&self) -> f64 {
         f64::from(self.order.0.len()) * self.loss
     }
 
-    /// Random numbers drawn so far.
+    /// Random numbers and losses so far.
     pub(crate) fn work(&self) -> u64 {
         self.forward.work() + self.reverse.work()
     }

@@ -12,9 +12,9 @@ use crate::setting::{Checked, Setting};
 const SEED: u64 = 1;
 /// Half the width of an interval of 95 %, in standard errors.
 const DEVIATIONS: f64 = 1.96;
-/// Limit of the random numbers of one draw.
+/// Limit of the random numbers and losses of one draw.
 const MOST_WORK: f64 = (1u64 << 22) as f64;
-/// What a draw costs in addition, as random numbers.
+/// What a draw costs in addition, in the same unit.
 const DRAW_WORK: u64 = 16;
 
 /// How long a message takes with a candidate.

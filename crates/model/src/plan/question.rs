@@ -91,7 +91,7 @@ impl Default for Coding {
     }
 }
 
-/// Random numbers of a plan: about a second.
+/// Random numbers and losses of a plan: one or two seconds.
 const DRAW_WORK: u64 = 8_000_000;
 /// Draws with which a comparison of candidates begins, and the draws above a quantile.
 const FIRST_DRAWS: f64 = 64.0;
@@ -127,8 +127,8 @@ pub struct Question {
     pub coding: Coding,
     /// Schemes to choose from.
     pub candidates: Vec<Scheme>,
-    /// Limit of the random numbers of all draws together, where times are drawn. About ten million
-    /// take a second.
+    /// Limit of the random numbers and losses of all draws together, where times are drawn. About
+    /// ten million take a second or two.
     pub draw_work: u64,
     /// Relative margin: a scheme is good if its objective exceeds the lowest by at most this share.
     /// The planner chooses the cheapest good scheme.
