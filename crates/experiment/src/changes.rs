@@ -73,6 +73,7 @@ impl PlannedChange {
                 Some(0.0) => Loss::None,
                 Some(loss_packet) => Loss::Iid { loss_packet },
             },
+            ..before
         };
         config.validate().map_err(|why| why.to_string())?;
         Ok(Some(config))

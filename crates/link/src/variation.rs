@@ -56,6 +56,13 @@ pub enum Spread {
 }
 
 impl Variation {
+    /// No variation: the default.
+    pub const NONE: Self = Self {
+        spread: Spread::None,
+        every: Duration::ZERO,
+        overtakes: false,
+    };
+
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         check_delay("variation.every", self.every)?;
         match self.spread {

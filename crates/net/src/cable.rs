@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_link::{ConfigError, LinkConfig, Loss, MAX_DELAY, Wire};
+use farwrite_link::{ConfigError, LinkConfig, Loss, MAX_DELAY, Policer, Variation, Wire};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -24,6 +24,14 @@ pub struct CableConfig {
     /// check sequence.
     #[serde(default, deserialize_with = "crate::units::loss")]
     pub loss: Loss,
+    /// A delay that changes with time, in addition to `delay`. The two directions have different
+    /// ones. PFC frames have only the constant delay.
+    #[serde(default, deserialize_with = "crate::units::variation")]
+    pub variation: Variation,
+    /// A rate above which the cable drops frames, by their bytes with framing. Such frames count as
+    /// lost by the cable.
+    #[serde(default, deserialize_with = "crate::units::policer")]
+    pub policer: Option<Policer>,
 }
 
 // The parser names the key of the cable, and not the key in it. So these errors name it.
@@ -47,13 +55,15 @@ pub(crate) fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::E
 }
 
 impl CableConfig {
-    /// A cable that loses nothing.
+    /// A cable that loses nothing, and has a constant delay.
     #[must_use]
     pub const fn new(rate_bps: u64, delay: Duration) -> Self {
         Self {
             rate_bps,
             delay,
             loss: Loss::None,
+            variation: Variation::NONE,
+            policer: None,
         }
     }
 
@@ -70,10 +80,13 @@ impl CableConfig {
         u64::try_from(self.delay.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// One direction, behind the port that sends into it; `None` if the cable loses nothing.
-    pub(crate) fn lossy_wire(&self, seed: u64) -> Result<Option<Box<Wire>>, ConfigError> {
+    /// One direction, behind the port that sends into it; `None` if the cable loses nothing and has a
+    /// constant delay.
+    pub(crate) fn wire(&self, seed: u64) -> Result<Option<Box<Wire>>, ConfigError> {
         let wire = Wire::new(self.link(), seed)?;
-        Ok((self.loss != Loss::None).then(|| Box::new(wire)))
+        let is_plain =
+            self.loss == Loss::None && self.variation == Variation::NONE && self.policer.is_none();
+        Ok((!is_plain).then(|| Box::new(wire)))
     }
 
     fn link(&self) -> LinkConfig {
@@ -81,6 +94,8 @@ impl CableConfig {
             delay: self.delay,
             rate_bps: Some(self.rate_bps),
             loss: self.loss,
+            variation: self.variation,
+            policer: self.policer,
             ..LinkConfig::default()
         }
     }

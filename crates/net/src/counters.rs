@@ -10,7 +10,7 @@ pub enum FrameDrop {
     /// The headroom of a lossless priority was full, so the headroom is too small for the cable.
     /// Counted at the egress port.
     Headroom,
-    /// The cable lost the frame. Counted at the port that sent it.
+    /// The cable lost the frame, or its policer dropped it. Counted at the port that sent it.
     Cable,
     /// The cable was down, or went down while the frame was on it. Counted at the port that sent
     /// it.

@@ -84,7 +84,7 @@ pub use core::Change;
 pub use counters::{FrameDrop, PortCounters};
 pub use device::{Device, Output, Ports};
 pub use ethernet::checksum;
-pub use farwrite_link::Loss;
+pub use farwrite_link::{Loss, Policer, Spread, Variation};
 pub use frame::{Ecn, Frame, Payload, ROCE_PORT};
 pub use ids::{CableId, NodeId, PRIORITIES};
 pub use network::Network;

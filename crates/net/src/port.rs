@@ -1,6 +1,6 @@
 //! One end of a cable: egress queues and the transmitter.
 
-use farwrite_link::{Serialiser, Wire};
+use farwrite_link::{Passage, Serialiser, Wire};
 
 use crate::arena::{Fifo, QueuedFrame};
 use crate::ids::PortId;
@@ -36,8 +36,8 @@ pub(crate) struct Port {
     delay_ns: u64,
     /// Time from the arrival of a frame at the peer until the peer's node handles it.
     peer_latency_ns: u64,
-    /// What the cable does to frames; `None` if it loses nothing.
-    pub(crate) lossy_wire: Option<Box<Wire>>,
+    /// What the cable does to frames; `None` if it loses nothing and has a constant delay.
+    pub(crate) wire: Option<Box<Wire>>,
     serialiser: Serialiser,
     queued_bytes: u64,
     turns: Turns,
@@ -65,7 +65,7 @@ impl Port {
     pub(crate) fn new(
         identity: PortIdentity,
         cable: &CableConfig,
-        lossy_wire: Option<Box<Wire>>,
+        wire: Option<Box<Wire>>,
         weights: [u16; PRIORITIES],
     ) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Port {
             number: identity.number,
             peer: identity.peer,
             cable: identity.cable,
-            lossy_wire,
+            wire,
             down: false,
             epoch: 0,
             free_is_due: false,
@@ -205,15 +205,24 @@ impl Port {
         self.pause_arrives_ns
     }
 
-    /// Time from the last bit of a frame sent until the node at the other end handles the frame.
-    pub(crate) fn transit_ns(&self) -> u64 {
-        self.delay_ns.saturating_add(self.peer_latency_ns)
+    /// Time from the last bit of a frame sent, at `end_ns`, until the node at the other end handles
+    /// the frame. `None` if the cable loses it.
+    pub(crate) fn transit_ns(&mut self, end_ns: u64, bytes: u64) -> Option<u64> {
+        let delay_ns = match &mut self.wire {
+            None => self.delay_ns,
+            // A cable neither damages nor doubles frames, so the model does not need the payload.
+            Some(wire) => match wire.carry(end_ns, bytes, 0) {
+                Passage::Once(journey) | Passage::Twice(journey, _) => journey.delay_ns,
+                Passage::Lost | Passage::Policed => return None,
+            },
+        };
+        Some(delay_ns.saturating_add(self.peer_latency_ns))
     }
 
-    /// Replaces the cable's rate, delay and loss, from the next frame on.
-    pub(crate) fn set_cable(&mut self, cable: &CableConfig, lossy_wire: Option<Box<Wire>>) {
+    /// Replaces the cable's configuration, from the next frame on.
+    pub(crate) fn set_cable(&mut self, cable: &CableConfig, wire: Option<Box<Wire>>) {
         let free_ns = self.serialiser.free_ns();
-        self.lossy_wire = lossy_wire;
+        self.wire = wire;
         self.rate_bps = cable.rate_bps;
         self.delay_ns = cable.delay_ns();
         self.serialiser = Serialiser::new(cable.rate_bps);

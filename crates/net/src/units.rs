@@ -1,8 +1,8 @@
-//! Quantities in files: `"100Gbit"`, `"1us"`, `"9MiB"`, and loss models.
+//! Quantities in files: `"100Gbit"`, `"1us"`, `"9MiB"`, and models of losses, delay and policers.
 
 use std::time::Duration;
 
-use farwrite_link::Loss;
+use farwrite_link::{Loss, Policer, Spread, Variation};
 use farwrite_units::Burst;
 use farwrite_units::written::burst;
 pub(crate) use farwrite_units::written::{rate, size, time};
@@ -91,4 +91,99 @@ pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
             Burst::Time(time) => Loss::in_timed_bursts(loss_packet, time),
         },
     })
+}
+
+/// A delay that varies, such as `{ uniform = "10ms", every = "30ms" }`.
+pub(crate) fn variation<'de, D: Deserializer<'de>>(from: D) -> Result<Variation, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, deny_unknown_fields)]
+    enum Written {
+        Uniform {
+            #[serde(deserialize_with = "time")]
+            uniform: Duration,
+            #[serde(default, deserialize_with = "time")]
+            every: Duration,
+            #[serde(default)]
+            overtakes: bool,
+        },
+        Normal {
+            #[serde(deserialize_with = "time")]
+            normal: Duration,
+            #[serde(deserialize_with = "time")]
+            most: Duration,
+            #[serde(default, deserialize_with = "time")]
+            every: Duration,
+            #[serde(default)]
+            overtakes: bool,
+        },
+        Spikes {
+            spikes: f64,
+            #[serde(deserialize_with = "time")]
+            most: Duration,
+            #[serde(default, deserialize_with = "time")]
+            every: Duration,
+            #[serde(default)]
+            overtakes: bool,
+        },
+    }
+    let written = Written::deserialize(from).map_err(|_| {
+        D::Error::custom(
+            "a variation of the delay is a table such as { uniform = \"10ms\", every = \"30ms\" }, \
+             { normal = \"3ms\", most = \"10ms\", every = \"30ms\" } or \
+             { spikes = 0.05, most = \"20ms\", every = \"10ms\" }, and may have overtakes = true",
+        )
+    })?;
+    let (spread, every, overtakes) = match written {
+        Written::Uniform {
+            uniform,
+            every,
+            overtakes,
+        } => (Spread::Uniform { most: uniform }, every, overtakes),
+        Written::Normal {
+            normal,
+            most,
+            every,
+            overtakes,
+        } => {
+            let deviation = normal;
+            (Spread::Normal { deviation, most }, every, overtakes)
+        }
+        Written::Spikes {
+            spikes,
+            most,
+            every,
+            overtakes,
+        } => {
+            let share = spikes;
+            (Spread::Spikes { share, most }, every, overtakes)
+        }
+    };
+    Ok(Variation {
+        spread,
+        every,
+        overtakes,
+    })
+}
+
+/// A policer, such as `{ rate = "10Mbit", burst = "24kB" }`.
+pub(crate) fn policer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policer>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        deny_unknown_fields,
+        expecting = "a policer is a table such as { rate = \"10Mbit\", burst = \"24kB\" }"
+    )]
+    struct Written {
+        #[serde(rename = "rate", deserialize_with = "rate")]
+        rate_bps: u64,
+        #[serde(rename = "burst", deserialize_with = "size")]
+        burst_bytes: u64,
+    }
+    let Written {
+        rate_bps,
+        burst_bytes,
+    } = Written::deserialize(from)?;
+    Ok(Some(Policer {
+        rate_bps,
+        burst_bytes,
+    }))
 }

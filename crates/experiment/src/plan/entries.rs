@@ -36,7 +36,7 @@ impl PlannedTopology {
 /// The source of a topology's nodes and cables.
 #[derive(Debug)]
 pub(super) enum TopologySource {
-    Shape(Shape),
+    Shape(Box<Shape>),
     /// A file of `farwrite-net`, with its switches.
     Net(Topology, Options),
     Htsim(HtsimTopology),

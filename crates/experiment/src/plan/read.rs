@@ -123,7 +123,7 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
         let changes = table.remove("changes").map_or(Ok(Vec::new()), changes)?;
         let layout = match named_file(&table)? {
             Some(name) => TopologySource::read(&name, &read_file(&name)?, &mut notes)?,
-            None => typed::<Shape>(&table).map(TopologySource::Shape)?,
+            None => typed::<Shape>(&table).map(|shape| TopologySource::Shape(Box::new(shape)))?,
         };
         Ok(PlannedTopology {
             layout,

@@ -15,7 +15,7 @@ pub enum Change {
     Down,
     /// The cable comes up.
     Up,
-    /// Rate, delay and loss change, whether the cable is up or down. Frames that are already on the
+    /// The configuration changes, whether the cable is up or down. Frames that are already on the
     /// cable keep their arrival times. The headroom of switches does not change.
     Config(CableConfig),
 }
@@ -53,8 +53,8 @@ impl Core {
             Change::Up => Action::Down(false),
             Change::Config(config) => {
                 let wires = [
-                    config.lossy_wire(self.dice.bits())?,
-                    config.lossy_wire(self.dice.bits())?,
+                    config.wire(self.dice.bits())?,
+                    config.wire(self.dice.bits())?,
                 ];
                 Action::Config(config, wires)
             }

@@ -308,7 +308,7 @@ fn plug_in(
             };
             let wire = cable
                 .config
-                .lossy_wire(dice.bits())
+                .wire(dice.bits())
                 .map_err(NetworkError::Cable)?;
             ports.push((
                 ends[at].0,

@@ -4,8 +4,6 @@
 //! that the scheduler ([`Turns`](crate::turns::Turns)) selects. A frame is charged to the shared
 //! buffer until its transmission begins.
 
-use farwrite_link::Passage;
-
 use super::Core;
 use crate::Ecn;
 use crate::arena::{FrameId, QueuedFrame};
@@ -163,16 +161,12 @@ impl Core {
             self.drop_frame(at, id, FrameDrop::CableDown);
             return;
         }
-        // A cable configuration has no other faults than loss, so the link model does not need the
-        // payload size, and every frame takes the same time.
-        if let Some(wire) = &mut port.lossy_wire
-            && wire.carry(end_ns, bytes, 0) == Passage::Lost
-        {
+        let Some(transit_ns) = port.transit_ns(end_ns, bytes) else {
             self.drop_frame(at, id, FrameDrop::Cable);
             return;
-        }
+        };
         let (peer, epoch) = (port.peer, port.epoch);
-        let at_ns = end_ns.saturating_add(port.transit_ns());
+        let at_ns = end_ns.saturating_add(transit_ns);
         self.events.add(
             at_ns,
             Event::Arrive {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farwrite_link::Loss;
+use farwrite_link::{Loss, Policer, Variation};
 use serde::Deserialize;
 
 use super::{Role, Topology, TopologyError};
@@ -40,6 +40,12 @@ pub struct ListedCable {
     /// Probability model of frame loss.
     #[serde(default, deserialize_with = "crate::units::loss")]
     pub loss: Loss,
+    /// As [`CableConfig::variation`].
+    #[serde(default, deserialize_with = "crate::units::variation")]
+    pub variation: Variation,
+    /// As [`CableConfig::policer`].
+    #[serde(default, deserialize_with = "crate::units::policer")]
+    pub policer: Option<Policer>,
 }
 
 impl NodeList {
@@ -60,6 +66,8 @@ impl NodeList {
                 rate_bps: cable.rate_bps,
                 delay: cable.delay,
                 loss: cable.loss,
+                variation: cable.variation,
+                policer: cable.policer,
             };
             topology.connect(a, b, config);
             for end in &cable.ends {

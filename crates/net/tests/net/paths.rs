@@ -231,3 +231,58 @@ fn a_degraded_cable_is_as_the_change_says() {
     };
     assert!(network.plan(0, only, Change::Config(bad)).is_err());
 }
+
+/// Frames of a slot share its delay, stay in order unless they may overtake, and a policer drops what
+/// is above its rate.
+#[test]
+fn a_cable_varies_its_delay_and_polices() {
+    let run = |overtakes: bool, policer| {
+        let shape = Shape::PointToPoint {
+            cable: farwrite_net::CableConfig {
+                variation: farwrite_net::Variation {
+                    spread: farwrite_net::Spread::Uniform {
+                        most: Duration::from_micros(20),
+                    },
+                    every: Duration::from_micros(5),
+                    overtakes,
+                },
+                policer,
+                ..cable(100, 1000)
+            },
+        };
+        let topology = shape.build().unwrap();
+        let ends = hosts(&topology);
+        let mut network = network(&topology, &Options::default(), 1);
+        send(&mut network, 0, flow(ends[0], ends[1], 1, 1000));
+        network.run();
+        check_conservation(&network, &topology);
+        let lost = network.totals().dropped_for(FrameDrop::Cable);
+        let got: Vec<_> = got(&network, ends[1])
+            .iter()
+            .map(|(at_ns, frame)| (*at_ns, psn(frame)))
+            .collect();
+        (got, lost)
+    };
+    let (in_order, lost) = run(false, None);
+    assert_eq!((in_order.len(), lost), (1000, 0));
+    // A frame leaves each 86.56 ns. Without variation, the last one arrives after 87,560 ns.
+    assert!(in_order.iter().map(|(_, what)| what).is_sorted());
+    let delays = in_order
+        .iter()
+        .zip(1..)
+        .map(|((at_ns, _), i)| at_ns - 8656 * i / 100);
+    let longest = delays.clone().max().unwrap();
+    assert!((10_000..=21_001).contains(&longest), "{longest}");
+    assert!(delays.min().unwrap() < 10_000);
+    let (free, _) = run(true, None);
+    assert!(!free.iter().map(|(_, what)| what).is_sorted());
+    assert_ne!(free, in_order);
+    let policer = farwrite_net::Policer {
+        rate_bps: 50_000_000_000,
+        burst_bytes: 20_000,
+    };
+    let (half, lost) = run(false, Some(policer));
+    assert_eq!(half.len() as u64 + lost, 1000);
+    // 20,000 bytes, and half of the rest.
+    assert!((500..=530).contains(&half.len()), "{}", half.len());
+}

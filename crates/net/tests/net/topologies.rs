@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::common::{Host, cable, frame, got, hosts, network, send};
 use farwrite_net::{
-    CableConfig, LeafSpine, Loss, Options, Policy, Role, Shape, SwitchConfig, Topology,
-    XoffThreshold, read_toml,
+    CableConfig, LeafSpine, Loss, Options, Policer, Policy, Role, Shape, Spread, SwitchConfig,
+    Topology, Variation, XoffThreshold, read_toml,
 };
 
 /// Returns the number of nodes by role, and the number of cables.
@@ -312,6 +312,92 @@ fn losses_in_bursts_have_a_mean_and_a_length_or_their_states() {
             Err(error) => error.to_string(),
         };
         assert!(told.contains("loss"), "{told}");
+    }
+}
+
+/// A cable with these keys.
+fn cable_with(text: &str) -> Result<CableConfig, String> {
+    let cable = format!(
+        "[topology]\nshape = \"point-to-point\"\n\
+         cable = {{ rate = \"1Gbit\", delay = \"1us\", {text} }}\n"
+    );
+    let read = read_toml(&cable);
+    read.map(|(topology, _)| topology.cables()[0].config)
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn cables_vary_and_police_as_the_file_says() {
+    let ms = Duration::from_millis;
+    for (text, spread, every, overtakes) in [
+        (
+            "{ uniform = \"10ms\", every = \"30ms\" }",
+            Spread::Uniform { most: ms(10) },
+            ms(30),
+            false,
+        ),
+        (
+            "{ normal = \"3ms\", most = \"10ms\", overtakes = true }",
+            Spread::Normal {
+                deviation: ms(3),
+                most: ms(10),
+            },
+            ms(0),
+            true,
+        ),
+        (
+            "{ spikes = 0.05, most = \"20ms\", every = \"10ms\" }",
+            Spread::Spikes {
+                share: 0.05,
+                most: ms(20),
+            },
+            ms(10),
+            false,
+        ),
+    ] {
+        let want = Variation {
+            spread,
+            every,
+            overtakes,
+        };
+        assert_eq!(
+            cable_with(&format!("variation = {text}"))
+                .unwrap()
+                .variation,
+            want
+        );
+    }
+    let policer = "policer = { rate = \"10Mbit\", burst = \"24kB\" }";
+    let want = Policer {
+        rate_bps: 10_000_000,
+        burst_bytes: 24_000,
+    };
+    assert_eq!(cable_with(policer).unwrap().policer, Some(want));
+}
+
+#[test]
+fn variations_and_policers_that_cannot_be_are_refused() {
+    for (text, want) in [
+        (
+            "variation = \"10ms\"",
+            "uniform = \"10ms\", every = \"30ms\"",
+        ),
+        (
+            "variation = { uniform = \"10ms\", slot = \"1ms\" }",
+            "uniform = \"10ms\"",
+        ),
+        (
+            "variation = { spikes = 1.5, most = \"1ms\" }",
+            "variation.share = 1.5",
+        ),
+        (
+            "policer = \"10Mbit\"",
+            "rate = \"10Mbit\", burst = \"24kB\"",
+        ),
+        ("policer = { rate = \"10Mbit\" }", "burst"),
+    ] {
+        let told = cable_with(text).expect_err(text);
+        assert!(told.contains(want), "{told}");
     }
 }
 
