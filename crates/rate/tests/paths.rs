@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use common::case::{Case, FlowKind};
 use common::network::run;
-use farwrite_link::{DeliveryTrace, Policer, Spread, Variation};
+use common::{traces, varied};
+use farwrite_link::{DeliveryTrace, Policer, Reorder, Spread, Variation};
 
 /// A path of 48 Mbit/s and 30 ms, for a flow of BBR.
 fn path() -> Case {
@@ -62,4 +63,43 @@ fn a_steady_trace_is_a_rate() {
         ..path()
     });
     assert!((0.9..1.0).contains(&traced.utilisation), "{traced:?}");
+}
+
+/// TCP notices that a packet was only late. Without that, each would be a loss.
+#[test]
+fn bbr_bears_packets_that_are_late() {
+    let late = run(&Case {
+        reorder: Reorder {
+            probability: 0.05,
+            extra_delay: Duration::from_millis(8),
+        },
+        ..path()
+    });
+    assert!(late.utilisation > 0.85, "{late:?}");
+}
+
+/// The traces have the rates that their models say, and no outage of a mobile link is longer than some
+/// seconds.
+#[test]
+fn traces_have_the_rates_of_their_models() {
+    for seed in 1..20 {
+        let lte = traces::lte(seed, 120, 1.0).mean_bps();
+        assert!((1_000_000..12_000_000).contains(&lte), "{seed}: {lte}");
+        let leo = traces::leo(seed, 300).mean_bps();
+        assert!((110_000_000..190_000_000).contains(&leo), "{seed}: {leo}");
+    }
+    assert_eq!(traces::lte(1, 60, 1.0), traces::lte(1, 60, 1.0));
+    assert_ne!(traces::lte(1, 60, 1.0), traces::lte(2, 60, 1.0));
+}
+
+/// The rows are those that the documentation counts.
+#[test]
+fn all_rows_can_run() {
+    let rows = varied::rows();
+    assert_eq!(rows.len(), 55);
+    let thin = rows.iter().find(|row| row.name.starts_with("64 kbit/s"));
+    let mut case = thin.expect("it is one of them").case.clone();
+    case.flows[0].kind = FlowKind::Bbr;
+    let seconds = run(&case).message_times_ns[0] as f64 / 1e9;
+    assert!((18.0..24.0).contains(&seconds), "{seconds}");
 }

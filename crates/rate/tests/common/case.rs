@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farwrite_link::{DeliveryTrace, Policer, Reorder, Variation};
+use farwrite_link::{DeliveryTrace, Policer, Reorder, Spread, Variation};
 use farwrite_rate::Start;
 
 /// The controller of a flow.
@@ -62,6 +62,8 @@ pub(crate) struct Case {
     /// Length of the case, in round trips.
     pub(crate) rounds: f64,
     pub(crate) warm_rounds: f64,
+    /// Whether the end of the first message of the first flow ends the case.
+    pub(crate) ends_with_message: bool,
     pub(crate) reports_per_round: u64,
     /// Bytes of a full packet; `None`: depends on the bandwidth-delay product.
     pub(crate) packet_bytes: Option<u64>,
@@ -106,6 +108,7 @@ impl Case {
             step: None,
             rounds: 100.0,
             warm_rounds: 40.0,
+            ends_with_message: false,
             reports_per_round: 8,
             packet_bytes: None,
             jitter_ns: 0,
@@ -166,6 +169,12 @@ impl Case {
         self.rounds = rounds;
         self.warm_rounds = warm_rounds;
         self
+    }
+
+    /// Whether packets overtake one another.
+    pub(crate) fn packets_overtake(&self) -> bool {
+        let varies = self.variation.spread != Spread::None;
+        varies && self.variation.overtakes || self.reorder.probability > 0.0
     }
 
     /// Returns the bandwidth-delay product in bytes.

@@ -12,6 +12,7 @@ use super::bbr3::Bbr3;
 use super::case::{Case, FlowCase, FlowKind, Messages};
 use super::copa::Copa;
 use super::loss_based::LossBased;
+use super::rack::{Rack, Taken};
 
 /// The sender's record of a packet.
 struct Departure {
@@ -110,6 +111,12 @@ impl Sender {
             }),
             wake_ns: None,
         }
+    }
+
+    /// Whether a message has ended.
+    pub(crate) fn has_sent_a_message(&self) -> bool {
+        let times = self.backlog.as_ref().map(|backlog| &backlog.times_ns);
+        times.is_some_and(|times| !times.is_empty())
     }
 
     pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
@@ -220,7 +227,8 @@ impl Sender {
         let Some(newest) = self.departures.front() else {
             return;
         };
-        if newest.sequence != report.sequence {
+        // A report that a newer one has overtaken has no effect.
+        if newest.sequence != report.sequence || report.bytes < self.received_bytes {
             return;
         }
         self.settled_bytes = self.settled_bytes.max(newest.sent_bytes);
@@ -253,29 +261,41 @@ pub(crate) struct Receiver {
     marked: u64,
     reported_ns: Option<u64>,
     interval_ns: u64,
+    /// Of a flow of TCP, on a path on which packets overtake.
+    rack: Option<Rack>,
     pub(crate) waiting: bool,
 }
 
 impl Receiver {
-    /// Reports at most once in `interval_ns`.
-    pub(crate) fn new(interval_ns: u64) -> Self {
+    pub(crate) fn new(case: &Case, flow: &FlowCase) -> Self {
+        let is_tcp = matches!(flow.kind, FlowKind::Reno | FlowKind::Cubic | FlowKind::Bbr);
         Self {
-            interval_ns,
+            interval_ns: match is_tcp {
+                true => 0,
+                false => case.rtt_ns / case.reports_per_round,
+            },
+            rack: (is_tcp && case.packets_overtake()).then(|| Rack::new(case.rtt_ns)),
             ..Self::default()
         }
     }
 
-    /// Processes a packet. Returns when to report.
-    pub(crate) fn take(&mut self, now_ns: u64, sequence: u32, bytes: u64, marked: bool) -> u64 {
-        if sequence > self.newest {
-            self.newest = sequence;
-            self.newest_ns = now_ns;
+    /// Processes a packet. Returns when to report; `None` if there is nothing new.
+    pub(crate) fn take(&mut self, packet: Taken) -> Option<u64> {
+        let heard = match &mut self.rack {
+            Some(rack) => rack.take(packet),
+            None => vec![packet],
+        };
+        for packet in &heard {
+            if packet.sequence > self.newest {
+                self.newest = packet.sequence;
+                self.newest_ns = packet.at_ns;
+            }
+            self.bytes += packet.bytes;
+            self.packets += 1;
+            self.marked += u64::from(packet.marked);
         }
-        self.bytes += bytes;
-        self.packets += 1;
-        self.marked += u64::from(marked);
         let due_ns = self.reported_ns.map_or(0, |ns| ns + self.interval_ns);
-        due_ns.max(now_ns)
+        (!heard.is_empty()).then_some(due_ns.max(packet.at_ns))
     }
 
     pub(crate) fn report(&mut self, now_ns: u64) -> ReportInFlight {

@@ -16,3 +16,6 @@ pub(crate) mod grids;
 pub(crate) mod loss_based;
 pub(crate) mod measure;
 pub(crate) mod network;
+pub(crate) mod rack;
+pub(crate) mod traces;
+pub(crate) mod varied;

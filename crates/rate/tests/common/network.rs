@@ -8,9 +8,10 @@ use std::time::Duration;
 use farwrite_dice::SplitMix;
 use farwrite_link::{Datagram, DeliveryTrace, Link, LinkConfig, Loss, Passage, Policer, Wire};
 
-use super::case::{Case, FlowKind};
+use super::case::Case;
 use super::flow::{Receiver, ReportInFlight, Sender};
 use super::measure::{CaseResult, Measure};
+use super::rack::Taken;
 
 /// Approximate number of simulated packets on the path. On a longer path, several packets are sent
 /// as one.
@@ -104,11 +105,7 @@ impl<'a> Network<'a> {
         };
         network.links.push(network.link());
         for (i, flow) in case.flows.iter().enumerate() {
-            let interval_ns = match flow.kind {
-                FlowKind::Reno | FlowKind::Cubic | FlowKind::Bbr => 0,
-                _ => case.rtt_ns / case.reports_per_round,
-            };
-            network.receivers.push(Receiver::new(interval_ns));
+            network.receivers.push(Receiver::new(case, flow));
             // Flows do not start in the same nanosecond.
             let start_ns = flow.start_rounds * network.rtt_ns + 977.0 * i as f64;
             let mut sender = Sender::new(case, flow);
@@ -169,7 +166,8 @@ impl<'a> Network<'a> {
                 (Some(a), Some(b)) => a.min(b),
                 (a, b) => a.or(b).unwrap_or(u64::MAX),
             };
-            if now_ns >= end_ns {
+            let is_over = self.case.ends_with_message && self.senders[0].has_sent_a_message();
+            if now_ns >= end_ns || is_over {
                 return;
             }
             self.deliver(now_ns);
@@ -210,8 +208,15 @@ impl<'a> Network<'a> {
         }
         let flow = arrival.flow;
         let receiver = &mut self.receivers[flow];
-        let due_ns = receiver.take(now_ns, arrival.sequence, arrival.bytes, arrival.marked);
-        if !std::mem::replace(&mut receiver.waiting, true) {
+        let due_ns = receiver.take(Taken {
+            sequence: arrival.sequence,
+            at_ns: now_ns,
+            bytes: arrival.bytes,
+            marked: arrival.marked,
+        });
+        if let Some(due_ns) = due_ns
+            && !std::mem::replace(&mut receiver.waiting, true)
+        {
             self.schedule(due_ns, Event::ReportDue(flow));
         }
         self.measure.delivered(now_ns, flow, arrival.bytes);
