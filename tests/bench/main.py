@@ -15,6 +15,7 @@ import messages
 import rate
 import sharing
 import steps
+import vary
 from ends import Programs
 
 _PARTS = {
@@ -24,6 +25,7 @@ _PARTS = {
     "beside": messages.run_beside,
     "sharing": sharing.run,
     "steps": steps.run,
+    "vary": vary.run,
     "flood": flood.run,
     "box": boxes.run,
 }
