@@ -63,6 +63,13 @@ impl<P> Latest<P> {
             fresh: self.fresh.map(change),
         }
     }
+
+    pub(crate) fn filter(self, keep: impl Fn(&P) -> bool) -> Self {
+        Self {
+            any: self.any.filter(&keep),
+            fresh: self.fresh.filter(keep),
+        }
+    }
 }
 
 /// The data packet of a queue pair that arrived last.

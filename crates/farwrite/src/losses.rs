@@ -1,10 +1,11 @@
 //! Measures what the path loses on its way to a queue pair.
 
 use farwrite_schemes::chunk_loss::ChunkLoss;
-use farwrite_schemes::loss_meter::LossMeter;
+use farwrite_schemes::go_back_n::GoBackN;
+use farwrite_schemes::loss_meter::{LateChunk, LossMeter};
 use farwrite_schemes::order::WireOrder;
 use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView};
-use farwrite_wire::control::SchemeTag;
+use farwrite_wire::control::{Nack, SchemeTag};
 
 /// One meter for each scheme in use. Only messages with the same scheme are sent in a known order.
 #[derive(Default)]
@@ -39,11 +40,43 @@ impl Losses {
             .map(|(_, meter)| meter)
     }
 
-    /// Records a packet for a chunk that had already arrived, or for a message that has ended.
-    pub(crate) fn handle_late(&mut self, chunk: (MessageId, u32), is_whole: bool) {
-        for (_, meter) in &mut self.meters {
-            meter.handle_late(chunk, is_whole);
+    /// Checks for new chunks of a message. A repair comes after `answer_ns` at the earliest.
+    pub(crate) fn look(
+        &mut self,
+        path: &PathView,
+        answer_ns: u64,
+        (scheme, message): (SchemeTag, u64),
+        arrivals: &dyn Arrivals,
+    ) {
+        // Go-back-N also repeats chunks that were not requested, at any time.
+        let repair_ns = match scheme.id {
+            GoBackN::ID => 0,
+            _ => answer_ns,
+        };
+        if let Some(meter) = self.meter(scheme) {
+            meter.look(path, repair_ns, message, arrivals);
         }
+    }
+
+    /// Records a packet for a chunk that had already arrived, or for a message that has ended.
+    pub(crate) fn handle_late(&mut self, now_ns: u64, chunk: (MessageId, u32), is_whole: bool) {
+        for (_, meter) in &mut self.meters {
+            meter.handle_late(now_ns, chunk, is_whole);
+        }
+    }
+
+    /// Records that chunks are requested from the sender.
+    pub(crate) fn handle_request(&mut self, path: &PathView, nack: &Nack) {
+        let end = nack.lost.last().map_or(0, |range| range.end);
+        for (_, meter) in &mut self.meters {
+            meter.handle_request(path, nack.message, end);
+        }
+    }
+
+    /// Returns chunks that arrived after later ones since the last call.
+    pub(crate) fn take_late(&mut self) -> Vec<LateChunk> {
+        let meters = self.meters.iter_mut();
+        meters.flat_map(|(_, meter)| meter.take_late()).collect()
     }
 
     pub(crate) fn handle_timeouts(&mut self, path: &PathView, arrivals: &dyn Arrivals) {

@@ -157,7 +157,8 @@ pub struct QpOptions {
     /// The round trip assumed until the first measurement.
     pub initial_rtt: Duration,
     /// How late a chunk may be before it counts as lost, counted from the arrival of the first
-    /// later chunk. `None` selects an eighth of the round trip.
+    /// later chunk. `None` selects an eighth of the round trip, or more while packets arrive here
+    /// that are later than that (P5.0.11).
     pub reordering_window: Option<Duration>,
     /// The scheme that the peer is expected to use first. Later, the expected scheme is the one
     /// with the most parity among those that the peer has used. Receives are posted with memory for

@@ -152,10 +152,16 @@ impl Halves {
         self.senders.len()
     }
 
-    pub(crate) fn handle_timeouts(&mut self, path: &PathView, received: &Received) {
+    /// Handles the timeouts that are due. Sending halves see `sending`, and receiving halves `path`.
+    pub(crate) fn handle_timeouts(
+        &mut self,
+        sending: &PathView,
+        path: &PathView,
+        received: &Received,
+    ) {
         let due = |timeout: Option<u64>| timeout.is_some_and(|at| at <= path.now_ns);
         for sender in self.senders().filter(|sender| due(sender.next_timeout())) {
-            sender.handle_timeout(path);
+            sender.handle_timeout(sending);
         }
         let arrivals = TableArrivals(received);
         for receiver in self

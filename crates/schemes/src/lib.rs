@@ -8,7 +8,7 @@
 //!   missing chunk on, [`erasure`] sends parity ahead; [`best_effort`] ends in time, whole or not;
 //!   [`registry`] finds them by name and by tag.
 //! - [`order`] is the order in which a scheme first sends chunks.
-//! - [`rtt`] belongs to the endpoint, which hands its results to every scheme.
+//! - [`rtt`] and [`lateness`] belong to the endpoint, which hands their results to every scheme.
 //! - [`loss_meter`] measures path loss from the bitmaps, for every scheme.
 //! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silence`] and [`timing`] are the parts that the
 //!   schemes here share. Schemes written elsewhere may use them too.
@@ -25,6 +25,7 @@ pub mod chunk_loss;
 pub mod chunk_set;
 pub mod erasure;
 pub mod go_back_n;
+pub mod lateness;
 pub mod loss_meter;
 mod marks;
 pub mod order;

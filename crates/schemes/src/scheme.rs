@@ -31,7 +31,8 @@ pub struct PathView {
     /// Smoothed round-trip time.
     pub rtt_ns: u64,
     /// A chunk that has been missing for less than this time while later ones arrive may be merely
-    /// late.
+    /// late. For sending halves, this is an eighth of the round trip unless configured. For receiving
+    /// halves, it follows what the path shows (P5.0.11).
     pub reordering_window_ns: u64,
     /// The shortest and longest waits, for any round trip.
     pub timing: Timing,

@@ -206,8 +206,8 @@ impl<F: Fabric> Endpoint<F> {
         }
         match event {
             Event::Arrived => {}
-            Event::Duplicate { message, imm } => pair.handle_duplicate(message, imm),
-            Event::Late { message, imm } => pair.handle_late(message, imm),
+            Event::Duplicate { message, imm } => pair.handle_duplicate(now_ns, message, imm),
+            Event::Late { message, imm } => pair.handle_late(now_ns, message, imm),
             Event::Control(packet) => {
                 if let Some(number) = pair.peer_path() {
                     let path = self.paths.get_mut(number);

@@ -173,7 +173,7 @@ impl Pair {
         coder: &mut Coder,
         now_ns: u64,
     ) -> Result<(), Error> {
-        let path = self.path(now_ns);
+        let path = self.path_here(now_ns);
         for index in 0..self.halves.receiver_count() {
             loop {
                 let arrivals = TableArrivals(self.sdr.received());

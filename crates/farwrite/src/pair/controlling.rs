@@ -7,6 +7,7 @@ use farwrite_schemes::scheme::{Report, Sender};
 use farwrite_wire::control::{Control, ParseError, PathFeedback, StaleCounts};
 
 use super::Pair;
+use super::recv::RecvSide;
 use crate::control::ControlPackets;
 use crate::error::Error;
 use crate::intake::InletCounts;
@@ -136,6 +137,10 @@ impl Pair {
 
     /// Passes the new arrivals to the path.
     pub(super) fn note_arrivals(&mut self, path: &mut PeerPath, now_ns: u64) {
+        let late = self.recv.losses.take_late();
+        if let Some(longest_ns) = late.iter().map(|late| late.late_ns).max() {
+            path.note_lateness(now_ns, longest_ns);
+        }
         let latest = self.inlet.take_latest();
         let counts = self.inlet.counts();
         let gained = counts.since(&self.control.noted);
@@ -153,6 +158,11 @@ impl Pair {
                 packet: parts.packet,
                 arrived_ns: newest.arrived_ns.unwrap_or(now_ns).min(now_ns),
             }
+        });
+        // The sender takes the packet that a report names for the newest that arrived.
+        let latest = latest.filter(|newest| {
+            let chunk = (newest.message, geometry.chunk_of(newest.packet));
+            late.iter().all(|late| late.chunk != chunk)
         });
         path.note_arrivals(now_ns, self.name.index, &gained, latest);
     }
@@ -251,10 +261,11 @@ impl Pair {
 
     /// Collects as many reports as there is room for.
     fn push_reports(&mut self, now_ns: u64) {
-        let path = self.path(now_ns);
+        let path = self.path_here(now_ns);
         let Self {
             sdr,
             halves,
+            recv: RecvSide { losses, .. },
             control: ControlSide { packets, .. },
             events,
             ..
@@ -270,6 +281,7 @@ impl Pair {
                     Report::Ack(ack) => Control::Ack(ack),
                     Report::Nack(nack) => {
                         events.recv_nacked(&nack);
+                        losses.handle_request(&path, &nack);
                         Control::Nack(nack)
                     }
                 };
@@ -321,7 +333,7 @@ impl Pair {
         }
         let max_probe_ns = self.options.timing.max_probe_ns;
         let silence_ns = self.control.packets.silence_ns();
-        let unmeasured = !self.round_trip.is_measured && silence_ns / 2 < max_probe_ns;
+        let unmeasured = !self.round_trip.is_measured() && silence_ns / 2 < max_probe_ns;
         let wanted = unmeasured || !self.send.open.is_empty();
         let silent_ns = (silence_ns / 2).min(max_probe_ns);
         let period_ns = self.period_ns().max(silent_ns);

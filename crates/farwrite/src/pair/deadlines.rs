@@ -94,7 +94,7 @@ impl Pair {
             .filter(|repair| repair.is_bounded)
             .map(|repair| repair.scheme);
         let accepts_partial = recv.terms.accepts_partial;
-        let path = self.path(now_ns);
+        let path = self.path_here(now_ns);
         let bounded = scheme.and_then(|tag| self.halves.existing_receiver(tag));
         match (withdrawal, bounded) {
             (Withdrawal::Refused(reason), _) => self.handle_read_refused(fabric, message, reason),

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpPath};
+use farwrite_schemes::lateness::Lateness;
 use farwrite_schemes::scheme::PathView;
 use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
 
@@ -52,6 +53,9 @@ pub(crate) struct Pair {
     control: ControlSide,
     /// The round trip of the path to the peer, as of the last poll.
     round_trip: RoundTrip,
+    /// How late packets come that others have overtaken on the way here, as of the last poll.
+    lateness: Lateness,
+    polled_ns: u64,
     workshop: Workshop,
     connected: Option<Connected>,
     rest: Rest,
@@ -86,6 +90,8 @@ impl Pair {
             inlet: Arc::new(Inlet::new(name.serial, Arc::clone(sdr.table()))),
             control: ControlSide::new(control_key),
             round_trip: RoundTrip::guess(options.initial_rtt),
+            lateness: Lateness::default(),
+            polled_ns: 0,
             send: SendSide::default(),
             recv: RecvSide::new(options.expected_scheme),
             reads: Reads::default(),
@@ -218,6 +224,7 @@ impl Pair {
         let counts = self.inlet.counts();
         QpStats {
             rtt_ns: self.round_trip.smoothed_ns,
+            reordering_window_ns: self.path_here(self.polled_ns).reordering_window_ns,
             sender: self.halves.sender_counters(),
             received_packets: counts.data_packets,
             received_bytes: counts.data_bytes,
@@ -239,11 +246,21 @@ impl Pair {
         [sent, self.inlet.counts().accepted_packets]
     }
 
+    /// The state of the path for sending halves. They do not know how late packets come at the peer.
     fn path(&self, now_ns: u64) -> PathView {
+        self.path_with(now_ns, &Lateness::default())
+    }
+
+    /// The state of the path for receiving halves.
+    fn path_here(&self, now_ns: u64) -> PathView {
+        self.path_with(now_ns, &self.lateness)
+    }
+
+    fn path_with(&self, now_ns: u64, lateness: &Lateness) -> PathView {
         let rtt_ns = self.round_trip.smoothed_ns;
         let reordering_window_ns = match self.options.reordering_window {
             Some(window) => u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
-            None => rtt_ns / 8,
+            None => lateness.window_ns(now_ns, rtt_ns),
         };
         PathView {
             now_ns,
@@ -264,6 +281,7 @@ impl Pair {
         now_ns: u64,
     ) -> Result<(), Error> {
         self.events.set_now(now_ns);
+        self.polled_ns = now_ns;
         self.settle_closing(fabric);
         let Some(path) = path else {
             self.expire_receives(fabric, now_ns)?;
@@ -272,6 +290,7 @@ impl Pair {
         self.round_trip = path.round_trip();
         self.look_at_arrivals(fabric, known, now_ns)?;
         self.note_arrivals(path, now_ns);
+        self.lateness = path.lateness();
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Rebuild before reporting, so that no report requests a chunk that can be rebuilt.
@@ -380,8 +399,9 @@ impl Pair {
     }
 
     fn handle_timeouts(&mut self, now_ns: u64) {
-        let path = self.path(now_ns);
-        self.halves.handle_timeouts(&path, self.sdr.received());
+        let (sending, path) = (self.path(now_ns), self.path_here(now_ns));
+        self.halves
+            .handle_timeouts(&sending, &path, self.sdr.received());
         self.recv
             .losses
             .handle_timeouts(&path, &TableArrivals(self.sdr.received()));

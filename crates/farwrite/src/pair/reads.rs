@@ -260,7 +260,7 @@ impl Pair {
     /// of the request, plus the time that remained when it left. Half of the round trip has passed
     /// in between. Without a measurement, nothing is known about that (P3.13).
     fn reader_deadline_ns(&self, arrived_ns: u64) -> u64 {
-        match self.round_trip.is_measured {
+        match self.round_trip.is_measured() {
             true => arrived_ns.saturating_sub(self.round_trip.smoothed_ns / 2),
             false => arrived_ns,
         }

@@ -9,6 +9,9 @@ pub struct QpStats {
     /// Smoothed round-trip time of the path in nanoseconds. The configured value until the first
     /// measurement.
     pub rtt_ns: u64,
+    /// How long a chunk may be missing at this end, while later ones arrive, before it counts as lost
+    /// (P5.0.11), in nanoseconds.
+    pub reordering_window_ns: u64,
     /// Chunks sent and retransmitted, summed over all schemes.
     pub sender: SenderCounters,
     /// Packets that arrived, duplicates included.
@@ -35,12 +38,13 @@ pub struct QpStats {
 }
 
 impl QpStats {
-    /// Returns the sums over this queue pair and `later`, which replaced it. The round trip is that
-    /// of `later`.
+    /// Returns the sums over this queue pair and `later`, which replaced it. The round trip and the
+    /// reordering window are those of `later`.
     #[must_use]
     pub fn and(&self, later: &Self) -> Self {
         Self {
             rtt_ns: later.rtt_ns,
+            reordering_window_ns: later.reordering_window_ns,
             sender: SenderCounters {
                 sent_chunks: self.sender.sent_chunks + later.sender.sent_chunks,
                 retransmitted_chunks: self.sender.retransmitted_chunks

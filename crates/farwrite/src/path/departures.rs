@@ -34,12 +34,21 @@ pub(super) struct Departure {
     /// When the packet left. `None` if several copies of it may arrive, because it is not known
     /// which one did.
     pub(super) left_ns: Option<u64>,
+    /// When its latest copy left.
+    pub(super) latest_ns: u64,
     /// Whether older copies left before, of which none is in flight. One that the network held back
     /// can still arrive.
     pub(super) is_rewrite: bool,
 }
 
 impl Departure {
+    /// Returns whether an older copy than the latest has arrived, whose arrival the sender learns of
+    /// at `arrived_ns`: the latest left less than `least_rtt_ns` before, the time in which no packet
+    /// comes and is answered.
+    pub(super) fn is_of_older_copy(&self, arrived_ns: u64, least_rtt_ns: u64) -> bool {
+        self.left_ns.is_none() && arrived_ns.saturating_sub(self.latest_ns) < least_rtt_ns
+    }
+
     /// Returns when the packet left, for a round trip that ends at `now_ns`. If an older packet may
     /// have arrived in its place, for which `is_doubtful` is a reason too, that one must not make
     /// the round trip shorter than the shortest one known, `base_rtt_ns`.
@@ -68,6 +77,7 @@ struct Piece {
     end_bytes: u64,
     packet_bytes: u64,
     left_ns: Option<u64>,
+    latest_ns: u64,
     is_rewrite: bool,
 }
 
@@ -113,6 +123,7 @@ impl Departures {
             end_bytes: start_bytes + run.bytes,
             packet_bytes: run.packet_bytes,
             left_ns: (!is_copied && (!run.is_repeat || is_rewrite)).then_some(now_ns),
+            latest_ns: now_ns,
             is_rewrite,
         };
         self.pieces.insert(key, piece);
@@ -132,6 +143,7 @@ impl Departures {
         (packet < piece.end).then(|| Departure {
             sent_bytes: piece.sent_bytes(packet - first),
             left_ns: piece.left_ns,
+            latest_ns: piece.latest_ns,
             is_rewrite: piece.is_rewrite,
         })
     }
@@ -225,12 +237,12 @@ mod tests {
         log.push(5, 400, &short);
         let at = |packet, sent_bytes| (log.find(1, 7, packet), sent_bytes);
         for (found, sent_bytes) in [at(0, 1_400), at(8, 9_400), at(9, 9_500)] {
-            let left_ns = Some(5);
             assert_eq!(
                 found,
                 Some(Departure {
                     sent_bytes,
-                    left_ns,
+                    left_ns: Some(5),
+                    latest_ns: 5,
                     is_rewrite: false
                 })
             );
@@ -245,23 +257,27 @@ mod tests {
         log.push(5, 0, &run(7, 0..10, false));
         log.push(9, 10_000, &run(7, 3..5, true));
         let find = |packet| log.find(1, 7, packet).unwrap();
-        for (packet, sent_bytes, left_ns) in [
-            (2, 3_000, Some(5)),
-            (3, 11_000, None),
-            (4, 12_000, None),
-            (5, 6_000, Some(5)),
-            (9, 10_000, Some(5)),
+        for (packet, sent_bytes, left_ns, latest_ns) in [
+            (2, 3_000, Some(5), 5),
+            (3, 11_000, None, 9),
+            (4, 12_000, None, 9),
+            (5, 6_000, Some(5), 5),
+            (9, 10_000, Some(5), 5),
         ] {
             assert_eq!(
                 find(packet),
                 Departure {
                     sent_bytes,
                     left_ns,
+                    latest_ns,
                     is_rewrite: false
                 },
                 "{packet}"
             );
         }
+        let is_older = [3, 5].map(|packet| find(packet).is_of_older_copy(28, 20));
+        assert_eq!(is_older, [true, false], "no answer comes within 20 ns");
+        assert!(!find(3).is_of_older_copy(29, 20));
         log.settle(10_000);
         let is_found = [2, 3, 4, 5].map(|packet| log.find(1, 7, packet).is_some());
         assert_eq!(is_found, [false, true, true, false]);

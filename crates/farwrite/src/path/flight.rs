@@ -26,6 +26,14 @@ pub(super) enum Said {
     Untrue,
 }
 
+/// What the receiver has counted up to a report.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrived {
+    bytes: u64,
+    packets: u64,
+    marked_packets: u64,
+}
+
 /// The packets that have left, and how many of them have been reported.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
@@ -41,6 +49,8 @@ pub(super) struct Flight {
     /// Bytes up to the newest packet reported.
     reported_bytes: u64,
     received: Received,
+    /// What had arrived when the newest packet was reported.
+    arrived: Arrived,
     /// Reports that count more than was sent.
     excess_reports: u64,
 }
@@ -100,6 +110,7 @@ impl Flight {
         named: Named,
         report: &PathFeedback,
         base_rtt_ns: Option<u64>,
+        least_rtt_ns: u64,
     ) -> Said {
         let departure = match named {
             Named::Sent { message, packet } => self.departures.find(serial, message, packet),
@@ -107,11 +118,17 @@ impl Flight {
             Named::Never if report.is_late => None,
             Named::Never => return Said::Untrue,
         };
+        // The receiver held the report after the packet had arrived.
+        let arrived_ns = now_ns.saturating_sub(report.hold_ns);
+        // Where the older copy was among the packets is no longer known.
+        let departure = departure.filter(|found| !found.is_of_older_copy(arrived_ns, least_rtt_ns));
+        // A packet that left before the newest one was late, and this is no delay of the path.
+        let departure = departure.filter(|found| found.sent_bytes >= self.reported_bytes);
         let is_stale = self.received.adds_only_stale(report);
         // A copy of a packet that an earlier report has passed shows no round trip.
         let departure =
             departure.filter(|found| !is_stale || found.sent_bytes > self.reported_bytes);
-        let newest_bytes = departure.map_or(self.reported_bytes, |found| found.sent_bytes);
+        let newest_bytes = departure.map_or(0, |found| found.sent_bytes);
         let reported_bytes = newest_bytes.max(self.reported_bytes);
         let is_stale = is_stale && reported_bytes == self.reported_bytes;
         let left = Left {
@@ -128,25 +145,121 @@ impl Flight {
         if is_stale {
             return Said::Nothing;
         }
-        // The receiver held the report after the packet had arrived.
-        let arrived_ns = now_ns.saturating_sub(report.hold_ns);
+        let delivered = self.received.delivered();
+        // The packet that arrived last may have been late.
+        let reported_bytes = match delivered == self.sent {
+            true => self.sent.bytes,
+            false => reported_bytes,
+        };
+        // A report that names a late packet counts packets that left after the newest one. The
+        // controller compares what has arrived with what has left, so it learns of them when a
+        // report names one of them, or a later one.
+        if reported_bytes > self.reported_bytes {
+            self.arrived = Arrived {
+                bytes: delivered.bytes,
+                packets: self.received.own_packets(),
+                marked_packets: self.received.own_marked_packets(),
+            };
+        }
         self.reported_bytes = reported_bytes;
         self.settled_bytes = self.settled_bytes.max(self.reported_bytes);
         self.departures.settle(self.reported_bytes);
-        let delivered = self.received.delivered();
         Said::New(Feedback {
             now_ns,
             newest: Some(Newest {
-                sent_bytes: newest_bytes,
+                sent_bytes: reported_bytes,
                 departed_ns: departure
                     .and_then(|found| found.sampled_ns(arrived_ns, base_rtt_ns, report.is_late)),
                 hold_ns: report.hold_ns,
             }),
-            received_bytes: delivered.bytes,
-            received_packets: self.received.own_packets(),
-            marked_packets: self.received.own_marked_packets(),
+            received_bytes: self.arrived.bytes,
+            received_packets: self.arrived.packets,
+            marked_packets: self.arrived.marked_packets,
             dropped_packets: self.received.dropped_packets(),
             drain_bps: report.drain_bps,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const RTT: u64 = 20 * MS;
+    const BYTES: u64 = 1_000;
+
+    fn send(flight: &mut Flight, now_ns: u64, packets: std::ops::Range<u32>, is_repeat: bool) {
+        let bytes = u64::from(packets.end - packets.start) * BYTES;
+        flight.push(
+            now_ns,
+            &Run {
+                serial: 1,
+                message: MessageId::new(0),
+                packets,
+                packet_bytes: BYTES,
+                bytes,
+                is_repeat,
+                replaces_lost: is_repeat,
+            },
+        );
+    }
+
+    /// Delivers a report that names `packet`. Returns the bytes up to the newest packet and the bytes
+    /// received, as the controller gets them.
+    fn hear(flight: &mut Flight, now_ns: u64, packet: u32, packets: u64) -> [u64; 2] {
+        let report = PathFeedback {
+            path: 1,
+            packet,
+            received_packets: packets,
+            received_bytes: packets * BYTES,
+            ..PathFeedback::default()
+        };
+        let message = MessageId::new(0);
+        let named = Named::Sent { message, packet };
+        let said = flight.handle_report(now_ns, 1, named, &report, Some(RTT), RTT / 8 * 7);
+        let Said::New(feedback) = said else {
+            panic!("{said:?}");
+        };
+        let newest = feedback.newest.expect("a packet");
+        let latest = (newest.sent_bytes / BYTES, feedback.received_bytes / BYTES);
+        [latest.0, latest.1]
+    }
+
+    /// Otherwise, all that left before the repeat would seem to be lost.
+    #[test]
+    fn a_late_packet_does_not_stand_for_its_repeat() {
+        let mut flight = Flight::default();
+        send(&mut flight, 0, 0..10, false);
+        assert_eq!(hear(&mut flight, RTT, 4, 4), [5, 4], "one is missing");
+        // It is repeated, and then arrives.
+        send(&mut flight, RTT + 3 * MS, 10..40, false);
+        send(&mut flight, RTT + 4 * MS, 2..3, true);
+        assert_eq!(hear(&mut flight, RTT + 5 * MS, 2, 5), [5, 4]);
+        assert_eq!(flight.bytes(), 36 * BYTES);
+        assert_eq!(hear(&mut flight, RTT + 6 * MS, 9, 10), [10, 10]);
+        // The repeat itself may be what a report names, once it can have arrived.
+        assert_eq!(hear(&mut flight, 2 * RTT + 4 * MS, 2, 41), [41, 41]);
+        assert_eq!(flight.bytes(), 0);
+    }
+
+    /// Packets that left later are among those that a report of a late packet counts.
+    #[test]
+    fn a_report_of_a_late_packet_counts_with_the_next_one() {
+        let mut flight = Flight::default();
+        send(&mut flight, 0, 0..10, false);
+        assert_eq!(hear(&mut flight, RTT, 4, 4), [5, 4]);
+        assert_eq!(hear(&mut flight, RTT + MS, 2, 8), [5, 4]);
+        assert_eq!(hear(&mut flight, RTT + 2 * MS, 8, 9), [9, 9]);
+    }
+
+    /// The last packet to arrive may be a late one.
+    #[test]
+    fn nothing_is_in_flight_when_all_packets_have_arrived() {
+        let mut flight = Flight::default();
+        send(&mut flight, 0, 0..10, false);
+        assert_eq!(hear(&mut flight, RTT, 4, 4), [5, 4]);
+        assert_eq!(hear(&mut flight, RTT + MS, 2, 10), [10, 10]);
+        assert_eq!(flight.bytes(), 0);
     }
 }

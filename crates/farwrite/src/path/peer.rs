@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite_fabric::contract::Counters;
+use farwrite_schemes::lateness::Lateness;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_sdr::EndpointId;
 use farwrite_wire::control::{Control, Credit, CreditRequest, Echo, PathFeedback};
@@ -41,6 +42,8 @@ pub(super) struct Name {
 pub(crate) struct PeerPath {
     pub(super) name: Name,
     rtt: RttEstimator,
+    /// How late packets come that others have overtaken on the way from the peer.
+    lateness: Lateness,
     /// When the last control packet left that the peer is likely to echo.
     probed_ns: u64,
     pub(super) queue_pairs: usize,
@@ -57,18 +60,29 @@ pub(crate) struct RoundTrip {
     /// The smoothed round trip. Until the first measurement, the initial value of the first queue
     /// pair.
     pub(crate) smoothed_ns: u64,
-    /// Whether a round trip was measured.
-    pub(crate) is_measured: bool,
+    /// The shortest recent round trip: no answer comes sooner. `None` until the first measurement.
+    pub(crate) shortest_ns: Option<u64>,
     /// When the last control packet left, on any queue pair, that the peer is likely to echo.
     pub(crate) probed_ns: u64,
 }
 
 impl RoundTrip {
+    /// Returns whether a round trip was measured.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.shortest_ns.is_some()
+    }
+
+    /// Returns the shortest time in which the answer to a packet from here can come, with some room
+    /// for a path that has just become shorter. 0 until the first measurement.
+    pub(crate) fn least_answer_ns(&self) -> u64 {
+        self.shortest_ns.map_or(0, |ns| ns - ns / 8)
+    }
+
     /// Returns the values assumed before the first measurement.
     pub(crate) fn guess(initial: Duration) -> Self {
         Self {
             smoothed_ns: RttEstimator::new(initial).smoothed_ns(),
-            is_measured: false,
+            shortest_ns: None,
             probed_ns: 0,
         }
     }
@@ -81,6 +95,7 @@ impl PeerPath {
         Self {
             name,
             rtt: RttEstimator::new(options.initial_rtt),
+            lateness: Lateness::default(),
             probed_ns: 0,
             queue_pairs: 0,
             overhead_bytes,
@@ -113,13 +128,20 @@ impl PeerPath {
     pub(crate) fn round_trip(&self) -> RoundTrip {
         RoundTrip {
             smoothed_ns: self.rtt.smoothed_ns(),
-            is_measured: self.is_measured(),
+            shortest_ns: self.rtt.shortest_ns(),
             probed_ns: self.probed_ns,
         }
     }
 
-    fn is_measured(&self) -> bool {
-        self.rtt.shortest_ns().is_some()
+    /// Records that a chunk arrived `late_ns` after a later one.
+    pub(crate) fn note_lateness(&mut self, now_ns: u64, late_ns: u64) {
+        let rtt_ns = self.rtt.smoothed_ns();
+        self.lateness.note(now_ns, late_ns, rtt_ns);
+    }
+
+    /// Returns how late packets come that others have overtaken on the way from the peer.
+    pub(crate) fn lateness(&self) -> Lateness {
+        self.lateness
     }
 
     /// Returns the bytes of a data packet on the wire other than its payload.
@@ -275,7 +297,8 @@ impl PeerPath {
     }
 
     fn period_ns(&self) -> u64 {
-        let rtt_ns = self.is_measured().then(|| self.rtt.smoothed_ns());
+        let shortest_ns = self.rtt.shortest_ns();
+        let rtt_ns = shortest_ns.map(|_| self.rtt.smoothed_ns());
         self.reports.period_ns(rtt_ns)
     }
 
@@ -288,7 +311,9 @@ impl PeerPath {
         named: Named,
         report: &PathFeedback,
     ) {
-        self.sending.handle_feedback(now_ns, serial, named, report);
+        let least_rtt_ns = self.round_trip().least_answer_ns();
+        self.sending
+            .handle_feedback(now_ns, serial, named, report, least_rtt_ns);
     }
 
     /// Counts a report that was refused because its counts contradict each other (P4.10).

@@ -203,7 +203,7 @@ mod tests {
         let second = join(&mut paths, 1, 1);
         let round_trip = paths.get_mut(second).round_trip();
         assert_eq!(round_trip.smoothed_ns, 3_000);
-        assert!(round_trip.is_measured);
+        assert!(round_trip.is_measured());
         assert_eq!(round_trip.probed_ns, 4_000);
     }
 
@@ -244,9 +244,9 @@ mod tests {
         assert_eq!(join(&mut paths, 1, 1), path);
         paths.get_mut(path).handle_echo(4_500, &ECHO);
         paths.leave(path, 0, Standing::default());
-        assert!(paths.get_mut(path).round_trip().is_measured);
+        assert!(paths.get_mut(path).round_trip().is_measured());
         paths.leave(path, 0, Standing::default());
         let path = join(&mut paths, 1, 1);
-        assert!(!paths.get_mut(path).round_trip().is_measured);
+        assert!(!paths.get_mut(path).round_trip().is_measured());
     }
 }

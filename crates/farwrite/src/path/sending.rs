@@ -283,10 +283,11 @@ impl Sending {
         serial: u32,
         named: Named,
         report: &PathFeedback,
+        least_rtt_ns: u64,
     ) {
         let base_rtt_ns = self.controller.base_rtt_ns();
         let flight = &mut self.flight;
-        match flight.handle_report(now_ns, serial, named, report, base_rtt_ns) {
+        match flight.handle_report(now_ns, serial, named, report, base_rtt_ns, least_rtt_ns) {
             Said::New(feedback) => self.controller.get_mut().on_feedback(&feedback),
             Said::Nothing => {}
             Said::Untrue => self.refuse_feedback(),
@@ -372,7 +373,7 @@ mod tests {
             message: MessageId::new(0),
             packet: report.packet,
         };
-        sending.handle_feedback(now_ns, 1, named, &report);
+        sending.handle_feedback(now_ns, 1, named, &report, 0);
     }
 
     /// Sends two packets, the first of them before a timeout and the second just before it.

@@ -31,6 +31,7 @@ mod parcel;
 mod reading;
 mod reads;
 mod reads_refused;
+mod reordering;
 mod replay;
 mod review;
 mod round_trip;

@@ -5,6 +5,10 @@ use crate::scheme::PathView;
 /// Approximate number of positions over which the pace is averaged.
 const PACE_POSITIONS: u64 = 1024;
 
+/// For this number of round trips, repeats can come in another order than the chunks at first. It is
+/// more than the usual timeout of a chunk (P5.0.7).
+const REPEAT_ROUND_TRIPS: u64 = 4;
+
 /// Tracks when the highest position seen so far was reached.
 #[derive(Debug, Default)]
 pub(super) struct Front {
@@ -12,9 +16,29 @@ pub(super) struct Front {
     /// The front moved by `positions` between this time and `moved_ns`.
     since_ns: u64,
     positions: u64,
+    /// Until then, repeats may move the front.
+    unclear_until_ns: u64,
 }
 
 impl Front {
+    /// Returns whether the chunks that the front passes now were sent for the first time, as far as is
+    /// known. `is_unfinished`: chunks of earlier turns are missing, so a long pause may end with their
+    /// repeats.
+    pub(super) fn is_clear(&mut self, path: &PathView, is_unfinished: bool) -> bool {
+        let still_ns = path.now_ns.saturating_sub(self.moved_ns);
+        if is_unfinished && still_ns >= path.rtt_ns.saturating_add(path.rtt_ns / 2) {
+            self.expect_repeats(path);
+        }
+        path.now_ns >= self.unclear_until_ns
+    }
+
+    /// Chunks that the front has not passed may be repeated soon, and timeouts may repeat others of
+    /// them in between.
+    pub(super) fn expect_repeats(&mut self, path: &PathView) {
+        let repeats_ns = path.rtt_ns.saturating_mul(REPEAT_ROUND_TRIPS);
+        self.unclear_until_ns = path.now_ns.saturating_add(repeats_ns);
+    }
+
     /// Records that the front moves now. Returns whether it stood still so long that a repair may
     /// have moved it: longer than a repair takes to arrive and longer than this many positions take
     /// at its pace.

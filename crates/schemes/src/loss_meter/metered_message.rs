@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use crate::arrived::cumulative;
+use crate::arrived::{Missing, cumulative};
 use crate::chunk_set::words_of;
 use crate::order::WireOrder;
 use crate::scheme::{Arrivals, Message, MessageId};
@@ -36,6 +36,8 @@ pub(super) struct MeteredMessage {
     has_parity: bool,
     /// Positions below this one were judged, or never will be.
     judged: u32,
+    /// Missing chunks at positions below this one are watched, or never will be.
+    watched: u32,
     /// One past the highest position whose chunk has arrived, as far as the search has gone.
     front: u32,
     /// Where the search for a higher position continues.
@@ -78,6 +80,7 @@ impl MeteredMessage {
             has_parity: order.len() > message.chunks,
             order,
             judged: 0,
+            watched: 0,
             front: 0,
             searched: 0,
             reach: MIN_REACH,
@@ -94,6 +97,11 @@ impl MeteredMessage {
     /// One past the highest position seen, or 0 if none was seen.
     pub(super) fn front(&self) -> u32 {
         self.front
+    }
+
+    /// Returns whether the front has passed chunks `..end`, as far as that is easy to see.
+    pub(super) fn has_passed(&self, end: u32) -> bool {
+        self.order.is_sequence() && end <= self.front
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -182,6 +190,49 @@ impl MeteredMessage {
         let positions = self.judged..end.max(self.judged);
         self.judged = positions.end;
         positions
+    }
+
+    /// The positions that the front has passed and that were not taken before. `is_newest`: the front
+    /// is in this message, and not in a newer one.
+    pub(super) fn take_to_watch(&mut self, is_newest: bool) -> Range<u32> {
+        let end = match is_newest {
+            true => self.front.saturating_sub(1),
+            false => self.length,
+        };
+        let positions = self.watched..end.max(self.watched);
+        self.watched = positions.end;
+        positions
+    }
+
+    /// Reports data chunks at these positions that have not arrived, at most `most`. A message of
+    /// which nothing has arrived may have been cleared later than a newer one, so it has none.
+    pub(super) fn missing(
+        &self,
+        positions: Range<u32>,
+        arrivals: &dyn Arrivals,
+        most: usize,
+        mut each: impl FnMut((MessageId, u32), u32),
+    ) {
+        if self.front == 0 || self.is_closed() {
+            return;
+        }
+        if self.order.is_sequence() {
+            let id = MessageId::new(self.number);
+            let missing = Missing::new(arrivals, id, positions).flatten();
+            missing
+                .take(most)
+                .for_each(|chunk| each((id, chunk), chunk));
+            return;
+        }
+        let mut bits = Bits::new(arrivals);
+        let chunks = positions.filter_map(|position| Some((self.order.at(position)?, position)));
+        let missing = chunks.filter(|(chunk, position)| {
+            let is_rebuilt = self.rebuilt.contains_key(&chunk.1);
+            !chunk.0.is_parity() && !is_rebuilt && !self.has_arrived(*position, &mut bits)
+        });
+        missing
+            .take(most)
+            .for_each(|(chunk, position)| each(chunk, position));
     }
 
     /// Reports the fates of these positions, in runs of equal fate. The sender has passed all of

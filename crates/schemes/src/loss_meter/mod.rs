@@ -2,9 +2,12 @@
 
 mod front;
 mod metered_message;
+mod overtaken;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use farwrite_wire::control::LossCounts;
 
@@ -13,6 +16,8 @@ use crate::order::WireOrder;
 use crate::scheme::{Arrivals, Message, MessageId, PathView};
 use front::Front;
 use metered_message::{Fate, MeteredMessage};
+pub use overtaken::LateChunk;
+use overtaken::Overtaken;
 
 /// Measures loss in the messages that a queue pair receives with one scheme.
 ///
@@ -29,6 +34,7 @@ pub struct LossMeter {
     front: Front,
     /// Earlier places of the front. Positions up to each place are to be judged.
     passed: VecDeque<Passed>,
+    overtaken: Overtaken,
     tally: Tally,
 }
 
@@ -55,8 +61,13 @@ impl LossMeter {
         }
     }
 
-    /// Checks for new chunks of the message or of its parity.
-    pub fn look(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals) {
+    /// Checks for new chunks of the message or of its parity. `repair_ns` is the shortest time in
+    /// which a repair can come.
+    pub fn look(&mut self, path: &PathView, repair_ns: u64, message: u64, arrivals: &dyn Arrivals) {
+        let late = self
+            .overtaken
+            .look(path.now_ns, repair_ns, message, arrivals);
+        self.tally.take_back(late);
         let before = self.newest;
         if before.is_some_and(|newest| message < newest) {
             return;
@@ -75,6 +86,9 @@ impl LossMeter {
             return;
         };
         self.newest = Some(number);
+        if let Some(before) = before {
+            self.watch(path, before..=number, arrivals);
+        }
         if !self.front.moves(path, moved_by) {
             self.pass(path, number, front - 1);
         } else if before == Some(number) {
@@ -92,6 +106,7 @@ impl LossMeter {
         if let Some(watched) = self.messages.get_mut(&message) {
             watched.rebuilt(chunk);
         }
+        self.overtaken.rebuilt((message.into(), chunk));
     }
 
     /// Ends the message, because its buffer is about to be released. Passed chunks are judged by
@@ -112,7 +127,9 @@ impl LossMeter {
     /// ended. If the chunk was not judged before, it was late and is not lost. `chunk` is its
     /// message, data or parity, and its number there. With `is_whole`, the packet is the whole
     /// chunk, and the chunk counts as arrived. Otherwise the chunk is not judged.
-    pub fn handle_late(&mut self, chunk: (MessageId, u32), is_whole: bool) {
+    pub fn handle_late(&mut self, now_ns: u64, chunk: (MessageId, u32), is_whole: bool) {
+        let late = self.overtaken.handle_late(now_ns, chunk);
+        self.tally.take_back(late);
         if let Some(watched) = self.messages.get_mut(&chunk.0.data()) {
             watched.handle_late(chunk, is_whole);
         }
@@ -160,6 +177,38 @@ impl LossMeter {
         ChunkLoss::from_counts(tally.counts)
     }
 
+    /// Records that chunks `..end` of the message, or some of them, are requested from the sender.
+    pub fn handle_request(&mut self, path: &PathView, message: u64, end: u32) {
+        let watched = self.messages.get(&message);
+        if watched.is_some_and(|watched| !watched.has_passed(end)) {
+            self.front.expect_repeats(path);
+        }
+    }
+
+    /// Returns the chunks that arrived after later ones since the last call, or the first of them if
+    /// there are many.
+    pub fn take_late(&mut self) -> Vec<LateChunk> {
+        self.overtaken.take_late()
+    }
+
+    /// Watches the missing chunks that the front has just passed, unless repeats may have moved it. It
+    /// was in the first of these messages, and is in the last.
+    fn watch(&mut self, path: &PathView, messages: RangeInclusive<u64>, arrivals: &dyn Arrivals) {
+        let (first, newest) = (*messages.start(), *messages.end());
+        let mut before = self.messages.range(first..newest);
+        let is_unfinished = first == newest || before.any(|(_, watched)| !watched.is_closed());
+        let is_clear = self.front.is_clear(path, is_unfinished);
+        for (&number, watched) in self.messages.range_mut(messages) {
+            let passed = watched.take_to_watch(number == newest);
+            let room = self.overtaken.room();
+            if is_clear && room > 0 {
+                watched.missing(passed, arrivals, room, |chunk, position| {
+                    self.overtaken.watch(path.now_ns, chunk, position);
+                });
+            }
+        }
+    }
+
     /// The front has passed positions `0..end` of the message and all positions of older messages.
     fn pass(&mut self, path: &PathView, message: u64, end: u32) {
         let now_ns = path.now_ns;
@@ -202,6 +251,7 @@ impl LossMeter {
             return;
         };
         let positions = watched.take_to_judge(end);
+        self.overtaken.judged(message, &positions);
         watched.fates(positions, arrivals, |fate, run| {
             self.tally.add(fate, run);
         });
@@ -236,6 +286,13 @@ impl Tally {
             Fate::Unknown => self.break_off(),
             Fate::Elsewhere => {}
         }
+    }
+
+    /// Chunks that counted as lost have arrived. Each of them counts as a burst of its own.
+    fn take_back(&mut self, chunks: u64) {
+        let counts = &mut self.counts;
+        counts.lost_chunks = counts.lost_chunks.saturating_sub(chunks);
+        counts.bursts = counts.bursts.saturating_sub(chunks);
     }
 
     /// Ends the run, because the next chunk does not follow the last one.

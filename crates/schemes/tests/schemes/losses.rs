@@ -16,6 +16,7 @@ use crate::harness::MS;
 const CHUNK_NS: u64 = 10_000;
 const RTT_NS: u64 = 25 * MS;
 const WINDOW_NS: u64 = MS;
+const REPAIR_NS: u64 = RTT_NS - RTT_NS / 8;
 
 fn path(now_ns: u64) -> PathView {
     PathView {
@@ -181,7 +182,7 @@ impl Transfer {
             }
             // The endpoint processes slots in any order.
             for &number in touched.iter().rev() {
-                meter.look(&path(now_ns), number, &bitmaps);
+                meter.look(&path(now_ns), REPAIR_NS, number, &bitmaps);
             }
             for number in touched {
                 if bitmaps.count(number.into()) == chunks_of[&number] {
@@ -317,7 +318,8 @@ impl Coded {
         }
         if let Some(chunk) = chunk {
             self.bitmaps.0.insert(chunk);
-            self.meter.look(&path(self.now_ns), number, &self.bitmaps);
+            self.meter
+                .look(&path(self.now_ns), REPAIR_NS, number, &self.bitmaps);
         }
     }
 
@@ -455,7 +457,7 @@ fn chunks_that_are_late_are_not_lost() {
             coded.now_ns = at_ns - CHUNK_NS;
             if ended.contains(&number) || coded.bitmaps.0.contains(&chunk) {
                 coded.arrive(number, None);
-                coded.meter.handle_late(chunk, true);
+                coded.meter.handle_late(coded.now_ns, chunk, true);
                 continue;
             }
             coded.arrive(number, Some(chunk));
@@ -515,10 +517,10 @@ proptest! {
                 }
                 Step::Arrive(number, chunk) => {
                     bitmaps.0.insert((number.into(), chunk));
-                    meter.look(&path(now_ns), number, &bitmaps);
+                    meter.look(&path(now_ns), REPAIR_NS, number, &bitmaps);
                 }
                 Step::Rebuilt(number, chunk) => meter.handle_rebuilt(number, chunk),
-                Step::Look(number) => meter.look(&path(now_ns), number, &bitmaps),
+                Step::Look(number) => meter.look(&path(now_ns), REPAIR_NS, number, &bitmaps),
                 Step::End(number) => meter.end(number, &bitmaps),
                 Step::Wait(ns) => {
                     now_ns += ns;
@@ -531,4 +533,72 @@ proptest! {
         prop_assert_eq!(ChunkLoss::from_counts(loss.counts()), loss);
         prop_assert!(loss.judged_chunks() <= begun.values().sum());
     }
+}
+
+/// A repair that comes as soon as one can is no late chunk.
+#[test]
+fn a_chunk_is_late_until_a_repair_can_come() {
+    for (after_ns, is_late) in [(WINDOW_NS / 2, true), (5 * MS, true), (REPAIR_NS, false)] {
+        let mut coded = Coded::new();
+        let begun = message(0, 4_000);
+        let order = Box::new(InSequence::of(&begun));
+        coded.meter.begin(&begun, order);
+        let mut passed_ns = None;
+        for chunk in 0..4_000 {
+            let late = (MessageId::new(0), 100);
+            coded.arrive(0, Some((MessageId::new(0), chunk)).filter(|c| *c != late));
+            if chunk == 101 {
+                passed_ns = Some(coded.now_ns);
+            }
+            let is_due = passed_ns.is_some_and(|ns| coded.now_ns >= ns + after_ns);
+            if is_due && !coded.bitmaps.0.contains(&late) {
+                coded.bitmaps.0.insert(late);
+                coded
+                    .meter
+                    .look(&path(coded.now_ns), REPAIR_NS, 0, &coded.bitmaps);
+                let found = coded.meter.take_late();
+                let found: Vec<_> = found.iter().map(|l| (l.chunk, l.late_ns)).collect();
+                let want = is_late.then_some((late, after_ns.next_multiple_of(CHUNK_NS)));
+                assert_eq!(found, Vec::from_iter(want), "{after_ns}");
+            }
+        }
+        coded.end(0);
+        let counts = coded.meter.loss().counts();
+        // If it was judged before, its loss is taken back.
+        let lost = u64::from(!is_late);
+        assert_eq!((counts.lost_chunks, counts.bursts), (lost, lost));
+        assert!(coded.meter.take_late().is_empty());
+    }
+}
+
+/// The bit of a rebuilt chunk does not show when it arrives, and neither does a message that has
+/// ended.
+#[test]
+fn chunks_that_come_after_they_were_rebuilt_are_late() {
+    let groups = 400;
+    let order = Grouped { number: 0, groups };
+    let mut coded = Coded::new();
+    coded
+        .meter
+        .begin(&message(0, groups * DATA), Box::new(order));
+    let order = Grouped { number: 0, groups };
+    let late = order.at(2).expect("a chunk");
+    assert!(!late.0.is_parity());
+    for position in 0..order.len() {
+        let chunk = order.at(position).filter(|chunk| *chunk != late);
+        coded.arrive(0, chunk);
+        coded.rebuild(0, groups);
+        assert!(coded.meter.take_late().is_empty());
+        if coded.now_ns > RTT_NS + 5 * MS {
+            break;
+        }
+    }
+    assert_eq!(coded.meter.loss().lost_chunks(), 1);
+    coded.end(0);
+    coded.meter.handle_late(coded.now_ns, late, true);
+    let found = coded.meter.take_late();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].chunk, late);
+    assert!((4 * MS..6 * MS).contains(&found[0].late_ns), "{found:?}");
+    assert_eq!(coded.meter.loss().lost_chunks(), 0);
 }

@@ -286,27 +286,30 @@ impl Pair {
     }
 
     /// Handles a packet that had already arrived before.
-    pub(crate) fn handle_duplicate(&mut self, message: MessageId, imm: u32) {
+    pub(crate) fn handle_duplicate(&mut self, now_ns: u64, message: MessageId, imm: u32) {
         self.events.recv_duplicate(message);
-        self.note_late(message, imm);
+        self.note_late(now_ns, message, imm);
     }
 
     /// Handles a packet for a message that has ended.
-    pub(crate) fn handle_late(&mut self, message: u64, imm: u32) {
+    pub(crate) fn handle_late(&mut self, now_ns: u64, message: u64, imm: u32) {
         self.events.recv_late(message);
         self.sdr.handle_late(message);
         let geometry = self.sdr.geometry();
         let data = MessageId::new(message);
         let is_of_parity = geometry.decode_immediate(imm).slot >= geometry.slots();
-        self.note_late(if is_of_parity { data.parity() } else { data }, imm);
+        let message = if is_of_parity { data.parity() } else { data };
+        self.note_late(now_ns, message, imm);
     }
 
     /// Records a packet without new data. Its chunk may have counted as lost.
-    fn note_late(&mut self, message: MessageId, imm: u32) {
+    fn note_late(&mut self, now_ns: u64, message: MessageId, imm: u32) {
         let geometry = self.sdr.geometry();
         let chunk = geometry.chunk_of(geometry.decode_immediate(imm).packet);
         let is_whole = geometry.config().packets_per_chunk == 1;
-        self.recv.losses.handle_late((message, chunk), is_whole);
+        self.recv
+            .losses
+            .handle_late(now_ns, (message, chunk), is_whole);
     }
 
     /// Passes the messages with new arrivals to their schemes.
@@ -324,7 +327,8 @@ impl Pair {
         if let Some(newest) = arrived.iter().map(|message| message.data()).max() {
             self.begin_foreseen(fabric, known, now_ns, newest)?;
         }
-        let path = self.path(now_ns);
+        let path = self.path_here(now_ns);
+        let answer_ns = self.round_trip.least_answer_ns();
         let Self {
             sdr,
             recv: RecvSide { open, losses, .. },
@@ -340,9 +344,7 @@ impl Pair {
             };
             recv.look_for_immediate(sdr);
             let Some(tag) = recv.scheme() else { continue };
-            if let Some(meter) = losses.meter(tag) {
-                meter.look(&path, message.data(), &arrivals);
-            }
+            losses.look(&path, answer_ns, (tag, message.data()), &arrivals);
             if let Some(receiver) = halves.existing_receiver(tag) {
                 receiver.handle_arrivals(&path, message, &arrivals);
             }

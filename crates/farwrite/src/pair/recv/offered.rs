@@ -65,7 +65,7 @@ impl Pair {
         now_ns: u64,
         offer: &Offered,
     ) -> Result<(), Error> {
-        let path = self.path(now_ns);
+        let path = self.path_here(now_ns);
         let recv = self.recv.open.get(&offer.message);
         if recv.is_some_and(|recv| recv.repair().is_some() && offer.length.is_some()) {
             // The receive was foreseen, and the offer only confirms it.
@@ -117,9 +117,9 @@ impl Pair {
                 .losses
                 .begin(offer.scheme, &message, scheme.order(&message));
         }
-        if let Some(meter) = self.recv.losses.meter(offer.scheme) {
-            meter.look(&path, offer.message, &arrivals);
-        }
+        let answer_ns = self.round_trip.least_answer_ns();
+        let place = (offer.scheme, offer.message);
+        self.recv.losses.look(&path, answer_ns, place, &arrivals);
         Ok(())
     }
 
