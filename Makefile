@@ -137,8 +137,10 @@ bench-durable: ## measure: what it costs that files survive a power failure, on 
 	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
 	PYTHONPATH=tests/system python3 tests/bench/durable.py $${CARGO_TARGET_DIR:-target}/release/farwrite $(DISK)
 
-bench-paths: ## measure: one endpoint on 192 paths in virtual time: goodput, queue, repeats (half an hour on two cores)
-	$(CARGO) run --release --quiet --package farwrite-bench --bin paths
+VARIED := --rates 10,100,1000,10000 --rtts 5,50,600 --queues 1 --losses 0 --variations 1,3,10,20
+bench-paths: ## measure: one endpoint on 192 paths, and 40 whose delay varies, in virtual time: goodput, queue, repeats (40 minutes on two cores)
+	-$(CARGO) run --release --quiet --package farwrite-bench --bin paths
+	$(CARGO) run --release --quiet --package farwrite-bench --bin paths -- $(VARIED)
 
 # The rate is that of packets with their headers: 4160 bytes carry 4096. An exit status of 1 is about the
 # goals of docs/agreement.md.

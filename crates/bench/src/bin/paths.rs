@@ -15,9 +15,12 @@ use farwrite::{
     Endpoint, MemoryRegion, QpConfig, QpOptions, QueuePair, RecvHandle, Region, SendHandle,
     SendOptions, packet_overhead_bytes,
 };
-use farwrite_link::Loss;
+use farwrite_link::{Loss, Spread, Variation};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long an additional delay stays.
+const SLOT: Duration = Duration::from_millis(20);
 
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
@@ -37,6 +40,14 @@ struct Args {
     /// Probability that a packet is lost behind the queue.
     #[arg(long, value_delimiter = ',', default_value = "0,1e-4,1e-3,1e-2")]
     losses: Vec<f64>,
+    /// Longest additional delays of each direction in milliseconds: uniform from 0, drawn again every
+    /// 20 ms. Those above the round trip are left out.
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    variations: Vec<u64>,
+    /// Draw an additional delay for each packet, so that packets overtake one another. Otherwise they
+    /// stay in order.
+    #[arg(long)]
+    overtaking: bool,
     /// Simulated seconds.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -59,6 +70,7 @@ struct Path {
     /// Length of the queue, as a multiple of the bandwidth-delay product.
     queue: f64,
     loss: f64,
+    variation: Variation,
 }
 
 /// The results of a path.
@@ -97,6 +109,14 @@ impl Path {
         }
     }
 
+    /// The longest additional delay in milliseconds.
+    fn most_ms(&self) -> u128 {
+        match self.variation.spread {
+            Spread::Uniform { most } => most.as_millis(),
+            _ => 0,
+        }
+    }
+
     fn held_bytes(&self) -> f64 {
         self.rate_bps as f64 / 8.0 * self.rtt.as_secs_f64()
     }
@@ -110,6 +130,7 @@ impl Path {
     fn links(&self) -> [LinkConfig; 2] {
         let back = LinkConfig {
             delay: self.rtt / 2,
+            variation: self.variation,
             ..LinkConfig::default()
         };
         let forward = LinkConfig {
@@ -288,16 +309,35 @@ fn paths(args: &Args) -> Vec<Path> {
     for &rate in &args.rates {
         for &rtt in &args.rtts {
             for &queue in &args.queues {
-                paths.extend(args.losses.iter().map(|&loss| Path {
-                    rate_bps: rate * 1_000_000,
-                    rtt: Duration::from_millis(rtt),
-                    queue,
-                    loss,
-                }));
+                for &most_ms in args.variations.iter().filter(|most_ms| **most_ms <= rtt) {
+                    paths.extend(args.losses.iter().map(|&loss| Path {
+                        rate_bps: rate * 1_000_000,
+                        rtt: Duration::from_millis(rtt),
+                        queue,
+                        loss,
+                        variation: variation(most_ms, args.overtaking),
+                    }));
+                }
             }
         }
     }
     paths
+}
+
+fn variation(most_ms: u64, overtakes: bool) -> Variation {
+    if most_ms == 0 {
+        return Variation::NONE;
+    }
+    Variation {
+        spread: Spread::Uniform {
+            most: Duration::from_millis(most_ms),
+        },
+        every: match overtakes {
+            true => Duration::ZERO,
+            false => SLOT,
+        },
+        overtakes,
+    }
 }
 
 /// The goals that a path misses: goodput, median queueing delay, needless repeats.
@@ -325,7 +365,7 @@ fn main() -> Result<(), Failure> {
     let paths = paths(&args);
     if args.csv {
         println!(
-            "rate_bps,rtt_ms,queue,loss,goodput_bps,filled,queue_p50_ms,queue_p99_ms,dropped,needless,\
+            "rate_bps,rtt_ms,variation_ms,overtaking,queue,loss,goodput_bps,filled,queue_p50_ms,queue_p99_ms,dropped,needless,\
              missed"
         );
     } else {
@@ -337,7 +377,9 @@ fn main() -> Result<(), Failure> {
             args.warm_up,
             args.seconds
         );
-        println!("Mbit/s  ms  queue    loss  goodput  queue ms  p99 ms  dropped  needless  missed");
+        println!(
+            "Mbit/s   ms  varies  queue    loss  goodput  queue ms  p99 ms  dropped  needless  missed"
+        );
     }
     let next = AtomicUsize::new(0);
     let missed = AtomicUsize::new(0);
@@ -377,9 +419,11 @@ fn print_line(args: &Args, path: &Path, outcome: &Outcome, missed: &str) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     if args.csv {
         return println!(
-            "{},{},{},{},{:.0},{:.4},{:.3},{:.3},{:.5},{:.5},{missed}",
+            "{},{},{},{},{},{},{:.0},{:.4},{:.3},{:.3},{:.5},{:.5},{missed}",
             path.rate_bps,
             path.rtt.as_millis(),
+            path.most_ms(),
+            u8::from(path.variation.overtakes),
             path.queue,
             path.loss,
             outcome.goodput_bps,
@@ -391,9 +435,10 @@ fn print_line(args: &Args, path: &Path, outcome: &Outcome, missed: &str) {
         );
     }
     println!(
-        "{:>6}  {:>2}  {:>5}  {:>6}  {:>7.3}  {:>8.2}  {:>6.2}  {:>7.4}  {:>8.4}  {missed}",
+        "{:>6}  {:>3}  {:>6}  {:>5}  {:>6}  {:>7.3}  {:>8.2}  {:>6.2}  {:>7.4}  {:>8.4}  {missed}",
         path.rate_bps / 1_000_000,
         path.rtt.as_millis(),
+        path.most_ms(),
         path.queue,
         path.loss,
         outcome.filled,
