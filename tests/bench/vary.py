@@ -1,15 +1,17 @@
-"""Time to move a file over paths whose delay varies, that reorder packets, that drop what is above a
-rate, or that are thin: `farwrite send` beside rsync over TCP BBR."""
+"""Time to move a file over paths whose delay or rate varies, that reorder packets, that drop what is
+above a rate, or that are thin: `farwrite send` beside rsync over TCP BBR."""
 
 import shutil
 import statistics
+import subprocess
 
 import ends
 import table
 
 MB = 1_000_000
 
-#: Name, bytes of the file, and options of `farwrite link`. Up to 1 Gbit/s.
+#: Name, bytes of the file, and options of `farwrite link`. Up to 1 Gbit/s. {lte} and {leo} are files
+#: with traces.
 ROWS = (
     ("10 ms each 30 ms", 20 * MB, "--rate 50Mbit --rtt 30ms --vary uniform:10ms/30ms"),
     ("10 ms each 30 ms, forward only", 20 * MB,
@@ -27,6 +29,8 @@ ROWS = (
     ("1 Gbit/s, 3 ms each 20 ms", 400 * MB, "--rate 1Gbit --rtt 50ms --vary uniform:3ms/20ms"),
     ("1 Gbit/s, 3 ms per packet, loss 1 %", 400 * MB,
      "--rate 1Gbit --rtt 50ms --vary uniform:3ms+overtake --loss 1%"),
+    ("LTE, 60 ms", 30 * MB, "--rtt 60ms --trace {lte} --queue 1MB --back rate=10Mbit"),
+    ("LEO, 50 ms", 300 * MB, "--rtt 50ms --trace {leo} --queue 4MB --back rate=20Mbit"),
 )
 
 
@@ -35,8 +39,10 @@ def run(programs):
     if "bbr" not in programs.congestion_controls or not shutil.which("rsync"):
         print("\nvary: left out, because it needs rsync, and TCP BBR in the kernel", flush=True)
         return
+    traces = {kind: _trace(programs, kind) for kind in ("lte", "leo")}
     rows = []
     for name, size, options in ROWS:
+        options = options.format(**traces)
         size = int(size * min(1.0, max(0.05, programs.scale)))
         ours, theirs, late = [], [], []
         for seed in range(programs.runs):
@@ -52,6 +58,14 @@ def run(programs):
         "unknown path.\nVariation in both directions unless the row says otherwise. Medians; the two programs "
         "take turns. Late: the worst\nrun's lateness of the link.",
         ["path", "MB", "farwrite send", "rsync, TCP bbr", "ratio", "late"], rows)
+
+
+def _trace(programs, kind):
+    """Draws two minutes of a mobile or a satellite link."""
+    drawn = subprocess.run([programs.traces, kind, "1", "120"], check=True, capture_output=True)
+    file = programs.directory / kind
+    file.write_bytes(drawn.stdout)
+    return file
 
 
 def _farwrite(programs, path, file):

@@ -112,6 +112,12 @@ impl DeliveryTrace {
         u64::try_from(mean).unwrap_or(u64::MAX).max(1)
     }
 
+    /// The times in milliseconds, as [`new`](Self::new) takes them.
+    #[must_use]
+    pub fn times_ms(&self) -> &[u32] {
+        &self.at_ms
+    }
+
     pub(crate) fn opportunity_bytes(&self) -> u64 {
         self.opportunity_bytes
     }
