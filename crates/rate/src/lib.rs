@@ -94,7 +94,9 @@
 //! queue.
 //!
 //! **Silence.** If no report arrives in time, the controller sends a train, and after each further
-//! timeout another train at half the rate, but not below 8 packets a second. The first report after
+//! timeout another train at half the rate, but not below 8 packets a second. If at least a quarter of
+//! a train arrived before, its end was lost, as behind a token bucket that was full at its start. Then
+//! what arrived measures the rate. The first report after
 //! that only shows that the receiver is back. It does not measure the path, because the reported
 //! packets have waited in the receiver's socket. A train then tests the earlier estimates, or at
 //! least the rate of the first train.
@@ -115,7 +117,10 @@
 //! or 10 % beyond it without delay (a policer). Below 10 %, the loss must also be two packets and
 //! two standard deviations more than the random loss explains: in a small window, a single lost
 //! packet is several percent. Less loss alone is not congestion: the controller learns the loss
-//! during an empty queue as the random loss of the path.
+//! of the two round trips after a cut as the random loss of the path. Later loss may be that of a
+//! policer, which the growing window has reached: a policer drops nothing at a lower rate, and random
+//! loss stays. So a cut that loss without a queue caused goes down to what arrived, and if as much
+//! is lost then, the loss is learned at once.
 //!
 //! The noise of the hosts is the shortest standing delay of the first round trip after a cut, when
 //! the queue is empty; of several cuts, the recent maximum. Before the first measurement it is the

@@ -2,6 +2,8 @@
 
 mod common;
 
+use farwrite_link::Policer;
+
 use common::case::{Case, FlowKind, PathStep};
 use common::measure::CaseResult;
 use common::network::run;
@@ -361,4 +363,37 @@ fn the_start_on_a_slow_path_with_a_short_queue_loses_at_most_what_the_path_holds
     let outcome = checked(&case.lasting(rounds, 5.0));
     let lost_paths = outcome.dropped * rounds;
     assert!(lost_paths < 1.0, "{lost_paths} {outcome:?}");
+}
+
+/// The part of the policer's rate that a flow used in 10 seconds, and the share of its packets that were
+/// dropped.
+fn policed(rtt_ms: u64, burst_bytes: u64) -> (f64, f64) {
+    let case = Case {
+        policer: Some(Policer {
+            rate_bps: 10_000_000,
+            burst_bytes,
+        }),
+        packet_bytes: Some(1_500),
+        jitter_ns: 1_000_000,
+        ..Case::new(1_000_000_000, rtt_ms * 1_000_000)
+    };
+    let outcome = run(&case.lasting(10_000.0 / rtt_ms as f64, 0.0));
+    (100.0 * outcome.utilisation, outcome.dropped)
+}
+
+#[test]
+fn a_policer_is_no_random_loss() {
+    // A flow that learns the drops of a policer as random loss sends more and more.
+    for (rtt_ms, burst_bytes) in [(30, 24_000), (100, 24_000), (30, 100_000)] {
+        let (used, dropped) = policed(rtt_ms, burst_bytes);
+        assert!(used > 0.7, "{rtt_ms} {burst_bytes} {used}");
+        assert!(dropped < 0.16, "{rtt_ms} {burst_bytes} {dropped}");
+    }
+}
+
+#[test]
+fn a_token_bucket_that_is_shorter_than_a_train_does_not_stop_a_flow() {
+    let (used, dropped) = policed(30, 12_000);
+    assert!(used > 0.75, "{used}");
+    assert!(dropped < 0.16, "{dropped}");
 }

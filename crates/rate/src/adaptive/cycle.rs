@@ -51,6 +51,9 @@ impl Decline {
 /// The first attempts on a new path use a lower window, because the estimates are uncertain.
 const YOUNG: u32 = 3;
 
+/// Number of round trips after a cut in which the random loss is measured.
+const LOW_ROUNDS: u32 = 2;
+
 /// Factor of the window while the queue drains, in 256ths: 0.9 of the flow's share, and less after
 /// each failed attempt.
 const KEPT: [u64; 3] = [230, 192, 128];
@@ -72,6 +75,8 @@ pub(super) struct Cycle {
     queue: Option<Sample>,
     /// Bytes sent at the start of the current round trip.
     round_bytes: u64,
+    /// Number of round trips since the cut.
+    rounds: u32,
     /// Whether the base has fallen since the last cut. Then the queue was never empty before.
     fell: bool,
     /// Whether the window was cut without a queue. Then it is possible that the queue was never
@@ -125,6 +130,7 @@ impl Cycle {
     /// Starts a new cycle: the window was cut after `sent_bytes` had left.
     pub(super) fn start(&mut self, sent_bytes: u64, base_ns: u64, blind: bool) {
         self.blind = blind;
+        self.rounds = 0;
         self.fell = base_ns < self.base_ns - self.base_ns / 32;
         self.base_ns = base_ns;
         self.cut_bytes = sent_bytes;
@@ -214,8 +220,20 @@ impl Cycle {
         let over = reported_bytes > self.round_bytes;
         if over {
             self.round_bytes = sent_bytes;
+            self.rounds = self.rounds.saturating_add(1);
         }
         over
+    }
+
+    /// Whether the window is still about as low as after the cut. Loss of a later time may be that
+    /// of a policer that the flow has reached.
+    pub(super) fn is_low(&self) -> bool {
+        self.rounds <= LOW_ROUNDS
+    }
+
+    /// Whether the window was cut without a queue.
+    pub(super) fn is_blind(&self) -> bool {
+        self.blind
     }
 
     /// Whether the queue was nearly empty at some time since the cut.
@@ -230,9 +248,14 @@ impl Cycle {
             .is_some_and(|first_ns| now_ns.saturating_sub(first_ns) >= ns)
     }
 
+    /// Whether the estimates of the path are uncertain.
+    pub(super) fn is_young(&self) -> bool {
+        self.drains < YOUNG
+    }
+
     /// The window while the queue drains.
     pub(super) fn dip(&self, share_bytes: u64) -> u64 {
-        let deep = self.fell || self.blind || self.drains < YOUNG;
+        let deep = self.fell || self.blind || self.is_young();
         let attempt = if deep { 2 } else { self.failures.min(2) };
         mul_div(share_bytes, KEPT[attempt as usize], 256)
     }

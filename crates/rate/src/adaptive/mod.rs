@@ -241,6 +241,20 @@ impl Adaptive {
         }
     }
 
+    /// No report came about the end of a train. If part of the train arrived, a full token bucket
+    /// dropped the rest, and what arrived measures the rate. Otherwise a slower train follows.
+    fn end_train(&mut self, probe: Probe) {
+        let base_ns = self.path.base_ns();
+        let arrived_bps = probe.arrived_bps(self.path.received_bytes());
+        let Some(arrived_bps) = arrived_bps.filter(|_| base_ns > 0) else {
+            return self.probe(probe.slower());
+        };
+        // The receiver was not silent.
+        self.timeouts = 0;
+        self.cycle.skip_to(self.sent_bytes);
+        self.grow(bytes_in(arrived_bps, base_ns));
+    }
+
     fn probe(&mut self, probe: Probe) {
         self.state = State::Probe(probe.after(self.sent_bytes, self.path.received_bytes()));
         self.cycle.forget();
@@ -394,6 +408,7 @@ impl RateControl for Adaptive {
                 self.silent_bytes = probe.end_bytes();
             }
         } else if reported_bytes > self.cycle.cut_bytes() {
+            self.path.note_cut(self.cycle.cut_bytes());
             let fresh = sample.filter(|sample| self.cycle.note_sample(*sample));
             self.step(fresh, dropped);
         } else {
@@ -421,7 +436,7 @@ impl RateControl for Adaptive {
         self.timeouts = self.timeouts.saturating_add(1);
         self.settled_bytes = self.sent_bytes;
         match self.state {
-            State::Probe(probe) => self.probe(probe.slower()),
+            State::Probe(probe) => self.end_train(probe),
             _ => self.test_again(),
         }
         self.refresh();

@@ -75,6 +75,8 @@ pub(super) struct PathEstimate {
     /// Recent maximum of the delay while the queue was empty, in nanoseconds: the noise of the
     /// hosts. `None` before the first measurement.
     noise_ns: Option<u64>,
+    /// The first report about packets sent after the last cut of the window.
+    cut: Point,
     /// Mean time between reports, in nanoseconds.
     interval_ns: u64,
     reported_ns: u64,
@@ -156,6 +158,13 @@ impl PathEstimate {
         self.latest.received_bytes
     }
 
+    /// Remembers the first report about packets after the first `from_bytes` bytes.
+    pub(super) fn note_cut(&mut self, from_bytes: u64) {
+        if self.cut.sent_bytes < from_bytes {
+            self.cut = self.latest;
+        }
+    }
+
     /// Drops the samples from before a cut of the window.
     pub(super) fn forget_samples(&mut self) {
         self.lowest_ns = [None; 2];
@@ -175,9 +184,12 @@ impl PathEstimate {
         self.noise_ns = Some(delay_ns.max(before_ns - before_ns / 8).min(most_ns));
     }
 
-    /// Updates the random loss with the loss of a round trip with an empty queue.
-    pub(super) fn note_random_loss(&mut self, span: &ReportSpan) {
-        let loss_ppm = (self.random_loss_ppm * 7 + span.loss_ppm()) / 8;
+    /// Updates the random loss with the loss of a round trip with an empty queue, soon after a cut.
+    /// `is_surprising`: whether loss was the reason of the cut. If a lower rate loses as much, the
+    /// loss is random.
+    pub(super) fn note_random_loss(&mut self, span: &ReportSpan, is_surprising: bool) {
+        let weight = if is_surprising { 4 } else { 1 };
+        let loss_ppm = (self.random_loss_ppm * (8 - weight) + span.loss_ppm() * weight) / 8;
         self.random_loss_ppm = loss_ppm.min(MAX_RANDOM_LOSS_PPM);
     }
 
@@ -203,7 +215,12 @@ impl PathEstimate {
                 found = Some(point);
             }
         }
-        let from = found?;
+        let found = found?;
+        let is_short = self.latest.sent_bytes - found.sent_bytes < least_bytes;
+        let from = match is_short && self.cut.sent_bytes >= from_bytes {
+            true => &self.cut,
+            false => found,
+        };
         Some(ReportSpan {
             sent_bytes: self.latest.sent_bytes - from.sent_bytes,
             received_bytes: self.latest.received_bytes - from.received_bytes,

@@ -292,6 +292,14 @@ impl Probe {
         self.sent_bytes.saturating_add(self.train_bytes)
     }
 
+    /// The rate of a train of which only `received_bytes` minus the bytes before it arrived, in bits a
+    /// second. `None` if less than a quarter arrived.
+    pub(super) fn arrived_bps(&self, received_bytes: u64) -> Option<u64> {
+        let arrived_bytes = received_bytes.saturating_sub(self.received_bytes);
+        let arrived_bps = mul_div(self.rate_bps, arrived_bytes, self.train_bytes);
+        (arrived_bytes >= self.train_bytes / 4).then_some(arrived_bps.clamp(1, self.rate_bps))
+    }
+
     /// The result of the train when `sent_bytes` are reported, of which `received_bytes` arrived.
     /// `None` until three quarters of the train are reported. A delay of up to `jitter_ns` plus an
     /// eighth of the train's length does not count as a queue.

@@ -67,10 +67,14 @@ impl Adaptive {
         let span = self.path.span_of(base_ns, least_bytes, from_bytes);
         let span = span.filter(|span| span.sent_bytes >= least_bytes);
         span.is_some_and(|span| {
-            let excess_ppm = self.excess_loss_ppm(&span);
-            let is_light = excess_ppm > path::MILLION / 50 && !self.is_chance(&span);
-            excess_ppm > path::MILLION / 10 || is_queue && is_light
+            let is_heavy = self.excess_loss_ppm(&span) > path::MILLION / 10;
+            is_heavy || is_queue && self.is_lossy(&span)
         })
+    }
+
+    /// Whether more of a span was lost than random loss explains.
+    pub(super) fn is_lossy(&self, span: &ReportSpan) -> bool {
+        self.excess_loss_ppm(span) > path::MILLION / 50 && !self.is_chance(span)
     }
 
     /// Whether random loss may have caused the loss of a span: up to two packets and two standard
@@ -109,11 +113,16 @@ impl Adaptive {
         };
         let span = self.path.span(base_ns, self.cycle.cut_bytes());
         let excess_ppm = span.map_or(0, |span| self.excess_loss_ppm(&span));
-        if excess_ppm > path::MILLION / 20 {
-            mul_div(share_bytes, path::MILLION - excess_ppm, path::MILLION)
-        } else {
-            share_bytes
+        if excess_ppm <= path::MILLION / 20 {
+            return share_bytes;
         }
+        // Without a queue, all loss counts, because only a lower rate shows whether it is random.
+        let is_queue = self.queue_ns().unwrap_or(0) >= self.threshold_ns() / 4;
+        let lost_ppm = match span {
+            Some(span) if !is_queue => span.loss_ppm(),
+            _ => excess_ppm,
+        };
+        mul_div(share_bytes, path::MILLION - lost_ppm, path::MILLION)
     }
 
     /// The share, from a packet with few bytes in flight.

@@ -33,11 +33,6 @@ impl Adaptive {
         let queue_ns = self.queue_ns().unwrap_or(0);
         let blind = queue_ns < self.threshold_ns() / 4;
         let base_ns = self.path.base_ns();
-        if blind && let Some(round) = self.path.span(base_ns, self.cycle.cut_bytes()) {
-            // If the loss is not congestion, it is the same at the next cut, and is learned by
-            // then.
-            self.path.note_random_loss(&round);
-        }
         self.cycle.start(self.sent_bytes, base_ns, blind);
     }
 
@@ -243,9 +238,10 @@ impl Adaptive {
         } else if self
             .cycle
             .is_round_over(self.path.reported_bytes(), self.sent_bytes)
+            && self.cycle.is_low()
             && let Some(round) = self.path.span(base_ns, self.cycle.cut_bytes())
         {
-            self.path.note_random_loss(&round);
+            self.path.note_random_loss(&round, self.cycle.is_blind());
         }
     }
 
