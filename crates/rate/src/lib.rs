@@ -127,6 +127,21 @@
 //! jitter that the options state, which also bounds it. A fixed value of 1 ms would hide each queue
 //! that is shorter.
 //!
+//! **Variation.** On Wi-Fi, in mobile networks and over satellites, the delay changes without a queue.
+//! Such a path shows in delays that jump, and soon fall again. Flows that fill a queue on purpose raise
+//! the delay by at most a quarter of the time that passes. A train raises it faster, but its queue
+//! stays until senders react, which takes a round trip. So a rise by more than a third of the time, more
+//! than the noise of the hosts and two packets, and more than the flow itself has sent counts if the
+//! delay falls by half of it within two round trips. Five such rises in 10 s show a variation: twice
+//! the longest of them. It is added to the base. When it changes, the share changes with the base, so
+//! that the rate stays. A cut then keeps at least what arrived in the last two round trips, because
+//! the delay of one packet says little.
+//!
+//! The price: a flow learns the variation only after five rises, and delays that stay for longer than
+//! two round trips are taken for queues. The part `vary` of the grid shows both. Fewer rises, or rises
+//! that do not fall, would be enough for one flow alone. But then the trains of 16 flows that start
+//! one after the other look like a variation, and these flows keep a full queue.
+//!
 //! **The cut.** The bytes in flight with a packet, times base over the round trip of that packet,
 //! are exactly the flow's share (Little's law). Flows at one bottleneck see the same queue, cut
 //! within one round trip of each other, and drain it together. So all of them measure the true base

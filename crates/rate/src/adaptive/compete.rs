@@ -133,8 +133,14 @@ impl Compete {
 
 #[cfg(test)]
 mod tests {
+    use super::super::variation::Grain;
     use super::*;
     use crate::{Feedback, Newest};
+
+    const GRAIN: Grain = Grain {
+        jitter_ns: 0,
+        packet_ns: 0,
+    };
 
     const MS: u64 = 1_000_000;
     const PATH_BYTES: u64 = 1_000_000;
@@ -142,17 +148,20 @@ mod tests {
     /// Returns a path of 40 ms.
     fn path() -> PathEstimate {
         let mut path = PathEstimate::default();
-        path.take(&Feedback {
-            now_ns: 40 * MS,
-            newest: Some(Newest {
-                sent_bytes: 1_500,
-                departed_ns: Some(0),
-                hold_ns: 0,
-            }),
-            received_bytes: 1_500,
-            received_packets: 1,
-            ..Feedback::default()
-        });
+        path.take(
+            &Feedback {
+                now_ns: 40 * MS,
+                newest: Some(Newest {
+                    sent_bytes: 1_500,
+                    departed_ns: Some(0),
+                    hold_ns: 0,
+                }),
+                received_bytes: 1_500,
+                received_packets: 1,
+                ..Feedback::default()
+            },
+            GRAIN,
+        );
         path
     }
 

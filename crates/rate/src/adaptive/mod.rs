@@ -8,6 +8,7 @@ mod path;
 mod probe;
 mod signals;
 mod steps;
+mod variation;
 
 use crate::math::{bytes_in, mul_div, rate_of, time_of};
 use crate::receiver::ReceiverLimit;
@@ -17,6 +18,7 @@ use cycle::Cycle;
 use growth::Growth;
 use path::PathEstimate;
 use probe::{Probe, REPEATS};
+use variation::Grain;
 
 /// Timeout of the first report, in nanoseconds (RFC 6298 section 2.1).
 const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
@@ -197,11 +199,8 @@ impl Adaptive {
             rate_bps: start.rate_bps.clamp(1, self.options.max_rate_bps),
             rtt_ns: start.rtt_ns.max(1),
         };
-        let AdaptiveOptions {
-            packet_bytes,
-            jitter_ns,
-            ..
-        } = self.options;
+        let packet_bytes = self.options.packet_bytes;
+        let jitter_ns = self.jitter_ns();
         let has_lost_much = self.share_bytes < self.peak_bytes / 4;
         self.probe(if has_lost_much {
             Probe::searching(start, packet_bytes, jitter_ns)
@@ -238,6 +237,45 @@ impl Adaptive {
     fn ignore_queue_before(&mut self) {
         if let State::Probe(probe) = self.state {
             self.state = State::Probe(probe.ignoring_queue());
+        }
+    }
+
+    /// Delays that are not a queue: those of the hosts, and the variation of the path.
+    fn jitter_ns(&self) -> u64 {
+        self.options
+            .jitter_ns
+            .saturating_add(self.path.variation_ns())
+    }
+
+    /// The delays of hosts and packets.
+    fn grain(&self) -> Grain {
+        let packet_ns = time_of(self.options.packet_bytes, self.peak_bps());
+        Grain {
+            jitter_ns: self.options.jitter_ns,
+            packet_ns: packet_ns.min(self.path.base_ns() / 2),
+        }
+    }
+
+    /// Highest recent share of the path, in bits a second.
+    fn peak_bps(&self) -> u64 {
+        rate_of(self.peak_bytes, self.path.base_ns())
+    }
+
+    /// Keeps the rate when the variation of the path, and with it the base, has changed from
+    /// `before_ns`. If the variation has just been detected, a train tests twice the share, because
+    /// the variation has ended growth too early.
+    fn follow_variation(&mut self, before_ns: u64) {
+        let variation_ns = self.path.variation_ns();
+        if variation_ns == before_ns {
+            return;
+        }
+        let base_ns = self.path.base_ns();
+        let base_before_ns = base_ns - variation_ns + before_ns;
+        self.share_bytes = mul_div(self.share_bytes, base_ns, base_before_ns);
+        self.peak_bytes = mul_div(self.peak_bytes, base_ns, base_before_ns);
+        let is_uncertain = self.cycle.is_young() || self.share_bytes < self.peak_bytes / 2;
+        if before_ns == 0 && self.is_measured && is_uncertain {
+            self.test_multiple(2);
         }
     }
 
@@ -384,10 +422,12 @@ impl RateControl for Adaptive {
 
     fn on_feedback(&mut self, feedback: &Feedback) {
         let before_ns = self.now_ns;
-        let Some(sample) = self.path.take(feedback) else {
+        let variation_ns = self.path.variation_ns();
+        let Some(sample) = self.path.take(feedback, self.grain()) else {
             return;
         };
         self.now_ns = self.now_ns.max(feedback.now_ns);
+        self.follow_variation(variation_ns);
         let was_silent = core::mem::take(&mut self.timeouts) > 0;
         let reported_bytes = self.path.reported_bytes();
         let dropped = if was_silent || reported_bytes <= self.silent_bytes {

@@ -1,5 +1,6 @@
 //! Estimates the path from reports: round trip, queue, rate, loss, marks.
 
+use super::variation::{Grain, Variation};
 use crate::math::mul_div;
 use crate::{Feedback, Newest};
 
@@ -61,8 +62,7 @@ pub(super) struct Sample {
 /// The sender's estimate of the path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathEstimate {
-    /// Shortest round trip since the last detected change of the path: the round trip with empty
-    /// queues. 0 before the first sample.
+    /// Shortest round trip since the last detected change of the path. 0 before the first sample.
     base_ns: u64,
     /// Shortest samples of the current and the previous quarter of a round trip.
     lowest_ns: [Option<u64>; 2],
@@ -77,15 +77,17 @@ pub(super) struct PathEstimate {
     noise_ns: Option<u64>,
     /// The first report about packets sent after the last cut of the window.
     cut: Point,
+    variation: Variation,
+    variation_ns: u64,
     /// Mean time between reports, in nanoseconds.
     interval_ns: u64,
     reported_ns: u64,
 }
 
 impl PathEstimate {
-    /// Processes a report. Returns `None` if a newer report has overtaken it, or if nothing was
+    /// Processes a report. `grain`: delays that are not a variation of the path. Returns `None` if a newer report has overtaken it, or if nothing was
     /// received. Otherwise returns the round-trip sample of the report, if it has one.
-    pub(super) fn take(&mut self, feedback: &Feedback) -> Option<Option<Sample>> {
+    pub(super) fn take(&mut self, feedback: &Feedback, grain: Grain) -> Option<Option<Sample>> {
         let newest = feedback.newest?;
         if newest.sent_bytes < self.latest.sent_bytes
             || feedback.received_packets < self.latest.received_packets
@@ -103,6 +105,8 @@ impl PathEstimate {
         let sample = self.sample(feedback.now_ns, &newest);
         if let Some(sample) = sample {
             self.note(feedback.now_ns, sample.rtt_ns);
+            self.variation.note(sample, self.base_ns, grain);
+            self.variation_ns = self.variation.ns(feedback.now_ns);
         }
         let arrived_ns = feedback.now_ns.saturating_sub(newest.hold_ns);
         self.latest = Point {
@@ -116,14 +120,25 @@ impl PathEstimate {
         Some(sample)
     }
 
-    /// Round trip without queues, in nanoseconds; 0 before the first sample.
+    /// Longest round trip without queues, in nanoseconds: the shortest one and the variation of the
+    /// path. 0 before the first sample.
     pub(super) fn base_ns(&self) -> u64 {
-        self.base_ns
+        if self.base_ns == 0 {
+            return 0;
+        }
+        self.base_ns + self.variation_ns
+    }
+
+    /// By how much the delay of the path varies, in nanoseconds.
+    pub(super) fn variation_ns(&self) -> u64 {
+        self.variation_ns
     }
 
     /// Replaces the base after a change of the path.
     pub(super) fn set_base(&mut self, base_ns: u64) {
-        self.base_ns = base_ns.clamp(1, MAX_RTT_NS);
+        self.base_ns = base_ns
+            .saturating_sub(self.variation_ns)
+            .clamp(1, MAX_RTT_NS);
     }
 
     /// Standing round trip: the shortest one of the last quarter to half round trip. It excludes
@@ -135,7 +150,7 @@ impl PathEstimate {
 
     /// The standing round trip, or the base if there is no sample.
     pub(super) fn standing_ns(&self) -> u64 {
-        self.standing_sample_ns().unwrap_or(self.base_ns)
+        self.standing_sample_ns().unwrap_or(self.base_ns())
     }
 
     /// Mean time between reports, in nanoseconds.
@@ -227,6 +242,21 @@ impl PathEstimate {
             packets: self.latest.received_packets - from.received_packets,
             marked: self.latest.marked_packets - from.marked_packets,
         })
+    }
+
+    /// Bytes that arrive in `ns`, at the mean rate since `from_bytes` had been sent, of at most two
+    /// round trips. 0 if that is less than one.
+    pub(super) fn delivered_bytes(&self, ns: u64, from_bytes: u64) -> u64 {
+        let usable = |point: &&Point| point.sent_bytes >= from_bytes;
+        let Some(from) = self.points[..self.filled].iter().find(usable) else {
+            return 0;
+        };
+        let elapsed_ns = self.latest.arrived_ns - from.arrived_ns;
+        if elapsed_ns < self.base_ns {
+            return 0;
+        }
+        let received_bytes = self.latest.received_bytes - from.received_bytes;
+        mul_div(received_bytes, ns, elapsed_ns)
     }
 
     fn note(&mut self, now_ns: u64, rtt_ns: u64) {

@@ -73,7 +73,7 @@ impl Adaptive {
     }
 
     /// Whether more of a span was lost than random loss explains.
-    pub(super) fn is_lossy(&self, span: &ReportSpan) -> bool {
+    fn is_lossy(&self, span: &ReportSpan) -> bool {
         self.excess_loss_ppm(span) > path::MILLION / 50 && !self.is_chance(span)
     }
 
@@ -110,6 +110,13 @@ impl Adaptive {
                 mul_div(held_bytes, base_ns, sample.rtt_ns)
             }
             None => mul_div(self.window_bytes, base_ns, self.path.standing_ns()),
+        };
+        let share_bytes = if self.path.variation_ns() > 0 {
+            // The delay of one packet says little: the mean rate of some round trips is the share.
+            let delivered_bytes = self.path.delivered_bytes(base_ns, self.cycle.cut_bytes());
+            share_bytes.max(delivered_bytes)
+        } else {
+            share_bytes
         };
         let span = self.path.span(base_ns, self.cycle.cut_bytes());
         let excess_ppm = span.map_or(0, |span| self.excess_loss_ppm(&span));

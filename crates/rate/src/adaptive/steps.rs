@@ -155,20 +155,20 @@ impl Adaptive {
         self.competed_ns = Some(self.now_ns);
         self.set_share(self.measured_share(sample));
         self.competed_bytes = self.share_bytes;
-        self.test_freed();
+        self.test_multiple(FREED);
         self.cycle.suspect();
     }
 
-    /// Starts a train that tests how much capacity others have left.
-    fn test_freed(&mut self) {
+    /// Starts a train that tests whether the path carries `factor` times the share, or more.
+    pub(super) fn test_multiple(&mut self, factor: u64) {
         let AdaptiveOptions {
             packet_bytes,
             max_rate_bps,
-            jitter_ns,
             ..
         } = self.options;
+        let jitter_ns = self.jitter_ns();
         let start = Start {
-            rate_bps: (FREED * self.rate_bps()).min(max_rate_bps),
+            rate_bps: (factor * self.rate_bps()).min(max_rate_bps),
             rtt_ns: self.path.base_ns(),
         };
         self.probe(Probe::searching(start, packet_bytes, jitter_ns));
@@ -226,7 +226,7 @@ impl Adaptive {
             .cycle
             .has_yielded(self.share_bytes, self.options.packet_bytes);
         if queue_ns <= self.threshold_ns() / 4 && has_yielded && !self.is_app_limited() {
-            return self.test_freed();
+            return self.test_multiple(FREED);
         }
         let base_ns = self.path.base_ns();
         if queue_ns > self.threshold_ns() / 4 {
@@ -265,11 +265,8 @@ impl Adaptive {
             probe.note(sample, self.path.reported_bytes());
         }
         self.state = State::Probe(probe);
-        let AdaptiveOptions {
-            max_rate_bps,
-            jitter_ns,
-            ..
-        } = self.options;
+        let max_rate_bps = self.options.max_rate_bps;
+        let jitter_ns = self.jitter_ns();
         let base_ns = self.path.base_ns();
         let (sent_bytes, received_bytes) = (self.path.reported_bytes(), self.path.received_bytes());
         // Without a round trip, a rate cannot become a window.
