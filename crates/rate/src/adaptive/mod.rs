@@ -279,11 +279,13 @@ impl Adaptive {
         }
     }
 
-    /// No report came about the end of a train. If part of the train arrived, a full token bucket
-    /// dropped the rest, and what arrived measures the rate. Otherwise a slower train follows.
+    /// No report came about the end of a train. If part of the train arrived, a full queue or token
+    /// bucket dropped the rest, and the time of what arrived measures the rate. Otherwise a slower train
+    /// follows.
     fn end_train(&mut self, probe: Probe) {
         let base_ns = self.path.base_ns();
-        let arrived_bps = probe.arrived_bps(self.path.received_bytes());
+        let (received_bytes, arrived_ns) = (self.path.received_bytes(), self.path.arrived_ns());
+        let arrived_bps = probe.arrived_bps(received_bytes, arrived_ns, base_ns);
         let Some(arrived_bps) = arrived_bps.filter(|_| base_ns > 0) else {
             return self.probe(probe.slower());
         };

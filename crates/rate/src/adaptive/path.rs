@@ -168,6 +168,12 @@ impl PathEstimate {
         self.latest.sent_bytes
     }
 
+    /// When the newest reported packet arrived, later by the one-way delay of the report, in
+    /// nanoseconds.
+    pub(super) fn arrived_ns(&self) -> u64 {
+        self.latest.arrived_ns
+    }
+
     /// Bytes received.
     pub(super) fn received_bytes(&self) -> u64 {
         self.latest.received_bytes

@@ -292,11 +292,18 @@ impl Probe {
         self.sent_bytes.saturating_add(self.train_bytes)
     }
 
-    /// The rate of a train of which only `received_bytes` minus the bytes before it arrived, in bits a
-    /// second. `None` if less than a quarter arrived.
-    pub(super) fn arrived_bps(&self, received_bytes: u64) -> Option<u64> {
+    /// The rate in bits a second at which the arrived part of a train arrived, of a train whose end was
+    /// lost. The latest of it was reported at `arrived_ns`, with `received_bytes` received in all; the
+    /// round trip is `rtt_ns`. `None` if less than a quarter arrived.
+    pub(super) fn arrived_bps(
+        &self,
+        received_bytes: u64,
+        arrived_ns: u64,
+        rtt_ns: u64,
+    ) -> Option<u64> {
         let arrived_bytes = received_bytes.saturating_sub(self.received_bytes);
-        let arrived_bps = mul_div(self.rate_bps, arrived_bytes, self.train_bytes);
+        let elapsed_ns = arrived_ns.saturating_sub(self.first_ns?).max(rtt_ns);
+        let arrived_bps = rate_of(arrived_bytes, elapsed_ns);
         (arrived_bytes >= self.train_bytes / 4).then_some(arrived_bps.clamp(1, self.rate_bps))
     }
 
