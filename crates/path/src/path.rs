@@ -132,6 +132,12 @@ impl Path {
         self.config.search.as_ref()?.outcome()
     }
 
+    /// The largest datagram that was answered so far, while the search is running.
+    #[must_use]
+    pub fn largest_so_far(&self) -> Option<u32> {
+        self.config.search.as_ref()?.passed()
+    }
+
     /// Starts a new search, for instance if the result of the last one is doubtful.
     pub fn search(&mut self, search: Search) {
         self.config.search = Some(search);

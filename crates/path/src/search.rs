@@ -1,16 +1,20 @@
 //! The search for the largest packet that a path carries, similar to RFC 8899.
 //!
-//! The search probes all sizes of the first round at once. It repeats an unanswered size, and
-//! counts the size as too large after [`TRIES`] losses, because a single loss may be random. When
-//! the largest size of the round fails, further rounds probe sizes between the largest that passed
-//! and the smallest that failed. A transfer uses one further round, because it should start soon; a
-//! measurement continues until the result is exact. The search ignores ICMP, because anyone can
-//! forge it.
+//! The search probes all sizes of the first round at once, and repeats an unanswered size. A loss may
+//! be random, so the search repeats the smallest size beside the others: the control. A size counts as
+//! too large when the losses of the control do not explain its own. When the largest size of the round
+//! fails, further rounds probe sizes between the largest that passed and the smallest that failed. A
+//! transfer uses one further round, because it should start soon; a measurement continues until the
+//! result is exact. The search ignores ICMP, because anyone can forge it.
 
 use alloc::vec::Vec;
 
-/// Number of consecutive losses after which a size counts as too large.
-const TRIES: u8 = 5;
+/// Numbers of consecutive losses of a size: before fewer, it never counts as too large, and after
+/// more, it always does if smaller sizes were answered.
+const TRIES: core::ops::RangeInclusive<u8> = 5..=32;
+/// A size counts as too large if a path that treats all sizes alike loses all of its probes with less
+/// than this probability: one in so many.
+const ODDS: u64 = 10_000;
 /// Number of sizes in each further round.
 const REFINED: u32 = 8;
 
@@ -38,7 +42,41 @@ pub struct Search {
     passed: Option<u32>,
     /// The smallest size that failed.
     failed: Option<u32>,
+    control: Control,
     aim: Aim,
+}
+
+/// Probes of a size that passes, if any does. They show the share of random losses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    /// `None` until something passes, if only one size is tested.
+    bytes: Option<u32>,
+    tries: u8,
+    answers: u8,
+    /// When the last probe was sent.
+    sent_ns: u64,
+}
+
+impl Control {
+    /// Whether random loss does not explain that `tries` probes were lost.
+    fn excludes(self, tries: u8) -> bool {
+        // The control may have begun later.
+        let tries = tries.min(self.tries);
+        let lost = u64::from(self.tries - self.answers);
+        // The expected share of losses after these (Laplace's rule of succession).
+        let lose = |odds, _| odds * (lost + 1) / (u64::from(self.tries) + 2);
+        let one = ODDS << 32;
+        (0..tries).fold(one, lose) < one / ODDS
+    }
+
+    fn sent(&mut self, now_ns: u64) {
+        self.tries = self.tries.saturating_add(1);
+        self.sent_ns = now_ns;
+    }
+
+    fn answered(&mut self) {
+        self.answers = self.tries.min(self.answers.saturating_add(1));
+    }
 }
 
 /// What to do when the largest size of a round fails.
@@ -77,10 +115,18 @@ impl Search {
         let mut open: Vec<_> = candidates.into_iter().map(Size::untried).collect();
         open.sort_by_key(|size| size.bytes);
         open.dedup_by_key(|size| size.bytes);
+        let control = Control {
+            bytes: open
+                .first()
+                .filter(|_| open.len() > 1)
+                .map(|size| size.bytes),
+            ..Control::default()
+        };
         Self {
             open,
             passed: None,
             failed: None,
+            control,
             aim: Aim::Near,
         }
     }
@@ -109,6 +155,12 @@ impl Search {
         self.passed.filter(|_| self.open.is_empty())
     }
 
+    /// The largest size that was answered so far.
+    #[must_use]
+    pub fn passed(&self) -> Option<u32> {
+        self.passed
+    }
+
     /// Whether no candidate is left and none has passed, because this machine cannot send any of
     /// them.
     #[must_use]
@@ -121,10 +173,12 @@ impl Search {
     pub fn probe(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {
         let is_due = |size: &Size| size.tries == 0 || now_ns >= size.sent_ns + timeout_ns;
         if self.passed.is_some() {
-            let lost = self
-                .open
-                .iter()
-                .find(|size| size.tries >= TRIES && is_due(size));
+            let control = self.control;
+            let is_lost = |size: &&Size| match size.tries {
+                tries if tries < *TRIES.start() => false,
+                tries => tries >= *TRIES.end() || control.excludes(tries),
+            };
+            let lost = self.open.iter().filter(is_lost).find(|size| is_due(size));
             if let Some(bytes) = lost.map(|size| size.bytes) {
                 self.too_large(bytes);
             }
@@ -133,11 +187,28 @@ impl Search {
         // reachable.
         let is_known = self.passed.is_some();
         let mut places = self.open.iter_mut().enumerate();
-        let (_, size) = places
-            .find(|(place, size)| is_due(size) && (is_known || *place == 0 || size.tries == 0))?;
+        let size = places
+            .find(|(place, size)| is_due(size) && (is_known || *place == 0 || size.tries == 0));
+        let Some((_, size)) = size else {
+            return self.probe_control(now_ns, timeout_ns);
+        };
         size.tries = size.tries.saturating_add(1);
         size.sent_ns = now_ns;
-        Some(size.bytes)
+        let bytes = size.bytes;
+        if self.control.bytes == Some(bytes) {
+            self.control.sent(now_ns);
+        }
+        Some(bytes)
+    }
+
+    /// Repeats the size that passed, as long as others are open.
+    fn probe_control(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {
+        let Control { tries, sent_ns, .. } = self.control;
+        let is_due = tries == 0 || now_ns >= sent_ns + timeout_ns;
+        let is_wanted = self.passed.is_some() && !self.open.is_empty() && tries < u8::MAX;
+        let bytes = self.control.bytes.filter(|_| is_due && is_wanted)?;
+        self.control.sent(now_ns);
+        Some(bytes)
     }
 
     /// When [`Search::probe`] returns the next size.
@@ -151,6 +222,9 @@ impl Search {
 
     /// Records that a probe of `bytes` was answered.
     pub fn pass(&mut self, bytes: u32) {
+        if *self.control.bytes.get_or_insert(bytes) == bytes {
+            self.control.answered();
+        }
         self.passed = self.passed.max(Some(bytes));
         self.open.retain(|size| Some(size.bytes) > self.passed);
         // A late answer corrects a size that had failed.
@@ -292,6 +366,32 @@ mod tests {
         assert_eq!(search(9000, |sent| sent % 5 != 0).0, 8972);
     }
 
+    /// 40 % in each direction, so 64 % of the probes have no answer.
+    #[test]
+    fn much_random_loss_is_not_taken_for_a_smaller_size() {
+        let mut state = 1_u64;
+        let mut is_lost = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> 57 >= 46
+        };
+        const TRIALS: u32 = 2000;
+        let mut wrong = 0;
+        let mut most_trips = 0;
+        for _ in 0..TRIALS {
+            let (found, trips) = search(9000, &mut is_lost);
+            wrong += u32::from(found != 8972);
+            most_trips = trips.max(most_trips);
+            // A path that does carry less is still found out.
+            let (found, trips) = search(1400, &mut is_lost);
+            wrong += u32::from(found != 1372);
+            most_trips = trips.max(most_trips);
+        }
+        assert!(wrong <= TRIALS / 200, "{wrong} of {TRIALS} are wrong");
+        assert!(most_trips <= 80, "{most_trips} round trips");
+    }
+
     #[test]
     fn nothing_fails_before_something_passes() {
         let mut search = Search::new(LADDER);
@@ -308,12 +408,9 @@ mod tests {
         for (carries, outcome) in [(4132, 4132), (1472, 256)] {
             let mut search = Search::exactly(4132);
             for trip in 0..10 {
-                if search
-                    .probe(trip * RTT_NS, RTT_NS)
-                    .is_some_and(|bytes| bytes <= carries)
-                {
-                    search.pass(4132);
-                }
+                let probes = core::iter::from_fn(|| search.probe(trip * RTT_NS, RTT_NS));
+                let answered: Vec<_> = probes.filter(|bytes| *bytes <= carries).collect();
+                answered.into_iter().for_each(|bytes| search.pass(bytes));
                 // Probes that do not test a size are answered too.
                 search.pass(256);
             }

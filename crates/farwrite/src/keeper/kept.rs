@@ -30,6 +30,8 @@ pub(super) struct KeptPath {
     route: Option<Route>,
     /// The packets that the queue pairs have sent and accepted, when last counted.
     traffic: [u64; 2],
+    /// Path packets from the peer.
+    heard_packets: u64,
     size: SizeWatch,
 }
 
@@ -49,6 +51,7 @@ impl KeptPath {
             queue_pairs: Vec::new(),
             route: None,
             traffic: [0; 2],
+            heard_packets: 0,
             size: SizeWatch::new(now_ns),
         }
     }
@@ -59,7 +62,18 @@ impl KeptPath {
         let received = self
             .path
             .receive(now_ns, packet.src, packet.dst, &packet.bytes);
+        self.heard_packets += u64::from(received.is_ok());
         received.is_ok()
+    }
+
+    /// Path packets that came from the peer.
+    pub(super) fn heard_packets(&self) -> u64 {
+        self.heard_packets
+    }
+
+    /// Probes the peer soon, unless something comes from it.
+    pub(super) fn ask(&mut self, now_ns: u64) {
+        self.path.note_sent(now_ns);
     }
 
     /// Sends due packets, and moves the queue pairs when the route has changed. Returns when to call
@@ -157,14 +171,17 @@ impl KeptPath {
             let mtu = payload_bytes(least);
             return Err(PathError::TooLarge { peer, mtu });
         }
-        if let (true, Some(route)) = (path.is_ready(), path.route()) {
+        let waited = Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
+        // A path that loses much answers late. What it has carried is then enough.
+        let passed = path.largest_so_far().filter(|passed| *passed >= least);
+        let is_enough = path.is_ready() || (waited >= patience && passed.is_some());
+        if let (true, Some(route)) = (is_enough, path.route()) {
             return Ok(Some(FoundPath {
                 peer: route.peer,
-                mtu: path.largest().map(payload_bytes),
+                mtu: path.largest().or(passed).map(payload_bytes),
                 rtt: Duration::from_nanos(path.rtt_ns().unwrap_or(0)),
             }));
         }
-        let waited = Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
         match path.elsewhere() {
             _ if waited < patience => Ok(None),
             Some(seen) => Err(PathError::PortRewritten { named: peer, seen }),

@@ -318,6 +318,29 @@ impl PathKeeper {
         }
     }
 
+    /// Returns how many path packets came from the peer. It answers probes even while no queue pair has
+    /// packets to send.
+    #[must_use]
+    pub fn heard_packets(&self, id: PathId) -> u64 {
+        let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
+        joined.map_or(0, |(_, kept)| kept.heard_packets())
+    }
+
+    /// Probes the peer within half a second or four round trips, unless something comes from it. A program
+    /// that misses signs of the peer elsewhere calls this, since an idle path is probed seldom.
+    pub fn ask(&mut self, id: PathId) {
+        let now_ns = self.now_ns;
+        let joined = self
+            .entry_mut(id)
+            .ok()
+            .and_then(|entry| entry.joined.as_mut());
+        if let Some((_, kept)) = joined {
+            kept.ask(now_ns);
+            let next_ns = kept.next_ns();
+            self.set_due(id.index, next_ns);
+        }
+    }
+
     /// Informs the paths of the packets of their queue pairs. Returns when to do so again, if
     /// packets are not counted yet. An endpoint without traffic costs nothing.
     fn look_at_traffic(&mut self, endpoint: &Endpoint<UdpFabric>, now_ns: u64) -> Option<u64> {

@@ -1,5 +1,7 @@
 //! Notices that packets of full size no longer arrive.
 
+use std::net::SocketAddr;
+
 use farwrite_path::{Path, Search};
 
 use super::PathShrunk;
@@ -16,8 +18,8 @@ const LEAST_MTU: u32 = 256;
 pub(super) struct SizeWatch {
     moved: u64,
     moved_ns: u64,
-    /// Whether the size is being tested.
-    is_testing: bool,
+    /// Tests since the last movement, with the one in progress.
+    tests: u8,
 }
 
 /// What a watch has found.
@@ -34,11 +36,12 @@ impl SizeWatch {
         Self {
             moved: 0,
             moved_ns: now_ns,
-            is_testing: false,
+            tests: 0,
         }
     }
 
-    /// Begins a test if `moved` has not changed for some time, and ends it when its result is known.
+    /// Begins a test if `moved` has not changed for some time, and ends it when its result is known. A
+    /// second test confirms that the path carries less, because the change cannot be undone.
     pub(super) fn look(
         &mut self,
         path: &mut Path,
@@ -48,7 +51,7 @@ impl SizeWatch {
     ) -> Finding {
         if is_held_up || std::mem::replace(&mut self.moved, moved) != moved {
             self.moved_ns = now_ns;
-            self.is_testing = false;
+            self.tests = 0;
         }
         let Some(route) = path.route() else {
             return Finding::Nothing;
@@ -56,19 +59,18 @@ impl SizeWatch {
         if now_ns.saturating_sub(self.moved_ns) < STALLED_NS {
             return Finding::Nothing;
         }
-        if !std::mem::replace(&mut self.is_testing, true) {
-            let smaller = candidates(route.peer, LEAST_MTU, None).into_iter();
-            let full = datagram_bytes(mtu);
-            let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
-            path.search(Search::new(sizes));
-            return Finding::Tests;
+        if self.tests == 0 {
+            return self.test(path, route.peer, mtu);
         }
         let Some(carries) = path.largest().map(payload_bytes) else {
             return Finding::Nothing;
         };
+        if carries < mtu && self.tests < 2 {
+            return self.test(path, route.peer, mtu);
+        }
         // If the size is not the cause, test again after the same time without movement.
         self.moved_ns = now_ns;
-        self.is_testing = false;
+        self.tests = 0;
         if carries >= mtu {
             return Finding::Nothing;
         }
@@ -77,5 +79,93 @@ impl SizeWatch {
             mtu,
             carries,
         })
+    }
+
+    /// Starts a search for the largest packet that the path carries.
+    fn test(&mut self, path: &mut Path, peer: SocketAddr, mtu: u32) -> Finding {
+        let smaller = candidates(peer, LEAST_MTU, None).into_iter();
+        let full = datagram_bytes(mtu);
+        let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
+        path.search(Search::new(sizes));
+        self.tests += 1;
+        Finding::Tests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use farwrite_path::{Config, Role, Transmit};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const MTU: u32 = 8936;
+    const DELAY_MS: u64 = 15;
+
+    /// One end of a path that loses packets at random.
+    fn end(role: Role) -> Path {
+        let [near, far] = [1, 2].map(|host| SocketAddr::from(([127, 0, 0, host], 4792)));
+        let (local, peer, send_key, recv_key) = match role {
+            Role::Initiator => (near, far, [1; 32], [2; 32]),
+            Role::Responder => (far, near, [2; 32], [1; 32]),
+        };
+        let config = Config {
+            role,
+            number: 0,
+            send_key,
+            send_index: 0,
+            recv_key,
+            recv_index: 0,
+            local,
+            peer,
+            search: None,
+        };
+        Path::new(config, 0)
+    }
+
+    /// Watches a path on which nothing moves, and which loses 40 % of the packets in each direction.
+    /// Returns when the watch has found that it shrank to `carries` bytes of UDP payload, and the MTU.
+    fn found(seed: u64, carries: usize, seconds: u64) -> Option<(u64, u32)> {
+        let mut state = seed;
+        let mut is_lost = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> 57 >= 77
+        };
+        let mut ends = [Role::Initiator, Role::Responder].map(end);
+        let mut watch = SizeWatch::new(0);
+        let mut under_way = VecDeque::<(u64, usize, Transmit)>::new();
+        for ms in 0..seconds * 1000 {
+            while let Some((_, to, out)) = under_way.pop_front_if(|(due, ..)| *due <= ms) {
+                let src = SocketAddr::new(out.from, 4792);
+                // The other end forgets probes that it has given up.
+                let _ = ends[to].receive(ms * MS, src, out.to, &out.bytes);
+            }
+            if let Finding::Shrunk(shrunk) = watch.look(&mut ends[0], (ms * MS, 7), false, MTU) {
+                return Some((ms, shrunk.carries));
+            }
+            for (from, end) in ends.iter_mut().enumerate() {
+                while let Some(out) = end.poll_transmit(ms * MS) {
+                    if !is_lost() && out.bytes.len() <= carries {
+                        under_way.push_back((ms + DELAY_MS, 1 - from, out));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn much_loss_is_not_taken_for_a_path_that_shrank() {
+        for seed in 0..20 {
+            // About twenty tests.
+            assert_eq!(found(seed, 9000, 100), None, "{seed}");
+            let (at_ms, carries) = found(seed, 1472, 100).expect("it shrank");
+            assert!((1356..=1436).contains(&carries), "{seed}: {carries}");
+            assert!(at_ms < 20_000, "{seed}: after {at_ms} ms");
+        }
     }
 }
