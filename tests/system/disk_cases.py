@@ -503,6 +503,39 @@ def _orphans(report, place):
         report.check("the file of the third arrives", problems)
 
 
+@contextlib.contextmanager
+def _outage(veth):
+    """Drops all packets at both ends while a `with` block runs."""
+    rule = ("add table netdev cut; add chain netdev cut in {{ type filter hook ingress device {} "
+            "priority 0; policy drop; }}")
+    for host in (veth.a, veth.b):
+        host.run("nft", rule.format(host.dev))
+    yield
+    for host in (veth.a, veth.b):
+        host.run("nft", "delete table netdev cut")
+
+
+def _outage_before_verdict(report, place):
+    """The last verdict is sent in an outage. The kernel sends it again long after the outage."""
+    seconds = 6
+    # The second time, the kernel itself would give up after 3 s.
+    for retries in (15, 3):
+        with Veth(1500) as veth, place.ends(seconds + 2) as ends, place.disk(f"disk-{retries}") as disk:
+            for host in (veth.a, veth.b):
+                host.run("sysctl", "-qw", f"net.ipv4.tcp_retries2={retries}")
+            file = place.file("file", 300_000)
+            disk.block("rename", "/file")
+            receiver = ends.recv(disk.path, "--once", at=f"{veth.b.v4}:{PORT}", host=veth.b)
+            sender = ends.send(receiver, file, host=veth.a)
+            until(lambda disk=disk: disk.waiting("rename"), 60, "a rename is blocked")
+            with _outage(veth):
+                disk.heal("rename")
+                time.sleep(seconds)
+            received, _, problems = _ended(receiver, sender)
+            problems += received.warnings("may not know") + _differs(file, disk.backing / "file")
+        report.check(f"tcp_retries2={retries}: both ends report success", problems)
+
+
 def _link_local(report, place):
     with Veth(1500) as veth, place.ends() as ends:
         sent, inbox = place.file("file", 300_000), place.inbox()
@@ -564,6 +597,7 @@ _FAULTY = {
     "a new directory to receive into": _new_directory,
     "a disk that is full when a file is synced": _full_at_sync,
     "no room for directories": _no_room_for_directories,
+    "an outage of 6 s when the last file gets its name": _outage_before_verdict,
     "names without case": _names_without_case,
     "no locks, and no rename that keeps what is there": _plain,
     "a read-only directory": _modes,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
+use rustix::net::sockopt::set_tcp_user_timeout;
 
 use crate::closer::Socket;
 use crate::limit::Limit;
@@ -34,6 +35,21 @@ impl Writer {
     /// `None` is forever.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+    }
+
+    /// Keeps the connection for this time while the peer acknowledges nothing, instead of the time of
+    /// the operating system, which is 15 minutes on many.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn outlive(&self, silence: Duration) -> Result<(), Error> {
+        let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+        // The kernel stores a signed number.
+        let millis = millis.min(u32::MAX / 2);
+        set_tcp_user_timeout(&*self.socket, millis).map_err(|errno| Error::Io {
+            doing: Activity::SettingUp,
+            source: errno.into(),
+        })
     }
 
     /// Sends a message. Returns when the operating system has accepted it.

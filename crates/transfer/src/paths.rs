@@ -206,6 +206,19 @@ impl Link {
             .map_err(|error| Error::caused(ErrorKind::Unreachable, "keeping the path", &error))
     }
 
+    /// Packets from the peer: those of queue pairs, and those of the path.
+    pub(crate) fn heard_packets(&self) -> [u64; 2] {
+        let of_path = self.path.map_or(0, |path| self.keeper.heard_packets(path));
+        [self.endpoint.counters().received_packets, of_path]
+    }
+
+    /// Asks the peer for a sign of life over the path, since none comes on the channel.
+    pub(crate) fn ask(&mut self) {
+        if let Some(path) = self.path {
+            self.keeper.ask(path);
+        }
+    }
+
     /// Tests the size of data packets if nothing has moved for some time. `moved` is a count that
     /// grows with every step of either end. `is_held_up` means that the transfer waits for another
     /// reason, such as a disk.

@@ -32,14 +32,16 @@ pub(crate) fn least_steps(timeout: Duration, rate_bps: Option<u64>) -> u64 {
     (bytes / LEAST_SHARE).clamp(1, LEAST_STEPS)
 }
 
+/// If nothing is heard for longer than this, signs of life are missing: a peer sends several in this time.
+const SILENT: Duration = Duration::from_secs(1);
 /// If two checks are further apart than this, the process was stopped or the machine was asleep.
 const STOPPED: Duration = Duration::from_secs(1);
 
 /// The observations of an end so far. Each count only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signs {
-    /// UDP packets from the peer.
-    pub(crate) packets: u64,
+    /// UDP packets from the peer: of queue pairs, and of the path (P6.2).
+    pub(crate) packets: [u64; 2],
     /// Messages from the peer on the channel.
     pub(crate) messages: u64,
     /// The steps of this end, and of the peer, toward the end of the transfer, in bytes (P7.6).
@@ -54,7 +56,7 @@ pub(crate) struct Signs {
 
 impl Signs {
     /// Collects the observations at `now`.
-    pub(crate) fn read(now: Instant, packets: u64, own: &Pulse, peer: &PeerPulse) -> Self {
+    pub(crate) fn read(now: Instant, packets: [u64; 2], own: &Pulse, peer: &PeerPulse) -> Self {
         Self {
             packets,
             messages: peer.messages(),
@@ -126,6 +128,8 @@ pub(crate) struct Watch {
     /// When the transfer last made progress, and the steps until then.
     moved_at: Instant,
     moved: [u64; 2],
+    /// How long the peer was silent since then.
+    silent: Duration,
     looked_at: Instant,
     slow_disk: SlowDisk,
 }
@@ -143,6 +147,7 @@ impl Watch {
             heard_at: now,
             moved_at: now,
             moved: [0; 2],
+            silent: Duration::ZERO,
             looked_at: now,
             slow_disk: SlowDisk::new(timeout),
         }
@@ -158,6 +163,10 @@ impl Watch {
         self.skip_pause(now);
         let heard = (signs.packets, signs.messages) != (self.seen.packets, self.seen.messages);
         if heard || signs.is_deaf {
+            let silent = now.saturating_duration_since(self.heard_at);
+            if silent > SILENT {
+                self.silent += silent;
+            }
             self.heard_at = now;
         }
         let slow_disk = signs.slow_disk();
@@ -168,10 +177,16 @@ impl Watch {
         if slow_disk.is_some() || made[0] >= self.least[0] || made[1] >= self.least[1] {
             self.moved_at = now;
             self.moved = signs.moved;
+            self.silent = Duration::ZERO;
         }
         self.seen = signs;
         self.check(now)?;
         Ok(self.slow_disk.warning(slow_disk))
+    }
+
+    /// Whether nothing was heard of the peer for longer than signs of life are apart.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard_at) > SILENT
     }
 
     /// Returns the steps of both ends since the last progress.
@@ -193,7 +208,7 @@ impl Watch {
     fn check(&self, now: Instant) -> Result<(), Error> {
         let dead = |what: String| Err(Error::new(ErrorKind::Unreachable, what));
         let awaited = now.saturating_duration_since(self.since);
-        if self.seen.packets == 0 && awaited >= FIRST_PACKET.min(self.timeout) {
+        if self.seen.packets[0] == 0 && awaited >= FIRST_PACKET.min(self.timeout) {
             return dead(format!(
                 "no UDP packet of the peer came within {} s, though TCP works: UDP seems to be \
                  blocked between {} (a firewall, or address translation)",
@@ -208,7 +223,10 @@ impl Watch {
         // The last packet of a peer that stops can be later than the last movement. Such a peer
         // does not answer: its silence ends the transfer shortly after.
         let answers = now - self.heard_at < self.timeout / 2;
-        if answers && now - self.moved_at >= self.timeout {
+        // After an outage, the channel can wait as long again until its kernel sends once more. So an
+        // outage does not count as time without movement, but at most one time limit of outages.
+        let patience = self.timeout + self.silent.min(self.timeout);
+        if answers && now - self.moved_at >= patience {
             return dead(match self.made(self.seen.moved) {
                 [0, 0] => format!(
                     "the peer answers, but nothing moved for {after_s} s, and neither end waits for \
@@ -251,7 +269,7 @@ mod tests {
 
     fn signs(packets: u64, messages: u64, moved: u64) -> Signs {
         Signs {
-            packets,
+            packets: [packets, 0],
             messages,
             moved: [moved, 0],
             ..Signs::default()
@@ -351,6 +369,29 @@ mod tests {
         assert_eq!(look(&mut watch, start, 62, signs(2, 1, 1)), None);
         let error = look(&mut watch, start, 63, signs(2, 1, 1)).expect("lost");
         assert!(error.contains("nothing was heard"), "{error}");
+    }
+
+    /// The channel of a path that was dead for 50 s can be silent for as long again.
+    #[test]
+    fn an_outage_is_no_time_without_movement() {
+        let (mut watch, start) = watch();
+        assert_eq!(look(&mut watch, start, 1, signs(1, 1, 1)), None);
+        let answers = |second| Signs {
+            packets: [1, second],
+            ..signs(1, 1, 1)
+        };
+        for second in 51..110 {
+            assert_eq!(look(&mut watch, start, second, answers(second)), None);
+        }
+        let error = look(&mut watch, start, 112, answers(112)).expect("stuck");
+        assert!(error.contains("nothing moved for 60 s"), "{error}");
+        // A peer that answers now and then, and does not go on, is given up too.
+        let (mut watch, start) = self::watch();
+        let gave_up = (1..50).find(|round| {
+            let at_s = 5 * round;
+            look(&mut watch, start, at_s, signs(at_s, 1, 0)).is_some()
+        });
+        assert_eq!(gave_up, Some(24), "twice the time limit");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reads what the sender sends on the channel.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::thread;
@@ -21,9 +22,10 @@ pub(super) fn start(
     peer: Arc<PeerPulse>,
 ) -> Result<(), Error> {
     let work = move || {
-        if let Err(error) = listen(reader, &jobs, &events, &peer) {
+        let mut is_closed = false;
+        if let Err(error) = listen(reader, &jobs, &events, &peer, &mut is_closed) {
             // The other half no longer exists after the transfer has ended.
-            let _ = events.send(Event::Ended(error));
+            let _ = events.send(Event::Ended { error, is_closed });
         }
     };
     thread::Builder::new()
@@ -33,6 +35,16 @@ pub(super) fn start(
         .map_err(|error| of_thread(&error))
 }
 
+/// Whether the sender has closed the channel. A connection that is closed while messages are unread
+/// is reset.
+fn is_close(error: &SessionError) -> bool {
+    match error {
+        SessionError::Closed => true,
+        SessionError::Io { source, .. } => source.kind() == io::ErrorKind::ConnectionReset,
+        _ => false,
+    }
+}
+
 /// Passes messages about files to the disk's thread, and resumes to the endpoint's thread. Returns
 /// without an error when the disk's thread has ended.
 fn listen(
@@ -40,13 +52,16 @@ fn listen(
     jobs: &SyncSender<Job>,
     events: &Sender<Event>,
     peer: &PeerPulse,
+    is_closed: &mut bool,
 ) -> Result<(), Error> {
     let failed = |error: SessionError| Error::of_session("receiving", &error);
     reader.set_timeout(None);
     let mut is_over = false;
     let mut resumes = 0;
     loop {
-        let message = reader.recv().map_err(failed)?;
+        let received = reader.recv();
+        *is_closed = received.as_ref().is_err_and(is_close);
+        let message = received.map_err(failed)?;
         peer.add_message();
         let job = match message {
             Message::Progress(progress) => {

@@ -114,7 +114,11 @@ enum Event {
     /// The sender continues over another queue pair.
     Resume(Resume),
     /// The channel has ended.
-    Ended(Error),
+    Ended {
+        error: Error,
+        /// The sender closed it, as it does when it knows that all is done.
+        is_closed: bool,
+    },
 }
 
 /// What both parts of a reception use.
@@ -313,6 +317,7 @@ impl Reception<'_> {
         };
         let Received {
             tally,
+            ended,
             stats,
             shape: last,
         } = stream.run(watched, &manifest, self.host)?;
@@ -321,7 +326,7 @@ impl Reception<'_> {
             peer: joined.peer.to_string(),
             synced: self.settings.policy.sync,
             tally,
-            elapsed: start.elapsed(),
+            elapsed: ended - start,
             scheme,
             choices: None,
             sending: Sending::default(),

@@ -22,10 +22,7 @@ use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::speaker::Outbox;
 use crate::watch::{Signs, Watch, least_steps};
-use crate::{Cancel, Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
-
-/// At the end, the time for the sender to learn of it and close the channel.
-const LINGER: Duration = Duration::from_secs(5);
+use crate::{Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct Surroundings<'a> {
@@ -48,6 +45,8 @@ pub(super) struct Agreed {
 /// The result of the receiving.
 pub(super) struct Received {
     pub(super) tally: Tally,
+    /// When the disk had finished every file.
+    pub(super) ended: Instant,
     pub(super) stats: QpStats,
     /// The shape at the end.
     pub(super) shape: Shape,
@@ -112,7 +111,7 @@ impl Stream {
         }
     }
 
-    /// Receives until the disk has finished every file.
+    /// Receives until the disk has finished every file and the sender knows it.
     pub(super) fn run(
         mut self,
         around: Surroundings<'_>,
@@ -124,37 +123,62 @@ impl Stream {
         let info = self.lane.info(&self.link.endpoint)?;
         send_qp_info(around.outbox, &info, host.cancel)?;
         let mut meter = Meter::new(host.observer, "receiving", Arc::clone(manifest));
-        let mut kept = Instant::now();
         // The steps of the sender are those of its disk, and whole messages that arrived here.
         let least = [least_steps(around.timeout, None), 1];
-        let mut watch = Watch::new(around.timeout, least, around.ports.clone(), kept);
+        let mut watch = Watch::new(around.timeout, least, around.ports.clone(), Instant::now());
+        let mut result = None;
         loop {
+            match self.step(&around, &mut watch, &mut meter, (&mut result, host)) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(error) if result.is_some() => host.warn(format!(
+                    "every file has its verdict, but the sender may not know it: {error}"
+                )),
+                Err(error) => return Err(error),
+            }
+            let (tally, ended) = result.unwrap_or_else(|| (Tally::default(), Instant::now()));
+            return Ok(Received {
+                tally,
+                ended,
+                stats: self.stats()?,
+                shape: self.shape,
+            });
+        }
+    }
+
+    /// Works until the next housekeeping. `result` gets what the disk reports when it has finished. Then
+    /// this end goes on, since the last acknowledgement and the last message may have been lost, and
+    /// answers until the sender has closed the channel. Returns whether it has.
+    fn step(
+        &mut self,
+        around: &Surroundings<'_>,
+        watch: &mut Watch,
+        meter: &mut Meter<'_>,
+        (result, host): (&mut Option<(Tally, Instant)>, &Host<'_>),
+    ) -> Result<bool, Error> {
+        let start = Instant::now();
+        while start.elapsed() < HOUSEKEEPING {
             self.poll()?;
             self.take()?;
             self.post()?;
             match around.events.try_recv() {
                 Ok(Event::Disk(tally)) => {
-                    let tally = tally?;
+                    let (tally, _) = result.insert((tally?, Instant::now()));
                     meter.finish(tally.verified_bytes);
                     let counters = self.lane.counters(&self.link.endpoint)?;
                     host.observer.observe(counters);
-                    self.linger(around.events, host.cancel)?;
-                    return Ok(Received {
-                        tally,
-                        stats: self.stats()?,
-                        shape: self.shape,
-                    });
                 }
                 Ok(Event::Resume(resume)) => self.resume(&resume, around.outbox, host)?,
-                Ok(Event::Ended(error)) => return Err(error),
+                Ok(Event::Ended { is_closed, .. }) if is_closed && result.is_some() => {
+                    return Ok(true);
+                }
+                Ok(Event::Ended { error, .. }) => return Err(error),
                 Err(_) => {}
             }
-            let now = Instant::now();
-            if now - kept >= HOUSEKEEPING {
-                kept = now;
-                self.keep_house(now, &around, &mut watch, &mut meter, host)?;
-            }
         }
+        let meter = result.is_none().then_some(meter);
+        self.keep_house(Instant::now(), around, watch, meter, host)?;
+        Ok(false)
     }
 
     /// Does what is not urgent: cancellation, liveness, progress.
@@ -163,7 +187,7 @@ impl Stream {
         now: Instant,
         around: &Surroundings<'_>,
         watch: &mut Watch,
-        meter: &mut Meter<'_>,
+        meter: Option<&mut Meter<'_>>,
         host: &Host<'_>,
     ) -> Result<(), Error> {
         host.cancel.check()?;
@@ -172,22 +196,25 @@ impl Stream {
         self.link.keep()?;
         let stats = self.stats()?;
         around.pulse.set_received(stats.new_bytes);
+        let mut packets = self.link.heard_packets();
         // A transfer of no bytes needs no packets.
-        let packets = self.link.endpoint.counters().received_packets
-            + u64::from(self.shape.stream_bytes == 0);
+        packets[0] += u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, around.pulse, around.peer);
+        if watch.is_silent(now) {
+            self.link.ask();
+        }
         if let Some(warning) = watch.look(now, signs)? {
             host.warn(warning);
         }
-        let status = Status {
-            path: &format!(
-                "{:>5} came twice",
-                Percent(duplicate_share(&stats)).to_string()
-            ),
-            slow_disk: signs.slow_disk(),
-        };
         around.pulse.set_arrived_bytes(self.arrived_bytes());
-        meter.show(now, around.pulse.arrived_bytes(), &status);
+        if let Some(meter) = meter {
+            let path = Percent(duplicate_share(&stats)).to_string();
+            let status = Status {
+                path: &format!("{path:>5} came twice"),
+                slow_disk: signs.slow_disk(),
+            };
+            meter.show(now, around.pulse.arrived_bytes(), &status);
+        }
         Ok(())
     }
 
@@ -205,16 +232,6 @@ impl Stream {
     fn poll(&mut self) -> Result<(), Error> {
         let polled = self.link.endpoint.poll_and_wait(MAX_WAIT);
         polled.map_err(|error| Error::of_endpoint(&error))
-    }
-
-    /// Keeps answering until the sender has closed the channel, since the last acknowledgement may
-    /// have been lost.
-    fn linger(&mut self, events: &Receiver<Event>, cancel: &Cancel) -> Result<(), Error> {
-        let start = Instant::now();
-        while start.elapsed() < LINGER && events.try_recv().is_err() && !cancel.is_set() {
-            self.poll()?;
-        }
-        Ok(())
     }
 
     /// Hands whole messages to the disk, in the order of the stream. While the disk's queue is

@@ -214,11 +214,14 @@ impl Stream {
             self.limit_rate(max_rate.bps())?;
         }
         self.pulse.set_received(self.arrived_bytes);
+        let mut packets = self.link.heard_packets();
         // A transfer of no bytes needs no packets.
-        let packets = self.link.endpoint.counters().received_packets
-            + u64::from(self.shape.stream_bytes == 0);
+        packets[0] += u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, &self.pulse, &self.peer);
         self.watch_size(&signs, host)?;
+        if self.watch.is_silent(now) {
+            self.link.ask();
+        }
         if let Some(warning) = self.watch.look(now, signs)? {
             host.warn(warning);
         }
