@@ -119,8 +119,8 @@
 //! packet is several percent. Less loss alone is not congestion: the controller learns the loss
 //! of the two round trips after a cut as the random loss of the path. Later loss may be that of a
 //! policer, which the growing window has reached: a policer drops nothing at a lower rate, and random
-//! loss stays. So a cut that loss without a queue caused goes down to what arrived, and if as much
-//! is lost then, the loss is learned at once.
+//! loss stays. So a cut that loss without a queue caused goes down to what arrived. A round trip
+//! after such a cut counts as much as all measurements before.
 //!
 //! The noise of the hosts is the shortest standing delay of the first round trip after a cut, when
 //! the queue is empty; of several cuts, the recent maximum. Before the first measurement it is the
@@ -218,7 +218,7 @@
 //! the grid below, as far as they hold eight packets for each flow, without marks. Swift is given what
 //! the others have to measure: it starts with a window for the true rate and round trip, its target
 //! delay is 1.25 round trips, and its window may fill each path. BBR 3 and Copa follow their draft and
-//! paper, changed so that random loss is no congestion (`tests/common/bbr3.rs`, `copa.rs`). A cell is
+//! paper, changed so that random loss is no congestion (`tests/common/bbr3`, `copa.rs`). A cell is
 //! good if at least 0.9 of the path is used, the mean queue is at most 0.25 round trips, and Jain's
 //! index is at least 0.9. Medians are over the cells; one seed.
 //!

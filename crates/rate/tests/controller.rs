@@ -673,3 +673,18 @@ fn after_four_failed_attempts_a_train_tests_what_is_free() {
         assert_eq!(drains >= 4, next.is_some(), "{end_ms}: {drains} attempts");
     }
 }
+
+/// Who asks for the shortest round trip, for instance to tell a late packet from its repeat, gets it.
+#[test]
+fn a_variation_does_not_lengthen_the_shortest_round_trip() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let mut path = GivenPath::after_train(|now_ns| 25 * MS + now_ns / (20 * MS) % 2 * 8 * MS);
+    for _ in 0..2_000 {
+        path.step(&mut controller);
+    }
+    assert_eq!(controller.base_rtt_ns(), Some(25 * MS));
+    let window_bytes = controller.limits().window_bytes;
+    assert!(window_bytes > TRAIN_PACKETS * 4_096, "{window_bytes}");
+}

@@ -133,11 +133,11 @@ impl Compete {
 
 #[cfg(test)]
 mod tests {
-    use super::super::variation::Grain;
+    use super::super::variation::Noise;
     use super::*;
     use crate::{Feedback, Newest};
 
-    const GRAIN: Grain = Grain {
+    const NOISE: Noise = Noise {
         jitter_ns: 0,
         packet_ns: 0,
     };
@@ -160,7 +160,7 @@ mod tests {
                 received_packets: 1,
                 ..Feedback::default()
             },
-            GRAIN,
+            NOISE,
         );
         path
     }

@@ -18,7 +18,7 @@ use cycle::Cycle;
 use growth::Growth;
 use path::PathEstimate;
 use probe::{Probe, REPEATS};
-use variation::Grain;
+use variation::Noise;
 
 /// Timeout of the first report, in nanoseconds (RFC 6298 section 2.1).
 const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
@@ -27,6 +27,10 @@ const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
 /// overflow.
 const MAX_BPS: u64 = 1 << 50;
 const MAX_BYTES: u64 = 1 << 50;
+
+/// When a variation is detected, a train tests this multiple of the share: the variation has ended
+/// growth too early.
+const UNGROWN: u64 = 2;
 
 /// Options of an [`Adaptive`] controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,9 +180,9 @@ impl Adaptive {
         })
     }
 
-    /// The round trip without queues, in nanoseconds; `None` before the first one is measured.
+    /// The shortest round trip, in nanoseconds; `None` before the first one is measured.
     pub fn base_rtt_ns(&self) -> Option<u64> {
-        Some(self.path.base_ns()).filter(|&ns| ns > 0)
+        Some(self.path.shortest_ns()).filter(|&ns| ns > 0)
     }
 
     /// Highest pace in bits a second that the receiver and [`AdaptiveOptions::max_rate_bps`] allow
@@ -248,9 +252,9 @@ impl Adaptive {
     }
 
     /// The delays of hosts and packets.
-    fn grain(&self) -> Grain {
+    fn noise(&self) -> Noise {
         let packet_ns = time_of(self.options.packet_bytes, self.peak_bps());
-        Grain {
+        Noise {
             jitter_ns: self.options.jitter_ns,
             packet_ns: packet_ns.min(self.path.base_ns() / 2),
         }
@@ -275,7 +279,7 @@ impl Adaptive {
         self.peak_bytes = mul_div(self.peak_bytes, base_ns, base_before_ns);
         let is_uncertain = self.cycle.is_young() || self.share_bytes < self.peak_bytes / 2;
         if before_ns == 0 && self.is_measured && is_uncertain {
-            self.test_multiple(2);
+            self.test_multiple(UNGROWN);
         }
     }
 
@@ -425,7 +429,7 @@ impl RateControl for Adaptive {
     fn on_feedback(&mut self, feedback: &Feedback) {
         let before_ns = self.now_ns;
         let variation_ns = self.path.variation_ns();
-        let Some(sample) = self.path.take(feedback, self.grain()) else {
+        let Some(sample) = self.path.take(feedback, self.noise()) else {
             return;
         };
         self.now_ns = self.now_ns.max(feedback.now_ns);
@@ -496,13 +500,8 @@ impl RateControl for Adaptive {
         self.receiver.set_max(self.options.max_rate_bps);
         match learned {
             // The path may carry more than it was allowed to show.
-            Some(learned) if was_at_most && self.options.max_rate_bps > before_bps => {
-                let AdaptiveOptions {
-                    packet_bytes,
-                    jitter_ns,
-                    ..
-                } = self.options;
-                self.probe(Probe::searching(learned, packet_bytes, jitter_ns));
+            Some(_) if was_at_most && self.options.max_rate_bps > before_bps => {
+                self.test_multiple(1);
             }
             Some(_) => self.set_share(self.share_bytes),
             None => {}

@@ -1,6 +1,6 @@
 //! Estimates the path from reports: round trip, queue, rate, loss, marks.
 
-use super::variation::{Grain, Variation};
+use super::variation::{Noise, Variation};
 use crate::math::mul_div;
 use crate::{Feedback, Newest};
 
@@ -78,6 +78,7 @@ pub(super) struct PathEstimate {
     /// The first report about packets sent after the last cut of the window.
     cut: Point,
     variation: Variation,
+    /// By how much the delay varies, as of the latest sample.
     variation_ns: u64,
     /// Mean time between reports, in nanoseconds.
     interval_ns: u64,
@@ -85,9 +86,10 @@ pub(super) struct PathEstimate {
 }
 
 impl PathEstimate {
-    /// Processes a report. `grain`: delays that are not a variation of the path. Returns `None` if a newer report has overtaken it, or if nothing was
-    /// received. Otherwise returns the round-trip sample of the report, if it has one.
-    pub(super) fn take(&mut self, feedback: &Feedback, grain: Grain) -> Option<Option<Sample>> {
+    /// Processes a report. Returns `None` if a newer report has overtaken it, or if nothing was
+    /// received. Otherwise returns the round-trip sample of the report, if it has one. Delays up to
+    /// `noise` are no variation of the path.
+    pub(super) fn take(&mut self, feedback: &Feedback, noise: Noise) -> Option<Option<Sample>> {
         let newest = feedback.newest?;
         if newest.sent_bytes < self.latest.sent_bytes
             || feedback.received_packets < self.latest.received_packets
@@ -105,7 +107,7 @@ impl PathEstimate {
         let sample = self.sample(feedback.now_ns, &newest);
         if let Some(sample) = sample {
             self.note(feedback.now_ns, sample.rtt_ns);
-            self.variation.note(sample, self.base_ns, grain);
+            self.variation.note(sample, self.base_ns, noise);
             self.variation_ns = self.variation.ns(feedback.now_ns);
         }
         let arrived_ns = feedback.now_ns.saturating_sub(newest.hold_ns);
@@ -127,6 +129,11 @@ impl PathEstimate {
             return 0;
         }
         self.base_ns + self.variation_ns
+    }
+
+    /// Shortest round trip, in nanoseconds; 0 before the first sample.
+    pub(super) fn shortest_ns(&self) -> u64 {
+        self.base_ns
     }
 
     /// By how much the delay of the path varies, in nanoseconds.
@@ -206,8 +213,8 @@ impl PathEstimate {
     }
 
     /// Updates the random loss with the loss of a round trip with an empty queue, soon after a cut.
-    /// `is_surprising`: whether loss was the reason of the cut. If a lower rate loses as much, the
-    /// loss is random.
+    /// `is_surprising`: whether loss was the reason of the cut. Then a lower rate shows whether the
+    /// loss is random, and this round trip counts as much as all before.
     pub(super) fn note_random_loss(&mut self, span: &ReportSpan, is_surprising: bool) {
         let weight = if is_surprising { 4 } else { 1 };
         let loss_ppm = (self.random_loss_ppm * (8 - weight) + span.loss_ppm() * weight) / 8;

@@ -31,7 +31,7 @@ const RISES: u64 = 2;
 /// Delays that hosts and packets cause, in nanoseconds. Shorter rises are not a variation of the
 /// path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grain {
+pub(super) struct Noise {
     /// [`AdaptiveOptions::jitter_ns`](super::AdaptiveOptions::jitter_ns).
     pub(super) jitter_ns: u64,
     /// Time of one packet on the path.
@@ -58,7 +58,7 @@ pub(super) struct Variation {
 
 impl Variation {
     /// Adds a sample.
-    pub(super) fn note(&mut self, sample: Sample, rtt_ns: u64, grain: Grain) {
+    pub(super) fn note(&mut self, sample: Sample, rtt_ns: u64, noise: Noise) {
         let Some(previous) = self.previous.replace(sample) else {
             return;
         };
@@ -66,8 +66,8 @@ impl Variation {
         let rise_ns = sample.rtt_ns.saturating_sub(previous.rtt_ns);
         let elapsed_ns = sample.departed_ns.saturating_sub(previous.departed_ns);
         let others_ns = (elapsed_ns / GROWTH_SHARE)
-            .max(grain.jitter_ns)
-            .saturating_add(BURST_PACKETS.saturating_mul(grain.packet_ns));
+            .max(noise.jitter_ns)
+            .saturating_add(BURST_PACKETS.saturating_mul(noise.packet_ns));
         if rise_ns > others_ns.saturating_add(own_ns(previous, sample)) {
             self.pending = Some(Rise {
                 ns: rise_ns,
@@ -76,7 +76,7 @@ impl Variation {
         }
     }
 
-    /// Ends the pending rise if the delay has fallen again, or if it has been long for too long.
+    /// Ends the pending rise if the delay has fallen again, or if the delay has stayed long for too long.
     fn end_rise(&mut self, sample: Sample, rtt_ns: u64) {
         let Some(rise) = self.pending else {
             return;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const GRAIN: Grain = Grain {
+    const NOISE: Noise = Noise {
         jitter_ns: MS,
         packet_ns: MS / 4,
     };
@@ -147,7 +147,7 @@ mod tests {
                 rtt_ns: rtt_ms * MS,
                 in_flight_bytes: 100_000,
             };
-            variation.note(sample, 30 * MS, GRAIN);
+            variation.note(sample, 30 * MS, NOISE);
         }
         variation.ns(departed_ns) / MS
     }
@@ -185,14 +185,15 @@ mod tests {
     #[test]
     fn what_the_flow_has_sent_itself_is_not() {
         let mut variation = Variation::default();
-        for train in 0..10u64 {
+        // Without what the flow has added, each of these trains would be a rise that falls.
+        for train in 0..20u64 {
             for (step, in_flight_bytes) in [(0, 10_000), (1, 20_000)] {
                 let sample = Sample {
-                    departed_ns: (train * 100 + step) * MS,
+                    departed_ns: (train * 40 + step) * MS,
                     rtt_ns: (30 + 10 * step) * MS,
                     in_flight_bytes,
                 };
-                variation.note(sample, 30 * MS, GRAIN);
+                variation.note(sample, 30 * MS, NOISE);
             }
         }
         assert_eq!(variation.ns(1_000 * MS), 0);
@@ -207,7 +208,7 @@ mod tests {
                 rtt_ns: (30 + 20 * (slot % 2)) * MS,
                 in_flight_bytes: 100_000,
             };
-            variation.note(sample, 30 * MS, GRAIN);
+            variation.note(sample, 30 * MS, NOISE);
         }
         assert_eq!(variation.ns(1_000 * MS), 40 * MS);
         assert_eq!(variation.ns(10_600 * MS), 0);
