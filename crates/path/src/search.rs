@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 /// Numbers of consecutive losses of a size: before fewer, it never counts as too large, and after
 /// more, it always does if smaller sizes were answered.
 const TRIES: core::ops::RangeInclusive<u8> = 5..=32;
-/// A size counts as too large if a path that treats all sizes alike loses all of its probes with less
-/// than this probability: one in so many.
+/// A size counts as too large if random loss alone would lose all of its probes in fewer than one of
+/// this number of searches.
 const ODDS: u64 = 10_000;
 /// Number of sizes in each further round.
 const REFINED: u32 = 8;
