@@ -128,8 +128,11 @@ impl LossMeter {
     /// message, data or parity, and its number there. With `is_whole`, the packet is the whole
     /// chunk, and the chunk counts as arrived. Otherwise the chunk is not judged.
     pub fn handle_late(&mut self, now_ns: u64, chunk: (MessageId, u32), is_whole: bool) {
-        let late = self.overtaken.handle_late(now_ns, chunk);
-        self.tally.take_back(late);
+        // A copy of one of several packets does not show that the chunk has arrived.
+        if is_whole {
+            let late = self.overtaken.handle_late(now_ns, chunk);
+            self.tally.take_back(late);
+        }
         if let Some(watched) = self.messages.get_mut(&chunk.0.data()) {
             watched.handle_late(chunk, is_whole);
         }

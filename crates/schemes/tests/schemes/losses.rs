@@ -595,6 +595,10 @@ fn chunks_that_come_after_they_were_rebuilt_are_late() {
     }
     assert_eq!(coded.meter.loss().lost_chunks(), 1);
     coded.end(0);
+    // A copy of one of its packets does not show that all of them have arrived.
+    coded.meter.handle_late(coded.now_ns, late, false);
+    assert!(coded.meter.take_late().is_empty());
+    assert_eq!(coded.meter.loss().lost_chunks(), 1);
     coded.meter.handle_late(coded.now_ns, late, true);
     let found = coded.meter.take_late();
     assert_eq!(found.len(), 1);
