@@ -388,10 +388,13 @@ fn vary() {
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, Into::into) {
             scope.spawn(|| {
-                while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(row) = rows.get(number) else {
+                        break;
+                    };
                     let line = vary_row(row);
-                    let number = rows.iter().position(|other| std::ptr::eq(other, row));
-                    lines.lock().unwrap()[number.unwrap()] = Some(line);
+                    lines.lock().unwrap()[number] = Some(line);
                 }
             });
         }

@@ -2,15 +2,15 @@
 //! model of BBR version 1, on 60 paths: 22 of the grid, and 38 whose delay varies, that reorder
 //! packets, or that drop them above a rate.
 //!
-//! `cargo run --release -p farwrite-rate --example published [CONTROLLER...]`: takes some minutes for
-//! `adaptive`, `bbr3`, `copa` and `bbr`.
+//! `cargo run --release -p farwrite-rate --example published [CONTROLLER...]`: takes about 80 s
+//! of one core for `adaptive`, `bbr3`, `copa` and `bbr`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::time::Duration;
 
-use common::case::{Case, FlowKind, Messages, PathStep};
+use common::case::{Case, FlowKind, Messages, PathStep, uniform};
 use common::measure::CaseResult;
 use common::network::run;
 use farwrite_link::{Policer, Reorder, Spread, Variation};
@@ -212,25 +212,6 @@ fn beside(kind: FlowKind, name: &str, loss: f64, variation: Variation) -> Row {
     row(&name, Measured::Share, case)
 }
 
-fn uniform(most_ms: u64, every_ms: u64) -> Variation {
-    Variation {
-        spread: Spread::Uniform {
-            most: Duration::from_millis(most_ms),
-        },
-        every: Duration::from_millis(every_ms),
-        overtakes: false,
-    }
-}
-
-/// A path with packets of 1500 bytes between hosts with 1 ms of noise, as `farwrite send` assumes.
-fn real(rate_bps: u64, rtt_ns: u64) -> Case {
-    Case {
-        packet_bytes: Some(1_500),
-        jitter_ns: MS,
-        ..Case::new(rate_bps, rtt_ns)
-    }
-}
-
 /// One transfer of `bytes`, with at most 100 seconds.
 fn transfer(name: &str, mut case: Case, bytes: u64) -> Row {
     case.flows[0].messages = Some(Messages {
@@ -268,7 +249,7 @@ fn new() -> Vec<Row> {
                 loss,
                 variation,
                 back_variation: variation,
-                ..real(rate_bps, rtt_ns)
+                ..Case::between_hosts(rate_bps, rtt_ns)
             };
             let each = match every_ms {
                 0 => "per packet".into(),
@@ -287,14 +268,9 @@ fn new() -> Vec<Row> {
 
 fn transfers() -> Vec<Row> {
     let mut rows = Vec::new();
-    let base = || real(50 * MBIT, 30 * MS);
-    let both = |case: Case, variation: Variation| Case {
-        variation,
-        back_variation: variation,
-        ..case
-    };
+    let base = || Case::between_hosts(50 * MBIT, 30 * MS);
     let mut add = |name: &str, case, mb: u64| rows.push(transfer(name, case, mb * 1_000_000));
-    add("10 ms each 30 ms", both(base(), uniform(10, 30)), 20);
+    add("10 ms each 30 ms", base().varying(uniform(10, 30)), 20);
     let forward = Case {
         variation: uniform(10, 30),
         ..base()
@@ -305,7 +281,7 @@ fn transfers() -> Vec<Row> {
         ..base()
     };
     add("10 ms each 30 ms, backward", backward, 20);
-    add("3 ms each 30 ms", both(base(), uniform(3, 30)), 20);
+    add("3 ms each 30 ms", base().varying(uniform(3, 30)), 20);
     let spikes = Variation {
         spread: Spread::Spikes {
             share: 0.05,
@@ -313,9 +289,9 @@ fn transfers() -> Vec<Row> {
         },
         ..uniform(0, 10)
     };
-    add("spikes of 20 ms", both(base(), spikes), 20);
+    add("spikes of 20 ms", base().varying(spikes), 20);
     for most_ms in [5, 2, 1] {
-        let case = both(real(200 * MBIT, 50 * MS), uniform(most_ms, 100));
+        let case = Case::between_hosts(200 * MBIT, 50 * MS).varying(uniform(most_ms, 100));
         add(&format!("{most_ms} ms each 100 ms"), case, 100);
     }
     for (rtt_ns, probability, extra_ms) in [(20 * MS, 0.05, 8), (50 * MS, 0.02, 10)] {
@@ -324,7 +300,7 @@ fn transfers() -> Vec<Row> {
                 probability,
                 extra_delay: Duration::from_millis(extra_ms),
             },
-            ..real(50 * MBIT, rtt_ns)
+            ..Case::between_hosts(50 * MBIT, rtt_ns)
         };
         let name = format!("{} % of packets {extra_ms} ms late", probability * 100.0);
         add(&name, case, 20);
@@ -334,10 +310,10 @@ fn transfers() -> Vec<Row> {
             rate_bps: 10 * MBIT,
             burst_bytes: 24_000,
         }),
-        ..real(100 * MBIT, 30 * MS)
+        ..Case::between_hosts(100 * MBIT, 30 * MS)
     };
     add("policer of 10 Mbit/s and 24 kB", policed, 20);
-    let thin = real(MBIT * 64 / 1_000, 100 * MS);
+    let thin = Case::between_hosts(MBIT * 64 / 1_000, 100 * MS);
     rows.push(transfer("thin", thin, 150_000));
     rows
 }

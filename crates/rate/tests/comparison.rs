@@ -3,12 +3,10 @@
 
 mod common;
 
-use std::time::Duration;
-
-use common::case::{Case, FlowKind};
+use common::case::{Case, FlowKind, uniform};
 use common::measure::CaseResult;
 use common::network::run;
-use farwrite_link::{Spread, Variation};
+use farwrite_link::Variation;
 
 /// A path of 1 Gbit/s and 25 ms.
 fn path() -> Case {
@@ -68,18 +66,14 @@ fn random_loss_stops_neither_bbr_3_nor_copa() {
 fn bbr_3_fills_a_path_that_varies_and_that_reorders() {
     for (every_ms, overtakes) in [(30, false), (0, true)] {
         let variation = Variation {
-            spread: Spread::Uniform {
-                most: Duration::from_millis(10),
-            },
-            every: Duration::from_millis(every_ms),
             overtakes,
+            ..uniform(10, every_ms)
         };
         let case = Case {
-            variation,
-            back_variation: variation,
             packet_bytes: Some(1_500),
             ..Case::new(50_000_000, 30_000_000)
         };
+        let case = case.varying(variation);
         let result = run(&case.under(FlowKind::Bbr3).lasting(300.0, 100.0));
         assert!(result.utilisation > 0.9, "{overtakes} {result:?}");
     }

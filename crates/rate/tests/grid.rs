@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farwrite_link::{Policer, Spread, Variation};
 
-use common::case::{Case, FlowKind, PathStep};
+use common::case::{Case, FlowKind, PathStep, uniform};
 use common::measure::CaseResult;
 use common::network::run;
 
@@ -375,9 +375,7 @@ fn policed(rtt_ms: u64, burst_bytes: u64) -> (f64, f64) {
             rate_bps: 10_000_000,
             burst_bytes,
         }),
-        packet_bytes: Some(1_500),
-        jitter_ns: 1_000_000,
-        ..Case::new(1_000_000_000, rtt_ms * 1_000_000)
+        ..Case::between_hosts(1_000_000_000, rtt_ms * 1_000_000)
     };
     let outcome = run(&case.lasting(10_000.0 / rtt_ms as f64, 0.0));
     (100.0 * outcome.utilisation, outcome.dropped)
@@ -400,41 +398,23 @@ fn a_token_bucket_that_is_shorter_than_a_train_does_not_stop_a_flow() {
     assert!(dropped < 0.16, "{dropped}");
 }
 
-/// The part of a path of 50 Mbit/s and 30 ms that a flow used in 6 seconds, with this additional delay
-/// in both directions.
-fn varied(spread: Spread, every_ms: u64) -> f64 {
-    let variation = Variation {
-        spread,
-        every: Duration::from_millis(every_ms),
-        overtakes: false,
-    };
-    let case = Case {
-        variation,
-        back_variation: variation,
-        packet_bytes: Some(1_500),
-        jitter_ns: 1_000_000,
-        ..Case::new(50_000_000, 30_000_000)
-    };
-    run(&case.lasting(200.0, 0.0)).utilisation
-}
-
 #[test]
 fn a_delay_that_varies_is_no_queue() {
-    // Before, a flow used 0.06, 0.39, 0.39 and 0.73 of these paths.
-    let up_to = |ms| Spread::Uniform {
-        most: Duration::from_millis(ms),
+    let spikes = Variation {
+        spread: Spread::Spikes {
+            share: 0.05,
+            most: Duration::from_millis(20),
+        },
+        ..uniform(0, 10)
     };
-    let spikes = Spread::Spikes {
-        share: 0.05,
-        most: Duration::from_millis(20),
-    };
-    for (spread, every_ms) in [
-        (up_to(10), 30),
-        (up_to(3), 30),
-        (spikes, 10),
-        (up_to(10), 300),
+    // A controller that takes each delay for a queue uses 0.06, 0.39 and 0.39 of these paths.
+    for (variation, least) in [
+        (uniform(10, 30), 0.55),
+        (uniform(3, 30), 0.6),
+        (spikes, 0.7),
     ] {
-        let used = varied(spread, every_ms);
-        assert!(used > 0.55, "{spread:?} {every_ms} {used}");
+        let case = Case::between_hosts(50_000_000, 30_000_000).varying(variation);
+        let used = run(&case.lasting(200.0, 0.0)).utilisation;
+        assert!(used > least, "{variation:?} {used}");
     }
 }

@@ -1,6 +1,7 @@
 //! The simulated cases.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use farwrite_link::{DeliveryTrace, Policer, Reorder, Spread, Variation};
 use farwrite_rate::Start;
@@ -125,6 +126,23 @@ impl Case {
         }
     }
 
+    /// One adaptive flow with packets of 1500 bytes, between hosts with 1 ms of noise, as
+    /// `farwrite send` assumes.
+    pub(crate) fn between_hosts(rate_bps: u64, rtt_ns: u64) -> Self {
+        Self {
+            packet_bytes: Some(1_500),
+            jitter_ns: 1_000_000,
+            ..Self::new(rate_bps, rtt_ns)
+        }
+    }
+
+    /// The delay varies in both directions.
+    pub(crate) fn varying(mut self, variation: Variation) -> Self {
+        self.variation = variation;
+        self.back_variation = variation;
+        self
+    }
+
     /// `flows` adaptive flows, each started `apart_rounds` after the previous one.
     pub(crate) fn with_flows(mut self, flows: usize, apart_rounds: f64) -> Self {
         let first = self.flows[0];
@@ -200,5 +218,16 @@ impl Case {
             rate_bps: (self.rate_bps as f64 * factor) as u64,
             rtt_ns: self.rtt_ns,
         })
+    }
+}
+
+/// An additional delay that is uniform from 0, drawn again every `every_ms`. Packets stay in order.
+pub(crate) fn uniform(most_ms: u64, every_ms: u64) -> Variation {
+    Variation {
+        spread: Spread::Uniform {
+            most: Duration::from_millis(most_ms),
+        },
+        every: Duration::from_millis(every_ms),
+        overtakes: false,
     }
 }

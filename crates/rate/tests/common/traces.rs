@@ -9,8 +9,9 @@ const STEP_MS: u32 = 20;
 /// A downlink of LTE, after the model in "Stochastic Forecasts Achieve High Throughput and Low Delay
 /// over Cellular Networks" (Winstein, Sivaraman and Balakrishnan, NSDI 2013, section 3): packets are
 /// delivered by a Poisson process, whose rate is a Brownian motion with a noise of 200 packets per
-/// second and root of a second, between 0 and 1000 packets a second. A rate of 0 is an outage, which
-/// ends at a rate of once a second.
+/// second and root of a second, between 0 and 1000 packets a second. A rate of 0 is an outage. Once a
+/// second in the mean, the rate then moves again. Half of these moves are downward, and the outage
+/// continues.
 ///
 /// `scale` multiplies the rates and the noise: a carrier of today has more bandwidth than theirs.
 pub(crate) fn lte(seed: u64, seconds: u32, scale: f64) -> DeliveryTrace {

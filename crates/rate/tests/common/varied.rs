@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farwrite_link::{Policer, Reorder, Spread, Variation};
 
-use super::case::{Case, FlowKind, Messages};
+use super::case::{Case, FlowKind, Messages, uniform};
 use super::traces;
 
 const MS: u64 = 1_000_000;
@@ -89,15 +89,6 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Packets of 1500 bytes, and a millisecond of noise at the hosts, as `farwrite send` assumes.
-fn path(rate_bps: u64, rtt_ms: u64) -> Case {
-    Case {
-        packet_bytes: Some(1_500),
-        jitter_ns: MS,
-        ..Case::new(rate_bps, rtt_ms * MS)
-    }
-}
-
 /// A message that ends the case. After eight times the time that its bytes need, the case ends too.
 fn row(name: String, mut case: Case, bytes: u64) -> Row {
     case.flows[0].messages = Some(Messages {
@@ -115,27 +106,12 @@ fn row(name: String, mut case: Case, bytes: u64) -> Row {
     }
 }
 
-fn uniform(most_ms: u64, every_ms: u64) -> Variation {
-    Variation {
-        spread: Spread::Uniform {
-            most: Duration::from_millis(most_ms),
-        },
-        every: Duration::from_millis(every_ms),
-        overtakes: false,
-    }
-}
-
-fn both_ways(variation: Variation, case: Case) -> Case {
-    Case {
-        variation,
-        back_variation: variation,
-        ..case
-    }
-}
-
 /// One of [`STATED`]: what the path carries in 5 seconds, or in 30 round trips.
 fn stated((mbit, rtt_ms, most_ms, order): (u64, u64, u64, Order)) -> Row {
-    let (mut variation, mut case) = (uniform(most_ms, 20), path(mbit * MBIT, rtt_ms));
+    let (mut variation, mut case) = (
+        uniform(most_ms, 20),
+        Case::between_hosts(mbit * MBIT, rtt_ms * MS),
+    );
     let what = match order {
         Kept => "in order".to_owned(),
         Free => {
@@ -154,13 +130,13 @@ fn stated((mbit, rtt_ms, most_ms, order): (u64, u64, u64, Order)) -> Row {
     };
     let name = format!("{mbit} Mbit/s, {rtt_ms} ms + {most_ms} ms, {what}");
     let ms = 5_000.max(30 * rtt_ms);
-    row(name, both_ways(variation, case), mbit * MBIT / 8_000 * ms)
+    row(name, case.varying(variation), mbit * MBIT / 8_000 * ms)
 }
 
 /// Paths on which users had slow transfers.
 fn reported() -> Vec<Row> {
     let mb = |mb: u64| mb * 1_000_000;
-    let wifi = || path(50 * MBIT, 30);
+    let wifi = || Case::between_hosts(50 * MBIT, 30 * MS);
     let spikes = Variation {
         spread: Spread::Spikes {
             share: 0.05,
@@ -173,17 +149,17 @@ fn reported() -> Vec<Row> {
             probability,
             extra_delay: Duration::from_millis(extra_ms),
         },
-        ..path(50 * MBIT, rtt_ms)
+        ..Case::between_hosts(50 * MBIT, rtt_ms * MS)
     };
     let policed = Case {
         policer: Some(Policer {
             rate_bps: 10 * MBIT,
             burst_bytes: 24_000,
         }),
-        ..path(100 * MBIT, 30)
+        ..Case::between_hosts(100 * MBIT, 30 * MS)
     };
     let named = [
-        ("10 ms each 30 ms", both_ways(uniform(10, 30), wifi()), 20),
+        ("10 ms each 30 ms", wifi().varying(uniform(10, 30)), 20),
         (
             "the same, forward only",
             Case {
@@ -200,16 +176,16 @@ fn reported() -> Vec<Row> {
             },
             20,
         ),
-        ("3 ms each 30 ms", both_ways(uniform(3, 30), wifi()), 20),
-        ("spikes of 20 ms", both_ways(spikes, wifi()), 20),
+        ("3 ms each 30 ms", wifi().varying(uniform(3, 30)), 20),
+        ("spikes of 20 ms", wifi().varying(spikes), 20),
         (
             "5 ms each 100 ms",
-            both_ways(uniform(5, 100), path(200 * MBIT, 50)),
+            Case::between_hosts(200 * MBIT, 50 * MS).varying(uniform(5, 100)),
             100,
         ),
         (
             "1 ms each 100 ms",
-            both_ways(uniform(1, 100), path(200 * MBIT, 50)),
+            Case::between_hosts(200 * MBIT, 50 * MS).varying(uniform(1, 100)),
             100,
         ),
         ("5 % of packets 8 ms late", late(20, 0.05, 8), 20),
@@ -224,7 +200,7 @@ fn reported() -> Vec<Row> {
             row(name, case, mb(size))
         })
         .collect();
-    let thin = path(64 * KBIT, 100);
+    let thin = Case::between_hosts(64 * KBIT, 100 * MS);
     rows.push(row("64 kbit/s, 100 ms".to_owned(), thin, 150_000));
     rows
 }
@@ -244,7 +220,7 @@ fn traced() -> Vec<Row> {
             // Mobile networks and satellites have long queues.
             buffer: 4.0,
             trace: Some(Arc::new(trace)),
-            ..path(mbit * MBIT, rtt_ms)
+            ..Case::between_hosts(mbit * MBIT, rtt_ms * MS)
         };
         let name = format!("{what}, {mbit} Mbit/s in the mean, {rtt_ms} ms");
         row(name, case, mb * 1_000_000)
