@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure, OrExit};
 
 /// Longest file. It holds one rate.
 const MOST_BYTES: u64 = 4096;
-/// The time between two looks whether a signal has come.
+/// How often the thread checks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A file with one rate, such as `10Mbit`.

@@ -29,8 +29,8 @@ Examples:
   farwrite send --to far.example:4792 --psk-file far.key --rate 200Mbit --scheme sr-nack archive/
   farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
   farwrite send --to far.example:4792 --psk-file far.key --link link.toml archive/
-  farwrite send --to far.example:4792 --psk-file far.key --rate-file rate archive/
-      later: echo 5Mbit > rate; pkill -HUP farwrite
+  farwrite send --to far.example:4792 --psk-file far.key --rate-file rate archive/ &
+      later: echo 5Mbit > rate; kill -HUP $!
   farwrite send --to [2001:db8::7] archive/.     asks for the key that `farwrite recv` shows
 
 Either end may be started first. A sender waits, up to --timeout, for a receiver that does not listen
@@ -40,10 +40,10 @@ and UDP of the port must reach the other end, and its UDP packets must reach the
 may be behind any address translation (NAT), the receiver behind one that keeps the port.
 
 The sender measures the rate of the path and uses it. It keeps queues short, and leaves a share to
-other traffic. --rate is an upper bound; --rate-file can change it while the transfer runs. The result is stored in ~/.cache/farwrite/paths.toml, so that
-the next transfer to the same receiver starts near that rate. With --rate-control fixed, the sender
-sends at --rate, and does not yield to other traffic. It slows down only if the receiver's own sockets
-overflow.
+other traffic. --rate is an upper bound. --rate-file can change it while the transfer runs. The
+result is stored in ~/.cache/farwrite/paths.toml, so that the next transfer to the same receiver
+starts near that rate. With --rate-control fixed, the sender sends at --rate, and does not yield to
+other traffic. It slows down only if the receiver's own sockets overflow.
 
 The progress line and the last line say what limits the rate: the path, --rate, the receiver, a disk
 at either end, or --memory.
@@ -140,7 +140,8 @@ enum Control {
 }
 
 impl SendArgs {
-    /// The rate control of a transfer. `rate` is the maximum, and `start` is the stored knowledge about the path.
+    /// The rate control of a transfer. `rate` is the maximum, and `start` is the stored knowledge about
+    /// the path.
     fn rate_control(
         &self,
         rate: Option<u64>,

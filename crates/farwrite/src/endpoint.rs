@@ -372,8 +372,8 @@ impl<F: Fabric> Endpoint<F> {
     /// Changes the maximum rate of the path that a queue pair shares with all others to the same
     /// peer, in bits per second on the wire (0 counts as 1). With a fixed rate, this is the new rate.
     /// Queue pairs that join the path later need this rate too
-    /// ([`RateControl::at_most`](crate::RateControl::at_most)). Other controllers than these two do
-    /// not change.
+    /// ([`RateControl::at_most`](crate::RateControl::at_most)). Only the
+    /// adaptive and the fixed rate control change. The others ignore the call.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].

@@ -79,7 +79,7 @@ pub enum ConfigError {
         value: f64,
     },
     /// A mean time in a state of the losses, or a deviation, of zero.
-    #[error("link {field} = 0s: this time is more than 0")]
+    #[error("link {field} = 0s: this time must be more than 0")]
     Mean {
         /// The name of the field.
         field: &'static str,

@@ -3,8 +3,7 @@
 /// Counters of a [`Link`](crate::Link) since its creation, in datagrams unless noted.
 ///
 /// At any time `offered + duplicated = delivered + lost + queue_dropped + policed`, plus those in
-/// flight
-/// ([`Link::in_flight`](crate::Link::in_flight)).
+/// flight ([`Link::in_flight`](crate::Link::in_flight)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Passed to [`Link::send`](crate::Link::send).

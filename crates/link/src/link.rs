@@ -1,7 +1,6 @@
 //! One direction of a path.
 
 use alloc::collections::{BTreeMap, VecDeque};
-
 use alloc::sync::Arc;
 
 use crate::queue::{Admitted, Queue};

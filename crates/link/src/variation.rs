@@ -38,8 +38,8 @@ pub enum Spread {
         /// The longest additional delay.
         most: Duration,
     },
-    /// A normal distribution with mean 0, truncated at 0 and at `most`. So most additional delays
-    /// are below the deviation, and some are two or three times as long.
+    /// A normal distribution with mean 0, truncated at 0 and at `most`. Most additional delays
+    /// are below the deviation, and some are two or three times the deviation.
     Normal {
         /// The standard deviation before the truncation, more than 0.
         deviation: Duration,

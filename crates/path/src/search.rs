@@ -9,11 +9,11 @@
 
 use alloc::vec::Vec;
 
-/// Numbers of consecutive losses of a size: before fewer, it never counts as too large, and after
-/// more, it always does if smaller sizes were answered.
+/// Numbers of probes of a size that are lost in a row. With fewer than the first number, the size never
+/// counts as too large. With the second number, it always does, if a smaller size was answered.
 const TRIES: core::ops::RangeInclusive<u8> = 5..=32;
-/// A size counts as too large if random loss alone would lose all of its probes in fewer than one of
-/// this number of searches.
+/// A size counts as too large if random loss alone would lose all of its probes in less than one
+/// search out of this number.
 const ODDS: u64 = 10_000;
 /// Number of sizes in each further round.
 const REFINED: u32 = 8;
@@ -65,8 +65,8 @@ impl Control {
         let lost = u64::from(self.tries - self.answers);
         // The expected share of losses after these (Laplace's rule of succession).
         let lose = |odds, _| odds * (lost + 1) / (u64::from(self.tries) + 2);
-        let one = ODDS << 32;
-        (0..tries).fold(one, lose) < one / ODDS
+        // The probability, as a multiple of 1 / (ODDS << 32).
+        (0..tries).fold(ODDS << 32, lose) < 1 << 32
     }
 
     fn sent(&mut self, now_ns: u64) {
@@ -74,6 +74,7 @@ impl Control {
         self.sent_ns = now_ns;
     }
 
+    /// Other probes of this size count too. They make the random loss seem lower, never higher.
     fn answered(&mut self) {
         self.answers = self.tries.min(self.answers.saturating_add(1));
     }

@@ -99,7 +99,7 @@ impl Delivered {
         &self.failed.failures
     }
 
-    /// What the files lost, and nothing else shows.
+    /// Warnings about the files that no other field shows.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -74,9 +74,9 @@ impl Speaker {
         timeout: Duration,
     ) -> Result<(Self, Outbox), Error> {
         writer.set_timeout(None);
-        // After an outage, the kernel can wait as long again until it sends once more. Where it does not
-        // know this option, its own limit holds.
-        let _ = writer.outlive(timeout * 2);
+        // After an outage, TCP may wait for as long as the outage was before it sends again. If the
+        // system does not have this option, its own limit applies.
+        let _ = writer.outlive(timeout.saturating_mul(2));
         let (queue, queued) = sync_channel(QUEUED);
         let shared = Arc::new(Shared {
             last: Mutex::new(None),

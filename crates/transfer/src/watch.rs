@@ -223,8 +223,8 @@ impl Watch {
         // The last packet of a peer that stops can be later than the last movement. Such a peer
         // does not answer: its silence ends the transfer shortly after.
         let answers = now - self.heard_at < self.timeout / 2;
-        // After an outage, the channel can wait as long again until its kernel sends once more. So an
-        // outage does not count as time without movement, but at most one time limit of outages.
+        // After an outage, TCP may wait for as long as the outage was before it sends again. So the
+        // silence of the peer does not count as time without movement, up to one time limit.
         let patience = self.timeout + self.silent.min(self.timeout);
         if answers && now - self.moved_at >= patience {
             return dead(match self.made(self.seen.moved) {

@@ -49,7 +49,7 @@ idle in a burst still loses the next packets. A burst of a time ends with the ti
 --vary adds a delay in each direction. The value after the slash is the time for which a drawn delay \
 stays; without it, each packet has a delay of its own. uniform:10ms lies between 0 and 10ms. \
 normal:3ms..10ms has a normal distribution with mean 0 and a deviation of 3ms, between 0 and 10ms. \
-spikes:5%:20ms is 0 in 95% of the times, and up to 20ms in the others. Packets stay in order: one \
+spikes:5%:20ms is 0 for 95% of the drawn delays, and up to 20ms for the others. Packets stay in order: one \
 that would overtake waits for the one before. With +overtake at the end, such as \
 uniform:10ms+overtake, it does not wait.
 

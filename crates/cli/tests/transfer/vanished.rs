@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::rig::{Receiver, Rig, Running, V4, free_port};
 
@@ -65,7 +65,9 @@ fn a_log_that_grew_is_named_also_after_a_failure() {
     let mut grown = File::options().append(true).open(&log).expect("open");
     grown.write_all(b"more").expect("write");
     let receiver = Running::spawn(rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once"]));
+    let start = Instant::now();
     while !rig.received().contains(&"log".to_owned()) {
+        assert!(start.elapsed() < Duration::from_secs(60), "no log came");
         thread::sleep(Duration::from_millis(5));
     }
     // The sender hears of it.

@@ -128,8 +128,7 @@ impl Flight {
         // A copy of a packet that an earlier report has passed shows no round trip.
         let departure =
             departure.filter(|found| !is_stale || found.sent_bytes > self.reported_bytes);
-        let newest_bytes = departure.map_or(0, |found| found.sent_bytes);
-        let reported_bytes = newest_bytes.max(self.reported_bytes);
+        let reported_bytes = departure.map_or(self.reported_bytes, |found| found.sent_bytes);
         let is_stale = is_stale && reported_bytes == self.reported_bytes;
         let left = Left {
             sent: self.sent,

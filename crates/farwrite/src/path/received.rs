@@ -137,7 +137,8 @@ impl Received {
         let most = left.sent.minus(self.delivered);
         let is_excess = !counted.is_within(most);
         let has_copies = gained.stale.packets > self.repeats_in(&gained, left);
-        // Copies must not count for packets in flight: these would seem to be lost when they arrive.
+        // Copies must not count in place of packets in flight. Otherwise, those packets would seem lost
+        // later.
         let unreported = left.reported_bytes.saturating_sub(self.delivered.bytes);
         let arrived = Amount {
             packets: counted.packets.min(most.packets),

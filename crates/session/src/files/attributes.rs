@@ -34,7 +34,7 @@ pub enum Attribute {
     Permissions,
     /// When it was last written.
     Time,
-    /// That these survive a power failure.
+    /// Whether its permissions and its time survive a power failure.
     Durability,
 }
 

@@ -128,15 +128,17 @@ impl Stream {
         let mut watch = Watch::new(around.timeout, least, around.ports.clone(), Instant::now());
         let mut result = None;
         loop {
-            match self.step(&around, &mut watch, &mut meter, (&mut result, host)) {
-                Ok(false) => continue,
-                Ok(true) => {}
-                Err(error) if result.is_some() => host.warn(format!(
+            let stepped = self.step(&around, &mut watch, &mut meter, (&mut result, host));
+            let is_over = !matches!(stepped, Ok(false));
+            let Some((tally, ended)) = result.take_if(|_| is_over) else {
+                stepped?;
+                continue;
+            };
+            if let Err(error) = stepped {
+                host.warn(format!(
                     "every file has its verdict, but the sender may not know it: {error}"
-                )),
-                Err(error) => return Err(error),
+                ));
             }
-            let (tally, ended) = result.unwrap_or_else(|| (Tally::default(), Instant::now()));
             return Ok(Received {
                 tally,
                 ended,
