@@ -55,7 +55,7 @@ const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 impl CompletionTime {
     pub(crate) fn new(setting: &Checked) -> Result<Self, ModelError> {
-        // In this order, since what rounds refuse takes the time of a recovery otherwise.
+        // Rounds come first: they may refuse the setting, and a recovery takes long to compute.
         let rounds = Rounds::of(setting)?;
         let recovery = Recovery::new(setting)?;
         let terms = match &rounds {
