@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use farwrite::deadline::Verdict;
 use farwrite_collectives as collectives;
 use farwrite_collectives::{
     Buffer, Buffers, CommunicatorOptions, Delivery, Missing, OperationOptions, Report,
 };
+use farwrite_deadline::Verdict;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use farwrite::deadline::{Bounds, Policy};
 use farwrite::{DcqcnOptions, EqdsOptions, RateControl, SchemeName, SwiftOptions};
 use farwrite_collectives::{BoundedOptions, Delivery, GroupOptions, Hadamard};
+use farwrite_deadline::{Bounds, Policy};
 use pyo3::prelude::*;
 
 use crate::communicator::{seconds, value_error};

@@ -23,12 +23,12 @@ use std::error::Error;
 use std::time::Duration;
 
 use farwrite::RateControl;
-use farwrite::deadline::{Bounds, Policy};
 use farwrite::fabric::sim::{LinkConfig, Loss};
 use farwrite_collectives::{
     Buffers, Delivery, ElementType, GroupOptions, Hadamard, Operation, OperationOptions, Reduction,
     Report,
 };
+use farwrite_deadline::{Bounds, Policy};
 
 use world::World;
 

@@ -6,9 +6,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use farwrite::deadline::Tally;
 use farwrite::fabric::contract::Waker;
 use farwrite::{Endpoint, RealTime, UdpConfig};
+use farwrite_deadline::Tally;
 
 use crate::buffer::Buffers;
 use crate::driver::{self, Call, Start};

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::bounded::record::Stage;
     use crate::segment::Descriptor;
-    use farwrite::deadline::{Cost, Proposal, Verdict};
+    use farwrite_deadline::{Cost, Proposal, Verdict};
     use proptest::prelude::*;
 
     #[test]

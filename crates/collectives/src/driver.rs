@@ -3,8 +3,8 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use farwrite::deadline::Tally;
 use farwrite::{RealTime, UdpFabric};
+use farwrite_deadline::Tally;
 
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;

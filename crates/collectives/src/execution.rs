@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use farwrite::deadline::TimeoutKey;
 use farwrite::{Fabric, SchemeName};
+use farwrite_deadline::TimeoutKey;
 
 use crate::bounded::learned::Learned;
 use crate::bounded::record::{Record, Stage};

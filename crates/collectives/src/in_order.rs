@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use farwrite::deadline::Tally;
 use farwrite::{Endpoint, Fabric};
+use farwrite_deadline::Tally;
 
 use crate::bounded::BoundedGroup;
 use crate::bounded::learned::Learned;

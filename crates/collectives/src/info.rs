@@ -26,8 +26,8 @@
 //!
 //! All numbers are big-endian.
 
-use farwrite::deadline::Policy;
 use farwrite::{QpInfo, SchemeTag};
+use farwrite_deadline::Policy;
 
 use crate::bounded::BoundedOptions;
 use crate::options::Delivery;

@@ -8,8 +8,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use farwrite::deadline::Tally;
 use farwrite::{Endpoint, Fabric, QpOptions, QueuePair, SchemeName};
+use farwrite_deadline::Tally;
 
 use crate::bounded::learned::Learned;
 use crate::bounded::qp::BoundedQp;

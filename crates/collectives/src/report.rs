@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use farwrite::SchemeName;
-use farwrite::deadline::Verdict;
+use farwrite_deadline::Verdict;
 
 /// The report of an operation at this rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

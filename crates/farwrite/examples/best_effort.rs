@@ -4,11 +4,11 @@
 use std::error::Error;
 use std::time::Duration;
 
-use farwrite::deadline::{Bounds, Collective, Observation, Policy, TimeoutKey, Timeouts};
 use farwrite::fabric::sim::{LinkConfig, Loss, SimNetwork};
 use farwrite::{
     Endpoint, Partial, QpOptions, RateControl, RecvHandle, RecvOptions, SchemeName, SendOptions,
 };
+use farwrite_deadline::{Bounds, Collective, Observation, Policy, TimeoutKey, Timeouts};
 
 const BYTES: u64 = 1 << 20;
 

@@ -8,7 +8,7 @@
 //! A message ends with an [`Outcome`]: whole, partial or failed. A receive ends as partial at its
 //! deadline ([`RecvOptions::deadline_ns`]), or if its scheme is a best-effort scheme
 //! ([`SchemeName::BOUNDED`]). In these cases, [`RecvHandle::partial`] returns what arrived.
-//! [`deadline`] adapts the timeouts of operations that a group runs together.
+//! The crate `farwrite-deadline` adapts the timeouts of operations that a group runs together.
 //!
 //! An end can also read: [`Endpoint::post_read`] requests bytes of memory that the peer exposes
 //! ([`Endpoint::expose`]), and the peer sends them as a message. [`Endpoint::write`] writes parts of
@@ -82,7 +82,6 @@ mod writes;
 pub use critical::{CriticalError, CriticalRanges};
 pub use endpoint::Endpoint;
 pub use error::{Error, StreamError};
-pub use farwrite_deadline as deadline;
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
 pub use farwrite_fabric::udp::{HeldPort, UdpConfig, UdpFabric};

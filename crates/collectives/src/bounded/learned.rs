@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farwrite::deadline::{Observation, Policy, Proposal, Tally, TimeoutKey, Timeouts, Verdict};
 use farwrite::{ChunkLoss, Endpoint, Error, Fabric, SchemeName};
 use farwrite_codes::{Code, Kind};
+use farwrite_deadline::{Observation, Policy, Proposal, Tally, TimeoutKey, Timeouts, Verdict};
 
 use super::collect::Collected;
 use super::options::BoundedOptions;

@@ -29,8 +29,8 @@ mod shares;
 
 use std::ops::Range;
 
-use farwrite::deadline::{Proposal, TimeoutKey, Verdict, phase_ends_ns};
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
+use farwrite_deadline::{Proposal, TimeoutKey, Verdict, phase_ends_ns};
 
 use self::collect::{Collect, Collected, Exchange, Times};
 use self::contribution::runs;

@@ -1,7 +1,7 @@
 //! How bounded operations of a group work.
 
 use farwrite::SchemeName;
-use farwrite::deadline::{Bounds, Policy};
+use farwrite_deadline::{Bounds, Policy};
 
 use crate::options::Delivery;
 

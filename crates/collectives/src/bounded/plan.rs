@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use farwrite::deadline::Collective;
+use farwrite_deadline::Collective;
 
 use super::collect::Exchange;
 use super::frames::Frames;

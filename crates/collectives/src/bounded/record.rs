@@ -30,7 +30,7 @@
 //!
 //! All numbers are big-endian.
 
-use farwrite::deadline::{Cost, Proposal, Verdict};
+use farwrite_deadline::{Cost, Proposal, Verdict};
 
 use crate::segment::{Descriptor, HEADER_BYTES, Header};
 

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use farwrite::deadline::{Proposal, TimeoutKey};
+use farwrite_deadline::{Proposal, TimeoutKey};
 
 use super::record::{Record, Stage};
 use crate::error::CollectiveError;
@@ -225,7 +225,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farwrite::deadline::{Collective, Cost, Verdict};
+    use farwrite_deadline::{Collective, Cost, Verdict};
 
     const KEY: (Collective, u64) = (Collective::ReduceScatter, 1 << 20);
 

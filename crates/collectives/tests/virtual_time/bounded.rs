@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use farwrite::deadline::{Bounds, Policy, Tally};
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
     Algorithm, BoundedOptions, Buffers, CollectiveError, Delivery, ElementType, GroupOptions,
     Missing, Operation, OperationOptions, Reduction, Report, kernel, replay,
 };
+use farwrite_deadline::{Bounds, Policy, Tally};
 
 use crate::world::{MS, SECOND, World, clean, faulty, losing, options, values};
 

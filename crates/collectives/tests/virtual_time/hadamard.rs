@@ -42,7 +42,7 @@ fn with(hadamard: Option<Hadamard>) -> GroupOptions {
         bounded: BoundedOptions {
             hadamard,
             // Losses are not repaired: there is neither parity nor repeats.
-            policy: farwrite::deadline::Policy::OptiNic,
+            policy: farwrite_deadline::Policy::OptiNic,
             ..base.bounded
         },
         ..base

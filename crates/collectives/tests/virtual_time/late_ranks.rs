@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use farwrite::RateControl;
-use farwrite::deadline::{Bounds, Policy};
 use farwrite_collectives::{
     BoundedOptions, Buffers, CollectiveError, Delivery, GroupOptions, Operation, OperationOptions,
     Reduction,
 };
+use farwrite_deadline::{Bounds, Policy};
 
 use crate::bounded::with;
 use crate::rounds::{COUNT, F32, Loop, MARGIN, buffers};

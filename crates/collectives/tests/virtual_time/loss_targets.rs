@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farwrite::SchemeName;
-use farwrite::deadline::{Bounds, Policy, Verdict};
 use farwrite_collectives::{BoundedOptions, GroupOptions, Reduction, Report};
+use farwrite_deadline::{Bounds, Policy, Verdict};
 
 use crate::bounded::{check_all_reduce, check_started, problem, scheme, start_all_reduce, with};
 use crate::world::{MS, SECOND, World, clean, losing};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use farwrite::RateControl;
-use farwrite::deadline::{Bounds, Policy};
 use farwrite::fabric::sim::{LinkConfig, Loss, SimClock};
 use farwrite_collectives::{
     Algorithm, BoundedOptions, Delivery, ElementType, GroupOptions, Hadamard, Operation,
     OperationOptions, Reduction,
 };
+use farwrite_deadline::{Bounds, Policy};
 use farwrite_dice::SplitMix;
 
 use super::plan::{CollectivePlan, Fault, MS, Step};

@@ -1,6 +1,6 @@
 //! OA: the timeouts of a group by policy, as its path becomes slower, and what they cut.
 
-use farwrite::deadline::{Bounds, Observation, Policy, Proposal, Timeout};
+use farwrite_deadline::{Bounds, Observation, Policy, Proposal, Timeout};
 use farwrite_dice::SplitMix;
 
 use crate::rows::{Panel, Rows};
