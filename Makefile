@@ -160,7 +160,7 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 	-$(AGREEMENT) --rate-gbps 3250 --size-kib 8388608 --loss 1e-6 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib-wide.csv
 
 # With the settings of docs/boxes.md.
-BOXES := $(CARGO) run --release --quiet --package farwrite-boxes --example
+BOXES := $(CARGO) run --release --quiet --package farwrite-bench --example
 BOXES_OUT := figures/boxes
 figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/boxes.md (two and a half hours of processor time)
 	@mkdir -p $(BOXES_OUT)
@@ -188,7 +188,7 @@ figures-optinic: ## measure: the Hadamard transform and the adaptive timeouts at
 	$(OPTINIC) timeouts --csv $(OPTINIC_OUT)/timeouts.csv
 
 # With the settings of figures/C2, figures/O5 and figures/O6.
-TAILS := $(CARGO) run --release --quiet --package farwrite-experiment --example tails
+TAILS := $(CARGO) run --release --quiet --package farwrite-bench --example tails
 COLLECTIVES_OUT := figures/collectives
 figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (80 minutes of processor time, on all cores)
 	@mkdir -p $(COLLECTIVES_OUT)
@@ -207,7 +207,7 @@ figures: ## draw the papers' figures in figures/, and compare them with the pape
 	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python -m farwrite.figures figures --page out/figures.html
 
 bench-sim: ## measure: packet-hops a second and memory of simulated networks, on one core
-	$(CARGO) run --release --package farwrite-experiment --example bench
+	$(CARGO) run --release --package farwrite-bench --example simulation_speed
 
 bench-model: ## measure: the map of the paper's Fig. 9, exact and with a NumPy sampler
 	python/run $(TOOLS) python python/benches/map.py

@@ -27,7 +27,7 @@ class Programs:
         self.farwrite = str(args.programs / "farwrite")
         self.messages = str(args.programs / "messages")
         self.paths = str(args.programs / "paths")
-        self.traces = str(args.programs / "examples" / "traces")
+        self.traces = str(args.programs / "examples" / "rate_traces")
         self.rc_host = str(args.programs / "farwrite-rc-host")
         self.quinn = str(args.quinn) if args.quinn.exists() else None
         self.runs = args.runs

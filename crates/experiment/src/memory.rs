@@ -14,7 +14,7 @@ use crate::{Flow, FlowOutcome, Outcome};
 /// the frames that windows and buffers allow.
 #[must_use]
 pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
-    // Measured with `cargo run --release -p farwrite-experiment --example bench -- memory`, which
+    // Measured with `cargo run --release -p farwrite-bench --example simulation_speed -- memory`, which
     // prints the estimate next to real runs. For endpoints, the flow is that of the scheme with the
     // largest flows, `ec-xor:32,8`, and the packet that of the scheme with the largest packets,
     // `sr-rto` (5 bytes).

@@ -198,7 +198,7 @@
 //! the bytes in flight changed enough to change the delay of a queue.
 //!
 //! The price: beside one BBR flow and a queue of half a path or one path, 7 to 9 % of the packets
-//! are lost (`cargo run --release -p farwrite-rate --example grid noisy`). The flow keeps the queue
+//! are lost (`cargo run --release -p farwrite-bench --example rate_grid noisy`). The flow keeps the queue
 //! as long as the others do, and takes more than its fair share beside several flows.
 //!
 //! # Why this algorithm
@@ -213,7 +213,7 @@
 //!   regularly emptying the queue, deriving the share from a delay that all flows see, and a mode
 //!   beside flows that fill the queue.
 //!
-//! `cargo run --release -p farwrite-rate --example controllers` runs this controller, Swift, a model of
+//! `cargo run --release -p farwrite-bench --example rate_controllers` runs this controller, Swift, a model of
 //! BBR version 1, BBR version 3 and Copa on the same paths: those of the parts `alone` and `equals` of
 //! the grid below, as far as they hold eight packets for each flow, without marks. Swift is given what
 //! the others have to measure: it starts with a window for the true rate and round trip, its target
@@ -252,7 +252,7 @@
 //!
 //! # Measurements
 //!
-//! `cargo run --release -p farwrite-rate --example grid` prints all cells; `tests/grid.rs` checks a
+//! `cargo run --release -p farwrite-bench --example rate_grid` prints all cells; `tests/grid.rs` checks a
 //! part of them. Paths of 100 Mbit/s to 100 Gbit/s and 0.1 to 300 ms; eight reports a round trip;
 //! the queue takes at least eight packets; delays are shares of the round trip. Packets have 4096
 //! bytes, or 1500 on paths of less than 256 KiB; on long paths the simulation sends several at a

@@ -1,4 +1,4 @@
-//! Tests the adaptive controller on a part of the grid. The example `grid` prints the whole grid.
+//! Tests the adaptive controller on a part of the grid. The example `rate_grid` of crate `bench` prints the whole grid.
 
 mod common;
 

@@ -276,7 +276,7 @@ fn goodput(loss: Loss, coding: Coding) -> u32 {
     u32::try_from(path.completions(0, qpn).len()).unwrap()
 }
 
-/// A short version of the example `lowar`. The example measures longer, and there the adaptive
+/// A short version of the example `lowar` of crate `bench`. The example measures longer, and there the adaptive
 /// controller reaches 0.95 of the best fixed shape. Here there are fewer losses, so the results
 /// vary more.
 #[test]

@@ -11,7 +11,7 @@ fn run(scene: &Scene, repair: &Repair) -> Outcome {
     Racks::new(scene, repair, None, 1).run(scene, |_, _| {})
 }
 
-/// A part of claim N9. `examples/netrt.rs` has more paths and seeds.
+/// A part of claim N9. The example `netrt` of crate `bench` has more paths and seeds.
 #[test]
 fn sprayed_packets_are_not_repeated_by_nics() {
     for spines in [2, 8] {
@@ -48,7 +48,7 @@ fn incast_completes_sooner_than_with_go_back_n_alone() {
     assert!(pfc.mean_us() < plain.mean_us() && irn.mean_us() < plain.mean_us());
 }
 
-/// Without a window, NICs repeat more than they send: `netrt window` of `examples/netrt.rs`.
+/// Without a window, NICs repeat more than they send: the example `netrt` of crate `bench`, part `window`.
 #[test]
 fn a_pool_of_one_bdp_is_enough_for_senders_with_this_window() {
     let scene = Scene {

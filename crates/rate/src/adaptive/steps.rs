@@ -12,7 +12,7 @@ use crate::math::{bytes_in, mul_div};
 const STRAY_LOSS_PPM: u64 = 1_000;
 
 /// Loss beyond the random loss, in parts of a million, that several flows cause if each keeps a
-/// full path in flight. One BBR flow causes less: see the column `dropped` of the example `grid
+/// full path in flight. One BBR flow causes less: see the column `dropped` of the example `rate_grid
 /// noisy`.
 const OVERFULL_LOSS_PPM: u64 = 300_000;
 

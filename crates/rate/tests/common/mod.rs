@@ -1,7 +1,7 @@
 //! Flows that share a bottleneck, in virtual time, and their measurements.
 //!
-//! Used by the tests of controllers on paths, and by the examples `grid` and `controllers`, which
-//! print whole tables.
+//! Used by the tests of controllers on paths, and by the examples `rate_*` of crate `bench`, which print
+//! whole tables.
 #![allow(dead_code, reason = "each of them uses some of it")]
 // Times, bytes and round trips of a simulation are far below 2^52.
 #![allow(clippy::cast_possible_truncation)]

@@ -7,7 +7,7 @@
 mod conditions;
 mod layouts;
 mod measured;
-#[path = "../../../../boxes/examples/common/rows.rs"]
+#[path = "../../../examples/common/rows.rs"]
 mod rows;
 mod splits;
 mod timeouts;

@@ -1,9 +1,9 @@
 //! Prints a trace of a mobile or of a satellite link for `farwrite link --trace`, as the grid uses it.
 //!
-//! `cargo run --release -p farwrite-rate --example traces lte 1 120 > lte.down`: the kind (`lte` or
+//! `cargo run --release -p farwrite-bench --example rate_traces lte 1 120 > lte.down`: the kind (`lte` or
 //! `leo`), a seed, and seconds.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../rate/tests/common/mod.rs"]
 mod common;
 
 use common::traces;

@@ -2,9 +2,9 @@
 //! tree for `roce` and `irn`, htsim for `eqds`. For htsim, the retransmissions of `eqds` are the
 //! trimmed packets.
 //!
-//! `cargo run --release -p farwrite-rc --example incast`
+//! `cargo run --release -p farwrite-bench --example incast`
 
-#[path = "../tests/rc/common/incast.rs"]
+#[path = "../../rc/tests/rc/common/incast.rs"]
 mod incast;
 
 use farwrite_net::Policy;

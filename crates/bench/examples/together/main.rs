@@ -14,7 +14,7 @@
 
 mod both;
 mod options;
-#[path = "../../tests/common/racks.rs"]
+#[path = "../../../boxes/tests/common/racks.rs"]
 mod racks;
 #[path = "../common/rows.rs"]
 mod rows;

@@ -1,10 +1,10 @@
 //! Compares the adaptive controller with Swift, a model of BBR version 1, BBR version 3 and Copa on the
 //! same grids of paths: `alone` (one flow) and `equals` (2 to 16 flows under the same controller).
 //!
-//! `cargo run --release -p farwrite-rate --example controllers [CONTROLLER...]`: takes up to a minute
+//! `cargo run --release -p farwrite-bench --example rate_controllers [CONTROLLER...]`: takes up to a minute
 //! for each of `adaptive`, `swift`, `bbr`, `bbr3` and `copa`.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../rate/tests/common/mod.rs"]
 mod common;
 
 use common::case::{Case, FlowKind};

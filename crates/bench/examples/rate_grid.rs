@@ -1,9 +1,9 @@
 //! Prints the results of the adaptive controller over the whole grid of paths.
 //!
-//! `cargo run --release -p farwrite-rate --example grid [PART...]`: takes some minutes for all
+//! `cargo run --release -p farwrite-bench --example rate_grid [PART...]`: takes some minutes for all
 //! parts.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../rate/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Mutex;

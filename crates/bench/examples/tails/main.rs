@@ -1,7 +1,7 @@
 //! Tails of collectives: RDMA NICs and models of SRNIC, Falcon and UCCL beside endpoints that end
 //! in time (claims C2, Celeris Fig. 2, and O5 and O6, OptiNIC Figs. 5 and 6).
 //!
-//! `cargo run --release -p farwrite-experiment --example tails -- celeris|optinic|sizes [--OPTION
+//! `cargo run --release -p farwrite-bench --example tails -- celeris|optinic|sizes [--OPTION
 //! N]... [--csv FILE]`. Options are the fields of `celeris::Setting` and `optinic::Setting`, with
 //! dashes. `sizes` has those of `optinic`, and `--short-percent`.
 //! Without `--csv`, the rows go to the standard output.

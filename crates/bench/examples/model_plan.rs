@@ -1,6 +1,6 @@
 //! A plan for 128 MiB over 3750 km at 400 Gbit/s.
 //!
-//! `cargo run --release -p farwrite-model --example plan [LOSS_CHUNK [MESSAGE_BYTES [BURST_CHUNKS]]]`
+//! `cargo run --release -p farwrite-bench --example model_plan [LOSS_CHUNK [MESSAGE_BYTES [BURST_CHUNKS]]]`
 //!
 //! With bursts, it also prints how long the brief plan of `farwrite send --scheme auto` takes.
 

@@ -1,7 +1,7 @@
 //! Measures the speed of the simulator on one core: events, and frames over cables ("hops"), per
 //! second of processor time.
 //!
-//! `cargo run --release -p farwrite-net --example speed`
+//! `cargo run --release -p farwrite-bench --example network_speed`
 //!
 //! Every host sends 4096-byte payloads to another host at line rate and acknowledges each frame
 //! that it receives.

@@ -23,7 +23,7 @@
 
 mod case;
 mod goodput;
-#[path = "../../tests/common/network.rs"]
+#[path = "../../../boxes/tests/common/network.rs"]
 mod network;
 mod options;
 #[path = "../common/rows.rs"]

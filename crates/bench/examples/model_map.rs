@@ -1,6 +1,6 @@
 //! The map of the paper's Fig. 9: which scheme is fastest, by message size and loss.
 //!
-//! `cargo run --release -p farwrite-model --example fig9` prints the ratio of the means of
+//! `cargo run --release -p farwrite-bench --example model_map` prints the ratio of the means of
 //! selective repeat and MDS(32,8), and the time to evaluate the mean and p99.9 of four schemes in
 //! all 17 x 9 cells.
 

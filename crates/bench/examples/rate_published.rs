@@ -2,10 +2,10 @@
 //! model of BBR version 1, on 60 paths: 22 of the grid, and 38 whose delay varies, that reorder
 //! packets, or that drop them above a rate.
 //!
-//! `cargo run --release -p farwrite-rate --example published [CONTROLLER...]`: takes about 80 s
+//! `cargo run --release -p farwrite-bench --example rate_published [CONTROLLER...]`: takes about 80 s
 //! of one core for `adaptive`, `bbr3`, `copa` and `bbr`.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../rate/tests/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Measures all-reduces over a path that loses packets, in virtual time: exact and bounded.
 //!
-//! Each rank has a link to every other one. `cargo run --release -p farwrite-collectives --example
-//! lossy -- [--ranks N] [--kib N] [--mbit N] [--rtt-us N] [--loss SHARE] [--rounds N] [--in-flight N]
-//! [--sites 2] [--pause-ms N]`
+//! Each rank has a link to every other one. `cargo run --release -p farwrite-bench --example
+//! allreduce_lossy -- [--ranks N] [--kib N] [--mbit N] [--rtt-us N] [--loss SHARE] [--rounds N]
+//! [--in-flight N] [--sites 2] [--pause-ms N]`
 //!
 //! Rounds follow one another, `pause-ms` apart, but at least a round trip. Each round has `in-flight`
 //! all-reduces at once, like a training step with several buckets of gradients. A row shows the times
@@ -13,10 +13,9 @@
 #![allow(clippy::cast_possible_truncation, reason = "sizes are small")]
 
 #[allow(dead_code)]
-#[path = "../tests/virtual_time/world.rs"]
+#[path = "../../../collectives/tests/virtual_time/world.rs"]
 mod world;
 
-#[path = "lossy/sites.rs"]
 mod sites;
 
 use std::error::Error;

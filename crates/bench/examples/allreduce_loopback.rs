@@ -5,7 +5,7 @@
 //! ranks, each rank sends and receives 2 b (n - 1) / n bytes. "bus" is this amount divided by the
 //! time.
 //!
-//! `cargo run --release -p farwrite-collectives --example bench [MEGABYTES [PACKET [PACKETS]]]`,
+//! `cargo run --release -p farwrite-bench --example allreduce_loopback [MEGABYTES [PACKET [PACKETS]]]`,
 //! where PACKET is the size of a packet in bytes, and PACKETS is the number of packets in a
 //! segment.
 
