@@ -8,8 +8,6 @@
 
 mod adapter;
 pub mod contract;
-#[cfg(target_os = "linux")]
-pub mod emulator;
 pub mod net;
 pub mod nic;
 pub mod sim;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{Endpoint, Outcome, QpOptions, SendOptions, UdpConfig};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::LinkConfig;
 
 #[test]
@@ -21,7 +21,7 @@ fn replayed_packets_change_nothing() {
             duplicate: 1.0,
             ..LinkConfig::default()
         };
-        let emulator = LinkEmulator::start(&EmulatorConfig {
+        let emulator = UdpEmulator::start(&UdpEmulatorConfig {
             forward: link,
             backward: link,
             seed: 1,
@@ -29,7 +29,7 @@ fn replayed_packets_change_nothing() {
                 a: Side::facing(info_a.control),
                 b: Side::facing(info_b.control),
             }],
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         });
         let emulator = emulator.expect("loopback");
         let [to_b, to_a] = emulator.addresses()[0];

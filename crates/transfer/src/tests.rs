@@ -11,8 +11,8 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, UdpConfig};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Policy, Source, Special};
 use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
@@ -51,13 +51,13 @@ impl Observer for Reports {
 struct Link {
     config: LinkConfig,
     receiver: SocketAddr,
-    emulator: OnceLock<LinkEmulator>,
+    emulator: OnceLock<UdpEmulator>,
 }
 
 impl Link {
-    fn emulator(&self, sender: SocketAddr) -> &LinkEmulator {
+    fn emulator(&self, sender: SocketAddr) -> &UdpEmulator {
         self.emulator.get_or_init(|| {
-            let config = EmulatorConfig {
+            let config = UdpEmulatorConfig {
                 forward: self.config,
                 backward: self.config,
                 seed: 7,
@@ -65,9 +65,9 @@ impl Link {
                     a: Side::facing(sender),
                     b: Side::facing(self.receiver),
                 }],
-                ..EmulatorConfig::default()
+                ..UdpEmulatorConfig::default()
             };
-            LinkEmulator::start(&config).expect("a link that can be")
+            UdpEmulator::start(&config).expect("a link that can be")
         })
     }
 }
@@ -78,7 +78,7 @@ fn cross(
     scheme: SchemeChoice,
     rate_bps: u64,
     bytes: &[u8],
-    meddle: impl Fn(&LinkEmulator) + Sync,
+    meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> [TransferReport; 2] {
     let settings = SendSettings {
         scheme,
@@ -97,7 +97,7 @@ fn cross_as(
     config: LinkConfig,
     settings: SendSettings,
     bytes: &[u8],
-    meddle: impl Fn(&LinkEmulator) + Sync,
+    meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> [TransferReport; 2] {
     let crossing = attempt(config, settings, bytes, meddle);
     assert!(crossing.has_arrived);
@@ -122,7 +122,7 @@ fn attempt(
     config: LinkConfig,
     settings: SendSettings,
     bytes: &[u8],
-    meddle: impl Fn(&LinkEmulator) + Sync,
+    meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> Crossing {
     let (from, to) = (
         tempfile::tempdir().expect("directory"),
@@ -154,7 +154,7 @@ fn travel(
     settings: SendSettings,
     (source, to): (Source, &Path),
     (cancel, observer): (&Cancel, &Reports),
-    meddle: impl Fn(&LinkEmulator) + Sync,
+    meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> [Result<TransferReport, Unfinished>; 2] {
     let psk = Psk::generate().expect("key");
     let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
@@ -261,7 +261,7 @@ fn files_cross_a_long_lossy_link_with_every_scheme() {
 }
 
 /// Waits until this number of packets has crossed the link from the sender.
-fn until_delivered(link: &LinkEmulator, packets: u64) {
+fn until_delivered(link: &UdpEmulator, packets: u64) {
     let start = Instant::now();
     while link.counters().forward.link.delivered < packets {
         assert!(start.elapsed() < TIMEOUT, "{:?}", link.counters());

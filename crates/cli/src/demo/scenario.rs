@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
 
-use farwrite::fabric::emulator::{EmulatorConfig, PortPair, Side};
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, packet_overhead_bytes};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::args::DemoArgs;
@@ -186,7 +186,7 @@ impl Scenario {
     }
 
     /// The configuration of an emulator between a sender and a receiver at these addresses.
-    pub(crate) fn emulator(&self, sender: SocketAddr, receiver: SocketAddr) -> EmulatorConfig {
+    pub(crate) fn emulator(&self, sender: SocketAddr, receiver: SocketAddr) -> UdpEmulatorConfig {
         let queue_bytes = self.link_bps() / 8 * QUEUE_MS / 1000;
         let link = |loss| LinkConfig {
             delay: self.rtt / 2,
@@ -195,7 +195,7 @@ impl Scenario {
             loss,
             ..LinkConfig::default()
         };
-        EmulatorConfig {
+        UdpEmulatorConfig {
             forward: link(self.loss()),
             backward: link(self.loss_backward()),
             seed: self.seed,
@@ -203,7 +203,7 @@ impl Scenario {
                 a: Side::facing(sender),
                 b: Side::facing(receiver),
             }],
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::EmulatorCounters;
 use farwrite::{Counters, Outcome, QpStats, SchemeName, SendHandle};
+use farwrite_emulator::udp::UdpEmulatorCounters;
 
 use super::fill::{Fill, Sampler};
 use super::scenario::Scenario;
@@ -29,7 +29,7 @@ pub(crate) struct Run {
     pub(crate) sockets: [Counters; 2],
     /// The size of the receive buffer that the system granted to the receiver.
     pub(crate) recv_buffer_bytes: usize,
-    pub(crate) emulator: EmulatorCounters,
+    pub(crate) emulator: UdpEmulatorCounters,
     pub(crate) fill: Fill,
 }
 

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use farwrite::fabric::emulator::LinkEmulator;
 use farwrite::{
     Endpoint, MemoryRegion, QpInfo, QueuePair, RecvHandle, Region, SchemeName, SendHandle,
     SendOptions, UdpConfig, UdpFabric,
 };
+use farwrite_emulator::udp::UdpEmulator;
 
 use super::scenario::{Scenario, loopback};
 use crate::exit::{Exit, Failure, OrExit};
@@ -67,7 +67,7 @@ impl End {
 pub(crate) struct Wired {
     pub(crate) sender: End,
     pub(crate) receiver: End,
-    pub(crate) link: LinkEmulator,
+    pub(crate) link: UdpEmulator,
 }
 
 impl Wired {
@@ -83,7 +83,7 @@ impl Wired {
         let infos = sender.info().and_then(|s| Ok((s, receiver.info()?)));
         let (of_sender, of_receiver) = infos.or_exit(Exit::Other, "setting up the ends")?;
         let config = scenario.emulator(of_sender.control, of_receiver.control);
-        let link = LinkEmulator::start(&config).or_exit(Exit::Other, "setting up the link")?;
+        let link = UdpEmulator::start(&config).or_exit(Exit::Other, "setting up the link")?;
         let [to_receiver, to_sender] = link.addresses()[0];
         sender
             .connect(of_receiver, to_receiver)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use farwrite_emulator::tun::{Namespace, PathConfig, TunEmulatorConfig, TunEnd};
 use farwrite_link::{DeliveryTrace, LinkConfig, Loss, Policer, Reorder, Variation};
-use farwrite_relay::{Namespace, PathConfig, RelayConfig, RelayEnd};
 use farwrite_units::parse::{parse_duration, parse_loss, parse_rate, parse_rtt};
 use farwrite_units::{Burst, input};
 
@@ -145,7 +145,7 @@ pub(crate) struct LinkArgs {
 
 impl LinkArgs {
     /// The configuration of the relay. Reads the traces.
-    pub(super) fn config(&self) -> Result<RelayConfig, Failure> {
+    pub(super) fn config(&self) -> Result<TunEmulatorConfig, Failure> {
         let default = Back::default();
         let back = self.back.as_ref().unwrap_or(&default);
         let forward = LinkConfig {
@@ -179,7 +179,7 @@ impl LinkArgs {
         forward.steps = self.step.iter().map(|step| step.forward).collect();
         let mut backward = self.path(backward, back_trace, back_queue, rtt)?;
         backward.steps = self.step.iter().map(|step| step.back).collect();
-        Ok(RelayConfig {
+        Ok(TunEmulatorConfig {
             ends: self.ends()?,
             forward,
             backward,
@@ -235,7 +235,7 @@ impl LinkArgs {
         LEAST_QUEUE.max(Duration::from_nanos(bits * 1_000_000_000 / rate_bps))
     }
 
-    fn ends(&self) -> Result<[RelayEnd; 2], Failure> {
+    fn ends(&self) -> Result<[TunEnd; 2], Failure> {
         let usage = |what: &str| Err(Failure::new(Exit::Usage, what));
         let ([device_a, device_b], [a, b]) = (&self.devices[..], &self.addresses[..]) else {
             return usage("a link has two devices");
@@ -244,7 +244,7 @@ impl LinkArgs {
             if device_a == device_b {
                 return usage("a link joins two devices: name two of them");
             }
-            return Ok([device_a, device_b].map(|device| RelayEnd::Attach {
+            return Ok([device_a, device_b].map(|device| TunEnd::Attach {
                 device: device.clone(),
             }));
         };
@@ -254,7 +254,7 @@ impl LinkArgs {
         if name_a == name_b {
             return usage("a link joins two namespaces: packets would not leave a single one");
         }
-        let create = |namespace: &str, device: &String, addresses: &Addresses| RelayEnd::Create {
+        let create = |namespace: &str, device: &String, addresses: &Addresses| TunEnd::Create {
             namespace: Namespace::new(namespace),
             device: device.clone(),
             ipv4: addresses.ipv4,
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    fn config(arguments: &str) -> Result<RelayConfig, String> {
+    fn config(arguments: &str) -> Result<TunEmulatorConfig, String> {
         let arguments = arguments.split_whitespace();
         let cli = Cli::try_parse_from(["farwrite", "link"].into_iter().chain(arguments))
             .map_err(|error| error.to_string())?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_relay::{Relay, RelayError};
+use farwrite_emulator::tun::{TunEmulator, TunEmulatorError};
 
 pub(crate) use args::LinkArgs;
 
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let config = args.config()?;
-    let relay = Relay::start(&config).map_err(|error| failure(&error))?;
+    let relay = TunEmulator::start(&config).map_err(|error| failure(&error))?;
     let end = args.duration.map(|duration| Instant::now() + duration);
     console.say(show::started(&config));
     while relay.is_running() && !cancel.is_set() && end.is_none_or(|end| Instant::now() < end) {
@@ -36,9 +36,11 @@ pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failur
     console.end(ended, &show::json(&report))
 }
 
-fn failure(error: &RelayError) -> Failure {
+fn failure(error: &TunEmulatorError) -> Failure {
     let exit = match error {
-        RelayError::Path { .. } | RelayError::Mtu(_) | RelayError::DeviceName(_) => Exit::Usage,
+        TunEmulatorError::Path { .. }
+        | TunEmulatorError::Mtu(_)
+        | TunEmulatorError::DeviceName(_) => Exit::Usage,
         _ => Exit::Other,
     };
     Failure::new(exit, error)

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use farwrite_relay::{DirectionReport, RelayConfig, RelayEnd, RelayReport};
+use farwrite_emulator::tun::{DirectionReport, TunEmulatorConfig, TunEnd, TunReport};
 use farwrite_units::show::{Bytes, Rate, Time, real};
 use serde_json::{Value, json};
 
 use crate::table::lay_out;
 
 /// The first line of output.
-pub(super) fn started(config: &RelayConfig) -> String {
+pub(super) fn started(config: &TunEmulatorConfig) -> String {
     let ends = config.ends.each_ref().map(|end| match end {
-        RelayEnd::Attach { device } => device.clone(),
-        RelayEnd::Create {
+        TunEnd::Attach { device } => device.clone(),
+        TunEnd::Create {
             device, ipv4, ipv6, ..
         } => {
             let ipv4 = ipv4.map(|(address, _)| format!(" {address}"));
@@ -26,7 +26,7 @@ pub(super) fn started(config: &RelayConfig) -> String {
 }
 
 /// The counters of both directions, side by side.
-pub(super) fn table(report: &RelayReport) -> String {
+pub(super) fn table(report: &TunReport) -> String {
     let row = |name: &str, value: fn(&DirectionReport) -> String| {
         [
             name.to_owned(),
@@ -87,7 +87,7 @@ fn unread(done: &DirectionReport) -> String {
 }
 
 /// The same counters as JSON; `docs/json.md` describes it.
-pub(super) fn json(report: &RelayReport) -> Value {
+pub(super) fn json(report: &TunReport) -> Value {
     json!({
         "seconds": report.elapsed.as_secs_f64(),
         "forward": direction(&report.forward),

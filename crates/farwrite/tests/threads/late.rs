@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{Outcome, SchemeName, SendOptions};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Reorder};
 
 use crate::ends::{endpoint, options, payload};
@@ -30,7 +30,7 @@ fn chunks_are_rebuilt_while_workers_place_their_late_packets() {
     b.start_workers().expect("threads");
     let [qa, qb] = [&mut a, &mut b].map(|end| end.create_qp(options(1)).expect("good options"));
     let (mut info_a, mut info_b) = (a.qp_info(qa).expect("own"), b.qp_info(qb).expect("own"));
-    let emulator = LinkEmulator::start(&EmulatorConfig {
+    let emulator = UdpEmulator::start(&UdpEmulatorConfig {
         forward: link(),
         backward: LinkConfig::default(),
         seed: 1,
@@ -38,7 +38,7 @@ fn chunks_are_rebuilt_while_workers_place_their_late_packets() {
             a: Side::facing(info_a.control),
             b: Side::facing(info_b.control),
         }],
-        ..EmulatorConfig::default()
+        ..UdpEmulatorConfig::default()
     });
     let emulator = emulator.expect("loopback");
     let [to_b, to_a] = emulator.addresses()[0];

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_probe::{
     EcnFindings, Error, Findings, MtuLimit, ProbeHooks, ProbeStage, ResponderSummary, Settings,
@@ -21,19 +21,19 @@ pub(crate) fn emulator(
     [forward, backward]: [LinkConfig; 2],
     channels: u16,
     to: SocketAddr,
-) -> LinkEmulator {
+) -> UdpEmulator {
     let ports = PortPair {
         a: Side::learning(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         b: Side::facing(to),
     };
-    let config = EmulatorConfig {
+    let config = UdpEmulatorConfig {
         forward,
         backward,
         seed: 7,
         channels: vec![ports; channels.into()],
         verbatim: true,
     };
-    LinkEmulator::start(&config).expect("emulator")
+    UdpEmulator::start(&config).expect("emulator")
 }
 
 /// Runs a probe over an emulated path, with one channel of the emulator for each flow.

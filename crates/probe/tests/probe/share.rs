@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::emulator::LinkEmulator;
+use farwrite_emulator::udp::UdpEmulator;
 use farwrite_probe::{Findings, ProbeHooks, ProbeStage, Settings, probe};
 
 use crate::emulated::{emulator, path};
@@ -36,13 +36,13 @@ fn measure(settings: &Settings) -> (Findings, Vec<Used>) {
     let responder = answering(responder);
     let links = OnceLock::new();
     let route = |_, to: SocketAddr| {
-        let links: &LinkEmulator =
+        let links: &UdpEmulator =
             links.get_or_init(|| emulator([path(RATE_BPS, 10); 2], settings.flows, to));
         links.addresses()[0][0]
     };
     let start = Instant::now();
     let used = || {
-        let counters = links.get().map(LinkEmulator::counters);
+        let counters = links.get().map(UdpEmulator::counters);
         let bytes = counters.map_or([0; 2], |counters| {
             [counters.forward, counters.backward].map(|way| way.link.delivered_bytes)
         });

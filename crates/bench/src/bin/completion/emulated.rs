@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{
     Endpoint, MemoryRegion, Outcome, QueuePair, SchemeName, SendOptions, UdpConfig, UdpFabric,
 };
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 
 use crate::Failure;
 use crate::path::Path;
@@ -65,11 +65,11 @@ pub(crate) fn run(
     Ok(times_s)
 }
 
-fn connect(path: &Path, sender: &mut End, receiver: &mut End) -> Result<LinkEmulator, Failure> {
+fn connect(path: &Path, sender: &mut End, receiver: &mut End) -> Result<UdpEmulator, Failure> {
     let mut of_sender = sender.endpoint.qp_info(sender.qp)?;
     let mut of_receiver = receiver.endpoint.qp_info(receiver.qp)?;
     let [forward, backward] = path.links();
-    let link = LinkEmulator::start(&EmulatorConfig {
+    let link = UdpEmulator::start(&UdpEmulatorConfig {
         forward,
         backward,
         seed: path.seed,
@@ -77,7 +77,7 @@ fn connect(path: &Path, sender: &mut End, receiver: &mut End) -> Result<LinkEmul
             a: Side::facing(of_sender.control),
             b: Side::facing(of_receiver.control),
         }],
-        ..EmulatorConfig::default()
+        ..UdpEmulatorConfig::default()
     })?;
     let [to_receiver, to_sender] = link.addresses()[0];
     for (info, via) in [(&mut of_receiver, to_receiver), (&mut of_sender, to_sender)] {

@@ -9,7 +9,7 @@ use std::io;
 ///
 /// # Errors
 /// The error of the operating system if the process may not set the priority.
-pub(crate) fn raise() -> io::Result<()> {
+pub(super) fn raise() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: 0 means the calling thread, and the kernel only reads the parameters during the call.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters) };

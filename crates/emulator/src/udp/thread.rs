@@ -1,4 +1,4 @@
-//! The relay thread of an emulator.
+//! The thread of an emulator.
 
 use std::collections::HashMap;
 use std::mem;
@@ -8,68 +8,73 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use farwrite_fabric::udp::SocketError;
 use farwrite_link::{Datagram, Link, LinkConfig, PathDirection};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::RelayControl;
-use super::config::{EmulatorConfig, EmulatorError, EmulatorTask};
-use super::counters::{DirectionCounters, EmulatorCounters};
-use super::port::{EmulatorPort, run_length, send_run, turn_around};
-use crate::udp::SocketError;
+use super::UdpControl;
+use super::config::{UdpEmulatorConfig, UdpEmulatorError};
+use super::counters::{DirectionCounters, UdpEmulatorCounters};
+use super::port::{Port, run_length, send_run, turn_around};
+
+use crate::Task;
 
 /// Timer slack of the thread: large enough that at some Gbit/s packets leave in batches.
 const TIMER_SLACK_NS: u64 = 20_000;
 
-/// State of the relay thread.
-pub(super) struct RelayThread {
+/// State of the thread.
+pub(super) struct UdpThread {
     /// For each channel, the port toward end A and the port toward end B.
-    channels: Vec<[EmulatorPort; 2]>,
+    channels: Vec<[Port; 2]>,
     /// The channel of each port address.
     channel_of: HashMap<SocketAddr, usize>,
     /// The forward direction, from port 0 to port 1 of each channel, and the backward direction.
-    directions: [RelayDirection; 2],
+    directions: [UdpDirection; 2],
     down: bool,
     start: Instant,
-    shared: Arc<RelayControl>,
+    shared: Arc<UdpControl>,
 }
 
 /// One direction of all channels.
-struct RelayDirection {
+struct UdpDirection {
     link: Link,
     counters: DirectionCounters,
     /// Datagrams that leave in this round; empty between rounds.
     due: Vec<Datagram>,
 }
 
-impl RelayDirection {
-    fn new(direction: PathDirection, config: LinkConfig, seed: u64) -> Result<Self, EmulatorError> {
+impl UdpDirection {
+    fn new(
+        direction: PathDirection,
+        config: LinkConfig,
+        seed: u64,
+    ) -> Result<Self, UdpEmulatorError> {
         Ok(Self {
             link: Link::new(config, seed)
-                .map_err(|source| EmulatorError::Link { direction, source })?,
+                .map_err(|source| UdpEmulatorError::Link { direction, source })?,
             counters: DirectionCounters::default(),
             due: Vec::new(),
         })
     }
 }
 
-impl RelayThread {
+impl UdpThread {
     pub(super) fn new(
-        config: &EmulatorConfig,
-        shared: Arc<RelayControl>,
-    ) -> Result<Self, EmulatorError> {
+        config: &UdpEmulatorConfig,
+        shared: Arc<UdpControl>,
+    ) -> Result<Self, UdpEmulatorError> {
         let directions = [
-            RelayDirection::new(PathDirection::Forward, config.forward, config.seed)?,
+            UdpDirection::new(PathDirection::Forward, config.forward, config.seed)?,
             // A seed that differs from the forward seeds of runs with similar seeds.
-            RelayDirection::new(PathDirection::Backward, config.backward, !config.seed)?,
+            UdpDirection::new(PathDirection::Backward, config.backward, !config.seed)?,
         ];
         if config.channels.is_empty() {
-            return Err(EmulatorError::NoChannel);
+            return Err(UdpEmulatorError::NoChannel);
         }
         let mut channels = Vec::new();
         let mut channel_of = HashMap::new();
         for (i, channel) in config.channels.iter().enumerate() {
-            let ports =
-                [&channel.a, &channel.b].map(|side| EmulatorPort::open(side, config.verbatim));
+            let ports = [&channel.a, &channel.b].map(|side| Port::open(side, config.verbatim));
             let [a, b] = ports;
             let ports = [a?, b?];
             channel_of.extend(ports.iter().map(|port| (port.addr(), i)));
@@ -86,13 +91,13 @@ impl RelayThread {
     }
 
     pub(super) fn addresses(&self) -> Vec<[SocketAddr; 2]> {
-        let addresses = |ports: &[EmulatorPort; 2]| ports.each_ref().map(EmulatorPort::addr);
+        let addresses = |ports: &[Port; 2]| ports.each_ref().map(Port::addr);
         self.channels.iter().map(addresses).collect()
     }
 
     /// Relays until the handle stops the thread. Each round waits, receives datagrams, and sends
     /// those that are due.
-    pub(super) fn run(&mut self) -> Result<(), EmulatorError> {
+    pub(super) fn run(&mut self) -> Result<(), UdpEmulatorError> {
         // By default, the kernel wakes a thread up to 50 us late. If the kernel refuses this
         // option, that lateness stays.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
@@ -113,7 +118,7 @@ impl RelayThread {
 
     /// Waits until a datagram arrives, a datagram is due, or the handle wakes the thread. Returns
     /// the ports that have datagrams, as channel and direction.
-    fn wait(&self) -> Result<Vec<(usize, usize)>, EmulatorError> {
+    fn wait(&self) -> Result<Vec<(usize, usize)>, UdpEmulatorError> {
         let due_ns = self
             .directions
             .iter()
@@ -127,7 +132,7 @@ impl RelayThread {
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
-            Err(e) => return Err(EmulatorError::system(EmulatorTask::Wait, e.into())),
+            Err(e) => return Err(UdpEmulatorError::system(Task::Wait, e.into())),
         }
         let is_readable = |fd: &PollFd<'_>| !fd.revents().is_empty();
         if fds.pop().is_some_and(|wake| is_readable(&wake)) {
@@ -148,7 +153,7 @@ impl RelayThread {
         // Apply the flags first: datagrams sent after the link was cut must not pass.
         apply_flags(&self.shared, &mut self.down, &mut self.directions);
         let most_bytes = self.shared.most_bytes.load(Ordering::SeqCst);
-        let RelayDirection { link, counters, .. } = &mut self.directions[direction];
+        let UdpDirection { link, counters, .. } = &mut self.directions[direction];
         let mut too_long = 0;
         for received in helping {
             for datagram in turn_around(&received, &mut from.end, from_addr, to, counters) {
@@ -166,7 +171,7 @@ impl RelayThread {
     /// Sends all datagrams that are due.
     fn deliver(&mut self, direction: usize) {
         let now_ns = self.now_ns();
-        let RelayDirection {
+        let UdpDirection {
             link,
             counters,
             due,
@@ -194,9 +199,9 @@ impl RelayThread {
         apply_flags(&self.shared, &mut self.down, &mut self.directions);
     }
 
-    fn counters(&self) -> EmulatorCounters {
+    fn counters(&self) -> UdpEmulatorCounters {
         let [forward, backward] = [0, 1].map(|direction| {
-            let RelayDirection { link, counters, .. } = &self.directions[direction];
+            let UdpDirection { link, counters, .. } = &self.directions[direction];
             let into = self.channels.iter().map(|ports| &ports[direction].socket);
             let out = self
                 .channels
@@ -209,7 +214,7 @@ impl RelayThread {
                 ..*counters
             }
         });
-        EmulatorCounters { forward, backward }
+        UdpEmulatorCounters { forward, backward }
     }
 
     fn now_ns(&self) -> u64 {
@@ -219,7 +224,7 @@ impl RelayThread {
 }
 
 /// Cuts or restores the links if the handle has asked for it.
-fn apply_flags(shared: &RelayControl, down: &mut bool, directions: &mut [RelayDirection; 2]) {
+fn apply_flags(shared: &UdpControl, down: &mut bool, directions: &mut [UdpDirection; 2]) {
     let wanted = shared.down.load(Ordering::SeqCst);
     if mem::replace(down, wanted) != wanted {
         directions.iter_mut().for_each(|d| d.link.set_down(wanted));

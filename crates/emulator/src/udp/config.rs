@@ -3,14 +3,15 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use farwrite_fabric::udp::SocketError;
 use farwrite_link::{ConfigError, LinkConfig, PathDirection};
 use farwrite_wire::icrc::MixedFamilies;
 
-use crate::udp::SocketError;
+use crate::Task;
 
 /// Configuration of an emulator. The default is a perfect path without channels.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EmulatorConfig {
+pub struct UdpEmulatorConfig {
     /// The path from end A to end B.
     pub forward: LinkConfig,
     /// The path from end B to end A.
@@ -66,10 +67,10 @@ impl Side {
     }
 
     /// Checks that both addresses are loopback addresses.
-    pub(super) fn validate(&self) -> Result<(), EmulatorError> {
+    pub(super) fn validate(&self) -> Result<(), UdpEmulatorError> {
         let mut addresses = [Some(self.listen), self.end].into_iter().flatten();
         match addresses.find(|addr| !addr.ip().to_canonical().is_loopback()) {
-            Some(addr) => Err(EmulatorError::NotLoopback { addr }),
+            Some(addr) => Err(UdpEmulatorError::NotLoopback { addr }),
             None => Ok(()),
         }
     }
@@ -78,7 +79,7 @@ impl Side {
 /// Why an emulator could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum EmulatorError {
+pub enum UdpEmulatorError {
     /// The configuration of a link is invalid.
     #[error("{direction} {source}")]
     Link {
@@ -106,29 +107,14 @@ pub enum EmulatorError {
     #[error("{what}: {source}")]
     System {
         /// The operation that failed.
-        what: EmulatorTask,
+        what: Task,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// What an emulator asks of the operating system, besides its sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EmulatorTask {
-    /// To make the eventfd that wakes its thread.
-    #[error("making an eventfd")]
-    Eventfd,
-    /// To start its thread.
-    #[error("starting a thread")]
-    Thread,
-    /// To wait until packets arrive.
-    #[error("waiting for packets")]
-    Wait,
-}
-
-impl EmulatorError {
-    pub(super) fn system(what: EmulatorTask, source: io::Error) -> Self {
+impl UdpEmulatorError {
+    pub(super) fn system(what: Task, source: io::Error) -> Self {
         Self::System { what, source }
     }
 }

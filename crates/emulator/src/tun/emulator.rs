@@ -1,4 +1,4 @@
-//! A running relay and its report.
+//! A running emulator and its report.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use farwrite_link::{Link, LinkCounters, PathDirection};
 use rustix::event::EventfdFlags;
 
-use crate::device::TunDevice;
-use crate::direction::{Direction, DirectionTotals};
-use crate::{Lateness, PathConfig, RelayConfig, RelayError, RelayTask};
+use super::device::TunDevice;
+use super::direction::{Direction, DirectionTotals};
+use super::{PathConfig, TunEmulatorConfig, TunEmulatorError};
+use crate::{Lateness, Task};
 
-/// A running relay. Dropping it stops it: devices that it created disappear, and packets in flight
+/// A running emulator. Dropping it stops it: devices that it created disappear, and packets in flight
 /// are lost.
-pub struct Relay {
+pub struct TunEmulator {
     directions: [Running; 2],
     start: Instant,
     stop: Arc<OwnedFd>,
@@ -23,13 +24,13 @@ pub struct Relay {
 struct Running {
     from: Arc<TunDevice>,
     shared: Arc<Mutex<DirectionTotals>>,
-    thread: Option<JoinHandle<Result<(), RelayError>>>,
+    thread: Option<JoinHandle<Result<(), TunEmulatorError>>>,
 }
 
-/// Counters of a relay.
+/// Counters of an emulator.
 #[derive(Clone, Debug)]
-pub struct RelayReport {
-    /// Time since the start of the relay.
+pub struct TunReport {
+    /// Time since the start of the emulator.
     pub elapsed: Duration,
     /// From end A to end B.
     pub forward: DirectionReport,
@@ -37,14 +38,14 @@ pub struct RelayReport {
     pub backward: DirectionReport,
 }
 
-/// Counters of a relay in one direction. Each segment of a train counts as a packet.
+/// Counters of an emulator in one direction. Each segment of a train counts as a packet.
 #[derive(Clone, Debug)]
 pub struct DirectionReport {
     /// Counters of the link.
     pub link: LinkCounters,
     /// Lateness of the packets.
     pub lateness: Lateness,
-    /// Packets or trains that the kernel dropped before the link, because the relay did not read
+    /// Packets or trains that the kernel dropped before the link, because the emulator did not read
     /// them in time. `None` if the device no longer exists.
     pub unread: Option<u64>,
     /// Packets that were due, but that the kernel of the other end refused. They are lost.
@@ -55,22 +56,22 @@ pub struct DirectionReport {
     pub writes: u64,
 }
 
-impl Relay {
+impl TunEmulator {
     /// Opens the devices and starts a thread for each direction.
     ///
     /// # Errors
-    /// [`RelayError`] for an invalid path, a namespace or a device that cannot be used, or a thread
+    /// [`TunEmulatorError`] for an invalid path, a namespace or a device that cannot be used, or a thread
     /// that the system refuses.
-    pub fn start(config: &RelayConfig) -> Result<Self, RelayError> {
+    pub fn start(config: &TunEmulatorConfig) -> Result<Self, TunEmulatorError> {
         if config.mtu < 1280 {
-            return Err(RelayError::Mtu(config.mtu));
+            return Err(TunEmulatorError::Mtu(config.mtu));
         }
         let link = |direction, path: &PathConfig, seed| {
             let link = match &path.trace {
                 Some(trace) => Link::traced(path.link, Arc::clone(trace), &path.steps, seed),
                 None => Link::with_steps(path.link, &path.steps, seed),
             };
-            link.map_err(|source| RelayError::Path { direction, source })
+            link.map_err(|source| TunEmulatorError::Path { direction, source })
         };
         let links = [
             link(PathDirection::Forward, &config.forward, config.seed)?,
@@ -80,10 +81,10 @@ impl Relay {
         let [a, b] = &config.ends;
         let a = Arc::new(TunDevice::open(a, config.mtu, config.offload)?);
         let b = Arc::new(TunDevice::open(b, config.mtu, config.offload)?);
-        let system = |what| move |source| RelayError::System { what, source };
+        let system = |what| move |source| TunEmulatorError::System { what, source };
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| system(RelayTask::Eventfd)(error.into()))?;
-        let mut relay = Self {
+            .map_err(|error| system(Task::Eventfd)(error.into()))?;
+        let mut emulator = Self {
             directions: [&a, &b].map(|from| Running {
                 from: Arc::clone(from),
                 shared: Arc::default(),
@@ -92,26 +93,26 @@ impl Relay {
             start: Instant::now(),
             stop: Arc::new(stop),
         };
-        for ((running, link), to) in relay.directions.iter_mut().zip(links).zip([b, a]) {
+        for ((running, link), to) in emulator.directions.iter_mut().zip(links).zip([b, a]) {
             let direction = Direction {
                 from: Arc::clone(&running.from),
                 to,
                 link,
                 offload: config.offload,
                 spin: config.spin,
-                start: relay.start,
-                stop: Arc::clone(&relay.stop),
+                start: emulator.start,
+                stop: Arc::clone(&emulator.stop),
                 shared: Arc::clone(&running.shared),
                 done: DirectionTotals::default(),
                 delivered_ns: 0,
             };
             let thread = thread::Builder::new()
-                .name("relay".into())
+                .name("link-emulator".into())
                 .spawn(move || direction.run())
-                .map_err(system(RelayTask::Thread))?;
+                .map_err(system(Task::Thread))?;
             running.thread = Some(thread);
         }
-        Ok(relay)
+        Ok(emulator)
     }
 
     /// Whether both directions are still running. A direction stops if a device disappears.
@@ -123,7 +124,7 @@ impl Relay {
 
     /// The counters so far; at most 100 ms old.
     #[must_use]
-    pub fn report(&self) -> RelayReport {
+    pub fn report(&self) -> TunReport {
         let [forward, backward] = self.directions.each_ref().map(|running| {
             let shared = running
                 .shared
@@ -140,7 +141,7 @@ impl Relay {
                 writes: done.writes,
             }
         });
-        RelayReport {
+        TunReport {
             elapsed: self.start.elapsed(),
             forward,
             backward,
@@ -149,7 +150,7 @@ impl Relay {
 
     /// Stops relaying. Returns the final counters, and the error of a direction that had stopped
     /// before.
-    pub fn stop(mut self) -> (RelayReport, Result<(), RelayError>) {
+    pub fn stop(mut self) -> (TunReport, Result<(), TunEmulatorError>) {
         let result = self.halt();
         (self.report(), result)
     }
@@ -160,7 +161,7 @@ impl Relay {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
-    fn halt(&mut self) -> Result<(), RelayError> {
+    fn halt(&mut self) -> Result<(), TunEmulatorError> {
         self.wake();
         let threads = self.directions.iter_mut().filter_map(|d| d.thread.take());
         let ended: Vec<_> = threads.map(JoinHandle::join).collect();
@@ -174,7 +175,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for TunEmulator {
     fn drop(&mut self) {
         // Only `stop` returns the results of the threads. A panic during this drop would abort the
         // process.

@@ -6,14 +6,14 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::{Namespace, RelayError};
+use super::{Namespace, TunEmulatorError};
 
 /// Runs `work` in a namespace, on its own thread, because a thread that has entered a namespace
 /// cannot return. `None`: this process's namespace.
-pub(crate) fn inside<T: Send>(
+pub(super) fn inside<T: Send>(
     namespace: Option<&Namespace>,
-    work: impl FnOnce() -> Result<T, RelayError> + Send,
-) -> Result<T, RelayError> {
+    work: impl FnOnce() -> Result<T, TunEmulatorError> + Send,
+) -> Result<T, TunEmulatorError> {
     let enter_and_work = || {
         if let Some(namespace) = namespace {
             enter(namespace)?;
@@ -26,8 +26,8 @@ pub(crate) fn inside<T: Send>(
     })
 }
 
-fn enter(namespace: &Namespace) -> Result<(), RelayError> {
-    let failed = |source| RelayError::Namespace {
+fn enter(namespace: &Namespace) -> Result<(), TunEmulatorError> {
+    let failed = |source| TunEmulatorError::Namespace {
         path: namespace.path().to_owned(),
         source,
     };

@@ -1,4 +1,4 @@
-//! Emulates a long path in real time: relays UDP between two ends on this machine's loopback
+//! An emulator of UDP: relays datagrams between two ends on this machine's loopback
 //! interface, through the link model. It needs no privileges.
 //!
 //! End A sends to the emulator's A side as if that were its peer. The emulator delivers the packet
@@ -20,62 +20,63 @@
 mod config;
 mod counters;
 mod port;
-mod relay;
+mod thread;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use rustix::event::EventfdFlags;
 
-pub use config::{EmulatorConfig, EmulatorError, EmulatorTask, PortPair, Side};
-pub use counters::{DirectionCounters, EmulatorCounters};
-use relay::RelayThread;
+use crate::Task;
+pub use config::{PortPair, Side, UdpEmulatorConfig, UdpEmulatorError};
+pub use counters::{DirectionCounters, UdpEmulatorCounters};
+use thread::UdpThread;
 
 /// A running emulator. Dropping it stops it; packets in flight are then lost.
 #[derive(Debug)]
-pub struct LinkEmulator {
+pub struct UdpEmulator {
     addresses: Vec<[SocketAddr; 2]>,
-    shared: Arc<RelayControl>,
-    thread: Option<JoinHandle<Result<(), EmulatorError>>>,
+    shared: Arc<UdpControl>,
+    thread: Option<JoinHandle<Result<(), UdpEmulatorError>>>,
 }
 
 /// State that the handle and the thread share.
 #[derive(Debug)]
-struct RelayControl {
+struct UdpControl {
     stop: AtomicBool,
     down: AtomicBool,
     /// Longest UDP payload that the links carry.
     most_bytes: AtomicUsize,
-    counters: Mutex<EmulatorCounters>,
+    counters: Mutex<UdpEmulatorCounters>,
     /// Readable when the thread must check the two flags.
     wake: OwnedFd,
 }
 
-impl LinkEmulator {
+impl UdpEmulator {
     /// Binds the sockets and starts the relay thread.
     ///
     /// # Errors
-    /// [`EmulatorError`] for an invalid configuration, an address that cannot be bound, or a socket
+    /// [`UdpEmulatorError`] for an invalid configuration, an address that cannot be bound, or a socket
     /// or thread that the system refuses.
-    pub fn start(config: &EmulatorConfig) -> Result<Self, EmulatorError> {
+    pub fn start(config: &UdpEmulatorConfig) -> Result<Self, UdpEmulatorError> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| EmulatorError::system(EmulatorTask::Eventfd, e.into()))?;
-        let shared = Arc::new(RelayControl {
+            .map_err(|e| UdpEmulatorError::system(Task::Eventfd, e.into()))?;
+        let shared = Arc::new(UdpControl {
             stop: AtomicBool::new(false),
             down: AtomicBool::new(false),
             most_bytes: AtomicUsize::new(usize::MAX),
             counters: Mutex::default(),
             wake,
         });
-        let mut relay = RelayThread::new(config, Arc::clone(&shared))?;
+        let mut relay = UdpThread::new(config, Arc::clone(&shared))?;
         let addresses = relay.addresses();
-        let thread = thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("link-emulator".into())
             .spawn(move || relay.run())
-            .map_err(|e| EmulatorError::system(EmulatorTask::Thread, e))?;
+            .map_err(|e| UdpEmulatorError::system(Task::Thread, e))?;
         Ok(Self {
             addresses,
             shared,
@@ -91,7 +92,7 @@ impl LinkEmulator {
 
     /// The counters up to the thread's last round.
     #[must_use]
-    pub fn counters(&self) -> EmulatorCounters {
+    pub fn counters(&self) -> UdpEmulatorCounters {
         *self.shared.counters()
     }
 
@@ -112,8 +113,8 @@ impl LinkEmulator {
     /// Stops relaying and returns the final counters.
     ///
     /// # Errors
-    /// [`EmulatorError`] if the thread stopped earlier because its sockets failed.
-    pub fn stop(mut self) -> Result<EmulatorCounters, EmulatorError> {
+    /// [`UdpEmulatorError`] if the thread stopped earlier because its sockets failed.
+    pub fn stop(mut self) -> Result<UdpEmulatorCounters, UdpEmulatorError> {
         match self.halt() {
             Some(Ok(result)) => result?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -123,22 +124,22 @@ impl LinkEmulator {
     }
 
     /// Stops the thread. Returns its result, if it was not stopped before.
-    fn halt(&mut self) -> Option<thread::Result<Result<(), EmulatorError>>> {
+    fn halt(&mut self) -> Option<std::thread::Result<Result<(), UdpEmulatorError>>> {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
         self.thread.take().map(JoinHandle::join)
     }
 }
 
-impl Drop for LinkEmulator {
+impl Drop for UdpEmulator {
     fn drop(&mut self) {
         // A caller that needs the result of the thread calls `stop`.
         let _ = self.halt();
     }
 }
 
-impl RelayControl {
-    fn counters(&self) -> MutexGuard<'_, EmulatorCounters> {
+impl UdpControl {
+    fn counters(&self) -> MutexGuard<'_, UdpEmulatorCounters> {
         // The counters are integers, so they are valid even after a panic of another thread.
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }

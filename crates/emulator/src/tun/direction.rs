@@ -11,8 +11,9 @@ use farwrite_trains::{Scratch, Segment, SegmentRun, Train, VNET_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::device::TunDevice;
-use crate::{DeviceTask, Lateness, RelayError, RelayTask};
+use super::device::TunDevice;
+use super::{DeviceTask, TunEmulatorError};
+use crate::{Lateness, Task};
 
 /// Shortest interval between two delivery rounds. Segments of a train that are due within it are
 /// sent in one piece.
@@ -28,31 +29,31 @@ const BUFFER: usize = (1 << 16) + 512;
 
 /// Counters of a direction.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DirectionTotals {
-    pub(crate) link: LinkCounters,
-    pub(crate) lateness: Lateness,
+pub(super) struct DirectionTotals {
+    pub(super) link: LinkCounters,
+    pub(super) lateness: Lateness,
     /// Packets that the kernel refused to send.
-    pub(crate) unsent: u64,
+    pub(super) unsent: u64,
     /// Reads from and writes to the devices, in packets or trains.
-    pub(crate) reads: u64,
-    pub(crate) writes: u64,
+    pub(super) reads: u64,
+    pub(super) writes: u64,
 }
 
-/// One direction of a relay.
-pub(crate) struct Direction {
-    pub(crate) from: Arc<TunDevice>,
-    pub(crate) to: Arc<TunDevice>,
-    pub(crate) link: Link<Segment>,
-    pub(crate) offload: bool,
-    pub(crate) spin: bool,
-    pub(crate) start: Instant,
+/// One direction of an emulator.
+pub(super) struct Direction {
+    pub(super) from: Arc<TunDevice>,
+    pub(super) to: Arc<TunDevice>,
+    pub(super) link: Link<Segment>,
+    pub(super) offload: bool,
+    pub(super) spin: bool,
+    pub(super) start: Instant,
     /// Readable when the thread must end.
-    pub(crate) stop: Arc<OwnedFd>,
+    pub(super) stop: Arc<OwnedFd>,
     /// Copy of the counters for other threads.
-    pub(crate) shared: Arc<Mutex<DirectionTotals>>,
-    pub(crate) done: DirectionTotals,
+    pub(super) shared: Arc<Mutex<DirectionTotals>>,
+    pub(super) done: DirectionTotals,
     /// Start of the last delivery round.
-    pub(crate) delivered_ns: u64,
+    pub(super) delivered_ns: u64,
 }
 
 /// Interval between two updates of the copy.
@@ -60,12 +61,12 @@ const REPORT_NS: u64 = 100_000_000;
 
 impl Direction {
     /// Relays until the handle stops the thread or a device disappears.
-    pub(crate) fn run(mut self) -> Result<(), RelayError> {
+    pub(super) fn run(mut self) -> Result<(), TunEmulatorError> {
         // If the system does not allow this, the lateness counters show the effect.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         if !self.spin {
             // A spinning thread with this priority would take its core from all other threads.
-            let _ = crate::priority::raise();
+            let _ = super::priority::raise();
         }
         let mut buffer = vec![0; BUFFER];
         let mut reported_ns = 0;
@@ -98,7 +99,7 @@ impl Direction {
 
     /// Sleeps until a packet arrives or the next round begins. A spinning thread ends its sleep
     /// earlier, and returns at once when the round is near.
-    fn wait(&self) -> Result<Woken, RelayError> {
+    fn wait(&self) -> Result<Woken, TunEmulatorError> {
         let early_ns = if self.spin { SPIN_NS } else { 0 };
         let sleep = self.round_ns().map(|at_ns| {
             let ns = at_ns.saturating_sub(self.now_ns() + early_ns);
@@ -112,8 +113,8 @@ impl Direction {
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
-                return Err(RelayError::System {
-                    what: RelayTask::Wait,
+                return Err(TunEmulatorError::System {
+                    what: Task::Wait,
                     source: error.into(),
                 });
             }
@@ -123,7 +124,7 @@ impl Direction {
     }
 
     /// Reads packets, and offers them to the link.
-    fn take(&mut self, buffer: &mut [u8]) -> Result<(), RelayError> {
+    fn take(&mut self, buffer: &mut [u8]) -> Result<(), TunEmulatorError> {
         for _ in 0..BATCH {
             let bytes = match rustix::io::read(&*self.from, &mut *buffer) {
                 Ok(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! Configuration of a relay, and its errors.
+//! Configuration of an emulator, and its errors.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use farwrite_link::{ConfigError, DeliveryTrace, LinkConfig, PathDirection, Step};
 
-/// Configuration of a relay.
+use crate::Task;
+
+/// Configuration of an emulator.
 #[derive(Clone, Debug)]
-pub struct RelayConfig {
+pub struct TunEmulatorConfig {
     /// End A and end B.
-    pub ends: [RelayEnd; 2],
+    pub ends: [TunEnd; 2],
     /// The path from A to B.
     pub forward: PathConfig,
     /// The path from B to A.
     pub backward: PathConfig,
-    /// MTU in bytes, 1280 to 65535. Only for devices that the relay creates.
+    /// MTU in bytes, 1280 to 65535. Only for devices that the emulator creates.
     pub mtu: u16,
     /// Whether trains of packets pass in one piece (offloads).
     pub offload: bool,
@@ -28,7 +30,7 @@ pub struct RelayConfig {
     pub seed: u64,
 }
 
-/// One direction of a path. Times count from the start of the relay.
+/// One direction of a path. Times count from the start of the emulator.
 #[derive(Clone, Debug, Default)]
 pub struct PathConfig {
     /// Properties of the link. [`LinkConfig::duplicate`] works; [`LinkConfig::corrupt`] has no
@@ -42,8 +44,8 @@ pub struct PathConfig {
 
 /// A TUN device.
 #[derive(Clone, Debug)]
-pub enum RelayEnd {
-    /// A device that the relay creates in a network namespace. It disappears when the relay ends.
+pub enum TunEnd {
+    /// A device that the emulator creates in a network namespace. It disappears when the emulator ends.
     Create {
         /// The namespace.
         namespace: Namespace,
@@ -77,15 +79,15 @@ impl Namespace {
         }
     }
 
-    pub(crate) fn path(&self) -> &std::path::Path {
+    pub(super) fn path(&self) -> &std::path::Path {
         &self.0
     }
 }
 
-/// Why a relay could not start, or stopped.
+/// Why an emulator could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RelayError {
+pub enum TunEmulatorError {
     /// The configuration of a path is invalid.
     #[error("{direction}: {source}")]
     Path {
@@ -128,13 +130,13 @@ pub enum RelayError {
     #[error("{what}: {source}")]
     System {
         /// The operation that failed.
-        what: RelayTask,
+        what: Task,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// What a relay does with a TUN device.
+/// What an emulator does with a TUN device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceTask {
@@ -144,24 +146,6 @@ pub enum DeviceTask {
     /// It reads packets.
     #[error("reading from the device")]
     Read,
-}
-
-/// What a relay asks of the operating system, besides its devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RelayTask {
-    /// To make the eventfd that stops its threads.
-    #[error("making an eventfd")]
-    Eventfd,
-    /// To start a thread.
-    #[error("starting a thread")]
-    Thread,
-    /// To wait until packets arrive.
-    #[error("waiting for packets")]
-    Wait,
-    /// To read the counters of the devices.
-    #[error("reading /proc/thread-self/net/dev")]
-    Counters,
 }
 
 /// Advice for an error of the operating system.

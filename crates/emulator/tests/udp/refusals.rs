@@ -2,13 +2,13 @@
 
 use std::net::UdpSocket;
 
-use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::end::{End, Setup, set_up};
 
-fn refusal(config: &EmulatorConfig) -> String {
-    LinkEmulator::start(config)
+fn refusal(config: &UdpEmulatorConfig) -> String {
+    UdpEmulator::start(config)
         .expect_err("a refusal")
         .to_string()
 }
@@ -20,25 +20,25 @@ fn errors_say_what_is_wrong() {
         loss: Loss::Iid { loss_packet: 2.0 },
         ..LinkConfig::default()
     };
-    let good = EmulatorConfig {
+    let good = UdpEmulatorConfig {
         channels: vec![PortPair { a: near, b: near }],
-        ..EmulatorConfig::default()
+        ..UdpEmulatorConfig::default()
     };
-    let b = |b| EmulatorConfig {
+    let b = |b| UdpEmulatorConfig {
         channels: vec![PortPair { a: near, b }],
-        ..EmulatorConfig::default()
+        ..UdpEmulatorConfig::default()
     };
     let taken = End::new("127.0.0.1:0");
     let cases = [
         (
-            EmulatorConfig {
+            UdpEmulatorConfig {
                 backward: lossy,
                 ..good.clone()
             },
             "backward link loss.loss_packet = 2".into(),
         ),
         (
-            EmulatorConfig {
+            UdpEmulatorConfig {
                 channels: Vec::new(),
                 ..good
             },
@@ -81,7 +81,7 @@ fn dropping_stops_the_thread_and_frees_the_ports() {
         a_side,
         b_side,
         emulator,
-    } = set_up("127.0.0.1:0", EmulatorConfig::default());
+    } = set_up("127.0.0.1:0", UdpEmulatorConfig::default());
     a.send(a_side, 1, 64);
     b.receive();
     assert!(UdpSocket::bind(a_side).is_err());

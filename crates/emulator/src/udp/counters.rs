@@ -4,7 +4,7 @@ use farwrite_link::LinkCounters;
 
 /// Counters of an emulator since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EmulatorCounters {
+pub struct UdpEmulatorCounters {
     /// From end A to end B.
     pub forward: DirectionCounters,
     /// From end B to end A.
@@ -27,7 +27,7 @@ pub struct DirectionCounters {
     /// Packets that arrived before the address of the other end was known. They are dropped.
     pub no_end: u64,
     /// Packets longer than the link carries
-    /// ([`LinkEmulator::set_most_bytes`](super::LinkEmulator::set_most_bytes)). They are dropped.
+    /// ([`UdpEmulator::set_most_bytes`](super::UdpEmulator::set_most_bytes)). They are dropped.
     pub too_long: u64,
     /// Packets that the kernel dropped because the emulator's receive buffer was full.
     pub socket_drops: u64,

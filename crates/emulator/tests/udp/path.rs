@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::emulator::EmulatorConfig;
+use farwrite_emulator::udp::UdpEmulatorConfig;
 use farwrite_link::{Datagram, Link, LinkConfig, Loss};
 
 use crate::end::{Setup, set_up, wait_until};
@@ -28,10 +28,10 @@ fn the_round_trip_takes_both_delays_and_little_more() {
         emulator,
     } = set_up(
         BIND,
-        EmulatorConfig {
+        UdpEmulatorConfig {
             forward: delayed(Duration::from_millis(4)),
             backward: delayed(Duration::from_millis(8)),
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         },
     );
     let mut best = Duration::MAX;
@@ -66,12 +66,12 @@ fn a_burst_takes_its_bytes_over_the_rate() {
         ..
     } = set_up(
         BIND,
-        EmulatorConfig {
+        UdpEmulatorConfig {
             forward: LinkConfig {
                 rate_bps: Some(20_000_000),
                 ..LinkConfig::default()
             },
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         },
     );
     let start = Instant::now();
@@ -108,10 +108,10 @@ fn losses_are_those_of_the_link_and_its_seed() {
         emulator,
     } = set_up(
         BIND,
-        EmulatorConfig {
+        UdpEmulatorConfig {
             forward,
             seed: 77,
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         },
     );
     let mut model = Link::new(forward, 77).unwrap();
@@ -160,10 +160,10 @@ fn a_cut_link_carries_nothing_until_it_is_mended() {
         emulator,
     } = set_up(
         BIND,
-        EmulatorConfig {
+        UdpEmulatorConfig {
             forward: delayed(delay),
             backward: delayed(delay),
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         },
     );
     a.send(a_side, 1, 64);
@@ -192,7 +192,7 @@ fn counters_are_live() {
         a_side,
         emulator,
         ..
-    } = set_up(BIND, EmulatorConfig::default());
+    } = set_up(BIND, UdpEmulatorConfig::default());
     for number in 0..10 {
         a.send(a_side, number, 64);
         b.receive();

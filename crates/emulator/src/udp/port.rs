@@ -3,27 +3,27 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
+use farwrite_fabric::udp::{
+    MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, ReceivedBatch, SocketConfig, UdpSocket,
+};
 use farwrite_link::Datagram;
 use farwrite_wire::icrc::{self, Flow, IdRange, MixedFamilies};
 
-use super::config::{EmulatorError, Side};
+use super::config::{Side, UdpEmulatorError};
 use super::counters::DirectionCounters;
-use crate::udp::{
-    MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, ReceivedBatch, SocketConfig, UdpSocket,
-};
 
 /// One socket of an emulator.
 #[derive(Debug)]
-pub(super) struct EmulatorPort {
+pub(super) struct Port {
     pub(super) socket: UdpSocket,
-    pub(super) end: Option<EmulatorEnd>,
+    pub(super) end: Option<End>,
     /// Whether to relay datagrams unchanged.
     verbatim: bool,
 }
 
 /// The end behind a port.
 #[derive(Debug)]
-pub(super) struct EmulatorEnd {
+pub(super) struct End {
     addr: SocketAddr,
     /// Addresses of packets from the end to the port.
     inward: Flow,
@@ -31,7 +31,7 @@ pub(super) struct EmulatorEnd {
     outward: Flow,
 }
 
-impl EmulatorEnd {
+impl End {
     fn new(addr: SocketAddr, port: SocketAddr) -> Result<Self, MixedFamilies> {
         Ok(Self {
             addr,
@@ -41,13 +41,11 @@ impl EmulatorEnd {
     }
 }
 
-impl EmulatorPort {
-    pub(super) fn open(side: &Side, verbatim: bool) -> Result<Self, EmulatorError> {
+impl Port {
+    pub(super) fn open(side: &Side, verbatim: bool) -> Result<Self, UdpEmulatorError> {
         side.validate()?;
         let socket = UdpSocket::bind(&SocketConfig::new(side.listen))?;
-        let end = side
-            .end
-            .map(|addr| EmulatorEnd::new(addr, socket.local_addr()));
+        let end = side.end.map(|addr| End::new(addr, socket.local_addr()));
         Ok(Self {
             end: end.transpose()?,
             socket,
@@ -64,9 +62,9 @@ impl EmulatorPort {
 /// with identification 0.
 pub(super) fn turn_around<'a>(
     received: &'a ReceivedBatch<'_>,
-    from: &'a mut Option<EmulatorEnd>,
+    from: &'a mut Option<End>,
     from_addr: SocketAddr,
-    to: &'a EmulatorPort,
+    to: &'a Port,
     counters: &'a mut DirectionCounters,
 ) -> impl Iterator<Item = Datagram> + 'a {
     let src = received.src;
@@ -111,8 +109,8 @@ pub(super) fn turn_around<'a>(
 
 /// Learns the address of an end: the source of a packet with a valid ICRC. If ICRCs are not
 /// checked, any packet counts.
-fn learn(received: &ReceivedBatch<'_>, port: SocketAddr, verbatim: bool) -> Option<EmulatorEnd> {
-    let end = EmulatorEnd::new(received.src, port).ok()?;
+fn learn(received: &ReceivedBatch<'_>, port: SocketAddr, verbatim: bool) -> Option<End> {
+    let end = End::new(received.src, port).ok()?;
     if verbatim {
         return Some(end);
     }
@@ -149,7 +147,7 @@ pub(super) fn run_length(datagrams: &[Datagram], gso: bool) -> usize {
 }
 
 /// Sends a batch. Returns the number of datagrams that the system did not accept.
-pub(super) fn send_run(port: &mut EmulatorPort, run: &mut [Datagram]) -> u64 {
+pub(super) fn send_run(port: &mut Port, run: &mut [Datagram]) -> u64 {
     let Some(end) = &port.end else {
         return run.len() as u64;
     };

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::time::Duration;
 
-use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_fabric::udp::{OutgoingBatch, SocketConfig, UdpSocket};
 use farwrite_link::LinkConfig;
 use farwrite_wire::icrc::{self, Flow, IdRange};
@@ -21,7 +21,7 @@ fn packets_pass_both_ways_and_are_sealed_for_their_new_addresses() {
             a_side,
             b_side,
             emulator,
-        } = set_up(bind, EmulatorConfig::default());
+        } = set_up(bind, UdpEmulatorConfig::default());
         for (number, payload_bytes) in [0, 1, 4, 1023, 4096, 9000].into_iter().enumerate() {
             let number = u32::try_from(number).unwrap();
             a.send(a_side, number, payload_bytes);
@@ -56,7 +56,7 @@ fn batches_are_sealed_for_the_place_of_each_segment() {
     for bind in BINDS {
         let mut a = UdpSocket::bind(&SocketConfig::new(bind.parse().unwrap())).unwrap();
         let b = End::new(bind);
-        let emulator = LinkEmulator::start(&EmulatorConfig {
+        let emulator = UdpEmulator::start(&UdpEmulatorConfig {
             forward: LinkConfig {
                 delay: Duration::from_millis(20),
                 ..LinkConfig::default()
@@ -65,7 +65,7 @@ fn batches_are_sealed_for_the_place_of_each_segment() {
                 a: Side::facing(a.local_addr()),
                 b: Side::facing(b.addr()),
             }],
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         })
         .unwrap();
         let [a_side, b_side] = emulator.addresses()[0];
@@ -113,7 +113,7 @@ fn a_wrong_icrc_stays_wrong() {
             a_side,
             emulator,
             ..
-        } = set_up(bind, EmulatorConfig::default());
+        } = set_up(bind, UdpEmulatorConfig::default());
         for at in [0, 20, 100, 110] {
             let mut bytes = packet(a.addr(), a_side, 0, 1, 99);
             bytes[at] ^= 0x10;
@@ -137,13 +137,13 @@ fn a_wrong_icrc_stays_wrong() {
 
 #[test]
 fn a_bit_flipped_on_the_link_is_found_by_the_receiver() {
-    let config = EmulatorConfig {
+    let config = UdpEmulatorConfig {
         forward: LinkConfig {
             corrupt: 1.0,
             ..LinkConfig::default()
         },
         seed: 11,
-        ..EmulatorConfig::default()
+        ..UdpEmulatorConfig::default()
     };
     let Setup {
         a,
@@ -174,14 +174,14 @@ fn channels_are_kept_apart() {
         .map(|bind| End::new(bind))
         .collect();
     // One channel of each IP version.
-    let emulator = LinkEmulator::start(&EmulatorConfig {
+    let emulator = UdpEmulator::start(&UdpEmulatorConfig {
         channels: (0..2)
             .map(|i| PortPair {
                 a: Side::facing(ends[i].addr()),
                 b: Side::facing(ends[i + 2].addr()),
             })
             .collect(),
-        ..EmulatorConfig::default()
+        ..UdpEmulatorConfig::default()
     })
     .unwrap();
     for (i, [a_side, b_side]) in emulator.addresses().iter().enumerate() {
@@ -197,12 +197,12 @@ fn channels_are_kept_apart() {
 fn an_end_is_learnt_from_its_first_right_packet() {
     for bind in BINDS {
         let (a, b) = (End::new(bind), End::new(bind));
-        let emulator = LinkEmulator::start(&EmulatorConfig {
+        let emulator = UdpEmulator::start(&UdpEmulatorConfig {
             channels: vec![PortPair {
                 a: Side::learning(bind.parse().unwrap()),
                 b: Side::facing(b.addr()),
             }],
-            ..EmulatorConfig::default()
+            ..UdpEmulatorConfig::default()
         })
         .unwrap();
         let [a_side, b_side] = emulator.addresses()[0];

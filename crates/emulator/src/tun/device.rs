@@ -6,15 +6,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use crate::namespace::inside;
-use crate::{DeviceTask, Namespace, RelayEnd, RelayError, RelayTask};
+use super::namespace::inside;
+use super::{DeviceTask, Namespace, TunEmulatorError, TunEnd};
+use crate::Task;
 
-/// Number of packets that the kernel queues until the relay reads them. A train counts as one. The
+/// Number of packets that the kernel queues until the emulator reads them. A train counts as one. The
 /// default of devices is 500, which a burst fills while the thread waits for a core.
 const KERNEL_QUEUE: u32 = 5_000;
 
 /// An open TUN device with non-blocking reads and writes.
-pub(crate) struct TunDevice {
+pub(super) struct TunDevice {
     name: String,
     namespace: Option<Namespace>,
     tun: SyncDevice,
@@ -23,26 +24,26 @@ pub(crate) struct TunDevice {
 }
 
 impl TunDevice {
-    pub(crate) fn open(end: &RelayEnd, mtu: u16, offload: bool) -> Result<Self, RelayError> {
+    pub(super) fn open(end: &TunEnd, mtu: u16, offload: bool) -> Result<Self, TunEmulatorError> {
         let (name, namespace) = match end {
-            RelayEnd::Create {
+            TunEnd::Create {
                 device, namespace, ..
             } => (device, Some(namespace)),
-            RelayEnd::Attach { device } => (device, None),
+            TunEnd::Attach { device } => (device, None),
         };
         check_name(name)?;
         let (tun, dropped_before) = inside(namespace, || {
             let there = kernel_drops(name)?.is_some();
             let builder = DeviceBuilder::new().name(name).offload(offload);
             let builder = match end {
-                RelayEnd::Create { .. } if there => {
-                    return Err(RelayError::DeviceExists(name.clone()));
+                TunEnd::Create { .. } if there => {
+                    return Err(TunEmulatorError::DeviceExists(name.clone()));
                 }
-                RelayEnd::Attach { .. } if !there => {
-                    return Err(RelayError::NoDevice(name.clone()));
+                TunEnd::Attach { .. } if !there => {
+                    return Err(TunEmulatorError::NoDevice(name.clone()));
                 }
-                RelayEnd::Attach { .. } => builder.inherit_enable_state(),
-                RelayEnd::Create { ipv4, ipv6, .. } => {
+                TunEnd::Attach { .. } => builder.inherit_enable_state(),
+                TunEnd::Create { ipv4, ipv6, .. } => {
                     let mut builder = builder.mtu(mtu).tx_queue_len(KERNEL_QUEUE);
                     if let Some((address, bits)) = *ipv4 {
                         builder = builder.ipv4(address, bits, None);
@@ -53,7 +54,7 @@ impl TunDevice {
                     builder
                 }
             };
-            let failed = |source| RelayError::TunDevice {
+            let failed = |source| TunEmulatorError::TunDevice {
                 what: DeviceTask::Open,
                 device: name.clone(),
                 source,
@@ -70,15 +71,19 @@ impl TunDevice {
         })
     }
 
-    /// Packets that the kernel has dropped since the device was opened, because the relay did not
+    /// Packets that the kernel has dropped since the device was opened, because the emulator did not
     /// read them in time; `None` if the device or its namespace no longer exists.
-    pub(crate) fn drops(&self) -> Option<u64> {
+    pub(super) fn drops(&self) -> Option<u64> {
         let drops = inside(self.namespace.as_ref(), || kernel_drops(&self.name));
         Some(drops.ok()??.saturating_sub(self.dropped_before))
     }
 
-    pub(crate) fn failed(&self, what: DeviceTask, source: impl Into<io::Error>) -> RelayError {
-        RelayError::TunDevice {
+    pub(super) fn failed(
+        &self,
+        what: DeviceTask,
+        source: impl Into<io::Error>,
+    ) -> TunEmulatorError {
+        TunEmulatorError::TunDevice {
             what,
             device: self.name.clone(),
             source: source.into(),
@@ -92,23 +97,24 @@ impl AsFd for TunDevice {
     }
 }
 
-fn check_name(name: &str) -> Result<(), RelayError> {
+fn check_name(name: &str) -> Result<(), TunEmulatorError> {
     let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace();
     if (1..=15).contains(&name.len()) && !name.contains(wrong) && name != "." && name != ".." {
         Ok(())
     } else {
-        Err(RelayError::DeviceName(name.to_owned()))
+        Err(TunEmulatorError::DeviceName(name.to_owned()))
     }
 }
 
 /// The kernel's counter of packets that were dropped before a reader of the device got them. Works
 /// in the namespace of this thread; `None` if there is no such device.
-fn kernel_drops(device: &str) -> Result<Option<u64>, RelayError> {
-    let table =
-        fs::read_to_string("/proc/thread-self/net/dev").map_err(|source| RelayError::System {
-            what: RelayTask::Counters,
+fn kernel_drops(device: &str) -> Result<Option<u64>, TunEmulatorError> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").map_err(|source| {
+        TunEmulatorError::System {
+            what: Task::Counters,
             source,
-        })?;
+        }
+    })?;
     Ok(transmit_drops(&table, device))
 }
 

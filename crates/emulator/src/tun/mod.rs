@@ -1,5 +1,5 @@
-//! Emulates a long path in real time: carries any IPv4 and IPv6 packets between two TUN devices
-//! through the link model.
+//! An emulator of TUN: carries any IPv4 and IPv6 packets between two TUN devices through the link
+//! model. It needs root.
 //!
 //! Each direction has a thread. It reads packets from one device, offers them to a
 //! [`Link`](farwrite_link::Link), and writes them to the other device when the link says that they
@@ -13,19 +13,16 @@
 //! stay incomplete: the receiving kernel accepts such packets as valid, as it does between two
 //! local devices.
 //!
-//! **Lateness.** The relay runs in real time, so a thread may fall behind. [`Lateness`] measures by
-//! how much. Threads that sleep have real-time priority, if the process may set it. On a machine
+//! **Priority.** Threads that sleep have real-time priority, if the process may set it. On a machine
 //! with five times as many busy threads as cores, that reduced the p99 of the lateness from 8 ms to
 //! 0.1 ms.
 
 mod config;
 mod device;
 mod direction;
-mod lateness;
+mod emulator;
 mod namespace;
 mod priority;
-mod relay;
 
-pub use config::{DeviceTask, Namespace, PathConfig, RelayConfig, RelayEnd, RelayError, RelayTask};
-pub use lateness::Lateness;
-pub use relay::{DirectionReport, Relay, RelayReport};
+pub use config::{DeviceTask, Namespace, PathConfig, TunEmulatorConfig, TunEmulatorError, TunEnd};
+pub use emulator::{DirectionReport, TunEmulator, TunReport};

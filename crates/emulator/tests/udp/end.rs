@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
+use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_wire::icrc::{self, Flow, Icrc, IdRange};
 use farwrite_wire::packet::Packet;
 use farwrite_wire::request::{SendOnly, pad_bytes};
@@ -108,13 +108,13 @@ pub(crate) struct Setup {
     /// The address to which A sends, and the source of A's packets as B sees it.
     pub(crate) a_side: SocketAddr,
     pub(crate) b_side: SocketAddr,
-    pub(crate) emulator: LinkEmulator,
+    pub(crate) emulator: UdpEmulator,
 }
 
 /// Starts an emulator with `config`, whose channels are replaced.
-pub(crate) fn set_up(bind: &str, config: EmulatorConfig) -> Setup {
+pub(crate) fn set_up(bind: &str, config: UdpEmulatorConfig) -> Setup {
     let (a, b) = (End::new(bind), End::new(bind));
-    let emulator = LinkEmulator::start(&EmulatorConfig {
+    let emulator = UdpEmulator::start(&UdpEmulatorConfig {
         channels: vec![PortPair {
             a: Side::facing(a.addr()),
             b: Side::facing(b.addr()),

@@ -1,0 +1,16 @@
+//! Emulates a long path in real time: carries packets through the link model of `farwrite-link`.
+//!
+//! - [`tun`] carries the packets of any program between two TUN devices: `farwrite link`.
+//! - [`udp`] relays UDP between two ends on the loopback interface, without privileges: `farwrite
+//!   demo`, and tests.
+//!
+//! An emulator runs in real time, so its threads may fall behind. [`Lateness`] measures by how much.
+#![cfg(target_os = "linux")]
+
+mod lateness;
+mod task;
+pub mod tun;
+pub mod udp;
+
+pub use lateness::Lateness;
+pub use task::Task;
