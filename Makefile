@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +44,12 @@ test: check deny unit isal loom system browser python torch ## all tests: format
 
 CORES := wire codes link path rate deadline sdr schemes rc boxes
 
-check: ## format, lints (with ISA-L, whose tools it installs on Debian as root), citations and links; also that the core crates are no_std, without clock, sockets and randomness
+check: ## format, lints (with ISA-L, whose tools it installs on Debian as root), citations, links and messages of commits; also that the core crates are no_std, without clock, sockets and randomness
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
 		|| { echo "crates/$$core must be no_std"; exit 1; }; done
 	tests/docs/check
+	python3 tests/commits/test_check.py --quiet
+	tests/commits/check
 	$(CARGO) fmt --all --check
 	@# With the feature `isal` where ISA-L can be built, so that nothing is checked twice.
 	@if crates/bench/prepare-isal; then isal="--features farwrite-bench/isal"; fi; set -x; \
@@ -288,6 +290,13 @@ deb: ## a Debian package: program, manual pages, shell completions, systemd unit
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli
+
+hooks: ## install the git hook that checks the message of each commit in this clone
+	@hook="$$(git rev-parse --git-path hooks)/commit-msg"; \
+	if [ -e "$$hook" ] && ! grep -q tests/commits/check "$$hook"; then \
+		echo "$$hook exists already; add this line to it: tests/commits/check --file \"\$$1\""; exit 1; fi; \
+	mkdir -p "$$(dirname "$$hook")"; \
+	printf '%s\n' '#!/bin/sh' '[ ! -e tests/commits/check ] || exec tests/commits/check --file "$$1"' > "$$hook"; chmod +x "$$hook"; echo "installed $$hook"
 
 clean: ## remove what was built
 	$(CARGO) clean
