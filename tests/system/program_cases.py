@@ -144,7 +144,7 @@ def _listening(veth):
 def _sealed(report, program):
     with Veth(9000, segment=True) as veth:
         directory = program.fresh("sealed")
-        # Path packets (P6.2), which begin with 0x1E, are not RoCE packets.
+        # Route packets (P6.2), which begin with 0x1E, are not RoCE packets.
         roce = f"udp port {PORT} and udp[8] != 0x1e"
         wire = Capture(veth, veth.b, program.where / "wire.pcap", roce)
         receiver = program.recv(veth, veth.b.v4, directory)

@@ -182,7 +182,7 @@ impl Observer for Console {
         match event {
             Event::Note(line) => self.say(line),
             Event::Warning(line) => self.warn(line),
-            Event::PathShrunk(shrunk) => {
+            Event::RouteShrunk(shrunk) => {
                 self.warn(format!("{shrunk}; the transfer goes on with these"));
             }
             Event::Counters(_) => {}

@@ -147,7 +147,7 @@ fn serve(
     loop {
         let channel = door.wait(cancel)?;
         let host = Host {
-            route: &transfer::unchanged,
+            redirect: &transfer::unchanged,
             cancel,
             observer: &watched,
             port: Some(port),

@@ -275,7 +275,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
     let settings = args.settings(&described, rate, described.start.or_else(known))?;
     let host = Host {
-        route: &transfer::unchanged,
+        redirect: &transfer::unchanged,
         cancel: &cancel,
         observer: &watched,
         port: None,

@@ -195,7 +195,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`CollectiveError::Info`] names the rank whose message is invalid, and the reason;
-    /// [`CollectiveError::Path`] names the rank to which there is no path;
+    /// [`CollectiveError::Route`] names the rank to which there is no path;
     /// [`CollectiveError::Argument`].
     pub fn meet(&self, messages: Vec<Vec<u8>>) -> Result<Option<Vec<u8>>, CollectiveError> {
         let open = |(rank, message): (usize, Vec<u8>)| match &self.key {

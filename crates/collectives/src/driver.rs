@@ -11,7 +11,7 @@ use crate::error::CollectiveError;
 use crate::member::{Member, OperationId};
 use crate::options::GroupOptions;
 use crate::plan::Plan;
-use crate::rendezvous::{Paths, Rendezvous};
+use crate::rendezvous::{Rendezvous, Routes};
 use crate::ticket::Completion;
 
 /// The longest sleep of the thread. Packets, timers and calls end the sleep at once.
@@ -51,10 +51,10 @@ pub(crate) struct Start {
 
 /// The thread.
 pub(crate) fn run(rendezvous: Rendezvous, calls: Receiver<Call>, linger: Duration) {
-    if let Some((member, paths)) = meet(rendezvous, &calls) {
+    if let Some((member, routes)) = meet(rendezvous, &calls) {
         let driver = Driver {
             member,
-            paths,
+            routes,
             calls,
             completions: Vec::new(),
             linger,
@@ -65,8 +65,8 @@ pub(crate) fn run(rendezvous: Rendezvous, calls: Receiver<Call>, linger: Duratio
 
 /// Meets the other ranks until the queue pairs exist. Returns `None` after an error, or if the owner
 /// stops the thread before.
-fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<UdpFabric>, Paths)> {
-    // Who waits until the paths are known.
+fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<UdpFabric>, Routes)> {
+    // Who waits until the routes are known.
     let mut waiting: Option<Answer> = None;
     loop {
         for call in calls.try_iter() {
@@ -131,19 +131,19 @@ fn create(
     rendezvous: Rendezvous,
     messages: &[Vec<u8>],
     answer: &Answer,
-) -> Option<(Member<UdpFabric>, Paths)> {
+) -> Option<(Member<UdpFabric>, Routes)> {
     let create = || {
-        let (member, paths, group) = rendezvous.create(messages)?;
+        let (member, routes, group) = rendezvous.create(messages)?;
         let info = member.info()?;
-        Ok((member, paths, group, info))
+        Ok((member, routes, group, info))
     };
     match create() {
-        Ok((member, paths, group, info)) => {
+        Ok((member, routes, group, info)) => {
             let _ = answer.send(Ok(Said {
                 message: Some(info),
                 agreed: Some(group),
             }));
-            Some((member, paths))
+            Some((member, routes))
         }
         Err(error) => {
             let _ = answer.send(Err(error));
@@ -155,7 +155,7 @@ fn create(
 /// Runs the operations of a member.
 struct Driver {
     member: Member<UdpFabric>,
-    paths: Paths,
+    routes: Routes,
     calls: Receiver<Call>,
     /// The completions of the operations that run.
     completions: Vec<(OperationId, Completion)>,
@@ -169,10 +169,10 @@ impl Driver {
             let now_ns = self.member.endpoint_mut().fabric().now_ns();
             self.take_calls(now_ns, &mut end);
             let next_ns = self.member.poll_now();
-            let kept = self.paths.keep(&mut self.member);
+            let kept = self.routes.keep(&mut self.member);
             let keep_ns = kept.unwrap_or_else(|error| {
                 // The next poll informs the other ranks, unless the endpoint itself is broken.
-                let again = matches!(error, CollectiveError::Path { .. }).then_some(now_ns);
+                let again = matches!(error, CollectiveError::Route { .. }).then_some(now_ns);
                 self.member.fail(error);
                 again
             });
@@ -196,7 +196,7 @@ impl Driver {
         for call in self.calls.try_iter() {
             match call {
                 Call::Meet(messages, answer) => {
-                    let connected = self.paths.connect(&mut self.member, &messages);
+                    let connected = self.routes.connect(&mut self.member, &messages);
                     // The caller waits for the answer.
                     let _ = answer.send(connected.map(|()| Said {
                         message: None,

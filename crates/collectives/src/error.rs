@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use farwrite::keeper::PathError;
+use farwrite::routes::RouteError;
 
 /// Why an operation failed, or could not begin.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -60,11 +60,11 @@ pub enum CollectiveError {
     },
     /// There is no path to another rank, or its path carries only smaller packets than before.
     #[error("the path to rank {rank}: {problem}")]
-    Path {
+    Route {
         /// The rank.
         rank: usize,
         /// What is wrong with the path.
-        problem: PathError,
+        problem: RouteError,
     },
     /// The timeout of an operation has passed.
     #[error("{} is not done after {after:?}: rank {rank} {state}", operation_name(.operation.as_ref(), .name))]

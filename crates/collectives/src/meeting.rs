@@ -6,7 +6,7 @@
 //!   6  u8       round
 //!   7  u16      rank
 //!   9  u16      number of ranks
-//!  11           offers: for each other rank, in order: 52 bytes, the offer of a path (P6.2)
+//!  11           offers: for each other rank, in order: 52 bytes, the offer of a route (P6.2)
 //!               joined: nothing
 //!               sizes:  u32, the largest packets of this rank
 //! ```
@@ -14,7 +14,7 @@
 //! All numbers are big-endian. The information about queue pairs ([`info`](crate::info)) is the last
 //! message.
 
-use farwrite::keeper::PathOffer;
+use farwrite::routes::RouteOffer;
 
 use crate::info::VERSION;
 
@@ -32,11 +32,11 @@ pub(crate) struct Greeting {
 /// What a rank says in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// One path to each other rank, in order.
-    Offers(Vec<PathOffer>),
-    /// The rank knows the offers of all others, and answers path packets.
+    /// One route to each other rank, in order.
+    Offers(Vec<RouteOffer>),
+    /// The rank knows the offers of all others, and answers route packets.
     Joined,
-    /// The packet size that the rank requires, or that its paths carry.
+    /// The packet size that the rank requires, or that its routes carry.
     Sizes { packet_bytes: u32 },
 }
 
@@ -58,7 +58,7 @@ impl Greeting {
         out.extend_from_slice(&self.rank.to_be_bytes());
         out.extend_from_slice(&self.ranks.to_be_bytes());
         match &self.content {
-            Content::Offers(offers) => out.extend(offers.iter().flat_map(PathOffer::encode)),
+            Content::Offers(offers) => out.extend(offers.iter().flat_map(RouteOffer::encode)),
             Content::Joined => {}
             Content::Sizes { packet_bytes } => out.extend_from_slice(&packet_bytes.to_be_bytes()),
         }
@@ -91,11 +91,11 @@ impl Greeting {
         let content = match head[6] {
             0 => {
                 let others = usize::from(ranks.saturating_sub(1));
-                let offers = body.chunks_exact(PathOffer::BYTES);
-                if others * PathOffer::BYTES != body.len() {
+                let offers = body.chunks_exact(RouteOffer::BYTES);
+                if others * RouteOffer::BYTES != body.len() {
                     return Err(wrong());
                 }
-                let offers: Result<_, _> = offers.map(PathOffer::decode).collect();
+                let offers: Result<_, _> = offers.map(RouteOffer::decode).collect();
                 Content::Offers(offers.map_err(|error| error.to_string())?)
             }
             1 if body.is_empty() => Content::Joined,
@@ -123,14 +123,14 @@ mod tests {
 
     use super::*;
 
-    fn offer() -> impl Strategy<Value = PathOffer> {
+    fn offer() -> impl Strategy<Value = RouteOffer> {
         let parts = (
             any::<[u8; 4]>(),
             any::<u16>(),
             any::<[u8; 32]>(),
             any::<u16>(),
         );
-        parts.prop_map(|(ip, port, key, index)| PathOffer {
+        parts.prop_map(|(ip, port, key, index)| RouteOffer {
             address: (ip, port).into(),
             key,
             index,

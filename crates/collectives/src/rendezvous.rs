@@ -1,10 +1,10 @@
-//! One rank before it is connected: it finds the paths to all others, and agrees with them on the
+//! One rank before it is connected: it finds the routes to all others, and agrees with them on the
 //! packet size.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use farwrite::keeper::{PathError, PathId, PathKeeper, Role, Sizes};
+use farwrite::routes::{Role, RouteError, RouteId, RouteKeeper, Sizes};
 use farwrite::{Endpoint, RealTime, UdpFabric};
 
 use crate::error::CollectiveError;
@@ -13,11 +13,11 @@ use crate::meeting::{Content, Greeting, place_of};
 use crate::member::Member;
 use crate::options::GroupOptions;
 
-/// How long a rank looks for the paths, after all ranks have said that they answer.
+/// How long a rank looks for the routes, after all ranks have said that they answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The smallest packets that a group uses. Control packets have as many bytes (P4).
 const LEAST_PACKET_BYTES: u32 = 1024;
-/// Time between two looks at whether the paths are known.
+/// Time between two looks at whether the routes are known.
 const CHECK: Duration = Duration::from_millis(20);
 /// Time between two looks at whether packets of full size still arrive.
 const WATCH_NS: u64 = 100_000_000;
@@ -27,15 +27,15 @@ const SEGMENT_UNIT: u32 = 32;
 /// A rank before it is connected.
 pub(crate) struct Rendezvous {
     endpoint: Endpoint<UdpFabric>,
-    keeper: PathKeeper,
+    keeper: RouteKeeper,
     rank: usize,
     ranks: usize,
     group: GroupOptions,
     /// The packet size that the user requires.
     packet_bytes: Option<u32>,
     advertised: Option<IpAddr>,
-    /// The paths to the other ranks, in order.
-    paths: Vec<PathId>,
+    /// The routes to the other ranks, in order.
+    routes: Vec<RouteId>,
     /// Since when all ranks have joined.
     since: Option<Instant>,
     round: Round,
@@ -60,7 +60,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Checks the options as far as they do not depend on the paths.
+    /// Checks the options as far as they do not depend on the routes.
     pub(crate) fn check(&mut self) -> Result<(), CollectiveError> {
         if let Some(packet_bytes) = self.packet_bytes {
             self.group.packet_bytes = packet_bytes;
@@ -85,13 +85,13 @@ impl Rendezvous {
         } = terms;
         Self {
             endpoint,
-            keeper: PathKeeper::new(),
+            keeper: RouteKeeper::new(),
             rank,
             ranks,
             group,
             packet_bytes,
             advertised,
-            paths: Vec::new(),
+            routes: Vec::new(),
             since: None,
             round: Round::Offers,
         }
@@ -135,13 +135,13 @@ impl Rendezvous {
         }
     }
 
-    /// Polls the endpoint, keeps the paths, and sleeps until there is more to do, for `at_most` at
+    /// Polls the endpoint, keeps the routes, and sleeps until there is more to do, for `at_most` at
     /// most.
     pub(crate) fn step(&mut self, at_most: Duration) -> Result<(), CollectiveError> {
         let polled_ns = self.endpoint.poll_now()?;
         let kept_ns = self.keeper.poll(&mut self.endpoint)?;
         let next_ns = polled_ns.into_iter().chain(kept_ns).min();
-        // Time passes until a path counts as missing.
+        // Time passes until a route counts as missing.
         let at_most = match self.since {
             Some(_) => at_most.min(CHECK),
             None => at_most,
@@ -149,22 +149,22 @@ impl Rendezvous {
         Ok(self.endpoint.wait_until(next_ns, at_most)?)
     }
 
-    /// The first message: the offers of the paths to all other ranks.
+    /// The first message: the offers of the routes to all other ranks.
     fn offer(&mut self) -> Result<Vec<u8>, CollectiveError> {
         let advertised = self.advertised;
         let mut offers = Vec::new();
         for _ in 1..self.ranks {
-            let (path, mut offer) = self.keeper.offer(&self.endpoint)?;
+            let (route, mut offer) = self.keeper.offer(&self.endpoint)?;
             if let Some(advertised) = advertised {
                 offer.address.set_ip(advertised);
             }
-            self.paths.push(path);
+            self.routes.push(route);
             offers.push(offer);
         }
         Ok(self.say(Content::Offers(offers)))
     }
 
-    /// Begins to look for the paths. The rank with the higher number initiates, so that of two ranks
+    /// Begins to look for the routes. The rank with the higher number initiates, so that of two ranks
     /// the one with the lower number must be reachable at its address.
     fn join(&mut self, greetings: &[Greeting]) -> Result<Vec<u8>, CollectiveError> {
         let sizes = match self.packet_bytes {
@@ -188,13 +188,14 @@ impl Rendezvous {
                 true => Role::Initiator,
                 false => Role::Responder,
             };
-            let path = self.paths[place_of(peer, self.rank)];
-            self.keeper.join(&self.endpoint, path, role, offer, sizes)?;
+            let route = self.routes[place_of(peer, self.rank)];
+            self.keeper
+                .join(&self.endpoint, route, role, offer, sizes)?;
         }
         Ok(self.say(Content::Joined))
     }
 
-    /// After all ranks have joined: returns the packet size of this rank, once all its paths are
+    /// After all ranks have joined: returns the packet size of this rank, once all its routes are
     /// known.
     pub(crate) fn sizes(&mut self) -> Result<Option<Vec<u8>>, CollectiveError> {
         let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -204,9 +205,9 @@ impl Rendezvous {
         };
         let mut least = self.packet_bytes;
         for peer in (0..self.ranks).filter(|peer| *peer != self.rank) {
-            let path = self.paths[place_of(peer, self.rank)];
-            let found = self.keeper.found(path, patience);
-            let found = found.map_err(|problem| CollectiveError::Path {
+            let route = self.routes[place_of(peer, self.rank)];
+            let found = self.keeper.found(route, patience);
+            let found = found.map_err(|problem| CollectiveError::Route {
                 rank: peer,
                 problem,
             })?;
@@ -228,7 +229,7 @@ impl Rendezvous {
     pub(crate) fn create(
         mut self,
         messages: &[Vec<u8>],
-    ) -> Result<(Member<UdpFabric>, Paths, GroupOptions), CollectiveError> {
+    ) -> Result<(Member<UdpFabric>, Routes, GroupOptions), CollectiveError> {
         let greetings = self.read(messages)?;
         let mut least = u32::MAX;
         for (peer, greeting) in greetings.iter().enumerate() {
@@ -251,16 +252,16 @@ impl Rendezvous {
             self.group.packets_per_segment = packets_per_segment(&self.group, least);
             self.group.packet_bytes = least;
         }
-        let paths = Paths {
+        let routes = Routes {
             keeper: self.keeper,
             rank: self.rank,
-            paths: self.paths,
+            routes: self.routes,
             packet_bytes: self.group.packet_bytes,
             looked_ns: 0,
         };
         let group = self.group.clone();
         let member = Member::new(self.endpoint, self.rank, self.ranks, self.group)?;
-        Ok((member, paths, group))
+        Ok((member, routes, group))
     }
 
     fn say(&self, content: Content) -> Vec<u8> {
@@ -306,18 +307,18 @@ impl Rendezvous {
     }
 }
 
-/// The paths of a rank whose queue pairs exist.
-pub(crate) struct Paths {
-    keeper: PathKeeper,
+/// The routes of a rank whose queue pairs exist.
+pub(crate) struct Routes {
+    keeper: RouteKeeper,
     rank: usize,
-    paths: Vec<PathId>,
+    routes: Vec<RouteId>,
     packet_bytes: u32,
     /// When the sizes of packets were last watched.
     looked_ns: u64,
 }
 
-impl Paths {
-    /// Connects the queue pairs of a member over the paths.
+impl Routes {
+    /// Connects the queue pairs of a member over the routes.
     pub(crate) fn connect(
         &mut self,
         member: &mut Member<UdpFabric>,
@@ -326,16 +327,16 @@ impl Paths {
         let Self {
             keeper,
             rank,
-            paths,
+            routes,
             ..
         } = self;
         member.connect_with(infos, |endpoint, peer, qp, info| {
-            let path = paths[place_of(peer, *rank)];
-            keeper.connect(endpoint, path, qp, info)
+            let route = routes[place_of(peer, *rank)];
+            keeper.connect(endpoint, route, qp, info)
         })
     }
 
-    /// Keeps the paths. Returns when to call it again.
+    /// Keeps the routes. Returns when to call it again.
     pub(crate) fn keep(
         &mut self,
         member: &mut Member<UdpFabric>,
@@ -352,11 +353,11 @@ impl Paths {
     fn watch_sizes(&mut self, member: &Member<UdpFabric>) -> Result<(), CollectiveError> {
         let (moved_ns, is_idle) = (member.moved_ns(), member.is_idle());
         let mtu = self.packet_bytes;
-        for (place, path) in self.paths.iter().enumerate() {
-            if let Some(shrunk) = self.keeper.watch_size(*path, moved_ns, is_idle, mtu) {
-                return Err(CollectiveError::Path {
+        for (place, route) in self.routes.iter().enumerate() {
+            if let Some(shrunk) = self.keeper.watch_size(*route, moved_ns, is_idle, mtu) {
+                return Err(CollectiveError::Route {
                     rank: place + usize::from(place >= self.rank),
-                    problem: PathError::Shrunk(shrunk),
+                    problem: RouteError::Shrunk(shrunk),
                 });
             }
         }

@@ -6,7 +6,7 @@ mod streams;
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Counters, Departed, Fabric, FabricError, Memory, Object, QpPath, Region, Table,
+    Counters, Departed, Fabric, FabricError, Memory, Object, QpRoute, Region, Table,
 };
 use farwrite_sdr::{EndpointId, QpInfo};
 use farwrite_wire::control::Outcome;
@@ -229,17 +229,17 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Moves a connected queue pair to other paths, one for each channel. The first path also
+    /// Moves a connected queue pair to other routes, one for each channel. The first route also
     /// carries the control packets. Open messages continue. Use this to follow a peer whose
     /// addresses are translated or change (P6.2).
     ///
     /// # Errors
-    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] for a wrong number of paths, invalid
+    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] for a wrong number of routes, invalid
     /// addresses, or a queue pair that is not connected.
-    pub fn set_paths(&mut self, qp: QueuePair, paths: &[QpPath]) -> Result<(), Error> {
+    pub fn set_routes(&mut self, qp: QueuePair, routes: &[QpRoute]) -> Result<(), Error> {
         let pair = self.queue_pairs.get(qp)?;
-        pair.set_paths(&mut self.fabric, paths)?;
-        if let (Some(number), Some(first)) = (pair.peer_path(), paths.first()) {
+        pair.set_routes(&mut self.fabric, routes)?;
+        if let (Some(number), Some(first)) = (pair.peer_path(), routes.first()) {
             self.paths.follow(number, first.destination);
         }
         Ok(())

@@ -6,9 +6,9 @@ use farwrite_fabric::contract::FabricError;
 use farwrite_sdr::{Awaited, ConfigError, ConnectError, SdrError};
 
 use crate::critical::CriticalError;
-use crate::keeper::PathError;
 use crate::options::RateControl;
 use crate::reads::ExposedRegion;
+use crate::routes::RouteError;
 
 /// Why a call on an [`Endpoint`](crate::Endpoint) failed.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ pub enum Error {
     NoCredit,
     /// There is no path to a peer, or none of use.
     #[error(transparent)]
-    Path(#[from] PathError),
+    Route(#[from] RouteError),
     /// The message has ended, or was never posted.
     #[error("message {0} is not open")]
     NoSuchMessage(u64),

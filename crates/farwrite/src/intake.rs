@@ -11,7 +11,7 @@ use farwrite_fabric::contract::{Completion, Ecn, SendArrival, Sender};
 use farwrite_sdr::{Arrival, MessageId, SlotTable};
 
 use crate::announcement::Announcement;
-use crate::route::{Role, Route};
+use crate::completion_context::{CompletionContext, Role};
 
 /// Maximum number of notices of a queue pair that wait for the owner, not counting
 /// [`Event::Arrived`]. If a peer sends more between two polls, the rest is lost, as with a NIC that
@@ -241,7 +241,7 @@ pub(crate) struct Intake {
 /// Consecutive completions with the same context.
 struct Run<'a> {
     context: u64,
-    route: Route,
+    target: CompletionContext,
     inlet: &'a Inlet,
     counts: InletCounts,
     latest: Latest<Newest>,
@@ -289,11 +289,11 @@ impl Intake {
     }
 
     fn run(&self, context: u64) -> Option<Run<'_>> {
-        let route = Route::of(context);
-        let inlet = self.inlets.get(route.index as usize)?.as_deref()?;
-        (inlet.serial == route.serial).then_some(Run {
+        let target = CompletionContext::decode(context);
+        let inlet = self.inlets.get(target.index as usize)?.as_deref()?;
+        (inlet.serial == target.serial).then_some(Run {
             context,
-            route,
+            target,
             inlet,
             counts: InletCounts::default(),
             latest: Latest::default(),
@@ -303,7 +303,7 @@ impl Intake {
 
 impl Run<'_> {
     fn take(&mut self, completion: Completion, notices: &mut Vec<Notice>) {
-        match (completion, self.route.role) {
+        match (completion, self.target.role) {
             (
                 Completion::Write {
                     imm,
@@ -395,7 +395,7 @@ impl Run<'_> {
     }
 
     fn notice(&self, event: Event) -> Notice {
-        let Route { index, serial, .. } = self.route;
+        let CompletionContext { index, serial, .. } = self.target;
         Notice {
             index,
             serial,

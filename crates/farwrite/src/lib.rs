@@ -20,7 +20,7 @@
 //! which any thread can use. [`Endpoint::start_workers`] moves receiving to threads, one for each
 //! port.
 //!
-//! [`keeper`] finds the paths to peers behind address translation, and the largest packets that they
+//! [`routes`] finds the routes to peers behind address translation, and the largest packets that they
 //! carry.
 //!
 //! ```
@@ -52,6 +52,7 @@
 //! ```
 
 mod announcement;
+mod completion_context;
 mod control;
 mod critical;
 mod endpoint;
@@ -59,7 +60,6 @@ mod error;
 pub mod events;
 mod handle;
 mod intake;
-pub mod keeper;
 mod losses;
 mod memory;
 pub mod metrics;
@@ -73,7 +73,7 @@ mod reads;
 mod real_time;
 mod reception;
 mod registry;
-mod route;
+pub mod routes;
 mod schedule;
 mod turns;
 mod workers;

@@ -8,14 +8,14 @@ use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::pair::Pair;
 
-/// Maximum number of queue pairs. An index must fit into a [`Route`](crate::route::Route).
+/// Maximum number of queue pairs. An index must fit into a [`CompletionContext`](crate::completion_context::CompletionContext).
 const MOST: usize = 1 << 24;
 
 /// All queue pairs. A place is reused once its queue pair was destroyed. The serial number
 /// distinguishes the old queue pair from the new one.
 pub(crate) struct QueuePairs {
     entries: Slab<Entry>,
-    /// Never 0, so that no route of ours is the context 0. Users of a fabric give context 0 to
+    /// Never 0, so that no context of an endpoint is 0. Users of a fabric give context 0 to
     /// their own queue pairs.
     next_serial: u32,
 }

@@ -17,8 +17,8 @@ pub mod experiment;
 pub mod fabric;
 pub mod http;
 pub mod link;
-pub mod path;
 pub mod probe;
+pub mod route;
 pub mod sdr;
 pub mod session;
 pub mod units;
@@ -68,7 +68,7 @@ targets! {
     ns3_flows: crate::experiment::ns3_flows,
     ns3_sizes: crate::experiment::ns3_sizes,
     ns3_topology: crate::experiment::ns3_topology,
-    path_receive: crate::path::receive,
+    route_receive: crate::route::receive,
     peer_times: crate::experiment::peer_times,
     probe_datagram: crate::probe::datagram,
     probe_messages: crate::probe::messages,

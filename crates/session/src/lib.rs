@@ -32,8 +32,8 @@ pub use error::{Activity, Error};
 pub use handshake::VERSION;
 pub use listener::{Listener, Refusal};
 pub use message::{
-    Cause, Expected, FileCause, Hello, Message, MessageKind, PathAddress, PathKey, PathOffer,
-    Progress, QpBlob, Resume, Resumed, TransferPlan,
+    Cause, Expected, FileCause, Hello, Message, MessageKind, OfferedSockets, Progress, QpBlob,
+    Resume, Resumed, RouteAddress, RouteKey, TransferPlan,
 };
 pub use psk::{Psk, PskError};
 pub use reader::Reader;

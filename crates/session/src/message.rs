@@ -70,8 +70,8 @@ pub enum Message {
     /// From the receiver of files: every file has its verdict, and nothing is left to do.
     Done,
     /// In both directions, after the hellos: the addresses of this end's UDP sockets, and the key
-    /// with which path packets of the peer are authenticated (P6.2).
-    Path(PathOffer),
+    /// with which route packets of the peer are authenticated (P6.2).
+    Route(OfferedSockets),
     /// From the sender of files: the path carries smaller packets than before, and the stream
     /// continues over another queue pair (P8.5).
     Resume(Resume),
@@ -178,34 +178,34 @@ pub struct Resumed {
 
 /// The addresses of the UDP sockets of an end (P6.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathOffer {
-    /// Key of the tags on path packets toward this end. `None`: these addresses belong to an RDMA
-    /// NIC, which does not answer path packets.
-    pub key: Option<PathKey>,
+pub struct OfferedSockets {
+    /// Key of the tags on route packets toward this end. `None`: these addresses belong to an RDMA
+    /// NIC, which does not answer route packets.
+    pub key: Option<RouteKey>,
     /// The address of each channel's socket, as this end knows it.
-    pub addresses: Vec<PathAddress>,
+    pub addresses: Vec<RouteAddress>,
 }
 
-/// A key of path packets. Its debug output does not contain the key.
+/// A key of route packets. Its debug output does not contain the key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathKey(pub [u8; 32]);
+pub struct RouteKey(pub [u8; 32]);
 
-impl fmt::Debug for PathKey {
+impl fmt::Debug for RouteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PathKey(..)")
+        f.write_str("RouteKey(..)")
     }
 }
 
 /// An IPv6 address, or an IPv4 address mapped into one, and a UDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathAddress {
+pub struct RouteAddress {
     /// The address, in network order.
     pub ip: [u8; 16],
     /// The port.
     pub port: u16,
 }
 
-impl From<SocketAddr> for PathAddress {
+impl From<SocketAddr> for RouteAddress {
     fn from(address: SocketAddr) -> Self {
         let ip = match address.ip() {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -218,8 +218,8 @@ impl From<SocketAddr> for PathAddress {
     }
 }
 
-impl From<PathAddress> for SocketAddr {
-    fn from(address: PathAddress) -> Self {
+impl From<RouteAddress> for SocketAddr {
+    fn from(address: RouteAddress) -> Self {
         let ip = Ipv6Addr::from(address.ip).to_canonical();
         Self::new(ip, address.port)
     }
@@ -261,7 +261,7 @@ impl Message {
             Self::Abort { .. } => MessageKind::Abort,
             Self::StreamEnd { .. } => MessageKind::StreamEnd,
             Self::Done => MessageKind::Done,
-            Self::Path(_) => MessageKind::Path,
+            Self::Route(_) => MessageKind::Route,
             Self::Resume(_) => MessageKind::Resume,
             Self::Resumed(_) => MessageKind::Resumed,
         }
@@ -321,9 +321,9 @@ pub enum MessageKind {
     /// [`Message::Done`].
     #[error("the end of the transfer")]
     Done,
-    /// [`Message::Path`].
+    /// [`Message::Route`].
     #[error("the addresses of UDP sockets")]
-    Path,
+    Route,
     /// [`Message::Resume`].
     #[error("a change to another queue pair")]
     Resume,

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite::fabric::contract::{
-    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpPath, Qpn, Region,
+    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpRoute, Qpn, Region,
     RegionPtr, RemotePlace, RemoteQp, TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::SimFabric;
@@ -198,8 +198,8 @@ impl Fabric for Ledger {
         self.inner.connect_qp(qpn, remote)
     }
 
-    fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError> {
-        self.inner.set_path(qpn, path)
+    fn set_route(&mut self, qpn: Qpn, route: QpRoute) -> Result<(), FabricError> {
+        self.inner.set_route(qpn, route)
     }
 
     fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {

@@ -4,11 +4,11 @@ use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::io;
 
-use farwrite::keeper::PathError;
+use farwrite::routes::RouteError;
 use farwrite_session::files::SinkError;
 use farwrite_session::{Cause, Error as SessionError, FileCause};
 
-use crate::PathShrunk;
+use crate::RouteShrunk;
 
 /// The kind of failure that ended a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +32,12 @@ pub enum ErrorKind {
     /// /// Returns the MTU to send again with, if a smaller one helps.
     /// fn smaller_mtu(error: &Error) -> Option<u32> {
     ///     match error.kind() {
-    ///         ErrorKind::PathShrunk(shrunk) => Some(shrunk.carries),
+    ///         ErrorKind::RouteShrunk(shrunk) => Some(shrunk.carries),
     ///         _ => None,
     ///     }
     /// }
     /// ```
-    PathShrunk(PathShrunk),
+    RouteShrunk(RouteShrunk),
     /// A file or directory of this end could not be read or written.
     Files,
     /// The other end could not read or write a file or directory.
@@ -75,10 +75,10 @@ pub struct Error {
 }
 
 /// The text for the user when the transfer cannot continue with smaller packets.
-impl From<PathShrunk> for Error {
-    fn from(shrunk: PathShrunk) -> Self {
+impl From<RouteShrunk> for Error {
+    fn from(shrunk: RouteShrunk) -> Self {
         Self::new(
-            ErrorKind::PathShrunk(shrunk),
+            ErrorKind::RouteShrunk(shrunk),
             format!("{shrunk}: send again, and the smaller size is used"),
         )
     }
@@ -151,9 +151,9 @@ impl Error {
     }
 
     /// There is no path between the sockets of the two ends, although there is a channel.
-    pub(crate) fn of_path(error: PathError) -> Self {
+    pub(crate) fn of_route(error: RouteError) -> Self {
         match error {
-            PathError::PortRewritten { named, seen } => Self::new(
+            RouteError::PortRewritten { named, seen } => Self::new(
                 ErrorKind::Mismatch,
                 format!(
                     "the receiver's port is {named} to itself and {seen} to this end: address \
@@ -163,7 +163,7 @@ impl Error {
                     seen.port()
                 ),
             ),
-            PathError::Shrunk(shrunk) => shrunk.into(),
+            RouteError::Shrunk(shrunk) => shrunk.into(),
             error => Self::caused(
                 ErrorKind::Unreachable,
                 "finding the path, though TCP works",
@@ -193,7 +193,7 @@ impl Error {
             ErrorKind::Interrupted => Cause::Interrupted,
             ErrorKind::Mismatch => Cause::Mismatch,
             ErrorKind::Files => Cause::Files,
-            ErrorKind::Unreachable | ErrorKind::PathShrunk(_) => Cause::Network,
+            ErrorKind::Unreachable | ErrorKind::RouteShrunk(_) => Cause::Network,
             ErrorKind::Busy => Cause::Busy,
             ErrorKind::Full => Cause::Full,
             ErrorKind::Other | ErrorKind::Settings | ErrorKind::Corrupt | ErrorKind::PeerFiles => {

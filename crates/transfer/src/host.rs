@@ -1,5 +1,5 @@
 //! What a transfer needs from the program that runs it: a way to cancel, an observer of reports,
-//! and the route to the peer.
+//! and where packets to the peer go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use farwrite::{Counters, HeldPort, PathStats, QpStats};
 
 use crate::error::of_thread;
-use crate::{Error, ErrorKind, PathShrunk};
+use crate::{Error, ErrorKind, RouteShrunk};
 
 /// The time between two checks of whether the user cancelled.
 pub(crate) const CANCEL_PERIOD: Duration = Duration::from_millis(50);
@@ -93,7 +93,7 @@ pub enum Event {
     /// A line about something that the result does not show.
     Warning(String),
     /// The path carries only smaller packets than before. The transfer continues with these.
-    PathShrunk(PathShrunk),
+    RouteShrunk(RouteShrunk),
     /// The progress of the transfer; several times a second.
     Progress {
         /// `sending` or `receiving`.
@@ -130,13 +130,13 @@ pub trait Observer: Send + Sync {
 }
 
 /// Returns where to send the first packets to a peer at an address; see [`unchanged`].
-pub type Route<'a> = &'a dyn Fn(SocketAddr) -> Result<SocketAddr, Error>;
+pub type Redirect<'a> = &'a dyn Fn(SocketAddr) -> Result<SocketAddr, Error>;
 
 /// The program that runs a transfer.
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
     /// Where to send packets.
-    pub route: Route<'a>,
+    pub redirect: Redirect<'a>,
     /// Whether the user has cancelled.
     pub cancel: &'a Cancel,
     /// Receives the reports.

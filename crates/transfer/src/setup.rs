@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use farwrite::QpInfo;
 use farwrite_session::{
-    Activity, Error as SessionError, Expected, Hello, Message, MessageKind, PathOffer, QpBlob,
+    Activity, Error as SessionError, Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob,
     Reader, Text,
 };
 
 use crate::host::{CANCEL_PERIOD, Cancel};
-use crate::paths::{Link, STEP};
 use crate::pulse::Pulse;
+use crate::route::{RoutedEndpoint, STEP};
 use crate::speaker::Outbox;
 use crate::watch::{Signs, SlowDisk};
 use crate::{Error, ErrorKind, Host};
@@ -43,8 +43,8 @@ pub(crate) struct Setup<'a> {
     host: &'a Host<'a>,
     timeout: Duration,
     slow_disk: SlowDisk,
-    /// The link, once it exists; it is maintained while the set-up waits.
-    pub(crate) link: Option<Link>,
+    /// The endpoint with its route, once it exists; it is maintained while the set-up waits.
+    pub(crate) routed: Option<RoutedEndpoint>,
 }
 
 impl<'a> Setup<'a> {
@@ -56,35 +56,35 @@ impl<'a> Setup<'a> {
             host,
             timeout,
             slow_disk: SlowDisk::new(timeout),
-            link: None,
+            routed: None,
         }
     }
 
-    /// Returns the link, which must exist.
-    pub(crate) fn take_link(&mut self) -> Result<Link, Error> {
-        let missing = || Error::new(ErrorKind::Other, "there is no link to the peer");
-        self.link.take().ok_or_else(missing)
+    /// Returns the endpoint with its route, which must exist.
+    pub(crate) fn take_routed(&mut self) -> Result<RoutedEndpoint, Error> {
+        let missing = || Error::new(ErrorKind::Other, "there is no route to the peer");
+        self.routed.take().ok_or_else(missing)
     }
 
-    /// Maintains the link, and returns how long to wait for the channel before the next step.
+    /// Maintains the route, and returns how long to wait for the channel before the next step.
     fn step(&mut self) -> Result<Duration, Error> {
-        match &mut self.link {
-            Some(link) => link.step().map(|()| STEP),
+        match &mut self.routed {
+            Some(routed) => routed.step().map(|()| STEP),
             None => Ok(CANCEL_PERIOD),
         }
     }
 
-    /// Maintains the link until `done` returns a value, while no message of the peer is due.
+    /// Maintains the route until `done` returns a value, while no message of the peer is due.
     pub(crate) fn until<T>(
         &mut self,
-        mut done: impl FnMut(&mut Link) -> Result<Option<T>, Error>,
+        mut done: impl FnMut(&mut RoutedEndpoint) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        let mut link = self.take_link()?;
+        let mut routed = self.take_routed()?;
         self.reader.set_timeout(Some(STEP));
         let result = loop {
             self.host.cancel.check()?;
-            link.step()?;
-            if let Some(result) = done(&mut link)? {
+            routed.step()?;
+            if let Some(result) = done(&mut routed)? {
                 break result;
             }
             match self.reader.recv() {
@@ -97,7 +97,7 @@ impl<'a> Setup<'a> {
                 Err(error) => return Err(failed(&error)),
             }
         };
-        self.link = Some(link);
+        self.routed = Some(routed);
         Ok(result)
     }
 
@@ -195,9 +195,9 @@ impl<'a> Setup<'a> {
     }
 
     /// Waits for the addresses of the peer's sockets.
-    pub(crate) fn path_offer(&mut self) -> Result<PathOffer, Error> {
-        self.expect(SETUP, MessageKind::Path, |message| match message {
-            Message::Path(offer) => Ok(offer),
+    pub(crate) fn route_offer(&mut self) -> Result<OfferedSockets, Error> {
+        self.expect(SETUP, MessageKind::Route, |message| match message {
+            Message::Route(offer) => Ok(offer),
             other => Err(other),
         })
     }

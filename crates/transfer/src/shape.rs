@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::fabric::udp::path_mtu;
-use farwrite::keeper::payload_in;
+use farwrite::routes::payload_in;
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_choice::{group_chunks, parity_bytes};
 use farwrite_session::TransferPlan;

@@ -15,10 +15,12 @@ use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, UdpConfig};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Policy, Source, Special};
-use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
+use farwrite_session::{
+    Channel, Hello, Listener, Message, OfferedSockets, Psk, QpBlob, Resumed, Text,
+};
 
 use crate::{
-    Cancel, ErrorKind, Event, Host, Observer, PathShrunk, RateControl, ReceiveSettings, SETUP,
+    Cancel, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, RouteShrunk, SETUP,
     SchemeChoice, SendSettings, TransferReport, Unfinished, Visitor, receive, send,
 };
 
@@ -27,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Keeps what both ends report of paths that shrink, and their progress.
 #[derive(Default)]
 struct Reports {
-    shrunk: Mutex<Vec<PathShrunk>>,
+    shrunk: Mutex<Vec<RouteShrunk>>,
     /// `sending` or `receiving`, and the bytes that had arrived.
     progress: Mutex<Vec<(&'static str, u64)>>,
 }
@@ -35,7 +37,7 @@ struct Reports {
 impl Observer for Reports {
     fn observe(&self, event: Event) {
         match event {
-            Event::PathShrunk(shrunk) => self.shrunk.lock().expect("no panic").push(shrunk),
+            Event::RouteShrunk(shrunk) => self.shrunk.lock().expect("no panic").push(shrunk),
             Event::Progress {
                 label, done_bytes, ..
             } => {
@@ -112,7 +114,7 @@ struct Crossing {
     /// Whether the receiver has the file.
     has_arrived: bool,
     /// What both ends reported of the path in between.
-    shrunk: Vec<PathShrunk>,
+    shrunk: Vec<RouteShrunk>,
     /// See [`Reports`].
     progress: Vec<(&'static str, u64)>,
 }
@@ -178,9 +180,9 @@ fn travel(
     let results = thread::scope(|scope| {
         let receives = scope.spawn(|| {
             let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
-            let route = |sender| Ok(link.emulator(sender).addresses()[0][1]);
+            let redirect = |sender| Ok(link.emulator(sender).addresses()[0][1]);
             let host = Host {
-                route: &route,
+                redirect: &redirect,
                 cancel,
                 observer,
                 port: None,
@@ -190,13 +192,13 @@ fn travel(
             receive(sender, to, &limits, &host)
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
-        let route = |_| {
+        let redirect = |_| {
             let emulator = link.emulator.wait();
             scope.spawn(|| meddle(emulator));
             Ok(emulator.addresses()[0][0])
         };
         let host = Host {
-            route: &route,
+            redirect: &redirect,
             cancel,
             observer,
             port: None,
@@ -397,11 +399,11 @@ fn resume_unasked(mut channel: Channel) {
     channel.send(&Message::Hello(hello)).expect("sent");
     let bind = SocketAddr::new(channel.local_addr().ip(), 0);
     let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind)).expect("socket");
-    let offer = PathOffer {
+    let offer = OfferedSockets {
         key: None,
         addresses: vec![endpoint.fabric().local_addr(0).into()],
     };
-    channel.send(&Message::Path(offer)).expect("sent");
+    channel.send(&Message::Route(offer)).expect("sent");
     let theirs = loop {
         if let Message::QpInfo(blob) = channel.recv().expect("the set-up") {
             break QpInfo::decode(&blob.0).expect("decoded");
@@ -441,7 +443,7 @@ fn a_receiver_that_resumes_unasked_is_refused() {
     };
     let (cancel, observer) = (Cancel::default(), Reports::default());
     let host = Host {
-        route: &crate::unchanged,
+        redirect: &crate::unchanged,
         cancel: &cancel,
         observer: &observer,
         port: None,

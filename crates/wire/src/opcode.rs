@@ -8,8 +8,8 @@ pub const UC_WRITE_ONLY_WITH_IMM: u8 = 0x2B;
 pub const UC_SEND_ONLY: u8 = 0x24;
 /// First byte of a message between boxes in the path (P10.3, P11.2). No opcode has this value.
 pub const BOX_MESSAGE: u8 = 0x1F;
-/// First byte of a path packet (P6.2). No opcode has this value.
-pub const PATH_PACKET: u8 = 0x1E;
+/// First byte of a route packet (P6.2). No opcode has this value.
+pub const ROUTE_PACKET: u8 = 0x1E;
 
 /// A service of the transport, the high three bits of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -49,7 +49,7 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
     }
     let settings = args.settings();
     let hooks = ProbeHooks {
-        route: &|_, to| to,
+        redirect: &|_, to| to,
         cancelled: &|| cancel.is_set(),
         observe: &|event| show_progress(console, event),
     };

@@ -9,7 +9,8 @@ use farwrite::{
 };
 use farwrite_session::files::{Entry, Kind, Time};
 use farwrite_session::{
-    Channel, Error, Expected, Hello, Message, MessageKind, PathOffer, QpBlob, Text, TransferPlan,
+    Channel, Error, Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob, Text,
+    TransferPlan,
 };
 
 use crate::rig::Rig;
@@ -92,13 +93,13 @@ impl Liar {
     /// Claims to be an end with the queue pairs of an RDMA NIC, and processes the offer of the
     /// receiver.
     fn offer_path(&mut self) {
-        let offer = PathOffer {
+        let offer = OfferedSockets {
             key: None,
             addresses: vec![self.info().control.into()],
         };
-        self.say(&Message::Path(offer));
+        self.say(&Message::Route(offer));
         let theirs = self.hear();
-        assert!(matches!(theirs, Ok(Message::Path(_))), "{theirs:?}");
+        assert!(matches!(theirs, Ok(Message::Route(_))), "{theirs:?}");
     }
 
     /// Returns the information about its queue pair that it would send if it were honest.

@@ -1,7 +1,7 @@
 //! The link emulator, between plain UDP sockets that speak RoCEv2.
 #![cfg(target_os = "linux")]
 
+mod effects;
 mod end;
-mod path;
 mod refusals;
 mod relaying;

@@ -21,7 +21,7 @@ pub(crate) use memory::Registered;
 pub use memory::{Memory, Region, RegionPtr};
 pub use waker::Waker;
 pub use work::{
-    Capabilities, Completion, Departed, Ecn, Lkey, QpAttr, QpPath, Qpn, RemotePlace, RemoteQp,
+    Capabilities, Completion, Departed, Ecn, Lkey, QpAttr, QpRoute, Qpn, RemotePlace, RemoteQp,
     Rkey, SendArrival, Sender, Sge, Window, WindowSet, WriteWr,
 };
 
@@ -141,7 +141,7 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::BadAttribute`], [`FabricError::OutOfResources`].
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError>;
-    /// Connects a queue pair to its peer, over [`QpPath::to`] the peer's address.
+    /// Connects a queue pair to its peer, over [`QpRoute::to`] the peer's address.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::InUse`] if connected,
@@ -152,7 +152,7 @@ pub trait Fabric {
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::BadAttribute`].
-    fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError>;
+    fn set_route(&mut self, qpn: Qpn, route: QpRoute) -> Result<(), FabricError>;
     /// Disconnects a queue pair from its peer. The queue pair is then in the state before
     /// [`Fabric::connect_qp`] and can be connected again. Departures that were not polled, and
     /// writes that have not departed, are discarded.

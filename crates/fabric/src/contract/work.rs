@@ -143,13 +143,13 @@ pub struct SendArrival {
 /// Whether a SEND came from the address that its queue pair permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// The SEND came from [`QpPath::source`].
+    /// The SEND came from [`QpRoute::source`].
     Validated,
     /// The SEND came from this other address. The sender may be the peer at a new address, or a
-    /// stranger. The owner decides by what the payload proves, and calls [`Fabric::set_path`] to
+    /// stranger. The owner decides by what the payload proves, and calls [`Fabric::set_route`] to
     /// accept the address.
     ///
-    /// [`Fabric::set_path`]: super::Fabric::set_path
+    /// [`Fabric::set_route`]: super::Fabric::set_route
     Unvalidated(SocketAddr),
 }
 
@@ -218,7 +218,7 @@ pub struct RemoteQp {
 
 /// The addresses of a connected queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QpPath {
+pub struct QpRoute {
     /// Destination of packets.
     pub destination: SocketAddr,
     /// Permitted source of writes. Writes from other addresses are counted and dropped; SENDs from
@@ -231,8 +231,8 @@ pub struct QpPath {
     pub sealed_as: Option<(SocketAddr, SocketAddr)>,
 }
 
-impl QpPath {
-    /// A path to and from one address, without address translation.
+impl QpRoute {
+    /// A route to and from one address, without address translation.
     #[must_use]
     pub fn to(addr: SocketAddr) -> Self {
         Self {

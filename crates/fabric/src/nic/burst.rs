@@ -9,7 +9,7 @@ use farwrite_wire::request::{SendOnly, WriteImm, pad_bytes};
 
 use super::MAX_SGE;
 use super::regions::{Found, Regions};
-use super::tx::SendPath;
+use super::tx::SendRoute;
 use crate::contract::{FabricError, Sge, WriteWr};
 
 /// Largest padding that fills a payload up to a multiple of 4 bytes.
@@ -21,7 +21,7 @@ const MAX_PAD_BYTES: usize = 3;
 /// bytes that were copied before.
 pub struct Burst<'a> {
     work: Work<'a>,
-    remote: &'a SendPath,
+    remote: &'a SendRoute,
     first_psn: u32,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Burst<'a> {
     pub(super) fn of_writes(
         writes: &'a [WriteWr<'a>],
         payloads: &'a Payloads<'a>,
-        remote: &'a SendPath,
+        remote: &'a SendRoute,
         first_psn: u32,
     ) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl<'a> Burst<'a> {
     }
 
     /// A burst of one SEND, whose payload fits the MTU.
-    pub(super) fn of_send(payload: &'a [u8], remote: &'a SendPath, first_psn: u32) -> Self {
+    pub(super) fn of_send(payload: &'a [u8], remote: &'a SendRoute, first_psn: u32) -> Self {
         Self {
             work: Work::Send(payload),
             remote,

@@ -9,15 +9,15 @@ use rand_core::SeedableRng;
 
 use super::numbers::Numbers;
 use super::port::PortState;
-use super::queue_pairs::{QueuePairs, check_path, check_remote};
+use super::queue_pairs::{QueuePairs, check_remote, check_route};
 use super::regions::RegionsOwner;
 use super::rx::RxUpdate;
-use super::tx::{SendPath, TxUpdate};
+use super::tx::{SendRoute, TxUpdate};
 use super::window_sets::WindowSets;
 use super::windows::{Epochs, Worker};
 use super::{Carrier, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
-    Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpPath, Qpn,
+    Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute, Qpn,
     Region, RegionPtr, RemotePlace, RemoteQp, Window, WindowSet,
 };
 
@@ -65,10 +65,10 @@ impl<C: Carrier> NicFabric<C> {
 
     /// The addresses of packets from a port to a peer's queue pair, and the addresses that their
     /// ICRC covers.
-    fn send_path(&self, port: u16, qpn: Qpn, path: &QpPath) -> Result<SendPath, FabricError> {
-        check_path(path)?;
-        let flow = self.carrier.flow(port, path.destination)?;
-        let sealed_as = match path.sealed_as {
+    fn send_route(&self, port: u16, qpn: Qpn, route: &QpRoute) -> Result<SendRoute, FabricError> {
+        check_route(route)?;
+        let flow = self.carrier.flow(port, route.destination)?;
+        let sealed_as = match route.sealed_as {
             None => None,
             Some((src, dst)) => {
                 let sealed_as = Flow::new(src, dst).map_err(|e| FabricError::BadAttribute {
@@ -79,28 +79,33 @@ impl<C: Carrier> NicFabric<C> {
                 Some(Box::new(sealed_as))
             }
         };
-        Ok(SendPath {
+        Ok(SendRoute {
             qpn,
-            destination: path.destination,
+            destination: route.destination,
             flow,
             sealed_as,
         })
     }
 
-    /// Sets the path of a queue pair. The queue pair then sends and receives over this path.
-    fn go(&mut self, qpn: Qpn, peer: Qpn, path: &QpPath) -> Result<(), FabricError> {
+    /// Sets the route of a queue pair. The queue pair then sends and receives over this route.
+    fn set_checked_route(
+        &mut self,
+        qpn: Qpn,
+        peer: Qpn,
+        route: &QpRoute,
+    ) -> Result<(), FabricError> {
         let port = self.queue_pairs.get_mut(qpn)?.port;
-        let remote = self.send_path(port, peer, path)?;
+        let remote = self.send_route(port, peer, route)?;
         // Join the new peer first: if it equals the old one, its socket is kept.
-        self.carrier.join(port, path.source);
+        self.carrier.join(port, route.source);
         let queue_pair = self.queue_pairs.get_mut(qpn)?;
         queue_pair.remote = Some(peer);
-        if let Some(old) = queue_pair.source.replace(path.source) {
+        if let Some(old) = queue_pair.source.replace(route.source) {
             self.carrier.leave(port, old);
         }
         let port = &self.ports[usize::from(port)];
         port.tx.push(TxUpdate::Connect { qpn, remote });
-        let source = Some(path.source);
+        let source = Some(route.source);
         port.rx.push(RxUpdate::Permit { qpn, source });
         Ok(())
     }
@@ -232,12 +237,12 @@ impl<C: Carrier> Fabric for NicFabric<C> {
             return Err(FabricError::InUse(Object::QueuePair));
         }
         check_remote(&remote)?;
-        self.go(qpn, remote.qpn, &QpPath::to(remote.addr))
+        self.set_checked_route(qpn, remote.qpn, &QpRoute::to(remote.addr))
     }
 
-    fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError> {
+    fn set_route(&mut self, qpn: Qpn, route: QpRoute) -> Result<(), FabricError> {
         let peer = self.queue_pairs.get_mut(qpn)?.remote;
-        self.go(qpn, peer.ok_or(FabricError::NotConnected(qpn.0))?, &path)
+        self.set_checked_route(qpn, peer.ok_or(FabricError::NotConnected(qpn.0))?, &route)
     }
 
     fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {

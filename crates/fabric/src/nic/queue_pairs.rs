@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::MOST;
 use super::numbers::{ByNumber, Numbers};
-use crate::contract::{Capabilities, FabricError, QpAttr, QpPath, Qpn, RemoteQp, Table};
+use crate::contract::{Capabilities, FabricError, QpAttr, QpRoute, Qpn, RemoteQp, Table};
 
 /// All queue pairs of a NIC.
 #[derive(Default)]
@@ -76,17 +76,17 @@ pub(super) fn check_remote(remote: &RemoteQp) -> Result<(), FabricError> {
             want: "a number of 24 bits, neither 0 nor 1".into(),
         });
     }
-    check_path(&QpPath::to(remote.addr))
+    check_route(&QpRoute::to(remote.addr))
 }
 
 /// Checks that each address names one machine and port: no wildcard address, no port 0.
-pub(super) fn check_path(path: &QpPath) -> Result<(), FabricError> {
-    let sealed_as = path.sealed_as.into_iter();
+pub(super) fn check_route(route: &QpRoute) -> Result<(), FabricError> {
+    let sealed_as = route.sealed_as.into_iter();
     let sealed_as =
         sealed_as.flat_map(|(src, dst)| [("sealed source", src), ("sealed destination", dst)]);
     let addrs = [
-        ("remote address", path.destination),
-        ("permitted source", path.source),
+        ("remote address", route.destination),
+        ("permitted source", route.source),
     ];
     for (name, addr) in addrs.into_iter().chain(sealed_as) {
         if addr.port() == 0 || addr.ip().is_unspecified() {

@@ -34,7 +34,7 @@ pub(super) enum TxUpdate {
     },
     Connect {
         qpn: Qpn,
-        remote: SendPath,
+        remote: SendRoute,
     },
     Disconnect(Qpn),
     Destroy(Qpn),
@@ -47,11 +47,11 @@ struct SendQp {
     /// PSN of the next packet, in the low 24 bits.
     psn: u32,
     /// Boxed because it is large.
-    remote: Option<Box<SendPath>>,
+    remote: Option<Box<SendRoute>>,
 }
 
 /// The addresses of a queue pair's packets.
-pub(super) struct SendPath {
+pub(super) struct SendRoute {
     pub(super) qpn: Qpn,
     /// Destination, with the interface of a link-local address.
     pub(super) destination: SocketAddr,
@@ -112,7 +112,7 @@ impl<T: CarrierTx> NicTx<T> {
 }
 
 impl SendQp {
-    fn remote(&self, qpn: Qpn) -> Result<&SendPath, FabricError> {
+    fn remote(&self, qpn: Qpn) -> Result<&SendRoute, FabricError> {
         let remote = self.remote.as_deref();
         remote.ok_or(FabricError::NotConnected(qpn.0))
     }

@@ -14,9 +14,9 @@ use super::config::Granted;
 use super::datagram::OutgoingBatch;
 use super::error::SocketError;
 use super::held::HeldPort;
-use super::path::{self, source_for};
-use super::path_packets::{PathPackets, SharedPathPackets};
 use super::peers::Peers;
+use super::route_packets::{RoutePackets, SharedRoutePackets};
+use super::routing_table::{self, source_for};
 use super::runs::Runs;
 use super::rx::UdpRx;
 use super::sender::UdpSender;
@@ -38,7 +38,7 @@ const SINGLES_AHEAD: usize = 64;
 pub struct UdpCarrier {
     ports: Vec<UdpPort>,
     bell: Arc<Bell>,
-    path_packets: SharedPathPackets,
+    route_packets: SharedRoutePackets,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl UdpCarrier {
                 want: format!("at least 1, and port numbers from {first} to 65535 at most"),
             });
         }
-        let path_packets = SharedPathPackets::default();
+        let route_packets = SharedRoutePackets::default();
         let bind = |index| {
             let mut socket = config.socket;
             if first != 0 {
@@ -77,7 +77,7 @@ impl UdpCarrier {
             let (sender, _) = bound.split();
             let peers = Arc::new(Peers::new(Arc::clone(&open), socket, held.cloned()));
             let worker = Bell::new()?;
-            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&path_packets));
+            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&route_packets));
             Ok(UdpPort {
                 socket: open,
                 peers,
@@ -91,7 +91,7 @@ impl UdpCarrier {
                 .map(bind)
                 .collect::<Result<_, FabricError>>()?,
             bell: Bell::new()?,
-            path_packets,
+            route_packets,
         })
     }
 
@@ -100,13 +100,13 @@ impl UdpCarrier {
         &self.bell
     }
 
-    pub(super) fn path_packets(&self) -> &PathPackets {
-        &self.path_packets
+    pub(super) fn route_packets(&self) -> &RoutePackets {
+        &self.route_packets
     }
 
     /// Sends one datagram that is not a packet of a queue pair. The inner result is that of the
     /// socket.
-    pub(super) fn send_path_datagram(
+    pub(super) fn send_route_datagram(
         &self,
         port: u16,
         from: IpAddr,
@@ -122,7 +122,7 @@ impl UdpCarrier {
         };
         let message = OutgoingBatch {
             src: Some(from).filter(|from| !from.is_unspecified()),
-            dst: path::canonical(to),
+            dst: routing_table::canonical(to),
             segment_bytes: bytes.len(),
             parts: &[IoSlice::new(bytes)],
         };
@@ -167,7 +167,7 @@ impl Carrier for UdpCarrier {
     fn local_addr(&self, port: u16) -> SocketAddr {
         let mut local = self.ports[usize::from(port)].socket.local;
         if local.ip().is_unspecified() {
-            local.set_ip(path::outward(local.is_ipv6()));
+            local.set_ip(routing_table::outward(local.is_ipv6()));
         }
         local
     }
@@ -186,7 +186,7 @@ impl Carrier for UdpCarrier {
     /// address found here, because the peer knows this end by that address.
     fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
         let bound = self.ports[usize::from(port)].socket.local;
-        let remote = path::canonical(remote);
+        let remote = routing_table::canonical(remote);
         let unreachable = |why: &dyn std::fmt::Display| FabricError::BadAttribute {
             name: "remote address",
             value: remote.to_string(),
@@ -287,7 +287,7 @@ fn send_runs(
         .zip(starts.zip(&ends))
         .map(|(run, (&start, &end))| OutgoingBatch {
             src: Some(burst.flow().src().ip()),
-            dst: path::canonical(burst.destination()),
+            dst: routing_table::canonical(burst.destination()),
             segment_bytes: run[0].udp_bytes(),
             parts: &parts[start..end],
         })

@@ -9,7 +9,7 @@ use rustix::net::sockopt;
 
 use super::error::SocketError;
 use super::options;
-use super::path;
+use super::routing_table;
 
 /// A UDP port that this process holds, so that no other program can bind it between two sockets that use
 /// it. Sockets that are bound *beside* it ([`UdpSocket::bind_beside`](super::UdpSocket::bind_beside),
@@ -36,7 +36,7 @@ impl HeldPort {
     /// # Errors
     /// [`SocketError::Bind`].
     pub fn bind(addr: SocketAddr) -> Result<Self, SocketError> {
-        let addr = path::canonical(addr);
+        let addr = routing_table::canonical(addr);
         let failed = |source| SocketError::Bind { addr, source };
         let hold = || -> io::Result<Held> {
             let socket = options::open(addr, addr.is_ipv6())?;

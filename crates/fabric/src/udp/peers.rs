@@ -17,7 +17,7 @@ use super::config::SocketConfig;
 use super::held::HeldPort;
 use super::readable::Readable;
 use super::socket::SharedSocket;
-use super::{path, sys};
+use super::{routing_table, sys};
 use crate::contract::FabricError;
 use crate::nic::ROCE_PORT;
 
@@ -95,7 +95,7 @@ impl Peers {
     /// Counts one more queue pair that accepts packets from `peer`. The first one gets a connected
     /// socket. If that fails, the packets arrive through the open socket.
     pub(super) fn join(&self, peer: SocketAddr) {
-        let peer = path::canonical(peer);
+        let peer = routing_table::canonical(peer);
         let mut list = self.lock();
         let users = list.users.entry(peer).or_default();
         *users += 1;
@@ -118,7 +118,7 @@ impl Peers {
     /// Counts one queue pair less. With the last one, the connected socket is closed. A peer that
     /// shares the open socket then gets a socket.
     pub(super) fn leave(&self, peer: SocketAddr) {
-        let peer = path::canonical(peer);
+        let peer = routing_table::canonical(peer);
         let mut list = self.lock();
         let Some(users) = list.users.get_mut(&peer) else {
             return;

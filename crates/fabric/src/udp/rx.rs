@@ -8,10 +8,10 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::bell::Bell;
 use super::datagram::ReceivedBatch;
-use super::path_packets::{PathDatagram, PathPackets, SharedPathPackets};
 use super::peers::{KnownSockets, Peers};
 use super::real_time::{Instants, now_ns};
 use super::receiver::Buffers;
+use super::route_packets::{RouteDatagram, RoutePackets, SharedRoutePackets};
 use super::socket::SharedSocket;
 use crate::contract::FabricError;
 use crate::nic::{Arrival, CarrierRx};
@@ -31,7 +31,7 @@ pub struct UdpRx {
     open_read_ns: u64,
     buffers: Buffers,
     bell: Arc<Bell>,
-    path_packets: SharedPathPackets,
+    route_packets: SharedRoutePackets,
 }
 
 impl UdpRx {
@@ -40,7 +40,7 @@ impl UdpRx {
         open: &Arc<SharedSocket>,
         peers: &Arc<Peers>,
         bell: &Arc<Bell>,
-        path_packets: SharedPathPackets,
+        route_packets: SharedRoutePackets,
     ) -> Self {
         Self {
             port,
@@ -49,7 +49,7 @@ impl UdpRx {
             open_read_ns: 0,
             buffers: Buffers::new(),
             bell: Arc::clone(bell),
-            path_packets,
+            route_packets,
         }
     }
 
@@ -84,7 +84,13 @@ impl CarrierRx for UdpRx {
             // The clocks are read once for all datagrams of one system call, after the call.
             let read = read.get_or_insert_with(Instants::now);
             let arrived_ns = read.arrived_ns(batch.received_ns);
-            hand_on(&batch, arrived_ns, self.port, &self.path_packets, &mut each);
+            hand_on(
+                &batch,
+                arrived_ns,
+                self.port,
+                &self.route_packets,
+                &mut each,
+            );
         };
         let (mut more, to_read) = self.connected.sockets_to_read()?;
         for socket in to_read {
@@ -112,15 +118,15 @@ fn hand_on(
     batch: &ReceivedBatch<'_>,
     arrived_ns: u64,
     port: u16,
-    path_packets: &PathPackets,
+    route_packets: &RoutePackets,
     each: &mut impl FnMut(&Arrival<'_>),
 ) {
     let Ok(flow) = Flow::new(batch.src, batch.dst) else {
         return;
     };
     for (payload, ipv4_id) in batch.segments().zip(0..) {
-        if PathPackets::takes(payload) {
-            path_packets.push(PathDatagram {
+        if RoutePackets::takes(payload) {
+            route_packets.push(RouteDatagram {
                 port,
                 src: batch.src,
                 dst: batch.dst,

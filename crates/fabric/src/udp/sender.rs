@@ -10,7 +10,7 @@ use super::control::ControlBuffer;
 use super::datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, split};
 use super::error::SocketError;
 use super::kernel_address::KernelAddress;
-use super::path;
+use super::routing_table;
 use super::socket::{SharedSocket, is_passing};
 use super::sys::{self, BATCH, SendItem};
 
@@ -151,7 +151,7 @@ impl UdpSender {
             return SocketError::TooLarge {
                 bytes: message.bytes().min(message.segment_bytes),
                 dst,
-                path_mtu: path::path_mtu(dst).unwrap_or(0),
+                path_mtu: routing_table::path_mtu(dst).unwrap_or(0),
             };
         }
         let what = format!("sending from UDP {} to {dst}", self.shared.local);

@@ -18,8 +18,8 @@ use super::datagram::{OutgoingBatch, ReceivedBatch};
 use super::error::SocketError;
 use super::held::HeldPort;
 use super::options::{open, open_beside, open_connected, set_required, set_wanted};
-use super::path;
 use super::receiver::UdpReceiver;
+use super::routing_table;
 use super::sender::UdpSender;
 
 /// A batched UDP socket.
@@ -48,7 +48,7 @@ pub(super) struct SharedSocket {
 impl SharedSocket {
     /// A socket that is not connected.
     fn bind(config: &SocketConfig, held: Option<&HeldPort>) -> Result<Self, SocketError> {
-        let bind = path::canonical(config.bind);
+        let bind = routing_table::canonical(config.bind);
         let v6 = bind.is_ipv6();
         let failed = |source| SocketError::Bind { addr: bind, source };
         let socket = match held {

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Completion, Fabric, QpAttr, QpPath, Qpn, RemoteQp};
+use farwrite_fabric::contract::{Completion, Fabric, QpAttr, QpRoute, Qpn, RemoteQp};
 use farwrite_fabric::udp::{HeldPort, SocketConfig, UdpConfig, UdpFabric};
-use farwrite_wire::opcode::PATH_PACKET;
+use farwrite_wire::opcode::ROUTE_PACKET;
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -247,7 +247,8 @@ fn a_peer_at_a_new_address_is_received_there() {
         qpn: qb,
     };
     c.connect_qp(qc, to_b).expect("connected");
-    b.set_path(qb, QpPath::to(c.local_addr(0))).expect("moved");
+    b.set_route(qb, QpRoute::to(c.local_addr(0)))
+        .expect("moved");
     for _ in 0..10 {
         assert!(c.post_send(qc, &[1; 100]).expect("sent"));
         assert!(a.post_send(qa, &[2; 100]).expect("sent"));
@@ -268,16 +269,16 @@ fn a_peer_at_a_new_address_is_received_there() {
 }
 
 #[test]
-fn path_packets_come_to_the_owner_from_peers_and_strangers() {
+fn route_packets_come_to_the_owner_from_peers_and_strangers() {
     let [(a, _), (mut b, _)] = pair("127.0.0.1:0");
     let to = b.local_addr(0);
     let mut bytes = vec![5; 300];
-    bytes[0] = PATH_PACKET;
-    assert!(a.send_path_packet(0, ANY, to, &bytes).expect("sent"));
+    bytes[0] = ROUTE_PACKET;
+    assert!(a.send_route_packet(0, ANY, to, &bytes).expect("sent"));
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     stranger.send_to(&bytes, to).expect("sent");
     assert_eq!(unexpected(&mut b), [], "the NIC does not see them");
-    let came = b.take_path_packets();
+    let came = b.take_route_packets();
     let mut from: Vec<SocketAddr> = came.iter().map(|datagram| datagram.src).collect();
     from.sort();
     let mut expected = [a.local_addr(0), stranger.local_addr().expect("an address")];
@@ -287,16 +288,16 @@ fn path_packets_come_to_the_owner_from_peers_and_strangers() {
         came.iter()
             .all(|d| d.dst == to && d.port == 0 && d.bytes == bytes)
     );
-    assert_eq!(b.take_path_packets(), []);
+    assert_eq!(b.take_route_packets(), []);
     assert_eq!(b.counters().taken_packets(), 0);
 }
 
 #[test]
-fn a_path_packet_that_this_machine_does_not_send_is_said_to_be_too_large() {
+fn a_route_packet_that_this_machine_does_not_send_is_said_to_be_too_large() {
     let [(a, _), (b, _)] = pair("127.0.0.1:0");
     let to = b.local_addr(0);
-    let bytes = vec![PATH_PACKET; 65_508];
-    assert!(!a.send_path_packet(0, ANY, to, &bytes).expect("no error"));
-    a.send_path_packet(1, ANY, to, &bytes)
+    let bytes = vec![ROUTE_PACKET; 65_508];
+    assert!(!a.send_route_packet(0, ANY, to, &bytes).expect("no error"));
+    a.send_route_packet(1, ANY, to, &bytes)
         .expect_err("one port");
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpPath, Qpn, RemoteQp};
+use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpRoute, Qpn, RemoteQp};
 use farwrite_fabric::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx, NicFabric};
 use farwrite_wire::icrc::Flow;
 
@@ -66,7 +66,7 @@ fn addr(host: u8) -> SocketAddr {
 /// The peer knows this end by the address from which a queue pair first sent. That address stays
 /// the source when routes change, for any number of other peers.
 #[test]
-fn a_queue_pair_keeps_its_source_until_it_gets_a_new_path() {
+fn a_queue_pair_keeps_its_source_until_it_gets_a_new_route() {
     let carrier = Roaming {
         local: Rc::new(Cell::new(addr(1))),
         sent_from: Rc::default(),
@@ -96,7 +96,7 @@ fn a_queue_pair_keeps_its_source_until_it_gets_a_new_path() {
     }
     carrier.sent_from.borrow_mut().clear();
     fabric.post_send(first, b"x").unwrap();
-    fabric.set_path(first, QpPath::to(addr(100))).unwrap();
+    fabric.set_route(first, QpRoute::to(addr(100))).unwrap();
     fabric.post_send(first, b"x").unwrap();
     assert_eq!(*carrier.sent_from.borrow(), [addr(1), addr(2)]);
 }

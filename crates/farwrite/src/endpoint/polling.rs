@@ -3,10 +3,10 @@
 use farwrite_fabric::contract::Fabric;
 
 use super::{Endpoint, path_index};
+use crate::completion_context::CompletionContext;
 use crate::error::Error;
 use crate::intake::{Event, Notice};
 use crate::pair::Halt;
-use crate::route::Route;
 use crate::turns::Rest;
 
 /// Maximum number of queue pairs that a poll visits. The limit keeps the wait of arrivals short.
@@ -172,12 +172,12 @@ impl<F: Fabric> Endpoint<F> {
     pub(super) fn take_departures(&mut self) -> Result<(), Error> {
         self.fabric.poll_departed(&mut self.departed)?;
         for departed in self.departed.drain(..) {
-            let route = Route::of(departed.context);
-            if let Some(pair) = self.queue_pairs.live(route.index)
-                && pair.name().serial == route.serial
+            let context = CompletionContext::decode(departed.context);
+            if let Some(pair) = self.queue_pairs.live(context.index)
+                && pair.name().serial == context.serial
             {
                 pair.handle_departed(self.now_ns, departed.qpn, departed.wr_id);
-                self.schedule.wake(route.index);
+                self.schedule.wake(context.index);
             }
         }
         Ok(())

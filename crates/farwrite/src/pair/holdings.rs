@@ -1,13 +1,13 @@
 //! The resources that a queue pair takes from the fabric and returns to it.
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpPath, Qpn, RemoteQp, WindowSet};
+use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpRoute, Qpn, RemoteQp, WindowSet};
 use farwrite_sdr::{Geometry, QpInfo};
 
+use crate::completion_context::{CompletionContext, Role};
 use crate::control;
 use crate::handle::QueuePair;
 use crate::intake::MAX_WAITING;
-use crate::route::{Role, Route};
 
 /// Queue pairs and window sets of the fabric.
 #[derive(Debug, Default)]
@@ -47,12 +47,12 @@ impl Holdings {
         self.channels = config.channels.into();
         let context = |role| {
             let QueuePair { index, serial } = name;
-            let route = Route {
+            let context = CompletionContext {
                 index,
                 serial,
                 role,
             };
-            route.context()
+            context.encode()
         };
         for _ in 0..config.generations {
             let set = fabric.create_windows(geometry.table_slots(), geometry.slot_bytes())?;
@@ -102,20 +102,20 @@ impl Holdings {
         Ok(())
     }
 
-    /// Moves the queue pairs of each channel to the channel's path in `paths`. The control queue
-    /// pair moves to the first path.
-    pub(super) fn set_paths<F: Fabric>(
+    /// Moves the queue pairs of each channel to the channel's route in `routes`. The control queue
+    /// pair moves to the first route.
+    pub(super) fn set_routes<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
-        paths: &[QpPath],
+        routes: &[QpRoute],
     ) -> Result<(), FabricError> {
         // Data queue pairs are sorted by generation, then by channel.
-        for (&qpn, &path) in self.data_qpns().iter().zip(paths.iter().cycle()) {
-            fabric.set_path(qpn, path)?;
+        for (&qpn, &route) in self.data_qpns().iter().zip(routes.iter().cycle()) {
+            fabric.set_route(qpn, route)?;
         }
-        paths
+        routes
             .first()
-            .map_or(Ok(()), |&path| fabric.set_path(self.control_qpn(), path))
+            .map_or(Ok(()), |&route| fabric.set_route(self.control_qpn(), route))
     }
 
     /// Returns all resources to the fabric, even if some calls fail. Returns the first error. Open

@@ -14,7 +14,7 @@ mod stats;
 use std::sync::Arc;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpPath};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpRoute};
 use farwrite_schemes::lateness::Lateness;
 use farwrite_schemes::scheme::PathView;
 use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
@@ -164,22 +164,22 @@ impl Pair {
         Ok(())
     }
 
-    /// Moves a connected queue pair to other paths, one for each channel.
-    pub(crate) fn set_paths<F: Fabric>(
+    /// Moves a connected queue pair to other routes, one for each channel.
+    pub(crate) fn set_routes<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
-        paths: &[QpPath],
+        routes: &[QpRoute],
     ) -> Result<(), Error> {
         let channels = usize::from(self.options.sdr.channels);
-        if paths.len() != channels {
+        if routes.len() != channels {
             return Err(FabricError::BadAttribute {
-                name: "paths",
-                value: paths.len().to_string(),
+                name: "routes",
+                value: routes.len().to_string(),
                 want: format!("{channels}, one for each channel"),
             }
             .into());
         }
-        Ok(self.holdings.set_paths(fabric, paths)?)
+        Ok(self.holdings.set_routes(fabric, routes)?)
     }
 
     /// Returns everything that [`Pair::create`] took to the fabric, then ends all messages. In this

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite::fabric::contract::{
-    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpPath, Qpn,
+    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute, Qpn,
     Region, RegionPtr, RemotePlace, RemoteQp, Rkey, Sge, Table, TxQueue, Window, WindowSet,
     WriteWr,
 };
@@ -271,8 +271,8 @@ impl Fabric for SlowFabric {
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
         self.inner.connect_qp(qpn, remote)
     }
-    fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError> {
-        self.inner.set_path(qpn, path)
+    fn set_route(&mut self, qpn: Qpn, route: QpRoute) -> Result<(), FabricError> {
+        self.inner.set_route(qpn, route)
     }
     fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         self.flush(qpn);

@@ -33,7 +33,7 @@ const OVERHEAD_V6_BYTES: u32 = 40 + 8;
 pub struct ProbeHooks<'a> {
     /// Destination of the datagrams of a flow, given the responder's address. Usually this is the
     /// responder's address itself; an emulator may stand between.
-    pub route: &'a dyn Fn(usize, SocketAddr) -> SocketAddr,
+    pub redirect: &'a dyn Fn(usize, SocketAddr) -> SocketAddr,
     /// Whether the user wants to end the probe.
     pub cancelled: &'a dyn Fn() -> bool,
     /// Receives the progress of the probe, for people.
@@ -133,7 +133,9 @@ impl<'a> Session<'a> {
         };
         let (local, mut peer) = (channel.local_addr(), channel.peer_addr());
         peer.set_port(port);
-        let flows = Flows::bind(local, settings.flows, key, |flow| (host.route)(flow, peer))?;
+        let flows = Flows::bind(local, settings.flows, key, |flow| {
+            (host.redirect)(flow, peer)
+        })?;
         let nat = findings::Nat {
             ours: flows.local_addr(),
             ours_seen: flows.local_addr(),

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use farwrite_path::Search;
+use farwrite_route::Search;
 
 use super::{ProbeStage, Session};
 use crate::Error;

@@ -45,12 +45,12 @@ fn probe_across(
     let (prober, responder) = channels();
     let responder = answering(responder);
     let path = OnceLock::new();
-    let route = |flow: usize, to: SocketAddr| {
+    let redirect = |flow: usize, to: SocketAddr| {
         let path = path.get_or_init(|| emulator([forward, backward], settings.flows, to));
         path.addresses()[flow][0]
     };
     let host = ProbeHooks {
-        route: &route,
+        redirect: &redirect,
         cancelled: &|| false,
         observe: &|_| {},
     };
@@ -196,7 +196,7 @@ fn large_packets_that_vanish_show_the_mtu() {
         let (prober, responder) = channels();
         let responder = answering(responder);
         let host = ProbeHooks {
-            route: &|_, to| narrow(to, 1372),
+            redirect: &|_, to| narrow(to, 1372),
             cancelled: &|| false,
             observe: &|_| {},
         };
@@ -246,7 +246,7 @@ fn a_path_without_udp_is_named() {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
     let silent = silent.local_addr().expect("address");
     let host = ProbeHooks {
-        route: &|_, _| silent,
+        redirect: &|_, _| silent,
         cancelled: &|| false,
         observe: &|_| {},
     };
@@ -271,7 +271,7 @@ fn a_peer_that_does_not_know_probes_is_named() {
         channel
     });
     let host = ProbeHooks {
-        route: &|_, to| to,
+        redirect: &|_, to| to,
         cancelled: &|| false,
         observe: &|_| {},
     };
@@ -290,7 +290,7 @@ fn ctrl_c_leaves_what_is_known() {
     let responder = answering(responder);
     let is_counting = Cell::new(false);
     let host = ProbeHooks {
-        route: &|_, to| to,
+        redirect: &|_, to| to,
         cancelled: &|| is_counting.get(),
         observe: &|event| {
             if let ProbeStage::Losses { done: 5, .. } = event {

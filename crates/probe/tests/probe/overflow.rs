@@ -139,7 +139,7 @@ fn a_socket_that_overflows_does_not_count_as_loss_of_the_path() {
         }
     };
     let host = ProbeHooks {
-        route: &|_, to| path.start(to),
+        redirect: &|_, to| path.start(to),
         cancelled: &|| false,
         observe: &observe,
     };

@@ -35,7 +35,7 @@ fn measure(settings: &Settings) -> (Findings, Vec<Used>) {
     let (prober, responder) = channels();
     let responder = answering(responder);
     let links = OnceLock::new();
-    let route = |_, to: SocketAddr| {
+    let redirect = |_, to: SocketAddr| {
         let links: &UdpEmulator =
             links.get_or_init(|| emulator([path(RATE_BPS, 10); 2], settings.flows, to));
         links.addresses()[0][0]
@@ -60,7 +60,7 @@ fn measure(settings: &Settings) -> (Findings, Vec<Used>) {
         }
     };
     let host = ProbeHooks {
-        route: &route,
+        redirect: &redirect,
         cancelled: &|| false,
         observe: &observe,
     };

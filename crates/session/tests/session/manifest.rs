@@ -9,8 +9,8 @@ use farwrite_session::files::{
     Time, manifest_messages, recv_manifest,
 };
 use farwrite_session::{
-    Cause, Channel, Error, FileCause, Hello, Message, PathKey, PathOffer, Progress, QpBlob, Resume,
-    Resumed, Text, TransferPlan,
+    Cause, Channel, Error, FileCause, Hello, Message, OfferedSockets, Progress, QpBlob, Resume,
+    Resumed, RouteKey, Text, TransferPlan,
 };
 use proptest::prelude::*;
 
@@ -454,15 +454,15 @@ fn changes_to_another_queue_pair_on_the_wire() {
 }
 
 #[test]
-fn path_offers_on_the_wire() {
-    let key = PathKey([7; 32]);
-    assert_eq!(format!("{key:?}"), "PathKey(..)");
+fn route_offers_on_the_wire() {
+    let key = RouteKey([7; 32]);
+    assert_eq!(format!("{key:?}"), "RouteKey(..)");
     let address = SocketAddr::from(([192, 0, 2, 1], 4096));
-    let software = PathOffer {
+    let software = OfferedSockets {
         key: Some(key),
         addresses: vec![address.into()],
     };
-    let nic = PathOffer {
+    let nic = OfferedSockets {
         key: None,
         addresses: Vec::new(),
     };
@@ -476,8 +476,11 @@ fn path_offers_on_the_wire() {
         &[0x80, 0x20],
     ]
     .concat();
-    assert_eq!(by_hand(&body).expect("a message"), Message::Path(software));
-    assert_eq!(by_hand(&[12, 0, 0]).expect("a message"), Message::Path(nic));
+    assert_eq!(by_hand(&body).expect("a message"), Message::Route(software));
+    assert_eq!(
+        by_hand(&[12, 0, 0]).expect("a message"),
+        Message::Route(nic)
+    );
     let cut = by_hand(&body[..body.len() - 1]).expect_err("a byte is missing");
     assert!(matches!(cut, Error::Malformed { .. }), "{cut}");
 }

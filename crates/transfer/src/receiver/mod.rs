@@ -13,7 +13,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite::keeper::{Role as PathRole, Sizes};
+use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{
     Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
 };
@@ -22,9 +22,9 @@ use farwrite_session::{Expected, Hello, Message, MessageKind, Reader, Resume, Tr
 use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
-use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::{Facts, Files, Ledger, Role, Sending, Tally, TransferReport, Unfinished};
+use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
@@ -94,7 +94,7 @@ impl ReceiveSettings {
 
 /// Everything that a transfer needs after the set-up.
 struct Joined {
-    link: Link,
+    routed: RoutedEndpoint,
     qp: QueuePair,
     shape: Shape,
     sink: Sink,
@@ -194,12 +194,12 @@ impl Reception<'_> {
         };
         self.outbox.send_or_cancel(hello(syncs), cancel)?;
         let start = Instant::now();
-        let theirs = setup.path_offer()?;
+        let theirs = setup.route_offer()?;
         let waited = start.elapsed();
         // The port of the channel: one firewall rule covers both.
         let offered = Offered::make(local, &self.outbox, self.host)?;
-        setup.link = Some(offered.link(
-            PathRole::Responder,
+        setup.routed = Some(offered.join(
+            RouteRole::Responder,
             &theirs,
             peer,
             Sizes::Untested,
@@ -218,25 +218,25 @@ impl Reception<'_> {
         let theirs = setup.qp_info(SETUP)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
         let control = self.settings.rate_control();
-        let found = Link::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
+        let found = RoutedEndpoint::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
         // The sender's offer follows its hello without a round trip between them, so the wait for it can
         // be much shorter than a round trip.
         let rtt = found.map_or(waited, |found| found.rtt.max(waited));
         let options = receiving(theirs.config, control, (&shape, scheme), rtt);
-        let mut link = setup.take_link()?;
+        let mut routed = setup.take_routed()?;
         let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
             let qp = endpoint.create_qp(options)?;
             Ok((qp, endpoint.qp_info(qp)?))
         };
-        let (qp, ours) = make(&mut link.endpoint).map_err(|error| Error::of_endpoint(&error))?;
+        let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
         let ports = ports(&ours, &theirs);
-        link.connect(qp, theirs)?;
-        setup.link = Some(link);
+        routed.connect(qp, theirs)?;
+        setup.routed = Some(routed);
         let sink = self.make_sink(&mut setup, directory, &manifest)?;
-        let link = setup.take_link()?;
+        let routed = setup.take_routed()?;
         Ok(Joined {
             ports,
-            link,
+            routed,
             qp,
             shape,
             sink,
@@ -306,7 +306,7 @@ impl Reception<'_> {
         };
         let supply = Supply::new(shape.buffers(), joined.rtt, start);
         let disk_ends = (jobs, empties);
-        let stream = Stream::new((joined.link, joined.qp), shape, agreed, supply, disk_ends);
+        let stream = Stream::new((joined.routed, joined.qp), shape, agreed, supply, disk_ends);
         let watched = stream::Surroundings {
             outbox: &self.outbox,
             pulse: &self.pulse,

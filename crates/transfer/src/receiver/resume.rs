@@ -10,7 +10,7 @@ use super::stream::{Posted, Stream};
 use crate::resume::Terms;
 use crate::setup::{decode_info, encode_info};
 use crate::speaker::Outbox;
-use crate::{Error, Event, Host, PathShrunk};
+use crate::{Error, Event, Host, RouteShrunk};
 
 impl Stream {
     /// Ends the queue pair, makes another, posts the unfinished segments to it, and answers the
@@ -31,12 +31,12 @@ impl Stream {
             arrived: self.taken_segments + ahead.count() as u64,
         };
         let shape = terms.check(resume.first_segment, &theirs.config)?;
-        let shrunk = PathShrunk {
-            peer: self.link.peer(),
+        let shrunk = RouteShrunk {
+            peer: self.routed.peer(),
             mtu: self.shape.mtu,
             carries: shape.mtu,
         };
-        host.observer.observe(Event::PathShrunk(shrunk));
+        host.observer.observe(Event::RouteShrunk(shrunk));
         let mut finished: Vec<u64> = (resume.first_segment..self.taken_segments).collect();
         for (segment, posted) in (self.taken_segments..).zip(&mut self.posted) {
             if posted.outcome() != Some(Outcome::Whole) {
@@ -49,9 +49,9 @@ impl Stream {
         let scheme = self.agreed.scheme.most_parity();
         let control = self.agreed.control;
         let options = receiving(theirs.config, control, (&shape, scheme), rtt);
-        let ours = self.lane.replace(&mut self.link.endpoint, options)?;
+        let ours = self.lane.replace(&mut self.routed.endpoint, options)?;
         self.shape = shape;
-        self.link.connect(self.lane.reopen(), theirs)?;
+        self.routed.connect(self.lane.reopen(), theirs)?;
         // The receives must be posted before the sender learns about the new queue pair.
         self.post()?;
         let resumed = Message::Resumed(Resumed {

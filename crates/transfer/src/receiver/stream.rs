@@ -15,9 +15,9 @@ use super::disk::{Job, Segment};
 use super::supply::Supply;
 use crate::lane::Lane;
 use crate::meter::{Meter, Status};
-use crate::paths::Link;
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
+use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::speaker::Outbox;
@@ -68,7 +68,7 @@ impl Posted {
 
 /// Receives the stream.
 pub(super) struct Stream {
-    pub(super) link: Link,
+    pub(super) routed: RoutedEndpoint,
     pub(super) lane: Lane,
     pub(super) shape: Shape,
     pub(super) agreed: Agreed,
@@ -89,14 +89,14 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(
-        (link, qp): (Link, QueuePair),
+        (routed, qp): (RoutedEndpoint, QueuePair),
         shape: Shape,
         agreed: Agreed,
         supply: Supply,
         (jobs, empties): (SyncSender<Job>, Receiver<Region>),
     ) -> Self {
         Self {
-            link,
+            routed,
             lane: Lane::new(qp),
             shape,
             agreed,
@@ -120,7 +120,7 @@ impl Stream {
     ) -> Result<Received, Error> {
         // Post the receives before the sender learns where to send, since it may send at once.
         self.post()?;
-        let info = self.lane.info(&self.link.endpoint)?;
+        let info = self.lane.info(&self.routed.endpoint)?;
         send_qp_info(around.outbox, &info, host.cancel)?;
         let mut meter = Meter::new(host.observer, "receiving", Arc::clone(manifest));
         // The steps of the sender are those of its disk, and whole messages that arrived here.
@@ -167,7 +167,7 @@ impl Stream {
                 Ok(Event::Disk(tally)) => {
                     let (tally, _) = result.insert((tally?, Instant::now()));
                     meter.finish(tally.verified_bytes);
-                    let counters = self.lane.counters(&self.link.endpoint)?;
+                    let counters = self.lane.counters(&self.routed.endpoint)?;
                     host.observer.observe(counters);
                 }
                 Ok(Event::Resume(resume)) => self.resume(&resume, around.outbox, host)?,
@@ -194,16 +194,16 @@ impl Stream {
     ) -> Result<(), Error> {
         host.cancel.check()?;
         host.observer
-            .observe(self.lane.counters(&self.link.endpoint)?);
-        self.link.keep()?;
+            .observe(self.lane.counters(&self.routed.endpoint)?);
+        self.routed.keep()?;
         let stats = self.stats()?;
         around.pulse.set_received(stats.new_bytes);
-        let mut packets = self.link.heard_packets();
+        let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, around.pulse, around.peer);
         if watch.is_silent(now) {
-            self.link.ask();
+            self.routed.ask();
         }
         if let Some(warning) = watch.look(now, signs)? {
             host.warn(warning);
@@ -232,7 +232,7 @@ impl Stream {
     }
 
     fn poll(&mut self) -> Result<(), Error> {
-        let polled = self.link.endpoint.poll_and_wait(MAX_WAIT);
+        let polled = self.routed.endpoint.poll_and_wait(MAX_WAIT);
         polled.map_err(|error| Error::of_endpoint(&error))
     }
 
@@ -277,7 +277,7 @@ impl Stream {
             let Some(first) = self.posted.pop_front() else {
                 return Ok(());
             };
-            let buffer = self.link.endpoint.deregister(first.region);
+            let buffer = self.routed.endpoint.deregister(first.region);
             self.taken_segments += 1;
             self.supply.note(Instant::now(), self.taken_segments);
             self.waiting = Some(Job::Segment(Segment {
@@ -325,7 +325,7 @@ impl Stream {
         };
         // A segment that is longer than planned does not fit and is refused.
         let bytes = self.shape.bytes_of(self.taken_segments + place as u64);
-        match self.link.endpoint.post_recv(qp, region.slice(0..bytes)) {
+        match self.routed.endpoint.post_recv(qp, region.slice(0..bytes)) {
             Ok(handle) => Ok(Some(handle)),
             Err(farwrite::Error::Retry { .. }) => Ok(None),
             Err(error) => Err(Error::of_endpoint(&error)),
@@ -346,12 +346,12 @@ impl Stream {
             }
             Err(_) => return Ok(None),
         };
-        let region = self.link.endpoint.register_region(buffer);
+        let region = self.routed.endpoint.register_region(buffer);
         region.map(Some).map_err(|error| Error::of_endpoint(&error))
     }
 
     pub(super) fn stats(&self) -> Result<QpStats, Error> {
-        self.lane.stats(&self.link.endpoint)
+        self.lane.stats(&self.routed.endpoint)
     }
 }
 

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite::keeper::{Role as PathRole, Sizes};
+use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
 use farwrite_session::files::{Source, manifest_messages};
 use farwrite_session::{Channel, Hello, Message, Psk, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::error::of_thread;
-use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::{Facts, Files, Ledger, Role, Sending, TransferReport, Unfinished};
+use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::speaker::{Outbox, Speaker};
@@ -71,7 +71,7 @@ impl SendSettings {
 
 /// Everything that a transfer needs after the set-up.
 struct Joined {
-    link: Link,
+    routed: RoutedEndpoint,
     qp: QueuePair,
     scheme: SchemeChoice,
     shape: Shape,
@@ -168,7 +168,7 @@ fn join(
     let counts_bytes = theirs.has(Hello::BYTE_STEPS);
     let waited = start.elapsed();
 
-    let theirs = setup.path_offer()?;
+    let theirs = setup.route_offer()?;
     let sizes = match settings.mtu {
         Some(mtu) => Sizes::Exactly { mtu },
         None => Sizes::Largest {
@@ -176,8 +176,8 @@ fn join(
             largest_mtu: settings.largest_mtu,
         },
     };
-    setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, sizes, host)?);
-    let found = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
+    setup.routed = Some(offered.join(RouteRole::Initiator, &theirs, peer, sizes, host)?);
+    let found = RoutedEndpoint::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
     // The answer to the hello may be late, because this end waits for another sender.
     let rtt = found.map_or(waited, |found| found.rtt);
     let mtu = match found.and_then(|found| found.mtu) {
@@ -187,13 +187,13 @@ fn join(
 
     let manifest = source.manifest();
     let (scheme, shape) = choose(manifest.stream_bytes(), rtt, mtu, settings)?;
-    let mut link = setup.take_link()?;
+    let mut routed = setup.take_routed()?;
     let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
         let qp = endpoint.create_qp(options(shape.config(), settings.rate_control, rtt))?;
         Ok((qp, endpoint.qp_info(qp)?))
     };
-    let (qp, ours) = make(&mut link.endpoint).map_err(|error| Error::of_endpoint(&error))?;
-    setup.link = Some(link);
+    let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
+    setup.routed = Some(routed);
 
     let plan = Message::Plan(TransferPlan {
         scheme: Text::new(scheme),
@@ -208,12 +208,12 @@ fn join(
     send_qp_info(outbox, &ours, cancel)?;
     // Meanwhile the receiver makes its directories.
     let theirs = setup.qp_info(settings.timeout)?;
-    let mut link = setup.take_link()?;
+    let mut routed = setup.take_routed()?;
     let ports = format!("{} and {}", ours.control, theirs.control);
-    link.connect(qp, theirs)?;
+    routed.connect(qp, theirs)?;
     Ok(Joined {
         ports,
-        link,
+        routed,
         qp,
         scheme,
         shape,

@@ -10,7 +10,7 @@ use crate::resume::{MAX_RESUMES, places};
 use crate::setup::{decode_info, encode_info};
 use crate::shape::{Shape, options};
 use crate::watch::Signs;
-use crate::{Error, ErrorKind, Event, Host, PathShrunk, SchemeChoice};
+use crate::{Error, ErrorKind, Event, Host, RouteShrunk, SchemeChoice};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct Resuming {
@@ -47,18 +47,18 @@ impl Stream {
         let waits = signs.slow_disk().is_some() || self.in_flight.is_empty();
         let waits = waits || self.lane.open().is_none();
         let mtu = self.shape.mtu;
-        match self.link.watch_size(signs.all_moved(), waits, mtu) {
+        match self.routed.watch_size(signs.all_moved(), waits, mtu) {
             Some(shrunk) => self.cut_over(shrunk, host),
             None => Ok(()),
         }
     }
 
     /// Ends the queue pair, and asks the receiver to continue with smaller packets.
-    fn cut_over(&mut self, shrunk: PathShrunk, host: &Host<'_>) -> Result<(), Error> {
+    fn cut_over(&mut self, shrunk: RouteShrunk, host: &Host<'_>) -> Result<(), Error> {
         let Some(shape) = self.resuming.next_shape(self.shape, shrunk.carries) else {
             return Err(shrunk.into());
         };
-        host.observer.observe(Event::PathShrunk(shrunk));
+        host.observer.observe(Event::RouteShrunk(shrunk));
         self.resuming.times += 1;
         for segment in &mut self.in_flight {
             let state = &mut segment.state;
@@ -79,7 +79,7 @@ impl Stream {
         };
         let rtt = Duration::from_nanos(path.rtt_ns);
         let options = options(shape.config(), rate_control, rtt);
-        let ours = self.lane.replace(&mut self.link.endpoint, options)?;
+        let ours = self.lane.replace(&mut self.routed.endpoint, options)?;
         let resume = Message::Resume(Resume {
             first_segment: self.settled_segments,
             info: encode_info(&ours)?,
@@ -103,6 +103,6 @@ impl Stream {
             auto.handle_resume(self.shape, again as u64);
         }
         let theirs = decode_info(&resumed.info)?;
-        self.link.connect(self.lane.reopen(), theirs)
+        self.routed.connect(self.lane.reopen(), theirs)
     }
 }

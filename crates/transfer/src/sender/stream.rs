@@ -18,9 +18,9 @@ use super::resume::Resuming;
 use super::{Joined, SendSettings};
 use crate::lane::Lane;
 use crate::meter::{Meter, Status};
-use crate::paths::Link;
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::{Ledger, Tally};
+use crate::route::RoutedEndpoint;
 use crate::shape::Shape;
 use crate::speaker::Outbox;
 use crate::watch::{Signs, Watch, least_steps};
@@ -73,7 +73,7 @@ struct Ready {
 
 /// Sends the stream.
 pub(super) struct Stream {
-    pub(super) link: Link,
+    pub(super) routed: RoutedEndpoint,
     pub(super) lane: Lane,
     pub(super) shape: Shape,
     pub(super) picker: Picker,
@@ -123,7 +123,7 @@ impl Stream {
             ledger,
         };
         let stream = Self {
-            link: joined.link,
+            routed: joined.routed,
             lane: Lane::new(joined.qp),
             shape,
             resuming: Resuming::new(joined.can_resume, joined.scheme, settings.rate_control),
@@ -162,7 +162,7 @@ impl Stream {
         let mut meter = Meter::new(host.observer, "sending", Arc::clone(manifest));
         let mut kept = Instant::now();
         loop {
-            let polled = self.link.endpoint.poll_and_wait(MAX_WAIT);
+            let polled = self.routed.endpoint.poll_and_wait(MAX_WAIT);
             polled.map_err(|error| Error::of_endpoint(&error))?;
             self.settle()?;
             self.post()?;
@@ -170,7 +170,7 @@ impl Stream {
                 Ok(Heard::Over(tally)) => {
                     let tally = tally?;
                     meter.finish(tally.verified_bytes);
-                    let counters = self.lane.counters(&self.link.endpoint)?;
+                    let counters = self.lane.counters(&self.routed.endpoint)?;
                     host.observer.observe(counters);
                     return self.finish(tally);
                 }
@@ -208,19 +208,19 @@ impl Stream {
     ) -> Result<(), Error> {
         host.cancel.check()?;
         host.observer
-            .observe(self.lane.counters(&self.link.endpoint)?);
-        self.link.keep()?;
+            .observe(self.lane.counters(&self.routed.endpoint)?);
+        self.routed.keep()?;
         if let Some(max_rate) = host.max_rate {
             self.limit_rate(max_rate.bps())?;
         }
         self.pulse.set_received(self.arrived_bytes);
-        let mut packets = self.link.heard_packets();
+        let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, &self.pulse, &self.peer);
         self.watch_size(&signs, host)?;
         if self.watch.is_silent(now) {
-            self.link.ask();
+            self.routed.ask();
         }
         if let Some(warning) = self.watch.look(now, signs)? {
             host.warn(warning);
@@ -242,7 +242,7 @@ impl Stream {
             && let Some(qp) = self.lane.open()
         {
             *rate_control = rate_control.at_most(bps);
-            let changed = self.link.endpoint.set_max_rate(qp, bps);
+            let changed = self.routed.endpoint.set_max_rate(qp, bps);
             changed.map_err(|error| Error::of_endpoint(&error))?;
         }
         Ok(())
@@ -287,7 +287,7 @@ impl Stream {
                 }
             }
             self.arrived_bytes += first.ready.bytes;
-            let buffer = self.link.endpoint.deregister(first.ready.region);
+            let buffer = self.routed.endpoint.deregister(first.ready.region);
             self.in_flight.pop_front();
             self.settled_segments += 1;
             // The feeder no longer exists when everything has been read.
@@ -376,7 +376,7 @@ impl Stream {
             ..SendOptions::default()
         };
         let slice = ready.region.slice(0..ready.bytes);
-        match self.link.endpoint.post_send(qp, slice, options) {
+        match self.routed.endpoint.post_send(qp, slice, options) {
             Ok(handle) => {
                 if let Picker::Auto(auto) = &mut self.picker {
                     auto.handle_sent();
@@ -399,7 +399,7 @@ impl Stream {
                 return Ok(None);
             }
         };
-        let region = self.link.endpoint.register_region(filled.buffer);
+        let region = self.routed.endpoint.register_region(filled.buffer);
         Ok(Some(Ready {
             region: region.map_err(|error| Error::of_endpoint(&error))?,
             bytes: filled.bytes,
@@ -408,11 +408,11 @@ impl Stream {
     }
 
     pub(super) fn path(&self) -> Result<PathStats, Error> {
-        self.lane.path(&self.link.endpoint)
+        self.lane.path(&self.routed.endpoint)
     }
 
     fn stats(&self) -> Result<QpStats, Error> {
-        self.lane.stats(&self.link.endpoint)
+        self.lane.stats(&self.routed.endpoint)
     }
 }
 

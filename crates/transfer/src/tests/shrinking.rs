@@ -121,7 +121,7 @@ fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
     let [sent, received] = crossing
         .results
         .map(|result| result.expect_err("too often"));
-    let ErrorKind::PathShrunk(last) = sent.kind() else {
+    let ErrorKind::RouteShrunk(last) = sent.kind() else {
         panic!("{sent:?}");
     };
     assert_eq!((last.mtu, last.carries), (1336, 1216), "{sent}");

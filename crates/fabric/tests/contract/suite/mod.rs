@@ -43,7 +43,7 @@ macro_rules! contract_tests {
             queue_pairs: [
                 attributes, halves_are_handed_out_once, connecting, disconnecting, destroying,
                 completions_wait, contexts, several_ports, both_directions,
-                only_control_takes_sends, a_new_path,
+                only_control_takes_sends, a_new_route,
             ],
             sends: [every_length, refusals],
             windows: [

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Departed, Fabric, FabricError, QpAttr, QpPath, Qpn, RemotePlace, RemoteQp, Rkey, WriteWr,
+    Departed, Fabric, FabricError, QpAttr, QpRoute, Qpn, RemotePlace, RemoteQp, Rkey, WriteWr,
 };
 
 use super::{
@@ -254,7 +254,7 @@ pub(crate) fn only_control_takes_sends(world: &mut impl World) {
     pair.arrivals(100);
 }
 
-pub(crate) fn a_new_path(world: &mut impl World) {
+pub(crate) fn a_new_route(world: &mut impl World) {
     let (mut a, mut b) = (world.end(2), world.end(2));
     let (qa, qb) = joined(&mut a, &mut b, 0);
     // The peer's queue pair moves to the other port of the peer.
@@ -267,35 +267,35 @@ pub(crate) fn a_new_path(world: &mut impl World) {
     let mut lost = Vec::new();
     b.poll(&mut lost).unwrap();
     assert_eq!(lost, []);
-    let path = QpPath::to(b.local_addr(1));
-    a.set_path(to_moved, path).unwrap();
+    let route = QpRoute::to(b.local_addr(1));
+    a.set_route(to_moved, route).unwrap();
     send(&mut a, to_moved, b"to the new one");
     assert_eq!(arrivals(world, &mut b, 1), [ping(moved, b"to the new one")]);
     // The other queue pair has not moved.
     send(&mut a, qa, b"as before");
     assert_eq!(arrivals(world, &mut b, 1), [ping(qb, b"as before")]);
-    for addr in bad_addresses(path.source) {
-        for path in [
-            QpPath {
+    for addr in bad_addresses(route.source) {
+        for route in [
+            QpRoute {
                 source: addr,
-                ..path
+                ..route
             },
-            QpPath {
+            QpRoute {
                 destination: addr,
-                ..path
+                ..route
             },
-            QpPath {
-                sealed_as: Some((path.source, addr)),
-                ..path
+            QpRoute {
+                sealed_as: Some((route.source, addr)),
+                ..route
             },
         ] {
-            let error = a.set_path(qa, path).unwrap_err();
+            let error = a.set_route(qa, route).unwrap_err();
             assert!(matches!(error, FabricError::BadAttribute { .. }), "{error}");
         }
     }
     let alone = queue_pair(&mut a, 0, MTU);
-    let error = a.set_path(alone, path).unwrap_err();
+    let error = a.set_route(alone, route).unwrap_err();
     assert!(matches!(error, FabricError::NotConnected(qpn) if qpn == alone.0));
-    let error = a.set_path(Qpn(0), path).unwrap_err();
+    let error = a.set_route(Qpn(0), route).unwrap_err();
     assert!(matches!(error, FabricError::UnknownQp(0)));
 }

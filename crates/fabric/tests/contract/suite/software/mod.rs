@@ -1,7 +1,7 @@
 //! Tests for software NICs only: which packets they drop, and why.
 
+pub(crate) mod addresses;
 pub(crate) mod drops;
-pub(crate) mod paths;
 pub(crate) mod windows;
 
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ macro_rules! software_tests {
                     truncated, empty, trailing_bytes, unsupported_opcodes, too_long, no_receive,
                     wrong_length_in_reth, first_fault_counts, counters_agree,
                 ],
-                paths: [
+                addresses: [
                     a_send_from_elsewhere_is_marked, a_permitted_source_can_change,
                     sealed_for_other_addresses, congestion_bits, times_of_arrival,
                 ],

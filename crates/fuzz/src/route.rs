@@ -1,21 +1,21 @@
-//! Targets of the path crate.
+//! Targets of the route crate.
 
 use std::net::SocketAddr;
 
-use farwrite_path::{Config, MIN_BYTES, Path, PathPacket, Role};
+use farwrite_route::{Config, MIN_BYTES, Role, Route, RoutePacket};
 
 const KEY: [u8; 32] = [7; 32];
 /// The bytes that the tag covers, and the place of the tag.
 const CONTENT: usize = 60;
 const TAG: std::ops::Range<usize> = 60..76;
 
-/// Path packets of a peer that has the key: for each, 1 byte of time, 1 of address and 60 of content.
+/// Route packets of a peer that has the key: for each, 1 byte of time, 1 of address and 60 of content.
 /// Until an end has accepted an address, it sends no more bytes there than came from there.
 pub fn receive(data: &[u8]) {
-    let _ = PathPacket::open(&KEY, data);
+    let _ = RoutePacket::open(&KEY, data);
     let named = SocketAddr::from(([192, 0, 2, 1], 5));
     let local = SocketAddr::from(([192, 0, 2, 2], 5));
-    let mut path = Path::new(
+    let mut route = Route::new(
         Config {
             role: Role::Responder,
             number: 0,
@@ -41,10 +41,10 @@ pub fn receive(data: &[u8]) {
         let tag = blake3::keyed_hash(&KEY, &bytes[..CONTENT]);
         bytes[TAG].copy_from_slice(&tag.as_bytes()[..16]);
         let src = SocketAddr::from(([198, 51, 100, from as u8], 9));
-        if path.receive(now_ns, src, local, &bytes).is_ok() {
+        if route.receive(now_ns, src, local, &bytes).is_ok() {
             came[from] += bytes.len() + 48;
         }
-        while let Some(out) = path.poll_transmit(now_ns) {
+        while let Some(out) = route.poll_transmit(now_ns) {
             if let SocketAddr::V4(to) = out.to
                 && to.ip().octets()[..3] == [198, 51, 100]
             {
@@ -54,7 +54,9 @@ pub fn receive(data: &[u8]) {
         for place in 0..4 {
             let address = SocketAddr::from(([198, 51, 100, place as u8], 9));
             // An address that has answered belongs to the peer.
-            accepted[place] |= path.route().is_some_and(|route| route.peer == address);
+            accepted[place] |= route
+                .addresses()
+                .is_some_and(|addresses| addresses.peer == address);
             assert!(accepted[place] || sent[place] <= came[place]);
         }
     }

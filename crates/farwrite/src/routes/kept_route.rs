@@ -1,114 +1,114 @@
-//! One path of a keeper.
+//! One route of a keeper.
 
 use std::time::Duration;
 
-use farwrite_fabric::contract::QpPath;
-use farwrite_fabric::udp::{PathDatagram, UdpFabric};
-use farwrite_path::{Path, Route};
+use farwrite_fabric::contract::QpRoute;
+use farwrite_fabric::udp::{RouteDatagram, UdpFabric};
+use farwrite_route::{Addresses, Route};
 
 use super::size_watch::{Finding, SizeWatch};
 use super::sizes::payload_bytes;
-use super::{FoundPath, PathError, Sizes};
+use super::{FoundRoute, RouteError, Sizes};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::handle::QueuePair;
 
-/// The shortest time between two calls for a path to which nothing happens.
+/// The shortest time between two calls for a route to which nothing happens.
 const LEAST_WAIT_NS: u64 = 1_000_000;
 
-/// A path with its peer.
+/// A route with its peer.
 #[derive(Debug)]
-pub(super) struct KeptPath {
-    path: Path,
+pub(super) struct KeptRoute {
+    route: Route,
     /// The addresses in the offers of both ends.
     local: std::net::SocketAddr,
     peer: std::net::SocketAddr,
     sizes: Sizes,
     since_ns: u64,
     queue_pairs: Vec<QueuePair>,
-    /// The route that the queue pairs were last moved to.
-    route: Option<Route>,
+    /// The addresses that the queue pairs were last moved to.
+    addresses: Option<Addresses>,
     /// The packets that the queue pairs have sent and accepted, when last counted.
     traffic: [u64; 2],
-    /// Path packets from the peer.
+    /// Route packets from the peer.
     heard_packets: u64,
     size: SizeWatch,
 }
 
-impl KeptPath {
+impl KeptRoute {
     pub(super) fn new(
-        path: Path,
+        route: Route,
         [local, peer]: [std::net::SocketAddr; 2],
         sizes: Sizes,
         now_ns: u64,
     ) -> Self {
         Self {
-            path,
+            route,
             local,
             peer,
             sizes,
             since_ns: now_ns,
             queue_pairs: Vec::new(),
-            route: None,
+            addresses: None,
             traffic: [0; 2],
             heard_packets: 0,
             size: SizeWatch::new(now_ns),
         }
     }
 
-    /// Processes a path packet. Packets that are not from the peer change nothing. Returns whether
+    /// Processes a route packet. Packets that are not from the peer change nothing. Returns whether
     /// the packet is from the peer.
-    pub(super) fn receive(&mut self, now_ns: u64, packet: &PathDatagram) -> bool {
+    pub(super) fn receive(&mut self, now_ns: u64, packet: &RouteDatagram) -> bool {
         let received = self
-            .path
+            .route
             .receive(now_ns, packet.src, packet.dst, &packet.bytes);
         self.heard_packets += u64::from(received.is_ok());
         received.is_ok()
     }
 
-    /// Path packets that came from the peer.
+    /// Route packets that came from the peer.
     pub(super) fn heard_packets(&self) -> u64 {
         self.heard_packets
     }
 
     /// Probes the peer soon, unless something comes from it.
     pub(super) fn ask(&mut self, now_ns: u64) {
-        self.path.note_sent(now_ns);
+        self.route.note_sent(now_ns);
     }
 
-    /// Sends due packets, and moves the queue pairs when the route has changed. Returns when to call
+    /// Sends due packets, and moves the queue pairs when the addresses have changed. Returns when to call
     /// again.
     pub(super) fn serve(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
         now_ns: u64,
     ) -> Result<u64, Error> {
-        while let Some(out) = self.path.poll_transmit(now_ns) {
+        while let Some(out) = self.route.poll_transmit(now_ns) {
             let fabric = endpoint.fabric();
-            if !fabric.send_path_packet(0, out.from, out.to, &out.bytes)? {
-                self.path.too_large(out.bytes.len());
+            if !fabric.send_route_packet(0, out.from, out.to, &out.bytes)? {
+                self.route.too_large(out.bytes.len());
             }
         }
-        if let Some(route) = self.path.route()
-            && self.route.replace(route) != Some(route)
+        if let Some(addresses) = self.route.addresses()
+            && self.addresses.replace(addresses) != Some(addresses)
         {
-            self.move_queue_pairs(endpoint, route)?;
+            self.move_queue_pairs(endpoint, addresses)?;
         }
         Ok(self.next_ns().max(now_ns + LEAST_WAIT_NS))
     }
 
     pub(super) fn next_ns(&self) -> u64 {
-        self.path.next_ns()
+        self.route.next_ns()
     }
 
     fn move_queue_pairs(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
-        route: Route,
+        addresses: Addresses,
     ) -> Result<(), Error> {
         let mut result = Ok(());
         self.queue_pairs.retain(|&qp| {
-            match endpoint.set_paths(qp, &[qp_path(route)]) {
+            match endpoint.set_routes(qp, &[qp_addresses(addresses)]) {
                 Ok(()) => true,
                 // Its owner has destroyed it, or learns the reason from it.
                 Err(Error::NoSuchQueuePair(_) | Error::BrokenQueuePair { .. }) => false,
@@ -135,28 +135,28 @@ impl KeptPath {
         });
         let before = std::mem::replace(&mut self.traffic, sum);
         if sum[0] != before[0] {
-            self.path.note_sent(now_ns);
+            self.route.note_sent(now_ns);
         }
         if sum[1] != before[1] {
-            self.path.note_heard(now_ns);
+            self.route.note_heard(now_ns);
         }
         sum != before
     }
 
-    /// Adds a queue pair that was connected over `route`.
+    /// Adds a queue pair that was connected with `addresses`.
     pub(super) fn add(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
         qp: QueuePair,
-        route: Route,
+        addresses: Addresses,
     ) -> Result<(), Error> {
-        endpoint.set_paths(qp, &[qp_path(route)])?;
+        endpoint.set_routes(qp, &[qp_addresses(addresses)])?;
         self.queue_pairs.push(qp);
         Ok(())
     }
 
-    pub(super) fn route(&self) -> Option<Route> {
-        self.path.route()
+    pub(super) fn addresses(&self) -> Option<Addresses> {
+        self.route.addresses()
     }
 
     /// What was found until `now_ns`.
@@ -164,28 +164,28 @@ impl KeptPath {
         &self,
         now_ns: u64,
         patience: Duration,
-    ) -> Result<Option<FoundPath>, PathError> {
-        let (path, peer) = (&self.path, self.peer);
+    ) -> Result<Option<FoundRoute>, RouteError> {
+        let (route, peer) = (&self.route, self.peer);
         let least = self.sizes.least_bytes();
-        if path.is_hopeless() || path.largest().is_some_and(|largest| largest < least) {
+        if route.is_hopeless() || route.largest().is_some_and(|largest| largest < least) {
             let mtu = payload_bytes(least);
-            return Err(PathError::TooLarge { peer, mtu });
+            return Err(RouteError::TooLarge { peer, mtu });
         }
         let waited = Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
         // A path that loses much answers late. What it has carried is then enough.
-        let passed = path.largest_so_far().filter(|passed| *passed >= least);
-        let is_enough = path.is_ready() || (waited >= patience && passed.is_some());
-        if let (true, Some(route)) = (is_enough, path.route()) {
-            return Ok(Some(FoundPath {
-                peer: route.peer,
-                mtu: path.largest().or(passed).map(payload_bytes),
-                rtt: Duration::from_nanos(path.rtt_ns().unwrap_or(0)),
+        let passed = route.largest_so_far().filter(|passed| *passed >= least);
+        let is_enough = route.is_ready() || (waited >= patience && passed.is_some());
+        if let (true, Some(addresses)) = (is_enough, route.addresses()) {
+            return Ok(Some(FoundRoute {
+                peer: addresses.peer,
+                mtu: route.largest().or(passed).map(payload_bytes),
+                rtt: Duration::from_nanos(route.rtt_ns().unwrap_or(0)),
             }));
         }
-        match path.elsewhere() {
+        match route.elsewhere() {
             _ if waited < patience => Ok(None),
-            Some(seen) => Err(PathError::PortRewritten { named: peer, seen }),
-            None => Err(PathError::Blocked {
+            Some(seen) => Err(RouteError::PortRewritten { named: peer, seen }),
+            None => Err(RouteError::Blocked {
                 local: self.local,
                 peer,
                 waited,
@@ -200,16 +200,16 @@ impl KeptPath {
         is_held_up: bool,
         mtu: u32,
     ) -> Finding {
-        let Self { size, path, .. } = self;
-        size.look(path, (now_ns, moved), is_held_up, mtu)
+        let Self { size, route, .. } = self;
+        size.look(route, (now_ns, moved), is_held_up, mtu)
     }
 }
 
-/// The path of a queue pair over a route.
-fn qp_path(route: Route) -> QpPath {
-    QpPath {
-        destination: route.peer,
-        source: route.peer,
-        sealed_as: route.sealed_as,
+/// The addresses of a queue pair.
+fn qp_addresses(addresses: Addresses) -> QpRoute {
+    QpRoute {
+        destination: addresses.peer,
+        source: addresses.peer,
+        sealed_as: addresses.sealed_as,
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration of a path, its outputs, and its errors.
+//! The configuration of a route, its outputs, and its errors.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ pub enum Role {
     Responder,
 }
 
-/// The configuration of a path. The keys and the peer's own address come from an authenticated
+/// The configuration of a route. The keys and the peer's own address come from an authenticated
 /// channel.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -25,11 +25,11 @@ pub struct Config {
     pub number: u8,
     /// Key of the tags on packets to the peer. The peer has chosen it.
     pub send_key: [u8; 32],
-    /// Index of the path in packets to the peer. The peer has chosen it.
+    /// Index of the route in packets to the peer. The peer has chosen it.
     pub send_index: u16,
     /// Key of the tags on packets to this end. This end has chosen it.
     pub recv_key: [u8; 32],
-    /// Index of the path in packets to this end. This end has chosen it, and no other path of its
+    /// Index of the route in packets to this end. This end has chosen it, and no other route of its
     /// socket has it.
     pub recv_index: u16,
     /// The address of this end's socket.
@@ -41,9 +41,9 @@ pub struct Config {
     pub search: Option<Search>,
 }
 
-/// The route of a path's packets.
+/// The addresses of a route's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct Addresses {
     /// The address to which packets are sent, and from which they come.
     pub peer: SocketAddr,
     /// Source and destination of this end's packets as the peer's socket sees them. Seal packets
@@ -68,17 +68,17 @@ pub struct Transmit {
 pub enum Refused {
     /// The packet is not from the peer, or is damaged.
     #[error(transparent)]
-    PathPacket(#[from] PacketError),
-    /// The packet belongs to another path.
-    #[error("a packet of path {number} with index {index}")]
-    OtherPath {
+    RoutePacket(#[from] PacketError),
+    /// The packet belongs to another route.
+    #[error("a packet of channel {number} with index {index}")]
+    OtherRoute {
         /// The number of its channel.
         number: u8,
         /// The index that it states.
         index: u16,
     },
     /// The packet was received before, or is too old to know.
-    #[error("a path packet is a duplicate, or very late")]
+    #[error("a route packet is a duplicate, or very late")]
     Replayed,
     /// A reply without an outstanding probe, or from another address than the probe's destination.
     #[error("a reply without an outstanding probe")]

@@ -9,7 +9,7 @@ const CHALLENGES: u8 = 8;
 /// Number of unanswered probes to the old address before the new one is accepted.
 const FAREWELLS: u8 = 3;
 
-/// The addresses to seal this end's packets for ([`Route::sealed_as`](crate::Route::sealed_as)),
+/// The addresses to seal this end's packets for ([`Addresses::sealed_as`](crate::Addresses::sealed_as)),
 /// and the counter of the probe whose reply named them.
 pub(crate) type Seen = (Option<(SocketAddr, SocketAddr)>, u64);
 

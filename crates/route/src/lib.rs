@@ -1,8 +1,8 @@
-//! Finds and keeps the path between two UDP sockets (P6.2).
+//! Finds and keeps the route between two UDP sockets (P6.2).
 //!
 //! Address translation (NAT) between two ends changes the addresses and ports of packets. The ICRC
 //! of a data packet covers them, so a sender must know the addresses that the receiving socket
-//! sees. The ends learn these addresses from *path packets*, an authenticated exchange beside the
+//! sees. The ends learn these addresses from *route packets*, an authenticated exchange beside the
 //! data. The same exchange measures the round trip, finds the size of the largest packets that the
 //! path carries, keeps mappings alive, and validates a new address of the peer before data is sent
 //! there.
@@ -17,8 +17,8 @@
 //!   packets sealed for X      ================>
 //! ```
 //!
-//! [`Path`] is the state of one pair of sockets at one end. This crate has no clock, no randomness
-//! and no I/O: times are nanoseconds of one clock of the caller, and [`Path::poll_transmit`]
+//! [`Route`] is the state of one pair of sockets at one end. This crate has no clock, no randomness
+//! and no I/O: times are nanoseconds of one clock of the caller, and [`Route::poll_transmit`]
 //! returns the packets to send.
 
 #![no_std]
@@ -27,11 +27,11 @@ extern crate alloc;
 
 mod candidate;
 mod packet;
-mod path;
+mod route;
 mod search;
 mod terms;
 
-pub use packet::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES, stated_index};
-pub use path::{PROBE_BYTES, Path};
+pub use packet::{MIN_BYTES, PacketError, PacketType, RoutePacket, TRAILER_BYTES, stated_index};
+pub use route::{PROBE_BYTES, Route};
 pub use search::Search;
-pub use terms::{Config, Refused, Role, Route, Transmit};
+pub use terms::{Addresses, Config, Refused, Role, Transmit};

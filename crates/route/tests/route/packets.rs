@@ -1,11 +1,13 @@
-//! The wire format of path packets.
+//! The wire format of route packets.
 
 use std::net::SocketAddr;
 
-use farwrite_path::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES, stated_index};
+use farwrite_route::{
+    MIN_BYTES, PacketError, PacketType, RoutePacket, TRAILER_BYTES, stated_index,
+};
 use proptest::prelude::*;
 
-fn packet() -> impl Strategy<Value = PathPacket> {
+fn packet() -> impl Strategy<Value = RoutePacket> {
     let kind = prop_oneof![
         Just(PacketType::Probe),
         (any::<u64>(), any::<[bool; 2]>()).prop_map(|(echo, [is_accepted, is_resealed])| {
@@ -25,9 +27,9 @@ fn packet() -> impl Strategy<Value = PathPacket> {
     });
     let place = (any::<u8>(), any::<u16>());
     (kind, place, any::<u64>(), address.clone(), address).prop_map(
-        |(kind, (path, index), counter, from, to)| PathPacket {
+        |(kind, (channel, index), counter, from, to)| RoutePacket {
             kind,
-            path,
+            channel,
             index,
             counter,
             from,
@@ -38,13 +40,13 @@ fn packet() -> impl Strategy<Value = PathPacket> {
 
 #[test]
 fn a_probe_is_these_bytes() {
-    let packet = PathPacket {
+    let packet = RoutePacket {
         kind: PacketType::Reply {
             echo: 0x0102,
             is_accepted: true,
             is_resealed: false,
         },
-        path: 3,
+        channel: 3,
         index: 0x0607,
         counter: 0x0405,
         from: "192.0.2.1:4096".parse().expect("an address"),
@@ -80,8 +82,8 @@ proptest! {
         prop_assert_eq!(sealed.len(), bytes.max(MIN_BYTES));
         let end = sealed.len() - TRAILER_BYTES;
         sealed[end..].copy_from_slice(&trailer);
-        prop_assert_eq!(PathPacket::open(&[1; 32], &sealed), Ok(packet));
-        prop_assert_eq!(PathPacket::open(&[2; 32], &sealed), Err(PacketError::Tag));
+        prop_assert_eq!(RoutePacket::open(&[1; 32], &sealed), Ok(packet));
+        prop_assert_eq!(RoutePacket::open(&[2; 32], &sealed), Err(PacketError::Tag));
     }
 
     #[test]
@@ -95,13 +97,13 @@ proptest! {
         let sealed = packet.seal(&[1; 32], bytes);
         let mut changed = sealed.clone();
         changed[at] ^= 1 << bit;
-        PathPacket::open(&[1; 32], &changed).expect_err("changed");
+        RoutePacket::open(&[1; 32], &changed).expect_err("changed");
         let left = sealed.len().saturating_sub(cut);
-        PathPacket::open(&[1; 32], &sealed[..left]).expect_err("cut");
+        RoutePacket::open(&[1; 32], &sealed[..left]).expect_err("cut");
     }
 
     #[test]
     fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        PathPacket::open(&[1; 32], &bytes).expect_err("no tag");
+        RoutePacket::open(&[1; 32], &bytes).expect_err("no tag");
     }
 }

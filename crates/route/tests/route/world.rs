@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farwrite_path::{Config, Path, Role, Route, Search};
+use farwrite_route::{Addresses, Config, Role, Route, Search};
 
 pub(crate) const MS: u64 = 1_000_000;
 /// One-way delay.
@@ -24,8 +24,8 @@ pub(crate) struct Datagram {
 /// The two ends.
 pub(crate) struct World {
     pub(crate) now: u64,
-    pub(crate) initiator: Path,
-    pub(crate) responder: Path,
+    pub(crate) initiator: Route,
+    pub(crate) responder: Route,
     /// Public address of the initiator. The translator chooses its port.
     pub(crate) mapped: SocketAddr,
     pub(crate) in_flight: Vec<Datagram>,
@@ -71,8 +71,8 @@ impl World {
         };
         Self {
             now: 0,
-            initiator: Path::new(initiator, 0),
-            responder: Path::new(responder, 0),
+            initiator: Route::new(initiator, 0),
+            responder: Route::new(responder, 0),
             mapped: addr("192.0.2.1:40001"),
             in_flight: Vec::new(),
             carries: 65_535,
@@ -134,21 +134,21 @@ impl World {
     }
 
     /// Returns the expected routes of both ends.
-    pub(crate) fn right_routes(&self) -> [Option<Route>; 2] {
+    pub(crate) fn right_routes(&self) -> [Option<Addresses>; 2] {
         let [near, far] = inside();
         [
-            Some(Route {
+            Some(Addresses {
                 peer: public_responder(),
                 sealed_as: Some((self.mapped, far)),
             }),
-            Some(Route {
+            Some(Addresses {
                 peer: self.mapped,
                 sealed_as: Some((public_responder(), near)),
             }),
         ]
     }
 
-    pub(crate) fn routes(&self) -> [Option<Route>; 2] {
-        [self.initiator.route(), self.responder.route()]
+    pub(crate) fn routes(&self) -> [Option<Addresses>; 2] {
+        [self.initiator.addresses(), self.responder.addresses()]
     }
 }

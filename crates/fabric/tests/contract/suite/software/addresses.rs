@@ -1,7 +1,7 @@
 //! Addresses, ECN bits and arrival times.
 
 use farwrite_fabric::contract::{
-    Completion, DropReason, Ecn, Fabric, QpPath, RemotePlace, Rkey, SendArrival, Sender,
+    Completion, DropReason, Ecn, Fabric, QpRoute, RemotePlace, Rkey, SendArrival, Sender,
 };
 use farwrite_wire::request::{SendOnly, WriteImm};
 
@@ -62,9 +62,11 @@ pub(crate) fn a_permitted_source_can_change(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
     let (to, stranger) = (pair.b.local_addr(0), pair.world.stranger());
-    let path = QpPath::to(pair.a.local_addr(0));
+    let route = QpRoute::to(pair.a.local_addr(0));
     let source = stranger;
-    pair.b.set_path(pair.qb, QpPath { source, ..path }).unwrap();
+    pair.b
+        .set_route(pair.qb, QpRoute { source, ..route })
+        .unwrap();
     let packet = hello(&pair);
     pair.world.forge(to, &packet, 0);
     assert_eq!(one_send(&mut pair).from, Sender::Validated);
@@ -81,20 +83,20 @@ pub(crate) fn a_permitted_source_can_change(world: &mut impl SoftwareWorld) {
 pub(crate) fn sealed_for_other_addresses(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
-    let path = QpPath::to(pair.b.local_addr(0));
-    let right = (pair.a.local_addr(0), path.destination);
+    let route = QpRoute::to(pair.b.local_addr(0));
+    let right = (pair.a.local_addr(0), route.destination);
     let mut elsewhere = right.0;
     elsewhere.set_port(elsewhere.port() ^ 1);
     let before = pair.before();
     let sealed_as = Some((elsewhere, right.1));
     pair.a
-        .set_path(pair.qa, QpPath { sealed_as, ..path })
+        .set_route(pair.qa, QpRoute { sealed_as, ..route })
         .unwrap();
     pair.write(0..4, place, 0, 0);
     pair.all_dropped(&before, DropReason::BadIcrc, 1);
     let sealed_as = Some(right);
     pair.a
-        .set_path(pair.qa, QpPath { sealed_as, ..path })
+        .set_route(pair.qa, QpRoute { sealed_as, ..route })
         .unwrap();
     pair.write(0..4, place, 0, 0);
     pair.arrivals(1);

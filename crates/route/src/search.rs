@@ -21,7 +21,7 @@ const REFINED: u32 = 8;
 /// The search for one direction of a path. Sizes are bytes of a datagram (UDP payload).
 ///
 /// ```
-/// use farwrite_path::Search;
+/// use farwrite_route::Search;
 ///
 /// const TIMEOUT_NS: u64 = 1_000_000;
 /// let mut search = Search::new([1_280, 1_500, 9_000]);

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use farwrite_path::{Path, Search};
+use farwrite_route::{Route, Search};
 
-use super::PathShrunk;
+use super::RouteShrunk;
 use super::sizes::{candidates, datagram_bytes, payload_bytes};
 
 /// If neither end makes a step for this long, the packet size is tested. It is longer than the time
@@ -13,7 +13,7 @@ const STALLED_NS: u64 = 3_000_000_000;
 /// The smallest MTU that is tested.
 const LEAST_MTU: u32 = 256;
 
-/// Tests the packet size of one path when nothing moves.
+/// Tests the packet size of one route when nothing moves.
 #[derive(Debug)]
 pub(super) struct SizeWatch {
     moved: u64,
@@ -26,9 +26,9 @@ pub(super) struct SizeWatch {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     Nothing,
-    /// A test has begun: the path has probes to send.
+    /// A test has begun: the route has probes to send.
     Tests,
-    Shrunk(PathShrunk),
+    Shrunk(RouteShrunk),
 }
 
 impl SizeWatch {
@@ -44,7 +44,7 @@ impl SizeWatch {
     /// second test confirms that the path carries less, because the change cannot be undone.
     pub(super) fn look(
         &mut self,
-        path: &mut Path,
+        route: &mut Route,
         (now_ns, moved): (u64, u64),
         is_held_up: bool,
         mtu: u32,
@@ -53,20 +53,20 @@ impl SizeWatch {
             self.moved_ns = now_ns;
             self.tests = 0;
         }
-        let Some(route) = path.route() else {
+        let Some(addresses) = route.addresses() else {
             return Finding::Nothing;
         };
         if now_ns.saturating_sub(self.moved_ns) < STALLED_NS {
             return Finding::Nothing;
         }
         if self.tests == 0 {
-            return self.test(path, route.peer, mtu);
+            return self.test(route, addresses.peer, mtu);
         }
-        let Some(carries) = path.largest().map(payload_bytes) else {
+        let Some(carries) = route.largest().map(payload_bytes) else {
             return Finding::Nothing;
         };
         if carries < mtu && self.tests < 2 {
-            return self.test(path, route.peer, mtu);
+            return self.test(route, addresses.peer, mtu);
         }
         // If the size is not the cause, test again after the same time without movement.
         self.moved_ns = now_ns;
@@ -74,19 +74,19 @@ impl SizeWatch {
         if carries >= mtu {
             return Finding::Nothing;
         }
-        Finding::Shrunk(PathShrunk {
-            peer: route.peer,
+        Finding::Shrunk(RouteShrunk {
+            peer: addresses.peer,
             mtu,
             carries,
         })
     }
 
     /// Starts a search for the largest packet that the path carries.
-    fn test(&mut self, path: &mut Path, peer: SocketAddr, mtu: u32) -> Finding {
+    fn test(&mut self, route: &mut Route, peer: SocketAddr, mtu: u32) -> Finding {
         let smaller = candidates(peer, LEAST_MTU, None).into_iter();
         let full = datagram_bytes(mtu);
         let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
-        path.search(Search::new(sizes));
+        route.search(Search::new(sizes));
         self.tests += 1;
         Finding::Tests
     }
@@ -96,7 +96,7 @@ impl SizeWatch {
 mod tests {
     use std::collections::VecDeque;
 
-    use farwrite_path::{Config, Role, Transmit};
+    use farwrite_route::{Config, Role, Transmit};
 
     use super::*;
 
@@ -105,7 +105,7 @@ mod tests {
     const DELAY_MS: u64 = 15;
 
     /// One end of a path that loses packets at random.
-    fn end(role: Role) -> Path {
+    fn end(role: Role) -> Route {
         let [near, far] = [1, 2].map(|host| SocketAddr::from(([127, 0, 0, host], 4792)));
         let (local, peer, send_key, recv_key) = match role {
             Role::Initiator => (near, far, [1; 32], [2; 32]),
@@ -122,7 +122,7 @@ mod tests {
             peer,
             search: None,
         };
-        Path::new(config, 0)
+        Route::new(config, 0)
     }
 
     /// Watches a path on which nothing moves, and which loses 40 % of the packets in each direction.

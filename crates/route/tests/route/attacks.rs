@@ -115,10 +115,10 @@ impl Attacker {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// The path always leads to the initiator, and no other address gets more bytes than were sent
+    /// The route always leads to the initiator, and no other address gets more bytes than were sent
     /// with it as source.
     #[test]
-    fn nobody_moves_the_path_or_uses_it_against_others(
+    fn nobody_moves_the_route_or_uses_it_against_others(
         acts in proptest::collection::vec(act(), 1..400),
         rebinds in proptest::bool::ANY,
     ) {
@@ -164,10 +164,10 @@ proptest! {
         }
     }
 
-    /// An attacker who forwards packets both ways can make its own address answer. The path does
+    /// An attacker who forwards packets both ways can make its own address answer. The route does
     /// not move there while the initiator's own address answers too.
     #[test]
-    fn a_relay_does_not_take_over_a_path_that_is_alive(
+    fn a_relay_does_not_take_over_a_route_that_is_alive(
         redirected in proptest::collection::vec(proptest::bool::ANY, 64),
     ) {
         let mut world = World::new();
@@ -191,8 +191,8 @@ proptest! {
             world.now += 5 * MS;
             world.initiator.note_sent(world.now);
             let [near, far] = world.right_routes();
-            prop_assert_eq!(world.responder.route(), far);
-            prop_assert_eq!(world.initiator.route(), near);
+            prop_assert_eq!(world.responder.addresses(), far);
+            prop_assert_eq!(world.initiator.addresses(), near);
         }
     }
 }

@@ -7,9 +7,9 @@ use core::net::{IpAddr, SocketAddr};
 use farwrite_wire::control::ReplayWindow;
 
 use crate::candidate::{Candidate, Seen, wire_bytes};
-use crate::packet::{MIN_BYTES, PacketType, PathPacket, is_resealed};
+use crate::packet::{MIN_BYTES, PacketType, RoutePacket, is_resealed};
 use crate::search::Search;
-use crate::terms::{Config, Refused, Role, Route, Transmit};
+use crate::terms::{Addresses, Config, Refused, Role, Transmit};
 
 /// Length of a probe that does not test a size. It is long enough that its receiver may send a
 /// reply and a probe of its own, without sending more bytes than it received, including IP and UDP
@@ -49,7 +49,7 @@ struct Probe {
 
 /// The state of one pair of sockets at one end.
 #[derive(Debug)]
-pub struct Path {
+pub struct Route {
     config: Config,
     /// Counter of the last packet sent.
     counter: u64,
@@ -77,8 +77,8 @@ pub struct Path {
     unanswered: u32,
 }
 
-impl Path {
-    /// An unknown path at `now_ns`.
+impl Route {
+    /// An unknown route at `now_ns`.
     #[must_use]
     pub fn new(config: Config, now_ns: u64) -> Self {
         let (current, candidate) = match config.role {
@@ -110,19 +110,19 @@ impl Path {
         }
     }
 
-    /// The route of packets; `None` until both ends know the path. It changes with the peer's
+    /// The addresses of packets; `None` until both ends know them. It changes with the peer's
     /// address.
     #[must_use]
-    pub fn route(&self) -> Option<Route> {
+    pub fn addresses(&self) -> Option<Addresses> {
         let ((sealed_as, _), peer) = self.seen.zip(self.current)?;
-        Some(Route { peer, sealed_as })
+        Some(Addresses { peer, sealed_as })
     }
 
-    /// Whether the route is known and the size search has ended.
+    /// Whether the addresses are known and the size search has ended.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let search = self.config.search.as_ref();
-        self.route().is_some() && search.is_none_or(|search| search.outcome().is_some())
+        self.addresses().is_some() && search.is_none_or(|search| search.outcome().is_some())
     }
 
     /// The largest datagram that the path carries toward the peer, in bytes of UDP payload; `None`
@@ -163,12 +163,12 @@ impl Path {
         self.elsewhere
     }
 
-    /// Records that packets other than path packets were sent to the peer, the last at `now_ns`.
+    /// Records that packets other than route packets were sent to the peer, the last at `now_ns`.
     pub fn note_sent(&mut self, now_ns: u64) {
         self.sent_ns = now_ns;
     }
 
-    /// Records that valid packets other than path packets arrived from the peer, the last at
+    /// Records that valid packets other than route packets arrived from the peer, the last at
     /// `now_ns`.
     pub fn note_heard(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
@@ -182,11 +182,11 @@ impl Path {
         }
     }
 
-    /// Processes a path packet that came from `src` to the local address `dst`.
+    /// Processes a route packet that came from `src` to the local address `dst`.
     ///
     /// # Errors
     /// [`Refused`]. Then the state is unchanged, except for replay protection and
-    /// [`Path::elsewhere`].
+    /// [`Route::elsewhere`].
     pub fn receive(
         &mut self,
         now_ns: u64,
@@ -194,10 +194,10 @@ impl Path {
         dst: SocketAddr,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        let packet = PathPacket::open(&self.config.recv_key, bytes)?;
-        let (number, index) = (packet.path, packet.index);
+        let packet = RoutePacket::open(&self.config.recv_key, bytes)?;
+        let (number, index) = (packet.channel, packet.index);
         if (number, index) != (self.config.number, self.config.recv_index) {
-            return Err(Refused::OtherPath { number, index });
+            return Err(Refused::OtherRoute { number, index });
         }
         if !self.replays.accept(packet.counter) {
             return Err(Refused::Replayed);
@@ -246,7 +246,7 @@ impl Path {
         self.waiting.pop_front()
     }
 
-    /// When to call [`Path::poll_transmit`] next.
+    /// When to call [`Route::poll_transmit`] next.
     #[must_use]
     pub fn next_ns(&self) -> u64 {
         let timeout_ns = self.timeout_ns();
@@ -262,7 +262,7 @@ impl Path {
         &mut self,
         now_ns: u64,
         src: SocketAddr,
-        packet: &PathPacket,
+        packet: &RoutePacket,
         is_newest: bool,
         bytes: usize,
     ) -> Result<(), Refused> {
@@ -398,7 +398,7 @@ impl Path {
         self.accept_candidate();
     }
 
-    /// Sends the probes that are due: of all sizes under test, and to keep the path alive.
+    /// Sends the probes that are due: of all sizes under test, and to keep the route alive.
     fn poll_probes(&mut self, now_ns: u64) {
         let Some(peer) = self.current else {
             return;
@@ -472,9 +472,9 @@ impl Path {
         bytes: usize,
     ) -> u64 {
         self.counter += 1;
-        let packet = PathPacket {
+        let packet = RoutePacket {
             kind,
-            path: self.config.number,
+            channel: self.config.number,
             index: self.config.send_index,
             counter: self.counter,
             from,

@@ -1,15 +1,15 @@
-//! Real paths: translators, losses, small packets, new mappings.
+//! Real routes: translators, losses, small packets, new mappings.
 
 use std::time::Duration;
 
 use farwrite_dice::SplitMix;
-use farwrite_path::{PROBE_BYTES, Search};
+use farwrite_route::{PROBE_BYTES, Search};
 use proptest::prelude::*;
 
 use crate::world::{DELAY, MS, World, addr};
 
 #[test]
-fn both_ends_know_the_path_and_its_size_after_two_round_trips() {
+fn both_ends_know_the_route_and_its_size_after_two_round_trips() {
     let mut world = World::new();
     world.run(4 * DELAY + 5 * MS, |_| true);
     assert_eq!(world.routes(), world.right_routes());
@@ -20,7 +20,7 @@ fn both_ends_know_the_path_and_its_size_after_two_round_trips() {
 }
 
 #[test]
-fn a_path_without_translation_is_known_as_soon() {
+fn a_route_without_translation_is_known_as_soon() {
     let mut world = World::new();
     world.mapped = addr("192.0.2.1:5000");
     world.run(4 * DELAY + 5 * MS, |_| true);
@@ -40,7 +40,7 @@ fn a_relay_that_puts_icrcs_right_is_noticed() {
         world.now += MS;
     }
     let right = world.right_routes().map(|route| {
-        route.map(|route| farwrite_path::Route {
+        route.map(|route| farwrite_route::Addresses {
             sealed_as: None,
             ..route
         })
@@ -90,12 +90,12 @@ fn an_initiator_that_hears_its_peer_elsewhere_says_where() {
         }
         world.now += MS;
     }
-    assert_eq!(world.initiator.route(), None);
+    assert_eq!(world.initiator.addresses(), None);
     assert_eq!(world.initiator.elsewhere(), Some(rewritten));
 }
 
 #[test]
-fn an_idle_path_is_kept_alive_and_costs_little() {
+fn an_idle_route_is_kept_alive_and_costs_little() {
     let mut world = World::new();
     world.run(1000 * MS, |_| true);
     let (mut packets, mut bytes) = (0, 0);

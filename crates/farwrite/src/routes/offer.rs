@@ -1,24 +1,24 @@
-//! What an end offers of a path.
+//! What an end offers of a route.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::PathError;
+use super::RouteError;
 
-/// What a peer must know of a path to this end. It contains a key, so send it over an authenticated
+/// What a peer must know of a route to this end. It contains a key, so send it over an authenticated
 /// and confidential channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct PathOffer {
+pub struct RouteOffer {
     /// The address of the socket as its machine knows it. An end behind 1:1 address translation
     /// replaces the IP address by its public one.
     pub address: SocketAddr,
-    /// Key of the path packets toward this end.
+    /// Key of the route packets toward this end.
     pub key: [u8; 32],
-    /// Index of the path in path packets toward this end.
+    /// Index of the route in route packets toward this end.
     pub index: u16,
 }
 
-impl PathOffer {
+impl RouteOffer {
     /// Length of an encoded offer: 16 bytes of address and 2 of port as in P6, index, key.
     pub const BYTES: usize = 52;
 
@@ -40,9 +40,9 @@ impl PathOffer {
     /// Decodes an offer.
     ///
     /// # Errors
-    /// [`PathError::Offer`] for another number of bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Self, PathError> {
-        let wrong = || PathError::Offer {
+    /// [`RouteError::Offer`] for another number of bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RouteError> {
+        let wrong = || RouteError::Offer {
             have: bytes.len(),
             want: Self::BYTES,
         };
@@ -59,9 +59,9 @@ impl PathOffer {
     }
 }
 
-impl fmt::Debug for PathOffer {
+impl fmt::Debug for RouteOffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PathOffer")
+        f.debug_struct("RouteOffer")
             .field("address", &self.address)
             .field("key", &"secret")
             .field("index", &self.index)
@@ -82,13 +82,13 @@ mod tests {
             port in any::<u16>(),
             key in any::<[u8; 32]>(),
             index in any::<u16>(),
-            cut in 0..PathOffer::BYTES,
+            cut in 0..RouteOffer::BYTES,
         ) {
             let address = SocketAddr::new(ip.to_canonical(), port);
-            let offer = PathOffer { address, key, index };
+            let offer = RouteOffer { address, key, index };
             let bytes = offer.encode();
-            prop_assert_eq!(PathOffer::decode(&bytes), Ok(offer));
-            PathOffer::decode(&bytes[..cut]).expect_err("cut");
+            prop_assert_eq!(RouteOffer::decode(&bytes), Ok(offer));
+            RouteOffer::decode(&bytes[..cut]).expect_err("cut");
             let shown = format!("{offer:?}");
             prop_assert!(shown.contains("secret") && !shown.contains("key: ["));
         }

@@ -10,7 +10,7 @@ const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 struct End {
     endpoint: Endpoint<UdpFabric>,
-    keeper: PathKeeper,
+    keeper: RouteKeeper,
 }
 
 impl End {
@@ -18,15 +18,15 @@ impl End {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self {
             endpoint: Endpoint::over_udp(&UdpConfig::new(loopback)).expect("a socket"),
-            keeper: PathKeeper::new(),
+            keeper: RouteKeeper::new(),
         }
     }
 
-    fn offer(&mut self) -> (PathId, PathOffer) {
+    fn offer(&mut self) -> (RouteId, RouteOffer) {
         self.keeper.offer(&self.endpoint).expect("an offer")
     }
 
-    fn join(&mut self, id: PathId, role: Role, theirs: &PathOffer, sizes: Sizes) {
+    fn join(&mut self, id: RouteId, role: Role, theirs: &RouteOffer, sizes: Sizes) {
         let joined = self.keeper.join(&self.endpoint, id, role, theirs, sizes);
         joined.expect("joined");
     }
@@ -36,8 +36,8 @@ impl End {
         self.keeper.poll(&mut self.endpoint).expect("a poll");
     }
 
-    fn found(&self, id: PathId) -> Option<FoundPath> {
-        self.keeper.found(id, PATIENCE).expect("a path")
+    fn found(&self, id: RouteId) -> Option<FoundRoute> {
+        self.keeper.found(id, PATIENCE).expect("a route")
     }
 
     fn address(&self) -> SocketAddr {
@@ -45,17 +45,17 @@ impl End {
     }
 }
 
-/// Joins two ends, and returns the path at each.
-fn join(a: &mut End, b: &mut End, sizes: Sizes) -> (PathId, PathId) {
+/// Joins two ends, and returns the route at each.
+fn join(a: &mut End, b: &mut End, sizes: Sizes) -> (RouteId, RouteId) {
     let ((at_a, of_a), (at_b, of_b)) = (a.offer(), b.offer());
     a.join(at_a, Role::Initiator, &of_b, sizes);
     b.join(at_b, Role::Responder, &of_a, Sizes::Untested);
     (at_a, at_b)
 }
 
-/// One end in the middle, and ends around it with a path each: at the end, and in the middle. Ends
+/// One end in the middle, and ends around it with a route each: at the end, and in the middle. Ends
 /// with an even number are initiators.
-fn star(ends: usize) -> (End, Vec<(End, PathId, PathId)>) {
+fn star(ends: usize) -> (End, Vec<(End, RouteId, RouteId)>) {
     let mut middle = End::new();
     let around = (0..ends).map(|number| {
         let mut end = End::new();
@@ -75,8 +75,8 @@ fn star(ends: usize) -> (End, Vec<(End, PathId, PathId)>) {
     (middle, around)
 }
 
-fn poll_until_found(middle: &mut End, around: &mut [(End, PathId, PathId)]) {
-    let is_found = |middle: &End, around: &[(End, PathId, PathId)]| {
+fn poll_until_found(middle: &mut End, around: &mut [(End, RouteId, RouteId)]) {
+    let is_found = |middle: &End, around: &[(End, RouteId, RouteId)]| {
         let mut all = around.iter();
         all.all(|(end, outer, inner)| end.found(*outer).is_some() && middle.found(*inner).is_some())
     };
@@ -205,13 +205,13 @@ fn a_peer_whose_address_changes_is_followed() {
     }
     assert_eq!(far.keeper.peer(at_far), Some(near.address()));
     // The same machine with another socket, as after a change of the mapping: keys and counters of
-    // the path continue.
+    // the route continue.
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let other = Endpoint::over_udp(&UdpConfig::new(loopback)).expect("a socket");
     let old = std::mem::replace(&mut near.endpoint, other);
     drop(old);
     // Nothing comes from `far`, so the initiator asks once its keep-alive is due.
-    let joined = near.keeper.paths[0].joined.as_mut().expect("joined");
+    let joined = near.keeper.routes[0].joined.as_mut().expect("joined");
     let due_ns = joined.0;
     let now_ns = near.endpoint.fabric().now_ns();
     assert!(due_ns <= now_ns + 15_000_000_000 && due_ns > now_ns);
@@ -226,14 +226,14 @@ fn a_peer_whose_address_changes_is_followed() {
 #[test]
 fn packets_of_one_peer_do_not_pass_for_those_of_another() {
     let (mut middle, mut around) = star(2);
-    let (key, other) = (middle.keeper.paths[0].key, middle.keeper.paths[1].key);
+    let (key, other) = (middle.keeper.routes[0].key, middle.keeper.routes[1].key);
     assert_ne!(key, other);
     let mut thief = End::new();
     // The second peer knows its own key, and states the index of the first.
     let probe = |key: &[u8; 32], index: u16, counter: u64| {
-        let packet = farwrite_path::PathPacket {
-            kind: farwrite_path::PacketType::Probe,
-            path: 0,
+        let packet = farwrite_route::RoutePacket {
+            kind: farwrite_route::PacketType::Probe,
+            channel: 0,
             index,
             counter,
             from: SocketAddr::from(([10, 0, 0, 1], 1)),
@@ -244,38 +244,48 @@ fn packets_of_one_peer_do_not_pass_for_those_of_another() {
     for (counter, index) in [(1, 0), (2, 2), (3, u16::MAX)] {
         let bytes = probe(&other, index, counter);
         let to = middle.address();
-        let sent = thief.endpoint.fabric().send_path_packet(0, ANY, to, &bytes);
+        let sent = thief
+            .endpoint
+            .fabric()
+            .send_route_packet(0, ANY, to, &bytes);
         assert!(sent.expect("sent"));
     }
     poll_until_found(&mut middle, &mut around);
     thief.poll();
-    assert_eq!(thief.endpoint.fabric().take_path_packets(), [], "no answer");
+    assert_eq!(
+        thief.endpoint.fabric().take_route_packets(),
+        [],
+        "no answer"
+    );
     for (end, _, inner) in &around {
         assert_eq!(middle.keeper.peer(*inner), Some(end.address()));
     }
 }
 
 #[test]
-fn names_of_paths_that_are_gone_are_refused() {
+fn names_of_routes_that_are_gone_are_refused() {
     let (mut a, mut b) = (End::new(), End::new());
     let (at_a, at_b) = join(&mut a, &mut b, Sizes::Untested);
     a.keeper.remove(at_a).expect("there");
-    let gone = PathError::NoSuchPath(1);
+    let gone = RouteError::NoSuchRoute(1);
     assert_eq!(a.keeper.remove(at_a), Err(gone.clone()));
     let (again, offer) = a.offer();
     assert_eq!((again.index, offer.index), (at_a.index, 0));
     assert_eq!(a.keeper.found(at_a, PATIENCE), Err(gone));
-    assert_eq!(a.keeper.found(again, PATIENCE), Err(PathError::NotFound(2)));
+    assert_eq!(
+        a.keeper.found(again, PATIENCE),
+        Err(RouteError::NotFound(2))
+    );
     let twice = b
         .keeper
         .join(&b.endpoint, at_b, Role::Responder, &offer, Sizes::Untested);
-    assert!(matches!(twice, Err(Error::Path(PathError::Joined(1)))));
-    // The peer has forgotten the path, so it does not answer.
+    assert!(matches!(twice, Err(Error::Route(RouteError::Joined(1)))));
+    // The peer has forgotten the route, so it does not answer.
     let (waits, ends) = (Duration::from_secs(60), Duration::ZERO);
     b.poll();
     assert_eq!(b.keeper.found(at_b, waits), Ok(None));
     let blocked = b.keeper.found(at_b, ends).expect_err("no answer");
-    assert!(matches!(blocked, PathError::Blocked { .. }), "{blocked}");
+    assert!(matches!(blocked, RouteError::Blocked { .. }), "{blocked}");
 }
 
 #[test]
@@ -293,7 +303,7 @@ fn an_address_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_size_that_the_path_does_not_carry_is_refused() {
+fn a_size_that_the_route_does_not_carry_is_refused() {
     let (mut a, mut b) = (End::new(), End::new());
     // Longer than any datagram.
     let (at_a, _) = join(&mut a, &mut b, Sizes::Exactly { mtu: 65_532 });
@@ -306,5 +316,5 @@ fn a_size_that_the_path_does_not_carry_is_refused() {
         }
     };
     let peer = b.address();
-    assert_eq!(error, PathError::TooLarge { peer, mtu: 65_532 });
+    assert_eq!(error, RouteError::TooLarge { peer, mtu: 65_532 });
 }

@@ -1,9 +1,9 @@
 //! Identifies the queue pair that a completion belongs to.
 
 /// Identifies the queue pair of an endpoint that a queue pair of the fabric serves, and its role.
-/// The fabric returns this route as the context of every completion.
+/// The fabric returns it with every completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct CompletionContext {
     /// Index of the queue pair in the endpoint's table, less than 2^24.
     pub(crate) index: u32,
     /// Distinguishes the queue pairs that have successively had this index.
@@ -24,9 +24,9 @@ pub(crate) enum Role {
 const CONTROL: u8 = u8::MAX;
 const _: () = assert!(farwrite_sdr::MAX_GENERATIONS < CONTROL);
 
-impl Route {
-    /// Returns the route as a context: index, serial and role in 24, 32 and 8 bits.
-    pub(crate) fn context(self) -> u64 {
+impl CompletionContext {
+    /// Returns the number that the fabric stores: index, serial and role in 24, 32 and 8 bits.
+    pub(crate) fn encode(self) -> u64 {
         debug_assert!(self.index < 1 << 24);
         let role = match self.role {
             Role::Data { generation } => generation,
@@ -35,10 +35,10 @@ impl Route {
         u64::from(self.index) << 40 | u64::from(self.serial) << 8 | u64::from(role)
     }
 
-    /// Returns the route of a context.
+    /// Reads the number that the fabric stored.
     // Each cast keeps the bits of one field.
     #[allow(clippy::cast_possible_truncation)]
-    pub(crate) fn of(context: u64) -> Self {
+    pub(crate) fn decode(context: u64) -> Self {
         Self {
             index: (context >> 40) as u32,
             serial: (context >> 8) as u32,
@@ -55,15 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_context_names_its_route() {
+    fn a_context_survives_the_fabric() {
         for role in [Role::Control, Role::Data { generation: 15 }] {
             for (index, serial) in [(0, 0), (1, u32::MAX), ((1 << 24) - 1, 7)] {
-                let route = Route {
+                let context = CompletionContext {
                     index,
                     serial,
                     role,
                 };
-                assert_eq!(Route::of(route.context()), route);
+                assert_eq!(CompletionContext::decode(context.encode()), context);
             }
         }
     }

@@ -1,15 +1,15 @@
-//! The wire format of path packets (P6.2).
+//! The wire format of route packets (P6.2).
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use constant_time_eq::constant_time_eq_16;
-use farwrite_wire::opcode::PATH_PACKET;
+use farwrite_wire::opcode::ROUTE_PACKET;
 
-/// Length of a path packet without padding. Every reply has this length.
+/// Length of a route packet without padding. Every reply has this length.
 pub const MIN_BYTES: usize = TAG + TAG_BYTES + TRAILER_BYTES;
-/// Length of the trailer of a path packet. The tag does not cover it, because a relay that
+/// Length of the trailer of a route packet. The tag does not cover it, because a relay that
 /// recomputes ICRCs changes the last four bytes of every datagram (P2.5).
 pub const TRAILER_BYTES: usize = 4;
 const INDEX: usize = 56;
@@ -20,14 +20,14 @@ const ACCEPTED: u8 = 1;
 /// Flag of a reply: the trailer of the probe was not 0.
 const RESEALED: u8 = 2;
 
-/// The type of a path packet, with the fields of a reply.
+/// The type of a route packet, with the fields of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketType {
     /// Asks the peer for a reply.
     Probe,
     /// Answers a probe.
     Reply {
-        /// [`PathPacket::counter`] of the probe.
+        /// [`RoutePacket::counter`] of the probe.
         echo: u64,
         /// Whether the peer has accepted the source address of the probe: it sends to this address,
         /// and accepts data from it.
@@ -37,16 +37,16 @@ pub enum PacketType {
     },
 }
 
-/// The content of a path packet.
+/// The content of a route packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathPacket {
+pub struct RoutePacket {
     /// Probe or reply.
     pub kind: PacketType,
     /// The pair of ports of the session: the number of its channel.
-    pub path: u8,
-    /// The index of this path among all paths of the receiving socket. The receiver has chosen it.
+    pub channel: u8,
+    /// The index of this route among all routes of the receiving socket. The receiver has chosen it.
     pub index: u16,
-    /// Serial number among the sender's packets on this path. Each one is accepted once.
+    /// Serial number among the sender's packets on this route. Each one is accepted once.
     pub counter: u64,
     /// Reply: the source address with which the probe arrived. Probe: the sender's own address.
     pub from: SocketAddr,
@@ -54,30 +54,30 @@ pub struct PathPacket {
     pub to: SocketAddr,
 }
 
-/// Why a datagram is not a valid path packet of the peer.
+/// Why a datagram is not a valid route packet of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
     /// The first byte is wrong.
-    #[error("the datagram is not a path packet")]
+    #[error("the datagram is not a route packet")]
     Other,
     /// The datagram is too short, or its length is not the stated one.
     #[error(
-        "a path packet has {have} bytes: at least {MIN_BYTES} and exactly the stated length are needed"
+        "a route packet has {have} bytes: at least {MIN_BYTES} and exactly the stated length are needed"
     )]
     Length {
         /// Length of the datagram.
         have: usize,
     },
     /// The tag does not match the content and the key.
-    #[error("the tag of a path packet is wrong")]
+    #[error("the tag of a route packet is wrong")]
     Tag,
     /// This version does not know the type.
-    #[error("path packet of unknown kind {0}")]
+    #[error("route packet of unknown kind {0}")]
     Kind(u8),
 }
 
-impl PathPacket {
+impl RoutePacket {
     /// Encodes the packet as a datagram, sealed with `key` and padded to `bytes`, at least
     /// [`MIN_BYTES`].
     #[must_use]
@@ -96,7 +96,7 @@ impl PathPacket {
                 (1, echo, accepted | resealed)
             }
         };
-        out[..4].copy_from_slice(&[PATH_PACKET, kind, flags, self.path]);
+        out[..4].copy_from_slice(&[ROUTE_PACKET, kind, flags, self.channel]);
         out[4..12].copy_from_slice(&self.counter.to_be_bytes());
         out[12..20].copy_from_slice(&u64::to_be_bytes(echo));
         put_address(&mut out[20..38], self.from);
@@ -113,7 +113,7 @@ impl PathPacket {
     /// # Errors
     /// One of [`PacketError`], the first that applies in the order of that enum.
     pub fn open(key: &[u8; 32], bytes: &[u8]) -> Result<Self, PacketError> {
-        if bytes.first() != Some(&PATH_PACKET) {
+        if bytes.first() != Some(&ROUTE_PACKET) {
             return Err(PacketError::Other);
         }
         let wrong_length = PacketError::Length { have: bytes.len() };
@@ -138,7 +138,7 @@ impl PathPacket {
         };
         Ok(Self {
             kind,
-            path: head[3],
+            channel: head[3],
             index: u16::from_be_bytes(field(head, INDEX)),
             counter: u64::from_be_bytes(field(head, 4)),
             from: address(head, 20),
@@ -147,7 +147,7 @@ impl PathPacket {
     }
 }
 
-/// The index that a datagram states ([`PathPacket::index`]), to find the path whose key verifies
+/// The index that a datagram states ([`RoutePacket::index`]), to find the route whose key verifies
 /// it. Anyone can state any index.
 #[must_use]
 pub fn stated_index(datagram: &[u8]) -> Option<u16> {

@@ -1,9 +1,9 @@
-//! Which packet sizes are tested on a path.
+//! Which packet sizes are tested on a route.
 
 use std::net::SocketAddr;
 
 use farwrite_fabric::udp::path_mtu;
-use farwrite_path::Search;
+use farwrite_route::Search;
 
 use crate::path::{ROCE_OVERHEAD_BYTES, packet_overhead_bytes};
 
@@ -37,7 +37,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// The search on the path to `peer`.
+    /// The search on the route to `peer`.
     pub(super) fn search(self, peer: SocketAddr) -> Option<Search> {
         match self {
             Self::Untested => None,
@@ -62,7 +62,7 @@ impl Sizes {
 /// Sizes of datagrams to test on the path to a peer, in bytes of UDP payload: the sizes of common
 /// links, and `largest_mtu`.
 pub(super) fn candidates(peer: SocketAddr, least_mtu: u32, largest_mtu: Option<u32>) -> Vec<u32> {
-    // The route's MTU can be forged, so it is only one candidate.
+    // The MTU of the routing table can be forged, so it is only one candidate.
     let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
     let payloads = known.chain(LINK_MTUS).map(|mtu| payload_in(mtu, peer));
     let payloads = payloads.chain([ROCE_MTU]).chain(largest_mtu);

@@ -1,28 +1,28 @@
-//! The paths between the UDP socket of one endpoint and its peers (P6.2): across address
+//! The routes between the UDP socket of one endpoint and its peers (P6.2): across address
 //! translation, with the largest packets that each path carries.
 //!
-//! 1. For each peer, [`PathKeeper::offer`] returns what the peer must know. It travels over an
+//! 1. For each peer, [`RouteKeeper::offer`] returns what the peer must know. It travels over an
 //!    authenticated and confidential channel, like [`QpInfo`].
-//! 2. [`PathKeeper::join`] takes the peer's offer. One end of a path is the initiator: it sends to
+//! 2. [`RouteKeeper::join`] takes the peer's offer. One end of a route is the initiator: it sends to
 //!    the address in the peer's offer only. The responder follows the initiator to the address that
 //!    its packets come from. So the initiator may be behind any address translation, and the
 //!    responder behind one that keeps ports.
-//! 3. [`PathKeeper::poll`] follows each poll of the endpoint. [`PathKeeper::found`] returns the
-//!    result when the path is known, or why there is none.
-//! 4. [`PathKeeper::connect`] connects a queue pair over a path. From then on, the keeper moves the
+//! 3. [`RouteKeeper::poll`] follows each poll of the endpoint. [`RouteKeeper::found`] returns the
+//!    result when the route is known, or why there is none.
+//! 4. [`RouteKeeper::connect`] connects a queue pair over a route. From then on, the keeper moves the
 //!    queue pair when the peer's address changes, and keeps mappings of translators alive.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
 //! use std::time::Duration;
-//! use farwrite::keeper::{PathKeeper, Role, Sizes};
+//! use farwrite::routes::{RouteKeeper, Role, Sizes};
 //! use farwrite::{Endpoint, QpConfig, QpOptions, UdpConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
 //! let mut a = Endpoint::over_udp(&UdpConfig::new(loopback))?;
 //! let mut b = Endpoint::over_udp(&UdpConfig::new(loopback))?;
-//! let (mut of_a, mut of_b) = (PathKeeper::new(), PathKeeper::new());
+//! let (mut of_a, mut of_b) = (RouteKeeper::new(), RouteKeeper::new());
 //! let (to_b, offer_a) = of_a.offer(&a)?;
 //! let (to_a, offer_b) = of_b.offer(&b)?;
 //! let sizes = Sizes::Largest { least_mtu: 1024, largest_mtu: None };
@@ -52,7 +52,7 @@
 //! Queue pairs have one channel and use the first port of the endpoint.
 
 mod error;
-mod kept;
+mod kept_route;
 mod offer;
 mod size_watch;
 mod sizes;
@@ -65,53 +65,53 @@ use std::time::Duration;
 
 use farwrite_fabric::contract::{Fabric, FabricError, RealTime};
 use farwrite_fabric::udp::UdpFabric;
-use farwrite_path::{Config, Path, stated_index};
+use farwrite_route::{Config, Route, stated_index};
 use slab::Slab;
 
-use self::kept::KeptPath;
+use self::kept_route::KeptRoute;
 use self::size_watch::Finding;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::handle::QueuePair;
 use farwrite_sdr::QpInfo;
 
-pub use error::{PathError, PathShrunk};
-pub use farwrite_path::Role;
-pub use offer::PathOffer;
+pub use error::{RouteError, RouteShrunk};
+pub use farwrite_route::Role;
+pub use offer::RouteOffer;
 pub use sizes::{Sizes, payload_bytes, payload_in};
 
-/// The highest number of paths: packets name a path by 16 bits.
+/// The highest number of routes: packets name a route by 16 bits.
 const MOST: usize = 1 << 16;
 /// Time between two looks at the traffic of queue pairs. It is short against the silence after which
 /// an end asks for a sign of life (P6.2).
 const LOOK_NS: u64 = 100_000_000;
 
-/// Names a path of a [`PathKeeper`].
+/// Names a route of a [`RouteKeeper`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PathId {
+pub struct RouteId {
     index: u16,
-    /// Distinguishes the paths that have successively had this index.
+    /// Distinguishes the routes that have successively had this index.
     serial: u32,
 }
 
-/// A path that was found.
+/// A route that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundPath {
+pub struct FoundRoute {
     /// The address to which packets are sent, and from which they come.
     pub peer: SocketAddr,
     /// The largest MTU that was tested and that the path to the peer carries; `None` if no sizes
     /// were tested ([`Sizes::Untested`]).
     pub mtu: Option<u32>,
-    /// The round trip of the path packets.
+    /// The round trip of the route packets.
     pub rtt: Duration,
 }
 
-/// Finds the paths of one endpoint to its peers, and keeps them.
+/// Finds the routes of one endpoint to its peers, and keeps them.
 #[derive(Debug, Default)]
-pub struct PathKeeper {
-    paths: Slab<Entry>,
+pub struct RouteKeeper {
+    routes: Slab<Entry>,
     made: u32,
-    /// When each path with a peer has work.
+    /// When each route with a peer has work.
     due: BTreeSet<(u64, u16)>,
     /// The time of the last poll.
     now_ns: u64,
@@ -124,25 +124,28 @@ struct Entry {
     serial: u32,
     key: [u8; 32],
     local: SocketAddr,
-    /// The path after [`PathKeeper::join`], and when it has work.
-    joined: Option<(u64, KeptPath)>,
+    /// The route after [`RouteKeeper::join`], and when it has work.
+    joined: Option<(u64, KeptRoute)>,
 }
 
-impl PathKeeper {
-    /// A keeper without paths.
+impl RouteKeeper {
+    /// A keeper without routes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins a path to one more peer. Returns what this peer must know, and no other peer: the
+    /// Begins a route to one more peer. Returns what this peer must know, and no other peer: the
     /// offer contains a key.
     ///
     /// # Errors
-    /// [`PathError::TooMany`], or [`Error::Fabric`] if there is no randomness.
-    pub fn offer(&mut self, endpoint: &Endpoint<UdpFabric>) -> Result<(PathId, PathOffer), Error> {
-        let too_many = PathError::TooMany { most: MOST };
-        let index = u16::try_from(self.paths.vacant_key()).map_err(|_| too_many)?;
+    /// [`RouteError::TooMany`], or [`Error::Fabric`] if there is no randomness.
+    pub fn offer(
+        &mut self,
+        endpoint: &Endpoint<UdpFabric>,
+    ) -> Result<(RouteId, RouteOffer), Error> {
+        let too_many = RouteError::TooMany { most: MOST };
+        let index = u16::try_from(self.routes.vacant_key()).map_err(|_| too_many)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| FabricError::Io {
             what: "asking the operating system for random bytes".into(),
@@ -151,45 +154,45 @@ impl PathKeeper {
         let local = endpoint.fabric().local_addr(0);
         self.made = self.made.wrapping_add(1);
         let serial = self.made;
-        self.paths.insert(Entry {
+        self.routes.insert(Entry {
             serial,
             key,
             local,
             joined: None,
         });
-        let offer = PathOffer {
+        let offer = RouteOffer {
             address: local,
             key,
             index,
         };
-        Ok((PathId { index, serial }, offer))
+        Ok((RouteId { index, serial }, offer))
     }
 
-    /// Starts to look for the path to a peer. `theirs` is the peer's offer; its address may be
+    /// Starts to look for the route to a peer. `theirs` is the peer's offer; its address may be
     /// replaced by the one at which this end sees the peer. The peer has the other role.
     ///
     /// # Errors
-    /// [`PathError::NoSuchPath`], [`PathError::Joined`], [`PathError::NoAddress`].
+    /// [`RouteError::NoSuchRoute`], [`RouteError::Joined`], [`RouteError::NoAddress`].
     pub fn join(
         &mut self,
         endpoint: &Endpoint<UdpFabric>,
-        id: PathId,
+        id: RouteId,
         role: Role,
-        theirs: &PathOffer,
+        theirs: &RouteOffer,
         sizes: Sizes,
     ) -> Result<(), Error> {
         let now_ns = endpoint.fabric().now_ns();
-        let PathOffer {
+        let RouteOffer {
             address,
             key,
             index,
         } = *theirs;
         if address.port() == 0 || address.ip().is_unspecified() {
-            return Err(PathError::NoAddress { address }.into());
+            return Err(RouteError::NoAddress { address }.into());
         }
         let entry = self.entry_mut(id)?;
         if entry.joined.is_some() {
-            return Err(PathError::Joined(id.serial).into());
+            return Err(RouteError::Joined(id.serial).into());
         }
         let config = Config {
             role,
@@ -202,27 +205,27 @@ impl PathKeeper {
             peer: address,
             search: sizes.search(address),
         };
-        let path = Path::new(config, now_ns);
-        let kept = KeptPath::new(path, [entry.local, address], sizes, now_ns);
+        let route = Route::new(config, now_ns);
+        let kept = KeptRoute::new(route, [entry.local, address], sizes, now_ns);
         entry.joined = Some((now_ns, kept));
         self.due.insert((now_ns, id.index));
         self.now_ns = now_ns;
         Ok(())
     }
 
-    /// Forgets a path. Queue pairs on it stay where they are.
+    /// Forgets a route. Queue pairs on it stay where they are.
     ///
     /// # Errors
-    /// [`PathError::NoSuchPath`].
-    pub fn remove(&mut self, id: PathId) -> Result<(), PathError> {
+    /// [`RouteError::NoSuchRoute`].
+    pub fn remove(&mut self, id: RouteId) -> Result<(), RouteError> {
         self.entry(id)?;
-        if let Some((due_ns, _)) = self.paths.remove(id.index.into()).joined {
+        if let Some((due_ns, _)) = self.routes.remove(id.index.into()).joined {
             self.due.remove(&(due_ns, id.index));
         }
         Ok(())
     }
 
-    /// Processes path packets that the endpoint has received, sends those that are due, and moves
+    /// Processes route packets that the endpoint has received, sends those that are due, and moves
     /// queue pairs to the current address of their peer. Call it after each poll of the endpoint.
     /// Returns when to call it again if nothing arrives earlier.
     ///
@@ -231,7 +234,7 @@ impl PathKeeper {
     pub fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<Option<u64>, Error> {
         let now_ns = endpoint.fabric().now_ns();
         self.now_ns = now_ns;
-        for packet in endpoint.fabric().take_path_packets() {
+        for packet in endpoint.fabric().take_route_packets() {
             // Only the index selects the key: the address may be new, and to try all keys would let
             // anyone make this end compute as many hashes as it has peers.
             let index = stated_index(&packet.bytes);
@@ -254,58 +257,58 @@ impl PathKeeper {
         Ok(first.into_iter().chain(look_ns).min())
     }
 
-    /// Returns the path if it is known: its route, and the sizes if they are tested. `patience` is
-    /// how long this may take after [`PathKeeper::join`].
+    /// Returns the route if it is known: its addresses, and the sizes if they are tested. `patience` is
+    /// how long this may take after [`RouteKeeper::join`].
     ///
     /// # Errors
-    /// [`PathError::PortRewritten`], [`PathError::Blocked`] or [`PathError::TooLarge`] if there is
-    /// no path of use; [`PathError::NoSuchPath`], [`PathError::NotFound`] without a peer.
-    pub fn found(&self, id: PathId, patience: Duration) -> Result<Option<FoundPath>, PathError> {
+    /// [`RouteError::PortRewritten`], [`RouteError::Blocked`] or [`RouteError::TooLarge`] if there is
+    /// no route of use; [`RouteError::NoSuchRoute`], [`RouteError::NotFound`] without a peer.
+    pub fn found(&self, id: RouteId, patience: Duration) -> Result<Option<FoundRoute>, RouteError> {
         let joined = self.entry(id)?.joined.as_ref();
-        let (_, kept) = joined.ok_or(PathError::NotFound(id.serial))?;
+        let (_, kept) = joined.ok_or(RouteError::NotFound(id.serial))?;
         kept.found(self.now_ns, patience)
     }
 
-    /// Returns the address of the peer, if the path is known. It changes when the peer moves.
+    /// Returns the address of the peer, if the route is known. It changes when the peer moves.
     #[must_use]
-    pub fn peer(&self, id: PathId) -> Option<SocketAddr> {
+    pub fn peer(&self, id: RouteId) -> Option<SocketAddr> {
         let (_, kept) = self.entry(id).ok()?.joined.as_ref()?;
-        Some(kept.route()?.peer)
+        Some(kept.addresses()?.peer)
     }
 
-    /// Connects a queue pair to the peer's over a path that was found. The addresses in `theirs` do
+    /// Connects a queue pair to the peer's over a route that was found. The addresses in `theirs` do
     /// not matter. The keeper moves the queue pair with its peer until it is destroyed.
     ///
     /// # Errors
-    /// [`PathError::NotFound`], [`PathError::NoSuchPath`], and those of [`Endpoint::connect_qp`].
+    /// [`RouteError::NotFound`], [`RouteError::NoSuchRoute`], and those of [`Endpoint::connect_qp`].
     pub fn connect(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
-        id: PathId,
+        id: RouteId,
         qp: QueuePair,
         theirs: &QpInfo,
     ) -> Result<(), Error> {
         let joined = self.entry_mut(id)?.joined.as_mut();
-        let (_, kept) = joined.ok_or(PathError::NotFound(id.serial))?;
-        let route = kept.route().ok_or(PathError::NotFound(id.serial))?;
+        let (_, kept) = joined.ok_or(RouteError::NotFound(id.serial))?;
+        let addresses = kept.addresses().ok_or(RouteError::NotFound(id.serial))?;
         let mut theirs = theirs.clone();
-        let addresses = theirs.channels.iter_mut().chain([&mut theirs.control]);
-        addresses.for_each(|address| *address = route.peer);
+        let named = theirs.channels.iter_mut().chain([&mut theirs.control]);
+        named.for_each(|address| *address = addresses.peer);
         endpoint.connect_qp(qp, &theirs)?;
-        kept.add(endpoint, qp, route)
+        kept.add(endpoint, qp, addresses)
     }
 
-    /// Tests the size of data packets on a path if nothing has moved for 3 seconds. Call it
+    /// Tests the size of data packets on a route if nothing has moved for 3 seconds. Call it
     /// regularly. `moved` is a count of the program that grows with every step of either end.
     /// `is_held_up` means that nothing has to move now. Returns a value if small packets pass and
     /// packets of this `mtu` do not.
     pub fn watch_size(
         &mut self,
-        id: PathId,
+        id: RouteId,
         moved: u64,
         is_held_up: bool,
         mtu: u32,
-    ) -> Option<PathShrunk> {
+    ) -> Option<RouteShrunk> {
         let now_ns = self.now_ns;
         let (_, kept) = self.entry_mut(id).ok()?.joined.as_mut()?;
         match kept.watch_size(now_ns, moved, is_held_up, mtu) {
@@ -318,17 +321,17 @@ impl PathKeeper {
         }
     }
 
-    /// Returns how many path packets came from the peer. It answers probes even while no queue pair has
+    /// Returns how many route packets came from the peer. It answers probes even while no queue pair has
     /// packets to send.
     #[must_use]
-    pub fn heard_packets(&self, id: PathId) -> u64 {
+    pub fn heard_packets(&self, id: RouteId) -> u64 {
         let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
         joined.map_or(0, |(_, kept)| kept.heard_packets())
     }
 
     /// Probes the peer within half a second or four round trips, unless something comes from it. A program
-    /// that misses signs of the peer elsewhere calls this, since an idle path is probed seldom.
-    pub fn ask(&mut self, id: PathId) {
+    /// that misses signs of the peer elsewhere calls this, since an idle route is probed seldom.
+    pub fn ask(&mut self, id: RouteId) {
         let now_ns = self.now_ns;
         let joined = self
             .entry_mut(id)
@@ -341,7 +344,7 @@ impl PathKeeper {
         }
     }
 
-    /// Informs the paths of the packets of their queue pairs. Returns when to do so again, if
+    /// Informs the routes of the packets of their queue pairs. Returns when to do so again, if
     /// packets are not counted yet. An endpoint without traffic costs nothing.
     fn look_at_traffic(&mut self, endpoint: &Endpoint<UdpFabric>, now_ns: u64) -> Option<u64> {
         let counters = endpoint.counters();
@@ -358,7 +361,7 @@ impl PathKeeper {
         }
         self.looked = (packets, now_ns);
         let mut changed = Vec::new();
-        for (index, entry) in &mut self.paths {
+        for (index, entry) in &mut self.routes {
             if let (Ok(index), Some((_, kept))) = (u16::try_from(index), &mut entry.joined)
                 && kept.count_traffic(endpoint, now_ns)
             {
@@ -372,7 +375,7 @@ impl PathKeeper {
     }
 
     fn set_due(&mut self, index: u16, next_ns: u64) {
-        if let Some(entry) = self.paths.get_mut(index.into())
+        if let Some(entry) = self.routes.get_mut(index.into())
             && let Some((due_ns, _)) = &mut entry.joined
         {
             let before_ns = std::mem::replace(due_ns, next_ns);
@@ -381,20 +384,20 @@ impl PathKeeper {
         }
     }
 
-    fn kept(&mut self, index: u16) -> Option<&mut KeptPath> {
-        let (_, kept) = self.paths.get_mut(index.into())?.joined.as_mut()?;
+    fn kept(&mut self, index: u16) -> Option<&mut KeptRoute> {
+        let (_, kept) = self.routes.get_mut(index.into())?.joined.as_mut()?;
         Some(kept)
     }
 
-    fn entry(&self, id: PathId) -> Result<&Entry, PathError> {
-        let entry = self.paths.get(id.index.into());
+    fn entry(&self, id: RouteId) -> Result<&Entry, RouteError> {
+        let entry = self.routes.get(id.index.into());
         let entry = entry.filter(|entry| entry.serial == id.serial);
-        entry.ok_or(PathError::NoSuchPath(id.serial))
+        entry.ok_or(RouteError::NoSuchRoute(id.serial))
     }
 
-    fn entry_mut(&mut self, id: PathId) -> Result<&mut Entry, PathError> {
-        let entry = self.paths.get_mut(id.index.into());
+    fn entry_mut(&mut self, id: RouteId) -> Result<&mut Entry, RouteError> {
+        let entry = self.routes.get_mut(id.index.into());
         let entry = entry.filter(|entry| entry.serial == id.serial);
-        entry.ok_or(PathError::NoSuchPath(id.serial))
+        entry.ok_or(RouteError::NoSuchRoute(id.serial))
     }
 }

@@ -1,30 +1,32 @@
-//! Why there is no path to a peer.
+//! Why there is no route to a peer.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Why there is no path to a peer, or none of use.
+/// Why there is no route to a peer, or none of use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PathError {
-    /// The path was removed, or belongs to another keeper.
-    #[error("path {0} does not exist")]
-    NoSuchPath(u32),
-    /// The path has no peer yet, or its route is not known yet.
-    #[error("path {0} is not found yet: call join, then poll until found returns a value")]
+pub enum RouteError {
+    /// The route was removed, or belongs to another keeper.
+    #[error("route {0} does not exist")]
+    NoSuchRoute(u32),
+    /// The route has no peer yet, or its addresses are not known yet.
+    #[error("route {0} is not found yet: call join, then poll until found returns a value")]
     NotFound(u32),
-    /// The path has a peer already.
-    #[error("path {0} has a peer already: make one offer for each peer")]
+    /// The route has a peer already.
+    #[error("route {0} has a peer already: make one offer for each peer")]
     Joined(u32),
-    /// The keeper has as many paths as packets can name.
-    #[error("the socket has {most} paths, the most that one socket can have: use another endpoint")]
+    /// The keeper has as many routes as packets can name.
+    #[error(
+        "the socket has {most} routes, the most that one socket can have: use another endpoint"
+    )]
     TooMany {
-        /// The highest number of paths.
+        /// The highest number of routes.
         most: usize,
     },
     /// The bytes are no offer.
-    #[error("an offer of a path has {want} bytes; got {have}")]
+    #[error("an offer of a route has {want} bytes; got {have}")]
     Offer {
         /// The number of bytes.
         have: usize,
@@ -49,7 +51,7 @@ pub enum PathError {
         /// The address from which the peer's packets come.
         seen: SocketAddr,
     },
-    /// No path packet of the peer came.
+    /// No route packet of the peer came.
     #[error(
         "no UDP packet of the peer came within {} s: UDP seems to be blocked between {local} and \
          {peer} (a firewall, or address translation)", .waited.as_secs()
@@ -72,13 +74,13 @@ pub enum PathError {
     },
     /// The path carries only smaller packets than before.
     #[error(transparent)]
-    Shrunk(#[from] PathShrunk),
+    Shrunk(#[from] RouteShrunk),
 }
 
-/// A path that has begun to drop packets of a size that it carried before (a black hole, RFC 8899
+/// A route that has begun to drop packets of a size that it carried before (a black hole, RFC 8899
 /// section 4.4). The MTU of a queue pair does not change, so its queue pairs must be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathShrunk {
+pub struct RouteShrunk {
     /// The address that this end sends to.
     pub peer: SocketAddr,
     /// Payload bytes of the packets that the path carried.
@@ -87,7 +89,7 @@ pub struct PathShrunk {
     pub carries: u32,
 }
 
-impl fmt::Display for PathShrunk {
+impl fmt::Display for RouteShrunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, mtu, carries } = self;
         write!(
@@ -98,4 +100,4 @@ impl fmt::Display for PathShrunk {
     }
 }
 
-impl std::error::Error for PathShrunk {}
+impl std::error::Error for RouteShrunk {}

@@ -1,12 +1,12 @@
-//! The path between the UDP sockets of both ends: it is found before the first queue pair and
+//! The route between the UDP sockets of both ends: it is found before the first queue pair and
 //! maintained during the transfer (P6.2, P7.6).
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite::keeper::{FoundPath, PathError, PathId, PathKeeper, PathShrunk, Role, Sizes};
+use farwrite::routes::{FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteShrunk, Sizes};
 use farwrite::{Endpoint, QpInfo, QueuePair, UdpConfig, UdpFabric};
-use farwrite_session::{Message, PathKey, PathOffer};
+use farwrite_session::{Message, OfferedSockets, RouteKey};
 
 use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
@@ -16,12 +16,12 @@ use crate::{Error, ErrorKind, Host};
 /// The longest wait for packets between two checks of the channel.
 pub(crate) const STEP: Duration = Duration::from_millis(1);
 
-/// An endpoint, and the path of its one channel to the peer.
-pub(crate) struct Link {
+/// An endpoint, and the route of its one channel to the peer.
+pub(crate) struct RoutedEndpoint {
     pub(crate) endpoint: Endpoint<UdpFabric>,
-    keeper: PathKeeper,
-    /// `None` if the peer is an RDMA NIC, which does not answer path packets.
-    path: Option<PathId>,
+    keeper: RouteKeeper,
+    /// `None` if the peer is an RDMA NIC, which does not answer route packets.
+    route: Option<RouteId>,
     /// The address of the peer, unless something changes it.
     peer: SocketAddr,
 }
@@ -29,84 +29,84 @@ pub(crate) struct Link {
 /// A local socket, and the offer that the peer gets of it.
 pub(crate) struct Offered {
     endpoint: Endpoint<UdpFabric>,
-    keeper: PathKeeper,
-    path: PathId,
+    keeper: RouteKeeper,
+    route: RouteId,
 }
 
 impl Offered {
     /// Binds the socket and informs the peer.
     pub(crate) fn make(bind: SocketAddr, outbox: &Outbox, host: &Host<'_>) -> Result<Self, Error> {
-        let mut keeper = PathKeeper::new();
+        let mut keeper = RouteKeeper::new();
         let mut make = || -> Result<_, farwrite::Error> {
             let config = UdpConfig::new(bind);
             let endpoint = match host.port {
                 Some(held) => Endpoint::over_udp_beside(&config, held),
                 None => Endpoint::over_udp(&config),
             }?;
-            // Path packets show which sizes no longer pass, even if the reason is this machine's
+            // Route packets show which sizes no longer pass, even if the reason is this machine's
             // interface.
             endpoint.fabric().lose_too_large();
-            let (path, ours) = keeper.offer(&endpoint)?;
-            Ok((endpoint, path, ours))
+            let (route, ours) = keeper.offer(&endpoint)?;
+            Ok((endpoint, route, ours))
         };
-        let (endpoint, path, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
-        // The first path of a keeper has index 0, as a session requires (P6.2).
+        let (endpoint, route, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
+        // The first route of a keeper has index 0, as a session requires (P6.2).
         debug_assert_eq!(ours.index, 0);
-        let offer = PathOffer {
-            key: Some(PathKey(ours.key)),
+        let offer = OfferedSockets {
+            key: Some(RouteKey(ours.key)),
             addresses: vec![ours.address.into()],
         };
-        outbox.send_or_cancel(Message::Path(offer), host.cancel)?;
+        outbox.send_or_cancel(Message::Route(offer), host.cancel)?;
         Ok(Self {
             endpoint,
             keeper,
-            path,
+            route,
         })
     }
 
-    /// Makes the link to a peer that has offered `theirs` and whose channel comes from `peer`.
-    pub(crate) fn link(
+    /// Looks for the route to a peer that has offered `theirs` and whose channel comes from `peer`.
+    pub(crate) fn join(
         mut self,
         role: Role,
-        theirs: &PathOffer,
+        theirs: &OfferedSockets,
         peer: SocketAddr,
         sizes: Sizes,
         host: &Host<'_>,
-    ) -> Result<Link, Error> {
+    ) -> Result<RoutedEndpoint, Error> {
         let named = only_address(theirs)?;
         // The address as this end sees it includes the scope of a link-local address.
         let mut to = peer;
         to.set_port(named.port());
         if role == Role::Initiator && theirs.key.is_some() && peer.port() != named.port() {
             let seen = peer;
-            return Err(Error::of_path(PathError::PortRewritten { named, seen }));
+            return Err(Error::of_route(RouteError::PortRewritten { named, seen }));
         }
-        let to = (host.route)(to)?;
-        let path = theirs.key.as_ref().map(|key| {
-            let theirs = farwrite::keeper::PathOffer {
+        let to = (host.redirect)(to)?;
+        let route = theirs.key.as_ref().map(|key| {
+            let theirs = farwrite::routes::RouteOffer {
                 address: to,
                 key: key.0,
                 index: 0,
             };
             let (keeper, endpoint) = (&mut self.keeper, &self.endpoint);
-            let joined = keeper.join(endpoint, self.path, role, &theirs, sizes);
-            joined.map(|()| self.path)
+            let joined = keeper.join(endpoint, self.route, role, &theirs, sizes);
+            joined.map(|()| self.route)
         });
-        let path = path.transpose();
-        let path = path.map_err(|error| Error::of_endpoint(&error))?;
-        if path.is_none() {
+        let route = route.transpose();
+        let route = route.map_err(|error| Error::of_endpoint(&error))?;
+        if route.is_none() {
             at_nic(named, peer)?;
         }
-        Ok(Link {
+        Ok(RoutedEndpoint {
             endpoint: self.endpoint,
             keeper: self.keeper,
-            path,
+            route,
             peer: to,
         })
     }
 }
 
-fn only_address(offer: &PathOffer) -> Result<SocketAddr, Error> {
+fn only_address(offer: &OfferedSockets) -> Result<SocketAddr, Error> {
     let address = match offer.addresses[..] {
         [address] => SocketAddr::from(address),
         _ => {
@@ -121,7 +121,7 @@ fn only_address(offer: &PathOffer) -> Result<SocketAddr, Error> {
     Ok(address)
 }
 
-/// Address translation in front of an RDMA NIC. The NIC cannot answer path packets, and cannot seal
+/// Address translation in front of an RDMA NIC. The NIC cannot answer route packets, and cannot seal
 /// packets for addresses other than its own.
 #[derive(Debug)]
 struct NicTranslated {
@@ -144,50 +144,50 @@ impl From<NicTranslated> for Error {
     }
 }
 
-impl Link {
-    /// Polls the endpoint and maintains the path, before there is a queue pair on it.
+impl RoutedEndpoint {
+    /// Polls the endpoint and maintains the route, before there is a queue pair on it.
     pub(crate) fn step(&mut self) -> Result<(), Error> {
         let polled = self.endpoint.poll_and_wait(STEP);
         polled.map_err(|error| Error::of_endpoint(&error))?;
         self.keep()
     }
 
-    /// The destination of packets to the peer: the validated address of the path, if there is one.
+    /// The destination of packets to the peer: the validated address of the route, if there is one.
     pub(crate) fn peer(&self) -> SocketAddr {
-        let known = self.path.and_then(|path| self.keeper.peer(path));
+        let known = self.route.and_then(|route| self.keeper.peer(route));
         known.unwrap_or(self.peer)
     }
 
-    /// Waits until the path is known, and returns what was found; `None` with an RDMA NIC. `fixed` is
+    /// Waits until the route is known, and returns what was found; `None` with an RDMA NIC. `fixed` is
     /// the MTU that the user requested.
     pub(crate) fn find(
         setup: &mut Setup<'_>,
         patience: Duration,
         fixed: Option<u32>,
-    ) -> Result<Option<FoundPath>, Error> {
+    ) -> Result<Option<FoundRoute>, Error> {
         let start = Instant::now();
-        setup.until(|link| {
-            let Some(path) = link.path else {
+        setup.until(|routed| {
+            let Some(route) = routed.route else {
                 return Ok(Some(None));
             };
-            // The path may have existed before this wait.
+            // The route may have existed before this wait.
             let patience = match start.elapsed() < patience {
                 true => Duration::MAX,
                 false => Duration::ZERO,
             };
-            match link.keeper.found(path, patience) {
+            match routed.keeper.found(route, patience) {
                 Ok(found) => Ok(found.map(Some)),
-                Err(PathError::TooLarge { peer, .. }) => Err(too_large(peer, fixed)),
-                Err(error) => Err(Error::of_path(error)),
+                Err(RouteError::TooLarge { peer, .. }) => Err(too_large(peer, fixed)),
+                Err(error) => Err(Error::of_route(error)),
             }
         })
     }
 
-    /// Connects a queue pair to the peer's, over the path.
+    /// Connects a queue pair to the peer's, over the route.
     pub(crate) fn connect(&mut self, qp: QueuePair, mut theirs: QpInfo) -> Result<(), Error> {
         let endpoint = &mut self.endpoint;
-        let connected = match self.path {
-            Some(path) => self.keeper.connect(endpoint, path, qp, &theirs),
+        let connected = match self.route {
+            Some(route) => self.keeper.connect(endpoint, route, qp, &theirs),
             None => {
                 let addresses = theirs.channels.iter_mut().chain([&mut theirs.control]);
                 for address in addresses {
@@ -199,23 +199,25 @@ impl Link {
         connected.map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// Maintains the path and the queue pair on it.
+    /// Maintains the route and the queue pair on it.
     pub(crate) fn keep(&mut self) -> Result<(), Error> {
         let kept = self.keeper.poll(&mut self.endpoint);
         kept.map(|_| ())
-            .map_err(|error| Error::caused(ErrorKind::Unreachable, "keeping the path", &error))
+            .map_err(|error| Error::caused(ErrorKind::Unreachable, "keeping the route", &error))
     }
 
-    /// Packets from the peer: those of queue pairs, and those of the path.
+    /// Packets from the peer: those of queue pairs, and those of the route.
     pub(crate) fn heard_packets(&self) -> [u64; 2] {
-        let of_path = self.path.map_or(0, |path| self.keeper.heard_packets(path));
-        [self.endpoint.counters().received_packets, of_path]
+        let of_route = self
+            .route
+            .map_or(0, |route| self.keeper.heard_packets(route));
+        [self.endpoint.counters().received_packets, of_route]
     }
 
-    /// Asks the peer for a sign of life over the path, since none comes on the channel.
+    /// Asks the peer for a sign of life over the route, since none comes on the channel.
     pub(crate) fn ask(&mut self) {
-        if let Some(path) = self.path {
-            self.keeper.ask(path);
+        if let Some(route) = self.route {
+            self.keeper.ask(route);
         }
     }
 
@@ -229,9 +231,9 @@ impl Link {
         moved: u64,
         is_held_up: bool,
         mtu: u32,
-    ) -> Option<PathShrunk> {
-        let path = self.path?;
-        self.keeper.watch_size(path, moved, is_held_up, mtu)
+    ) -> Option<RouteShrunk> {
+        let route = self.route?;
+        self.keeper.watch_size(route, moved, is_held_up, mtu)
     }
 }
 
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn an_offer_names_one_socket() {
-        let offer = |addresses: &[SocketAddr]| PathOffer {
+        let offer = |addresses: &[SocketAddr]| OfferedSockets {
             key: None,
             addresses: addresses.iter().map(|&address| address.into()).collect(),
         };

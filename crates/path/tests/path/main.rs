@@ -1,6 +1,0 @@
-//! Tests of two ends of a path behind address translation, and of attacks between them.
-
-mod attacks;
-mod mapping;
-mod packets;
-mod world;
