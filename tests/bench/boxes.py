@@ -22,9 +22,9 @@ UNREAD = 0.02
 MESSAGES = 5000
 _WAYS = {
     "forwarding alone": ["lowar", "--forward"],
-    "LoWAR(32, 1)": ["lowar", "--path-mtu", "4400", "--coding", "32,1"],
-    "LoWAR(8, 1)": ["lowar", "--path-mtu", "4400", "--coding", "8,1"],
-    "LoWAR, adaptive": ["lowar", "--path-mtu", "4400"],
+    "LoWAR(32, 1)": ["lowar", "--ip-mtu", "4400", "--coding", "32,1"],
+    "LoWAR(8, 1)": ["lowar", "--ip-mtu", "4400", "--coding", "8,1"],
+    "LoWAR, adaptive": ["lowar", "--ip-mtu", "4400"],
     "NetRT": ["netrt", "--rate", "10Gbit", "--rtt", "1ms"],
 }
 _CLIENT = """

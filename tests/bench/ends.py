@@ -67,7 +67,7 @@ class Programs:
         key = (rate, mtu, options)
         if key not in self._fills:
             payload = mtu - 28
-            with self.path("--rate", rate, "--mtu", mtu, *options) as path:
+            with self.path("--rate", rate, "--ip-mtu", mtu, *options) as path:
                 taken, _ = path.exchange(
                     ["udp-sink"],
                     ["udp-blast", "--rate", 1.1 * rate, "--payload", payload,

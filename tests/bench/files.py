@@ -53,7 +53,7 @@ def run(programs):
 
 def _run(programs, transfer, loss, seed, size):
     """Returns the seconds of a transfer, and the link's lateness."""
-    with programs.path("--rate", RATE, "--rtt", "25ms", "--mtu", 9000, "--loss", loss, "--seed",
+    with programs.path("--rate", RATE, "--rtt", "25ms", "--ip-mtu", 9000, "--loss", loss, "--seed",
                        seed) as path:
         seconds = transfer(path, programs.file(size))
         return seconds, ends.lateness(path.stop())

@@ -28,7 +28,7 @@ def run(programs):
             for name, exchange in _contestants(programs):
                 for cold in (True, False):
                     # A cold message needs a new connection.
-                    with programs.path("--rate", RATE, "--rtt", "25ms", "--mtu", 9000, "--loss",
+                    with programs.path("--rate", RATE, "--rtt", "25ms", "--ip-mtu", 9000, "--loss",
                                        loss) as path:
                         times = exchange(path, size, max(2, count // 2) if cold else count, cold)
                         times = times if cold else times[1:]
@@ -56,7 +56,7 @@ def run_beside(programs):
         for size in (MIB // 4, MIB, 8 * MIB):
             for pause_ms in (10, 150):
                 for name, exchange in _contestants(programs):
-                    with programs.path("--rate", BESIDE_RATE, "--rtt", "40ms", "--mtu", 1500,
+                    with programs.path("--rate", BESIDE_RATE, "--rtt", "40ms", "--ip-mtu", 1500,
                                        "--loss", loss) as path:
                         _start_bulk_flow(path)
                         first, *later = exchange(path, size, count, False, pause_ms,

@@ -28,7 +28,7 @@ def run(programs):
             goodputs, late, lasted = [], [], True
             for seed in range(programs.runs):
                 with programs.path("--rate", rate, "--rtt", f"{rtt}ms", "--queue", f"{rtt}ms",
-                                   "--mtu", mtu, "--loss", loss, "--seed", seed) as path:
+                                   "--ip-mtu", mtu, "--loss", loss, "--seed", seed) as path:
                     goodput, whole = flow(path, rate, seconds)
                     goodputs.append(goodput)
                     lasted &= whole

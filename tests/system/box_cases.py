@@ -282,7 +282,7 @@ def _far_interface(report, rig):
     with Chain() as chain:
         command = [rig.program, "lowar", "--near", "near", "--far", "far", "--no-key", "--for", "100ms"]
         long = str(chain.mtu + 1)
-        done = chain.near_a.popen([*command, "--path-mtu", long], text=True, stderr=subprocess.PIPE)
+        done = chain.near_a.popen([*command, "--ip-mtu", long], text=True, stderr=subprocess.PIPE)
         err = done.communicate(timeout=60)[1]
         report.check("a path MTU above that of the interface is refused",
                      None if done.returncode == 2 and f"whose MTU is {chain.mtu}" in err

@@ -48,7 +48,7 @@ def _trains(report, rig):
         for host in (chain.a, chain.b):
             host.run("sysctl", "-qw", "net.ipv6.conf.veth0.disable_ipv6=0")
             host.add_v6()
-        with rig.boxes(chain, *KINDS["lowar"], "--path-mtu", str(chain.mtu)) as boxes:
+        with rig.boxes(chain, *KINDS["lowar"], "--ip-mtu", str(chain.mtu)) as boxes:
             wrong = _send_file(chain, rig)
         sending, receiving = boxes
         report.check("the file arrives", wrong)

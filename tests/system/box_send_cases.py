@@ -29,7 +29,7 @@ def run(report, programs, directory):
 def _repeats(report, rig):
     """The datagrams leave at 100 Mbit/s, so most of them are single packets: box_ipv6_cases.py has trains."""
     bare, _ = _transfers(report, rig, "without repair packets", "--forward")
-    coded, boxes = _transfers(report, rig, "with them", "--coding", f"{CLASS},1", "--path-mtu", "1600")
+    coded, boxes = _transfers(report, rig, "with them", "--coding", f"{CLASS},1", "--ip-mtu", "1600")
     sending, receiving = boxes
     # Packets of SDR, which boxes protect. All frames of the control channel go around the boxes.
     data = sending["far_sent"] - sum(sending[name] for name in ("repairs_sent", "questions_sent", "near_around"))

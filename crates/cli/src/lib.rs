@@ -19,6 +19,7 @@ mod link;
 mod link_file;
 mod memory;
 mod metrics;
+mod old_names;
 mod outcome;
 mod pages;
 mod plan;
@@ -46,7 +47,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(refused) => return refused.show(),
     };
-    let console = Console::start(cli.json, cli.quiet, cli.command.name());
+    let command = cli.command.name();
+    let console = Console::start(cli.json, cli.quiet, command.clone());
+    for warning in old_names::warnings(&command, std::env::args_os()) {
+        console.warn(warning);
+    }
     let result = run(&cli.command, &console);
     if let Err(failure) = &result {
         console.fail(failure);

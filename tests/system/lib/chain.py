@@ -85,7 +85,7 @@ class LongChain(Chain):
     def _make_path(self):
         link = self.own(subprocess.Popen(
             [self.program, "--quiet", "link", "--namespaces", self.path.name, self.far_path.name,
-             "--addresses", "10.77.0.1/24", "10.77.0.2/24", "--mtu", str(self.mtu), *self.options],
+             "--addresses", "10.77.0.1/24", "10.77.0.2/24", "--ip-mtu", str(self.mtu), *self.options],
             stdout=subprocess.DEVNULL))
         routers = ((self.path, "left", self.a, "10.0.0", "10.1.0", "10.77.0.2"),
                    (self.far_path, "right", self.b, "10.1.0", "10.0.0", "10.77.0.1"))

@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   farwrite keygen boxes.key      then copy boxes.key to the machine at the other end
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
-  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --coding 32,1 --path-mtu 4200
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --coding 32,1 --ip-mtu 4200
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --metrics unix:/run/lowar.sock
   curl --unix-socket /run/lowar.sock http://localhost/metrics
 
@@ -29,7 +29,7 @@ Put one box at each end of a long path, between the NICs and the path, on a mach
 interfaces. Frames pass unchanged, so neither NICs nor routers need other settings. Losses of RoCEv2 \
 packets between the two boxes are recovered from repair packets; all other traffic is not changed. \
 Repair packets are 44 bytes longer than the longest packet of the NICs: set the MTU of the path to \
-at least this length, and pass it as --path-mtu.
+at least this length, and pass it as --ip-mtu.
 
 For a comparison without repair packets, use --forward. docs/boxes.md describes benefits, costs and \
 limits of boxes.";
@@ -50,7 +50,8 @@ pub(crate) struct LowarArgs {
     /// Bytes of the longest IP packet that the path between the boxes carries
     /// [default: 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
-    path_mtu: Option<u16>,
+    #[arg(alias = "path-mtu")]
+    ip_mtu: Option<u16>,
     /// How long a packet waits for an earlier packet that is missing; must be far below the ACK
     /// timeout of the NICs
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_hold)]
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<ExitCode, Failu
         return carry(&args.bridge, &config, Forward::default(), console);
     }
     let inner = Lowar::new(&args.config()?, boot());
-    let config = args.bridge.config(args.path_mtu.map(usize::from));
+    let config = args.bridge.config(args.ip_mtu.map(usize::from));
     carry(&args.bridge, &config, inner, console)
 }
 
@@ -94,7 +95,7 @@ impl LowarArgs {
         Ok(Config {
             key: self.key.derive(KEY_PURPOSE)?,
             coding: self.coding,
-            path_mtu_bytes: self.path_mtu.map_or(default.path_mtu_bytes, usize::from),
+            path_mtu_bytes: self.ip_mtu.map_or(default.path_mtu_bytes, usize::from),
             // The value is at most one day.
             hold_ns: u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
             max_units: self.units as usize,
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_box_is_what_was_asked_for() {
-        let args = parse("--no-key --coding 32,2 --path-mtu 4200 --hold 2ms").expect("fine");
+        let args = parse("--no-key --coding 32,2 --ip-mtu 4200 --hold 2ms").expect("fine");
         let config = args.config().expect("no key is needed");
         assert_eq!(config.key, None);
         assert_eq!(
@@ -175,7 +176,7 @@ mod tests {
         for (arguments, want) in [
             ("--coding 0,1", "--coding"),
             ("--coding 8", "like 32,1, or adaptive"),
-            ("--path-mtu 100", "576"),
+            ("--ip-mtu 100", "576"),
             ("--hold 0s", "like 4ms"),
             ("--hold 4", "like 4ms"),
             ("--pause 8", "0..=7"),

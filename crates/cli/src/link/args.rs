@@ -28,7 +28,7 @@ Examples:
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 0.1%
   farwrite link --namespaces a b --rate 200Mbit --rtt 40ms --queue 1MB --ecn 5ms --no-offload
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --step 10s:rate=250Mbit --step 20s:rate=1Gbit
-  farwrite link --namespaces a b --mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
+  farwrite link --namespaces a b --ip-mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
   farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 1% --burst 2ms
   farwrite link --namespaces a b --rate 50Mbit --rtt 30ms --vary uniform:10ms/30ms
@@ -80,10 +80,10 @@ pub(crate) struct LinkArgs {
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     #[arg(default_values = ["10.77.0.1/24,fd77::1/64", "10.77.0.2/24,fd77::2/64"])]
     addresses: Vec<Addresses>,
-    /// Bytes of the longest packet of the new devices (MTU): 1280 to 65535
-    #[arg(long, value_name = "BYTES", default_value = "1500")]
+    /// Bytes of the longest IP packet of the new devices: 1280 to 65535
+    #[arg(long, value_name = "BYTES", default_value = "1500", alias = "mtu")]
     #[arg(value_parser = clap::value_parser!(u16).range(1280..))]
-    mtu: u16,
+    ip_mtu: u16,
     /// Bits of IP packets per second: 8kbit to 100Gbit; without it, unlimited
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<u64>,
@@ -183,7 +183,7 @@ impl LinkArgs {
             ends: self.ends()?,
             forward,
             backward,
-            mtu: self.mtu,
+            mtu: self.ip_mtu,
             offload: !self.no_offload,
             spin: self.spin,
             seed: self.seed,
@@ -231,7 +231,7 @@ impl LinkArgs {
     }
 
     fn least_queue(&self, rate_bps: u64) -> Duration {
-        let bits = 8 * LEAST_QUEUE_PACKETS * u64::from(self.mtu);
+        let bits = 8 * LEAST_QUEUE_PACKETS * u64::from(self.ip_mtu);
         LEAST_QUEUE.max(Duration::from_nanos(bits * 1_000_000_000 / rate_bps))
     }
 
@@ -434,7 +434,7 @@ mod tests {
             ("--namespaces a b --queue 10ms", "give --rate"),
             ("--namespaces a b --ecn 10ms", "give --rate"),
             ("--namespaces a b --rate 1GB", "bits a second"),
-            ("--namespaces a b --mtu 100", "1280"),
+            ("--namespaces a b --ip-mtu 100", "1280"),
             ("--namespaces a b --queue 10x", "like 1MB, 40ms or 1000p"),
             ("--namespaces a b --loss 2", "0 to 0.5"),
             ("--namespaces a b --burst 2GB", "like 2ms"),

@@ -24,7 +24,7 @@ fn summary(findings: &Findings) -> [(&'static str, String); 8] {
     [
         ("round trip", round_trip(findings)),
         ("rate", rate(findings)),
-        ("MTU", mtu(findings)),
+        ("IP MTU", mtu(findings)),
         ("loss", loss(&all)),
         ("reordering", reordering(&all)),
         ("ECN", ecn(all.ecn).to_owned()),
@@ -71,11 +71,13 @@ fn mtu(findings: &Findings) -> String {
     };
     let (ip, payload) = (mtu.ip_bytes, mtu.payload_bytes);
     match mtu.limit {
-        MtuLimit::Path => format!("{ip} bytes, payload {payload}"),
+        MtuLimit::Path => format!("{ip} bytes, UDP payload {payload}"),
         MtuLimit::Local => {
-            format!("{ip} bytes, payload {payload}: that of this machine's interface")
+            format!("{ip} bytes, UDP payload {payload}: that of this machine's interface")
         }
-        MtuLimit::Tried => format!("at least {ip} bytes, payload {payload}; larger was not tried"),
+        MtuLimit::Tried => {
+            format!("at least {ip} bytes, UDP payload {payload}; larger was not tried")
+        }
     }
 }
 

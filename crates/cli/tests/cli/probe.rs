@@ -217,7 +217,7 @@ fn a_receiver_of_files_answers_too_and_goes_on() {
     let stdout = text(&output.stdout);
     for word in [
         "round trip",
-        "MTU",
+        "IP MTU",
         "ECT(0) arrives unchanged",
         "no translation",
         "payload",
