@@ -8,9 +8,8 @@
 use std::collections::BinaryHeap;
 
 use crate::error::{ModelError, Unsupported};
-use crate::excess::{float, index};
+use crate::excess::{Mean, Parts, float, index};
 use crate::loss::{Chain, States};
-use crate::recovery::{Mean, Parts};
 
 /// Probability mass that may be neglected.
 const NEGLIGIBLE: f64 = 1e-15;
@@ -431,7 +430,7 @@ mod tests {
                         "{loss} {chunks} {slots}: {got} {want}"
                     );
                 }
-                let got = bursts.mean(chunks).leaning(crate::completion::UPRIGHT);
+                let got = bursts.mean(chunks).leaning(crate::terms::UPRIGHT);
                 let want = iid.mean(chunks);
                 assert!(
                     got.low <= want * (1.0 + 1e-9) && want <= got.high * (1.0 + 1e-9),

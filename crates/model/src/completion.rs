@@ -1,37 +1,12 @@
 //! The distribution of a completion time, with its mean, quantiles and cdf.
 
 use crate::error::{ModelError, Wanted, within};
-use crate::recovery::{Mean, Parts, Recovery};
+use crate::excess::{Mean, Parts};
+use crate::recovery::Recovery;
 use crate::rounds::Rounds;
 use crate::sample::Sampler;
-use crate::setting::{Checked, LateEnd};
-use crate::terms;
-
-/// A random completion time: `start` slots plus the excess of selective repeat over `chunks`
-/// chunks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Place {
-    pub(crate) start: f64,
-    pub(crate) chunks: f64,
-}
-
-/// A component of the mixture.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Term {
-    pub(crate) weight: f64,
-    /// A lower bound of the true time.
-    pub(crate) low: Place,
-    /// The true time, or one with the same mean.
-    pub(crate) middle: Place,
-    /// An upper bound of the true time.
-    pub(crate) high: Place,
-    /// The probabilities that the chain of Markov loss is good, and bad, before the first chunk,
-    /// each divided by its long-run value.
-    pub(crate) lean: [f64; 2],
-}
-
-/// The long-run probabilities.
-pub(crate) const UPRIGHT: [f64; 2] = [1.0, 1.0];
+use crate::setting::{Checked, LateEnd, Setting};
+use crate::terms::{self, Place, Term};
 
 /// The distribution of the completion time of one setting.
 ///
@@ -52,6 +27,18 @@ pub struct CompletionTime {
 const RESOLUTION: f64 = 1e-13;
 /// Relative rounding error of times that `cdf` tolerates.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
+
+impl Setting {
+    /// The distribution of the completion time.
+    ///
+    /// # Errors
+    ///
+    /// An argument is out of range, or the combination is too large for the exact evaluation under
+    /// Markov loss.
+    pub fn completion_time(&self) -> Result<CompletionTime, ModelError> {
+        CompletionTime::new(&Checked::new(self)?)
+    }
+}
 
 impl CompletionTime {
     pub(crate) fn new(setting: &Checked) -> Result<Self, ModelError> {

@@ -4,6 +4,31 @@
 //! injected in `chunks` slots. The excess is its completion time minus the round trip and minus
 //! these slots. `docs/model.md` section 3 has the derivation.
 
+/// A mean excess in slots, with bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Mean {
+    pub(crate) low: f64,
+    pub(crate) middle: f64,
+    pub(crate) high: f64,
+}
+
+/// A mean excess in two parts: for a Markov chain that was good before the first chunk, and for one
+/// that was bad. With i.i.d. loss, the second part is zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Parts(pub(crate) [Mean; 2]);
+
+impl Parts {
+    /// The mean if the probabilities of good and bad are multiplied by `lean`.
+    pub(crate) fn leaning(self, lean: [f64; 2]) -> Mean {
+        let sum = |part: fn(&Mean) -> f64| lean[0] * part(&self.0[0]) + lean[1] * part(&self.0[1]);
+        Mean {
+            low: sum(|mean| mean.low),
+            middle: sum(|mean| mean.middle),
+            high: sum(|mean| mean.high),
+        }
+    }
+}
+
 /// The distribution of the excess, for messages of any length on one path.
 #[derive(Clone, Debug)]
 pub(crate) struct IidExcess {

@@ -7,7 +7,7 @@ use crate::channel::Channel;
 use crate::error::ModelError;
 use crate::loss::Loss;
 use crate::scheme::{Code, Scheme};
-use crate::setting::{Checked, Variant};
+use crate::setting::{Checked, Setting, Variant};
 use crate::shipped::Shipped;
 use crate::terms::{decoding, serial_injection};
 
@@ -18,6 +18,22 @@ pub(crate) struct Sampler {
     channel: Channel,
     /// In place of the channel, for shipped receivers under losses in bursts.
     shipped: Option<Shipped>,
+}
+
+impl Setting {
+    /// `n` completion times in seconds, from simulations of the protocol with losses drawn from
+    /// `seed`. This also works where [`Self::completion_time`] has no exact evaluation: for bursts
+    /// that last as long as a timeout, and for `sr-nack` and erasure coding under losses in bursts
+    /// with [`Variant::Protocol`]. The latter interleaves groups as the shipped schemes do.
+    ///
+    /// # Errors
+    ///
+    /// An argument is out of range.
+    pub fn sample(&self, n: usize, seed: u64) -> Result<Vec<f64>, ModelError> {
+        let setting = Checked::new(self)?;
+        let mut sampler = Sampler::new(&setting, seed)?;
+        Ok((0..n).map(|_| sampler.draw_s()).collect())
+    }
 }
 
 impl Sampler {

@@ -2,10 +2,8 @@
 
 use core::str::FromStr;
 
-use crate::completion::CompletionTime;
 use crate::error::{ModelError, Unsupported, Wanted, positive, within};
 use crate::loss::Loss;
-use crate::sample::Sampler;
 use crate::scheme::Scheme;
 
 /// The variant of the formulas.
@@ -105,30 +103,6 @@ impl Setting {
     /// A probability is out of range.
     pub fn has_rounds(&self) -> Result<bool, ModelError> {
         Ok(self.loss.loss_chunk()? <= MAX_PROTOCOL_LOSS)
-    }
-
-    /// `n` completion times in seconds, from simulations of the protocol with losses drawn from
-    /// `seed`. This also works where [`Self::completion_time`] has no exact evaluation: for bursts
-    /// that last as long as a timeout, and for `sr-nack` and erasure coding under losses in bursts
-    /// with [`Variant::Protocol`]. The latter interleaves groups as the shipped schemes do.
-    ///
-    /// # Errors
-    ///
-    /// An argument is out of range.
-    pub fn sample(&self, n: usize, seed: u64) -> Result<Vec<f64>, ModelError> {
-        let setting = Checked::new(self)?;
-        let mut sampler = Sampler::new(&setting, seed)?;
-        Ok((0..n).map(|_| sampler.draw_s()).collect())
-    }
-
-    /// The distribution of the completion time.
-    ///
-    /// # Errors
-    ///
-    /// An argument is out of range, or the combination is too large for the exact evaluation under
-    /// Markov loss.
-    pub fn completion_time(&self) -> Result<CompletionTime, ModelError> {
-        CompletionTime::new(&Checked::new(self)?)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The terms of the distribution of each scheme.
 
-use crate::completion::{Place, Term, UPRIGHT};
 use crate::error::ModelError;
 use crate::group;
 use crate::lattice::{CountRange, Lattice, binomial, negative_binomial};
@@ -13,6 +12,32 @@ use crate::spectrum::{count_losses, count_steps};
 const MAX_TERMS: f64 = 4096.0;
 /// Limit of the counts of failed groups, and of lost transmissions for each of them, if both vary.
 const MAX_PRODUCT: f64 = 192.0;
+
+/// A random completion time: `start` slots plus the excess of selective repeat over `chunks`
+/// chunks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) start: f64,
+    pub(crate) chunks: f64,
+}
+
+/// A component of the mixture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Term {
+    pub(crate) weight: f64,
+    /// A lower bound of the true time.
+    pub(crate) low: Place,
+    /// The true time, or one with the same mean.
+    pub(crate) middle: Place,
+    /// An upper bound of the true time.
+    pub(crate) high: Place,
+    /// The probabilities that the chain of Markov loss is good, and bad, before the first chunk,
+    /// each divided by its long-run value.
+    pub(crate) lean: [f64; 2],
+}
+
+/// The long-run probabilities.
+pub(crate) const UPRIGHT: [f64; 2] = [1.0, 1.0];
 
 /// The terms of a setting, in ascending order of chunks.
 pub(crate) fn of(setting: &Checked) -> Result<Vec<Term>, ModelError> {
