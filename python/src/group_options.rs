@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{DcqcnOptions, EqdsOptions, RateControl, SchemeName, SwiftOptions};
+use farwrite::{DcqcnOptions, EqdsOptions, RateControl, RateControlName, SchemeName, SwiftOptions};
 use farwrite_collectives::{BoundedOptions, Delivery, GroupOptions, Hadamard};
 use farwrite_deadline::{Bounds, Policy};
 use pyo3::prelude::*;
@@ -100,26 +100,26 @@ impl Rate {
                 "rank {rank}: rate_control = {name:?}, {rate:?} bit/s"
             ))
         };
-        if self.name == "adaptive" {
-            let max_bps = self.rate_bps;
-            return Ok(RateControl::Adaptive {
+        let name = self.name.parse::<RateControlName>();
+        let name = name.map_err(|why| value_error(format!("rank {rank}: {why}")))?;
+        match (name, self.rate_bps) {
+            (RateControlName::Adaptive, max_bps) => Ok(RateControl::Adaptive {
                 max_bps,
                 start: None,
-            });
-        }
-        let rate_bps = self.rate_bps.ok_or_else(wrong)?;
-        match self.name.as_str() {
-            "fixed" => Ok(RateControl::Fixed { rate_bps }),
-            "dcqcn" => Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps))),
-            "swift" => {
+            }),
+            (_, None) => Err(wrong()),
+            (RateControlName::Fixed, Some(rate_bps)) => Ok(RateControl::Fixed { rate_bps }),
+            (RateControlName::Dcqcn, Some(rate_bps)) => {
+                Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)))
+            }
+            (RateControlName::Swift, Some(rate_bps)) => {
                 let options = SwiftOptions::new(rate_bps, packet_bytes.into(), self.hops);
                 Ok(RateControl::Swift(options))
             }
-            "eqds" => Ok(RateControl::Eqds(EqdsOptions {
-                line_rate_bps: rate_bps,
+            (RateControlName::Eqds, Some(line_rate_bps)) => Ok(RateControl::Eqds(EqdsOptions {
+                line_rate_bps,
                 first_window_bytes: self.first_window_bytes,
             })),
-            _ => Err(wrong()),
         }
     }
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
 use farwrite_transfer::{
-    self as transfer, DcqcnOptions, EqdsOptions, Host, MaxRate, RateControl, SchemeChoice,
-    SendSettings, Start, TransferReport, Unfinished,
+    self as transfer, DcqcnOptions, EqdsOptions, Host, MaxRate, RateControl, RateControlName,
+    SchemeChoice, SendSettings, Start, SwiftOptions, TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -79,7 +80,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
     /// Maximum bits per second on the wire, with headers: 8kbit to 100Gbit; without it, as many as
-    /// the path carries. With dcqcn and eqds, the rate of the port
+    /// the path carries. With dcqcn, swift and eqds, the rate of the port
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<u64>,
     /// File with the value of --rate, such as 10Mbit. It is read again when this program gets the
@@ -87,8 +88,9 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     rate_file: Option<PathBuf>,
     /// How the rate is determined
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Control::Adaptive)]
-    rate_control: Control,
+    #[arg(long, value_name = "NAME", default_value_t = RateControlName::Adaptive)]
+    #[arg(value_parser = rate_controls())]
+    rate_control: RateControlName,
     /// With eqds, bytes to send before the first credit of the receiver; the bandwidth-delay product of
     /// the path saves a round trip, and less keeps the queue shorter when many senders start at once
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
@@ -125,18 +127,27 @@ pub(crate) struct SendArgs {
     paths: Vec<PathBuf>,
 }
 
-/// What `--rate-control` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Control {
-    /// Adapt to the path, up to --rate
-    Adaptive,
-    /// Send at --rate
-    Fixed,
-    /// DCQCN, from --rate down: for datacenters with switches that mark packets (ECN)
-    Dcqcn,
-    /// EQDS: the receiver, with --credit-rate, grants credit to all of its senders together, so that
-    /// they share its port. For datacenters; --rate is the rate of this machine's port
-    Eqds,
+/// The values of `--rate-control`, with their help.
+fn rate_controls() -> impl TypedValueParser<Value = RateControlName> {
+    let values = RateControlName::ALL.map(|name| {
+        let help = match name {
+            RateControlName::Adaptive => "Adapt to the path, up to --rate",
+            RateControlName::Fixed => "Send at --rate",
+            RateControlName::Dcqcn => {
+                "DCQCN, from --rate down: for datacenters with switches that mark packets (ECN)"
+            }
+            RateControlName::Swift => {
+                "Swift, up to --rate (new): for datacenters. It keeps the delay near the round trip that \
+                 is measured at the start, and each loss slows it down"
+            }
+            RateControlName::Eqds => {
+                "EQDS: the receiver, with --credit-rate, grants credit to all of its senders together, so \
+                 that they share its port. For datacenters; --rate is the rate of this machine's port"
+            }
+        };
+        PossibleValue::new(name.as_str()).help(help)
+    });
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<RateControlName>())
 }
 
 impl SendArgs {
@@ -147,22 +158,23 @@ impl SendArgs {
         rate: Option<u64>,
         start: Option<Start>,
     ) -> Result<RateControl, Failure> {
+        use RateControlName::{Adaptive, Dcqcn, Eqds, Fixed, Swift};
         match (self.rate_control, rate) {
-            (Control::Adaptive, max_bps) => Ok(RateControl::Adaptive { max_bps, start }),
-            (Control::Fixed, Some(rate_bps)) => Ok(RateControl::Fixed { rate_bps }),
-            (Control::Dcqcn, Some(rate_bps)) => {
-                Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)))
-            }
-            (Control::Eqds, Some(rate_bps)) => Ok(RateControl::Eqds(EqdsOptions {
+            (Adaptive, max_bps) => Ok(RateControl::Adaptive { max_bps, start }),
+            (Fixed, Some(rate_bps)) => Ok(RateControl::Fixed { rate_bps }),
+            (Dcqcn, Some(rate_bps)) => Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps))),
+            // The path knows the length of its packets, and the transfer the round trip.
+            (Swift, Some(rate_bps)) => Ok(RateControl::Swift(SwiftOptions::new(rate_bps, 1, 0))),
+            (Eqds, Some(rate_bps)) => Ok(RateControl::Eqds(EqdsOptions {
                 line_rate_bps: rate_bps,
                 first_window_bytes: self.first_window,
             })),
-            (Control::Fixed, None) => {
+            (Fixed, None) => {
                 let what = "--rate-control fixed: give the rate with --rate";
                 Err(Failure::new(Exit::Usage, what))
             }
-            (Control::Dcqcn | Control::Eqds, None) => {
-                let what = "--rate-control dcqcn and eqds: give the rate of the port with --rate";
+            (name @ (Dcqcn | Swift | Eqds), None) => {
+                let what = format!("--rate-control {name}: give the rate of the port with --rate");
                 Err(Failure::new(Exit::Usage, what))
             }
         }
@@ -173,9 +185,12 @@ impl SendArgs {
         let Some(file) = &self.rate_file else {
             return Ok((self.rate, None));
         };
-        if matches!(self.rate_control, Control::Dcqcn | Control::Eqds) {
-            let what = "--rate-file: with dcqcn and eqds, the rate is that of the port, and does not \
-                        change; give it with --rate";
+        let name = self.rate_control;
+        if !matches!(name, RateControlName::Adaptive | RateControlName::Fixed) {
+            let what = format!(
+                "--rate-file: with {name}, the rate is that of the port, and does not change; give it \
+                 with --rate"
+            );
             return Err(Failure::new(Exit::Usage, what));
         }
         let file = RateFile::new(file.clone())?;

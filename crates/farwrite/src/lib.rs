@@ -85,7 +85,9 @@ pub use error::{Error, StreamError};
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
 pub use farwrite_fabric::udp::{HeldPort, UdpConfig, UdpFabric};
-pub use farwrite_rate::{DcqcnOptions, EqdsOptions, Phase, Start, SwiftOptions};
+pub use farwrite_rate::{
+    DcqcnOptions, EqdsOptions, Phase, RateControlName, Start, SwiftOptions, UnknownRateControl,
+};
 pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;

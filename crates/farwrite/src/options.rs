@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use farwrite_rate::{DcqcnOptions, EqdsOptions, Start, SwiftOptions};
+use farwrite_rate::{DcqcnOptions, EqdsOptions, RateControlName, Start, SwiftOptions};
 use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
@@ -65,15 +65,15 @@ impl Default for RateControl {
 }
 
 impl RateControl {
-    /// The name of the controller: `adaptive`, `fixed`, `dcqcn`, `swift` or `eqds`.
+    /// The name of the controller.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> RateControlName {
         match self {
-            Self::Adaptive { .. } => "adaptive",
-            Self::Fixed { .. } => "fixed",
-            Self::Dcqcn(_) => "dcqcn",
-            Self::Swift(_) => "swift",
-            Self::Eqds(_) => "eqds",
+            Self::Adaptive { .. } => RateControlName::Adaptive,
+            Self::Fixed { .. } => RateControlName::Fixed,
+            Self::Dcqcn(_) => RateControlName::Dcqcn,
+            Self::Swift(_) => RateControlName::Swift,
+            Self::Eqds(_) => RateControlName::Eqds,
         }
     }
 

@@ -46,7 +46,7 @@ pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
-pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, Start};
+pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, RateControlName, Start, SwiftOptions};
 pub use farwrite_choice::{SchemeChoice, parity_bytes};
 pub use host::{Cancel, EndpointCounters, Event, Host, MaxRate, Observer, Redirect, unchanged};
 pub use loss::PathLoss;

@@ -321,7 +321,7 @@ impl Sending {
         let is_below = |start: &Start| max_rate_bps.is_none_or(|max| start.rate_bps < max / 8 * 7);
         let base_rtt = path.base_rtt_ns.map(Duration::from_nanos);
         Self {
-            rate_control: Some(control.name()),
+            rate_control: Some(control.name().as_str()),
             max_rate_bps,
             path_rate_bps: path.learned.map(|learned| learned.rate_bps),
             base_rtt_ms: base_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),

@@ -302,6 +302,30 @@ fn links_are_refused_or_left_out() {
 }
 
 #[test]
+fn controllers_of_datacenters_move_a_file_and_need_the_rate_of_the_port() {
+    let rig = Rig::new();
+    let file = rig.file("data", 2_000_000);
+    for name in ["dcqcn", "swift"] {
+        let args = ["--no-path-cache", "--json", "--rate-control", name];
+        rig.send(free_port(), &args, &[&file])
+            .end()
+            .assert(2, "--rate");
+        let receiver = rig.recv(V4, &["--once"]);
+        let sent = rig.send(
+            receiver.addr,
+            &[&args[..], &["--rate", "1Gbit"]].concat(),
+            &[&file],
+        );
+        let sent = sent.end();
+        sent.assert(0, "");
+        receiver.end().assert(0, "");
+        let sent = sent.result();
+        assert_eq!(sent["rate_control"], name);
+        assert_eq!(sent["max_rate_bps"], 1_000_000_000);
+    }
+}
+
+#[test]
 fn a_sender_remembers_the_path() {
     let rig = Rig::new();
     // The transfer must be long enough to see what limits the rate, which is checked every 10 ms.

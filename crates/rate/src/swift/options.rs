@@ -65,6 +65,18 @@ impl SwiftOptions {
         }
     }
 
+    /// The same parameters for a path whose round trip is not short beside the targets: they count
+    /// from this round trip, in nanoseconds. Receivers that hold reports for a part of the round trip
+    /// need this too.
+    #[must_use]
+    pub fn over_round_trip(self, rtt_ns: u64) -> Self {
+        Self {
+            base_target_ns: self.base_target_ns.saturating_add(rtt_ns),
+            endpoint_target_ns: self.endpoint_target_ns.saturating_add(rtt_ns),
+            ..self
+        }
+    }
+
     pub(super) fn bounded(self) -> Self {
         let min = self.min_cwnd_millionths.clamp(1, 1_000_000);
         let fs_min = self.fs_min_cwnd_millionths.clamp(1_000, 1_000_000_000);

@@ -38,7 +38,8 @@ use waiting::Waiting;
 pub struct SendSettings {
     /// What repairs losses.
     pub scheme: SchemeChoice,
-    /// The control of the sending rate.
+    /// The control of the sending rate. The targets of Swift count from the round trip, which the
+    /// transfer measures.
     pub rate_control: RateControl,
     /// The expected share of lost packets, until it is measured.
     pub expected_loss: Option<f64>,
@@ -189,7 +190,8 @@ fn join(
     let (scheme, shape) = choose(manifest.stream_bytes(), rtt, mtu, settings)?;
     let mut routed = setup.take_routed()?;
     let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
-        let qp = endpoint.create_qp(options(shape.config(), settings.rate_control, rtt))?;
+        let rate_control = over_round_trip(settings.rate_control, rtt);
+        let qp = endpoint.create_qp(options(shape.config(), rate_control, rtt))?;
         Ok((qp, endpoint.qp_info(qp)?))
     };
     let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
@@ -223,6 +225,17 @@ fn join(
         is_synced,
         counts_bytes,
     })
+}
+
+/// The rate control of a path with this round trip.
+fn over_round_trip(rate_control: RateControl, rtt: Duration) -> RateControl {
+    match rate_control {
+        RateControl::Swift(options) => {
+            let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+            RateControl::Swift(options.over_round_trip(rtt_ns))
+        }
+        other => other,
+    }
 }
 
 /// Chooses how to cut the stream, and the scheme.
