@@ -123,7 +123,7 @@ bench-completion: ## measure: completion times by scheme, over an emulated path 
 	$(COMPLETION) --size-kib 131072 --samples 20
 	$(COMPLETION) --size-kib 8192 --loss 1e-3,1e-2 --burst 10,100 --samples 50
 
-# The exit status is 1, since some cells differ by mechanisms that docs/agreement.md names.
+# The exit status is 1, since some cells differ by mechanisms that docs/results/agreement.md names.
 bench-agreement: ## measure: completion times of shipped endpoints in virtual time, compared with the model (three quarters of an hour on two free cores)
 	-$(AGREEMENT)
 	-$(AGREEMENT) --rtt-ms 10,100 --size-kib 128,8192 --samples 1000
@@ -145,7 +145,7 @@ bench-paths: ## measure: one endpoint on 192 paths, and 40 whose delay varies, i
 	$(CARGO) run --release --quiet --package farwrite-bench --bin paths -- $(VARIED)
 
 # The rate is that of packets with their headers: 4160 bytes carry 4096. An exit status of 1 is about the
-# goals of docs/agreement.md.
+# goals of docs/results/agreement.md.
 PROTOCOL := $(AGREEMENT) --rate-gbps 406.25
 PROTOCOL_OUT := figures/protocol
 figures-protocol: ## measure: shipped endpoints in virtual time at the settings of the paper's figures, for `make figures` (minutes)
@@ -161,10 +161,10 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 	-$(PROTOCOL) --sites 2,6,8 --size-kib 8192 --loss 1e-3 --schemes "sr-rto;ec-mds:32,8" --samples 60 --csv $(PROTOCOL_OUT)/rings-by-sites.csv
 	-$(AGREEMENT) --rate-gbps 3250 --size-kib 8388608 --loss 1e-6 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib-wide.csv
 
-# With the settings of docs/boxes.md.
+# With the settings of docs/results/boxes.md.
 BOXES := $(CARGO) run --release --quiet --package farwrite-bench --example
 BOXES_OUT := figures/boxes
-figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/boxes.md (two and a half hours of processor time)
+figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/results/boxes.md (two and a half hours of processor time)
 	@mkdir -p $(BOXES_OUT)
 	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms-lossless.csv
 	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-5,3e-5,1e-4,3e-4,1e-3 --seconds 1 --seeds 4 --csv $(BOXES_OUT)/goodput-40ms.csv

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of docs/boxes.md that are made from the results in figures/boxes.
+"""Tables of docs/results/boxes.md that are made from the results in figures/boxes.
 
 A line `<!-- table: NAME -->` stands above each of them. `tests/docs/check` fails if a table differs from its
 results. `tests/docs/tables.py --write` writes the tables.
@@ -15,7 +15,7 @@ import together_tables
 from results import Rows
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/boxes.md"
+PAGE = ROOT / "docs/results/boxes.md"
 RESULTS = ROOT / "figures/boxes"
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n\n?((?:\|.*\n)*)")
 TABLES = lowar_tables.TABLES | netrt_tables.TABLES | together_tables.TABLES
@@ -44,13 +44,13 @@ def made(rows, text):
 def wrong_tables():
     """The tables that differ from the results."""
     _, differ = made(Rows(RESULTS), PAGE.read_text())
-    return [f"docs/boxes.md: the table {name} differs from figures/boxes: tests/docs/tables.py --write"
+    return [f"docs/results/boxes.md: the table {name} differs from figures/boxes: tests/docs/tables.py --write"
             for name in differ]
 
 
 def main():
     if sys.argv[1:] != ["--write"]:
-        sys.exit("the only option is --write, which writes the tables into docs/boxes.md")
+        sys.exit("the only option is --write, which writes the tables into docs/results/boxes.md")
     text, differ = made(Rows(RESULTS), PAGE.read_text())
     PAGE.write_text(text)
     print(f"written: {', '.join(differ) or 'nothing, all are as the results'}")

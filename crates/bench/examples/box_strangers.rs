@@ -1,5 +1,5 @@
 //! Processor time of a box for packets of strangers: for connections that a program invents, and for the
-//! check of the ICRC, beside the time for a packet of a connection in use. `docs/boxes.md` has the numbers.
+//! check of the ICRC, beside the time for a packet of a connection in use. `docs/results/boxes.md` has the numbers.
 
 #[path = "../../boxes/tests/common/mod.rs"]
 mod common;

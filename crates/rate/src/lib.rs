@@ -240,7 +240,7 @@
 //! keeps two paths of bytes in flight. Flows of BBR and of Copa did not become equal within the 100
 //! round trips before the measurement. Limit: on short paths the 160 round trips end before BBR measures
 //! the shortest round trip again (10 s; version 3: 5 s). Paths whose delay varies are in
-//! `docs/performance.md`, *Published controllers*.
+//! `docs/results/performance.md`, *Published controllers*.
 //!
 //! The grid below decided between alternatives. With growth that doubles in one round trip instead
 //! of one and a half, a single flow dropped up to 1.2 % of its packets at a buffer of 0.2. With

@@ -1,6 +1,6 @@
 """Times of the shipped protocols, simulated: what ``make figures-protocol`` writes.
 
-The program ``agreement`` (``docs/agreement.md`` of the repository) sends messages between two endpoints in
+The program ``agreement`` (``docs/results/agreement.md`` of the repository) sends messages between two endpoints in
 virtual time, or runs all-reduces among the endpoints of a ring. Its CSV files are in a folder beside those of
 the claims. Rates are chosen there so that the payload has the bandwidth of the paper.
 """
