@@ -7,6 +7,7 @@ pub struct Lateness {
     /// Number of packets by lateness: eight buckets for each power of two of nanoseconds.
     counts: Box<[u64; Self::BUCKETS]>,
     max_ns: u64,
+    late_packets: u64,
 }
 
 impl Default for Lateness {
@@ -14,14 +15,19 @@ impl Default for Lateness {
         Self {
             counts: Box::new([0; Self::BUCKETS]),
             max_ns: 0,
+            late_packets: 0,
         }
     }
 }
 
 impl Lateness {
     const BUCKETS: usize = 64 * 8;
+    const LATE_NS: u64 = 1_000_000;
 
     pub(crate) fn record(&mut self, late_ns: u64, packets: u64) {
+        if late_ns > Self::LATE_NS {
+            self.late_packets += packets;
+        }
         self.counts[bucket(late_ns)] += packets;
         self.max_ns = self.max_ns.max(late_ns);
     }
@@ -46,6 +52,12 @@ impl Lateness {
             }
         }
         0
+    }
+
+    /// Number of packets that left more than 1 ms after they were due.
+    #[must_use]
+    pub fn late_packets(&self) -> u64 {
+        self.late_packets
     }
 
     /// The largest lateness in nanoseconds.
@@ -91,6 +103,15 @@ mod tests {
             }
         }
         assert!(bucket(u64::MAX) < Lateness::BUCKETS);
+    }
+
+    #[test]
+    fn a_packet_is_late_after_a_millisecond() {
+        let mut lateness = Lateness::default();
+        for late_ns in [0, 1_000_000, 1_000_001, 7_000_000, 2] {
+            lateness.record(late_ns, 1);
+        }
+        assert_eq!((lateness.late_packets(), lateness.max_ns()), (2, 7_000_000));
     }
 
     #[test]

@@ -9,8 +9,10 @@
 
 mod lateness;
 mod task;
+mod timed_link;
 pub mod tun;
 pub mod udp;
+mod wake;
 
 pub use lateness::Lateness;
 pub use task::Task;

@@ -2,17 +2,18 @@
 
 use std::io::IoSlice;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use farwrite_link::{Link, LinkCounters};
+use farwrite_link::LinkCounters;
 use farwrite_trains::{Scratch, Segment, SegmentRun, Train, VNET_BYTES};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::device::TunDevice;
 use super::{DeviceTask, TunEmulatorError};
+use crate::timed_link::TimedLink;
+use crate::wake::Wake;
 use crate::{Lateness, Task};
 
 /// Shortest interval between two delivery rounds. Segments of a train that are due within it are
@@ -43,12 +44,11 @@ pub(super) struct DirectionTotals {
 pub(super) struct Direction {
     pub(super) from: Arc<TunDevice>,
     pub(super) to: Arc<TunDevice>,
-    pub(super) link: Link<Segment>,
+    pub(super) link: TimedLink<Segment>,
     pub(super) offload: bool,
     pub(super) spin: bool,
-    pub(super) start: Instant,
     /// Readable when the thread must end.
-    pub(super) stop: Arc<OwnedFd>,
+    pub(super) stop: Arc<Wake>,
     /// Copy of the counters for other threads.
     pub(super) shared: Arc<Mutex<DirectionTotals>>,
     pub(super) done: DirectionTotals,
@@ -79,11 +79,14 @@ impl Direction {
             if let Err(error) = self.take(&mut buffer) {
                 break Err(error);
             }
-            if self.round_ns().is_some_and(|at_ns| at_ns <= self.now_ns()) {
+            if self
+                .round_ns()
+                .is_some_and(|at_ns| at_ns <= self.link.now_ns())
+            {
                 self.deliver();
             }
-            if self.now_ns() >= reported_ns + REPORT_NS {
-                reported_ns = self.now_ns();
+            if self.link.now_ns() >= reported_ns + REPORT_NS {
+                reported_ns = self.link.now_ns();
                 self.report();
             }
         };
@@ -101,11 +104,8 @@ impl Direction {
     /// earlier, and returns at once when the round is near.
     fn wait(&self) -> Result<Woken, TunEmulatorError> {
         let early_ns = if self.spin { SPIN_NS } else { 0 };
-        let sleep = self.round_ns().map(|at_ns| {
-            let ns = at_ns.saturating_sub(self.now_ns() + early_ns);
-            Duration::from_nanos(ns)
-        });
-        let timeout = sleep.and_then(|sleep| Timespec::try_from(sleep).ok());
+        let until_ns = self.round_ns().map(|at_ns| at_ns.saturating_sub(early_ns));
+        let timeout = self.link.sleep_until(until_ns);
         let mut fds = [
             PollFd::new(&*self.from, PollFlags::IN),
             PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
@@ -133,7 +133,7 @@ impl Direction {
                 Err(error) => return Err(self.from.failed(DeviceTask::Read, error)),
             };
             self.done.reads += 1;
-            let now_ns = self.now_ns();
+            let now_ns = self.link.now_ns();
             for segment in train(&buffer[..bytes], self.offload).into_segments() {
                 self.link.send(now_ns, segment);
             }
@@ -143,13 +143,12 @@ impl Direction {
 
     /// Sends the packets that are due.
     fn deliver(&mut self) {
-        let now_ns = self.now_ns();
+        let now_ns = self.link.now_ns();
         self.delivered_ns = now_ns;
         let mut pending: Option<(u64, SegmentRun)> = None;
         let mut writes = 0;
         while writes < BATCH
-            && let Some(due_ns) = self.link.next_ns().filter(|due_ns| *due_ns <= now_ns)
-            && let Some(segment) = self.link.poll(now_ns)
+            && let Some((due_ns, segment)) = self.link.take_due(now_ns)
         {
             let segment = match &mut pending {
                 Some((_, run)) => match run.extend(segment) {
@@ -172,8 +171,8 @@ impl Direction {
     /// Writes a run of segments whose first one is due. The lateness of the first segment counts
     /// for all of them.
     fn write(&mut self, due_ns: u64, run: &SegmentRun) {
-        let late_ns = self.now_ns().saturating_sub(due_ns);
-        self.done.lateness.record(late_ns, run.len());
+        let now_ns = self.link.now_ns();
+        self.link.note_departure(due_ns, now_ns, run.len());
         let mut scratch = Scratch::default();
         let [vnet, headers, payload] = run.parts(&mut scratch).map(IoSlice::new);
         let parts = [vnet, headers, payload];
@@ -191,13 +190,9 @@ impl Direction {
 
     fn report(&mut self) {
         self.done.link = self.link.counters();
+        self.done.lateness.clone_from(self.link.lateness());
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.clone_from(&self.done);
-    }
-
-    fn now_ns(&self) -> u64 {
-        // A `u64` of nanoseconds covers five centuries.
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

@@ -1,16 +1,16 @@
 //! A running emulator and its report.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite_link::{Link, LinkCounters, PathDirection};
-use rustix::event::EventfdFlags;
 
 use super::device::TunDevice;
 use super::direction::{Direction, DirectionTotals};
 use super::{PathConfig, TunEmulatorConfig, TunEmulatorError};
+use crate::timed_link::{TimedLink, direction_seeds};
+use crate::wake::Wake;
 use crate::{Lateness, Task};
 
 /// A running emulator. Dropping it stops it: devices that it created disappear, and packets in flight
@@ -18,7 +18,7 @@ use crate::{Lateness, Task};
 pub struct TunEmulator {
     directions: [Running; 2],
     start: Instant,
-    stop: Arc<OwnedFd>,
+    stop: Arc<Wake>,
 }
 
 struct Running {
@@ -73,17 +73,16 @@ impl TunEmulator {
             };
             link.map_err(|source| TunEmulatorError::Path { direction, source })
         };
+        let [forward, backward] = direction_seeds(config.seed);
         let links = [
-            link(PathDirection::Forward, &config.forward, config.seed)?,
-            // A seed that differs from the forward seeds of runs with similar seeds.
-            link(PathDirection::Backward, &config.backward, !config.seed)?,
+            link(PathDirection::Forward, &config.forward, forward)?,
+            link(PathDirection::Backward, &config.backward, backward)?,
         ];
         let [a, b] = &config.ends;
         let a = Arc::new(TunDevice::open(a, config.mtu, config.offload)?);
         let b = Arc::new(TunDevice::open(b, config.mtu, config.offload)?);
         let system = |what| move |source| TunEmulatorError::System { what, source };
-        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| system(Task::Eventfd)(error.into()))?;
+        let stop = Wake::new().map_err(system(Task::Eventfd))?;
         let mut emulator = Self {
             directions: [&a, &b].map(|from| Running {
                 from: Arc::clone(from),
@@ -97,10 +96,9 @@ impl TunEmulator {
             let direction = Direction {
                 from: Arc::clone(&running.from),
                 to,
-                link,
+                link: TimedLink::new(link, emulator.start),
                 offload: config.offload,
                 spin: config.spin,
-                start: emulator.start,
                 stop: Arc::clone(&emulator.stop),
                 shared: Arc::clone(&running.shared),
                 done: DirectionTotals::default(),
@@ -155,14 +153,8 @@ impl TunEmulator {
         (self.report(), result)
     }
 
-    fn wake(&self) {
-        // This fails only if the event counter is at its maximum, and then the descriptor is
-        // readable already.
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-    }
-
     fn halt(&mut self) -> Result<(), TunEmulatorError> {
-        self.wake();
+        self.stop.wake();
         let threads = self.directions.iter_mut().filter_map(|d| d.thread.take());
         let ended: Vec<_> = threads.map(JoinHandle::join).collect();
         for end in ended {
@@ -179,7 +171,7 @@ impl Drop for TunEmulator {
     fn drop(&mut self) {
         // Only `stop` returns the results of the threads. A panic during this drop would abort the
         // process.
-        self.wake();
+        self.stop.wake();
         for running in &mut self.directions {
             if let Some(thread) = running.thread.take() {
                 let _ = thread.join();

@@ -38,27 +38,3 @@ pub struct DirectionCounters {
     /// Longest delay from the due time of a packet to its delivery, in nanoseconds.
     pub worst_lateness_ns: u64,
 }
-
-impl DirectionCounters {
-    const LATE_NS: u64 = 1_000_000;
-
-    /// Records that a packet leaves this long after it was due.
-    pub(super) fn note_lateness(&mut self, lateness_ns: u64) {
-        self.late += u64::from(lateness_ns > Self::LATE_NS);
-        self.worst_lateness_ns = self.worst_lateness_ns.max(lateness_ns);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_packet_is_late_after_a_millisecond() {
-        let mut counters = DirectionCounters::default();
-        for lateness_ns in [0, 1_000_000, 1_000_001, 7_000_000, 2] {
-            counters.note_lateness(lateness_ns);
-        }
-        assert_eq!((counters.late, counters.worst_lateness_ns), (2, 7_000_000));
-    }
-}

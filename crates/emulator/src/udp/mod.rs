@@ -23,14 +23,12 @@ mod port;
 mod thread;
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::event::EventfdFlags;
-
 use crate::Task;
+use crate::wake::Wake;
 pub use config::{PortPair, Side, UdpEmulatorConfig, UdpEmulatorError};
 pub use counters::{DirectionCounters, UdpEmulatorCounters};
 use thread::UdpThread;
@@ -51,19 +49,18 @@ struct UdpControl {
     /// Longest UDP payload that the links carry.
     most_bytes: AtomicUsize,
     counters: Mutex<UdpEmulatorCounters>,
-    /// Readable when the thread must check the two flags.
-    wake: OwnedFd,
+    /// Wakes the thread, which must check the two flags.
+    wake: Wake,
 }
 
 impl UdpEmulator {
-    /// Binds the sockets and starts the relay thread.
+    /// Binds the sockets and starts the thread.
     ///
     /// # Errors
     /// [`UdpEmulatorError`] for an invalid configuration, an address that cannot be bound, or a socket
     /// or thread that the system refuses.
     pub fn start(config: &UdpEmulatorConfig) -> Result<Self, UdpEmulatorError> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| UdpEmulatorError::system(Task::Eventfd, e.into()))?;
+        let wake = Wake::new().map_err(|e| UdpEmulatorError::system(Task::Eventfd, e))?;
         let shared = Arc::new(UdpControl {
             stop: AtomicBool::new(false),
             down: AtomicBool::new(false),
@@ -71,11 +68,11 @@ impl UdpEmulator {
             counters: Mutex::default(),
             wake,
         });
-        let mut relay = UdpThread::new(config, Arc::clone(&shared))?;
-        let addresses = relay.addresses();
+        let mut relaying = UdpThread::new(config, Arc::clone(&shared))?;
+        let addresses = relaying.addresses();
         let thread = std::thread::Builder::new()
             .name("link-emulator".into())
-            .spawn(move || relay.run())
+            .spawn(move || relaying.run())
             .map_err(|e| UdpEmulatorError::system(Task::Thread, e))?;
         Ok(Self {
             addresses,
@@ -100,7 +97,7 @@ impl UdpEmulator {
     /// packets sent after this returns.
     pub fn set_down(&self, down: bool) {
         self.shared.down.store(down, Ordering::SeqCst);
-        self.shared.wake();
+        self.shared.wake.wake();
     }
 
     /// Sets the largest UDP payload, in bytes, that either direction carries. The emulator drops
@@ -126,7 +123,7 @@ impl UdpEmulator {
     /// Stops the thread. Returns its result, if it was not stopped before.
     fn halt(&mut self) -> Option<std::thread::Result<Result<(), UdpEmulatorError>>> {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.wake();
+        self.shared.wake.wake();
         self.thread.take().map(JoinHandle::join)
     }
 }
@@ -142,11 +139,5 @@ impl UdpControl {
     fn counters(&self) -> MutexGuard<'_, UdpEmulatorCounters> {
         // The counters are integers, so they are valid even after a panic of another thread.
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        // This fails only if the event counter is at its maximum, and then the descriptor is
-        // readable already.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use farwrite_fabric::udp::SocketError;
 use farwrite_link::{Datagram, Link, LinkConfig, PathDirection};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 
 use super::UdpControl;
 use super::config::{UdpEmulatorConfig, UdpEmulatorError};
@@ -18,6 +18,7 @@ use super::counters::{DirectionCounters, UdpEmulatorCounters};
 use super::port::{Port, run_length, send_run, turn_around};
 
 use crate::Task;
+use crate::timed_link::{TimedLink, direction_seeds};
 
 /// Timer slack of the thread: large enough that at some Gbit/s packets leave in batches.
 const TIMER_SLACK_NS: u64 = 20_000;
@@ -31,13 +32,12 @@ pub(super) struct UdpThread {
     /// The forward direction, from port 0 to port 1 of each channel, and the backward direction.
     directions: [UdpDirection; 2],
     down: bool,
-    start: Instant,
     shared: Arc<UdpControl>,
 }
 
 /// One direction of all channels.
 struct UdpDirection {
-    link: Link,
+    link: TimedLink<Datagram>,
     counters: DirectionCounters,
     /// Datagrams that leave in this round; empty between rounds.
     due: Vec<Datagram>,
@@ -48,10 +48,12 @@ impl UdpDirection {
         direction: PathDirection,
         config: LinkConfig,
         seed: u64,
+        start: Instant,
     ) -> Result<Self, UdpEmulatorError> {
+        let link = Link::new(config, seed)
+            .map_err(|source| UdpEmulatorError::Link { direction, source })?;
         Ok(Self {
-            link: Link::new(config, seed)
-                .map_err(|source| UdpEmulatorError::Link { direction, source })?,
+            link: TimedLink::new(link, start),
             counters: DirectionCounters::default(),
             due: Vec::new(),
         })
@@ -63,10 +65,11 @@ impl UdpThread {
         config: &UdpEmulatorConfig,
         shared: Arc<UdpControl>,
     ) -> Result<Self, UdpEmulatorError> {
+        let start = Instant::now();
+        let [forward, backward] = direction_seeds(config.seed);
         let directions = [
-            UdpDirection::new(PathDirection::Forward, config.forward, config.seed)?,
-            // A seed that differs from the forward seeds of runs with similar seeds.
-            UdpDirection::new(PathDirection::Backward, config.backward, !config.seed)?,
+            UdpDirection::new(PathDirection::Forward, config.forward, forward, start)?,
+            UdpDirection::new(PathDirection::Backward, config.backward, backward, start)?,
         ];
         if config.channels.is_empty() {
             return Err(UdpEmulatorError::NoChannel);
@@ -85,7 +88,6 @@ impl UdpThread {
             channel_of,
             directions,
             down: false,
-            start: Instant::now(),
             shared,
         })
     }
@@ -119,13 +121,9 @@ impl UdpThread {
     /// Waits until a datagram arrives, a datagram is due, or the handle wakes the thread. Returns
     /// the ports that have datagrams, as channel and direction.
     fn wait(&self) -> Result<Vec<(usize, usize)>, UdpEmulatorError> {
-        let due_ns = self
-            .directions
-            .iter()
-            .filter_map(|d| d.link.next_ns())
-            .min();
-        let wait_ns = due_ns.map(|due_ns| due_ns.saturating_sub(self.now_ns()));
-        let timeout = wait_ns.and_then(|ns| Timespec::try_from(Duration::from_nanos(ns)).ok());
+        let [forward, backward] = self.directions.each_ref().map(|d| d.link.next_ns());
+        let due_ns = forward.into_iter().chain(backward).min();
+        let timeout = self.directions[0].link.sleep_until(due_ns);
         let sockets = self.channels.iter().flatten().map(|port| &port.socket);
         let mut fds: Vec<_> = sockets.map(|s| PollFd::new(s, PollFlags::IN)).collect();
         fds.push(PollFd::new(&self.shared.wake, PollFlags::IN));
@@ -136,8 +134,7 @@ impl UdpThread {
         }
         let is_readable = |fd: &PollFd<'_>| !fd.revents().is_empty();
         if fds.pop().is_some_and(|wake| is_readable(&wake)) {
-            // The value of the event counter does not matter; reading it resets it.
-            let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+            self.shared.wake.reset();
         }
         let ports = fds.iter().enumerate().filter(|(_, fd)| is_readable(fd));
         Ok(ports.map(|(i, _)| (i / 2, i % 2)).collect())
@@ -145,7 +142,7 @@ impl UdpThread {
 
     /// Receives one batch from a socket, and puts it into the link.
     fn receive(&mut self, channel: usize, direction: usize) -> Result<(), SocketError> {
-        let now_ns = self.now_ns();
+        let now_ns = self.directions[direction].link.now_ns();
         let [a, b] = &mut self.channels[channel];
         let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
         let from_addr = from.addr();
@@ -170,15 +167,15 @@ impl UdpThread {
 
     /// Sends all datagrams that are due.
     fn deliver(&mut self, direction: usize) {
-        let now_ns = self.now_ns();
         let UdpDirection {
             link,
             counters,
             due,
         } = &mut self.directions[direction];
-        while let Some(due_ns) = link.next_ns().filter(|due_ns| *due_ns <= now_ns) {
-            counters.note_lateness(now_ns - due_ns);
-            due.extend(link.poll(now_ns));
+        let now_ns = link.now_ns();
+        while let Some((due_ns, datagram)) = link.take_due(now_ns) {
+            link.note_departure(due_ns, now_ns, 1);
+            due.push(datagram);
         }
         let mut rest = &mut due[..];
         while let Some(first) = rest.first() {
@@ -209,17 +206,14 @@ impl UdpThread {
                 .map(|ports| &ports[1 - direction].socket);
             DirectionCounters {
                 link: link.counters(),
+                late: link.lateness().late_packets(),
+                worst_lateness_ns: link.lateness().max_ns(),
                 socket_drops: into.map(|socket| socket.drops()).sum(),
                 unsent: counters.unsent + out.map(|socket| socket.unsent()).sum::<u64>(),
                 ..*counters
             }
         });
         UdpEmulatorCounters { forward, backward }
-    }
-
-    fn now_ns(&self) -> u64 {
-        // A `u64` of nanoseconds covers five centuries.
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
