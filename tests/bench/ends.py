@@ -145,11 +145,17 @@ def tcp_copy(programs, path, source, cc):
     return seconds
 
 
-def rsync(programs, path, source, cc):
+def use_congestion_control(path, cc):
+    """Makes both hosts use one congestion control for TCP between them. The route sets it, since the setting of a
+    namespace needs privileges outside of it."""
+    for host, peer in ((path.a, path.b), (path.b, path.a)):
+        host.ip("route", "replace", peer.v4, "dev", host.dev, "src", host.v4, "congctl", cc)
+
+
+def rsync(programs, path, source, cc, limit_s=None):
     """Moves a file with rsync to its daemon. Returns the seconds from the start of the command to
-    its end."""
-    for host in (path.a, path.b):
-        host.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={cc}")
+    its end. A transfer that takes longer than `limit_s` is a `TimeoutExpired`."""
+    use_congestion_control(path, cc)
     directory = programs.directory / "rsync"
     directory.mkdir(exist_ok=True)
     config = programs.directory / "rsyncd.conf"
@@ -160,10 +166,14 @@ def rsync(programs, path, source, cc):
          f"--address={path.b.v4}"], stderr=subprocess.DEVNULL))
     until(lambda: ":8730" in path.b.run("ss", "-tln"), 10, "rsync listens")
     start = time.monotonic()
-    path.a.run("rsync", "--whole-file", str(source), f"rsync://{path.b.v4}:8730/in/")
+    sender = path.own(path.a.popen(
+        ["rsync", "--whole-file", str(source), f"rsync://{path.b.v4}:8730/in/"]))
+    code = sender.wait(timeout=limit_s)
     seconds = time.monotonic() - start
     daemon.terminate()
     daemon.wait(timeout=10)
+    if code != 0:
+        raise Failed(f"rsync ended with {code}")
     (directory / source.name).unlink()
     return seconds
 
@@ -177,15 +187,25 @@ def tcp_flow(path, seconds, cc):
     return 80 * sum(flow[:-1]) / max(1, len(flow) - 1)
 
 
+def quinn_command(programs, cc):
+    """Returns the start of the command of a QUIC end."""
+    return [programs.quinn, "--certificate", str(programs.directory / "certificate"), "--cc", cc]
+
+
+def quinn_receiver(programs, path, cc):
+    """Starts the receiving QUIC end on `b`."""
+    receiver = path.own(path.b.popen([*quinn_command(programs, cc), "take", f"{path.b.v4}:4433"],
+                                     text=True, stdout=subprocess.PIPE))
+    if receiver.stdout.readline() != "ready\n":
+        raise Failed("quinn does not listen")
+    return receiver
+
+
 def quinn_flow(programs, path, seconds, cc):
     """Sends over QUIC for some seconds. Returns the bits per second from the first byte to the
     last, and whether the connection lasted until the end."""
-    common = [programs.quinn, "--certificate", str(programs.directory / "certificate"), "--cc", cc]
-    receiver = path.own(path.b.popen([*common, "take", f"{path.b.v4}:4433"], text=True,
-                                     stdout=subprocess.PIPE))
-    if receiver.stdout.readline() != "ready\n":
-        raise Failed("quinn does not listen")
-    sender = path.own(path.a.popen([*common, "send", f"{path.b.v4}:4433", str(seconds)],
+    receiver = quinn_receiver(programs, path, cc)
+    sender = path.own(path.a.popen([*quinn_command(programs, cc), "send", f"{path.b.v4}:4433", str(seconds)],
                                    stderr=subprocess.DEVNULL))
     out, _ = receiver.communicate(timeout=seconds + 60)
     if receiver.returncode != 0:

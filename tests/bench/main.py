@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 
+import alternatives
 import boxes
 import files
 import flood
@@ -19,6 +20,7 @@ import vary
 from ends import Programs
 
 _PARTS = {
+    "alternatives": alternatives.run,
     "rate": rate.run,
     "file": files.run,
     "message": messages.run,

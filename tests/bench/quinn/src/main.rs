@@ -1,8 +1,8 @@
-//! One end of a QUIC connection: sends for some seconds, or takes bytes in and measures how fast.
+//! One end of a QUIC connection: sends for some seconds or sends a file, or takes bytes in and measures how fast.
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig};
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use quinn::{ClientConfig, Endpoint, ServerConfig, TransportConfig, VarInt};
+use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, ServerConfig, TransportConfig, VarInt};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -35,6 +35,8 @@ enum Role {
     Take { at: SocketAddr },
     /// Sends on one stream for some seconds, and then ends it at once.
     Send { to: SocketAddr, seconds: f64 },
+    /// Sends the bytes of a file on one stream, and waits until the receiver has all of them.
+    SendFile { to: SocketAddr, file: PathBuf },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -49,6 +51,7 @@ async fn main() -> Result<(), Failure> {
     match args.role {
         Role::Take { at } => take(&args, at).await,
         Role::Send { to, seconds } => send(&args, to, Duration::from_secs_f64(seconds)).await,
+        Role::SendFile { to, ref file } => send_file(&args, to, file).await,
     }
 }
 
@@ -78,7 +81,7 @@ async fn take(args: &Args, at: SocketAddr) -> Result<(), Failure> {
     let connection = endpoint.accept().await.ok_or("no connection")?.await?;
     let mut stream = connection.accept_uni().await?;
     let (mut bytes, mut first, mut last) = (0, None, Instant::now());
-    // The stream ends by a reset.
+    // The stream of `send` ends by a reset, that of `send-file` by itself.
     while let Ok(Some(chunk)) = stream.read_chunk(1 << 20, true).await {
         last = Instant::now();
         first.get_or_insert(last);
@@ -91,14 +94,31 @@ async fn take(args: &Args, at: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn send(args: &Args, to: SocketAddr, time: Duration) -> Result<(), Failure> {
+async fn connect(args: &Args, to: SocketAddr) -> Result<Connection, Failure> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(std::fs::read(&args.certificate)?))?;
     let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
     config.transport_config(transport(args.cc));
     let mut endpoint = Endpoint::client(SocketAddr::from(([0, 0, 0, 0], 0)))?;
     endpoint.set_default_client_config(config);
-    let connection = endpoint.connect(to, "far")?.await?;
+    Ok(endpoint.connect(to, "far")?.await?)
+}
+
+async fn send_file(args: &Args, to: SocketAddr, file: &Path) -> Result<(), Failure> {
+    let mut file = tokio::fs::File::open(file).await?;
+    let connection = connect(args, to).await?;
+    let mut stream = connection.open_uni().await?;
+    tokio::io::copy_buf(&mut tokio::io::BufReader::with_capacity(1 << 20, &mut file), &mut stream).await?;
+    stream.finish()?;
+    // The receiver closes the connection after the last byte. Any other end is an error.
+    match connection.closed().await {
+        ConnectionError::ApplicationClosed(_) => Ok(()),
+        other => Err(other.into()),
+    }
+}
+
+async fn send(args: &Args, to: SocketAddr, time: Duration) -> Result<(), Failure> {
+    let connection = connect(args, to).await?;
     let mut stream = connection.open_uni().await?;
     let piece = vec![0; 1 << 20];
     let sending = async {
