@@ -8,6 +8,7 @@
 mod incast;
 
 use farwrite_net::Policy;
+use farwrite_units::stats;
 use incast::{Outcome, Scene, Setup};
 
 const SEEDS: u64 = 20;
@@ -136,7 +137,7 @@ fn head() {
 
 fn print((name, setup, scene, theirs): &Row) {
     let runs: Vec<_> = (0..SEEDS).map(|seed| setup.run(scene, seed)).collect();
-    let mean = |value: fn(&Outcome) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
+    let mean = |value: fn(&Outcome) -> f64| stats::mean(runs.iter().map(value));
     let [their_mean, their_p99, their_repeated] =
         theirs.map(|value| value.map_or("-".into(), |value| value.to_string()));
     let least = runs.iter().map(Outcome::mean_us).fold(f64::MAX, f64::min);

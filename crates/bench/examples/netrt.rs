@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use farwrite_boxes::netrt::Config;
 use farwrite_net::Policy;
+use farwrite_units::stats::mean;
 use racks::{Outcome, Racks, Repair, Scene};
 use rows::{Panel, Rows};
 
@@ -293,7 +294,7 @@ fn head(what: &str) {
 
 /// The means of [`MEASURES`].
 fn means(runs: &[Outcome]) -> [f64; MEASURES.len()] {
-    MEASURES.map(|(_, value)| runs.iter().map(value).sum::<f64>() / runs.len() as f64)
+    MEASURES.map(|(_, value)| mean(runs.iter().map(value)))
 }
 
 /// Ways of repairing losses on one network, beside Go-Back-N.

@@ -11,6 +11,7 @@ use common::case::{Case, FlowKind};
 use common::grids;
 use common::measure::CaseResult;
 use common::network::run;
+use farwrite_units::stats::median;
 
 const CONTROLLERS: [(&str, FlowKind); 5] = [
     ("adaptive", FlowKind::Adaptive),
@@ -68,7 +69,6 @@ fn print_row(grid: &str, name: &str, results: &[CaseResult]) {
         values.sort_by(f64::total_cmp);
         values
     };
-    let middle = |values: &[f64]| values[values.len() / 2];
     let used = sorted(&|result| result.utilisation);
     let queue = sorted(&|result| result.queue_mean);
     let dropped = sorted(&|result| result.dropped);
@@ -78,12 +78,12 @@ fn print_row(grid: &str, name: &str, results: &[CaseResult]) {
         results.len(),
         results.iter().filter(|result| is_good(result)).count(),
         used[0],
-        middle(&used),
-        middle(&queue),
+        median(&used),
+        median(&queue),
         queue[queue.len() - 1],
-        middle(&dropped) * 100.0,
+        median(&dropped) * 100.0,
         dropped[dropped.len() - 1] * 100.0,
         jain[0],
-        middle(&jain),
+        median(&jain),
     );
 }

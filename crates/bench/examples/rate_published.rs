@@ -14,6 +14,7 @@ use common::case::{Case, FlowKind, Messages, PathStep, uniform};
 use common::measure::CaseResult;
 use common::network::run;
 use farwrite_link::{Policer, Reorder, Spread, Variation};
+use farwrite_units::stats;
 
 const CONTROLLERS: [(&str, FlowKind); 4] = [
     ("adaptive", FlowKind::Adaptive),
@@ -82,11 +83,7 @@ fn cell(row: &Row, kind: FlowKind) -> String {
             run(&case)
         })
         .collect();
-    let median = |of: &dyn Fn(&CaseResult) -> f64| {
-        let mut values: Vec<f64> = results.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
+    let median = |of: &dyn Fn(&CaseResult) -> f64| stats::median(results.iter().map(of));
     let seconds = |out: &CaseResult| {
         let times_ns = out.message_times_ns.first();
         times_ns.map_or(f64::INFINITY, |&ns| ns as f64 / 1e9)

@@ -10,7 +10,8 @@ use farwrite_sdr::{Arrival, ImmediateParts, Place, SdrQp, Terms};
 
 use crate::Failure;
 use crate::meter::Meter;
-use crate::table::{self, median};
+use crate::table;
+use farwrite_units::stats::median;
 
 /// Packets of a chunk.
 const PACKETS_PER_CHUNK: u32 = 64;

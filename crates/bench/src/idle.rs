@@ -8,7 +8,8 @@ use farwrite::{MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, SendOption
 use crate::Failure;
 use crate::meter::Meter;
 use crate::sim::SimEnds;
-use crate::table::{self, median};
+use crate::table;
+use farwrite_units::stats::median;
 
 /// Number of queue pairs that send, each one message at a time.
 const ACTIVE: usize = 10;

@@ -9,7 +9,8 @@ use crate::blast::{BlastConfig, blast};
 use crate::fabric::FabricPair;
 use crate::meter::Moved;
 use crate::stack::StackPair;
-use crate::table::{self, median};
+use crate::table;
+use farwrite_units::stats::median;
 
 /// The settings of the measurement.
 #[derive(Args, Clone, Debug)]

@@ -13,7 +13,8 @@ use farwrite::{
 use crate::Failure;
 use crate::connect::connect;
 use crate::meter::{Meter, Usage};
-use crate::table::{self, median};
+use crate::table;
+use farwrite_units::stats::median;
 
 /// Numbers of queue pairs. The first case is the reference of the others.
 const QUEUE_PAIRS: [usize; 3] = [1, 100, 1_000];

@@ -25,16 +25,6 @@ fn lines<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     all().map(line).collect()
 }
 
-/// The median; the upper one if there are two.
-///
-/// # Panics
-/// If there are no values.
-pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,11 +34,5 @@ mod tests {
         let rows = [["raw", "36.0"], ["stack", "9.5"]].map(|row| row.map(str::to_owned));
         let text = lines(["what", "Gbit/s"], &rows);
         assert_eq!(text, "  what   Gbit/s\n  raw      36.0\n  stack     9.5\n");
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 3.0);
     }
 }

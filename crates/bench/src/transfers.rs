@@ -9,7 +9,8 @@ use farwrite_link::Loss;
 use crate::Failure;
 use crate::meter::{Meter, Usage};
 use crate::sim::SimEnds;
-use crate::table::{self, median};
+use crate::table;
+use farwrite_units::stats::median;
 
 /// Transfers per run.
 const TRANSFERS: u32 = 1000;

@@ -5,7 +5,8 @@ use farwrite::{RateControl, SchemeName};
 use crate::Failure;
 use crate::meter::Moved;
 use crate::stack::StackPair;
-use crate::table::{self, median};
+use crate::table;
+use farwrite_units::stats::median;
 
 /// Bytes per run.
 const BYTES: usize = 512 << 20;

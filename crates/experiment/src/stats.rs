@@ -1,6 +1,6 @@
 //! Means, percentiles and confidence intervals.
 
-use farwrite_units::show::real;
+use farwrite_units::stats::{mean, percentile, standard_error};
 
 /// Summary of many values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,18 +31,12 @@ impl Summary {
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
-        let max = *values.last()?;
-        // Nearest rank: the smallest value that at least this share of the values do not exceed.
-        let percentile = |percent: usize| {
-            let rank = (values.len() * percent).div_ceil(100);
-            values[rank.max(1) - 1]
-        };
         Some(Self {
             count: values.len(),
             mean: mean(&values),
-            p50: percentile(50),
-            p99: percentile(99),
-            max,
+            p50: percentile(&values, 50)?,
+            p99: percentile(&values, 99)?,
+            max: *values.last()?,
         })
     }
 }
@@ -54,21 +48,12 @@ pub fn interval(values: &[f64]) -> Option<Interval> {
     if values.is_empty() {
         return None;
     }
-    let mean = mean(values);
-    let half_width = (values.len() > 1).then(|| {
-        // A product, because the precision of `powi` depends on the machine.
-        let squares: f64 = values
-            .iter()
-            .map(|value| (value - mean) * (value - mean))
-            .sum();
-        let freedom = values.len() - 1;
-        student_t(freedom) * (squares / real(freedom as u64) / real(values.len() as u64)).sqrt()
-    });
-    Some(Interval { mean, half_width })
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / real(values.len() as u64)
+    let half_width =
+        (values.len() > 1).then(|| student_t(values.len() - 1) * standard_error(values));
+    Some(Interval {
+        mean: mean(values),
+        half_width,
+    })
 }
 
 /// The 97.5% quantile of Student's t distribution. Between two entries of the table, the entry for

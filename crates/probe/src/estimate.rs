@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use farwrite_units::show::real;
+use farwrite_units::stats::percentile;
 
 /// Measured round trips.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,8 +30,7 @@ impl RoundTrips {
     /// the samples do not exceed. 0 gives the smallest, 100 the largest. `None` without samples.
     #[must_use]
     pub fn percentile(&self, hundredths: usize) -> Option<Duration> {
-        let rank = (self.sorted.len() * hundredths.min(100)).div_ceil(100);
-        self.sorted.get(rank.saturating_sub(1)).copied()
+        percentile(&self.sorted, hundredths)
     }
 
     /// The distribution of the times above the shortest one, which is the delay by queues and by the

@@ -1,10 +1,12 @@
 //! Sizes, rates and times as people write them ([`parse`]), also in files ([`written`]), and read
-//! them ([`show`]); and the files that they name ([`input`]).
+//! them ([`show`]); and the files that they name ([`input`]). Also
+//! means and quantiles ([`stats`]).
 
 mod burst;
 pub mod input;
 pub mod parse;
 pub mod show;
+pub mod stats;
 pub mod written;
 
 pub use burst::Burst;

@@ -8,6 +8,7 @@ use farwrite_boxes::lowar::{Coding, Config, Lowar};
 use farwrite_experiment::parallel_map;
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
+use farwrite_units::stats::{mean, standard_error};
 
 use crate::network::{self, Setting};
 
@@ -48,12 +49,10 @@ pub(crate) struct Spread {
 
 impl Spread {
     fn of(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        // One run has no spread.
-        let error = (squares / (count - 1.0).max(1.0) / count).sqrt();
-        Self { mean, error }
+        Self {
+            mean: mean(values),
+            error: standard_error(values),
+        }
     }
 }
 

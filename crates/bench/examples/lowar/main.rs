@@ -36,6 +36,7 @@ use case::Case;
 use farwrite_boxes::lowar::{Coding, Shape};
 use farwrite_link::Dice;
 use farwrite_net::Loss;
+use farwrite_units::stats::{mean, percentile};
 use options::Options;
 use rows::Rows;
 
@@ -126,9 +127,8 @@ fn times(options: &Options, rows: &Rows) {
             };
             let mut times = case.times_us(count, None);
             times.sort_by(f64::total_cmp);
-            let mean = times.iter().sum::<f64>() / times.len() as f64;
-            let tail = times[(times.len() * 99).div_ceil(100) - 1];
-            let [mean, tail] = [mean, tail].map(|us| us / 1000.0);
+            let tail = percentile(&times, 99).unwrap_or(f64::NAN);
+            let [mean, tail] = [mean(&times), tail].map(|us| us / 1000.0);
             panel.add(&series(coding), loss, "mean_ms", mean);
             panel.add(&series(coding), loss, "p99_ms", tail);
             [mean, tail]
@@ -304,13 +304,12 @@ fn latency_of(case: &Case, rows: &Rows) {
         let (block, places) = (u64::from(r), u64::from(r - u16::from(c) + 1));
         let first = |place: u64| 1 + (1 + 37 * place % 700) / block * block + 29 * place % places;
         let firsts = (0..PLACES).map(first);
-        let mean = |lost: &dyn Fn(u64) -> BTreeSet<u64>| {
-            let times: Vec<f64> = firsts.clone().map(|at| run(lost(at)) - lossless).collect();
-            times.iter().sum::<f64>() / times.len() as f64
+        let added_by = |lost: &dyn Fn(u64) -> BTreeSet<u64>| {
+            mean(firsts.clone().map(|at| run(lost(at)) - lossless))
         };
-        let one = mean(&|at| [at].into());
-        let two = mean(&|at| [at, at + block].into());
-        let many = (c == 16).then(|| mean(&|at| (at..at + 16).collect()));
+        let one = added_by(&|at| [at].into());
+        let two = added_by(&|at| [at, at + block].into());
+        let many = (c == 16).then(|| added_by(&|at| (at..at + 16).collect()));
         let (shape, added) = (format!("({r},{c})"), lossless - plain);
         let measures = [
             ("added_us", Some(added)),

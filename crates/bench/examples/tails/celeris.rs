@@ -11,7 +11,8 @@ use farwrite_experiment::{Outcome, PatternNetwork, Workload};
 use farwrite_net::{LeafSpine, Shape, Topology};
 
 use crate::Numbers;
-use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
+use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, to_the_next};
+use farwrite_units::stats::{deviation, mean};
 
 const LEAVES: usize = 16;
 const SPINES: usize = 8;
@@ -147,10 +148,7 @@ impl Steps {
         reason = "a positive time"
     )]
     fn deadline_ns(&self) -> u64 {
-        let mean = mean(&self.times);
-        let squares = self.times.iter().map(|time| (time - mean).powi(2));
-        let deviation = (squares.sum::<f64>() / self.times.len() as f64).sqrt();
-        ((at(&self.times, 0.5) + deviation) * 1e6) as u64
+        ((at(&self.times, 0.5) + deviation(&self.times)) * 1e6) as u64
     }
 
     fn write(&self, table: &mut Table, panel: &str, name: &str) {

@@ -9,6 +9,7 @@ use farwrite_experiment::{
     parallel_map, run,
 };
 use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
+use farwrite_units::stats::quantile;
 
 /// Panels of the figures: the probability that a cable loses a packet.
 pub(crate) const LOSSES: [(&str, f64); 2] = [("no loss", 0.0), ("loss of 1e-4", 1e-4)];
@@ -224,16 +225,6 @@ impl Table {
 }
 
 /// The value that a share of the sorted values do not exceed (nearest rank).
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a place in a list"
-)]
 pub(crate) fn at(sorted: &[f64], share: f64) -> f64 {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
-}
-
-pub(crate) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+    quantile(sorted, share).unwrap_or(f64::NAN)
 }

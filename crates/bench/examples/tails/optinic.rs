@@ -13,7 +13,8 @@ use farwrite_experiment::{Outcome, Pattern, PatternNetwork, Start, Workload};
 use farwrite_net::{Shape, Topology};
 
 use crate::Numbers;
-use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, mean, to_the_next};
+use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, to_the_next};
+use farwrite_units::stats::mean;
 
 const HOSTS: usize = 8;
 const RATE_BPS: u64 = 25_000_000_000;

@@ -1,6 +1,7 @@
 //! What runs of a way on a path result in, and what they cost.
 
 use farwrite_experiment::{FlowEnd, Workload};
+use farwrite_units::stats::{mean, percentile, standard_error};
 
 use crate::racks::Outcome;
 use crate::rows::Panel;
@@ -78,14 +79,10 @@ impl Times {
             failed += run.failed;
         }
         all.sort_by(f64::total_cmp);
-        let runs = means.len() as f64;
-        let among = mean(&means);
-        let squares: f64 = means.iter().map(|mean| (mean - among).powi(2)).sum();
         Self {
             mean_us: mean(&all),
-            // One run has no spread.
-            error_us: (squares / (runs - 1.0).max(1.0) / runs).sqrt(),
-            p99_us: all[(all.len() * 99).div_ceil(100) - 1],
+            error_us: standard_error(&means),
+            p99_us: percentile(&all, 99).unwrap_or(f64::NAN),
             failed,
         }
     }
@@ -109,10 +106,6 @@ pub(crate) fn write_costs(panel: &Panel<'_>, series: &str, x: f64, costs: &[f64;
     for (measure, value) in COSTS.into_iter().zip(costs) {
         panel.add(series, x, measure, *value);
     }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 impl Counts {

@@ -1,5 +1,7 @@
 //! What came of the flows.
 
+use farwrite_units::stats;
+
 use crate::racks::Outcome;
 
 /// The results of a way.
@@ -33,16 +35,16 @@ impl Sum {
 }
 
 fn mean(times: &[f64]) -> f64 {
-    times.iter().sum::<f64>() / times.len() as f64
+    stats::mean(times)
 }
 
 fn p90(times: &[f64]) -> f64 {
-    times[(times.len() * 9).div_ceil(10) - 1]
+    stats::percentile(times, 90).unwrap_or(f64::NAN)
 }
 
 /// The mean over all sets of flows.
 fn over(sums: &[Sum], of: impl Fn(&Sum) -> f64) -> f64 {
-    sums.iter().map(of).sum::<f64>() / sums.len() as f64
+    stats::mean(sums.iter().map(of))
 }
 
 /// The same, of each measure.

@@ -1,8 +1,8 @@
 //! The times of all cells as CSV, for figures.
 
 use crate::cell::Cell;
-use crate::expected::sample_quantile;
 use crate::verdict::Comparison;
+use farwrite_units::stats;
 
 const HEAD: &str =
     "scheme,bytes,sites,rate_bps,rtt_s,loss_packet,burst,mtu,samples,seed,mean_s,p99_s,p999_s";
@@ -18,7 +18,9 @@ pub(crate) fn text(cells: &[Cell], comparisons: &[Comparison]) -> String {
 fn row(cell: &Cell, comparison: &Comparison) -> String {
     let times_s = &comparison.times_s;
     let quantile = |q: f64, least: usize| match times_s.len() {
-        count if count >= least => format!("{:.9}", sample_quantile(q, times_s)),
+        count if count >= least => {
+            format!("{:.9}", stats::quantile(times_s, q).unwrap_or(f64::NAN))
+        }
         _ => String::new(),
     };
     format!(

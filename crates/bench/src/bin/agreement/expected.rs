@@ -1,6 +1,7 @@
 //! The model's prediction for a shipped protocol.
 
 use farwrite_model::{Collective, CompletionTime, ModelError};
+use farwrite_units::stats;
 
 use crate::Failure;
 use crate::cell::{Cell, Waits};
@@ -41,7 +42,7 @@ impl Expected {
     pub(crate) fn mean(&self) -> f64 {
         match self {
             Self::Exact(time) => time.mean(),
-            Self::Drawn(times_s) => average(times_s),
+            Self::Drawn(times_s) => stats::mean(times_s),
         }
     }
 
@@ -49,24 +50,7 @@ impl Expected {
     pub(crate) fn quantile(&self, q: f64) -> Result<f64, Failure> {
         match self {
             Self::Exact(time) => Ok(time.quantile(q)?),
-            Self::Drawn(times_s) => Ok(sample_quantile(q, times_s)),
+            Self::Drawn(times_s) => Ok(stats::quantile(times_s, q).unwrap_or(f64::NAN)),
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "few samples")]
-pub(crate) fn average(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// The smallest of ascending times that a share `q` of them does not exceed.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "few samples"
-)]
-pub(crate) fn sample_quantile(q: f64, times_s: &[f64]) -> f64 {
-    let rank = (q * times_s.len() as f64).ceil() as usize;
-    times_s[rank.clamp(1, times_s.len()) - 1]
 }

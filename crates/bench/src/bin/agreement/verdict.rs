@@ -1,8 +1,10 @@
 //! Compares measured values with the model.
 
+use farwrite_units::stats::{self, deviation};
+
 use crate::Failure;
 use crate::cell::{Cell, Waits};
-use crate::expected::{Expected, average, sample_quantile};
+use crate::expected::Expected;
 
 /// Highest relative deviation of the mean.
 const MEAN_GOAL: f64 = 0.02;
@@ -96,8 +98,8 @@ fn mean(times_s: &[f64], ours: &Expected, paper: &Expected) -> Result<ComparedVa
     let quantiles =
         (0..QUANTILES).map(|i| ours.quantile((f64::from(i) + 0.5) / f64::from(QUANTILES)));
     let quantiles = quantiles.collect::<Result<Vec<_>, _>>()?;
-    let spread_s = spread(times_s).max(spread(&quantiles));
-    let measured_s = average(times_s);
+    let spread_s = deviation(times_s).max(deviation(&quantiles));
+    let measured_s = stats::mean(times_s);
     let chance = CHANCE * spread_s / (times_s.len() as f64).sqrt() / model_s;
     Ok(ComparedValue {
         measured_s,
@@ -106,13 +108,6 @@ fn mean(times_s: &[f64], ours: &Expected, paper: &Expected) -> Result<ComparedVa
         chance,
         verdict: judge((measured_s / model_s - 1.0).abs(), MEAN_GOAL, chance),
     })
-}
-
-/// The standard deviation.
-fn spread(values: &[f64]) -> f64 {
-    let mean = average(values);
-    let squares: Vec<_> = values.iter().map(|value| (value - mean).powi(2)).collect();
-    average(&squares).sqrt()
 }
 
 /// Compares the empirical quantile `q` with the model's quantile. The share of samples below the
@@ -126,7 +121,7 @@ fn quantile(
     paper: &Expected,
 ) -> Result<ComparedValue, Failure> {
     let count = times_s.len() as f64;
-    let measured_s = sample_quantile(q, times_s);
+    let measured_s = stats::quantile(times_s, q).unwrap_or(f64::NAN);
     let model_s = ours.quantile(q)?;
     let width = CHANCE * (q * (1.0 - q) / count).sqrt();
     let lowest_s = ours.quantile(q - width)?;

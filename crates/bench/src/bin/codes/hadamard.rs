@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use farwrite_codes::Kernel;
 use farwrite_codes::hadamard::{Element, Interleave, Transform};
+use farwrite_units::stats::median;
 use half::{bf16, f16};
 
 use crate::contest::thread_time;
@@ -70,10 +71,10 @@ fn rows<T: Element>(
             decoding.push((thread_time() - middle).as_secs_f64());
         }
     }
-    let copying = median(&mut copying);
+    let copying = median(&copying);
     let speed = |seconds: f64| (elements * size_of::<T>()) as f64 / seconds / 1e9;
     println!("{name:<22} {:6.2}  memcpy", speed(copying));
-    for (transform, seconds) in transforms.iter().zip(&mut seconds) {
+    for (transform, seconds) in transforms.iter().zip(&seconds) {
         for (what, seconds) in ["encode", "decode"].into_iter().zip(seconds) {
             let seconds = median(seconds);
             let (shape, share) = (transform.interleave(), copying / seconds);
@@ -88,9 +89,4 @@ fn rows<T: Element>(
         }
     }
     Ok(())
-}
-
-fn median(seconds: &mut [f64]) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
 }

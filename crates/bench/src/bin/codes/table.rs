@@ -1,6 +1,7 @@
 //! Prints the measurements as a table.
 
 use farwrite_codes::Kernel;
+use farwrite_units::stats::median;
 
 use crate::contest::{Contest, What};
 
@@ -11,11 +12,10 @@ const PAPER_BYTES_PER_SECOND: f64 = 400e9 / 8.0;
 /// Prints medians, each with its ratio to the best reading and to the best of ISA-L.
 pub(crate) fn print(contest: &Contest, whats: &[What], seconds: &[Vec<f64>]) {
     let bytes = contest.layout.data_bytes();
-    let speeds = whats.iter().zip(seconds).map(|(&what, seconds)| {
-        let mut seconds = seconds.clone();
-        seconds.sort_by(f64::total_cmp);
-        (what, bytes as f64 / seconds[seconds.len() / 2])
-    });
+    let speeds = whats
+        .iter()
+        .zip(seconds)
+        .map(|(&what, seconds)| (what, bytes as f64 / median(seconds)));
     let speeds: Vec<(What, f64)> = speeds.collect();
     let best = |of: &dyn Fn(What) -> bool| {
         let all = speeds.iter().copied().filter(|&(what, _)| of(what));

@@ -1,6 +1,7 @@
 //! Prints the results as lines.
 
 use farwrite::SchemeName;
+use farwrite_units::stats::{mean, median, percentile};
 
 use crate::path::Path;
 
@@ -33,15 +34,12 @@ impl Row {
     }
 
     fn mean_s(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "few samples")]
-        let count = self.times_s.len() as f64;
-        self.times_s.iter().sum::<f64>() / count
+        mean(&self.times_s)
     }
 
     /// The 99th percentile: the smallest time that 99 of 100 messages do not exceed.
     fn p99_s(&self) -> f64 {
-        let rank = (self.times_s.len() * 99).div_ceil(100);
-        self.times_s[rank.max(1) - 1]
+        percentile(&self.times_s, 99).unwrap_or(f64::NAN)
     }
 
     pub(crate) fn print(&self) {
@@ -52,7 +50,7 @@ impl Row {
             self.burst,
             self.scheme.to_string(),
             self.mean_s() * 1e3,
-            self.times_s[self.times_s.len() / 2] * 1e3,
+            median(&self.times_s) * 1e3,
             self.p99_s() * 1e3,
             self.mean_s() / self.ideal_s,
             self.p99_s() / self.ideal_s,

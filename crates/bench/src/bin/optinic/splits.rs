@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use farwrite_codes::Kernel;
 use farwrite_codes::hadamard::{Interleave, Transform, TransformError};
+use farwrite_units::stats::median;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Failure;
@@ -37,11 +38,11 @@ pub(crate) fn run(rows: &Rows, runs: u16) -> Result<(), Failure> {
     );
     println!("{conditions}");
     let mut shapes = shapes()?;
-    let copying = median(&mut measure(&mut shapes, runs)?);
+    let copying = median(measure(&mut shapes, runs)?);
     println!("memcpy {:.1} ms", copying * 1e3);
     let panel = rows.panel("OT3", "128 MiB", &conditions);
     for shape in &mut shapes {
-        let seconds = median(&mut shape.seconds);
+        let seconds = median(&shape.seconds);
         let (series, splits) = (shape.series, shape.splits);
         println!(
             "{series}, {splits} blocks: {:.1} ms, {:.2} times memcpy",
@@ -97,9 +98,4 @@ fn measure(shapes: &mut [Shape], runs: u16) -> Result<Vec<f64>, TransformError> 
 /// Processor time of this thread: other work on the machine does not count.
 fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
-}
-
-fn median(seconds: &mut [f64]) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
 }

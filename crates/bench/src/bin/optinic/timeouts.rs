@@ -2,6 +2,7 @@
 
 use farwrite_deadline::{Bounds, Observation, Policy, Proposal, Timeout};
 use farwrite_dice::SplitMix;
+use farwrite_units::stats;
 
 use crate::rows::{Panel, Rows};
 
@@ -172,7 +173,7 @@ fn phase(panel: &Panel<'_>, name: &str, from: usize, operations: &[&Operation]) 
     });
     let mut times: Vec<f64> = slowest.collect();
     times.sort_by(f64::total_cmp);
-    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let mean = stats::mean(&times);
     let p99 = times[times.len() * 99 / 100];
     println!("{name:<18} {from:>5} {cut:>7.4} {missing:>8.5} {mean:>8.3} {p99:>8.3}");
     for (measure, value) in [
