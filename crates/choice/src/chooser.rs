@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farwrite::{PathStats, QpStats, SchemeName, packet_overhead_bytes};
+use farwrite::{PeerStats, QpStats, SchemeName, packet_overhead_bytes};
 use farwrite_model::Scheme;
 use farwrite_model::plan::{Coding, Question};
 use farwrite_units::show::real;
@@ -90,15 +90,15 @@ impl Chooser {
     }
 
     /// Processes the measurements of the queue pair and its path.
-    pub fn look(&mut self, stats: &QpStats, path: &PathStats) {
+    pub fn look(&mut self, stats: &QpStats, peer: &PeerStats) {
         let loss = &stats.send_loss;
         let counts = [loss.judged_chunks(), loss.lost_chunks(), loss.bursts()];
         let losses = self.recent.losses(counts);
-        let rtt = Duration::from_nanos(path.rtt_ns);
+        let rtt = Duration::from_nanos(peer.rtt_ns);
         // The pace of an adaptive controller changes all the time, but its learned rate does not.
-        let rate_bps = path
+        let rate_bps = peer
             .learned
-            .map_or(path.pace_bps, |learned| learned.rate_bps);
+            .map_or(peer.pace_bps, |learned| learned.rate_bps);
         self.measure(losses, rtt, rate_bps);
     }
 

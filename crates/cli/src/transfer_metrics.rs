@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use farwrite::metrics::{Metric, of_packets, of_path, of_queue_pair};
+use farwrite::metrics::{Metric, of_packets, of_peer, of_queue_pair};
 use farwrite_http::Address;
 use farwrite_transfer::{EndpointCounters, Event, Observer};
 
@@ -83,8 +83,8 @@ impl Observer for MeteredConsole {
 fn of_endpoint(counters: &EndpointCounters) -> Vec<Metric> {
     let EndpointCounters {
         stats,
-        path,
+        peer,
         packets,
     } = counters;
-    [of_packets(packets), of_queue_pair(stats), of_path(path)].concat()
+    [of_packets(packets), of_queue_pair(stats), of_peer(peer)].concat()
 }

@@ -63,8 +63,8 @@ impl Repair {
         match self {
             Self::Named(scheme) => Ok(*scheme),
             Self::Auto(auto) => {
-                let (stats, path) = (endpoint.qp_stats(qp)?, endpoint.path_stats(qp)?);
-                auto.chooser.look(&stats, &path);
+                let (stats, peer) = (endpoint.qp_stats(qp)?, endpoint.peer_stats(qp)?);
+                auto.chooser.look(&stats, &peer);
                 Ok(auto.choose(bytes, left))
             }
         }

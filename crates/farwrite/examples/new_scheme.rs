@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 
 use farwrite::schemes::scheme::{
-    Ack, Arrivals, Chunks, Message, MessageId, Outcome, PathView, Receiver, Report, Scheme,
+    Ack, Arrivals, Chunks, Message, MessageId, Outcome, PeerView, Receiver, Report, Scheme,
     SchemeTag, Sender, SenderCounters,
 };
 use farwrite::{Endpoint, QpOptions, SendOptions, UdpConfig};
@@ -62,7 +62,7 @@ impl TwiceSender {
 }
 
 impl Sender for TwiceSender {
-    fn start(&mut self, _: &PathView, message: &Message) {
+    fn start(&mut self, _: &PeerView, message: &Message) {
         let open = Open {
             chunks: message.chunks,
             next: 0,
@@ -72,7 +72,7 @@ impl Sender for TwiceSender {
         self.open.entry(message.number).or_insert(open);
     }
 
-    fn handle_report(&mut self, _: &PathView, report: &Report) {
+    fn handle_report(&mut self, _: &PeerView, report: &Report) {
         let Report::Ack(ack) = report else { return };
         if self
             .open
@@ -83,16 +83,16 @@ impl Sender for TwiceSender {
         }
     }
 
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
         let Some(open) = self.open.get_mut(&chunks.message.data()) else {
             return;
         };
         if open.passes == 0 && chunks.range.end == open.chunks {
-            open.again_ns = Some(path.now_ns + 3 * path.rtt_ns);
+            open.again_ns = Some(view.now_ns + 3 * view.rtt_ns);
         }
     }
 
-    fn handle_closed(&mut self, _: &PathView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _: &PeerView, message: u64, outcome: Outcome) {
         self.finish(message, outcome);
     }
 
@@ -100,16 +100,16 @@ impl Sender for TwiceSender {
         self.open.remove(&message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView) {
+    fn handle_timeout(&mut self, view: &PeerView) {
         for open in self.open.values_mut() {
-            if open.again_ns.is_some_and(|at| at <= path.now_ns) {
+            if open.again_ns.is_some_and(|at| at <= view.now_ns) {
                 (open.next, open.passes, open.again_ns) = (0, 1, None);
                 self.counters.timeouts += 1;
             }
         }
     }
 
-    fn poll_transmit(&mut self, _: &PathView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let (&message, open) = self.open.iter_mut().find(|(_, open)| open.passes > 0)?;
         let range = open.next..open.chunks.min(open.next.saturating_add(max_chunks));
         let count = u64::from(range.end - range.start);
@@ -147,11 +147,11 @@ struct TwiceReceiver {
 }
 
 impl Receiver for TwiceReceiver {
-    fn start(&mut self, _: &PathView, message: &Message) {
+    fn start(&mut self, _: &PeerView, message: &Message) {
         self.open.insert(message.number, message.chunks);
     }
 
-    fn handle_arrivals(&mut self, _: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, _: &PeerView, message: MessageId, arrivals: &dyn Arrivals) {
         let number = message.data();
         let Some(&chunks) = self.open.get(&number) else {
             return;
@@ -174,9 +174,9 @@ impl Receiver for TwiceReceiver {
         self.open.remove(&message);
     }
 
-    fn handle_timeout(&mut self, _: &PathView, _: &dyn Arrivals) {}
+    fn handle_timeout(&mut self, _: &PeerView, _: &dyn Arrivals) {}
 
-    fn poll_report(&mut self, _: &PathView, _: &dyn Arrivals, _: usize) -> Option<Report> {
+    fn poll_report(&mut self, _: &PeerView, _: &dyn Arrivals, _: usize) -> Option<Report> {
         let ack = self.whole.pop_front()?;
         self.over.push_back((ack.message, Outcome::Whole));
         Some(Report::Ack(ack))

@@ -20,7 +20,7 @@ use crate::intake::Notice;
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, RecvOptions, SendOptions};
 use crate::pair::{Coder, Pair, QpStats};
-use crate::path::{PathStats, PeerPaths};
+use crate::peer::{PeerStats, PeerTable};
 use crate::queue_pairs::QueuePairs;
 use crate::reception::Reception;
 use crate::registry::{Registry, SchemeResolver};
@@ -37,9 +37,9 @@ pub struct Endpoint<F: Fabric> {
     id: EndpointId,
     pub(crate) fabric: Adapter<F>,
     queue_pairs: QueuePairs,
-    paths: PeerPaths,
-    /// Schedule of the paths, by path number.
-    path_schedule: Schedule,
+    peers: PeerTable,
+    /// Schedule of the peers, by number.
+    peer_schedule: Schedule,
     /// Schedule of the queue pairs.
     schedule: Schedule,
     turns: Turns,
@@ -71,8 +71,8 @@ impl<F: Fabric> Endpoint<F> {
             id: EndpointId(id),
             fabric: Adapter::new(fabric).expect("the fabric has all its queues and workers"),
             queue_pairs: QueuePairs::default(),
-            paths: PeerPaths::default(),
-            path_schedule: Schedule::default(),
+            peers: PeerTable::default(),
+            peer_schedule: Schedule::default(),
             schedule: Schedule::default(),
             turns: Turns::default(),
             reception: Reception::default(),
@@ -94,7 +94,7 @@ impl<F: Fabric> Endpoint<F> {
 
     /// Returns the id of the endpoint that a queue pair is connected to, as claimed by that
     /// endpoint. Returns `None` before the queue pair is connected. Queue pairs with equal ids
-    /// share a path and a peer.
+    /// share a peer.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`].
@@ -224,7 +224,7 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::LineRate`] with [`RateControl::Eqds`](crate::RateControl::Eqds), [`Error::Fabric`].
     pub fn connect_qp(&mut self, qp: QueuePair, peer: &QpInfo) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(qp)?;
-        pair.connect(&mut self.fabric, &mut self.paths, peer)?;
+        pair.connect(&mut self.fabric, &mut self.peers, peer)?;
         self.schedule.wake(qp.index);
         Ok(())
     }
@@ -239,8 +239,8 @@ impl<F: Fabric> Endpoint<F> {
     pub fn set_routes(&mut self, qp: QueuePair, routes: &[QpRoute]) -> Result<(), Error> {
         let pair = self.queue_pairs.get(qp)?;
         pair.set_routes(&mut self.fabric, routes)?;
-        if let (Some(number), Some(first)) = (pair.peer_path(), routes.first()) {
-            self.paths.follow(number, first.destination);
+        if let (Some(number), Some(first)) = (pair.peer_number(), routes.first()) {
+            self.peers.follow(number, first.destination);
         }
         Ok(())
     }
@@ -261,10 +261,10 @@ impl<F: Fabric> Endpoint<F> {
         self.schedule.remove(index);
         self.turns.remove(index);
         self.reception.remove(index, pair.name().serial);
-        if let Some(path) = pair.peer_path()
-            && self.paths.leave(path, index, pair.standing())
+        if let Some(peer) = pair.peer_number()
+            && self.peers.leave(peer, index, pair.standing())
         {
-            self.path_schedule.remove(path_index(path));
+            self.peer_schedule.remove(peer_index(peer));
         }
         Ok(pair.destroy(&mut self.fabric)?)
     }
@@ -360,26 +360,26 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.queue_pairs.get(qp)?.stats())
     }
 
-    /// Returns the statistics of the path that a queue pair shares with all others to the same
+    /// Returns the statistics of the peer that a queue pair shares with all others to the same
     /// peer.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].
-    pub fn path_stats(&self, qp: QueuePair) -> Result<PathStats, Error> {
-        Ok(self.paths.get(self.path_number(qp)?).stats())
+    pub fn peer_stats(&self, qp: QueuePair) -> Result<PeerStats, Error> {
+        Ok(self.peers.get(self.peer_number(qp)?).stats())
     }
 
-    /// Changes the maximum rate of the path that a queue pair shares with all others to the same
+    /// Changes the maximum rate to the peer that a queue pair shares with all others to the same
     /// peer, in bits per second on the wire (0 counts as 1). With a fixed rate, this is the new rate.
-    /// Queue pairs that join the path later need this rate too
+    /// Queue pairs that to the peer that connect later need this rate too
     /// ([`RateControl::at_most`](crate::RateControl::at_most)). Only the
     /// adaptive and the fixed rate control change. The others ignore the call.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].
     pub fn set_max_rate(&mut self, qp: QueuePair, max_rate_bps: u64) -> Result<(), Error> {
-        let path = self.path_number(qp)?;
-        self.paths.get_mut(path).set_max_rate(max_rate_bps.max(1));
+        let peer = self.peer_number(qp)?;
+        self.peers.get_mut(peer).set_max_rate(max_rate_bps.max(1));
         Ok(())
     }
 
@@ -388,16 +388,16 @@ impl<F: Fabric> Endpoint<F> {
     /// meaning.
     ///
     /// # Errors
-    /// Those of [`Endpoint::path_stats`].
+    /// Those of [`Endpoint::peer_stats`].
     pub(crate) fn traffic(&self, qp: QueuePair) -> Result<[u64; 2], Error> {
-        let path = self.paths.get(self.path_number(qp)?);
-        Ok(self.queue_pairs.get(qp)?.traffic(path))
+        let peer = self.peers.get(self.peer_number(qp)?);
+        Ok(self.queue_pairs.get(qp)?.traffic(peer))
     }
 
-    /// Returns the number of the path that a queue pair shares with all others to its peer.
-    pub(crate) fn path_number(&self, qp: QueuePair) -> Result<usize, Error> {
-        let path = self.queue_pairs.get(qp)?.peer_path();
-        path.ok_or(Error::NotConnected(qp.serial))
+    /// Returns the number of the peer of a queue pair.
+    pub(crate) fn peer_number(&self, qp: QueuePair) -> Result<usize, Error> {
+        let peer = self.queue_pairs.get(qp)?.peer_number();
+        peer.ok_or(Error::NotConnected(qp.serial))
     }
 
     /// Returns the fabric's counters of packets carried and dropped.
@@ -406,7 +406,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 }
 
-/// Converts the number of a path to an index for schedules.
-fn path_index(path: usize) -> u32 {
-    u32::try_from(path).expect("at most as many paths as queue pairs")
+/// Converts the number of a peer to an index for schedules.
+fn peer_index(peer: usize) -> u32 {
+    u32::try_from(peer).expect("at most as many peers as queue pairs")
 }

@@ -40,13 +40,13 @@ pub enum Error {
     #[error("queue pair {0} is not connected: call connect_qp with the peer's information first")]
     NotConnected(u32),
     /// Another queue pair to the same peer has a different rate control. The two queue pairs share
-    /// one path.
+    /// one peer.
     #[error(
         "the path to the peer has rate control ({present}), and a queue pair with ({wanted}) cannot \
          share it: give all queue pairs to the peer the same"
     )]
     RateControl {
-        /// The rate control of the path.
+        /// The rate control of the peer.
         present: Box<RateControl>,
         /// The rate control that the queue pair requests.
         wanted: Box<RateControl>,
@@ -69,7 +69,7 @@ pub enum Error {
          another rate control at this one"
     )]
     NoCredit,
-    /// There is no path to a peer, or none of use.
+    /// There is no route to a peer, or none of use.
     #[error(transparent)]
     Route(#[from] RouteError),
     /// The message has ended, or was never posted.

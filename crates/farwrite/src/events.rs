@@ -41,7 +41,7 @@ use farwrite_schemes::scheme::{Arrivals, Report};
 use farwrite_wire::control::{Control, MessageId, Nack, Outcome, SchemeTag};
 use tracing::Level;
 
-use crate::path::{PathStats, Run};
+use crate::peer::{PeerStats, Run};
 
 /// The target of all events.
 pub const TARGET: &str = "farwrite";
@@ -192,7 +192,7 @@ impl Events {
 
     /// Reports feedback from the peer about what arrived. `stats` is called only if a subscriber
     /// receives events.
-    pub(crate) fn path_feedback(&self, stats: impl FnOnce() -> PathStats) {
+    pub(crate) fn path_feedback(&self, stats: impl FnOnce() -> PeerStats) {
         if !enabled() {
             return;
         }

@@ -4,7 +4,7 @@ use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::go_back_n::GoBackN;
 use farwrite_schemes::loss_meter::{LateChunk, LossMeter};
 use farwrite_schemes::order::WireOrder;
-use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView};
+use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PeerView};
 use farwrite_wire::control::{Nack, SchemeTag};
 
 /// One meter for each scheme in use. Only messages with the same scheme are sent in a known order.
@@ -43,7 +43,7 @@ impl Losses {
     /// Checks for new chunks of a message. A repair comes after `answer_ns` at the earliest.
     pub(crate) fn look(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         answer_ns: u64,
         (scheme, message): (SchemeTag, u64),
         arrivals: &dyn Arrivals,
@@ -54,7 +54,7 @@ impl Losses {
             _ => answer_ns,
         };
         if let Some(meter) = self.meter(scheme) {
-            meter.look(path, repair_ns, message, arrivals);
+            meter.look(view, repair_ns, message, arrivals);
         }
     }
 
@@ -66,10 +66,10 @@ impl Losses {
     }
 
     /// Records that chunks are requested from the sender.
-    pub(crate) fn handle_request(&mut self, path: &PathView, nack: &Nack) {
+    pub(crate) fn handle_request(&mut self, view: &PeerView, nack: &Nack) {
         let end = nack.lost.last().map_or(0, |range| range.end);
         for (_, meter) in &mut self.meters {
-            meter.handle_request(path, nack.message, end);
+            meter.handle_request(view, nack.message, end);
         }
     }
 
@@ -79,9 +79,9 @@ impl Losses {
         meters.flat_map(|(_, meter)| meter.take_late()).collect()
     }
 
-    pub(crate) fn handle_timeouts(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    pub(crate) fn handle_timeouts(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         for (_, meter) in &mut self.meters {
-            meter.handle_timeout(path.now_ns, arrivals);
+            meter.handle_timeout(view.now_ns, arrivals);
         }
     }
 

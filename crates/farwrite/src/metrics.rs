@@ -31,7 +31,7 @@ use prometheus_client::registry::Registry;
 
 use crate::endpoint::Endpoint;
 use crate::pair::QpStats;
-use crate::path::PathStats;
+use crate::peer::PeerStats;
 
 /// The HTTP content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -109,24 +109,24 @@ impl Metric {
 
 impl<F: Fabric> Endpoint<F> {
     /// Returns the counters of the endpoint: packets of its fabric, then each queue pair by its
-    /// serial number (label `queue_pair`), then each path by its number (label `path`). All queue
-    /// pairs to the same peer share a path. Broken queue pairs are left out.
+    /// serial number (label `queue_pair`), then each peer by its number (label `path`). All queue
+    /// pairs to the same peer share these. Broken queue pairs are left out.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = of_packets(&self.counters());
-        let mut paths = BTreeMap::new();
+        let mut peers = BTreeMap::new();
         for qp in self.queue_pair_names() {
             if let Ok(stats) = self.qp_stats(qp) {
                 let of_pair = of_queue_pair(&stats).into_iter();
                 metrics.extend(of_pair.map(|metric| metric.of("queue_pair", qp.serial)));
             }
-            if let (Ok(number), Ok(stats)) = (self.path_number(qp), self.path_stats(qp)) {
-                paths.insert(number, stats);
+            if let (Ok(number), Ok(stats)) = (self.peer_number(qp), self.peer_stats(qp)) {
+                peers.insert(number, stats);
             }
         }
-        for (number, stats) in &paths {
-            let of_path = of_path(stats).into_iter();
-            metrics.extend(of_path.map(|metric| metric.of("path", number)));
+        for (number, stats) in &peers {
+            let of_peer = of_peer(stats).into_iter();
+            metrics.extend(of_peer.map(|metric| metric.of("path", number)));
         }
         metrics
     }
@@ -207,38 +207,38 @@ pub fn of_queue_pair(stats: &QpStats) -> Vec<Metric> {
     counters(all).collect()
 }
 
-/// Returns the metrics of a path.
+/// Returns the metrics of a peer.
 #[must_use]
-pub fn of_path(path: &PathStats) -> Vec<Metric> {
+pub fn of_peer(peer: &PeerStats) -> Vec<Metric> {
     let counted = [
         (
             "marked_packets",
             "packets that arrived at the peer with ECN CE",
-            path.marked_packets,
+            peer.marked_packets,
         ),
         (
             "stale_packets",
             "packets that arrived at the peer and brought no new data",
-            path.stale_packets,
+            peer.stale_packets,
         ),
         (
             "refused_feedback",
             "reports and credits of the peer that cannot be true",
-            path.refused_feedback,
+            peer.refused_feedback,
         ),
         (
             "excess_feedback",
             "reports of the peer that count more than was sent",
-            path.excess_feedback,
+            peer.excess_feedback,
         ),
     ];
     let now = [
-        ("rtt_nanoseconds", "smoothed round-trip time", path.rtt_ns),
-        ("pace_bits_per_second", "rate of the pacer", path.pace_bps),
+        ("rtt_nanoseconds", "smoothed round-trip time", peer.rtt_ns),
+        ("pace_bits_per_second", "rate of the pacer", peer.pace_bps),
         (
             "in_flight_bytes",
             "bytes sent that the peer has not reported",
-            path.in_flight_bytes,
+            peer.in_flight_bytes,
         ),
     ];
     let now = now.map(|(name, help, value)| Metric::gauge(name, help, value));

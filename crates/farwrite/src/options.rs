@@ -10,7 +10,7 @@ use farwrite_wire::control::SchemeTag;
 
 use crate::critical::CriticalRanges;
 
-/// How fast packets are sent on a path. With any of these, the sender slows down when the receiver
+/// How fast packets are sent to a peer. With any of these, the sender slows down when the receiver
 /// drops packets because it has no room (P5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateControl {
@@ -20,10 +20,10 @@ pub enum RateControl {
         /// Maximum rate in bits per second on the wire, including IP headers. `None`: no limit
         /// other than the path.
         max_bps: Option<u64>,
-        /// What is known of the path, for example from [`PathStats::learned`] of an earlier
-        /// connection. Only the value of the path's first queue pair counts.
+        /// What is known of the path, for example from [`PeerStats::learned`] of an earlier
+        /// connection. Only the value of the first queue pair to a peer counts.
         ///
-        /// [`PathStats::learned`]: crate::PathStats::learned
+        /// [`PeerStats::learned`]: crate::PeerStats::learned
         start: Option<Start>,
     },
     /// A fixed rate, for a path of which you have a reserved share. There is no congestion control.
@@ -43,7 +43,7 @@ pub enum RateControl {
     /// EQDS (NSDI 2022), for datacenters in which the ports of the receivers are the bottlenecks: a
     /// sender sends a first window, and then only what the receiver has granted credit for (P4.12).
     /// An endpoint grants credit to all of its peers together, for 99 % of
-    /// [`EqdsOptions::line_rate_bps`], the rate of its own port. So both ends of a path need this
+    /// [`EqdsOptions::line_rate_bps`], the rate of its own port. So both ends need this
     /// choice ([`Error::NoCredit`](crate::Error::NoCredit)), and all queue pairs of an endpoint
     /// with this choice need the same `line_rate_bps`
     /// ([`Error::LineRate`](crate::Error::LineRate)).
@@ -113,7 +113,7 @@ impl RateControl {
         farwrite_rate::Adaptive::search_round_trips(packet_bytes, rate_bps)
     }
 
-    /// Returns whether queue pairs with these two values can share a path. The values may differ
+    /// Returns whether queue pairs with these two values can share a peer. The values may differ
     /// only in what is known at the start.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
@@ -142,12 +142,12 @@ pub struct QpOptions {
     /// Configuration that both ends must agree on: packet and chunk sizes, immediate split, slots,
     /// generations, channels.
     pub sdr: QpConfig,
-    /// How fast packets are sent on the path. All queue pairs between the same two endpoints share
-    /// one path, and must have the same rate control
+    /// How fast packets are sent to the peer. All queue pairs between the same two endpoints share
+    /// one rate, and must have the same rate control
     /// ([`Error::RateControl`](crate::Error::RateControl)).
     pub rate_control: RateControl,
-    /// Maximum number of bytes put on the wire at once, by all queue pairs of the path together.
-    /// Only the value of the path's first queue pair counts. The burst is also limited to the bytes
+    /// Maximum number of bytes put on the wire at once, by all queue pairs to the peer together.
+    /// Only the value of the first queue pair to a peer counts. The burst is also limited to the bytes
     /// that leave in half of [`Timing::lateness_ns`] with [`RateControl::Fixed`], and in a tenth of
     /// it with the others. It is never less than one packet.
     pub burst_bytes: u64,

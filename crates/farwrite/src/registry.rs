@@ -1,7 +1,7 @@
 //! The schemes that an endpoint knows, and the scheme halves that a queue pair runs.
 
 use farwrite_schemes::scheme::{
-    Arrivals, MessageId, PathView, Receiver, Scheme, Sender, SenderCounters,
+    Arrivals, MessageId, PeerView, Receiver, Scheme, Sender, SenderCounters,
 };
 use farwrite_sdr::Received;
 use farwrite_wire::control::SchemeTag;
@@ -152,14 +152,14 @@ impl Halves {
         self.senders.len()
     }
 
-    /// Handles the timeouts that are due. Sending halves see `sending`, and receiving halves `path`.
+    /// Handles the timeouts that are due. Sending halves see `sending`, and receiving halves `receiving`.
     pub(crate) fn handle_timeouts(
         &mut self,
-        sending: &PathView,
-        path: &PathView,
+        sending: &PeerView,
+        receiving: &PeerView,
         received: &Received,
     ) {
-        let due = |timeout: Option<u64>| timeout.is_some_and(|at| at <= path.now_ns);
+        let due = |timeout: Option<u64>| timeout.is_some_and(|at| at <= receiving.now_ns);
         for sender in self.senders().filter(|sender| due(sender.next_timeout())) {
             sender.handle_timeout(sending);
         }
@@ -168,7 +168,7 @@ impl Halves {
             .receivers()
             .filter(|receiver| due(receiver.next_timeout()))
         {
-            receiver.handle_timeout(path, &arrivals);
+            receiver.handle_timeout(receiving, &arrivals);
         }
     }
 

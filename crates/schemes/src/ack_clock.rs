@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 use crate::timing::ack_period_ns;
 
 /// Collects the messages that have news. They are acknowledged together once per period; an urgent
@@ -17,10 +17,10 @@ pub struct AckClock {
 impl AckClock {
     /// Marks a message whose news can wait for the end of the period. If no period is running, one
     /// begins now.
-    pub fn touch(&mut self, path: &PathView, message: u64) {
+    pub fn touch(&mut self, view: &PeerView, message: u64) {
         self.waiting.insert(message);
         self.at_ns
-            .get_or_insert(path.now_ns.saturating_add(ack_period_ns(path)));
+            .get_or_insert(view.now_ns.saturating_add(ack_period_ns(view)));
     }
 
     /// Marks a message whose news cannot wait.
@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn a_period_gathers_messages_and_an_urgent_one_does_not_wait() {
         let mut clock = AckClock::default();
-        let path = |now_ns| PathView {
+        let view = |now_ns| PeerView {
             now_ns,
             rtt_ns: 16_000_000,
             reordering_window_ns: 0,
             timing: Timing::wide_area(),
         };
-        clock.touch(&path(100), 7);
-        clock.touch(&path(900), 5);
+        clock.touch(&view(100), 7);
+        clock.touch(&view(900), 5);
         clock.touch_now(6);
         assert_eq!(clock.due(), Some(6));
         clock.done(6);
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(clock.due(), Some(7));
         clock.forget(7);
         assert_eq!(clock.due(), None);
-        clock.touch(&path(3_000_000), 8);
+        clock.touch(&view(3_000_000), 8);
         clock.forget(8);
         assert_eq!(clock.next_timeout(), None);
     }

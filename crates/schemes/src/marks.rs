@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 
 /// A few marks "at this time, all up to here had been passed".
 #[derive(Debug, Default)]
@@ -18,24 +18,24 @@ struct Mark {
 
 impl Marks {
     /// Records that the sender has now passed `0..passed`.
-    pub(crate) fn note(&mut self, path: &PathView, passed: u32) {
+    pub(crate) fn note(&mut self, view: &PeerView, passed: u32) {
         if self.0.back().is_some_and(|mark| passed <= mark.passed) {
             return;
         }
-        let due_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+        let due_ns = view.now_ns.saturating_add(view.reordering_window_ns);
         let later = self.0.iter_mut().map(|m| &mut m.due_ns);
         advance(later.rev(), due_ns);
         match self.0.back_mut() {
             // There are at most eight marks per window. Chunks that were passed soon after each
             // other share the later time.
             Some(mark)
-                if path.now_ns.saturating_sub(mark.opened_ns) < path.reordering_window_ns / 8 =>
+                if view.now_ns.saturating_sub(mark.opened_ns) < view.reordering_window_ns / 8 =>
             {
                 mark.due_ns = due_ns;
                 mark.passed = passed;
             }
             _ => self.0.push_back(Mark {
-                opened_ns: path.now_ns,
+                opened_ns: view.now_ns,
                 due_ns,
                 passed,
             }),

@@ -25,7 +25,7 @@ use crate::order::{InSequence, WireOrder};
 
 /// The state of the path and the current time, passed to every call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathView {
+pub struct PeerView {
     /// Current time, in nanoseconds of the endpoint's clock. It never runs backward.
     pub now_ns: u64,
     /// Smoothed round-trip time.
@@ -126,27 +126,27 @@ pub enum Report {
 
 /// The sending half of a scheme. It manages all messages that a queue pair sends with the scheme.
 pub trait Sender {
-    /// Sets a message's deadline, in the clock of [`PathView::now_ns`]. The endpoint ends the
+    /// Sets a message's deadline, in the clock of [`PeerView::now_ns`]. The endpoint ends the
     /// message at that time at the latest. Called before [`Sender::start`], or never.
     fn handle_deadline(&mut self, _message: u64, _deadline_ns: u64) {}
     /// Starts to manage a message. From now on the receiver's buffer is known to be ready. Has no
     /// effect if the half already manages the message.
-    fn start(&mut self, path: &PathView, message: &Message);
+    fn start(&mut self, view: &PeerView, message: &Message);
     /// Handles a report of the receiver. Its numbers and ranges come from the peer, so they may
     /// have any value.
-    fn handle_report(&mut self, path: &PathView, report: &Report);
+    fn handle_report(&mut self, view: &PeerView, report: &Report);
     /// The receiver has reported on a message that has ended here, or has ended a message. This counts
     /// as a sign that the peer is within reach (P5.0.9).
     fn handle_contact(&mut self) {}
     /// Chunks handed out by [`Sender::poll_transmit`] have left this end: their timeout begins. The
     /// endpoint reports all chunks that were handed out, in the same order, unless the message
     /// ends. Until then a scheme assumes that the endpoint still has the chunks.
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks);
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks);
     /// The receiver has room for the parity of a data message: its parity chunks may be handed out.
     /// Called at or after [`Sender::start`], or never.
-    fn handle_parity_clear(&mut self, _path: &PathView, _message: u64) {}
+    fn handle_parity_clear(&mut self, _path: &PeerView, _message: u64) {}
     /// A job from [`Sender::poll_job`] is done.
-    fn handle_job(&mut self, _path: &PathView, _job: &Job) {}
+    fn handle_job(&mut self, _path: &PeerView, _job: &Job) {}
     /// The next group to encode, before its parity must be sent. The endpoint encodes groups in any
     /// order, when it has time or has nothing else to send.
     fn poll_job(&mut self) -> Option<Job> {
@@ -154,7 +154,7 @@ pub trait Sender {
     }
     /// The receiver closed the message: no more of it needs to be sent. [`Sender::poll_outcome`]
     /// returns the outcome.
-    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome);
+    fn handle_closed(&mut self, view: &PeerView, message: u64, outcome: Outcome);
     /// Returns whether a message may end as partial at its deadline. Called only if the scheme
     /// [is bounded](Scheme::is_bounded).
     fn may_end_partial(&self, _message: u64) -> bool {
@@ -163,12 +163,12 @@ pub trait Sender {
     /// The local user gives up the message. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Sender::next_timeout`].
-    fn handle_timeout(&mut self, path: &PathView);
+    fn handle_timeout(&mut self, view: &PeerView);
     /// The next chunks to send, at most `max_chunks`, which is at least 1.
-    fn poll_transmit(&mut self, path: &PathView, max_chunks: u32) -> Option<Chunks>;
+    fn poll_transmit(&mut self, view: &PeerView, max_chunks: u32) -> Option<Chunks>;
     /// The next message that has ended at this end, and its outcome.
     fn poll_outcome(&mut self) -> Option<(u64, Outcome)>;
-    /// When to call [`Sender::handle_timeout`], in the clock of [`PathView::now_ns`].
+    /// When to call [`Sender::handle_timeout`], in the clock of [`PeerView::now_ns`].
     fn next_timeout(&self) -> Option<u64>;
     /// What has been sent so far.
     fn counters(&self) -> SenderCounters;
@@ -188,25 +188,25 @@ pub struct SenderCounters {
 /// The receiving half of a scheme. It manages all messages that a queue pair receives with the
 /// scheme.
 pub trait Receiver {
-    /// Sets a message's deadline, in the clock of [`PathView::now_ns`]. The endpoint ends the
+    /// Sets a message's deadline, in the clock of [`PeerView::now_ns`]. The endpoint ends the
     /// message at that time at the latest. Called before [`Receiver::start`], or never.
     fn handle_deadline(&mut self, _message: u64, _deadline_ns: u64) {}
     /// The sender has started a message, as an offer or a packet shows, and its buffer is ready.
     /// Chunks may have arrived before; the next [`Receiver::poll_report`] looks for them. Has no
     /// effect if the half already manages the message.
-    fn start(&mut self, path: &PathView, message: &Message);
+    fn start(&mut self, view: &PeerView, message: &Message);
     /// Packets of the data or parity message have arrived since the last call, duplicates included.
     /// The endpoint itself answers duplicates of a message that has ended (P4.7).
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals);
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals);
     /// A job from [`Receiver::poll_job`] is done. Its chunks read as arrived, unless it failed.
-    fn handle_job(&mut self, _path: &PathView, _job: &Job, _arrivals: &dyn Arrivals) {}
+    fn handle_job(&mut self, _path: &PeerView, _job: &Job, _arrivals: &dyn Arrivals) {}
     /// The next group to rebuild. The endpoint does it at once.
     fn poll_job(&mut self, _arrivals: &dyn Arrivals) -> Option<Job> {
         None
     }
     /// The sender of a bounded message has finished with it: nothing more of it leaves. Packets may
     /// still be in flight. Called only if the scheme [is bounded](Scheme::is_bounded).
-    fn handle_sender_done(&mut self, _path: &PathView, _message: u64) {}
+    fn handle_sender_done(&mut self, _path: &PeerView, _message: u64) {}
     /// Returns whether a message may end as partial at its deadline, with what has arrived.
     fn may_end_partial(&self, _message: u64, _arrivals: &dyn Arrivals) -> bool {
         true
@@ -214,19 +214,19 @@ pub trait Receiver {
     /// The receive was closed by its user, early or not. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Receiver::next_timeout`].
-    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals);
+    fn handle_timeout(&mut self, view: &PeerView, arrivals: &dyn Arrivals);
     /// The next report to the sender. A report holds at most `max_bytes` of bits or ranges (8 bytes
     /// a range); `max_bytes` is at least 64.
     fn poll_report(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report>;
     /// The next message that has ended at this end, and its outcome. Its final report has been
     /// handed out.
     fn poll_outcome(&mut self) -> Option<(u64, Outcome)>;
-    /// When to call [`Receiver::handle_timeout`], in the clock of [`PathView::now_ns`].
+    /// When to call [`Receiver::handle_timeout`], in the clock of [`PeerView::now_ns`].
     fn next_timeout(&self) -> Option<u64>;
 }
 

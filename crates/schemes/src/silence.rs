@@ -1,6 +1,6 @@
 //! How a sender behaves when it hears nothing: it stops, and probes with growing pauses (P5.0.9).
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 
 /// Chunks sent at each probe. There are a few, so that one gets through on a path that works but
 /// loses packets.
@@ -32,26 +32,26 @@ impl Silence {
     }
 
     /// A retransmission timer of `rto_ns` expired.
-    pub fn expired(&mut self, path: &PathView, rto_ns: u64) {
-        let now_ns = path.now_ns;
+    pub fn expired(&mut self, view: &PeerView, rto_ns: u64) {
+        let now_ns = view.now_ns;
         let since_ns = *self.silent_since_ns.get_or_insert(now_ns);
         if self.probe.is_none() && now_ns.saturating_sub(since_ns) >= rto_ns {
             self.probe = Some(Probe {
                 rto_ns,
-                next_ns: now_ns.saturating_add(interval_ns(path, rto_ns, now_ns - since_ns)),
+                next_ns: now_ns.saturating_add(interval_ns(view, rto_ns, now_ns - since_ns)),
                 chunks_left: PROBE_CHUNKS,
             });
         }
     }
 
     /// Allows the next probe if it is due.
-    pub fn handle_timeout(&mut self, path: &PathView) {
-        let now_ns = path.now_ns;
+    pub fn handle_timeout(&mut self, view: &PeerView) {
+        let now_ns = view.now_ns;
         if let (Some(probe), Some(since_ns)) = (&mut self.probe, self.silent_since_ns)
             && probe.next_ns <= now_ns
         {
             let silent_ns = now_ns.saturating_sub(since_ns);
-            probe.next_ns = now_ns.saturating_add(interval_ns(path, probe.rto_ns, silent_ns));
+            probe.next_ns = now_ns.saturating_add(interval_ns(view, probe.rto_ns, silent_ns));
             probe.chunks_left = PROBE_CHUNKS;
         }
     }
@@ -79,9 +79,9 @@ impl Silence {
 
 /// Time to the next probe, as a fraction of the silence so far. So the end of an outage is noticed
 /// soon compared with its length, and a path that loses in bursts is probed often enough.
-fn interval_ns(path: &PathView, rto_ns: u64, silent_ns: u64) -> u64 {
+fn interval_ns(view: &PeerView, rto_ns: u64, silent_ns: u64) -> u64 {
     let share_ns = silent_ns / 16;
-    share_ns.min(path.timing.max_probe_ns).max(rto_ns)
+    share_ns.min(view.timing.max_probe_ns).max(rto_ns)
 }
 
 #[cfg(test)]
@@ -91,8 +91,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn at(now_ns: u64) -> PathView {
-        PathView {
+    fn at(now_ns: u64) -> PeerView {
+        PeerView {
             now_ns,
             rtt_ns: 25 * MS,
             reordering_window_ns: MS,

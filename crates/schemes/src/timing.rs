@@ -1,6 +1,6 @@
 //! The durations that schemes derive from the path (P5.0).
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 
 /// The time that a timeout adds to the round trip, as a fraction of the round trip. It leaves room
 /// for queues along the path (paper section 4.1.1). Fixed-point, in 1/256.
@@ -44,43 +44,43 @@ impl Default for Alpha {
 }
 
 /// Time between two rounds of ACKs while packets arrive (P5.0.4).
-pub fn ack_period_ns(path: &PathView) -> u64 {
-    (path.rtt_ns / 8).max(path.timing.min_repeat_ns)
+pub fn ack_period_ns(view: &PeerView) -> u64 {
+    (view.rtt_ns / 8).max(view.timing.min_repeat_ns)
 }
 
 /// Time after which a departed chunk without an ACK is sent again (P5.0.7). For any `alpha`, there
 /// is time for one ACK to be lost and the next to arrive, and for an end to be delayed by its
 /// operating system.
-pub fn rto_ns(path: &PathView, alpha: Alpha) -> u64 {
-    let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 256;
-    let acks_ns = ack_period_ns(path).saturating_mul(2);
-    let acks_ns = acks_ns.max(path.timing.lateness_ns);
-    path.rtt_ns.saturating_add(queues_ns.max(acks_ns))
+pub fn rto_ns(view: &PeerView, alpha: Alpha) -> u64 {
+    let queues_ns = view.rtt_ns.saturating_mul(u64::from(alpha.0)) / 256;
+    let acks_ns = ack_period_ns(view).saturating_mul(2);
+    let acks_ns = acks_ns.max(view.timing.lateness_ns);
+    view.rtt_ns.saturating_add(queues_ns.max(acks_ns))
 }
 
 /// How much later than its turn the last packet of a message may arrive before a receiver considers
 /// it lost (P5.4.10). It is half of what a timeout adds to the round trip, because only half of the
 /// round trip has queues (paper section 4.1.2). It is at least the time for which the operating
 /// system may not run a process.
-pub fn fallback_margin_ns(path: &PathView, alpha: Alpha) -> u64 {
-    let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 512;
-    let margin_ns = queues_ns.max(path.timing.lateness_ns);
-    margin_ns.saturating_add(path.reordering_window_ns)
+pub fn fallback_margin_ns(view: &PeerView, alpha: Alpha) -> u64 {
+    let queues_ns = view.rtt_ns.saturating_mul(u64::from(alpha.0)) / 512;
+    let margin_ns = queues_ns.max(view.timing.lateness_ns);
+    margin_ns.saturating_add(view.reordering_window_ns)
 }
 
 /// A NACK that arrives sooner than this after a chunk's departure was sent before the chunk could
 /// arrive (P5.0.8). A justified NACK arrives one round trip plus one reordering window after the
 /// departure. An eighth of the round trip is subtracted, because its estimate may be slightly high.
-pub fn crossing_ns(path: &PathView) -> u64 {
-    (path.rtt_ns - path.rtt_ns / 8).saturating_add(path.reordering_window_ns)
+pub fn crossing_ns(view: &PeerView) -> u64 {
+    (view.rtt_ns - view.rtt_ns / 8).saturating_add(view.reordering_window_ns)
 }
 
 /// Time after a NACK by which its repair should have arrived (P5.2.3): a round trip, plus the
 /// reordering window, plus one ACK period for the repair's turn at the sender.
-pub fn repair_ns(path: &PathView) -> u64 {
-    path.rtt_ns
-        .saturating_add(path.reordering_window_ns)
-        .saturating_add(ack_period_ns(path))
+pub fn repair_ns(view: &PeerView) -> u64 {
+    view.rtt_ns
+        .saturating_add(view.reordering_window_ns)
+        .saturating_add(ack_period_ns(view))
 }
 
 #[cfg(test)]
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
     use crate::scheme::Timing;
 
-    fn path(rtt_ns: u64) -> PathView {
-        PathView {
+    fn view(rtt_ns: u64) -> PeerView {
+        PeerView {
             now_ns: 0,
             rtt_ns,
             reordering_window_ns: 1_000,
@@ -110,22 +110,22 @@ mod tests {
             (u64::MAX, Alpha::DEFAULT, u64::MAX),
         ];
         for (rtt_ns, alpha, rto) in table {
-            assert_eq!(rto_ns(&path(rtt_ns), alpha), rto, "{rtt_ns} {alpha:?}");
+            assert_eq!(rto_ns(&view(rtt_ns), alpha), rto, "{rtt_ns} {alpha:?}");
         }
     }
 
     #[test]
     fn the_floors_are_those_of_the_timing() {
         let of = |timing, rtt_ns| {
-            let path = PathView {
+            let view = PeerView {
                 timing,
-                ..path(rtt_ns)
+                ..view(rtt_ns)
             };
             [
-                ack_period_ns(&path),
-                rto_ns(&path, Alpha::from_256ths(0)),
-                fallback_margin_ns(&path, Alpha::from_256ths(0)),
-                repair_ns(&path),
+                ack_period_ns(&view),
+                rto_ns(&view, Alpha::from_256ths(0)),
+                fallback_margin_ns(&view, Alpha::from_256ths(0)),
+                repair_ns(&view),
             ]
         };
         let (near_ns, far_ns) = (10_000, 80_000);

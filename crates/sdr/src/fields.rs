@@ -18,7 +18,7 @@ const FEATURES_TYPE: u16 = 3;
 const ANSWERS_READS: u64 = 1;
 /// Feature: the end grants credit to senders that ask for it (P4.12).
 const GRANTS_CREDIT: u64 = 2;
-/// Feature: the end reads the count of stale packets in path feedback (P4.10).
+/// Feature: the end reads the count of stale packets in peer feedback (P4.10).
 const READS_STALE: u64 = 4;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;

@@ -46,7 +46,7 @@ pub struct QpInfo {
     pub grants_credit: bool,
     /// Whether this end answers requests for reads (P3.13). Older versions do not.
     pub answers_reads: bool,
-    /// Whether this end reads the count of stale packets in path feedback (P4.10). Older versions do
+    /// Whether this end reads the count of stale packets in peer feedback (P4.10). Older versions do
     /// not.
     pub reads_stale: bool,
 }

@@ -285,7 +285,7 @@ impl SdrQp {
         self.send.close(message, outcome);
     }
 
-    /// Processes a control message of the peer. Those about the path (`Loss`, `PathFeedback`,
+    /// Processes a control message of the peer. Those about the path (`Loss`, `PeerFeedback`,
     /// `CreditRequest`, `Credit`) are ignored here.
     ///
     /// # Errors
@@ -318,7 +318,7 @@ impl SdrQp {
                     .handle(now_ns, &self.geometry, started, request)
             }
             Control::Loss(_)
-            | Control::PathFeedback(_)
+            | Control::PeerFeedback(_)
             | Control::CreditRequest(_)
             | Control::Credit(_) => Ok(()),
         }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use farwrite::{Counters, HeldPort, PathStats, QpStats};
+use farwrite::{Counters, HeldPort, PeerStats, QpStats};
 
 use crate::error::of_thread;
 use crate::{Error, ErrorKind, RouteShrunk};
@@ -117,7 +117,7 @@ pub struct EndpointCounters {
     /// Of the queue pairs of the transfer.
     pub stats: QpStats,
     /// Of the path to the peer.
-    pub path: PathStats,
+    pub peer: PeerStats,
     /// Of the sockets.
     pub packets: Counters,
 }

@@ -1,6 +1,6 @@
 //! The queue pair of a stream, and the statistics of the queue pairs that it replaced.
 
-use farwrite::{Endpoint, PathStats, QpInfo, QpOptions, QpStats, QueuePair, UdpFabric};
+use farwrite::{Endpoint, PeerStats, QpInfo, QpOptions, QpStats, QueuePair, UdpFabric};
 
 use crate::{EndpointCounters, Error, Event};
 
@@ -11,7 +11,7 @@ pub(crate) struct Lane {
     /// Statistics of the replaced queue pairs together.
     past: QpStats,
     /// The path when the last replaced queue pair ended; `None` if none was replaced.
-    past_path: Option<PathStats>,
+    past_peer: Option<PeerStats>,
     /// Whether the queue pair is connected.
     is_open: bool,
 }
@@ -22,7 +22,7 @@ impl Lane {
         Self {
             qp,
             past: QpStats::default(),
-            past_path: None,
+            past_peer: None,
             is_open: true,
         }
     }
@@ -52,28 +52,28 @@ impl Lane {
     pub(crate) fn counters(&self, endpoint: &Endpoint<UdpFabric>) -> Result<Event, Error> {
         Ok(Event::Counters(Box::new(EndpointCounters {
             stats: self.stats(endpoint)?,
-            path: self.path(endpoint)?,
+            peer: self.peer_stats(endpoint)?,
             packets: endpoint.counters(),
         })))
     }
 
-    /// The path of the queue pair. Until the queue pair is connected, this is the path of the
+    /// The peer of the queue pair. Until the queue pair is connected, these are the statistics of the
     /// previous one. Congestion marks and doubtful reports are summed over all queue pairs.
-    pub(crate) fn path(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PathStats, Error> {
-        if let Some(past) = self.past_path.filter(|_| !self.is_open) {
+    pub(crate) fn peer_stats(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PeerStats, Error> {
+        if let Some(past) = self.past_peer.filter(|_| !self.is_open) {
             return Ok(past);
         }
-        let path = endpoint.path_stats(self.qp);
-        let path = path.map_err(|error| Error::of_endpoint(&error))?;
-        let Some(past) = self.past_path else {
-            return Ok(path);
+        let peer = endpoint.peer_stats(self.qp);
+        let peer = peer.map_err(|error| Error::of_endpoint(&error))?;
+        let Some(past) = self.past_peer else {
+            return Ok(peer);
         };
-        Ok(PathStats {
-            marked_packets: path.marked_packets + past.marked_packets,
-            stale_packets: path.stale_packets + past.stale_packets,
-            refused_feedback: path.refused_feedback + past.refused_feedback,
-            excess_feedback: path.excess_feedback + past.excess_feedback,
-            ..path
+        Ok(PeerStats {
+            marked_packets: peer.marked_packets + past.marked_packets,
+            stale_packets: peer.stale_packets + past.stale_packets,
+            refused_feedback: peer.refused_feedback + past.refused_feedback,
+            excess_feedback: peer.excess_feedback + past.excess_feedback,
+            ..peer
         })
     }
 
@@ -83,7 +83,7 @@ impl Lane {
         endpoint: &mut Endpoint<UdpFabric>,
         options: QpOptions,
     ) -> Result<QpInfo, Error> {
-        self.past_path = Some(self.path(endpoint)?);
+        self.past_peer = Some(self.peer_stats(endpoint)?);
         self.past = self.stats(endpoint)?;
         self.is_open = false;
         let make = || -> Result<_, farwrite::Error> {

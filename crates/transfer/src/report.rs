@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farwrite::{EcnField, PathStats, QpStats, RateControl, Start};
+use farwrite::{EcnField, PeerStats, QpStats, RateControl, Start};
 use farwrite_session::files::{Kind, Manifest, Source};
 use farwrite_session::{FileCause, Text};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
@@ -315,28 +315,28 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    pub(crate) fn new(control: RateControl, path: &PathStats, limits: &Limits) -> Self {
+    pub(crate) fn new(control: RateControl, peer: &PeerStats, limits: &Limits) -> Self {
         let max_rate_bps = control.max_rate_bps();
         // At the configured maximum, the path may carry more than was measured.
         let is_below = |start: &Start| max_rate_bps.is_none_or(|max| start.rate_bps < max / 8 * 7);
-        let base_rtt = path.base_rtt_ns.map(Duration::from_nanos);
+        let base_rtt = peer.base_rtt_ns.map(Duration::from_nanos);
         Self {
             rate_control: Some(control.name().as_str()),
             max_rate_bps,
-            path_rate_bps: path.learned.map(|learned| learned.rate_bps),
+            path_rate_bps: peer.learned.map(|learned| learned.rate_bps),
             base_rtt_ms: base_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
-            marked_packets: Some(path.marked_packets),
-            stale_packets: Some(path.stale_packets),
-            refused_feedback: Some(path.refused_feedback),
-            excess_feedback: Some(path.excess_feedback),
-            ecn: Some(match path.ecn_to_peer {
+            marked_packets: Some(peer.marked_packets),
+            stale_packets: Some(peer.stale_packets),
+            refused_feedback: Some(peer.refused_feedback),
+            excess_feedback: Some(peer.excess_feedback),
+            ecn: Some(match peer.ecn_to_peer {
                 EcnField::Unknown => "unknown",
                 EcnField::Kept => "kept",
                 EcnField::Cleared => CLEARED,
             }),
             limited_by: Some(limits.shares()),
             main_limit: limits.main(),
-            learned: path.learned.filter(is_below),
+            learned: peer.learned.filter(is_below),
         }
     }
 }

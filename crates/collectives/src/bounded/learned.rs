@@ -152,8 +152,8 @@ impl Learned {
         let mut rtt_ns = None;
         for qp in qps.iter().flatten() {
             losses = losses.and(&endpoint.qp_stats(qp.queue_pair())?.receive_loss);
-            let path = endpoint.path_stats(qp.queue_pair())?;
-            rtt_ns = rtt_ns.max(path.base_rtt_ns.map(|_| path.rtt_ns));
+            let peer = endpoint.peer_stats(qp.queue_pair())?;
+            rtt_ns = rtt_ns.max(peer.base_rtt_ns.map(|_| peer.rtt_ns));
         }
         let before = std::mem::replace(&mut self.losses, losses);
         let lost = losses.lost_chunks().saturating_sub(before.lost_chunks());

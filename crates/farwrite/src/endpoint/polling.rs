@@ -2,7 +2,7 @@
 
 use farwrite_fabric::contract::Fabric;
 
-use super::{Endpoint, path_index};
+use super::{Endpoint, peer_index};
 use crate::completion_context::CompletionContext;
 use crate::error::Error;
 use crate::intake::{Event, Notice};
@@ -29,7 +29,7 @@ impl<F: Fabric> Endpoint<F> {
 
     /// The same as [`poll`](Self::poll), by a clock. The clock is read after packets were taken
     /// from the fabric: if this thread is suspended between the two, an earlier time would make
-    /// round trips shorter than the path, and the estimate of the path keeps the shortest one.
+    /// round trips shorter than the path, and the estimate keeps the shortest one.
     pub(crate) fn poll_by(&mut self, clock: impl FnOnce(&F) -> u64) -> Result<Option<u64>, Error> {
         let more = self.reception.take(&mut self.fabric, &mut self.notices);
         let now_ns = clock(&self.fabric);
@@ -40,7 +40,7 @@ impl<F: Fabric> Endpoint<F> {
         self.drop_events.report(now_ns, || self.fabric.counters());
         let more = more?;
         self.schedule.expire(now_ns);
-        self.serve_paths(now_ns);
+        self.serve_peers(now_ns);
         for _ in 0..self.schedule.ready_count().min(MOST_VISITS) {
             if let Some(index) = self.schedule.take_ready() {
                 self.visit(index, now_ns)?;
@@ -51,7 +51,7 @@ impl<F: Fabric> Endpoint<F> {
             next_turn,
             more.then_some(now_ns),
             self.schedule.next_ns(now_ns),
-            self.path_schedule.next_ns(now_ns),
+            self.peer_schedule.next_ns(now_ns),
         ];
         Ok(next.into_iter().flatten().min())
     }
@@ -61,38 +61,38 @@ impl<F: Fabric> Endpoint<F> {
         let Some(pair) = self.queue_pairs.live(index) else {
             return Ok(());
         };
-        let number = pair.peer_path();
-        let path = number.map(|number| self.paths.get_mut(number));
-        let polled = pair.poll(&mut self.fabric, path, &self.known, &mut self.coder, now_ns);
+        let number = pair.peer_number();
+        let peer = number.map(|number| self.peers.get_mut(number));
+        let polled = pair.poll(&mut self.fabric, peer, &self.known, &mut self.coder, now_ns);
         if let Some(number) = number {
-            let path = self.paths.get_mut(number);
+            let peer = self.peers.get_mut(number);
             if let Some(probed_ns) = pair.probed_ns() {
-                path.note_probe(probed_ns);
+                peer.note_probe(probed_ns);
             }
-            let next_ns = path.next_ns(now_ns);
-            self.path_schedule.set_timer(path_index(number), next_ns);
+            let next_ns = peer.next_ns(now_ns);
+            self.peer_schedule.set_timer(peer_index(number), next_ns);
         }
         self.schedule.set_timer(index, pair.next_ns(now_ns));
         self.turns.join(index);
         self.break_if_failed(index, polled)
     }
 
-    /// Wakes the queue pairs that may send again on their paths, or whose control packets have to
-    /// carry a message of the path.
-    fn serve_paths(&mut self, now_ns: u64) {
-        self.path_schedule.expire(now_ns);
-        while let Some(index) = self.path_schedule.take_ready() {
-            self.paths.grant(now_ns, index as usize);
-            let Some(path) = self.paths.live(index as usize) else {
+    /// Wakes the queue pairs that may send again to their peers, or whose control packets have to
+    /// carry a message to the peer.
+    fn serve_peers(&mut self, now_ns: u64) {
+        self.peer_schedule.expire(now_ns);
+        while let Some(index) = self.peer_schedule.take_ready() {
+            self.peers.grant(now_ns, index as usize);
+            let Some(peer) = self.peers.live(index as usize) else {
                 continue;
             };
-            for carrier in path.carriers(now_ns) {
+            for carrier in peer.carriers(now_ns) {
                 self.schedule.wake(carrier);
             }
-            if let Some(first) = path.release(now_ns) {
+            if let Some(first) = peer.release(now_ns) {
                 self.turns.join(first);
             }
-            self.path_schedule.set_timer(index, path.next_ns(now_ns));
+            self.peer_schedule.set_timer(index, peer.next_ns(now_ns));
         }
     }
 
@@ -105,9 +105,9 @@ impl<F: Fabric> Endpoint<F> {
             let Some(pair) = self.queue_pairs.live(index) else {
                 continue;
             };
-            let number = pair.peer_path();
-            let path = number.map(|number| self.paths.get_mut(number));
-            let turn = pair.take_turn(&mut self.fabric, path, now_ns);
+            let number = pair.peer_number();
+            let peer = number.map(|number| self.peers.get_mut(number));
+            let turn = pair.take_turn(&mut self.fabric, peer, now_ns);
             // While the pace or the fabric holds packets back, there is time to encode.
             let turn = turn.and_then(|turn| {
                 let encoded_bytes = pair.encode(&mut self.fabric, &mut self.coder, now_ns)?;
@@ -139,14 +139,14 @@ impl<F: Fabric> Endpoint<F> {
         })
     }
 
-    /// After a turn on a path, gives a turn to the next queue pair that waits for the path.
+    /// After a turn to a peer, gives a turn to the next queue pair that waits for one.
     fn let_next_send(&mut self, number: usize, now_ns: u64) {
-        let path = self.paths.get_mut(number);
-        if let Some(first) = path.release(now_ns) {
+        let peer = self.peers.get_mut(number);
+        if let Some(first) = peer.release(now_ns) {
             self.turns.admit(first);
         }
-        let next_ns = path.next_ns(now_ns);
-        self.path_schedule.set_timer(path_index(number), next_ns);
+        let next_ns = peer.next_ns(now_ns);
+        self.peer_schedule.set_timer(peer_index(number), next_ns);
     }
 
     /// Ends a queue pair whose work failed.
@@ -209,11 +209,11 @@ impl<F: Fabric> Endpoint<F> {
             Event::Duplicate { message, imm } => pair.handle_duplicate(now_ns, message, imm),
             Event::Late { message, imm } => pair.handle_late(now_ns, message, imm),
             Event::Control(packet) => {
-                if let Some(number) = pair.peer_path() {
-                    let path = self.paths.get_mut(number);
-                    pair.handle_control_packet(now_ns, &packet, path);
+                if let Some(number) = pair.peer_number() {
+                    let peer = self.peers.get_mut(number);
+                    pair.handle_control_packet(now_ns, &packet, peer);
                     // A report may have opened the window.
-                    self.path_schedule.wake(path_index(number));
+                    self.peer_schedule.wake(peer_index(number));
                 }
             }
         }

@@ -105,14 +105,14 @@ impl Pair {
         coder: &mut Coder,
         now_ns: u64,
     ) -> Result<u64, Error> {
-        let path = self.path(now_ns);
+        let view = self.sender_view(now_ns);
         let mut bytes = 0;
         for index in 0..self.halves.sender_count() {
             while bytes < ENCODE_BYTES_A_POLL
                 && let Some(job) = self.halves.sender_at(index).poll_job()
             {
                 bytes += self.encode_group(fabric, coder, &job)?;
-                self.halves.sender_at(index).handle_job(&path, &job);
+                self.halves.sender_at(index).handle_job(&view, &job);
             }
         }
         self.workshop.trim(fabric, SPARE_BYTES)?;
@@ -173,7 +173,7 @@ impl Pair {
         coder: &mut Coder,
         now_ns: u64,
     ) -> Result<(), Error> {
-        let path = self.path_here(now_ns);
+        let view = self.receiver_view(now_ns);
         for index in 0..self.halves.receiver_count() {
             loop {
                 let arrivals = TableArrivals(self.sdr.received());
@@ -183,7 +183,7 @@ impl Pair {
                 self.rebuild_group(fabric, coder, &job)?;
                 let arrivals = TableArrivals(self.sdr.received());
                 let receiver = self.halves.receiver_at(index);
-                receiver.handle_job(&path, &job, &arrivals);
+                receiver.handle_job(&view, &job, &arrivals);
             }
         }
         Ok(())

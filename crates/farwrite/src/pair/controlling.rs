@@ -4,20 +4,20 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, SendArrival};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::{Report, Sender};
-use farwrite_wire::control::{Control, ParseError, PathFeedback, StaleCounts};
+use farwrite_wire::control::{Control, ParseError, PeerFeedback, StaleCounts};
 
 use super::Pair;
 use super::recv::RecvSide;
 use crate::control::ControlPackets;
 use crate::error::Error;
 use crate::intake::InletCounts;
-use crate::path::{Named, NewestPacket, PeerPath};
+use crate::peer::{Named, NewestPacket, PeerState};
 use crate::registry::TableArrivals;
 
 /// The control side of a queue pair.
 pub(super) struct ControlSide {
     pub(super) packets: ControlPackets,
-    /// The arrivals that the path already knows.
+    /// The arrivals that the peer's state has already counted.
     noted: InletCounts,
     /// When to report losses to the peer.
     pub(super) loss_due_ns: Option<u64>,
@@ -25,7 +25,7 @@ pub(super) struct ControlSide {
     reported_loss: ChunkLoss,
     /// What was lost on the way to the peer, according to its last report.
     pub(super) peer_loss: ChunkLoss,
-    /// Number of control packets and messages that were refused, except path feedback: the path
+    /// Number of control packets and messages that were refused, except peer feedback: the peer's state
     /// counts it.
     pub(super) refused: u64,
 }
@@ -47,7 +47,7 @@ impl ControlSide {
 /// report, because the path did not cause it.
 fn held(message: Control, waited_ns: u64) -> Control {
     match message {
-        Control::PathFeedback(report) => Control::PathFeedback(PathFeedback {
+        Control::PeerFeedback(report) => Control::PeerFeedback(PeerFeedback {
             hold_ns: report.hold_ns.saturating_add(waited_ns),
             ..report
         }),
@@ -56,12 +56,12 @@ fn held(message: Control, waited_ns: u64) -> Control {
 }
 
 impl Pair {
-    /// Handles a control packet from the peer. `path` is the path to the peer.
+    /// Handles a control packet from the peer. `peer` is the peer to the peer.
     pub(crate) fn handle_control_packet(
         &mut self,
         now_ns: u64,
         packet: &SendArrival,
-        path: &mut PeerPath,
+        peer: &mut PeerState,
     ) {
         let bytes = &packet.payload[..];
         let waited_ns = now_ns.saturating_sub(packet.arrived_ns.unwrap_or(now_ns));
@@ -69,22 +69,22 @@ impl Pair {
             self.control.refused += 1;
             return;
         };
-        path.note_control(bytes.len());
+        peer.note_control(bytes.len());
         if let Some(echo) = opened.echo {
-            path.handle_echo(now_ns, &echo);
+            peer.handle_echo(now_ns, &echo);
         }
-        self.round_trip = path.round_trip();
+        self.round_trip = peer.round_trip();
         self.events.set_now(now_ns);
         for message in opened.messages {
             match message {
-                Ok(message) => self.handle_control(now_ns, held(message, waited_ns), path),
-                Err(ParseError::Counts { .. }) => path.refuse_feedback(),
+                Ok(message) => self.handle_control(now_ns, held(message, waited_ns), peer),
+                Err(ParseError::Counts { .. }) => peer.refuse_feedback(),
                 Err(_) => self.control.refused += 1,
             }
         }
     }
 
-    fn handle_control(&mut self, now_ns: u64, message: Control, path: &mut PeerPath) {
+    fn handle_control(&mut self, now_ns: u64, message: Control, peer: &mut PeerState) {
         let is_read = matches!(message, Control::Read(_));
         let may_come = !is_read || self.may_answer();
         if !may_come || self.sdr.handle_control(now_ns, &message).is_err() {
@@ -101,25 +101,25 @@ impl Pair {
                     self.control.peer_loss = loss;
                 }
             }
-            Control::PathFeedback(feedback) => {
+            Control::PeerFeedback(feedback) => {
                 let named = self.named(&feedback);
-                path.handle_feedback(now_ns, self.name.serial, named, &feedback);
-                self.events.path_feedback(|| path.stats());
+                peer.handle_feedback(now_ns, self.name.serial, named, &feedback);
+                self.events.path_feedback(|| peer.stats());
             }
             Control::CreditRequest(request) => {
-                if !path.handle_credit_request(now_ns, self.name.index, &request) {
+                if !peer.handle_credit_request(now_ns, self.name.index, &request) {
                     self.control.refused += 1;
                 }
             }
-            Control::Credit(credit) => path.handle_credit(now_ns, &credit),
+            Control::Credit(credit) => peer.handle_credit(now_ns, &credit),
             Control::ReceiveComplete { .. } => self.handle_contact(),
             Control::Offer(_) | Control::ClearToSend(_) | Control::Read(_) => {}
         }
     }
 
     /// Returns what is known here of the packet that a report names.
-    fn named(&self, feedback: &PathFeedback) -> Named {
-        let PathFeedback {
+    fn named(&self, feedback: &PeerFeedback) -> Named {
+        let PeerFeedback {
             message, packet, ..
         } = *feedback;
         let chunk = self.geometry().chunk_of(packet);
@@ -135,11 +135,11 @@ impl Pair {
         }
     }
 
-    /// Passes the new arrivals to the path.
-    pub(super) fn note_arrivals(&mut self, path: &mut PeerPath, now_ns: u64) {
+    /// Passes the new arrivals to the peer's state.
+    pub(super) fn note_arrivals(&mut self, peer: &mut PeerState, now_ns: u64) {
         let late = self.recv.losses.take_late();
         if let Some(longest_ns) = late.iter().map(|late| late.late_ns).max() {
-            path.note_lateness(now_ns, longest_ns);
+            peer.note_lateness(now_ns, longest_ns);
         }
         let latest = self.inlet.take_latest();
         let counts = self.inlet.counts();
@@ -164,18 +164,18 @@ impl Pair {
             let chunk = (newest.message, geometry.chunk_of(newest.packet));
             late.iter().all(|late| late.chunk != chunk)
         });
-        path.note_arrivals(now_ns, self.name.index, &gained, latest);
+        peer.note_arrivals(now_ns, self.name.index, &gained, latest);
     }
 
     fn handle_report(&mut self, now_ns: u64, message: u64, report: &Report) {
-        let path = self.path(now_ns);
+        let view = self.sender_view(now_ns);
         let Some(send) = self.send.open.get(&message) else {
             self.handle_contact();
             return;
         };
         self.events.send_reported(report);
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
-            sender.handle_report(&path, report);
+            sender.handle_report(&view, report);
         }
     }
 
@@ -190,7 +190,7 @@ impl Pair {
     pub(super) fn send_control<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
-        path: &mut PeerPath,
+        peer: &mut PeerState,
         now_ns: u64,
     ) -> Result<(), Error> {
         loop {
@@ -216,12 +216,12 @@ impl Pair {
         }
         self.push_loss(now_ns);
         let leaves_anyway = !self.control.packets.is_empty() || self.control.packets.is_waiting();
-        let report = path.take_report(now_ns, self.name.index, leaves_anyway, &fabric.counters());
+        let report = peer.take_report(now_ns, self.name.index, leaves_anyway, &fabric.counters());
         if let Some(report) = report {
             let report = self.readable(report);
-            self.control.packets.push(&Control::PathFeedback(report));
+            self.control.packets.push(&Control::PeerFeedback(report));
         }
-        for message in path.take_credit(now_ns, self.name.index).iter().flatten() {
+        for message in peer.take_credit(now_ns, self.name.index).iter().flatten() {
             self.control.packets.push(message);
         }
         let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
@@ -233,9 +233,9 @@ impl Pair {
     }
 
     /// Returns a report that the peer's version reads.
-    fn readable(&self, report: PathFeedback) -> PathFeedback {
+    fn readable(&self, report: PeerFeedback) -> PeerFeedback {
         let reads_stale = self.connected.as_ref().is_some_and(|peer| peer.reads_stale);
-        PathFeedback {
+        PeerFeedback {
             stale: match reads_stale {
                 true => report.stale,
                 false => StaleCounts::default(),
@@ -261,7 +261,7 @@ impl Pair {
 
     /// Collects as many reports as there is room for.
     fn push_reports(&mut self, now_ns: u64) {
-        let path = self.path_here(now_ns);
+        let view = self.receiver_view(now_ns);
         let Self {
             sdr,
             halves,
@@ -274,14 +274,14 @@ impl Pair {
         for receiver in halves.receivers() {
             while !packets.is_crowded() {
                 let max_bytes = packets.report_room();
-                let Some(report) = receiver.poll_report(&path, &arrivals, max_bytes) else {
+                let Some(report) = receiver.poll_report(&view, &arrivals, max_bytes) else {
                     break;
                 };
                 let message = match report {
                     Report::Ack(ack) => Control::Ack(ack),
                     Report::Nack(nack) => {
                         events.recv_nacked(&nack);
-                        losses.handle_request(&path, &nack);
+                        losses.handle_request(&view, &nack);
                         Control::Nack(nack)
                     }
                 };

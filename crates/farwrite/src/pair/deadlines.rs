@@ -94,12 +94,12 @@ impl Pair {
             .filter(|repair| repair.is_bounded)
             .map(|repair| repair.scheme);
         let accepts_partial = recv.terms.accepts_partial;
-        let path = self.path_here(now_ns);
+        let view = self.receiver_view(now_ns);
         let bounded = scheme.and_then(|tag| self.halves.existing_receiver(tag));
         match (withdrawal, bounded) {
             (Withdrawal::Refused(reason), _) => self.handle_read_refused(fabric, message, reason),
             (Withdrawal::Expired, Some(receiver)) => {
-                receiver.handle_sender_done(&path, message);
+                receiver.handle_sender_done(&view, message);
                 Ok(())
             }
             (Withdrawal::Expired, None) if accepts_partial => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpRoute};
 use farwrite_schemes::lateness::Lateness;
-use farwrite_schemes::scheme::PathView;
+use farwrite_schemes::scheme::PeerView;
 use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
 
 use crate::error::Error;
@@ -25,7 +25,7 @@ use crate::handle::QueuePair;
 use crate::intake::Inlet;
 use crate::memory::MrSlice;
 use crate::options::{QpOptions, RateControl};
-use crate::path::{self, PeerPath, PeerPaths, RoundTrip};
+use crate::peer::{self, PeerState, PeerTable, RoundTrip};
 use crate::registry::{Halves, Registry, TableArrivals};
 pub(crate) use coding::Coder;
 use controlling::ControlSide;
@@ -51,7 +51,7 @@ pub(crate) struct Pair {
     recv: RecvSide,
     reads: Reads,
     control: ControlSide,
-    /// The round trip of the path to the peer, as of the last poll.
+    /// The round trip to the peer, as of the last poll.
     round_trip: RoundTrip,
     /// How late packets come that others have overtaken on the way here, as of the last poll.
     lateness: Lateness,
@@ -68,8 +68,8 @@ pub(crate) struct Pair {
 struct Connected {
     /// The endpoint that the peer belongs to.
     endpoint: EndpointId,
-    /// Number of the path to the peer.
-    path: usize,
+    /// Number of the peer in the endpoint's table.
+    peer: usize,
     /// Whether the peer's version answers reads.
     answers_reads: bool,
     /// Whether the peer's version reads the count of stale packets in reports (P4.10).
@@ -141,7 +141,7 @@ impl Pair {
     pub(crate) fn connect<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
-        paths: &mut PeerPaths,
+        peers: &mut PeerTable,
         peer: &QpInfo,
     ) -> Result<(), Error> {
         // The fabric may refuse an address. Until it has accepted all of them, nothing changes
@@ -150,14 +150,14 @@ impl Pair {
         if self.has_credit() && !peer.grants_credit {
             return Err(Error::NoCredit);
         }
-        paths.check(peer.endpoint, peer.control, &self.options.rate_control)?;
+        peers.check(peer.endpoint, peer.control, &self.options.rate_control)?;
         self.holdings.connect(fabric, peer)?;
         self.sdr.connect(peer)?;
         self.control.packets.connect(peer.control_key);
         let counters = fabric.counters();
         self.connected = Some(Connected {
             endpoint: peer.endpoint,
-            path: paths.join(peer.endpoint, peer.control, &self.options, &counters),
+            peer: peers.join(peer.endpoint, peer.control, &self.options, &counters),
             answers_reads: peer.answers_reads,
             reads_stale: peer.reads_stale,
         });
@@ -198,13 +198,13 @@ impl Pair {
         Some(self.connected.as_ref()?.endpoint)
     }
 
-    /// Returns the path to the peer, once the queue pair is connected.
-    pub(crate) fn peer_path(&self) -> Option<usize> {
-        Some(self.connected.as_ref()?.path)
+    /// Returns the number of the peer, once the queue pair is connected.
+    pub(crate) fn peer_number(&self) -> Option<usize> {
+        Some(self.connected.as_ref()?.peer)
     }
 
-    /// Returns the state of this queue pair among the queue pairs of its path.
-    pub(crate) fn standing(&self) -> path::Standing {
+    /// Returns the state of this queue pair among the queue pairs to its peer.
+    pub(crate) fn standing(&self) -> peer::Standing {
         self.send.standing
     }
 
@@ -224,7 +224,7 @@ impl Pair {
         let counts = self.inlet.counts();
         QpStats {
             rtt_ns: self.round_trip.smoothed_ns,
-            reordering_window_ns: self.path_here(self.polled_ns).reordering_window_ns,
+            reordering_window_ns: self.receiver_view(self.polled_ns).reordering_window_ns,
             sender: self.halves.sender_counters(),
             received_packets: counts.data_packets,
             received_bytes: counts.data_bytes,
@@ -239,30 +239,31 @@ impl Pair {
         }
     }
 
-    /// Returns how many packets have left over the path or through this queue pair, and how many
+    /// Returns how many packets have left to the peer or through this queue pair, and how many
     /// have arrived here from the peer.
-    pub(crate) fn traffic(&self, path: &PeerPath) -> [u64; 2] {
-        let sent = path.sent_packets() + self.control.packets.sent_packets();
+    pub(crate) fn traffic(&self, peer: &PeerState) -> [u64; 2] {
+        let sent = peer.sent_packets() + self.control.packets.sent_packets();
         [sent, self.inlet.counts().accepted_packets]
     }
 
-    /// The state of the path for sending halves. They do not know how late packets come at the peer.
-    fn path(&self, now_ns: u64) -> PathView {
-        self.path_with(now_ns, &Lateness::default())
+    /// What sending halves see of the peer and the time. They do not know how late packets come at the
+    /// peer.
+    fn sender_view(&self, now_ns: u64) -> PeerView {
+        self.peer_view(now_ns, &Lateness::default())
     }
 
-    /// The state of the path for receiving halves.
-    fn path_here(&self, now_ns: u64) -> PathView {
-        self.path_with(now_ns, &self.lateness)
+    /// What receiving halves see of the peer and the time.
+    fn receiver_view(&self, now_ns: u64) -> PeerView {
+        self.peer_view(now_ns, &self.lateness)
     }
 
-    fn path_with(&self, now_ns: u64, lateness: &Lateness) -> PathView {
+    fn peer_view(&self, now_ns: u64, lateness: &Lateness) -> PeerView {
         let rtt_ns = self.round_trip.smoothed_ns;
         let reordering_window_ns = match self.options.reordering_window {
             Some(window) => u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
             None => lateness.window_ns(now_ns, rtt_ns),
         };
-        PathView {
+        PeerView {
             now_ns,
             rtt_ns,
             reordering_window_ns,
@@ -270,12 +271,12 @@ impl Pair {
         }
     }
 
-    /// Does all work that is due at `now_ns`, except sending data and encoding. `path` is the path
-    /// to the peer, once the queue pair is connected.
+    /// Does all work that is due at `now_ns`, except sending data and encoding. `peer` is the state
+    /// of the peer, once the queue pair is connected.
     pub(crate) fn poll<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
-        path: Option<&mut PeerPath>,
+        peer: Option<&mut PeerState>,
         known: &Registry,
         coder: &mut Coder,
         now_ns: u64,
@@ -283,14 +284,14 @@ impl Pair {
         self.events.set_now(now_ns);
         self.polled_ns = now_ns;
         self.settle_closing(fabric);
-        let Some(path) = path else {
+        let Some(peer) = peer else {
             self.expire_receives(fabric, now_ns)?;
             return Ok(());
         };
-        self.round_trip = path.round_trip();
+        self.round_trip = peer.round_trip();
         self.look_at_arrivals(fabric, known, now_ns)?;
-        self.note_arrivals(path, now_ns);
-        self.lateness = path.lateness();
+        self.note_arrivals(peer, now_ns);
+        self.lateness = peer.lateness();
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Rebuild before reporting, so that no report requests a chunk that can be rebuilt.
@@ -306,7 +307,7 @@ impl Pair {
         }
         self.start_unblocked(now_ns);
         // Control before data: an offer must leave before its message.
-        self.send_control(fabric, path, now_ns)?;
+        self.send_control(fabric, peer, now_ns)?;
         Ok(self.rest(fabric, now_ns)?)
     }
 
@@ -399,12 +400,12 @@ impl Pair {
     }
 
     fn handle_timeouts(&mut self, now_ns: u64) {
-        let (sending, path) = (self.path(now_ns), self.path_here(now_ns));
+        let (sending, receiving) = (self.sender_view(now_ns), self.receiver_view(now_ns));
         self.halves
-            .handle_timeouts(&sending, &path, self.sdr.received());
+            .handle_timeouts(&sending, &receiving, self.sdr.received());
         self.recv
             .losses
-            .handle_timeouts(&path, &TableArrivals(self.sdr.received()));
+            .handle_timeouts(&receiving, &TableArrivals(self.sdr.received()));
     }
 
     /// Returns how long to wait for events that have no timer: a full fabric has room again, the

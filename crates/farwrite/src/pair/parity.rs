@@ -250,12 +250,12 @@ impl Pair {
 
     /// Records that the receiver has memory for the parity of a send.
     pub(super) fn parity_clear(&mut self, now_ns: u64, message: u64) {
-        let path = self.path(now_ns);
+        let view = self.sender_view(now_ns);
         if let Some(send) = self.send.open.get(&message)
             && send.parity().is_some()
             && let Some(sender) = self.halves.existing_sender(send.scheme())
         {
-            sender.handle_parity_clear(&path, message);
+            sender.handle_parity_clear(&view, message);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use farwrite_fabric::udp::path_mtu;
 use farwrite_route::Search;
 
-use crate::path::{ROCE_OVERHEAD_BYTES, packet_overhead_bytes};
+use crate::peer::{ROCE_OVERHEAD_BYTES, packet_overhead_bytes};
 
 /// The largest IP datagram in the default search: jumbo frames.
 const JUMBO: u32 = 9000;

@@ -1,6 +1,6 @@
 //! Senders without a configured rate.
 
-use farwrite::{PathLimit, RateControl};
+use farwrite::{RateControl, SendLimit};
 
 use crate::flows::{Flows, MESSAGE, PAYLOAD_SHARE, RATE_BPS, RTT_NS, adaptive, path};
 use crate::world::{MS, SECOND};
@@ -23,7 +23,7 @@ fn a_sender_fills_a_path_that_it_was_told_nothing_of() {
         println!("loss {loss}: {share:.3} {stats:?}");
         assert!(share > 0.9, "loss {loss}: {share} {stats:?}");
         assert_eq!(stats.refused_feedback, 0);
-        assert_eq!(stats.limit, PathLimit::Path);
+        assert_eq!(stats.limit, SendLimit::Path);
         let base_ns = stats.base_rtt_ns.expect("measured");
         assert!(base_ns.abs_diff(RTT_NS) < MS, "{base_ns}");
         let lost = 1.0 - stats.delivered_bytes as f64 / stats.reported_bytes as f64;
@@ -67,7 +67,7 @@ fn queue_pairs_to_one_peer_have_one_controller_and_equal_shares() {
         assert!((0.8..1.2).contains(&(rate / (sum / 4.0))), "{rates:?}");
     }
     let flow = &flows.flows[0];
-    let stats = flow.pairs.iter().map(|[qa, _]| flow.tx.path_stats(*qa));
+    let stats = flow.pairs.iter().map(|[qa, _]| flow.tx.peer_stats(*qa));
     let stats: Vec<_> = stats.map(|stats| stats.expect("connected")).collect();
     assert!(stats.iter().all(|other| *other == stats[0]));
 }
@@ -115,7 +115,7 @@ fn a_sender_that_was_idle_starts_where_it_was() {
     flows.run_for(3 * SECOND);
     flows.set_busy(0, false);
     flows.run_for(2 * SECOND);
-    assert_eq!(flows.flows[0].stats().limit, PathLimit::Nothing);
+    assert_eq!(flows.flows[0].stats().limit, SendLimit::Nothing);
     assert_eq!(flows.flows[0].stats().in_flight_bytes, 0);
     flows.run_for(10 * SECOND);
     let warm_ns = time_of(&mut flows, MESSAGE);
@@ -167,7 +167,7 @@ fn a_maximum_holds_and_is_named() {
     let rate = flows.rate_bps(0, 2 * SECOND);
     let share = rate / goodput(max_bps, 0.0);
     assert!((0.9..1.03).contains(&share), "{share}");
-    assert_eq!(flows.flows[0].stats().limit, PathLimit::Configured);
+    assert_eq!(flows.flows[0].stats().limit, SendLimit::Configured);
 }
 
 /// Pauses prove nothing about a larger window. If growth counted them, the pace of later messages

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{DcqcnOptions, PathStats, QpOptions, RateControl, SwiftOptions};
+use farwrite::{DcqcnOptions, PeerStats, QpOptions, RateControl, SwiftOptions};
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Ramp};
 
@@ -47,17 +47,17 @@ fn world(seed: u64, loss: Loss, rate_control: RateControl) -> World {
     World::with_links(seed, forth, back, &options)
 }
 
-pub(crate) fn path(world: &World) -> PathStats {
-    let stats = world.a.endpoint.path_stats(world.a.qp);
+pub(crate) fn peer_stats(world: &World) -> PeerStats {
+    let stats = world.a.endpoint.peer_stats(world.a.qp);
     stats.expect("a connected queue pair")
 }
 
 /// Sends `packets` packets. Returns the time, and what is known of the path then.
-pub(crate) fn ship(mut world: World, packets: usize) -> (u64, PathStats) {
+pub(crate) fn ship(mut world: World, packets: usize) -> (u64, PeerStats) {
     let bytes = SplitMix::new(1).bytes(packets * PACKET);
     let parcel = world.ship(Order::new(bytes, tag("sr-nack")));
     let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
-    let stats = path(&world);
+    let stats = peer_stats(&world);
     world.finish(vec![parcel]);
     (took_ns, stats)
 }

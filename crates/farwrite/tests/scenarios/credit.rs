@@ -10,7 +10,7 @@ use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::control::Control;
 
-use crate::controls::{PACKET, RATE_BPS, US, path, ship};
+use crate::controls::{PACKET, RATE_BPS, US, peer_stats, ship};
 use crate::parcel::{Order, Parcel};
 use crate::traffic::Seen;
 use crate::world::{MS, SECOND, Way, World, addr, tag};
@@ -148,9 +148,9 @@ fn a_silent_peer_gets_few_requests_and_no_more_than_its_credit() {
         count.set(count.get() + u32::from(seen.way == Way::Forth && is_request(seen)));
         Verdict::Drop
     });
-    let before = path(&world).sent_bytes;
+    let before = peer_stats(&world).sent_bytes;
     world.run_for(SECOND);
-    let sent = path(&world).sent_bytes - before;
+    let sent = peer_stats(&world).sent_bytes - before;
     println!("{} requests, {sent} bytes", requests.get());
     assert!((5..60).contains(&requests.get()), "{}", requests.get());
     assert!(sent < 300_000, "{sent} bytes");
@@ -169,7 +169,7 @@ fn credit_that_was_not_wanted_is_refused_and_counted() {
         due.into_iter()
             .for_each(|datagram| world.network.inject(datagram));
     }
-    let stats = path(&world);
+    let stats = peer_stats(&world);
     assert!(stats.refused_feedback > 0, "{stats:?}");
     abandon(world, &parcel);
 }

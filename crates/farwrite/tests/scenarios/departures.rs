@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use farwrite::fabric::contract::FabricError;
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{
-    Chunks, Message, PathView, Receiver, Report, Scheme, Sender, SenderCounters,
+    Chunks, Message, PeerView, Receiver, Report, Scheme, Sender, SenderCounters,
 };
 use farwrite::{
     Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RecvHandle, RecvOptions,
@@ -113,28 +113,28 @@ impl Scheme for Recorded {
 }
 
 impl Sender for Recorder {
-    fn start(&mut self, path: &PathView, message: &Message) {
-        self.0.start(path, message);
+    fn start(&mut self, view: &PeerView, message: &Message) {
+        self.0.start(view, message);
     }
-    fn handle_report(&mut self, path: &PathView, report: &Report) {
-        self.0.handle_report(path, report);
+    fn handle_report(&mut self, view: &PeerView, report: &Report) {
+        self.0.handle_report(view, report);
     }
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
         DEPARTED.with_borrow_mut(|departed| departed.push(chunks.clone()));
-        self.0.handle_departed(path, chunks);
+        self.0.handle_departed(view, chunks);
     }
-    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome) {
-        self.0.handle_closed(path, message, outcome);
+    fn handle_closed(&mut self, view: &PeerView, message: u64, outcome: Outcome) {
+        self.0.handle_closed(view, message, outcome);
     }
     fn abandon(&mut self, message: u64) {
         self.0.abandon(message);
     }
-    fn handle_timeout(&mut self, path: &PathView) {
-        self.0.handle_timeout(path);
+    fn handle_timeout(&mut self, view: &PeerView) {
+        self.0.handle_timeout(view);
     }
-    fn poll_transmit(&mut self, path: &PathView, _max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, view: &PeerView, _max_chunks: u32) -> Option<Chunks> {
         // These runs have fewer packets than one channel sends in a row.
-        let chunks = self.0.poll_transmit(path, 3)?;
+        let chunks = self.0.poll_transmit(view, 3)?;
         HANDED_OUT.with_borrow_mut(|handed_out| handed_out.push(chunks.clone()));
         Some(chunks)
     }

@@ -66,7 +66,7 @@ fn a_flood_by_a_stranger_does_not_slow_a_sender_down() {
     // The stranger sends 900,000 packets per second, of which the receiver takes two thirds. The
     // sender sends 6,000.
     run(&mut world, 300, 600, 300);
-    let stats = world.a.path_stats(0);
+    let stats = world.a.peer_stats(0);
     assert_eq!(stats.peer_socket_drops, 0, "{stats:?}");
     assert_eq!(stats.pace_bps, rate_bps, "{stats:?}");
 }
@@ -77,7 +77,7 @@ fn a_sender_that_is_too_fast_slows_down() {
     let mut world = sending(1, rate_bps);
     run(&mut world, 100, 0, 0);
     run(&mut world, 300, 0, 3);
-    let stats = world.a.path_stats(0);
+    let stats = world.a.peer_stats(0);
     let drops = world.b.controls.socket_drops.get();
     // The sender does not know yet about the drops of the last half round trip and of the last
     // report interval.
@@ -93,7 +93,7 @@ fn the_queue_pairs_of_a_path_share_its_drops() {
     run(&mut world, 20, 0, 20);
     run(&mut world, 50, 0, 0);
     let drops = world.b.controls.socket_drops.get();
-    let [first, second] = [0, 1].map(|index| world.a.path_stats(index));
+    let [first, second] = [0, 1].map(|index| world.a.peer_stats(index));
     assert_eq!(first, second);
     assert!(
         (drops - 4..=drops).contains(&first.peer_socket_drops),

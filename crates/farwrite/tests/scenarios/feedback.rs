@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite::{EcnField, Error, PathLimit, PathStats, QpOptions, RateControl};
+use farwrite::{EcnField, Error, PeerStats, QpOptions, RateControl, SendLimit};
 use farwrite_dice::SplitMix;
 use farwrite_link::LinkConfig;
 use farwrite_wire::control::{
-    self, Builder, Control, HEADER_BYTES, Header, MESSAGE_OVERHEAD_BYTES, MessageId, PathFeedback,
+    self, Builder, Control, HEADER_BYTES, Header, MESSAGE_OVERHEAD_BYTES, MessageId, PeerFeedback,
 };
 
 use crate::hostile::{SEND_PAYLOAD, seal};
@@ -26,12 +26,12 @@ fn following() -> QpOptions {
 }
 
 fn is_report(seen: &Seen<'_>) -> bool {
-    seen.way == Way::Back && seen.says(|said| matches!(said, Control::PathFeedback(_)))
+    seen.way == Way::Back && seen.says(|said| matches!(said, Control::PeerFeedback(_)))
 }
 
 /// Sends a message while `change` replaces some datagrams with others. The replacements arrive half
 /// a round trip early. Returns the path statistics of the sender at the end.
-fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathStats; 2] {
+fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PeerStats; 2] {
     let mut world = World::new(3, long_haul(), &following());
     let changed = Rc::new(RefCell::new(Vec::new()));
     let out = Rc::clone(&changed);
@@ -56,14 +56,14 @@ fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathS
         world.check(&parcel);
     }
     [&world.a, &world.b].map(|end| {
-        let stats = end.endpoint.path_stats(end.qp);
+        let stats = end.endpoint.peer_stats(end.qp);
         stats.expect("a connected queue pair")
     })
 }
 
 /// Returns the path statistics of the sender when the receiver seals other control packets in place
 /// of those with reports. `change` makes the new packet from the key, the header and the messages.
-fn sealing(change: impl Fn(&[u8; 32], &Header, &[Control]) -> Vec<u8> + 'static) -> PathStats {
+fn sealing(change: impl Fn(&[u8; 32], &Header, &[Control]) -> Vec<u8> + 'static) -> PeerStats {
     let world = World::new(3, long_haul(), &following());
     let info = world.a.endpoint.qp_info(world.a.qp).expect("its own");
     let key = info.control_key;
@@ -83,15 +83,15 @@ fn sealing(change: impl Fn(&[u8; 32], &Header, &[Control]) -> Vec<u8> + 'static)
 }
 
 /// What a receiver does to its reports.
-type Lie = fn(&mut PathFeedback);
+type Lie = fn(&mut PeerFeedback);
 
 /// Returns the path statistics of the sender when the receiver falsifies its reports.
-fn lying(lie: Lie) -> PathStats {
+fn lying(lie: Lie) -> PeerStats {
     sealing(move |key, header, said| {
         let mut builder = Builder::new(1024);
         for said in said {
             let mut said = said.clone();
-            if let Control::PathFeedback(report) = &mut said {
+            if let Control::PeerFeedback(report) = &mut said {
                 lie(report);
             }
             assert!(builder.push(&said), "it is no longer than before");
@@ -102,10 +102,10 @@ fn lying(lie: Lie) -> PathStats {
 
 /// Returns the path statistics of the sender when the receiver writes other counts into its
 /// reports. A builder of control packets would refuse to write counts that contradict each other.
-fn contradicting(counts: &'static [(usize, u64)]) -> PathStats {
+fn contradicting(counts: &'static [(usize, u64)]) -> PeerStats {
     sealing(move |key, header, said| {
         let mut builder = Builder::new(1024);
-        let is_feedback = |said: &&Control| matches!(said, Control::PathFeedback(_));
+        let is_feedback = |said: &&Control| matches!(said, Control::PeerFeedback(_));
         let reports = said.iter().filter(is_feedback);
         // The report is the first message, so that its position is known.
         let others = said.iter().filter(|said| !is_feedback(said));
@@ -193,14 +193,14 @@ fn a_network_that_copies_packets_is_seen_and_not_refused() {
     assert!(done, "the message is open");
     world.check(&parcel);
     world.run_for(SECOND);
-    let stats = world.a.endpoint.path_stats(world.a.qp);
+    let stats = world.a.endpoint.peer_stats(world.a.qp);
     let stats = stats.expect("a connected queue pair");
     assert!(stats.excess_feedback > 0, "{stats:?}");
     assert_eq!(stats.refused_feedback, 0, "{stats:?}");
     assert_eq!(stats.delivered_bytes, stats.sent_bytes, "{stats:?}");
 }
 
-/// Offsets in a path feedback (P4.10): packets that arrived, those of them with ECT or CE, and those
+/// Offsets in a peer feedback (P4.10): packets that arrived, those of them with ECT or CE, and those
 /// with CE.
 const RECEIVED: usize = 28;
 const ECT: usize = 44;
@@ -225,7 +225,7 @@ fn reports_of_more_marks_than_packets_are_refused_and_counted_as_feedback() {
 }
 
 /// Sends a message whose packets arrive with another ECN field.
-fn with_tos(tos: u8) -> [PathStats; 2] {
+fn with_tos(tos: u8) -> [PeerStats; 2] {
     send_with(move |seen| {
         (seen.way == Way::Forth && seen.is_data()).then(|| Datagram {
             tos,
@@ -258,11 +258,11 @@ fn a_sender_whose_reports_are_all_lost_ends_all_the_same() {
     let done = world.run_until(60 * SECOND, |_| parcel.out.send.outcome().is_some());
     assert!(done, "the message is open");
     world.check(&parcel);
-    let stats = world.a.endpoint.path_stats(world.a.qp);
+    let stats = world.a.endpoint.peer_stats(world.a.qp);
     let stats = stats.expect("a connected queue pair");
     assert_eq!(
         (stats.delivered_bytes, stats.limit),
-        (0, PathLimit::Nothing)
+        (0, SendLimit::Nothing)
     );
 }
 
@@ -307,7 +307,7 @@ fn late_parity_is_no_longer_in_flight() {
     world.run_for(40 * MS);
     let [sender, receiver] = [&world.a, &world.b].map(|end| {
         let stats = end.endpoint.qp_stats(end.qp).expect("it exists");
-        (end.endpoint.path_stats(end.qp).expect("connected"), stats)
+        (end.endpoint.peer_stats(end.qp).expect("connected"), stats)
     });
     assert!(receiver.1.late_packets > 0, "{receiver:?}");
     assert_eq!(sender.0.in_flight_bytes, 0, "{sender:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 use farwrite::{
-    Endpoint, MemoryRegion, PathStats, QpConfig, QpOptions, QueuePair, RateControl, Region,
+    Endpoint, MemoryRegion, PeerStats, QpConfig, QpOptions, QueuePair, RateControl, Region,
     SendHandle, SendOptions,
 };
 use farwrite_link::{LinkConfig, Loss};
@@ -124,8 +124,8 @@ impl Flow {
         }
     }
 
-    pub(crate) fn stats(&self) -> PathStats {
-        let stats = self.tx.path_stats(self.pairs[0][0]);
+    pub(crate) fn stats(&self) -> PeerStats {
+        let stats = self.tx.peer_stats(self.pairs[0][0]);
         stats.expect("a connected queue pair")
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite::{PathStats, QpOptions, QpStats, RateControl, SwiftOptions};
+use farwrite::{PeerStats, QpOptions, QpStats, RateControl, SwiftOptions};
 use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::control::Control;
@@ -54,7 +54,7 @@ struct Done {
     /// When the last message ended.
     at_ns: u64,
     copies: u64,
-    sender: PathStats,
+    sender: PeerStats,
     receiver: QpStats,
 }
 
@@ -108,7 +108,7 @@ fn transfer(
         }
     }
     parcels.iter().for_each(|parcel| world.check(parcel));
-    let stats = world.a.endpoint.path_stats(world.a.qp);
+    let stats = world.a.endpoint.peer_stats(world.a.qp);
     Done {
         at_ns: at_ns.expect("the loop ends then"),
         copies,
@@ -191,7 +191,7 @@ fn an_older_peer_gets_the_short_report() {
         let out = Rc::clone(&counts);
         world.traffic.filter(move |seen| {
             for said in seen.control.iter().flatten() {
-                if let Control::PathFeedback(report) = said {
+                if let Control::PeerFeedback(report) = said {
                     out.borrow_mut()[usize::from(report.stale.packets > 0)] += 1;
                 }
             }
@@ -201,7 +201,7 @@ fn an_older_peer_gets_the_short_report() {
         let parcel = world.ship(Order::new(SplitMix::new(1).bytes(700), tag("ec-mds:32,8")));
         world.run_for(SECOND);
         world.check(&parcel);
-        let stats = world.a.endpoint.path_stats(world.a.qp).expect("connected");
+        let stats = world.a.endpoint.peer_stats(world.a.qp).expect("connected");
         assert_eq!(stats.in_flight_bytes, 0, "{stats:?}");
         assert_eq!(stats.refused_feedback, 0, "{stats:?}");
         assert_eq!(stats.stale_packets > 0, reads_stale, "{stats:?}");

@@ -2,7 +2,7 @@
 //! their common time.
 
 use farwrite::fabric::sim::SimNetwork;
-use farwrite::{Endpoint, PathStats, QpOptions, QpStats, QueuePair};
+use farwrite::{Endpoint, PeerStats, QpOptions, QpStats, QueuePair};
 
 use crate::slow_fabric::{Controls, SlowFabric};
 use crate::world::{addr, long_haul};
@@ -20,8 +20,8 @@ impl SlowEnd {
         stats.expect("its own queue pair")
     }
 
-    pub(crate) fn path_stats(&self, index: usize) -> PathStats {
-        let stats = self.endpoint.path_stats(self.qps[index]);
+    pub(crate) fn peer_stats(&self, index: usize) -> PeerStats {
+        let stats = self.endpoint.peer_stats(self.qps[index]);
         stats.expect("a connected queue pair")
     }
 }

@@ -163,7 +163,7 @@ fn window_after_streams(immediate: Option<u32>) -> u64 {
         world.run_for(2 * RTT);
         assert_eq!(stream.outcome(), Some(Outcome::Whole));
     }
-    let stats = world.a.endpoint.path_stats(qp).expect("connected");
+    let stats = world.a.endpoint.peer_stats(qp).expect("connected");
     stats.window_bytes.expect("Swift has a window")
 }
 

@@ -10,7 +10,7 @@ use farwrite::{
 };
 use farwrite_dice::SplitMix;
 use farwrite_wire::control::{
-    self, Builder, Control, CriticalChunks, MessageId, Offer, PathFeedback, Place, ReadRefusal,
+    self, Builder, Control, CriticalChunks, MessageId, Offer, PeerFeedback, Place, ReadRefusal,
     ReadRequest, Terms, Withdrawal,
 };
 
@@ -57,8 +57,8 @@ fn twist_place(place: &mut Place, dice: &mut SplitMix) {
     twist(&mut place.length, dice);
 }
 
-fn twist_feedback(feedback: &mut PathFeedback, dice: &mut SplitMix) {
-    twist(&mut feedback.path, dice);
+fn twist_feedback(feedback: &mut PeerFeedback, dice: &mut SplitMix) {
+    twist(&mut feedback.epoch, dice);
     let mut message = feedback.message.to_bits();
     twist(&mut message, dice);
     feedback.message = MessageId::from_bits(message);
@@ -184,17 +184,17 @@ fn lie(said: &mut Control, dice: &mut SplitMix) {
             twist(&mut loss.bursts, dice);
             twist(&mut loss.longest_burst_chunks, dice);
         }
-        Control::PathFeedback(feedback) => twist_feedback(feedback, dice),
+        Control::PeerFeedback(feedback) => twist_feedback(feedback, dice),
         Control::Read(read) => twist_read(read, dice),
         Control::CreditRequest(request) => {
-            twist(&mut request.path, dice);
+            twist(&mut request.epoch, dice);
             twist(&mut request.used_bytes, dice);
             twist(&mut request.wanted_bytes, dice);
             // Less in total than is used does not parse.
             request.wanted_bytes = request.wanted_bytes.max(request.used_bytes);
         }
         Control::Credit(credit) => {
-            twist(&mut credit.path, dice);
+            twist(&mut credit.epoch, dice);
             twist(&mut credit.granted_bytes, dice);
         }
     }

@@ -6,7 +6,7 @@ use farwrite_wire::control::Outcome;
 
 use super::RepairReceiver;
 use super::endings::Endings;
-use crate::scheme::{Arrivals, Job, Message, MessageId, PathView, Receiver, Report};
+use crate::scheme::{Arrivals, Job, Message, MessageId, PeerView, Receiver, Report};
 
 /// Wraps a scheme that repairs losses, and ends its messages in time.
 pub(super) struct BoundedReceiver {
@@ -40,15 +40,15 @@ impl BoundedReceiver {
     }
 
     /// Returns whether the time of a message has ended.
-    fn is_over(&self, path: &PathView, message: u64) -> bool {
+    fn is_over(&self, view: &PeerView, message: u64) -> bool {
         let deadline_ns = self.deadlines.get(&message);
-        self.ending.contains(&message) || deadline_ns.is_some_and(|at_ns| *at_ns <= path.now_ns)
+        self.ending.contains(&message) || deadline_ns.is_some_and(|at_ns| *at_ns <= view.now_ns)
     }
 
     /// Returns whether chunks that are requested now can arrive in time.
-    fn is_in_time(&self, path: &PathView, message: u64) -> bool {
+    fn is_in_time(&self, view: &PeerView, message: u64) -> bool {
         let deadline_ns = self.deadlines.get(&message);
-        deadline_ns.is_none_or(|at_ns| path.now_ns.saturating_add(path.rtt_ns) <= *at_ns)
+        deadline_ns.is_none_or(|at_ns| view.now_ns.saturating_add(view.rtt_ns) <= *at_ns)
     }
 }
 
@@ -58,23 +58,23 @@ impl Receiver for BoundedReceiver {
         self.looks.insert((deadline_ns, message));
     }
 
-    fn start(&mut self, path: &PathView, message: &Message) {
-        self.repairs.start(path, message);
-        self.endings.start(path, message.number);
+    fn start(&mut self, view: &PeerView, message: &Message) {
+        self.repairs.start(view, message);
+        self.endings.start(view, message.number);
     }
 
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
-        self.repairs.handle_arrivals(path, message, arrivals);
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals) {
+        self.repairs.handle_arrivals(view, message, arrivals);
         let number = message.data();
         if self.endings.is_open(number) && arrivals.seen(message) > 0 {
-            self.endings.pass(path, number);
+            self.endings.pass(view, number);
         }
     }
 
-    fn handle_job(&mut self, path: &PathView, job: &Job, arrivals: &dyn Arrivals) {
-        self.repairs.handle_job(path, job, arrivals);
-        if self.is_over(path, job.message) {
-            self.repairs.look(path, job.message, arrivals);
+    fn handle_job(&mut self, view: &PeerView, job: &Job, arrivals: &dyn Arrivals) {
+        self.repairs.handle_job(view, job, arrivals);
+        if self.is_over(view, job.message) {
+            self.repairs.look(view, job.message, arrivals);
         }
     }
 
@@ -82,8 +82,8 @@ impl Receiver for BoundedReceiver {
         self.repairs.poll_job(arrivals)
     }
 
-    fn handle_sender_done(&mut self, path: &PathView, message: u64) {
-        self.endings.expect_no_more(path, message);
+    fn handle_sender_done(&mut self, view: &PeerView, message: u64) {
+        self.endings.expect_no_more(view, message);
     }
 
     fn abandon(&mut self, message: u64) {
@@ -91,31 +91,31 @@ impl Receiver for BoundedReceiver {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    fn handle_timeout(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         // At the deadline, the endpoint ends these messages with everything that can be rebuilt by
         // then.
         while let Some(&(at_ns, message)) = self.looks.first()
-            && at_ns <= path.now_ns
+            && at_ns <= view.now_ns
         {
             self.looks.pop_first();
-            self.repairs.look(path, message, arrivals);
+            self.repairs.look(view, message, arrivals);
         }
-        while let Some(message) = self.endings.take_due(path.now_ns) {
-            self.repairs.look(path, message, arrivals);
+        while let Some(message) = self.endings.take_due(view.now_ns) {
+            self.repairs.look(view, message, arrivals);
             self.ending.insert(message);
         }
-        self.repairs.handle_timeout(path, arrivals);
+        self.repairs.handle_timeout(view, arrivals);
     }
 
     fn poll_report(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
         loop {
-            match self.repairs.poll_report(path, arrivals, max_bytes)? {
-                Report::Nack(nack) if !self.is_in_time(path, nack.message) => {}
+            match self.repairs.poll_report(view, arrivals, max_bytes)? {
+                Report::Nack(nack) if !self.is_in_time(view, nack.message) => {}
                 report => return Some(report),
             }
         }

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::Outcome;
 
 use super::RepairSender;
-use crate::scheme::{Chunks, Job, Message, PathView, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Job, Message, PeerView, Report, Sender, SenderCounters};
 
 /// Passes one message at a time to the scheme that repairs it. So a packet of a newer message shows
 /// that the older message has ended here.
@@ -33,11 +33,11 @@ struct Active {
 impl Active {
     /// Updates the estimate. Returns whether a chunk that leaves now can arrive by the deadline.
     /// The receiver is assumed to have the same deadline.
-    fn note_path(&mut self, path: &PathView) -> bool {
-        let latest_ns = |deadline_ns: u64| deadline_ns.saturating_sub(path.rtt_ns / 2);
+    fn note_view(&mut self, view: &PeerView) -> bool {
+        let latest_ns = |deadline_ns: u64| deadline_ns.saturating_sub(view.rtt_ns / 2);
         self.last_repeat_ns = self.deadline_ns.map(latest_ns);
         self.last_repeat_ns
-            .is_none_or(|latest_ns| path.now_ns <= latest_ns)
+            .is_none_or(|latest_ns| view.now_ns <= latest_ns)
     }
 }
 
@@ -55,11 +55,11 @@ impl BoundedSender {
 
     /// Returns whether repeats can arrive in time. Once they cannot, nothing of the message is sent
     /// again.
-    fn may_repeat(&mut self, path: &PathView) -> bool {
+    fn may_repeat(&mut self, view: &PeerView) -> bool {
         let Some(active) = &mut self.active else {
             return true;
         };
-        if !active.note_path(path) && !active.repeats_are_over {
+        if !active.note_view(view) && !active.repeats_are_over {
             active.repeats_are_over = true;
             self.repairs.drop_repeats();
         }
@@ -67,7 +67,7 @@ impl BoundedSender {
     }
 
     /// Starts the oldest waiting message if none is active.
-    fn begin_next(&mut self, path: &PathView) {
+    fn begin_next(&mut self, view: &PeerView) {
         if self.active.is_some() {
             return;
         }
@@ -80,11 +80,11 @@ impl BoundedSender {
             last_repeat_ns: None,
             repeats_are_over: false,
         };
-        active.note_path(path);
+        active.note_view(view);
         self.active = Some(active);
-        self.repairs.start(path, &message);
+        self.repairs.start(view, &message);
         if self.parity_clear.remove(&number) {
-            self.repairs.handle_parity_clear(path, number);
+            self.repairs.handle_parity_clear(view, number);
         }
     }
 
@@ -103,17 +103,17 @@ impl Sender for BoundedSender {
         self.deadlines.insert(message, deadline_ns);
     }
 
-    fn start(&mut self, path: &PathView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message) {
         let active = self.active.as_ref().map(|active| active.message);
         if active != Some(message.number) {
             self.waiting.entry(message.number).or_insert(*message);
-            self.begin_next(path);
+            self.begin_next(view);
         }
     }
 
-    fn handle_report(&mut self, path: &PathView, report: &Report) {
-        if self.may_repeat(path) || matches!(report, Report::Ack(_)) {
-            self.repairs.handle_report(path, report);
+    fn handle_report(&mut self, view: &PeerView, report: &Report) {
+        if self.may_repeat(view) || matches!(report, Report::Ack(_)) {
+            self.repairs.handle_report(view, report);
         }
     }
 
@@ -121,31 +121,31 @@ impl Sender for BoundedSender {
         self.repairs.handle_contact();
     }
 
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
-        self.repairs.handle_departed(path, chunks);
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
+        self.repairs.handle_departed(view, chunks);
     }
 
-    fn handle_parity_clear(&mut self, path: &PathView, message: u64) {
+    fn handle_parity_clear(&mut self, view: &PeerView, message: u64) {
         match self.waiting.contains_key(&message) {
             true => _ = self.parity_clear.insert(message),
-            false => self.repairs.handle_parity_clear(path, message),
+            false => self.repairs.handle_parity_clear(view, message),
         }
     }
 
-    fn handle_job(&mut self, path: &PathView, job: &Job) {
-        self.repairs.handle_job(path, job);
+    fn handle_job(&mut self, view: &PeerView, job: &Job) {
+        self.repairs.handle_job(view, job);
     }
 
     fn poll_job(&mut self) -> Option<Job> {
         self.repairs.poll_job()
     }
 
-    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, view: &PeerView, message: u64, outcome: Outcome) {
         if self.waiting.remove(&message).is_some() {
             self.forget(message);
             self.outcomes.push_back((message, outcome));
         } else {
-            self.repairs.handle_closed(path, message, outcome);
+            self.repairs.handle_closed(view, message, outcome);
         }
     }
 
@@ -156,16 +156,16 @@ impl Sender for BoundedSender {
         }
     }
 
-    fn handle_timeout(&mut self, path: &PathView) {
-        if self.may_repeat(path) {
-            self.repairs.handle_timeout(path);
+    fn handle_timeout(&mut self, view: &PeerView) {
+        if self.may_repeat(view) {
+            self.repairs.handle_timeout(view);
         }
     }
 
-    fn poll_transmit(&mut self, path: &PathView, max_chunks: u32) -> Option<Chunks> {
-        self.begin_next(path);
-        self.may_repeat(path);
-        self.repairs.poll_transmit(path, max_chunks)
+    fn poll_transmit(&mut self, view: &PeerView, max_chunks: u32) -> Option<Chunks> {
+        self.begin_next(view);
+        self.may_repeat(view);
+        self.repairs.poll_transmit(view, max_chunks)
     }
 
     fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {

@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 
 /// The open messages of a receiving half. A message has a time to end once its sender has finished
 /// with it.
@@ -18,12 +18,12 @@ pub(super) struct Endings {
 
 impl Endings {
     /// Opens a message. Returns whether it was not open before.
-    pub(super) fn start(&mut self, path: &PathView, message: u64) -> bool {
+    pub(super) fn start(&mut self, view: &PeerView, message: u64) -> bool {
         let is_new = !self.open.contains_key(&message);
         if is_new {
             self.open.insert(message, None);
             if message < self.newest {
-                self.expect_no_more(path, message);
+                self.expect_no_more(view, message);
             }
         }
         is_new
@@ -35,7 +35,7 @@ impl Endings {
     }
 
     /// Handles a packet of a message: its sender has finished with all older messages.
-    pub(super) fn pass(&mut self, path: &PathView, message: u64) {
+    pub(super) fn pass(&mut self, view: &PeerView, message: u64) {
         if message <= self.newest {
             return;
         }
@@ -45,17 +45,17 @@ impl Endings {
         let passed = self.open.range(older).map(|(number, _)| *number);
         let passed: alloc::vec::Vec<u64> = passed.collect();
         for number in passed {
-            self.expect_no_more(path, number);
+            self.expect_no_more(view, number);
         }
     }
 
     /// The sender has finished with a message. It ends when packets in flight have had time to
     /// arrive.
-    pub(super) fn expect_no_more(&mut self, path: &PathView, message: u64) {
+    pub(super) fn expect_no_more(&mut self, view: &PeerView, message: u64) {
         if let Some(ends_ns) = self.open.get_mut(&message)
             && ends_ns.is_none()
         {
-            let at_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+            let at_ns = view.now_ns.saturating_add(view.reordering_window_ns);
             *ends_ns = Some(at_ns);
             self.due.insert((at_ns, message));
         }

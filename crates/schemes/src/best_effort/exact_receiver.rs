@@ -7,7 +7,7 @@ use farwrite_wire::control::{Ack, Outcome};
 use super::critical::CriticalOrder;
 use super::endings::Endings;
 use crate::ack_clock::AckClock;
-use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
+use crate::scheme::{Arrivals, Message, MessageId, PeerView, Receiver, Report};
 use crate::selective_repeat::SelectiveReceiver;
 
 /// Reports on the critical chunks. A message ends in time, but not before these have arrived.
@@ -139,7 +139,7 @@ impl ExactReceiver {
 }
 
 impl Receiver for ExactReceiver {
-    fn start(&mut self, path: &PathView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message) {
         let number = message.number;
         if self.messages.contains_key(&number) {
             return;
@@ -155,14 +155,14 @@ impl Receiver for ExactReceiver {
                 is_sender_done: false,
             },
         );
-        self.endings.start(path, number);
+        self.endings.start(view, number);
         if chunks > 0 {
             let critical = Message { chunks, ..*message };
-            self.repairs.start(path, &critical);
+            self.repairs.start(view, &critical);
         }
     }
 
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals) {
         // The scheme has no parity. Only a peer that violates the protocol sends some.
         if message.is_parity() || arrivals.seen(message) == 0 {
             return;
@@ -175,30 +175,30 @@ impl Receiver for ExactReceiver {
         let messages = &self.messages;
         let positions = Positions { arrivals, messages };
         if critical_arrived && order.critical_count() > 0 {
-            self.acks.touch(path, number);
+            self.acks.touch(view, number);
         } else if !critical_arrived {
-            self.repairs.handle_arrivals(path, message, &positions);
+            self.repairs.handle_arrivals(view, message, &positions);
             if arrivals.count(message) > positions.count(message) {
-                self.repairs.pass(path, number);
+                self.repairs.pass(view, number);
             }
         }
-        self.endings.pass(path, number);
+        self.endings.pass(view, number);
         let last = order.last();
         if arrivals.word(message, last / 64) >> (last % 64) & 1 == 1 {
-            self.endings.expect_no_more(path, number);
+            self.endings.expect_no_more(view, number);
         }
         self.settle(number, arrivals);
     }
 
-    fn handle_sender_done(&mut self, path: &PathView, message: u64) {
+    fn handle_sender_done(&mut self, view: &PeerView, message: u64) {
         let Some(recv) = self.messages.get_mut(&message) else {
             return;
         };
         recv.is_sender_done = true;
         if recv.is_over {
-            self.endings.start(path, message);
+            self.endings.start(view, message);
         }
-        self.endings.expect_no_more(path, message);
+        self.endings.expect_no_more(view, message);
     }
 
     fn may_end_partial(&self, message: u64, arrivals: &dyn Arrivals) -> bool {
@@ -213,29 +213,29 @@ impl Receiver for ExactReceiver {
         self.repairs.abandon(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
-        while let Some(number) = self.endings.take_due(path.now_ns) {
+    fn handle_timeout(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
+        while let Some(number) = self.endings.take_due(view.now_ns) {
             if let Some(recv) = self.messages.get_mut(&number) {
                 recv.is_over = true;
-                self.repairs.pass(path, number);
+                self.repairs.pass(view, number);
             }
             self.settle(number, arrivals);
         }
-        self.acks.handle_timeout(path.now_ns);
+        self.acks.handle_timeout(view.now_ns);
         let messages = &self.messages;
         let positions = Positions { arrivals, messages };
-        self.repairs.handle_timeout(path, &positions);
+        self.repairs.handle_timeout(view, &positions);
     }
 
     fn poll_report(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
         let messages = &self.messages;
         let positions = Positions { arrivals, messages };
-        let report = self.repairs.poll_report(path, &positions, max_bytes);
+        let report = self.repairs.poll_report(view, &positions, max_bytes);
         self.note_arrived(arrivals);
         report.or_else(|| self.poll_repeated_ack())
     }

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
 use super::critical::CriticalOrder;
-use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Message, PeerView, Report, Sender, SenderCounters};
 use crate::selective_repeat::SelectiveSender;
 
 /// Repeats the critical chunks until they have arrived, and sends the others once.
@@ -50,7 +50,7 @@ impl ExactSender {
 
     /// Passes the critical chunks of the next message to `repairs`, once all chunks of the older
     /// messages have been handed out (P5.0.1).
-    fn begin_next(&mut self, path: &PathView) {
+    fn begin_next(&mut self, view: &PeerView) {
         let mut unsent = self.messages.values_mut();
         let Some(next) = unsent.find(|send| send.has_new()) else {
             return;
@@ -58,7 +58,7 @@ impl ExactSender {
         let chunks = next.order.critical_count();
         if !next.is_begun && chunks > 0 {
             self.repairs.start(
-                path,
+                view,
                 &Message {
                     chunks,
                     ..next.message
@@ -115,7 +115,7 @@ impl ExactSender {
 }
 
 impl Sender for ExactSender {
-    fn start(&mut self, _path: &PathView, message: &Message) {
+    fn start(&mut self, _path: &PeerView, message: &Message) {
         let order = CriticalOrder::of(message);
         let critical = order.critical_count();
         self.messages.entry(message.number).or_insert(ExactSend {
@@ -128,8 +128,8 @@ impl Sender for ExactSender {
         });
     }
 
-    fn handle_report(&mut self, path: &PathView, report: &Report) {
-        self.repairs.handle_report(path, report);
+    fn handle_report(&mut self, view: &PeerView, report: &Report) {
+        self.repairs.handle_report(view, report);
         self.note_arrived();
     }
 
@@ -137,7 +137,7 @@ impl Sender for ExactSender {
         self.repairs.handle_contact();
     }
 
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
         let number = chunks.message.data();
         let mut rest = chunks.range.clone();
         while let Some(send) = self.messages.get_mut(&number)
@@ -150,7 +150,7 @@ impl Sender for ExactSender {
                 let message = chunks.message;
                 let range = position..end;
                 self.repairs
-                    .handle_departed(path, &Chunks { message, range });
+                    .handle_departed(view, &Chunks { message, range });
             } else {
                 send.departed = send.departed.max(end);
             }
@@ -164,8 +164,8 @@ impl Sender for ExactSender {
         send.is_some_and(|send| send.critical_arrived)
     }
 
-    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome) {
-        self.repairs.handle_closed(path, message, outcome);
+    fn handle_closed(&mut self, view: &PeerView, message: u64, outcome: Outcome) {
+        self.repairs.handle_closed(view, message, outcome);
         if self.messages.contains_key(&message) {
             self.forget(message);
             self.outcomes.push_back((message, outcome));
@@ -178,16 +178,16 @@ impl Sender for ExactSender {
         self.repairs.abandon(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView) {
-        self.repairs.handle_timeout(path);
+    fn handle_timeout(&mut self, view: &PeerView) {
+        self.repairs.handle_timeout(view);
     }
 
-    fn poll_transmit(&mut self, path: &PathView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, view: &PeerView, max_chunks: u32) -> Option<Chunks> {
         if let Some(piece) = self.take_piece(max_chunks) {
             return Some(piece);
         }
-        self.begin_next(path);
-        if let Some(chunks) = self.repairs.poll_transmit(path, max_chunks) {
+        self.begin_next(view);
+        if let Some(chunks) = self.repairs.poll_transmit(view, max_chunks) {
             let message = chunks.message;
             let send = self.messages.get_mut(&message.data())?;
             let mut positions = chunks.range;

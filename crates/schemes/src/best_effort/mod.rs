@@ -21,7 +21,7 @@ use farwrite_wire::control::SchemeTag;
 
 use crate::erasure::ErasureCoding;
 use crate::order::{InSequence, WireOrder};
-use crate::scheme::{Arrivals, Critical, Layout, Message, PathView, Receiver, Scheme, Sender};
+use crate::scheme::{Arrivals, Critical, Layout, Message, PeerView, Receiver, Scheme, Sender};
 use crate::selective_repeat::{SelectiveReceiver, SelectiveRepeat, SelectiveSender};
 use crate::timing::Alpha;
 
@@ -182,5 +182,5 @@ pub(crate) trait RepairReceiver: Receiver {
     /// The message is about to end: processes everything that has arrived, so that all groups that
     /// can be rebuilt are rebuilt. If the message is whole, it ends now, even if no report can
     /// leave.
-    fn look(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals);
+    fn look(&mut self, view: &PeerView, message: u64, arrivals: &dyn Arrivals);
 }

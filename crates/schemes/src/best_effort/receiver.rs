@@ -5,7 +5,7 @@ use farwrite_wire::control::Outcome;
 
 use super::critical::CriticalOrder;
 use super::endings::Endings;
-use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
+use crate::scheme::{Arrivals, Message, MessageId, PeerView, Receiver, Report};
 
 #[derive(Debug, Default)]
 pub(super) struct BestEffortReceiver {
@@ -28,14 +28,14 @@ fn is_whole(arrivals: &dyn Arrivals, message: u64, chunks: u32) -> bool {
 }
 
 impl Receiver for BestEffortReceiver {
-    fn start(&mut self, path: &PathView, message: &Message) {
-        if self.endings.start(path, message.number) {
+    fn start(&mut self, view: &PeerView, message: &Message) {
+        if self.endings.start(view, message.number) {
             self.messages
                 .insert(message.number, CriticalOrder::of(message));
         }
     }
 
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals) {
         // The scheme has no parity. Only a peer that violates the protocol sends some.
         if message.is_parity() {
             return;
@@ -47,17 +47,17 @@ impl Receiver for BestEffortReceiver {
         if arrivals.seen(message.into()) == 0 {
             return;
         }
-        self.endings.pass(path, message);
+        self.endings.pass(view, message);
         let (last, chunks) = (order.last(), order.chunks());
         if is_whole(arrivals, message, chunks) {
             self.finish(message, Outcome::Whole);
         } else if arrivals.word(message.into(), last / 64) >> (last % 64) & 1 == 1 {
-            self.endings.expect_no_more(path, message);
+            self.endings.expect_no_more(view, message);
         }
     }
 
-    fn handle_sender_done(&mut self, path: &PathView, message: u64) {
-        self.endings.expect_no_more(path, message);
+    fn handle_sender_done(&mut self, view: &PeerView, message: u64) {
+        self.endings.expect_no_more(view, message);
     }
 
     fn abandon(&mut self, message: u64) {
@@ -65,8 +65,8 @@ impl Receiver for BestEffortReceiver {
         self.endings.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
-        while let Some(message) = self.endings.take_due(path.now_ns) {
+    fn handle_timeout(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
+        while let Some(message) = self.endings.take_due(view.now_ns) {
             let order = self.messages.get(&message);
             let chunks = order.map_or(u32::MAX, CriticalOrder::chunks);
             let outcome = match is_whole(arrivals, message, chunks) {
@@ -79,7 +79,7 @@ impl Receiver for BestEffortReceiver {
 
     fn poll_report(
         &mut self,
-        _path: &PathView,
+        _path: &PeerView,
         _arrivals: &dyn Arrivals,
         _max_bytes: usize,
     ) -> Option<Report> {

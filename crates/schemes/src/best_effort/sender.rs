@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
 use super::critical::CriticalOrder;
-use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Message, PeerView, Report, Sender, SenderCounters};
 
 #[derive(Debug, Default)]
 pub(super) struct BestEffortSender {
@@ -31,7 +31,7 @@ impl BestEffortSender {
 }
 
 impl Sender for BestEffortSender {
-    fn start(&mut self, _path: &PathView, message: &Message) {
+    fn start(&mut self, _path: &PeerView, message: &Message) {
         self.messages
             .entry(message.number)
             .or_insert(UnrepairedSend {
@@ -41,9 +41,9 @@ impl Sender for BestEffortSender {
             });
     }
 
-    fn handle_report(&mut self, _path: &PathView, _report: &Report) {}
+    fn handle_report(&mut self, _path: &PeerView, _report: &Report) {}
 
-    fn handle_departed(&mut self, _path: &PathView, chunks: &Chunks) {
+    fn handle_departed(&mut self, _path: &PeerView, chunks: &Chunks) {
         let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) else {
             return;
         };
@@ -56,7 +56,7 @@ impl Sender for BestEffortSender {
         }
     }
 
-    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
         self.finish(message, outcome);
     }
 
@@ -64,9 +64,9 @@ impl Sender for BestEffortSender {
         self.messages.remove(&message);
     }
 
-    fn handle_timeout(&mut self, _path: &PathView) {}
+    fn handle_timeout(&mut self, _path: &PeerView) {}
 
-    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let mut unsent = self.messages.iter_mut();
         let (&message, outgoing) = unsent.find(|(_, o)| o.handed_out < o.order.chunks())?;
         let start = outgoing.handed_out;

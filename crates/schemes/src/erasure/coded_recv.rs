@@ -10,7 +10,7 @@ use super::block::{Block, State, is_whole};
 use super::fallback::Fallback;
 use super::shape::Shape;
 use crate::arrived::{Missing, count, highest};
-use crate::scheme::{Arrivals, PathView};
+use crate::scheme::{Arrivals, PeerView};
 use crate::selective_repeat::ack_state::AckState;
 use crate::timing::{Alpha, fallback_margin_ns};
 
@@ -49,7 +49,7 @@ pub(super) struct CodedRecv {
 }
 
 impl CodedRecv {
-    pub(super) fn new(shape: Shape, path: &PathView, alpha: Alpha) -> Self {
+    pub(super) fn new(shape: Shape, view: &PeerView, alpha: Alpha) -> Self {
         Self {
             shape,
             looked_at: 0,
@@ -67,7 +67,7 @@ impl CodedRecv {
             resume: 0,
             ask_rest: false,
             acks: AckState::new(shape.number, shape.chunks),
-            fallback: Fallback::new(path, alpha),
+            fallback: Fallback::new(view, alpha),
         }
     }
 
@@ -94,29 +94,29 @@ impl CodedRecv {
 
     /// Handles the arrival of data or parity. A look scans a superblock. So it waits until there
     /// are enough new chunks, or enough chunks to decode all groups, or until repairs are expected.
-    pub(super) fn arrived(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    pub(super) fn arrived(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         let there = self.there(arrivals);
         let news = there.abs_diff(self.looked_at);
         let block = self.shape.data.block(0);
         let is_enough = news >= (block.end / 2).max(1) || there >= self.shape.data.len();
         if is_enough || self.fallback.awaits_repairs() {
-            self.look(path, arrivals);
+            self.look(view, arrivals);
         } else if news > 0 {
-            self.unseen_ns = Some(path.now_ns);
+            self.unseen_ns = Some(view.now_ns);
         }
     }
 
     /// Processes everything that has arrived.
-    pub(super) fn look(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    pub(super) fn look(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         self.looked_at = self.there(arrivals);
         self.unseen_ns = None;
         let data = self.look_at_data(arrivals);
         let parity = self.look_at_parity(arrivals);
         if data || parity {
-            self.fallback.arrived(path);
-            self.advance(path, arrivals);
+            self.fallback.arrived(view);
+            self.advance(view, arrivals);
         }
-        self.watch_rest(path, arrivals);
+        self.watch_rest(view, arrivals);
     }
 
     /// Number of data and parity chunks that have arrived.
@@ -125,9 +125,9 @@ impl CodedRecv {
     }
 
     /// Waits for the chunks that carry no bytes of the message.
-    fn watch_rest(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    fn watch_rest(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         if self.lacks_immediate(arrivals) {
-            let late_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+            let late_ns = view.now_ns.saturating_add(view.reordering_window_ns);
             self.fallback.rest_due_ns.get_or_insert(late_ns);
         } else if self.rest_is_there(arrivals) {
             self.fallback.rest_due_ns = None;
@@ -211,7 +211,7 @@ impl CodedRecv {
     }
 
     /// Records how far the sender has advanced.
-    fn advance(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    fn advance(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         let shape = self.shape;
         if let Some(chunk) = highest(arrivals, shape.number, self.rest()) {
             self.data_front = self.data_front.max(chunk + 1);
@@ -234,11 +234,11 @@ impl CodedRecv {
             if let Some(last) = self.parity_front.checked_sub(1) {
                 let data = shape.block_data(shape.block_of_parity(last));
                 self.data_front = self.data_front.max(data.end);
-                self.fallback.marks.note(path, self.parity_front);
+                self.fallback.marks.note(view, self.parity_front);
             }
         }
         let passed = self.data_front.saturating_add(self.parity_front);
-        self.fallback.advance(path, passed);
+        self.fallback.advance(view, passed);
     }
 
     /// Number of chunks that the sender has yet to pass. If no parity has arrived, only one
@@ -253,32 +253,32 @@ impl CodedRecv {
 
     /// A newer message has begun, with data or with parity. Chunks of this message that are still
     /// missing were lost, or its parity is late.
-    pub(super) fn pass(&mut self, path: &PathView, alpha: Alpha, with_parity: bool) {
+    pub(super) fn pass(&mut self, view: &PeerView, alpha: Alpha, with_parity: bool) {
         let wait_ns = match with_parity || self.shape.parity.len() == 0 {
-            true => path.reordering_window_ns,
-            false => fallback_margin_ns(path, alpha),
+            true => view.reordering_window_ns,
+            false => fallback_margin_ns(view, alpha),
         };
-        self.fallback.limit(path.now_ns.saturating_add(wait_ns));
+        self.fallback.limit(view.now_ns.saturating_add(wait_ns));
     }
 
     /// Returns whether there is something to request.
     pub(super) fn handle_timeout(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         others_ns: u64,
     ) -> bool {
         if let Some(now_ns) = self.unseen_ns {
-            self.look(&PathView { now_ns, ..*path }, arrivals);
+            self.look(&PeerView { now_ns, ..*view }, arrivals);
         }
-        while let Some(passed) = self.fallback.marks.pop_due(path.now_ns) {
+        while let Some(passed) = self.fallback.marks.pop_due(view.now_ns) {
             self.judge(passed);
         }
-        let deadline_ns = self.fallback.deadline_ns(path, self.remaining(), others_ns);
-        if !self.fallback.expired && deadline_ns <= path.now_ns {
-            self.expire(path, arrivals);
+        let deadline_ns = self.fallback.deadline_ns(view, self.remaining(), others_ns);
+        if !self.fallback.expired && deadline_ns <= view.now_ns {
+            self.expire(view, arrivals);
         }
-        self.ask_rest |= self.fallback.ask_again(path);
+        self.ask_rest |= self.fallback.ask_again(view);
         self.ask_rest || !self.fallback.to_ask.is_empty()
     }
 
@@ -306,7 +306,7 @@ impl CodedRecv {
     }
 
     /// Handles the fallback timeout: every group that is not whole has failed.
-    fn expire(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    fn expire(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         let shape = self.shape;
         self.fallback.expired = true;
         self.begin(shape.blocks);
@@ -319,16 +319,16 @@ impl CodedRecv {
             }
         }
         if !self.rest_is_there(arrivals) {
-            self.fallback.rest_due_ns = Some(path.now_ns);
+            self.fallback.rest_due_ns = Some(view.now_ns);
         }
     }
 
-    pub(super) fn next_timeout(&self, path: &PathView, others_ns: u64) -> Option<u64> {
+    pub(super) fn next_timeout(&self, view: &PeerView, others_ns: u64) -> Option<u64> {
         let waiting = !self.fallback.expired;
         let deadline_ns =
-            waiting.then(|| self.fallback.deadline_ns(path, self.remaining(), others_ns));
+            waiting.then(|| self.fallback.deadline_ns(view, self.remaining(), others_ns));
         self.fallback
-            .next_timeout(path)
+            .next_timeout(view)
             .into_iter()
             .chain(deadline_ns)
             .min()
@@ -354,7 +354,7 @@ impl CodedRecv {
 
     /// Handles a rebuilt group. If the rebuild failed, its chunks are requested. Returns whether
     /// they are.
-    pub(super) fn rebuilt(&mut self, path: &PathView, group: u32, arrivals: &dyn Arrivals) -> bool {
+    pub(super) fn rebuilt(&mut self, view: &PeerView, group: u32, arrivals: &dyn Arrivals) -> bool {
         if self.state(group) != Some(State::Rebuilding) {
             return false;
         }
@@ -363,7 +363,7 @@ impl CodedRecv {
             self.set_whole(group);
             self.look_at_data(arrivals);
             self.drop_whole();
-            self.watch_rest(path, arrivals);
+            self.watch_rest(view, arrivals);
         } else if let Some(state) = self.state_mut(group) {
             *state = State::Failed;
             self.fallback.to_ask.insert(group);
@@ -390,11 +390,11 @@ impl CodedRecv {
     /// The next chunks to request, at most `max_ranges` runs.
     pub(super) fn poll_nack(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_ranges: usize,
     ) -> Option<Nack> {
-        let mut lost = self.poll_groups(path, arrivals, max_ranges);
+        let mut lost = self.poll_groups(view, arrivals, max_ranges);
         if lost.is_empty() && core::mem::take(&mut self.ask_rest) {
             let missing = Missing::new(arrivals, self.shape.number, self.rest());
             lost.extend(missing.take(max_ranges));
@@ -411,7 +411,7 @@ impl CodedRecv {
 
     fn poll_groups(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_ranges: usize,
     ) -> Vec<Range<u32>> {
@@ -441,7 +441,7 @@ impl CodedRecv {
             if failed {
                 let there = count(arrivals, self.shape.number, chunks.clone());
                 self.fallback
-                    .asked(path, group, chunks.end - chunks.start - there);
+                    .asked(view, group, chunks.end - chunks.start - there);
             }
         }
         lost

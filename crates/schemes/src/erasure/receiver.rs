@@ -9,7 +9,7 @@ use super::coded_recv::CodedRecv;
 use super::shape::Shape;
 use crate::ack_clock::AckClock;
 use crate::best_effort::RepairReceiver;
-use crate::scheme::{Arrivals, Job, Message, MessageId, PathView, Receiver, Report, Work};
+use crate::scheme::{Arrivals, Job, Message, MessageId, PeerView, Receiver, Report, Work};
 use crate::selective_repeat::ack_state::NextAck;
 
 /// Bytes of one range in a NACK (P4.6).
@@ -69,7 +69,7 @@ impl ErasureReceiver {
 
     /// Handles packets of a newer message. The sender began it after the data of older messages,
     /// and after their parity unless the parity was late.
-    fn pass(&mut self, path: &PathView, message: u64, with_parity: bool) {
+    fn pass(&mut self, view: &PeerView, message: u64, with_parity: bool) {
         let newest = match with_parity {
             true => &mut self.newest_with_parity,
             false => &mut self.newest,
@@ -81,16 +81,16 @@ impl ErasureReceiver {
         *newest = message;
         let mut passed = BTreeSet::new();
         for (number, watched) in self.messages.range_mut(older) {
-            watched.incoming.pass(path, self.scheme.alpha, with_parity);
+            watched.incoming.pass(view, self.scheme.alpha, with_parity);
             passed.insert(*number);
         }
         for number in passed {
-            self.arm(path, number);
+            self.arm(view, number);
         }
     }
 
     /// Handles a change of a message: it may be complete, have jobs, or need an earlier look.
-    fn settle(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals) {
+    fn settle(&mut self, view: &PeerView, message: u64, arrivals: &dyn Arrivals) {
         let Some(watched) = self.messages.get(&message) else {
             return;
         };
@@ -100,17 +100,17 @@ impl ErasureReceiver {
         if watched.incoming.is_complete(arrivals) {
             self.acks.touch_now(message);
         } else {
-            self.arm(path, message);
+            self.arm(view, message);
         }
     }
 
     /// Moves the timer of a message forward if it is due sooner. A timer that fires too early does
     /// no harm.
-    fn arm(&mut self, path: &PathView, message: u64) {
+    fn arm(&mut self, view: &PeerView, message: u64) {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
-        let Some(due_ns) = watched.incoming.next_timeout(path, self.last_ns) else {
+        let Some(due_ns) = watched.incoming.next_timeout(view, self.last_ns) else {
             return;
         };
         if watched.armed_ns.is_some_and(|armed_ns| armed_ns <= due_ns) {
@@ -130,7 +130,7 @@ impl ErasureReceiver {
 
     fn poll_ack(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Ack> {
@@ -140,7 +140,7 @@ impl ErasureReceiver {
                 continue;
             };
             let incoming = &mut watched.incoming;
-            incoming.arrived(path, arrivals);
+            incoming.arrived(view, arrivals);
             if incoming.is_complete(arrivals) {
                 let chunks = incoming.chunks();
                 self.finish(number);
@@ -153,12 +153,12 @@ impl ErasureReceiver {
                 true => NextAck::None,
                 false => next,
             };
-            self.settle(path, number, arrivals);
+            self.settle(view, number, arrivals);
             match next {
                 NextAck::More(ack) => return Some(ack),
                 NextAck::Unfinished(ack) => {
                     self.acks.done(number);
-                    self.acks.touch(path, number);
+                    self.acks.touch(view, number);
                     return Some(ack);
                 }
                 NextAck::Last(ack) => {
@@ -184,47 +184,47 @@ fn last_ack(message: u64, chunks: u32) -> Ack {
 }
 
 impl Receiver for ErasureReceiver {
-    fn start(&mut self, path: &PathView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message) {
         let number = message.number;
         if let Entry::Vacant(entry) = self.messages.entry(number) {
             let alpha = self.scheme.alpha;
             let shape = Shape::new(&self.scheme, message);
-            let mut incoming = CodedRecv::new(shape, path, alpha);
+            let mut incoming = CodedRecv::new(shape, view, alpha);
             if number < self.newest_with_parity {
-                incoming.pass(path, alpha, true);
+                incoming.pass(view, alpha, true);
             } else if number < self.newest {
-                incoming.pass(path, alpha, false);
+                incoming.pass(view, alpha, false);
             }
             let armed_ns = None;
             entry.insert(TimedRecv { incoming, armed_ns });
             // All chunks may have arrived already.
             self.acks.touch_now(number);
-            self.arm(path, number);
+            self.arm(view, number);
         }
     }
 
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals) {
         let (number, with_parity) = (message.data(), message.is_parity());
         let data = MessageId::new(number);
         if arrivals.seen(data) == 0 && arrivals.seen(data.parity()) == 0 {
             return;
         }
         if let Some(watched) = self.messages.get_mut(&number) {
-            self.last_ns = path.now_ns;
-            watched.incoming.arrived(path, arrivals);
+            self.last_ns = view.now_ns;
+            watched.incoming.arrived(view, arrivals);
             watched.incoming.acks.arrived(arrivals);
-            self.acks.touch(path, number);
-            self.settle(path, number, arrivals);
-            self.pass(path, number, with_parity);
+            self.acks.touch(view, number);
+            self.settle(view, number, arrivals);
+            self.pass(view, number, with_parity);
         }
     }
 
-    fn handle_job(&mut self, path: &PathView, job: &Job, arrivals: &dyn Arrivals) {
+    fn handle_job(&mut self, view: &PeerView, job: &Job, arrivals: &dyn Arrivals) {
         if let Some(watched) = self.messages.get_mut(&job.message) {
-            if watched.incoming.rebuilt(path, job.group, arrivals) {
+            if watched.incoming.rebuilt(view, job.group, arrivals) {
                 self.asking.insert(job.message);
             }
-            self.settle(path, job.message, arrivals);
+            self.settle(view, job.message, arrivals);
         }
     }
 
@@ -253,10 +253,10 @@ impl Receiver for ErasureReceiver {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
-        self.acks.handle_timeout(path.now_ns);
+    fn handle_timeout(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
+        self.acks.handle_timeout(view.now_ns);
         while let Some(&(due_ns, number)) = self.timers.first()
-            && due_ns <= path.now_ns
+            && due_ns <= view.now_ns
         {
             self.timers.pop_first();
             let Some(watched) = self.messages.get_mut(&number) else {
@@ -265,29 +265,29 @@ impl Receiver for ErasureReceiver {
             watched.armed_ns = None;
             if watched
                 .incoming
-                .handle_timeout(path, arrivals, self.last_ns)
+                .handle_timeout(view, arrivals, self.last_ns)
             {
                 self.asking.insert(number);
             }
-            self.arm(path, number);
+            self.arm(view, number);
         }
     }
 
     fn poll_report(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
-        if let Some(ack) = self.poll_ack(path, arrivals, max_bytes) {
+        if let Some(ack) = self.poll_ack(view, arrivals, max_bytes) {
             return Some(Report::Ack(ack));
         }
         let max_ranges = (max_bytes / RANGE_BYTES).max(1);
         while let Some(&number) = self.asking.first() {
             let watched = self.messages.get_mut(&number);
-            let nack = watched.and_then(|w| w.incoming.poll_nack(path, arrivals, max_ranges));
+            let nack = watched.and_then(|w| w.incoming.poll_nack(view, arrivals, max_ranges));
             if let Some(nack) = nack {
-                self.arm(path, number);
+                self.arm(view, number);
                 return Some(Report::Nack(nack));
             }
             self.asking.remove(&number);
@@ -306,15 +306,15 @@ impl Receiver for ErasureReceiver {
 }
 
 impl RepairReceiver for ErasureReceiver {
-    fn look(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals) {
+    fn look(&mut self, view: &PeerView, message: u64, arrivals: &dyn Arrivals) {
         if let Some(watched) = self.messages.get_mut(&message) {
-            watched.incoming.look(path, arrivals);
+            watched.incoming.look(view, arrivals);
             if watched.incoming.is_complete(arrivals) {
                 // The last ACK may wait until the control queue has room. It is not needed, because
                 // the end of the message leaves too.
                 self.finish(message);
             } else {
-                self.settle(path, message, arrivals);
+                self.settle(view, message, arrivals);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::coded_send::CodedSend;
 use super::shape::Shape;
 use super::watch::Watch;
 use crate::best_effort::RepairSender;
-use crate::scheme::{Chunks, Job, Message, PathView, Report, Sender, SenderCounters, Work};
+use crate::scheme::{Chunks, Job, Message, PeerView, Report, Sender, SenderCounters, Work};
 use crate::silence::PROBE_CHUNKS;
 use crate::timing::{crossing_ns, rto_ns};
 
@@ -56,7 +56,7 @@ impl ErasureSender {
         }
     }
 
-    fn handle_nack(&mut self, path: &PathView, nack: &Nack) {
+    fn handle_nack(&mut self, view: &PeerView, nack: &Nack) {
         let Some(outgoing) = self.messages.get_mut(&nack.message) else {
             return;
         };
@@ -68,7 +68,7 @@ impl ErasureSender {
                 break;
             }
             examined = range.end;
-            outgoing.repair(path.now_ns, crossing_ns(path), range.clone());
+            outgoing.repair(view.now_ns, crossing_ns(view), range.clone());
         }
         self.sort(nack.message);
     }
@@ -144,10 +144,10 @@ impl ErasureSender {
 }
 
 impl Sender for ErasureSender {
-    fn start(&mut self, path: &PathView, message: &Message) {
-        self.rto_ns = rto_ns(path, self.scheme.alpha);
+    fn start(&mut self, view: &PeerView, message: &Message) {
+        self.rto_ns = rto_ns(view, self.scheme.alpha);
         if self.messages.is_empty() {
-            self.watch.begin(path.now_ns);
+            self.watch.begin(view.now_ns);
         }
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(CodedSend::new(Shape::new(&self.scheme, message)));
@@ -155,12 +155,12 @@ impl Sender for ErasureSender {
         }
     }
 
-    fn handle_report(&mut self, path: &PathView, report: &Report) {
-        self.rto_ns = rto_ns(path, self.scheme.alpha);
-        self.watch.heard(path.now_ns);
+    fn handle_report(&mut self, view: &PeerView, report: &Report) {
+        self.rto_ns = rto_ns(view, self.scheme.alpha);
+        self.watch.heard(view.now_ns);
         match report {
             Report::Ack(ack) => self.handle_ack(ack),
-            Report::Nack(nack) => self.handle_nack(path, nack),
+            Report::Nack(nack) => self.handle_nack(view, nack),
         }
     }
 
@@ -168,24 +168,24 @@ impl Sender for ErasureSender {
         self.watch.silence.heard();
     }
 
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
-        self.rto_ns = rto_ns(path, self.scheme.alpha);
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
+        self.rto_ns = rto_ns(view, self.scheme.alpha);
         if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {
-            self.watch.departed(path.now_ns);
+            self.watch.departed(view.now_ns);
             if !chunks.message.is_parity() {
-                outgoing.departed(path.now_ns, crossing_ns(path), &chunks.range);
+                outgoing.departed(view.now_ns, crossing_ns(view), &chunks.range);
             }
         }
     }
 
-    fn handle_parity_clear(&mut self, _path: &PathView, message: u64) {
+    fn handle_parity_clear(&mut self, _path: &PeerView, message: u64) {
         if let Some(outgoing) = self.messages.get_mut(&message) {
             outgoing.clear_parity();
             self.sort(message);
         }
     }
 
-    fn handle_job(&mut self, _path: &PathView, job: &Job) {
+    fn handle_job(&mut self, _path: &PeerView, job: &Job) {
         if let Some(outgoing) = self.messages.get_mut(&job.message) {
             outgoing.encoded(job.group);
             self.sort(job.message);
@@ -207,8 +207,8 @@ impl Sender for ErasureSender {
         })
     }
 
-    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome) {
-        self.watch.heard(path.now_ns);
+    fn handle_closed(&mut self, view: &PeerView, message: u64, outcome: Outcome) {
+        self.watch.heard(view.now_ns);
         self.finish(message, outcome);
     }
 
@@ -217,18 +217,18 @@ impl Sender for ErasureSender {
         self.sort(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView) {
-        self.rto_ns = rto_ns(path, self.scheme.alpha);
+    fn handle_timeout(&mut self, view: &PeerView) {
+        self.rto_ns = rto_ns(view, self.scheme.alpha);
         if self.messages.is_empty() {
             return;
         }
         let waiting = self.is_waiting();
-        let expired = self.watch.handle_timeout(path, self.rto_ns, waiting);
+        let expired = self.watch.handle_timeout(view, self.rto_ns, waiting);
         self.counters.timeouts += u64::from(expired);
         if waiting && (expired || self.watch.silence.next_timeout().is_some()) {
             let mut left = PROBE_CHUNKS;
             for (message, outgoing) in self.messages.iter_mut().take(PROBE_CHUNKS as usize) {
-                left -= outgoing.probe(path.now_ns, left);
+                left -= outgoing.probe(view.now_ns, left);
                 if outgoing.has_repairs() {
                     self.repairing.insert(*message);
                 }
@@ -236,7 +236,7 @@ impl Sender for ErasureSender {
         }
     }
 
-    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.watch.silence.limit(max_chunks);
         if max_chunks == 0 {
             return None;

@@ -1,6 +1,6 @@
 //! Whether a sender still hears from its peer about what it sent (P5.0.9, P5.4.7).
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 use crate::silence::Silence;
 
 /// Detects that nothing has been heard for a timeout. The timeout starts when chunks leave or, if
@@ -34,16 +34,16 @@ impl Watch {
 
     /// Returns whether a timeout ended. `waiting`: there is nothing to send, and the peer must
     /// answer.
-    pub(super) fn handle_timeout(&mut self, path: &PathView, rto_ns: u64, waiting: bool) -> bool {
-        let now_ns = path.now_ns;
+    pub(super) fn handle_timeout(&mut self, view: &PeerView, rto_ns: u64, waiting: bool) -> bool {
+        let now_ns = view.now_ns;
         let expired = self
             .expiry_ns(rto_ns, waiting)
             .is_some_and(|at_ns| at_ns <= now_ns);
         if expired {
             self.since_ns = Some(now_ns);
-            self.silence.expired(path, rto_ns);
+            self.silence.expired(view, rto_ns);
         }
-        self.silence.handle_timeout(path);
+        self.silence.handle_timeout(view);
         expired
     }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use crate::arrived::{Missing, cumulative};
-use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
+use crate::scheme::{Arrivals, Message, MessageId, PeerView, Receiver, Report};
 use crate::timing::ack_period_ns;
 
 /// Reports only on the oldest unfinished message: messages are sent in sequence, so later ones have
@@ -50,7 +50,7 @@ enum Age {
 
 impl GoBackReceiver {
     /// Updates the oldest message and its hole.
-    fn look(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+    fn look(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
         let Some((&message, incoming)) = self.messages.iter_mut().next() else {
             self.hole = None;
             return;
@@ -70,14 +70,14 @@ impl GoBackReceiver {
                 message,
                 chunk,
                 age: Age::Young {
-                    until_ns: path.now_ns.saturating_add(path.reordering_window_ns),
+                    until_ns: view.now_ns.saturating_add(view.reordering_window_ns),
                 },
             });
         }
     }
 
-    fn poll_ack(&mut self, path: &PathView, arrivals: &dyn Arrivals) -> Option<Ack> {
-        self.look(path, arrivals);
+    fn poll_ack(&mut self, view: &PeerView, arrivals: &dyn Arrivals) -> Option<Ack> {
+        self.look(view, arrivals);
         if !core::mem::take(&mut self.ack_due) {
             return None;
         }
@@ -133,7 +133,7 @@ fn passed(arrivals: &dyn Arrivals, message: u64, chunks: u32, newest: u64) -> u3
 }
 
 impl Receiver for GoBackReceiver {
-    fn start(&mut self, _path: &PathView, message: &Message) {
+    fn start(&mut self, _path: &PeerView, message: &Message) {
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(GoBackRecv {
                 chunks: message.chunks.max(1),
@@ -144,7 +144,7 @@ impl Receiver for GoBackReceiver {
         }
     }
 
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals) {
         // The scheme has no parity. Only a peer that violates the protocol sends some.
         if message.is_parity() {
             return;
@@ -154,10 +154,10 @@ impl Receiver for GoBackReceiver {
             return;
         }
         self.newest = self.newest.max(message);
-        let period_ns = ack_period_ns(path);
+        let period_ns = ack_period_ns(view);
         self.ack_at_ns
-            .get_or_insert(path.now_ns.saturating_add(period_ns));
-        self.look(path, arrivals);
+            .get_or_insert(view.now_ns.saturating_add(period_ns));
+        self.look(view, arrivals);
     }
 
     fn abandon(&mut self, message: u64) {
@@ -165,14 +165,14 @@ impl Receiver for GoBackReceiver {
         self.ack_due = true;
     }
 
-    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
-        if self.ack_at_ns.is_some_and(|at_ns| at_ns <= path.now_ns) {
+    fn handle_timeout(&mut self, view: &PeerView, arrivals: &dyn Arrivals) {
+        if self.ack_at_ns.is_some_and(|at_ns| at_ns <= view.now_ns) {
             self.ack_at_ns = None;
             self.ack_due = true;
         }
-        self.look(path, arrivals);
+        self.look(view, arrivals);
         if let Some(hole) = &mut self.hole
-            && matches!(hole.age, Age::Young { until_ns } if until_ns <= path.now_ns)
+            && matches!(hole.age, Age::Young { until_ns } if until_ns <= view.now_ns)
         {
             hole.age = Age::Old;
         }
@@ -180,11 +180,11 @@ impl Receiver for GoBackReceiver {
 
     fn poll_report(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         _max_bytes: usize,
     ) -> Option<Report> {
-        if let Some(ack) = self.poll_ack(path, arrivals) {
+        if let Some(ack) = self.poll_ack(view, arrivals) {
             return Some(Report::Ack(ack));
         }
         self.poll_nack(arrivals).map(Report::Nack)

@@ -6,7 +6,7 @@ use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
-use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Message, PeerView, Report, Sender, SenderCounters};
 use crate::silence::Silence;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
 
@@ -85,7 +85,7 @@ impl GoBackSender {
         }
     }
 
-    fn handle_nack(&mut self, path: &PathView, nack: &Nack) {
+    fn handle_nack(&mut self, view: &PeerView, nack: &Nack) {
         let Some(first) = nack.lost.first() else {
             return;
         };
@@ -96,7 +96,7 @@ impl GoBackSender {
         let Some(departed_ns) = self.departed_ns(nack.message, lost) else {
             return;
         };
-        let crossed = path.now_ns.saturating_sub(departed_ns) < crossing_ns(path);
+        let crossed = view.now_ns.saturating_sub(departed_ns) < crossing_ns(view);
         if lost >= outgoing.acked && !crossed {
             self.go_back(nack.message, lost);
         }
@@ -158,8 +158,8 @@ impl GoBackSender {
 }
 
 impl Sender for GoBackSender {
-    fn start(&mut self, path: &PathView, message: &Message) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn start(&mut self, view: &PeerView, message: &Message) {
+        self.rto_ns = rto_ns(view, self.alpha);
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(GoBackSend {
                 chunks: message.chunks.max(1),
@@ -171,12 +171,12 @@ impl Sender for GoBackSender {
         }
     }
 
-    fn handle_report(&mut self, path: &PathView, report: &Report) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn handle_report(&mut self, view: &PeerView, report: &Report) {
+        self.rto_ns = rto_ns(view, self.alpha);
         self.silence.heard();
         match report {
             Report::Ack(ack) => self.handle_ack(ack),
-            Report::Nack(nack) => self.handle_nack(path, nack),
+            Report::Nack(nack) => self.handle_nack(view, nack),
         }
         self.drop_settled_departures();
     }
@@ -185,8 +185,8 @@ impl Sender for GoBackSender {
         self.silence.heard();
     }
 
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
+        self.rto_ns = rto_ns(view, self.alpha);
         let Some(outgoing) = self.messages.get(&chunks.message.data()) else {
             return;
         };
@@ -195,14 +195,14 @@ impl Sender for GoBackSender {
         let range = chunks.range.start..chunks.range.end.min(outgoing.next);
         if !range.is_empty() {
             self.departures.push_back(Departure {
-                at_ns: path.now_ns,
+                at_ns: view.now_ns,
                 message: chunks.message.data(),
                 range,
             });
         }
     }
 
-    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
         self.silence.heard();
         self.finish(message, outcome);
     }
@@ -211,11 +211,11 @@ impl Sender for GoBackSender {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn handle_timeout(&mut self, view: &PeerView) {
+        self.rto_ns = rto_ns(view, self.alpha);
         self.drop_settled_departures();
         let mut expired = false;
-        while self.expiry_ns().is_some_and(|at_ns| at_ns <= path.now_ns)
+        while self.expiry_ns().is_some_and(|at_ns| at_ns <= view.now_ns)
             && let Some(front) = self.departures.front()
         {
             let message = front.message;
@@ -226,12 +226,12 @@ impl Sender for GoBackSender {
         }
         if expired {
             self.counters.timeouts += 1;
-            self.silence.expired(path, self.rto_ns);
+            self.silence.expired(view, self.rto_ns);
         }
-        self.silence.handle_timeout(path);
+        self.silence.handle_timeout(view);
     }
 
-    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silence.limit(max_chunks);
         if max_chunks == 0 {
             return None;

@@ -1,6 +1,6 @@
 //! When the front moved, and its pace.
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 
 /// Approximate number of positions over which the pace is averaged.
 const PACE_POSITIONS: u64 = 1024;
@@ -24,29 +24,29 @@ impl Front {
     /// Returns whether the chunks that the front passes now were sent for the first time, as far as is
     /// known. `is_unfinished`: chunks of earlier turns are missing, so a long pause may end with their
     /// repeats.
-    pub(super) fn is_clear(&mut self, path: &PathView, is_unfinished: bool) -> bool {
-        let still_ns = path.now_ns.saturating_sub(self.moved_ns);
-        if is_unfinished && still_ns >= path.rtt_ns.saturating_add(path.rtt_ns / 2) {
-            self.expect_repeats(path);
+    pub(super) fn is_clear(&mut self, view: &PeerView, is_unfinished: bool) -> bool {
+        let still_ns = view.now_ns.saturating_sub(self.moved_ns);
+        if is_unfinished && still_ns >= view.rtt_ns.saturating_add(view.rtt_ns / 2) {
+            self.expect_repeats(view);
         }
-        path.now_ns >= self.unclear_until_ns
+        view.now_ns >= self.unclear_until_ns
     }
 
     /// Chunks that the front has not passed may be repeated soon, and timeouts may repeat others of
     /// them in between.
-    pub(super) fn expect_repeats(&mut self, path: &PathView) {
-        let repeats_ns = path.rtt_ns.saturating_mul(REPEAT_ROUND_TRIPS);
-        self.unclear_until_ns = path.now_ns.saturating_add(repeats_ns);
+    pub(super) fn expect_repeats(&mut self, view: &PeerView) {
+        let repeats_ns = view.rtt_ns.saturating_mul(REPEAT_ROUND_TRIPS);
+        self.unclear_until_ns = view.now_ns.saturating_add(repeats_ns);
     }
 
     /// Records that the front moves now. Returns whether it stood still so long that a repair may
     /// have moved it: longer than a repair takes to arrive and longer than this many positions take
     /// at its pace.
-    pub(super) fn moves(&mut self, path: &PathView, by: u64) -> bool {
-        let now_ns = path.now_ns;
+    pub(super) fn moves(&mut self, view: &PeerView, by: u64) -> bool {
+        let now_ns = view.now_ns;
         let still_ns = now_ns.saturating_sub(self.moved_ns);
         let elapsed_ns = self.moved_ns.saturating_sub(self.since_ns);
-        let short_ns = path.rtt_ns - path.rtt_ns / 8;
+        let short_ns = view.rtt_ns - view.rtt_ns / 8;
         let stood = still_ns > short_ns && {
             let pace_ns =
                 u128::from(elapsed_ns) * u128::from(by) / u128::from(self.positions.max(1));
@@ -77,8 +77,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn path(now_ns: u64) -> PathView {
-        PathView {
+    fn view(now_ns: u64) -> PeerView {
+        PeerView {
             now_ns,
             rtt_ns: 8 * MS,
             reordering_window_ns: MS,
@@ -91,16 +91,16 @@ mod tests {
         let mut front = Front::default();
         front.restart(MS);
         assert!(
-            front.moves(&path(11 * MS), 1),
+            front.moves(&view(11 * MS), 1),
             "nothing is known of the pace yet"
         );
         for i in 2..2_000 {
-            assert!(!front.moves(&path((10 * i + 1) * MS), 1), "{i}");
+            assert!(!front.moves(&view((10 * i + 1) * MS), 1), "{i}");
         }
         // Twenty chunks are lost, so the front moves that many positions later.
-        assert!(!front.moves(&path(20_191 * MS), 20));
+        assert!(!front.moves(&view(20_191 * MS), 20));
         // In the same time, the front moves by only one position: it stood still.
-        assert!(front.moves(&path(20_391 * MS), 1));
+        assert!(front.moves(&view(20_391 * MS), 1));
     }
 
     #[test]
@@ -109,9 +109,9 @@ mod tests {
             let mut front = Front::default();
             front.restart(0);
             for i in 1..=100 {
-                assert!(!front.moves(&path(i * 10_000), 1));
+                assert!(!front.moves(&view(i * 10_000), 1));
             }
-            assert_eq!(front.moves(&path(MS + still_ns), 1), stood);
+            assert_eq!(front.moves(&view(MS + still_ns), 1), stood);
         }
     }
 }

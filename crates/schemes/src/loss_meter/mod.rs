@@ -13,7 +13,7 @@ use farwrite_wire::control::LossCounts;
 
 use crate::chunk_loss::ChunkLoss;
 use crate::order::WireOrder;
-use crate::scheme::{Arrivals, Message, MessageId, PathView};
+use crate::scheme::{Arrivals, Message, MessageId, PeerView};
 use front::Front;
 use metered_message::{Fate, MeteredMessage};
 pub use overtaken::LateChunk;
@@ -63,16 +63,16 @@ impl LossMeter {
 
     /// Checks for new chunks of the message or of its parity. `repair_ns` is the shortest time in
     /// which a repair can come.
-    pub fn look(&mut self, path: &PathView, repair_ns: u64, message: u64, arrivals: &dyn Arrivals) {
+    pub fn look(&mut self, view: &PeerView, repair_ns: u64, message: u64, arrivals: &dyn Arrivals) {
         let late = self
             .overtaken
-            .look(path.now_ns, repair_ns, message, arrivals);
+            .look(view.now_ns, repair_ns, message, arrivals);
         self.tally.take_back(late);
         let before = self.newest;
         if before.is_some_and(|newest| message < newest) {
             return;
         }
-        self.handle_timeout(path.now_ns, arrivals);
+        self.handle_timeout(view.now_ns, arrivals);
         let mut beyond = 0;
         let mut reached = None;
         for (&number, watched) in self.messages.range_mut(before.unwrap_or(0)..=message) {
@@ -87,16 +87,16 @@ impl LossMeter {
         };
         self.newest = Some(number);
         if let Some(before) = before {
-            self.watch(path, before..=number, arrivals);
+            self.watch(view, before..=number, arrivals);
         }
-        if !self.front.moves(path, moved_by) {
-            self.pass(path, number, front - 1);
+        if !self.front.moves(view, moved_by) {
+            self.pass(view, number, front - 1);
         } else if before == Some(number) {
             self.skip(number, front);
         } else {
-            self.front.restart(path.now_ns);
+            self.front.restart(view.now_ns);
             self.skip(number, 0);
-            self.pass(path, number, front - 1);
+            self.pass(view, number, front - 1);
         }
     }
 
@@ -154,7 +154,7 @@ impl LossMeter {
         }
     }
 
-    /// When to call [`LossMeter::handle_timeout`], in the clock of [`PathView::now_ns`].
+    /// When to call [`LossMeter::handle_timeout`], in the clock of [`PeerView::now_ns`].
     pub fn next_timeout(&self) -> Option<u64> {
         self.passed.front().map(|passed| passed.due_ns)
     }
@@ -181,10 +181,10 @@ impl LossMeter {
     }
 
     /// Records that chunks `..end` of the message, or some of them, are requested from the sender.
-    pub fn handle_request(&mut self, path: &PathView, message: u64, end: u32) {
+    pub fn handle_request(&mut self, view: &PeerView, message: u64, end: u32) {
         let watched = self.messages.get(&message);
         if watched.is_some_and(|watched| !watched.has_passed(end)) {
-            self.front.expect_repeats(path);
+            self.front.expect_repeats(view);
         }
     }
 
@@ -196,28 +196,28 @@ impl LossMeter {
 
     /// Watches the missing chunks that the front has just passed, unless repeats may have moved it. It
     /// was in the first of these messages, and is in the last.
-    fn watch(&mut self, path: &PathView, messages: RangeInclusive<u64>, arrivals: &dyn Arrivals) {
+    fn watch(&mut self, view: &PeerView, messages: RangeInclusive<u64>, arrivals: &dyn Arrivals) {
         let (first, newest) = (*messages.start(), *messages.end());
         let mut before = self.messages.range(first..newest);
         let is_unfinished = first == newest || before.any(|(_, watched)| !watched.is_closed());
-        let is_clear = self.front.is_clear(path, is_unfinished);
+        let is_clear = self.front.is_clear(view, is_unfinished);
         for (&number, watched) in self.messages.range_mut(messages) {
             let passed = watched.take_to_watch(number == newest);
             let room = self.overtaken.room();
             if is_clear && room > 0 {
                 watched.missing(passed, arrivals, room, |chunk, position| {
-                    self.overtaken.watch(path.now_ns, chunk, position);
+                    self.overtaken.watch(view.now_ns, chunk, position);
                 });
             }
         }
     }
 
     /// The front has passed positions `0..end` of the message and all positions of older messages.
-    fn pass(&mut self, path: &PathView, message: u64, end: u32) {
-        let now_ns = path.now_ns;
-        let due_ns = now_ns.saturating_add(path.reordering_window_ns);
+    fn pass(&mut self, view: &PeerView, message: u64, end: u32) {
+        let now_ns = view.now_ns;
+        let due_ns = now_ns.saturating_add(view.reordering_window_ns);
         // A few timers per window are enough.
-        let grain_ns = path.reordering_window_ns / 8;
+        let grain_ns = view.reordering_window_ns / 8;
         match self.passed.back_mut() {
             Some(last) if now_ns.saturating_sub(last.since_ns) < grain_ns => {
                 (last.message, last.end, last.due_ns) = (message, end, due_ns);

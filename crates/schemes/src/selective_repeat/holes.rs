@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use crate::arrived::Missing;
 use crate::marks::{Marks, advance};
-use crate::scheme::{Arrivals, Message, PathView};
+use crate::scheme::{Arrivals, Message, PeerView};
 use crate::timing::repair_ns;
 
 /// Most ranges of requested chunks that are kept apart. Further ranges are merged, which only
@@ -41,9 +41,9 @@ struct Asked {
 
 impl Holes {
     /// The sender has now passed chunks `0..passed`. Each of them that is still missing is a hole.
-    pub(super) fn note(&mut self, path: &PathView, passed: u32) {
+    pub(super) fn note(&mut self, view: &PeerView, passed: u32) {
         if passed > self.examined {
-            self.marks.note(path, passed);
+            self.marks.note(view, passed);
         }
     }
 
@@ -84,7 +84,7 @@ impl Holes {
     /// no more.
     pub(super) fn poll(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         message: &Message,
         max_ranges: usize,
@@ -101,16 +101,16 @@ impl Holes {
             if lost.len() == max_ranges && last.end < stretch.end {
                 self.to_ask.push_front(last.end..stretch.end);
             }
-            self.remember(path, first.start..last.end);
+            self.remember(view, first.start..last.end);
             return Some(lost);
         }
         let tail = core::mem::take(&mut self.ask_tail).then(|| look(self.examined..message.chunks));
         tail.filter(|lost| !lost.is_empty())
     }
 
-    fn remember(&mut self, path: &PathView, range: Range<u32>) {
-        let again_ns = repair_ns(path);
-        let due_ns = path.now_ns.saturating_add(again_ns);
+    fn remember(&mut self, view: &PeerView, range: Range<u32>) {
+        let again_ns = repair_ns(view);
+        let due_ns = view.now_ns.saturating_add(again_ns);
         let later = self.asked.iter_mut().map(|a| &mut a.due_ns);
         advance(later.rev(), due_ns);
         let full = self.asked.len() >= MAX_ASKED;
@@ -164,18 +164,18 @@ mod tests {
         let mut holes = Holes::default();
         let mut told: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for step in 0..3 * chunks {
-            let path = PathView {
+            let view = PeerView {
                 now_ns: u64::from(step) * 10_000,
                 rtt_ns: 8 * MS,
                 reordering_window_ns: window_ns,
                 timing: Timing::wide_area(),
             };
-            holes.note(&path, step.min(chunks));
-            holes.handle_timeout(path.now_ns);
-            while let Some(lost) = holes.poll(&path, &EveryOther, &message, max_ranges) {
+            holes.note(&view, step.min(chunks));
+            holes.handle_timeout(view.now_ns);
+            while let Some(lost) = holes.poll(&view, &EveryOther, &message, max_ranges) {
                 assert!(lost.len() <= max_ranges);
                 for chunk in lost.into_iter().flatten() {
-                    told.entry(chunk).or_default().push(path.now_ns);
+                    told.entry(chunk).or_default().push(view.now_ns);
                 }
             }
             assert!(holes.marks.len() <= 10 && holes.asked.len() <= MAX_ASKED);

@@ -7,7 +7,7 @@ use farwrite_wire::control::Nack;
 
 use super::holes::Holes;
 use super::quiet::Quiet;
-use crate::scheme::{Arrivals, Message, PathView};
+use crate::scheme::{Arrivals, Message, PeerView};
 
 /// Bytes of one range in a NACK (P4.6).
 const RANGE_BYTES: usize = 8;
@@ -37,21 +37,21 @@ struct NackedRecv {
 }
 
 impl Nacks {
-    pub(super) fn start(&mut self, path: &PathView, message: &Message) {
+    pub(super) fn start(&mut self, view: &PeerView, message: &Message) {
         let mut holes = Holes::default();
         if message.number < self.newest {
-            holes.note(path, message.chunks);
+            holes.note(view, message.chunks);
         }
         let watched = NackedRecv {
             message: *message,
             holes,
-            started_ns: path.now_ns,
+            started_ns: view.now_ns,
             begun: false,
             armed_ns: None,
         };
         self.messages.insert(message.number, watched);
         self.rearm(message.number);
-        self.quiet.started(path);
+        self.quiet.started(view);
     }
 
     pub(super) fn forget(&mut self, message: u64) {
@@ -68,8 +68,8 @@ impl Nacks {
 
     /// Packets of a message have arrived. Chunks `0..cumulative` are present. The highest chunk of
     /// which any packet has arrived is the one before `seen`.
-    pub(super) fn arrived(&mut self, path: &PathView, message: u64, cumulative: u32, seen: u32) {
-        self.quiet.arrived(path);
+    pub(super) fn arrived(&mut self, view: &PeerView, message: u64, cumulative: u32, seen: u32) {
+        self.quiet.arrived(view);
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
@@ -77,21 +77,21 @@ impl Nacks {
         watched.holes.skip(cumulative);
         // The highest chunk may still have packets in flight.
         let highest = seen.min(watched.message.chunks).saturating_sub(1);
-        watched.holes.note(path, highest);
+        watched.holes.note(view, highest);
         self.rearm(message);
         if message > self.newest {
             let older = self.newest..message;
             self.newest = message;
-            self.pass(path, older);
+            self.pass(view, older);
         }
     }
 
     /// The sender has sent all chunks of these messages. A packet of a newer message shows that: the
     /// sender began it after them.
-    pub(super) fn pass(&mut self, path: &PathView, older: Range<u64>) {
+    pub(super) fn pass(&mut self, view: &PeerView, older: Range<u64>) {
         let mut passed = BTreeSet::new();
         for (number, watched) in self.messages.range_mut(older) {
-            watched.holes.note(path, watched.message.chunks);
+            watched.holes.note(view, watched.message.chunks);
             passed.insert(*number);
         }
         for number in passed {
@@ -99,30 +99,30 @@ impl Nacks {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, path: &PathView) {
+    pub(super) fn handle_timeout(&mut self, view: &PeerView) {
         while let Some(&(due_ns, number)) = self.timers.first()
-            && due_ns <= path.now_ns
+            && due_ns <= view.now_ns
         {
             self.timers.pop_first();
             let Some(watched) = self.messages.get_mut(&number) else {
                 continue;
             };
             watched.armed_ns = None;
-            if watched.holes.handle_timeout(path.now_ns) {
+            if watched.holes.handle_timeout(view.now_ns) {
                 self.asking.insert(number);
             }
             self.rearm(number);
         }
-        if self.quiet.handle_timeout(path) {
-            self.ask_tails(path);
+        if self.quiet.handle_timeout(view) {
+            self.ask_tails(view);
         }
     }
 
-    fn ask_tails(&mut self, path: &PathView) {
+    fn ask_tails(&mut self, view: &PeerView) {
         let quiet = &self.quiet;
         let expected = self.messages.iter_mut().filter(|(_, watched)| {
             // If a message has not begun, the sender may have sent nothing of it.
-            watched.begun || quiet.overdue(path, watched.started_ns)
+            watched.begun || quiet.overdue(view, watched.started_ns)
         });
         for (number, watched) in expected.take(MAX_TAILS_A_ROUND) {
             watched.holes.ask_tail();
@@ -132,7 +132,7 @@ impl Nacks {
 
     pub(super) fn poll(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Nack> {
@@ -140,7 +140,7 @@ impl Nacks {
         while let Some(&number) = self.asking.first() {
             let lost = self.messages.get_mut(&number).and_then(|watched| {
                 let NackedRecv { message, holes, .. } = watched;
-                holes.poll(path, arrivals, message, max_ranges)
+                holes.poll(view, arrivals, message, max_ranges)
             });
             if let Some(lost) = lost {
                 self.rearm(number);

@@ -1,6 +1,6 @@
 //! When a receiver requests chunks that may never have been sent: the tail (P5.2.4).
 
-use crate::scheme::PathView;
+use crate::scheme::PeerView;
 use crate::timing::repair_ns;
 
 /// Detects that packets have stopped arriving on a queue pair that expects some.
@@ -16,9 +16,9 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// A message is expected.
-    pub(super) fn started(&mut self, path: &PathView) {
+    pub(super) fn started(&mut self, view: &PeerView) {
         self.at_ns
-            .get_or_insert(path.now_ns.saturating_add(repair_ns(path)));
+            .get_or_insert(view.now_ns.saturating_add(repair_ns(view)));
     }
 
     /// Nothing more is expected. The next arrival says nothing about the sender's pace, and the silence
@@ -30,48 +30,48 @@ impl Quiet {
     }
 
     /// Packets came.
-    pub(super) fn arrived(&mut self, path: &PathView) {
-        if self.last_arrival_ns == Some(path.now_ns) {
+    pub(super) fn arrived(&mut self, view: &PeerView) {
+        if self.last_arrival_ns == Some(view.now_ns) {
             return;
         }
         // Until arrivals show otherwise, assume that the sender is slow.
-        let known_ns = self.gap_ns.unwrap_or(path.rtt_ns / 2);
+        let known_ns = self.gap_ns.unwrap_or(view.rtt_ns / 2);
         let faded_ns = known_ns - known_ns / 8;
-        let last_ns = self.last_arrival_ns.unwrap_or(path.now_ns);
-        let gap_ns = path.now_ns.saturating_sub(last_ns);
+        let last_ns = self.last_arrival_ns.unwrap_or(view.now_ns);
+        let gap_ns = view.now_ns.saturating_sub(last_ns);
         // The reply to a NACK does not measure the pace, because it takes a round trip.
-        let counts = self.rounds == 0 || gap_ns < path.rtt_ns;
+        let counts = self.rounds == 0 || gap_ns < view.rtt_ns;
         let gap_ns = if counts {
             faded_ns.max(gap_ns)
         } else {
             faded_ns
         };
         self.gap_ns = Some(gap_ns);
-        self.last_arrival_ns = Some(path.now_ns);
+        self.last_arrival_ns = Some(view.now_ns);
         self.rounds = 0;
         // A slowly paced sender is not quiet, and neither is a path while its packets are late.
-        let pace_ns = gap_ns.min(path.rtt_ns).saturating_mul(2);
+        let pace_ns = gap_ns.min(view.rtt_ns).saturating_mul(2);
         let wait_ns = pace_ns
-            .max(path.rtt_ns / 4)
-            .saturating_add(path.reordering_window_ns);
-        self.at_ns = Some(path.now_ns.saturating_add(wait_ns));
+            .max(view.rtt_ns / 4)
+            .saturating_add(view.reordering_window_ns);
+        self.at_ns = Some(view.now_ns.saturating_add(wait_ns));
     }
 
     /// Returns whether packets of a message expected since `since_ns` should have arrived by now,
     /// although none has.
-    pub(super) fn overdue(&self, path: &PathView, since_ns: u64) -> bool {
+    pub(super) fn overdue(&self, view: &PeerView, since_ns: u64) -> bool {
         let since_ns = self.last_arrival_ns.map_or(since_ns, |ns| ns.max(since_ns));
-        since_ns.saturating_add(repair_ns(path)) <= path.now_ns
+        since_ns.saturating_add(repair_ns(view)) <= view.now_ns
     }
 
     /// Returns whether a round of requests begins.
-    pub(super) fn handle_timeout(&mut self, path: &PathView) -> bool {
-        let begins = self.at_ns.is_some_and(|at_ns| at_ns <= path.now_ns);
+    pub(super) fn handle_timeout(&mut self, view: &PeerView) -> bool {
+        let begins = self.at_ns.is_some_and(|at_ns| at_ns <= view.now_ns);
         if begins {
-            let repair_ns = repair_ns(path);
-            let longest_ns = path.timing.max_probe_ns.max(repair_ns);
+            let repair_ns = repair_ns(view);
+            let longest_ns = view.timing.max_probe_ns.max(repair_ns);
             let interval_ns = repair_ns.saturating_mul(1 << self.rounds.min(30));
-            self.at_ns = Some(path.now_ns.saturating_add(interval_ns.min(longest_ns)));
+            self.at_ns = Some(view.now_ns.saturating_add(interval_ns.min(longest_ns)));
             self.rounds = self.rounds.saturating_add(1);
         }
         begins
@@ -89,8 +89,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn at(now_ms: u64) -> PathView {
-        PathView {
+    fn at(now_ms: u64) -> PeerView {
+        PeerView {
             now_ns: now_ms * MS,
             rtt_ns: 80 * MS,
             reordering_window_ns: 2 * MS,

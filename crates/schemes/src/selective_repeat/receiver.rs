@@ -8,7 +8,7 @@ use super::ack_state::{AckState, NextAck};
 use super::nacks::Nacks;
 use crate::ack_clock::AckClock;
 use crate::best_effort::RepairReceiver;
-use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
+use crate::scheme::{Arrivals, Message, MessageId, PeerView, Receiver, Report};
 
 #[derive(Debug)]
 pub(crate) struct SelectiveReceiver {
@@ -30,9 +30,9 @@ impl SelectiveReceiver {
     }
 
     /// The sender has sent all chunks of a message, as something shows that this half does not see.
-    pub(crate) fn pass(&mut self, path: &PathView, message: u64) {
+    pub(crate) fn pass(&mut self, view: &PeerView, message: u64) {
         if let Some(nacks) = &mut self.nacks {
-            nacks.pass(path, message..message.saturating_add(1));
+            nacks.pass(view, message..message.saturating_add(1));
         }
     }
 
@@ -52,7 +52,7 @@ impl SelectiveReceiver {
 
     fn poll_ack(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
@@ -70,7 +70,7 @@ impl SelectiveReceiver {
             match next {
                 NextAck::None => {}
                 NextAck::Unfinished(ack) => {
-                    self.acks.touch(path, number);
+                    self.acks.touch(view, number);
                     return Some(Report::Ack(ack));
                 }
                 NextAck::More(ack) | NextAck::Last(ack) => return Some(Report::Ack(ack)),
@@ -81,18 +81,18 @@ impl SelectiveReceiver {
 }
 
 impl Receiver for SelectiveReceiver {
-    fn start(&mut self, path: &PathView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message) {
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(AckState::new(message.number, message.chunks.max(1)));
             // All chunks may have arrived already.
             self.acks.touch_now(message.number);
             if let Some(nacks) = &mut self.nacks {
-                nacks.start(path, message);
+                nacks.start(view, message);
             }
         }
     }
 
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals) {
         // The scheme has no parity. Only a peer that violates the protocol sends some.
         if message.is_parity() {
             return;
@@ -106,10 +106,10 @@ impl Receiver for SelectiveReceiver {
         if incoming.is_whole() {
             self.acks.touch_now(message);
         } else {
-            self.acks.touch(path, message);
+            self.acks.touch(view, message);
         }
         if let Some(nacks) = &mut self.nacks {
-            nacks.arrived(path, message, incoming.cumulative, seen);
+            nacks.arrived(view, message, incoming.cumulative, seen);
         }
     }
 
@@ -117,24 +117,24 @@ impl Receiver for SelectiveReceiver {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView, _arrivals: &dyn Arrivals) {
-        self.acks.handle_timeout(path.now_ns);
+    fn handle_timeout(&mut self, view: &PeerView, _arrivals: &dyn Arrivals) {
+        self.acks.handle_timeout(view.now_ns);
         if let Some(nacks) = &mut self.nacks {
-            nacks.handle_timeout(path);
+            nacks.handle_timeout(view);
         }
     }
 
     fn poll_report(
         &mut self,
-        path: &PathView,
+        view: &PeerView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
-        if let Some(ack) = self.poll_ack(path, arrivals, max_bytes) {
+        if let Some(ack) = self.poll_ack(view, arrivals, max_bytes) {
             return Some(ack);
         }
         let nacks = self.nacks.as_mut()?;
-        nacks.poll(path, arrivals, max_bytes).map(Report::Nack)
+        nacks.poll(view, arrivals, max_bytes).map(Report::Nack)
     }
 
     fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
@@ -148,7 +148,7 @@ impl Receiver for SelectiveReceiver {
 }
 
 impl RepairReceiver for SelectiveReceiver {
-    fn look(&mut self, _path: &PathView, message: u64, arrivals: &dyn Arrivals) {
+    fn look(&mut self, _path: &PeerView, message: u64, arrivals: &dyn Arrivals) {
         // This call does not mean that something has arrived, so the timers of ACKs and NACKs do
         // not change.
         if let Some(incoming) = self.messages.get_mut(&message) {

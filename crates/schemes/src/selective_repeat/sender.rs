@@ -7,7 +7,7 @@ use farwrite_wire::control::{Ack, Nack, Outcome};
 use super::departures::{Departure, Departures};
 use super::selective_send::SelectiveSend;
 use crate::best_effort::RepairSender;
-use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Message, PeerView, Report, Sender, SenderCounters};
 use crate::silence::Silence;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
 
@@ -72,17 +72,17 @@ impl SelectiveSender {
         }
     }
 
-    fn handle_nack(&mut self, path: &PathView, nack: &Nack) {
+    fn handle_nack(&mut self, view: &PeerView, nack: &Nack) {
         let Some(outgoing) = self.messages.get_mut(&nack.message) else {
             return;
         };
-        let crossing_ns = crossing_ns(path);
+        let crossing_ns = crossing_ns(view);
         let departures = &self.departures;
         // A NACK that crossed the repair says nothing about it. The same holds for a NACK about a
         // chunk that has not left yet.
         let lost = |stamp| {
             let at_ns = departures.at_ns(stamp);
-            at_ns.is_some_and(|at_ns| path.now_ns.saturating_sub(at_ns) >= crossing_ns)
+            at_ns.is_some_and(|at_ns| view.now_ns.saturating_sub(at_ns) >= crossing_ns)
         };
         let mut examined = 0;
         for range in &nack.lost {
@@ -126,20 +126,20 @@ impl SelectiveSender {
 }
 
 impl Sender for SelectiveSender {
-    fn start(&mut self, path: &PathView, message: &Message) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn start(&mut self, view: &PeerView, message: &Message) {
+        self.rto_ns = rto_ns(view, self.alpha);
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(SelectiveSend::new(message.chunks.max(1)));
             self.unsent.insert(message.number);
         }
     }
 
-    fn handle_report(&mut self, path: &PathView, report: &Report) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn handle_report(&mut self, view: &PeerView, report: &Report) {
+        self.rto_ns = rto_ns(view, self.alpha);
         self.silence.heard();
         match report {
             Report::Ack(ack) => self.handle_ack(ack),
-            Report::Nack(nack) if self.nack => self.handle_nack(path, nack),
+            Report::Nack(nack) if self.nack => self.handle_nack(view, nack),
             Report::Nack(_) => {}
         }
         self.drop_settled_departures();
@@ -149,11 +149,11 @@ impl Sender for SelectiveSender {
         self.silence.heard();
     }
 
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
+        self.rto_ns = rto_ns(view, self.alpha);
         if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {
             let stamp = self.departures.push(Departure {
-                at_ns: path.now_ns,
+                at_ns: view.now_ns,
                 message: chunks.message.data(),
                 range: chunks.range.clone(),
             });
@@ -161,7 +161,7 @@ impl Sender for SelectiveSender {
         }
     }
 
-    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
         self.silence.heard();
         self.finish(message, outcome);
     }
@@ -170,11 +170,11 @@ impl Sender for SelectiveSender {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &PathView) {
-        self.rto_ns = rto_ns(path, self.alpha);
+    fn handle_timeout(&mut self, view: &PeerView) {
+        self.rto_ns = rto_ns(view, self.alpha);
         let mut expired = false;
         while let Some(front) = self.departures.front()
-            && front.at_ns.saturating_add(self.rto_ns) <= path.now_ns
+            && front.at_ns.saturating_add(self.rto_ns) <= view.now_ns
         {
             let Some((stamp, departure)) = self.departures.pop() else {
                 break;
@@ -189,13 +189,13 @@ impl Sender for SelectiveSender {
         }
         if expired {
             self.counters.timeouts += 1;
-            self.silence.expired(path, self.rto_ns);
+            self.silence.expired(view, self.rto_ns);
         }
-        self.silence.handle_timeout(path);
+        self.silence.handle_timeout(view);
         self.drop_settled_departures();
     }
 
-    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silence.limit(max_chunks);
         if max_chunks == 0 {
             return None;

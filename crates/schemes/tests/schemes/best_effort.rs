@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, CriticalChunks, Message, MessageId, Nack, Outcome, PathView, Report, Sender,
+    Arrivals, Chunks, CriticalChunks, Message, MessageId, Nack, Outcome, PeerView, Report, Sender,
     Timing,
 };
 use proptest::prelude::*;
@@ -14,8 +14,8 @@ use crate::harness::MS;
 const RTT: u64 = 20 * MS;
 const WINDOW: u64 = 2 * MS;
 
-fn path(now_ns: u64) -> PathView {
-    PathView {
+fn view(now_ns: u64) -> PeerView {
+    PeerView {
         now_ns,
         rtt_ns: RTT,
         reordering_window_ns: WINDOW,
@@ -44,9 +44,9 @@ fn repairing() -> impl Iterator<Item = SchemeName> {
 /// Sends and departs all chunks that the sender hands out. Returns their number.
 fn send_all(sender: &mut dyn Sender, now_ns: u64) -> u32 {
     let mut sent = 0;
-    while let Some(chunks) = sender.poll_transmit(&path(now_ns), 1000) {
+    while let Some(chunks) = sender.poll_transmit(&view(now_ns), 1000) {
         sent += chunks.range.end - chunks.range.start;
-        sender.handle_departed(&path(now_ns), &chunks);
+        sender.handle_departed(&view(now_ns), &chunks);
     }
     sent
 }
@@ -65,13 +65,13 @@ fn a_repeat_that_waited_too_long_is_not_sent() {
         for (leaves_ns, repeats) in [(90 * MS, 1), (90 * MS + 1, 0)] {
             let mut sender = name.scheme().sender();
             sender.handle_deadline(0, 100 * MS);
-            sender.start(&path(0), &message(0, 10));
+            sender.start(&view(0), &message(0, 10));
             assert_eq!(send_all(&mut *sender, 0), 10, "{name}");
-            sender.handle_report(&path(40 * MS), &asks_for(0, 3));
+            sender.handle_report(&view(40 * MS), &asks_for(0, 3));
             assert_eq!(send_all(&mut *sender, leaves_ns), repeats, "{name}");
             // A timeout does not cause a repeat either, although the message is open.
-            sender.handle_timeout(&path(99 * MS));
-            sender.handle_report(&path(99 * MS), &asks_for(0, 4));
+            sender.handle_timeout(&view(99 * MS));
+            sender.handle_report(&view(99 * MS), &asks_for(0, 4));
             assert_eq!(send_all(&mut *sender, 99 * MS), 0, "{name}");
             assert_eq!(sender.next_timeout(), None, "{name}");
             assert_eq!(sender.poll_outcome(), None, "{name}");
@@ -84,7 +84,7 @@ fn chunks_that_were_never_sent_go_until_the_end() {
     for name in repairing() {
         let mut sender = name.scheme().sender();
         sender.handle_deadline(0, 100 * MS);
-        sender.start(&path(95 * MS), &message(0, 10));
+        sender.start(&view(95 * MS), &message(0, 10));
         assert_eq!(send_all(&mut *sender, 95 * MS), 10, "{name}");
     }
 }
@@ -94,15 +94,15 @@ fn a_message_that_waits_for_another_can_be_closed_and_given_up() {
     for name in repairing() {
         let mut sender = name.scheme().sender();
         for number in 0..4 {
-            sender.start(&path(0), &message(number, 10));
+            sender.start(&view(0), &message(number, 10));
         }
-        sender.handle_closed(&path(0), 1, Outcome::Failed);
+        sender.handle_closed(&view(0), 1, Outcome::Failed);
         assert_eq!(sender.poll_outcome(), Some((1, Outcome::Failed)));
         sender.abandon(2);
         assert_eq!(send_all(&mut *sender, 0), 10, "{name}: the first");
         sender.abandon(0);
         let next = sender
-            .poll_transmit(&path(0), 1000)
+            .poll_transmit(&view(0), 1000)
             .map(|c| c.message.data());
         assert_eq!(next, Some(3), "{name}");
         assert_eq!(sender.poll_outcome(), None, "{name}");
@@ -139,22 +139,22 @@ fn the_last_chunks_before_a_deadline_are_looked_at() {
         if by_deadline {
             receiver.handle_deadline(0, 2 * MS);
         }
-        receiver.start(&path(0), &message(0, 64));
+        receiver.start(&view(0), &message(0, 64));
         // These arrivals are too few to trigger a job, but enough to rebuild the first chunk.
         let data = MessageId::new(0);
         memory.0.extend([(data, 1), (data.parity(), 0)]);
-        receiver.handle_arrivals(&path(MS), data, &memory);
-        receiver.handle_arrivals(&path(MS), data.parity(), &memory);
+        receiver.handle_arrivals(&view(MS), data, &memory);
+        receiver.handle_arrivals(&view(MS), data.parity(), &memory);
         assert_eq!(receiver.poll_job(&memory), None);
         let ends_ns = match by_deadline {
             true => 2 * MS,
             false => {
-                receiver.handle_sender_done(&path(MS), 0);
+                receiver.handle_sender_done(&view(MS), 0);
                 MS + WINDOW
             }
         };
         assert_eq!(receiver.next_timeout(), Some(ends_ns));
-        receiver.handle_timeout(&path(ends_ns), &memory);
+        receiver.handle_timeout(&view(ends_ns), &memory);
         let group = receiver.poll_job(&memory).map(|job| job.group);
         assert_eq!(group, Some(0), "{by_deadline}");
         let over = (!by_deadline).then_some((0, Outcome::Partial));
@@ -172,20 +172,20 @@ fn a_message_that_has_arrived_ends_as_whole_although_no_report_leaves() {
             if by_deadline {
                 receiver.handle_deadline(0, 9 * MS);
             }
-            receiver.start(&path(0), &message(0, 10));
+            receiver.start(&view(0), &message(0, 10));
             memory.0.extend((0..10).map(|chunk| (0.into(), chunk)));
-            receiver.handle_arrivals(&path(MS), 0.into(), &memory);
+            receiver.handle_arrivals(&view(MS), 0.into(), &memory);
             let ends_ns = match by_deadline {
                 true => 9 * MS,
                 false => {
-                    receiver.handle_sender_done(&path(MS), 0);
+                    receiver.handle_sender_done(&view(MS), 0);
                     MS + WINDOW
                 }
             };
-            receiver.handle_timeout(&path(ends_ns), &memory);
+            receiver.handle_timeout(&view(ends_ns), &memory);
             let over = receiver.poll_outcome();
             assert_eq!(over, Some((0, Outcome::Whole)), "{name}, {by_deadline}");
-            assert_eq!(receiver.poll_report(&path(ends_ns), &memory, 100), None);
+            assert_eq!(receiver.poll_report(&view(ends_ns), &memory, 100), None);
             assert_eq!(receiver.poll_outcome(), None, "{name}, {by_deadline}");
         }
     }
@@ -201,16 +201,16 @@ fn a_message_that_was_rebuilt_at_its_end_ends_as_whole_although_no_report_leaves
         if by_deadline {
             receiver.handle_deadline(0, 9 * MS);
         }
-        receiver.start(&path(0), &message(0, 2));
+        receiver.start(&view(0), &message(0, 2));
         let data = MessageId::new(0);
         memory.0.extend([(data, 1), (data.parity(), 0)]);
         if !by_deadline {
-            receiver.handle_sender_done(&path(7 * MS), 0);
+            receiver.handle_sender_done(&view(7 * MS), 0);
         }
-        receiver.handle_timeout(&path(9 * MS), &memory);
+        receiver.handle_timeout(&view(9 * MS), &memory);
         let job = receiver.poll_job(&memory).expect("enough for the group");
         memory.0.insert((data, 0));
-        receiver.handle_job(&path(9 * MS), &job, &memory);
+        receiver.handle_job(&view(9 * MS), &job, &memory);
         let over = receiver.poll_outcome();
         assert_eq!(over, Some((0, Outcome::Whole)), "{by_deadline}");
     }
@@ -275,20 +275,20 @@ proptest! {
         for event in events {
             match event {
                 Event::Start(number) if rules.begun.insert(number) => {
-                    receiver.start(&path(now_ns), &message(number, CHUNKS));
+                    receiver.start(&view(now_ns), &message(number, CHUNKS));
                     rules.open.insert(number);
                     rules.pass(rules.newest, now_ns);
                 }
                 Event::Arrive(number, chunk) if rules.open.contains(&number) => {
                     memory.0.insert((number.into(), chunk));
-                    receiver.handle_arrivals(&path(now_ns), number.into(), &memory);
+                    receiver.handle_arrivals(&view(now_ns), number.into(), &memory);
                     rules.pass(number, now_ns);
                     if memory.0.contains(&(number.into(), CHUNKS - 1)) {
                         rules.expect_no_more(number, now_ns);
                     }
                 }
                 Event::Done(number) => {
-                    receiver.handle_sender_done(&path(now_ns), number);
+                    receiver.handle_sender_done(&view(now_ns), number);
                     rules.expect_no_more(number, now_ns);
                 }
                 Event::Abandon(number) => {
@@ -299,10 +299,10 @@ proptest! {
                 Event::Start(_) | Event::Arrive(..) => {}
             }
             if receiver.next_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
-                receiver.handle_timeout(&path(now_ns), &memory);
+                receiver.handle_timeout(&view(now_ns), &memory);
                 prop_assert!(receiver.next_timeout().is_none_or(|at_ns| at_ns > now_ns));
             }
-            prop_assert_eq!(receiver.poll_report(&path(now_ns), &memory, 100), None);
+            prop_assert_eq!(receiver.poll_report(&view(now_ns), &memory, 100), None);
             while let Some((number, outcome)) = receiver.poll_outcome() {
                 prop_assert!(rules.open.remove(&number), "{} ended twice", number);
                 let is_whole = memory.count(number.into()) == CHUNKS;
@@ -326,21 +326,21 @@ proptest! {
     ) {
         let mut sender = SchemeName::BestEffort.scheme().sender();
         for (number, chunks) in (0..).zip(&chunks) {
-            sender.start(&path(0), &message(number, *chunks));
+            sender.start(&view(0), &message(number, *chunks));
         }
         let mut expected: Vec<(u64, u32)> = Vec::new();
         for (number, &chunks) in (0..).zip(&chunks) {
             expected.extend((0..chunks).map(|chunk| (number, chunk)));
         }
         let mut sent: Vec<Chunks> = Vec::new();
-        while let Some(chunks) = sender.poll_transmit(&path(0), max_chunks) {
+        while let Some(chunks) = sender.poll_transmit(&view(0), max_chunks) {
             prop_assert_eq!(sender.poll_outcome(), None);
             sent.push(chunks);
         }
         let each = sent.iter().flat_map(|c| c.range.clone().map(|chunk| (c.message.data(), chunk)));
         prop_assert_eq!(each.collect::<Vec<_>>(), expected);
         for run in sent {
-            sender.handle_departed(&path(MS), &run);
+            sender.handle_departed(&view(MS), &run);
             let is_last = run.range.end == chunks[usize::try_from(run.message.data()).unwrap()];
             let over = is_last.then_some((run.message.data(), Outcome::Partial));
             prop_assert_eq!(sender.poll_outcome(), over);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use farwrite_dice::SplitMix;
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, CriticalChunks, Message, MessageId, Outcome, PathView, Receiver, Report,
+    Arrivals, Chunks, CriticalChunks, Message, MessageId, Outcome, PeerView, Receiver, Report,
     Sender, Timing,
 };
 use proptest::prelude::*;
@@ -16,8 +16,8 @@ const RTT_NS: u64 = 20 * MS;
 const WINDOW_NS: u64 = 2 * MS;
 const MESSAGES: u64 = 3;
 
-fn path(now_ns: u64) -> PathView {
-    PathView {
+fn view(now_ns: u64) -> PeerView {
+    PeerView {
         now_ns,
         rtt_ns: RTT_NS,
         reordering_window_ns: WINDOW_NS,
@@ -60,15 +60,15 @@ fn chunks_that_are_not_critical_wait_for_a_silent_peer_too() {
         chunk_bytes: 4096,
         critical: CriticalChunks::new([2..3]).unwrap(),
     };
-    sender.start(&path(0), &message);
+    sender.start(&view(0), &message);
     let mut sent = 0;
     for now_ns in (0..5_000).map(|ms| ms * MS) {
         if sender.next_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
-            sender.handle_timeout(&path(now_ns));
+            sender.handle_timeout(&view(now_ns));
         }
-        if let Some(chunks) = sender.poll_transmit(&path(now_ns), 10) {
+        if let Some(chunks) = sender.poll_transmit(&view(now_ns), 10) {
             sent += chunks.range.end - chunks.range.start;
-            sender.handle_departed(&path(now_ns), &chunks);
+            sender.handle_departed(&view(now_ns), &chunks);
         }
     }
     // Two timeouts of 80 ms at 10 chunks a millisecond, then at most 4 chunks a timeout.
@@ -80,8 +80,8 @@ fn chunks_that_are_not_critical_wait_for_a_silent_peer_too() {
         window_start: 0,
         bits: Vec::new(),
     });
-    sender.handle_report(&path(5_000 * MS), &report);
-    let next = sender.poll_transmit(&path(5_000 * MS), 10);
+    sender.handle_report(&view(5_000 * MS), &report);
+    let next = sender.poll_transmit(&view(5_000 * MS), 10);
     assert_eq!(next.map(|chunks| chunks.range.len()), Some(10));
 }
 
@@ -96,16 +96,16 @@ fn a_message_without_critical_chunks_probes_a_silent_peer() {
         critical,
     };
     let critical = CriticalChunks::new([2..3]).unwrap();
-    sender.start(&path(0), &message(0, critical));
-    sender.start(&path(0), &message(1, CriticalChunks::NONE));
+    sender.start(&view(0), &message(0, critical));
+    sender.start(&view(0), &message(1, CriticalChunks::NONE));
     let run = |sender: &mut dyn Sender, span: std::ops::Range<u64>, max_chunks| {
         let mut sent = Vec::new();
         for now_ns in span.map(|ms| ms * MS) {
             if sender.next_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
-                sender.handle_timeout(&path(now_ns));
+                sender.handle_timeout(&view(now_ns));
             }
-            if let Some(chunks) = sender.poll_transmit(&path(now_ns), max_chunks) {
-                sender.handle_departed(&path(now_ns), &chunks);
+            if let Some(chunks) = sender.poll_transmit(&view(now_ns), max_chunks) {
+                sender.handle_departed(&view(now_ns), &chunks);
                 sent.push(chunks);
             }
         }
@@ -164,10 +164,10 @@ impl World {
             received: BTreeMap::new(),
         };
         for number in 0..MESSAGES {
-            world.sender.start(&path(0), &Message { number, ..message });
+            world.sender.start(&view(0), &Message { number, ..message });
             world
                 .receiver
-                .start(&path(0), &Message { number, ..message });
+                .start(&view(0), &Message { number, ..message });
         }
         world
     }
@@ -196,7 +196,7 @@ impl World {
         let mut allowance = 4;
         while allowance > 0
             && let Some(Chunks { message, range }) =
-                self.sender.poll_transmit(&path(self.now_ns), allowance)
+                self.sender.poll_transmit(&view(self.now_ns), allowance)
         {
             assert!(range.end - range.start <= allowance && !range.is_empty());
             allowance -= range.end - range.start;
@@ -213,12 +213,12 @@ impl World {
                 }
             }
             self.sender
-                .handle_departed(&path(self.now_ns), &Chunks { message, range });
+                .handle_departed(&view(self.now_ns), &Chunks { message, range });
         }
     }
 
     fn handle(&mut self, event: Event) {
-        let now = path(self.now_ns);
+        let now = view(self.now_ns);
         match event {
             Event::Arrive(number, chunk) => {
                 if !self.received.contains_key(&number) {
@@ -240,7 +240,7 @@ impl World {
             let event = entry.remove();
             self.handle(event);
         }
-        let now = path(self.now_ns);
+        let now = view(self.now_ns);
         if self
             .sender
             .next_timeout()
@@ -337,14 +337,14 @@ fn a_sender_that_is_done_too_early_fails_the_message() {
         chunk_bytes: 1,
         critical,
     };
-    receiver.start(&path(0), &message);
+    receiver.start(&view(0), &message);
     let memory = Memory([(MessageId::new(0), 3)].into());
-    receiver.handle_arrivals(&path(0), 0.into(), &memory);
-    receiver.handle_timeout(&path(WINDOW_NS), &memory);
+    receiver.handle_arrivals(&view(0), 0.into(), &memory);
+    receiver.handle_timeout(&view(WINDOW_NS), &memory);
     assert_eq!(receiver.poll_outcome(), None);
     assert!(!receiver.may_end_partial(0, &memory));
-    receiver.handle_sender_done(&path(WINDOW_NS), 0);
-    receiver.handle_timeout(&path(2 * WINDOW_NS), &memory);
+    receiver.handle_sender_done(&view(WINDOW_NS), 0);
+    receiver.handle_timeout(&view(2 * WINDOW_NS), &memory);
     assert_eq!(receiver.poll_outcome(), Some((0, Outcome::Failed)));
     assert_eq!(receiver.next_timeout(), None);
 }

@@ -2,7 +2,7 @@
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Chunks, CriticalChunks, Message, MessageId, PathView, Report, Sender, Timing,
+    Chunks, CriticalChunks, Message, MessageId, PeerView, Report, Sender, Timing,
 };
 use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::{Ack, Nack, Outcome};
@@ -15,8 +15,8 @@ const TIMED: [SchemeName; 3] = [SchemeName::SrRto, SchemeName::SrNack, SchemeNam
 const RTT: u64 = 24 * MS;
 const RTO: u64 = 3 * RTT;
 
-fn at(now_ns: u64) -> PathView {
-    PathView {
+fn at(now_ns: u64) -> PeerView {
+    PeerView {
         now_ns,
         rtt_ns: RTT,
         reordering_window_ns: MS,
@@ -181,7 +181,7 @@ fn timeouts_follow_the_round_trip_as_it_is_at_their_end() {
     for name in SchemeName::EXACT {
         let (mut sender, _) = sender_in(name, State::Departed);
         assert_eq!(sender.next_timeout(), Some(RTO), "{name}");
-        let longer = PathView {
+        let longer = PeerView {
             now_ns: RTO,
             rtt_ns: 2 * RTT,
             reordering_window_ns: MS,

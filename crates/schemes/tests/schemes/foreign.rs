@@ -6,7 +6,7 @@ use farwrite_schemes::ack_clock::AckClock;
 use farwrite_schemes::arrived::cumulative;
 use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Message, MessageId, PathView, Receiver, Report, Scheme, Sender,
+    Arrivals, Chunks, Message, MessageId, PeerView, Receiver, Report, Scheme, Sender,
     SenderCounters,
 };
 use farwrite_schemes::silence::Silence;
@@ -45,10 +45,10 @@ struct Waiting {
 }
 
 impl Sender for Waiting {
-    fn start(&mut self, _path: &PathView, message: &Message) {
+    fn start(&mut self, _path: &PeerView, message: &Message) {
         self.messages.insert(message.number, (message.chunks, 0));
     }
-    fn handle_report(&mut self, path: &PathView, report: &Report) {
+    fn handle_report(&mut self, view: &PeerView, report: &Report) {
         self.silence.heard();
         let Report::Ack(ack) = report else { return };
         let Some((chunks, acked)) = self.messages.get_mut(&ack.message) else {
@@ -57,19 +57,19 @@ impl Sender for Waiting {
         *acked = ack.cumulative.clamp(*acked, *chunks);
         let acked = *acked;
         if acked == *chunks {
-            self.handle_closed(path, ack.message, Outcome::Whole);
+            self.handle_closed(view, ack.message, Outcome::Whole);
         }
         self.under_way
             .take_if(|(run, _)| run.message == ack.message && run.range.end <= acked);
     }
-    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
+    fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
         if let Some((run, at_ns)) = &mut self.under_way
             && run == chunks
         {
-            *at_ns = Some(path.now_ns + rto_ns(path, Alpha::DEFAULT));
+            *at_ns = Some(view.now_ns + rto_ns(view, Alpha::DEFAULT));
         }
     }
-    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
         if self.messages.remove(&message).is_some() {
             self.outcomes.push_back((message, outcome));
         }
@@ -79,18 +79,18 @@ impl Sender for Waiting {
         self.messages.remove(&message);
         self.under_way.take_if(|(run, _)| run.message == message);
     }
-    fn handle_timeout(&mut self, path: &PathView) {
+    fn handle_timeout(&mut self, view: &PeerView) {
         if self
             .under_way
-            .take_if(|(_, at)| at.is_some_and(|at| at <= path.now_ns))
+            .take_if(|(_, at)| at.is_some_and(|at| at <= view.now_ns))
             .is_some()
         {
             self.counters.timeouts += 1;
-            self.silence.expired(path, rto_ns(path, Alpha::DEFAULT));
+            self.silence.expired(view, rto_ns(view, Alpha::DEFAULT));
         }
-        self.silence.handle_timeout(path);
+        self.silence.handle_timeout(view);
     }
-    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silence.limit(max_chunks);
         if self.under_way.is_some() || max_chunks == 0 {
             return None;
@@ -126,23 +126,23 @@ struct Answering {
 }
 
 impl Receiver for Answering {
-    fn start(&mut self, _path: &PathView, message: &Message) {
+    fn start(&mut self, _path: &PeerView, message: &Message) {
         self.messages.insert(message.number, message.chunks);
         self.acks.touch_now(message.number);
     }
-    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, _arrivals: &dyn Arrivals) {
-        self.acks.touch(path, message.data());
+    fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, _arrivals: &dyn Arrivals) {
+        self.acks.touch(view, message.data());
     }
     fn abandon(&mut self, message: u64) {
         self.messages.remove(&message);
         self.acks.forget(message);
     }
-    fn handle_timeout(&mut self, path: &PathView, _arrivals: &dyn Arrivals) {
-        self.acks.handle_timeout(path.now_ns);
+    fn handle_timeout(&mut self, view: &PeerView, _arrivals: &dyn Arrivals) {
+        self.acks.handle_timeout(view.now_ns);
     }
     fn poll_report(
         &mut self,
-        _path: &PathView,
+        _path: &PeerView,
         arrivals: &dyn Arrivals,
         _max: usize,
     ) -> Option<Report> {

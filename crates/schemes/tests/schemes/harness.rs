@@ -8,7 +8,7 @@ use farwrite_codes::Present;
 use farwrite_dice::SplitMix;
 use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, CriticalChunks, Job, Layout, Message, MessageId, PathView, Receiver, Report,
+    Arrivals, Chunks, CriticalChunks, Job, Layout, Message, MessageId, PeerView, Receiver, Report,
     Scheme, SchemeTag, Sender, SenderCounters, Timing, Work,
 };
 use farwrite_wire::control::Outcome;
@@ -239,8 +239,8 @@ impl World {
         }
     }
 
-    pub(crate) fn path(&self) -> PathView {
-        PathView {
+    pub(crate) fn view(&self) -> PeerView {
+        PeerView {
             now_ns: self.now_ns,
             rtt_ns: self.channel.rtt_ns,
             reordering_window_ns: self.channel.reordering_window_ns,
@@ -310,16 +310,16 @@ impl World {
             let event = entry.remove();
             self.handle(event);
         }
-        let path = self.path();
-        let due = |timeout: Option<u64>| timeout.is_some_and(|at_ns| at_ns <= path.now_ns);
+        let view = self.view();
+        let due = |timeout: Option<u64>| timeout.is_some_and(|at_ns| at_ns <= view.now_ns);
         if due(self.receiver.next_timeout()) {
-            self.receiver.handle_timeout(&path, &self.memory);
+            self.receiver.handle_timeout(&view, &self.memory);
             assert!(!due(self.receiver.next_timeout()), "receiver spins");
         }
         self.rebuild();
         self.report();
         if due(self.sender.next_timeout()) {
-            self.sender.handle_timeout(&path);
+            self.sender.handle_timeout(&view);
             assert!(!due(self.sender.next_timeout()), "sender spins");
         }
         self.conclude();
@@ -328,27 +328,27 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        let path = self.path();
+        let view = self.view();
         match event {
             Event::Start(message) => {
                 self.memory.post(&message);
                 if self.channel.immediate {
                     self.memory.expect_immediate(message.number);
                 }
-                self.receiver.start(&path, &message);
-                self.sender.start(&path, &message);
+                self.receiver.start(&view, &message);
+                self.sender.start(&view, &message);
             }
             Event::ParityClear(message) => {
                 self.cleared.insert(message);
-                self.sender.handle_parity_clear(&path, message);
+                self.sender.handle_parity_clear(&view, message);
             }
             Event::Encoded(job) => {
                 self.encoded.insert((job.message, job.group));
-                self.sender.handle_job(&path, &job);
+                self.sender.handle_job(&view, &job);
             }
-            Event::Departed(chunks) => self.sender.handle_departed(&path, &chunks),
-            Event::Reported(report) => self.sender.handle_report(&path, &report),
-            Event::Closed(message) => self.sender.handle_closed(&path, message, Outcome::Whole),
+            Event::Departed(chunks) => self.sender.handle_departed(&view, &chunks),
+            Event::Reported(report) => self.sender.handle_report(&view, &report),
+            Event::Closed(message) => self.sender.handle_closed(&view, message, Outcome::Whole),
             Event::Arrived(message, chunks) => {
                 for chunk in chunks {
                     self.memory.arrive(message, chunk);
@@ -357,19 +357,19 @@ impl World {
                 if self.closed.contains(&number) {
                     self.send_back(|| Event::Closed(number));
                 } else {
-                    self.receiver.handle_arrivals(&path, message, &self.memory);
+                    self.receiver.handle_arrivals(&view, message, &self.memory);
                 }
             }
         }
     }
 
     fn transmit(&mut self) {
-        let path = self.path();
+        let view = self.view();
         if self.now_ns < self.wire_free_ns {
             return;
         }
         let max_run = self.channel.max_run;
-        let Some(chunks) = self.sender.poll_transmit(&path, max_run) else {
+        let Some(chunks) = self.sender.poll_transmit(&view, max_run) else {
             return;
         };
         assert!(!chunks.range.is_empty());
@@ -452,8 +452,8 @@ impl World {
                 let chunk = first(code.k()) + u32::try_from(chunk).unwrap();
                 self.memory.rebuild(job.message, chunk);
             }
-            let path = self.path();
-            self.receiver.handle_job(&path, &job, &self.memory);
+            let view = self.view();
+            self.receiver.handle_job(&view, &job, &self.memory);
         }
     }
 
@@ -487,9 +487,9 @@ impl World {
     }
 
     fn report(&mut self) {
-        let path = self.path();
+        let view = self.view();
         let max_bytes = self.channel.max_report_bytes;
-        while let Some(report) = self.receiver.poll_report(&path, &self.memory, max_bytes) {
+        while let Some(report) = self.receiver.poll_report(&view, &self.memory, max_bytes) {
             self.check(&report);
             self.story.reports += 1;
             self.send_back(|| Event::Reported(report.clone()));

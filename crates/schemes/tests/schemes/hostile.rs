@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Chunks, CriticalChunks, Message, PathView, Report, Sender, Timing};
+use farwrite_schemes::scheme::{Chunks, CriticalChunks, Message, PeerView, Report, Sender, Timing};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ impl Claims {
 
 struct Bench {
     sender: Box<dyn Sender + Send>,
-    path: PathView,
+    view: PeerView,
     claims: Claims,
     in_hand: Vec<Chunks>,
     over: BTreeSet<u64>,
@@ -106,7 +106,7 @@ impl Bench {
                 self.claims.chunks.insert(number, chunks);
                 let bytes = u64::from(chunks) * 4096;
                 self.sender.start(
-                    &self.path,
+                    &self.view,
                     &Message {
                         number,
                         bytes,
@@ -120,17 +120,17 @@ impl Bench {
                 if let Report::Ack(ack) = &report {
                     self.claims.note(ack);
                 }
-                self.sender.handle_report(&self.path, &report);
+                self.sender.handle_report(&self.view, &report);
             }
             Event::Transmit(max_chunks) => {
-                if let Some(chunks) = self.sender.poll_transmit(&self.path, max_chunks) {
+                if let Some(chunks) = self.sender.poll_transmit(&self.view, max_chunks) {
                     self.check(&chunks, max_chunks);
                     self.in_hand.push(chunks);
                 }
             }
             Event::Depart => {
                 for chunks in self.in_hand.drain(..) {
-                    self.sender.handle_departed(&self.path, &chunks);
+                    self.sender.handle_departed(&self.view, &chunks);
                 }
             }
             Event::Abandon(message) => {
@@ -138,13 +138,13 @@ impl Bench {
                 self.over.insert(message);
             }
             Event::Pass(time_ns) => {
-                self.path.now_ns += time_ns;
+                self.view.now_ns += time_ns;
                 if self
                     .sender
                     .next_timeout()
-                    .is_some_and(|at_ns| at_ns <= self.path.now_ns)
+                    .is_some_and(|at_ns| at_ns <= self.view.now_ns)
                 {
-                    self.sender.handle_timeout(&self.path);
+                    self.sender.handle_timeout(&self.view);
                 }
             }
         }
@@ -180,7 +180,7 @@ proptest! {
         name in prop::sample::select(&SchemeName::EXACT[..]),
         events in prop::collection::vec(event(), 1..150),
     ) {
-        let path = PathView {
+        let view = PeerView {
             now_ns: 0,
             rtt_ns: 20 * MS,
             reordering_window_ns: MS,
@@ -188,7 +188,7 @@ proptest! {
         };
         let mut bench = Bench {
             sender: name.scheme().sender(),
-            path,
+            view,
             claims: Claims::default(),
             in_hand: Vec::new(),
             over: BTreeSet::new(),

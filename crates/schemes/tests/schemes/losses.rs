@@ -7,7 +7,7 @@ use farwrite_dice::SplitMix;
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::loss_meter::LossMeter;
 use farwrite_schemes::order::{InSequence, WireOrder};
-use farwrite_schemes::scheme::{Arrivals, CriticalChunks, Message, MessageId, PathView, Timing};
+use farwrite_schemes::scheme::{Arrivals, CriticalChunks, Message, MessageId, PeerView, Timing};
 use farwrite_wire::control::LossCounts;
 use proptest::prelude::*;
 
@@ -18,8 +18,8 @@ const RTT_NS: u64 = 25 * MS;
 const WINDOW_NS: u64 = MS;
 const REPAIR_NS: u64 = RTT_NS - RTT_NS / 8;
 
-fn path(now_ns: u64) -> PathView {
-    PathView {
+fn view(now_ns: u64) -> PeerView {
+    PeerView {
         now_ns,
         rtt_ns: RTT_NS,
         reordering_window_ns: WINDOW_NS,
@@ -182,7 +182,7 @@ impl Transfer {
             }
             // The endpoint processes slots in any order.
             for &number in touched.iter().rev() {
-                meter.look(&path(now_ns), REPAIR_NS, number, &bitmaps);
+                meter.look(&view(now_ns), REPAIR_NS, number, &bitmaps);
             }
             for number in touched {
                 if bitmaps.count(number.into()) == chunks_of[&number] {
@@ -319,7 +319,7 @@ impl Coded {
         if let Some(chunk) = chunk {
             self.bitmaps.0.insert(chunk);
             self.meter
-                .look(&path(self.now_ns), REPAIR_NS, number, &self.bitmaps);
+                .look(&view(self.now_ns), REPAIR_NS, number, &self.bitmaps);
         }
     }
 
@@ -517,10 +517,10 @@ proptest! {
                 }
                 Step::Arrive(number, chunk) => {
                     bitmaps.0.insert((number.into(), chunk));
-                    meter.look(&path(now_ns), REPAIR_NS, number, &bitmaps);
+                    meter.look(&view(now_ns), REPAIR_NS, number, &bitmaps);
                 }
                 Step::Rebuilt(number, chunk) => meter.handle_rebuilt(number, chunk),
-                Step::Look(number) => meter.look(&path(now_ns), REPAIR_NS, number, &bitmaps),
+                Step::Look(number) => meter.look(&view(now_ns), REPAIR_NS, number, &bitmaps),
                 Step::End(number) => meter.end(number, &bitmaps),
                 Step::Wait(ns) => {
                     now_ns += ns;
@@ -555,7 +555,7 @@ fn a_chunk_is_late_until_a_repair_can_come() {
                 coded.bitmaps.0.insert(late);
                 coded
                     .meter
-                    .look(&path(coded.now_ns), REPAIR_NS, 0, &coded.bitmaps);
+                    .look(&view(coded.now_ns), REPAIR_NS, 0, &coded.bitmaps);
                 let found = coded.meter.take_late();
                 let found: Vec<_> = found.iter().map(|l| (l.chunk, l.late_ns)).collect();
                 let want = is_late.then_some((late, after_ns.next_multiple_of(CHUNK_NS)));

@@ -2,7 +2,7 @@
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Arrivals, CriticalChunks, Message, MessageId, PathView, Receiver, Report, Timing,
+    Arrivals, CriticalChunks, Message, MessageId, PeerView, Receiver, Report, Timing,
 };
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
@@ -38,13 +38,13 @@ impl Bench {
                 critical: CriticalChunks::NONE,
             };
             bench.memory.post(&message);
-            bench.receiver.start(&bench.path(), &message);
+            bench.receiver.start(&bench.view(), &message);
         }
         bench
     }
 
-    fn path(&self) -> PathView {
-        PathView {
+    fn view(&self) -> PeerView {
+        PeerView {
             now_ns: self.now_ns,
             rtt_ns: self.rtt_ns,
             reordering_window_ns: self.rtt_ns / 12,
@@ -56,14 +56,14 @@ impl Bench {
         for chunk in chunks {
             self.memory.arrive(message, chunk);
         }
-        let path = self.path();
+        let view = self.view();
         self.receiver
-            .handle_arrivals(&path, message.into(), &self.memory);
+            .handle_arrivals(&view, message.into(), &self.memory);
     }
 
     fn reports(&mut self, max_bytes: usize) -> Vec<Report> {
-        let path = self.path();
-        let poll = || self.receiver.poll_report(&path, &self.memory, max_bytes);
+        let view = self.view();
+        let poll = || self.receiver.poll_report(&view, &self.memory, max_bytes);
         std::iter::from_fn(poll).collect()
     }
 
@@ -80,8 +80,8 @@ impl Bench {
                 Some(at_ns) if at_ns <= end_ns => self.now_ns = self.now_ns.max(at_ns),
                 _ => break,
             }
-            let path = self.path();
-            self.receiver.handle_timeout(&path, &self.memory);
+            let view = self.view();
+            self.receiver.handle_timeout(&view, &self.memory);
         }
         self.now_ns = end_ns;
         told
@@ -140,7 +140,7 @@ fn a_message_that_came_before_its_offer_is_acknowledged_at_once() {
         };
         bench.memory.post(&message);
         bench.memory.arrive(5, 0);
-        bench.receiver.start(&bench.path(), &message);
+        bench.receiver.start(&bench.view(), &message);
         assert_eq!(bench.reports(64).len(), 1, "{name}");
         assert_eq!(bench.receiver.poll_outcome(), Some((5, Outcome::Whole)));
     }
@@ -156,8 +156,8 @@ fn successive_acks_go_around_in_the_window() {
     let mut described = vec![false; chunks as usize];
     for _ in 0..13 {
         bench.now_ns += PERIOD;
-        let path = bench.path();
-        bench.receiver.handle_timeout(&path, &bench.memory);
+        let view = bench.view();
+        bench.receiver.handle_timeout(&view, &bench.memory);
         let reports = bench.reports(64);
         assert!(reports.len() <= 16);
         for report in reports {
@@ -231,11 +231,11 @@ fn the_highest_chunk_may_have_packets_under_way() {
         let mut bench = Bench::new(name, &[10]);
         bench.arrive(0, [0, 1, 2]);
         let begun = Begun(std::mem::take(&mut bench.memory));
-        let mut path = bench.path();
-        bench.receiver.handle_arrivals(&path, 0.into(), &begun);
-        path.now_ns = WINDOW + PERIOD;
-        bench.receiver.handle_timeout(&path, &begun);
-        while let Some(report) = bench.receiver.poll_report(&path, &begun, 64) {
+        let mut view = bench.view();
+        bench.receiver.handle_arrivals(&view, 0.into(), &begun);
+        view.now_ns = WINDOW + PERIOD;
+        bench.receiver.handle_timeout(&view, &begun);
+        while let Some(report) = bench.receiver.poll_report(&view, &begun, 64) {
             assert!(matches!(report, Report::Ack(_)), "{name}: {report:?}");
         }
     }
@@ -280,9 +280,9 @@ proptest! {
         for (message, chunk, pause_ns) in arrivals {
             bench.arrive(message, [chunk]);
             bench.now_ns += pause_ns;
-            let path = bench.path();
+            let view = bench.view();
             if bench.receiver.next_timeout().is_some_and(|at_ns| at_ns <= bench.now_ns) {
-                bench.receiver.handle_timeout(&path, &bench.memory);
+                bench.receiver.handle_timeout(&view, &bench.memory);
             }
             for report in bench.reports(max_bytes) {
                 match report {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Arrivals, CriticalChunks, Message, MessageId, PathView, Report, Timing,
+    Arrivals, CriticalChunks, Message, MessageId, PeerView, Report, Timing,
 };
 use farwrite_wire::control::{Builder, Control, Outcome};
 use proptest::prelude::*;
@@ -73,8 +73,8 @@ impl Arrivals for Restless {
     }
 }
 
-fn path(now_ns: u64) -> PathView {
-    PathView {
+fn view(now_ns: u64) -> PeerView {
+    PeerView {
         now_ns,
         rtt_ns: 24 * MS,
         reordering_window_ns: 2 * MS,
@@ -94,14 +94,14 @@ fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
         critical: CriticalChunks::NONE,
     };
     let mut receiver = name.scheme().receiver();
-    receiver.start(&path(0), &message);
+    receiver.start(&view(0), &message);
     let mut now_ns = MS;
     for _ in 0..10_000 {
         arrivals.each.set(0);
         arrivals.arrive(burst);
         arrivals.each.set(each);
-        receiver.handle_arrivals(&path(now_ns), NUMBER.into(), &arrivals);
-        while let Some(report) = receiver.poll_report(&path(now_ns), &arrivals, 256) {
+        receiver.handle_arrivals(&view(now_ns), NUMBER.into(), &arrivals);
+        while let Some(report) = receiver.poll_report(&view(now_ns), &arrivals, 256) {
             let report = match report {
                 Report::Ack(ack) => Control::Ack(ack),
                 Report::Nack(nack) => {
@@ -121,7 +121,7 @@ fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
             Some(at_ns) => at_ns.max(now_ns + MS / 10),
             None => now_ns + MS,
         };
-        receiver.handle_timeout(&path(now_ns), &arrivals);
+        receiver.handle_timeout(&view(now_ns), &arrivals);
     }
     panic!("{name}: all chunks have arrived, and the message is still open");
 }

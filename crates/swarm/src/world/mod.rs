@@ -291,7 +291,7 @@ impl<'p> World<'p> {
             open += &format!(
                 "\n  message {index} is open: sent {sent:?}, received {received:?}, \
                  posted {posted:?}, {chunks:?} chunks: {message}, path {:?}",
-                self.path_stats(message.pair, message.from)
+                self.peer_stats(message.pair, message.from)
             );
         }
         open

@@ -1,6 +1,6 @@
 //! Invariants of the paths between endpoints.
 
-use farwrite::{PathStats, RateControl, packet_overhead_bytes};
+use farwrite::{PeerStats, RateControl, packet_overhead_bytes};
 
 use super::World;
 use crate::violation::{Rule, Violation};
@@ -9,7 +9,7 @@ use crate::violation::{Rule, Violation};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathWatch {
     /// Statistics at the last check.
-    seen: Option<PathStats>,
+    seen: Option<PeerStats>,
     /// Data packets of open messages that the end had received when the links healed.
     received_at_heal: u64,
 }
@@ -28,7 +28,7 @@ impl World<'_> {
     }
 
     fn watch_path(&mut self, pair: usize, end: usize) -> Result<(), Violation> {
-        let Some(now) = self.path_stats(pair, end) else {
+        let Some(now) = self.peer_stats(pair, end) else {
             self.pairs[pair].watches[end].seen = None;
             return Ok(());
         };
@@ -69,16 +69,16 @@ impl World<'_> {
         u64::from(mtu + packet_overhead_bytes(false))
     }
 
-    pub(super) fn path_stats(&self, pair: usize, end: usize) -> Option<PathStats> {
+    pub(super) fn peer_stats(&self, pair: usize, end: usize) -> Option<PeerStats> {
         let qp = self.pairs[pair].ends[end]?;
         let endpoint = self.hosts[self.plan.host(pair, end)].running();
-        endpoint.path_stats(qp).ok()
+        endpoint.peer_stats(qp).ok()
     }
 
     /// The longest round-trip estimate of all ends.
     pub(crate) fn longest_rtt_ns(&self) -> u64 {
         let ends = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
-        let stats = ends.filter_map(|(pair, end)| self.path_stats(pair, end));
+        let stats = ends.filter_map(|(pair, end)| self.peer_stats(pair, end));
         stats.map(|stats| stats.rtt_ns).max().unwrap_or(0)
     }
 
@@ -108,7 +108,7 @@ impl World<'_> {
             for end in 0..2 {
                 let before = state.watches[1 - end].received_at_heal;
                 let has_received = self.received_packets(pair, 1 - end) > before;
-                let stats = self.path_stats(pair, end);
+                let stats = self.peer_stats(pair, end);
                 let is_silent = stats.is_some_and(|stats| stats.delivered_bytes == 0);
                 if has_received && is_silent {
                     let what = format!("end {end} of queue pair {pair} had no report: {stats:?}");

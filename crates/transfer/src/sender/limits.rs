@@ -1,6 +1,6 @@
 //! What limits the speed of a transfer.
 
-use farwrite::{PathLimit, PathStats};
+use farwrite::{PeerStats, SendLimit};
 use serde::Serialize;
 
 use crate::shape::Shape;
@@ -72,12 +72,12 @@ impl Limit {
     }
 
     /// Returns what limits the rate now; `None` at the end, when everything has been sent.
-    pub(super) fn of(path: &PathStats, shape: &Shape, standing: Standing) -> Option<Self> {
-        match path.limit {
-            PathLimit::Path => return Some(Self::Path),
-            PathLimit::Receiver => return Some(Self::Receiver),
-            PathLimit::Configured => return Some(Self::Rate),
-            PathLimit::Nothing => {}
+    pub(super) fn of(peer: &PeerStats, shape: &Shape, standing: Standing) -> Option<Self> {
+        match peer.limit {
+            SendLimit::Path => return Some(Self::Path),
+            SendLimit::Receiver => return Some(Self::Receiver),
+            SendLimit::Configured => return Some(Self::Rate),
+            SendLimit::Nothing => {}
         }
         // The endpoint has sent everything that it has and may send.
         if standing.in_flight < standing.window {
@@ -85,7 +85,7 @@ impl Limit {
         }
         // These messages are either on their way, or they wait for buffers at the receiver.
         let under_way = u64::from(shape.slots) * shape.segment_bytes / 2;
-        Some(if path.in_flight_bytes >= under_way {
+        Some(if peer.in_flight_bytes >= under_way {
             Self::Memory
         } else {
             Self::ReceiverDisk

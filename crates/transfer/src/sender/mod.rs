@@ -285,7 +285,7 @@ fn run(
     let Sent {
         tally,
         stats,
-        path,
+        peer: peer_stats,
         limits,
         shape,
         choices,
@@ -303,7 +303,7 @@ fn run(
         retransmitted_share: Some(stream::retransmitted_share(&stats)),
         duplicate_share: None,
         stats,
-        sending: Sending::new(settings.rate_control, &path, &limits),
+        sending: Sending::new(settings.rate_control, &peer_stats, &limits),
     }))
 }
 

@@ -69,15 +69,15 @@ impl Stream {
             }
         }
         self.shape = shape;
-        let path = self.path()?;
+        let peer = self.peer_stats()?;
         let rate_control = match self.resuming.rate_control {
             RateControl::Adaptive { max_bps, start } => RateControl::Adaptive {
                 max_bps,
-                start: path.learned.or(start),
+                start: peer.learned.or(start),
             },
             other => other,
         };
-        let rtt = Duration::from_nanos(path.rtt_ns);
+        let rtt = Duration::from_nanos(peer.rtt_ns);
         let options = options(shape.config(), rate_control, rtt);
         let ours = self.lane.replace(&mut self.routed.endpoint, options)?;
         let resume = Message::Resume(Resume {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use farwrite::{
-    MemoryRegion, Outcome, PathStats, QpStats, Region, SchemeName, SendHandle, SendOptions,
+    MemoryRegion, Outcome, PeerStats, QpStats, Region, SchemeName, SendHandle, SendOptions,
 };
 use farwrite_session::files::Manifest;
 
@@ -48,7 +48,7 @@ pub(super) enum State {
 pub(super) struct Sent {
     pub(super) tally: Tally,
     pub(super) stats: QpStats,
-    pub(super) path: PathStats,
+    pub(super) peer: PeerStats,
     pub(super) limits: Limits,
     /// The shape at the end.
     pub(super) shape: Shape,
@@ -189,7 +189,7 @@ impl Stream {
         Ok(Sent {
             tally,
             stats: self.stats()?,
-            path: self.path()?,
+            peer: self.peer_stats()?,
             limits: self.limits,
             shape: self.shape,
             choices: match self.picker {
@@ -264,7 +264,7 @@ impl Stream {
             window: self.window()?,
             is_read: self.is_read && self.ready.is_none(),
         };
-        Ok(Limit::of(&self.path()?, &self.shape, standing))
+        Ok(Limit::of(&self.peer_stats()?, &self.shape, standing))
     }
 
     /// Reclaims the memory of segments that have arrived.
@@ -319,11 +319,11 @@ impl Stream {
 
     /// The scheme for the next message.
     fn pick(&mut self) -> Result<SchemeName, Error> {
-        let (stats, path) = (self.stats()?, self.path()?);
+        let (stats, peer) = (self.stats()?, self.peer_stats()?);
         match &mut self.picker {
             Picker::Named(scheme) => Ok(*scheme),
             Picker::Auto(auto) => {
-                auto.look(&stats, &path);
+                auto.look(&stats, &peer);
                 Ok(auto.choose())
             }
         }
@@ -333,7 +333,7 @@ impl Stream {
     fn window(&self) -> Result<usize, Error> {
         Ok(match &self.picker {
             Picker::Named(_) => usize::try_from(self.shape.slots).expect("at most 128"),
-            Picker::Auto(auto) => auto.in_flight(self.path()?.window_bytes),
+            Picker::Auto(auto) => auto.in_flight(self.peer_stats()?.window_bytes),
         })
     }
 
@@ -407,8 +407,8 @@ impl Stream {
         }))
     }
 
-    pub(super) fn path(&self) -> Result<PathStats, Error> {
-        self.lane.path(&self.routed.endpoint)
+    pub(super) fn peer_stats(&self) -> Result<PeerStats, Error> {
+        self.lane.peer_stats(&self.routed.endpoint)
     }
 
     fn stats(&self) -> Result<QpStats, Error> {

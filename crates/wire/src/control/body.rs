@@ -5,7 +5,7 @@ mod offer;
 
 use super::check::{ParseError, check};
 use super::message::{
-    Ack, Control, Credit, CreditRequest, LossCounts, MessageId, Nack, Outcome, PathFeedback,
+    Ack, Control, Credit, CreditRequest, LossCounts, MessageId, Nack, Outcome, PeerFeedback,
     ReadRequest, SchemeTag, StaleCounts,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
@@ -21,12 +21,12 @@ const ACK: u8 = 3;
 const NACK: u8 = 4;
 const RECEIVE_COMPLETE: u8 = 5;
 const LOSS: u8 = 6;
-const PATH_FEEDBACK: u8 = 7;
+const PEER_FEEDBACK: u8 = 7;
 const READ: u8 = 8;
 const CREDIT_REQUEST: u8 = 9;
 const CREDIT: u8 = 10;
 
-/// Set beside the message in a path feedback whose newest packet was late (P4.10).
+/// Set beside the message in a peer feedback whose newest packet was late (P4.10).
 const LATE: u64 = 1 << 61;
 
 const WHOLE: u8 = 0;
@@ -49,7 +49,7 @@ pub(super) fn kind(control: &Control) -> u8 {
         Control::Nack(_) => NACK,
         Control::ReceiveComplete { .. } => RECEIVE_COMPLETE,
         Control::Loss(_) => LOSS,
-        Control::PathFeedback(_) => PATH_FEEDBACK,
+        Control::PeerFeedback(_) => PEER_FEEDBACK,
         Control::Read(_) => READ,
         Control::CreditRequest(_) => CREDIT_REQUEST,
         Control::Credit(_) => CREDIT,
@@ -93,15 +93,15 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
                 out.extend(number.to_be_bytes());
             }
         }
-        Control::PathFeedback(feedback) => encode_path_feedback(feedback, out),
+        Control::PeerFeedback(feedback) => encode_peer_feedback(feedback, out),
         Control::Read(read) => encode_read(read, out),
         Control::CreditRequest(request) => {
-            for number in [request.path, request.used_bytes, request.wanted_bytes] {
+            for number in [request.epoch, request.used_bytes, request.wanted_bytes] {
                 out.extend(number.to_be_bytes());
             }
         }
         Control::Credit(credit) => {
-            for number in [credit.path, credit.granted_bytes] {
+            for number in [credit.epoch, credit.granted_bytes] {
                 out.extend(number.to_be_bytes());
             }
         }
@@ -122,8 +122,8 @@ fn encode_read(read: &ReadRequest, out: &mut Vec<u8>) {
     out.extend(read.scheme.params);
 }
 
-fn encode_path_feedback(feedback: &PathFeedback, out: &mut Vec<u8>) {
-    out.extend(feedback.path.to_be_bytes());
+fn encode_peer_feedback(feedback: &PeerFeedback, out: &mut Vec<u8>) {
+    out.extend(feedback.epoch.to_be_bytes());
     let late = if feedback.is_late { LATE } else { 0 };
     out.extend((feedback.message.to_bits() & !LATE | late).to_be_bytes());
     out.extend(feedback.packet.to_be_bytes());
@@ -155,7 +155,7 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         NACK => reader.nack().map(Control::Nack).map(Ok),
         RECEIVE_COMPLETE => reader.receive_complete(),
         LOSS => reader.loss().map(Control::Loss).map(Ok),
-        PATH_FEEDBACK => reader.path_feedback().map(Control::PathFeedback).map(Ok),
+        PEER_FEEDBACK => reader.peer_feedback().map(Control::PeerFeedback).map(Ok),
         READ => reader.read().map(Control::Read).map(Ok),
         CREDIT_REQUEST => reader.credit_request().map(Control::CreditRequest).map(Ok),
         CREDIT => reader.credit().map(Control::Credit).map(Ok),
@@ -245,11 +245,11 @@ impl Reader<'_> {
         })
     }
 
-    fn path_feedback(&mut self) -> Option<PathFeedback> {
-        let path = self.u64()?;
+    fn peer_feedback(&mut self) -> Option<PeerFeedback> {
+        let epoch = self.u64()?;
         let message = self.u64()?;
-        Some(PathFeedback {
-            path,
+        Some(PeerFeedback {
+            epoch,
             message: MessageId::from_bits(message & !LATE),
             is_late: message & LATE != 0,
             packet: self.u32()?,
@@ -283,7 +283,7 @@ impl Reader<'_> {
 
     fn credit_request(&mut self) -> Option<CreditRequest> {
         Some(CreditRequest {
-            path: self.u64()?,
+            epoch: self.u64()?,
             used_bytes: self.u64()?,
             wanted_bytes: self.u64()?,
         })
@@ -291,7 +291,7 @@ impl Reader<'_> {
 
     fn credit(&mut self) -> Option<Credit> {
         Some(Credit {
-            path: self.u64()?,
+            epoch: self.u64()?,
             granted_bytes: self.u64()?,
         })
     }

@@ -1,7 +1,7 @@
 //! Checks the values of control messages (P4.3 to P4.8, P4.10 to P4.12).
 
 use super::critical::MAX_CRITICAL_RANGES;
-use super::message::{Ack, ClearToSend, Control, CreditRequest, PathFeedback, StaleCounts};
+use super::message::{Ack, ClearToSend, Control, CreditRequest, PeerFeedback, StaleCounts};
 use core::ops::Range;
 
 /// Why a control message was refused.
@@ -67,9 +67,9 @@ pub enum ParseError {
         /// Number of ranges.
         count: usize,
     },
-    /// A path feedback counts more packets of one kind than in total.
+    /// A peer feedback counts more packets of one kind than in total.
     #[error(
-        "a path feedback has {received} packets, {ect} of them with ECT and {marked} of these \
+        "a peer feedback has {received} packets, {ect} of them with ECT and {marked} of these \
          marked; {} packets, {} of them marked, brought no new data",
         stale.packets,
         stale.marked_packets
@@ -103,7 +103,7 @@ pub(super) fn check(control: &Control) -> Result<(), ParseError> {
         Control::ClearToSend(cts) => check_clearances(cts),
         Control::Ack(ack) => check_window(ack),
         Control::Nack(nack) => check_ranges(&nack.lost),
-        Control::PathFeedback(feedback) => check_counts(feedback),
+        Control::PeerFeedback(feedback) => check_counts(feedback),
         Control::CreditRequest(request) => check_wanted(request),
         Control::Offer(_)
         | Control::ReceiveComplete { .. }
@@ -152,7 +152,7 @@ fn check_ranges(ranges: &[Range<u32>]) -> Result<(), ParseError> {
     Ok(())
 }
 
-fn check_counts(feedback: &PathFeedback) -> Result<(), ParseError> {
+fn check_counts(feedback: &PeerFeedback) -> Result<(), ParseError> {
     let received = feedback.received_packets;
     let (ect, marked) = (feedback.ect_packets, feedback.marked_packets);
     let stale = feedback.stale;

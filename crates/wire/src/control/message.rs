@@ -25,8 +25,8 @@ pub enum Control {
     },
     /// Receiver to sender: what the path lost of the chunks of this queue pair (P4.8).
     Loss(LossCounts),
-    /// Receiver to sender: what arrived over the whole path (P4.10).
-    PathFeedback(PathFeedback),
+    /// Receiver to sender: what arrived through all queue pairs to the peer (P4.10).
+    PeerFeedback(PeerFeedback),
     /// Receiver to sender: requests a message of exposed memory (P4.11).
     Read(ReadRequest),
     /// Sender to receiver: asks for credit (P4.12).
@@ -121,26 +121,26 @@ pub struct ReadRequest {
     pub scheme: SchemeTag,
 }
 
-/// Asks the receiver of a path for credit (P4.12). Bytes are bytes on the wire, as in
-/// [`PathFeedback`].
+/// Asks the peer for credit (P4.12). Bytes are bytes on the wire, as in
+/// [`PeerFeedback`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreditRequest {
-    /// The sender's number of the path. A path that it opens later has a higher number, and its sums
+    /// The number of the sender's state of the peer. A state that it opens later has a higher number, and its sums
     /// start at zero.
-    pub path: u64,
-    /// Credit that the sender has used, or has let expire, since it opened the path.
+    pub epoch: u64,
+    /// Credit that the sender has used, or has let expire, since it opened the epoch.
     pub used_bytes: u64,
     /// Credit that it wants in total: the used credit, and what it has left to send. It is never
     /// less than `used_bytes`.
     pub wanted_bytes: u64,
 }
 
-/// The credit of a path (P4.12).
+/// Credit for the peer (P4.12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
-    /// The sender's number of the path, from its request.
-    pub path: u64,
-    /// All credit granted since the sender opened the path, in bytes on the wire. It is never more
+    /// The epoch of the request.
+    pub epoch: u64,
+    /// All credit granted since the sender opened the epoch, in bytes on the wire. It is never more
     /// than the sender has wanted.
     pub granted_bytes: u64,
 }
@@ -229,13 +229,13 @@ pub struct Nack {
     pub lost: Vec<Range<u32>>,
 }
 
-/// The receiver's measurements of the whole path (P4.10): the input of rate control. Counts are
-/// sums since the receiver opened the path, over all its queue pairs.
+/// The receiver's measurements of all queue pairs to the peer (P4.10): the input of rate control. Counts are
+/// sums since the receiver opened its state of the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathFeedback {
-    /// The receiver's number of the path. A path that it opens later has a higher number, and its
+pub struct PeerFeedback {
+    /// The number of the receiver's state of the peer. A state that it opens later has a higher number, and its
     /// counts start at zero.
-    pub path: u64,
+    pub epoch: u64,
     /// Message of the newest data packet, on the queue pair that this message travels on.
     pub message: MessageId,
     /// Whether that packet was late. Then it may belong to an older message in the same slot and
@@ -253,7 +253,7 @@ pub struct PathFeedback {
     pub ect_packets: u64,
     /// Those that carried CE.
     pub marked_packets: u64,
-    /// Data packets of the path that were dropped at the receiver because its sockets or NIC had no
+    /// Data packets of the peer that were dropped at the receiver because its sockets or NIC had no
     /// room (P5.5.5).
     pub dropped_packets: u64,
     /// Rate at which the receiver processes data packets, in bits per second, counted as
@@ -336,13 +336,13 @@ impl MessageId {
         self.0 & !PARITY
     }
 
-    /// The id in a path feedback (P4.10).
+    /// The id in a peer feedback (P4.10).
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The id in a path feedback. A hostile peer may send any value.
+    /// The id in a peer feedback. A hostile peer may send any value.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)

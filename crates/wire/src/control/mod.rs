@@ -19,7 +19,7 @@ pub use check::ParseError;
 pub use critical::{CriticalChunks, MAX_CRITICAL_RANGES};
 pub use message::{
     Ack, ClearToSend, Clearance, Control, Credit, CreditRequest, LossCounts, MessageId, Nack,
-    Offer, Outcome, PathFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, StaleCounts, Terms,
+    Offer, Outcome, PeerFeedback, Place, ReadRefusal, ReadRequest, SchemeTag, StaleCounts, Terms,
     Withdrawal,
 };
 pub use packet::{

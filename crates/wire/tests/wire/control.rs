@@ -7,7 +7,7 @@ use farwrite_wire::control::{
     CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, Credit,
     CreditRequest, CriticalChunks, Echo, HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES,
     MessageId, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError,
-    PathFeedback, Place, ReadRefusal, ReadRequest, ReplayWindow, SchemeTag, StaleCounts, Terms,
+    PeerFeedback, Place, ReadRefusal, ReadRequest, ReplayWindow, SchemeTag, StaleCounts, Terms,
     Withdrawal,
 };
 use proptest::prelude::*;
@@ -335,12 +335,12 @@ fn a_read_is_laid_out_as_specified() {
 #[test]
 fn a_credit_and_its_request_are_laid_out_as_specified() {
     let request = Control::CreditRequest(CreditRequest {
-        path: 1,
+        epoch: 1,
         used_bytes: 2,
         wanted_bytes: 3,
     });
     let credit = Control::Credit(Credit {
-        path: 4,
+        epoch: 4,
         granted_bytes: 5,
     });
     let expected = [
@@ -368,9 +368,9 @@ fn a_credit_and_its_request_are_laid_out_as_specified() {
     assert_eq!(refused, [Err(ParseError::Wanted { wanted, used })]);
 }
 
-fn path_feedback() -> PathFeedback {
-    PathFeedback {
-        path: 1,
+fn peer_feedback() -> PeerFeedback {
+    PeerFeedback {
+        epoch: 1,
         message: MessageId::new(2),
         is_late: false,
         packet: 3,
@@ -401,24 +401,24 @@ fn a_path_feedback_is_laid_out_as_specified() {
         &9_u64.to_be_bytes(),
         &10_u64.to_be_bytes(),
     ];
-    let packet = packet_of(&[Control::PathFeedback(path_feedback())]);
+    let packet = packet_of(&[Control::PeerFeedback(peer_feedback())]);
     assert_eq!(packet[HEADER_BYTES..], expected.concat());
-    let late = PathFeedback {
+    let late = PeerFeedback {
         message: MessageId::new(2).parity(),
         is_late: true,
-        ..path_feedback()
+        ..peer_feedback()
     };
-    let packet = packet_of(&[Control::PathFeedback(late)]);
+    let packet = packet_of(&[Control::PeerFeedback(late)]);
     let message = (3_u64 << 60) + 2;
     assert_eq!(packet[HEADER_BYTES + 12..][..8], message.to_be_bytes());
-    let long = PathFeedback {
+    let long = PeerFeedback {
         stale: StaleCounts {
             packets: 12,
             marked_packets: 11,
         },
-        ..path_feedback()
+        ..peer_feedback()
     };
-    let packet = packet_of(&[Control::PathFeedback(long)]);
+    let packet = packet_of(&[Control::PeerFeedback(long)]);
     let expected = [
         &b"\x07\0\0\x5c"[..],
         &expected.concat()[4..],
@@ -447,14 +447,14 @@ fn a_path_feedback_with_more_packets_of_one_kind_than_in_total_is_refused() {
             packets,
             marked_packets,
         };
-        let feedback = PathFeedback {
+        let feedback = PeerFeedback {
             stale: StaleCounts {
                 packets: 1,
                 marked_packets: 1,
             },
-            ..path_feedback()
+            ..peer_feedback()
         };
-        let mut packet = packet_of(&[Control::PathFeedback(feedback)]);
+        let mut packet = packet_of(&[Control::PeerFeedback(feedback)]);
         let counts = [
             (32, received),
             (48, ect),

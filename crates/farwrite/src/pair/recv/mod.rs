@@ -327,7 +327,7 @@ impl Pair {
         if let Some(newest) = arrived.iter().map(|message| message.data()).max() {
             self.begin_foreseen(fabric, known, now_ns, newest)?;
         }
-        let path = self.path_here(now_ns);
+        let view = self.receiver_view(now_ns);
         let answer_ns = self.round_trip.least_answer_ns();
         let Self {
             sdr,
@@ -344,9 +344,9 @@ impl Pair {
             };
             recv.look_for_immediate(sdr);
             let Some(tag) = recv.scheme() else { continue };
-            losses.look(&path, answer_ns, (tag, message.data()), &arrivals);
+            losses.look(&view, answer_ns, (tag, message.data()), &arrivals);
             if let Some(receiver) = halves.existing_receiver(tag) {
-                receiver.handle_arrivals(&path, message, &arrivals);
+                receiver.handle_arrivals(&view, message, &arrivals);
             }
         }
         self.recv.arrived = arrived;

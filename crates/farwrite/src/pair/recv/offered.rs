@@ -65,7 +65,7 @@ impl Pair {
         now_ns: u64,
         offer: &Offered,
     ) -> Result<(), Error> {
-        let path = self.path_here(now_ns);
+        let view = self.receiver_view(now_ns);
         let recv = self.recv.open.get(&offer.message);
         if recv.is_some_and(|recv| recv.repair().is_some() && offer.length.is_some()) {
             // The receive was foreseen, and the offer only confirms it.
@@ -108,10 +108,10 @@ impl Pair {
             chunk_bytes,
             critical: offer.critical,
         };
-        receiver.start(&path, &message);
+        receiver.start(&view, &message);
         // Chunks may have arrived before the offer.
         let arrivals = TableArrivals(self.sdr.received());
-        receiver.handle_arrivals(&path, offer.message.into(), &arrivals);
+        receiver.handle_arrivals(&view, offer.message.into(), &arrivals);
         if let Some(scheme) = known.find(offer.scheme) {
             self.recv
                 .losses
@@ -119,7 +119,7 @@ impl Pair {
         }
         let answer_ns = self.round_trip.least_answer_ns();
         let place = (offer.scheme, offer.message);
-        self.recv.losses.look(&path, answer_ns, place, &arrivals);
+        self.recv.losses.look(&view, answer_ns, place, &arrivals);
         Ok(())
     }
 

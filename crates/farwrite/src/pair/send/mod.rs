@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::handle::{SendHandle, SendShared};
 use crate::memory::MrSlice;
 use crate::options::SendOptions;
-use crate::path::Standing;
+use crate::peer::Standing;
 use crate::registry::Registry;
 use queue::PacketQueue;
 use stream::{Stream, StreamRun};
@@ -46,7 +46,7 @@ pub(super) struct SendSide {
     writes: Writes,
     queue: PacketQueue,
     pub(super) deadlines: Deadlines,
-    /// The state of the queue pair among the queue pairs of its path.
+    /// The state of the queue pair among the queue pairs to its peer.
     pub(super) standing: Standing,
     /// Wire bytes that remain in its turn to send. The value is negative if more than a turn was
     /// sent.
@@ -421,7 +421,7 @@ impl Pair {
 
     /// Lets the scheme of a message start it.
     fn start_cleared(&mut self, now_ns: u64, message: u64) {
-        let path = self.path(now_ns);
+        let view = self.sender_view(now_ns);
         let Some(send) = self.send.open.get_mut(&message) else {
             return;
         };
@@ -441,7 +441,7 @@ impl Pair {
                 chunk_bytes: geometry.chunk_bytes(),
                 critical: send.critical,
             };
-            sender.start(&path, &message);
+            sender.start(&view, &message);
         }
         // A message that waits for older ones can get memory for its parity before it starts.
         if self.sdr.is_clear(MessageId::new(message).parity()) {
@@ -459,13 +459,13 @@ impl Pair {
 
     /// Handles a message that the peer closed.
     pub(super) fn handle_closed(&mut self, now_ns: u64, message: u64, outcome: Outcome) {
-        let path = self.path(now_ns);
+        let view = self.sender_view(now_ns);
         let Some(send) = self.send.open.get(&message) else {
             return;
         };
         match self.halves.existing_sender(send.scheme) {
             Some(sender) if send.stage == Stage::Started => {
-                sender.handle_closed(&path, message, outcome);
+                sender.handle_closed(&view, message, outcome);
             }
             // No scheme manages the message, for example because the receive ended before the
             // message was cleared.

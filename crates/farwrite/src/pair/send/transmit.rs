@@ -1,4 +1,4 @@
-//! Moves packets from schemes and streams to the fabric, at the rate that the path allows.
+//! Moves packets from schemes and streams to the fabric, at the rate that the peer's state allows.
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Qpn};
@@ -9,7 +9,7 @@ use super::queue::{BATCH_PACKETS, Departed, Source};
 use super::stream::StreamRun;
 use crate::error::Error;
 use crate::pair::Pair;
-use crate::path::{PeerPath, Run, TurnEnd};
+use crate::peer::{PeerState, Run, TurnEnd};
 
 /// Maximum number of wire bytes that a queue pair sends in one turn, a few batches. A turn may
 /// exceed it by part of a packet.
@@ -27,8 +27,8 @@ pub(crate) struct Turn {
 pub(crate) enum Halt {
     /// Nothing is left to send. `posted` is true if packets were handed to the fabric before.
     Idle { posted: bool },
-    /// The pace or the window of the path does not allow more, or it is another queue pair's turn
-    /// on the path.
+    /// The pace or the window of the peer does not allow more, or it is another queue pair's turn
+    /// to the peer.
     Held,
     /// The turn was long enough, and other queue pairs get theirs.
     TurnOver,
@@ -37,15 +37,15 @@ pub(crate) enum Halt {
 }
 
 impl Pair {
-    /// Takes a turn: sends what the path and the fabric allow, at most [`TURN_BYTES`]. If the turn
+    /// Takes a turn: sends what the pace and the fabric allow, at most [`TURN_BYTES`]. If the turn
     /// ends because the fabric is full, the next call continues it.
     pub(crate) fn take_turn<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
-        path: Option<&mut PeerPath>,
+        peer: Option<&mut PeerState>,
         now_ns: u64,
     ) -> Result<Turn, Error> {
-        let Some(path) = path else {
+        let Some(peer) = peer else {
             return Ok(Turn {
                 sent_bytes: 0,
                 halt: Halt::Idle { posted: false },
@@ -55,7 +55,7 @@ impl Pair {
             self.send.turn_bytes += TURN_BYTES;
         }
         let before = self.send.turn_bytes;
-        let halt = self.transmit(fabric, path, now_ns);
+        let halt = self.transmit(fabric, peer, now_ns);
         let mut end = match &halt {
             Ok(halt) => TurnEnd {
                 wants: !matches!(halt, Halt::Idle { .. }),
@@ -64,11 +64,11 @@ impl Pair {
             },
             Err(_) => TurnEnd::default(),
         };
-        if path.needs_backlog() && halt.is_ok() {
-            end.backlog_bytes = self.backlog_bytes(path.overhead_bytes());
+        if peer.needs_backlog() && halt.is_ok() {
+            end.backlog_bytes = self.backlog_bytes(peer.overhead_bytes());
             end.repeats = self.send.queue.starts_with_repeat();
         }
-        path.end_turn(now_ns, self.name.index, &mut self.send.standing, &end);
+        peer.end_turn(now_ns, self.name.index, &mut self.send.standing, &end);
         let halt = halt?;
         let sent_bytes = u64::try_from(before - self.send.turn_bytes).unwrap_or(0);
         if halt != Halt::Full {
@@ -96,10 +96,10 @@ impl Pair {
     fn transmit<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
-        path: &mut PeerPath,
+        peer: &mut PeerState,
         now_ns: u64,
     ) -> Result<Halt, Error> {
-        let overhead_bytes = path.overhead_bytes();
+        let overhead_bytes = peer.overhead_bytes();
         let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
         let per_chunk = self.geometry().config().packets_per_chunk;
         let serial = self.name.serial;
@@ -110,8 +110,8 @@ impl Pair {
             else {
                 return Ok(Halt::TurnOver);
             };
-            let allowance = path.allowance(now_ns, self.name.index);
-            // One packet shows whether there is something to send that the path does not allow.
+            let allowance = peer.allowance(now_ns, self.name.index);
+            // One packet shows whether there is something to send that the pace does not allow.
             let packets = allowance.min(turn_bytes).div_ceil(packet_bytes);
             if !self.fill(now_ns, packets.max(1)) {
                 return Ok(Halt::Idle { posted });
@@ -140,7 +140,7 @@ impl Pair {
                     replaces_lost: run.is_repeat && run.write.is_none(),
                 };
                 events.send_chunks(&run, per_chunk);
-                path.note_departure(now_ns, &run);
+                peer.note_departure(now_ns, &run);
             })?;
             if taken == 0 {
                 return Ok(Halt::Full);
@@ -162,7 +162,7 @@ impl Pair {
     /// Takes about `packets` packets from a stream or a scheme. Returns false if none of them has
     /// packets.
     fn pull(&mut self, now_ns: u64, packets: u64) -> bool {
-        let path = self.path(now_ns);
+        let view = self.sender_view(now_ns);
         let per_chunk = u64::from(self.geometry().config().packets_per_chunk);
         let max_chunks = u32::try_from((packets / per_chunk).max(1)).unwrap_or(u32::MAX);
         if self.pull_stream(max_chunks) {
@@ -172,7 +172,7 @@ impl Pair {
             let chunks = self
                 .halves
                 .next_sender()
-                .and_then(|s| s.poll_transmit(&path, max_chunks));
+                .and_then(|s| s.poll_transmit(&view, max_chunks));
             if let Some(chunks) = chunks {
                 self.queue_scheme_chunks(chunks);
                 return true;
@@ -225,7 +225,7 @@ impl Pair {
 
     /// Handles a batch of packets that left.
     pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
-        let path = self.path(now_ns);
+        let view = self.sender_view(now_ns);
         self.send.queue.handle_departed(qpn, wr_id);
         while let Some(departed) = self.send.queue.take_departed() {
             self.send.writes.note_departed(&departed);
@@ -243,7 +243,7 @@ impl Pair {
             if !chunks.message.is_parity() {
                 send.chunks_departed(new_chunks);
             }
-            sender.handle_departed(&path, &chunks);
+            sender.handle_departed(&view, &chunks);
         }
         self.release_sends();
     }

@@ -7,7 +7,7 @@ mod choices;
 
 use std::time::Duration;
 
-use farwrite::{PathStats, QpStats, SchemeName};
+use farwrite::{PeerStats, QpStats, SchemeName};
 use farwrite_choice::{Chooser, Packets, SchemeChoice};
 use farwrite_units::show::{Percent, Rate, Time, real};
 
@@ -48,8 +48,8 @@ impl Auto {
     }
 
     /// Processes the measurements of the queue pair and its path.
-    pub(super) fn look(&mut self, stats: &QpStats, path: &PathStats) {
-        self.chooser.look(stats, path);
+    pub(super) fn look(&mut self, stats: &QpStats, peer: &PeerStats) {
+        self.chooser.look(stats, peer);
     }
 
     /// The scheme for the next message.

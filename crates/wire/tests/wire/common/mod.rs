@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use farwrite_wire::control::{
     Ack, ClearToSend, Clearance, Control, Credit, CreditRequest, CriticalChunks, HEADER_BYTES,
-    LossCounts, MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PathFeedback, Place,
+    LossCounts, MAX_CRITICAL_RANGES, MessageId, Nack, Offer, Outcome, PeerFeedback, Place,
     ReadRefusal, ReadRequest, SchemeTag, StaleCounts, Terms, Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
@@ -129,18 +129,18 @@ pub fn control_messages() -> impl Strategy<Value = Control> {
                 longest_burst_chunks: longest,
             })
         }),
-        path_feedback(),
+        peer_feedback(),
         reads(),
-        any::<[u64; 3]>().prop_map(|[path, used, left]| {
+        any::<[u64; 3]>().prop_map(|[epoch, used, left]| {
             Control::CreditRequest(CreditRequest {
-                path,
+                epoch,
                 used_bytes: used,
                 wanted_bytes: used.saturating_add(left),
             })
         }),
-        any::<[u64; 2]>().prop_map(|[path, granted_bytes]| {
+        any::<[u64; 2]>().prop_map(|[epoch, granted_bytes]| {
             Control::Credit(Credit {
-                path,
+                epoch,
                 granted_bytes,
             })
         }),
@@ -161,13 +161,13 @@ fn reads() -> impl Strategy<Value = Control> {
     })
 }
 
-fn path_feedback() -> impl Strategy<Value = Control> {
+fn peer_feedback() -> impl Strategy<Value = Control> {
     any::<([u64; 7], u32, [u64; 2], bool)>().prop_map(|(numbers, packet, of, is_long)| {
-        let [path, message, hold_ns, received, bytes, dropped, drain_bps] = numbers;
+        let [epoch, message, hold_ns, received, bytes, dropped, drain_bps] = numbers;
         let [ect, marked] = of;
         let ect_packets = ect.min(received);
-        Control::PathFeedback(PathFeedback {
-            path,
+        Control::PeerFeedback(PeerFeedback {
+            epoch,
             message: MessageId::from_bits(message & !(1 << 61)),
             is_late: message >> 61 & 1 == 1,
             packet,

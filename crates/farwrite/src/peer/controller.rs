@@ -7,14 +7,14 @@ use farwrite_wire::timing::Timing;
 
 use super::credited::CreditedEqds;
 use super::silence::TimedSwift;
-use super::stats::PathLimit;
+use super::stats::SendLimit;
 use crate::options::RateControl;
 
 /// Maximum rate of an adaptive controller without a configured maximum, in bits per second. No
 /// network card is faster.
 const MAX_BPS: u64 = 1_000_000_000_000;
 
-/// The controller of a path.
+/// The controller of the rate to a peer.
 #[derive(Debug)]
 pub(super) enum Controller {
     Fixed(Fixed),
@@ -104,7 +104,7 @@ impl Controller {
     }
 
     /// Returns what bounds the rate while there is something to send.
-    pub(super) fn limit(&self, choice: &RateControl) -> PathLimit {
+    pub(super) fn limit(&self, choice: &RateControl) -> SendLimit {
         let pace_bps = self.get().limits().pace_bps;
         let max_bps = choice.max_rate_bps().unwrap_or(MAX_BPS);
         let ceiling_bps = match self {
@@ -112,16 +112,16 @@ impl Controller {
             Self::Adaptive(adaptive) => adaptive.ceiling_bps(),
             Self::Dcqcn(_) => max_bps,
             // The window of Swift follows the path at any pace.
-            Self::Swift(_) => return PathLimit::Path,
-            Self::Eqds(eqds) if eqds.credit_bytes() == 0 => return PathLimit::Path,
+            Self::Swift(_) => return SendLimit::Path,
+            Self::Eqds(eqds) if eqds.credit_bytes() == 0 => return SendLimit::Path,
             Self::Eqds(_) => pace_bps,
         };
         if pace_bps < ceiling_bps {
-            PathLimit::Path
+            SendLimit::Path
         } else if pace_bps < max_bps {
-            PathLimit::Receiver
+            SendLimit::Receiver
         } else {
-            PathLimit::Configured
+            SendLimit::Configured
         }
     }
 }

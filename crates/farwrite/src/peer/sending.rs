@@ -1,7 +1,7 @@
-//! Decides when the queue pairs of a path may send.
+//! Decides when the queue pairs to a peer may send.
 
 use farwrite_rate::{Loss, Sent, TokenBucket};
-use farwrite_wire::control::{Credit, CreditRequest, PathFeedback};
+use farwrite_wire::control::{Credit, CreditRequest, PeerFeedback};
 use farwrite_wire::timing::Timing;
 
 use super::asking::{Asking, Heard, Waits};
@@ -9,14 +9,14 @@ use super::controller::{Controller, burst_bytes};
 use super::departures::Run;
 use super::flight::{Flight, Named, Said};
 use super::line::{Line, Standing, TurnEnd};
-use super::stats::{EcnField, PathLimit, PathStats};
+use super::stats::{EcnField, PeerStats, SendLimit};
 use crate::options::RateControl;
 
 /// Maximum sleep of a paced sender, in nanoseconds. Packets that leave together share one system
 /// call.
 const MAX_GRAIN_NS: u64 = 100_000;
 
-/// The sending half of a path.
+/// The sending half of a peer's state.
 #[derive(Debug)]
 pub(super) struct Sending {
     choice: RateControl,
@@ -282,7 +282,7 @@ impl Sending {
         now_ns: u64,
         serial: u32,
         named: Named,
-        report: &PathFeedback,
+        report: &PeerFeedback,
         least_rtt_ns: u64,
     ) {
         let base_rtt_ns = self.controller.base_rtt_ns();
@@ -294,21 +294,21 @@ impl Sending {
         }
     }
 
-    /// Returns the statistics of the path. `rtt_ns` is the round trip, and `ecn_from_peer` is the
+    /// Returns the statistics of the peer. `rtt_ns` is the round trip, and `ecn_from_peer` is the
     /// state of the ECN field in packets from the peer.
-    pub(super) fn stats(&self, rtt_ns: u64, ecn_from_peer: EcnField) -> PathStats {
+    pub(super) fn stats(&self, rtt_ns: u64, ecn_from_peer: EcnField) -> PeerStats {
         let limits = self.controller.get().limits();
         let (sent, reported_bytes) = (self.flight.sent(), self.flight.reported_bytes());
         let received = self.flight.received();
         let delivered = received.delivered();
-        PathStats {
+        PeerStats {
             rtt_ns,
             base_rtt_ns: self.controller.base_rtt_ns(),
             pace_bps: limits.pace_bps,
             window_bytes: (limits.window_bytes < u64::MAX).then_some(limits.window_bytes),
             in_flight_bytes: self.in_flight_bytes(),
             limit: match self.line.is_wanting() {
-                false => PathLimit::Nothing,
+                false => SendLimit::Nothing,
                 true => self.controller.limit(&self.choice),
             },
             phase: self.controller.phase(),
@@ -362,12 +362,12 @@ mod tests {
 
     /// Delivers a report of the first `packets` packets.
     fn hear(sending: &mut Sending, now_ns: u64, packets: u32) {
-        let report = PathFeedback {
-            path: 1,
+        let report = PeerFeedback {
+            epoch: 1,
             packet: packets - 1,
             received_packets: packets.into(),
             received_bytes: u64::from(packets) * PACKET,
-            ..PathFeedback::default()
+            ..PeerFeedback::default()
         };
         let named = Named::Sent {
             message: MessageId::new(0),

@@ -1,7 +1,7 @@
-//! What a path has in flight, and what the reports of the receiver say of it.
+//! What is in flight to a peer, and what the reports of the receiver say of it.
 
 use farwrite_rate::{Feedback, Newest};
-use farwrite_wire::control::{MessageId, PathFeedback};
+use farwrite_wire::control::{MessageId, PeerFeedback};
 
 use super::departures::{Departures, Run};
 use super::received::{Amount, Left, Received, Taken};
@@ -108,7 +108,7 @@ impl Flight {
         now_ns: u64,
         serial: u32,
         named: Named,
-        report: &PathFeedback,
+        report: &PeerFeedback,
         base_rtt_ns: Option<u64>,
         least_rtt_ns: u64,
     ) -> Said {
@@ -207,12 +207,12 @@ mod tests {
     /// Delivers a report that names `packet`. Returns the bytes up to the newest packet and the bytes
     /// received, as the controller gets them.
     fn hear(flight: &mut Flight, now_ns: u64, packet: u32, packets: u64) -> [u64; 2] {
-        let report = PathFeedback {
-            path: 1,
+        let report = PeerFeedback {
+            epoch: 1,
             packet,
             received_packets: packets,
             received_bytes: packets * BYTES,
-            ..PathFeedback::default()
+            ..PeerFeedback::default()
         };
         let message = MessageId::new(0);
         let named = Named::Sent { message, packet };

@@ -1,4 +1,4 @@
-//! How a sender asks the receiver of a path for credit (P4.12).
+//! How a sender asks a peer for credit (P4.12).
 
 use farwrite_wire::control::{Credit, CreditRequest};
 
@@ -6,7 +6,7 @@ use farwrite_wire::control::{Credit, CreditRequest};
 /// port, so each of them must stand for several packets.
 pub(super) const PACKETS_A_REQUEST: u64 = 16;
 
-/// Times that the requests of a path depend on, in nanoseconds.
+/// Times that the requests to a peer depend on, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     /// Shortest time between two requests, or between two credits.
@@ -22,17 +22,17 @@ pub(super) struct Waits {
 pub(super) enum Heard {
     /// The sum of all credit has grown to this number of bytes.
     Granted(u64),
-    /// A newer credit arrived before it, or it was granted to an earlier path.
+    /// A newer credit arrived before it, or it was granted to an earlier epoch.
     Overtaken,
     /// A correct receiver does not grant this.
     Refused,
 }
 
-/// The requests of a path.
+/// The requests to a peer.
 #[derive(Debug)]
 pub(super) struct Asking {
-    /// This end's number of the path.
-    path: u64,
+    /// The number of this end's state of the peer.
+    epoch: u64,
     /// Credit that is used between two requests.
     step_bytes: u64,
     used_bytes: u64,
@@ -55,10 +55,10 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Requests of a path with packets of `packet_bytes` on the wire.
-    pub(super) fn new(path: u64, packet_bytes: u64) -> Self {
+    /// Requests to a peer for packets of `packet_bytes` on the wire.
+    pub(super) fn new(epoch: u64, packet_bytes: u64) -> Self {
         Self {
-            path,
+            epoch,
             step_bytes: packet_bytes.saturating_mul(PACKETS_A_REQUEST),
             used_bytes: 0,
             backlog_bytes: 0,
@@ -143,7 +143,7 @@ impl Asking {
             return None;
         }
         let request = CreditRequest {
-            path: self.path,
+            epoch: self.epoch,
             used_bytes: self.used_bytes,
             wanted_bytes: self.wanted_bytes(),
         };
@@ -163,10 +163,10 @@ impl Asking {
 
     /// Handles a credit.
     pub(super) fn hear(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) -> Heard {
-        if credit.path > self.path {
+        if credit.epoch > self.epoch {
             return Heard::Refused;
         }
-        if credit.path < self.path || credit.granted_bytes <= self.granted_bytes {
+        if credit.epoch < self.epoch || credit.granted_bytes <= self.granted_bytes {
             return Heard::Overtaken;
         }
         if credit.granted_bytes > self.most_wanted_bytes {
@@ -210,17 +210,17 @@ mod tests {
         let mut asking = Asking::new(7, PACKET);
         asking.note(0, 1, (0, 5_000), &WAITS);
         let request = asking.take(0, 1, &WAITS).expect("due at once");
-        assert_eq!((request.path, request.wanted_bytes), (7, 5_000));
+        assert_eq!((request.epoch, request.wanted_bytes), (7, 5_000));
         asking
     }
 
-    fn grant(asking: &mut Asking, path: u64, granted_bytes: u64) -> Heard {
-        grant_at(asking, 0, path, granted_bytes)
+    fn grant(asking: &mut Asking, epoch: u64, granted_bytes: u64) -> Heard {
+        grant_at(asking, 0, epoch, granted_bytes)
     }
 
-    fn grant_at(asking: &mut Asking, now_ns: u64, path: u64, granted_bytes: u64) -> Heard {
+    fn grant_at(asking: &mut Asking, now_ns: u64, epoch: u64, granted_bytes: u64) -> Heard {
         let credit = Credit {
-            path,
+            epoch,
             granted_bytes,
         };
         asking.hear(now_ns, &credit, &WAITS)

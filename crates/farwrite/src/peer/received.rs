@@ -1,6 +1,6 @@
 //! Checks the sums in the reports of a receiver against what was sent.
 
-use farwrite_wire::control::{PathFeedback, StaleCounts};
+use farwrite_wire::control::{PeerFeedback, StaleCounts};
 
 /// A number of packets, and their bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Amount {
     }
 }
 
-/// What has left on a path.
+/// What has left to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     /// All packets.
@@ -46,7 +46,7 @@ pub(super) enum Taken {
     /// The report counts no more than may have arrived.
     Now,
     /// The report counts more than may have arrived since the last one. This may be true: networks
-    /// copy packets, an attacker can repeat them, and packets from before this end opened the path
+    /// copy packets, an attacker can repeat them, and packets from before this end opened its state
     /// may be among them. What is more has no effect.
     Excess,
     /// A newer report arrived before it.
@@ -55,7 +55,7 @@ pub(super) enum Taken {
     Refused,
 }
 
-/// What the receiver has counted since this end opened the path.
+/// What the receiver has counted since this end opened its state.
 ///
 /// A report counts what it adds to the report before. Of this, no more counts than has left and is
 /// not counted yet. If a report adds more, all up to the newest packet reported counts as arrived,
@@ -63,13 +63,13 @@ pub(super) enum Taken {
 /// adds packets without new data that this end has not sent again, nothing beyond the newest packet
 /// counts.
 ///
-/// The two ends may open a path at different times, because an end removes the path with its last
-/// queue pair. A receiver that opens the path again restarts its counts, and the number of the path
-/// shows this. A receiver that has counted since before this end opened the path begins with more
+/// The two ends may open their state at different times, because an end removes it with its last
+/// queue pair. A receiver that opens it again restarts its counts, and the epoch
+/// shows this. A receiver that has counted since before this end opened its state begins with more
 /// than was sent.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    latest: Option<PathFeedback>,
+    latest: Option<PeerFeedback>,
     delivered: Amount,
     /// Packets that may have been sent by this end, and those of them with a congestion mark: those
     /// with new data, and as many without as this end has sent again.
@@ -110,8 +110,8 @@ impl Received {
 
     /// Returns whether a report adds packets to the one before, and none of them brought new data. Then
     /// the packet that it names brought none.
-    pub(super) fn adds_only_stale(&self, report: &PathFeedback) -> bool {
-        let latest = self.latest.filter(|latest| latest.path == report.path);
+    pub(super) fn adds_only_stale(&self, report: &PeerFeedback) -> bool {
+        let latest = self.latest.filter(|latest| latest.epoch == report.epoch);
         let gained = latest.and_then(|latest| since(report, &latest));
         gained.is_some_and(|gained| {
             gained.stale.packets > 0 && gained.stale.packets == gained.received_packets
@@ -119,8 +119,8 @@ impl Received {
     }
 
     /// Handles a report. `left` includes the packet that the report names.
-    pub(super) fn take(&mut self, report: &PathFeedback, left: &Left) -> Taken {
-        let known = self.latest.filter(|latest| latest.path >= report.path);
+    pub(super) fn take(&mut self, report: &PeerFeedback, left: &Left) -> Taken {
+        let known = self.latest.filter(|latest| latest.epoch >= report.epoch);
         let gained = match known {
             Some(latest) if is_older(report, &latest) => return Taken::Overtaken,
             Some(latest) => since(report, &latest),
@@ -149,7 +149,7 @@ impl Received {
             },
         };
         if is_excess && known.is_none() {
-            // It is not known which of the marks and drops belong to packets of this path.
+            // It is not known which of the marks and drops belong to packets to this peer.
             gained.marked_packets = 0;
             gained.dropped_packets = 0;
             gained.stale.marked_packets = 0;
@@ -163,13 +163,13 @@ impl Received {
     }
 
     /// Returns how many of the packets without new data may be those that this end has sent again.
-    fn repeats_in(&self, gained: &PathFeedback, left: &Left) -> u64 {
+    fn repeats_in(&self, gained: &PeerFeedback, left: &Left) -> u64 {
         let most_packets = left.repeated_packets - self.own_repeats;
         gained.stale.packets.min(most_packets)
     }
 
     /// Adds what a report adds to the one before.
-    fn count(&mut self, gained: &PathFeedback, left: &Left) {
+    fn count(&mut self, gained: &PeerFeedback, left: &Left) {
         let stale = gained.stale;
         let most_packets = left.sent.packets - self.own_packets;
         let repeats = self.repeats_in(gained, left);
@@ -187,13 +187,13 @@ impl Received {
 }
 
 /// Returns whether `report` left before `latest`.
-fn is_older(report: &PathFeedback, latest: &PathFeedback) -> bool {
-    report.path < latest.path || report.received_packets < latest.received_packets
+fn is_older(report: &PeerFeedback, latest: &PeerFeedback) -> bool {
+    report.epoch < latest.epoch || report.received_packets < latest.received_packets
 }
 
 /// Returns what `report` counts in addition to `latest`. Returns `None` if a count decreases.
-fn since(report: &PathFeedback, latest: &PathFeedback) -> Option<PathFeedback> {
-    Some(PathFeedback {
+fn since(report: &PeerFeedback, latest: &PeerFeedback) -> Option<PeerFeedback> {
+    Some(PeerFeedback {
         received_packets: report
             .received_packets
             .checked_sub(latest.received_packets)?,
@@ -223,22 +223,22 @@ mod tests {
         bytes: 100_000,
     };
 
-    fn report(path: u64, packets: u64) -> PathFeedback {
-        PathFeedback {
-            path,
+    fn report(epoch: u64, packets: u64) -> PeerFeedback {
+        PeerFeedback {
+            epoch,
             received_packets: packets,
             received_bytes: packets * 1_000,
             ect_packets: packets,
             marked_packets: packets / 2,
             dropped_packets: packets / 10,
-            ..PathFeedback::default()
+            ..PeerFeedback::default()
         }
     }
 
     /// Takes a report whose newest packet left with byte `reported_bytes` of the bytes `sent`.
     fn take(
         received: &mut Received,
-        report: &PathFeedback,
+        report: &PeerFeedback,
         reported_bytes: u64,
         sent: Amount,
     ) -> Taken {
@@ -285,37 +285,37 @@ mod tests {
             packets,
             marked_packets,
         };
-        let first = PathFeedback {
+        let first = PeerFeedback {
             stale: stale(9, 2),
             ..report(1, 30)
         };
         take(&mut received, &first, 30_000, SENT);
-        let next = PathFeedback {
+        let next = PeerFeedback {
             stale: stale(9, 2),
             ..report(1, 31)
         };
         let less = [
-            PathFeedback {
+            PeerFeedback {
                 received_bytes: 29_999,
                 ..next
             },
-            PathFeedback {
+            PeerFeedback {
                 ect_packets: 29,
                 ..next
             },
-            PathFeedback {
+            PeerFeedback {
                 marked_packets: 14,
                 ..next
             },
-            PathFeedback {
+            PeerFeedback {
                 dropped_packets: 2,
                 ..next
             },
-            PathFeedback {
+            PeerFeedback {
                 stale: stale(8, 2),
                 ..next
             },
-            PathFeedback {
+            PeerFeedback {
                 stale: stale(9, 1),
                 ..next
             },
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_opens_the_path_again_goes_on() {
+    fn a_receiver_that_opens_the_peer_again_goes_on() {
         let mut received = Received::default();
         take(&mut received, &report(1, 30), 30_000, SENT);
         assert_eq!(take(&mut received, &report(2, 5), 40_000, SENT), Taken::Now);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_opened_the_path_earlier_is_taken_from_its_first_report_on() {
+    fn a_receiver_that_opened_the_peer_earlier_is_taken_from_its_first_report_on() {
         let mut received = Received::default();
         let first = take(&mut received, &report(1, 5_000), 90_000, SENT);
         assert_eq!(first, Taken::Excess);
@@ -407,16 +407,16 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_left_before_this_end_opened_the_path_may_come_later() {
+    fn a_packet_that_left_before_this_end_opened_the_peer_may_come_later() {
         let sent = Amount {
             packets: 2,
             bytes: 128,
         };
-        let report = |packets, bytes| PathFeedback {
-            path: 1,
+        let report = |packets, bytes| PeerFeedback {
+            epoch: 1,
             received_packets: packets,
             received_bytes: bytes,
-            ..PathFeedback::default()
+            ..PeerFeedback::default()
         };
         let mut received = Received::default();
         assert_eq!(
@@ -444,7 +444,7 @@ mod tests {
             reported_bytes: 30_000,
             repeated_packets: 5,
         };
-        let flooded = PathFeedback {
+        let flooded = PeerFeedback {
             marked_packets: 502,
             ect_packets: 530,
             stale: StaleCounts {
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(received.take(&flooded, &left), Taken::Excess);
         let counted = (received.own_packets(), received.own_marked_packets());
         assert_eq!(counted, (35, 0), "30 with new data, and 5 that left again");
-        let next = PathFeedback {
+        let next = PeerFeedback {
             received_packets: 1_050,
             marked_packets: 1_004,
             ect_packets: 1_050,
@@ -497,9 +497,9 @@ mod tests {
         ) {
             let mut received = Received::default();
             let mut before = Amount::default();
-            for (path, [packets, bytes, ect, marked, dropped, stale, both], newest_bytes) in reports {
-                let report = PathFeedback {
-                    path,
+            for (epoch, [packets, bytes, ect, marked, dropped, stale, both], newest_bytes) in reports {
+                let report = PeerFeedback {
+                    epoch,
                     received_packets: packets,
                     received_bytes: bytes,
                     ect_packets: ect,
@@ -509,7 +509,7 @@ mod tests {
                         packets: stale,
                         marked_packets: both,
                     },
-                    ..PathFeedback::default()
+                    ..PeerFeedback::default()
                 };
                 take(&mut received, &report, newest_bytes % (SENT.bytes + 1), SENT);
                 let now = received.delivered();
@@ -535,12 +535,12 @@ mod tests {
                 let fresh = step.sent - step.lost;
                 arrived += fresh;
                 copies += step.copies;
-                let report = PathFeedback {
-                    path: 1,
+                let report = PeerFeedback {
+                    epoch: 1,
                     received_packets: arrived + copies,
                     received_bytes: (arrived + copies) * BYTES,
                     stale: StaleCounts { packets: copies, marked_packets: 0 },
-                    ..PathFeedback::default()
+                    ..PeerFeedback::default()
                 };
                 let taken = take(&mut received, &report, sent * BYTES, amount(sent));
                 prop_assert_ne!(taken, Taken::Refused);

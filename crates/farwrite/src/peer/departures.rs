@@ -29,7 +29,7 @@ pub(crate) struct Run {
 /// What is known of a packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Departure {
-    /// Bytes sent on the path up to and including this packet.
+    /// Bytes sent to the peer up to and including this packet.
     pub(super) sent_bytes: u64,
     /// When the packet left. `None` if several copies of it may arrive, because it is not known
     /// which one did.
@@ -72,7 +72,7 @@ impl Departure {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     end: u32,
-    /// Bytes sent on the path before the first packet, and up to and including the last.
+    /// Bytes sent to the peer before the first packet, and up to and including the last.
     start_bytes: u64,
     end_bytes: u64,
     packet_bytes: u64,
@@ -98,7 +98,7 @@ pub(super) struct Departures {
     /// The pieces of a message do not overlap.
     pieces: BTreeMap<Key, Piece>,
     /// The runs in the order in which they left. Each entry has the key of the first packet, one
-    /// past the last packet, and the bytes sent on the path up to and including the run.
+    /// past the last packet, and the bytes sent to the peer up to and including the run.
     order: VecDeque<(Key, u32, u64)>,
 }
 

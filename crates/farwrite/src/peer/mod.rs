@@ -1,6 +1,6 @@
-//! The paths to peers. A path has the state that all queue pairs between two endpoints share.
+//! Peers. A peer is another endpoint instance. All queue pairs to it share its state.
 //!
-//! A path has a sending half ([`sending`]): one controller, one token bucket and a log of what is
+//! The state has a sending half ([`sending`]): one controller, one token bucket and a log of what is
 //! in flight, for all queue pairs together. Its receiving half ([`reports`]) counts what arrives,
 //! and reports the counts to the sender.
 
@@ -13,13 +13,13 @@ mod drain;
 mod drops;
 mod flight;
 mod line;
-mod peer;
-mod peers;
 mod received;
 mod reports;
 mod sending;
 mod silence;
+mod state;
 mod stats;
+mod table;
 mod waits;
 
 use farwrite_wire::packet::ip_udp_bytes;
@@ -28,10 +28,10 @@ use farwrite_wire::request::WriteImm;
 pub(crate) use departures::Run;
 pub(crate) use flight::Named;
 pub(crate) use line::{Standing, TurnEnd};
-pub(crate) use peer::{PeerPath, RoundTrip};
-pub(crate) use peers::PeerPaths;
 pub(crate) use reports::NewestPacket;
-pub use stats::{EcnField, PathLimit, PathStats};
+pub(crate) use state::{PeerState, RoundTrip};
+pub use stats::{EcnField, PeerStats, SendLimit};
+pub(crate) use table::PeerTable;
 
 /// Bytes of a data packet's UDP datagram other than the payload: BTH, RETH, immediate and ICRC.
 pub const ROCE_OVERHEAD_BYTES: u32 = WriteImm::OVERHEAD_BYTES;

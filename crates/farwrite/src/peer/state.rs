@@ -1,4 +1,4 @@
-//! The path to one peer: the state that all queue pairs between two endpoints share.
+//! A peer: the state that all queue pairs between two endpoints share.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use farwrite_fabric::contract::Counters;
 use farwrite_schemes::lateness::Lateness;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_sdr::EndpointId;
-use farwrite_wire::control::{Control, Credit, CreditRequest, Echo, PathFeedback};
+use farwrite_wire::control::{Control, Credit, CreditRequest, Echo, PeerFeedback};
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::timing::Timing;
 
@@ -19,18 +19,18 @@ use super::line::{Standing, TurnEnd};
 use super::packet_overhead_bytes;
 use super::reports::{NewestPacket, Reports};
 use super::sending::Sending;
-use super::stats::{EcnField, PathStats};
+use super::stats::{EcnField, PeerStats};
 use crate::intake::{InletCounts, Latest};
 use crate::options::{QpOptions, RateControl};
 
 /// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
 const CONTROL_OVERHEAD_BYTES: u64 = 16;
 
-/// A path joins this endpoint to one other instance, at the address of its control packets. The name
+/// A peer is one other endpoint instance, at the address of its control packets. The name
 /// follows the peer to other addresses.
 ///
 /// The peer claims its id (P6.1). The address is part of the name for this reason: a peer that
-/// learns the id of another peer must not affect the round trip of that peer's path.
+/// learns the id of another peer must not affect the round trip to that peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     pub(super) peer: EndpointId,
@@ -39,7 +39,7 @@ pub(super) struct Name {
 
 /// The way to a peer.
 #[derive(Debug)]
-pub(crate) struct PeerPath {
+pub(crate) struct PeerState {
     pub(super) name: Name,
     rtt: RttEstimator,
     /// How late packets come that others have overtaken on the way from the peer.
@@ -54,7 +54,7 @@ pub(crate) struct PeerPath {
     pub(super) crediting: Crediting,
 }
 
-/// The round trip of a path, as far as it is known.
+/// The round trip to a peer, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     /// The smoothed round trip. Until the first measurement, the initial value of the first queue
@@ -88,7 +88,7 @@ impl RoundTrip {
     }
 }
 
-impl PeerPath {
+impl PeerState {
     pub(super) fn new(name: Name, opened: u64, options: &QpOptions, counters: &Counters) -> Self {
         let overhead_bytes = u64::from(packet_overhead_bytes(name.address.is_ipv4()));
         let packet_bytes = u64::from(options.sdr.mtu) + overhead_bytes;
@@ -124,7 +124,7 @@ impl PeerPath {
         self.probed_ns = self.probed_ns.max(left_ns);
     }
 
-    /// Returns the round trip of the path.
+    /// Returns the round trip to the peer.
     pub(crate) fn round_trip(&self) -> RoundTrip {
         RoundTrip {
             smoothed_ns: self.rtt.smoothed_ns(),
@@ -188,20 +188,20 @@ impl PeerPath {
         self.sending.release(now_ns)
     }
 
-    /// Returns when the path has work next: queue pairs to release, or a control message to send.
+    /// Returns when the peer's state has work next: queue pairs to release, or a control message to send.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let messages = self.messages().into_iter().flatten();
         let times = messages.map(|(_, due_ns)| due_ns);
         times.chain(self.sending.next_ns(now_ns)).min()
     }
 
-    /// Returns the queue pairs whose control packets must carry a message of the path now.
+    /// Returns the queue pairs whose control packets must carry a message to the peer now.
     pub(crate) fn carriers(&self, now_ns: u64) -> impl Iterator<Item = u32> + use<> {
         let messages = self.messages().into_iter().flatten();
         messages.filter_map(move |(index, due_ns)| (due_ns <= now_ns).then_some(index))
     }
 
-    /// Returns the queue pairs that carry the next messages of the path, and when these are due.
+    /// Returns the queue pairs that carry the next messages to the peer, and when these are due.
     fn messages(&self) -> [Option<(u32, u64)>; 3] {
         [
             self.reports.due(),
@@ -230,7 +230,7 @@ impl PeerPath {
         index: u32,
         leaves_anyway: bool,
         counters: &Counters,
-    ) -> Option<PathFeedback> {
+    ) -> Option<PeerFeedback> {
         let period_ns = self.period_ns();
         self.reports
             .take(now_ns, index, period_ns, leaves_anyway, counters)
@@ -249,7 +249,7 @@ impl PeerPath {
     }
 
     /// Handles a request of the peer for credit, which arrived through queue pair `index`.
-    /// [`grant`](super::PeerPaths::grant) passes it to the pacer later. Returns false if this end grants no credit.
+    /// [`grant`](super::PeerTable::grant) passes it to the pacer later. Returns false if this end grants no credit.
     pub(crate) fn handle_credit_request(
         &mut self,
         now_ns: u64,
@@ -309,7 +309,7 @@ impl PeerPath {
         now_ns: u64,
         serial: u32,
         named: Named,
-        report: &PathFeedback,
+        report: &PeerFeedback,
     ) {
         let least_rtt_ns = self.round_trip().least_answer_ns();
         self.sending
@@ -321,12 +321,12 @@ impl PeerPath {
         self.sending.refuse_feedback();
     }
 
-    /// Changes the maximum rate of the path.
+    /// Changes the maximum rate to the peer.
     pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
         self.sending.set_max_rate(max_rate_bps);
     }
 
-    pub(crate) fn stats(&self) -> PathStats {
+    pub(crate) fn stats(&self) -> PeerStats {
         let counts = self.reports.counts();
         let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);
         self.sending.stats(self.rtt.smoothed_ns(), ecn_from_peer)

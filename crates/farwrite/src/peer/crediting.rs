@@ -1,4 +1,4 @@
-//! How a receiver grants credit to the senders of its paths (P4.12).
+//! How a receiver grants credit to its peers (P4.12).
 
 use farwrite_rate::{EqdsOptions, PullPacer};
 use farwrite_wire::control::{Credit, CreditRequest};
@@ -9,15 +9,15 @@ use super::asking::Waits;
 /// front of the port short.
 const RATE_PERCENT: u64 = 99;
 
-/// The pacer of credit that all paths of an endpoint share.
+/// The pacer of credit that all peers of an endpoint share.
 #[derive(Debug)]
 pub(super) struct Pulls {
     pub(super) line_rate_bps: u64,
     rate_bps: u64,
     packet_bytes: u64,
     pacer: PullPacer,
-    /// Number of paths under EQDS.
-    pub(super) paths: usize,
+    /// Number of peers under EQDS.
+    pub(super) peers: usize,
 }
 
 impl Pulls {
@@ -30,7 +30,7 @@ impl Pulls {
             packet_bytes,
             // Flows ask for what they want, so no bound on packets ahead is needed.
             pacer: PullPacer::new(rate_bps, packet_bytes, 1),
-            paths: 0,
+            peers: 0,
         }
     }
 
@@ -40,7 +40,7 @@ impl Pulls {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Sets what path `flow` asks for. Credit of `late_ns` may be granted at once, because the pacer
+    /// Sets what peer `flow` asks for. Credit of `late_ns` may be granted at once, because the pacer
     /// is not called at each packet.
     pub(super) fn ask(&mut self, now_ns: u64, flow: u32, bytes: u64, late_ns: u64) {
         let burst_bytes = self.bytes_in(late_ns).max(self.packet_bytes);
@@ -49,7 +49,7 @@ impl Pulls {
             .ask(now_ns, flow, bytes.div_ceil(self.packet_bytes));
     }
 
-    /// Returns the path of the next packet for which credit is due, and the bytes of the packet.
+    /// Returns the peer of the next packet for which credit is due, and the bytes of the packet.
     pub(super) fn poll(&mut self, now_ns: u64) -> Option<(u32, u64)> {
         use farwrite_rate::ReceiverControl;
         let (flow, _) = self.pacer.poll(now_ns)?;
@@ -63,11 +63,11 @@ impl Pulls {
 
     pub(super) fn forget(&mut self, flow: u32) {
         self.pacer.forget(flow);
-        self.paths -= 1;
+        self.peers -= 1;
     }
 }
 
-/// The credit of one path.
+/// The credit of one peer.
 #[derive(Debug, Default)]
 pub(super) struct Crediting {
     latest: CreditRequest,
@@ -98,15 +98,15 @@ impl Crediting {
         waits: &Waits,
     ) {
         let latest = &self.latest;
-        if (request.path, request.used_bytes) < (latest.path, latest.used_bytes) {
+        if (request.epoch, request.used_bytes) < (latest.epoch, latest.used_bytes) {
             return;
         }
-        if request.path > latest.path {
+        if request.epoch > latest.epoch {
             self.granted_bytes = 0;
         }
         self.latest = *request;
         self.index = Some(index);
-        // A receiver that opened the path after its sender begins with what the sender has used.
+        // A receiver that opened the epoch after its sender begins with what the sender has used.
         self.granted_bytes = self.granted_bytes.max(request.used_bytes);
         let most_bytes = request.used_bytes.saturating_add(ahead_bytes);
         self.target_bytes = request.wanted_bytes.min(most_bytes);
@@ -172,7 +172,7 @@ impl Crediting {
         self.credited_ns = Some(now_ns);
         self.due_ns = self.next_ns(now_ns, waits);
         Some(Credit {
-            path: self.latest.path,
+            epoch: self.latest.epoch,
             granted_bytes: self.granted_bytes,
         })
     }
@@ -197,109 +197,109 @@ mod tests {
     };
     const AHEAD: u64 = 8_000;
 
-    /// Two paths ask for `wanted` bytes each at time 0.
-    fn two_paths(wanted: [u64; 2]) -> (Pulls, [Crediting; 2]) {
+    /// Two peers ask for `wanted` bytes each at time 0.
+    fn two_peers(wanted: [u64; 2]) -> (Pulls, [Crediting; 2]) {
         // A packet takes a microsecond.
         let options = EqdsOptions {
             line_rate_bps: 8_000_000_000_u64.div_ceil(RATE_PERCENT) * 100,
             first_window_bytes: 1,
         };
         let mut pulls = Pulls::new(&options, 1_000);
-        let mut paths = [Crediting::default(), Crediting::default()];
+        let mut peers = [Crediting::default(), Crediting::default()];
         for (flow, wanted_bytes) in (0..).zip(wanted) {
-            let path = &mut paths[flow as usize];
-            ask(path, 0, 0, wanted_bytes);
-            pulls.ask(0, flow, path.take_ask().expect("new"), WAITS.period_ns);
-            pulls.paths += 1;
+            let peer = &mut peers[flow as usize];
+            ask(peer, 0, 0, wanted_bytes);
+            pulls.ask(0, flow, peer.take_ask().expect("new"), WAITS.period_ns);
+            pulls.peers += 1;
         }
-        (pulls, paths)
+        (pulls, peers)
     }
 
-    fn ask(path: &mut Crediting, now_ns: u64, used_bytes: u64, wanted_bytes: u64) {
+    fn ask(peer: &mut Crediting, now_ns: u64, used_bytes: u64, wanted_bytes: u64) {
         let request = CreditRequest {
-            path: 3,
+            epoch: 3,
             used_bytes,
             wanted_bytes,
         };
-        path.hear(now_ns, 1, &request, AHEAD, &WAITS);
+        peer.hear(now_ns, 1, &request, AHEAD, &WAITS);
     }
 
     /// Grants what is due each microsecond, and returns the credit at the end.
-    fn run(pulls: &mut Pulls, paths: &mut [Crediting; 2], ns: std::ops::RangeInclusive<u64>) {
+    fn run(pulls: &mut Pulls, peers: &mut [Crediting; 2], ns: std::ops::RangeInclusive<u64>) {
         for now_ns in ns.step_by(1_000) {
             while let Some((flow, bytes)) = pulls.poll(now_ns) {
-                paths[flow as usize].grant(bytes);
+                peers[flow as usize].grant(bytes);
             }
         }
     }
 
     #[test]
-    fn paths_share_the_rate_and_none_gets_more_than_it_wants_or_than_the_bound() {
-        let (mut pulls, mut paths) = two_paths([1_500, 1 << 40]);
-        run(&mut pulls, &mut paths, 0..=2_000);
+    fn peers_share_the_rate_and_none_gets_more_than_it_wants_or_than_the_bound() {
+        let (mut pulls, mut peers) = two_peers([1_500, 1 << 40]);
+        run(&mut pulls, &mut peers, 0..=2_000);
         assert_eq!(
-            paths.each_ref().map(|path| path.granted_bytes),
+            peers.each_ref().map(|peer| peer.granted_bytes),
             [1_500, 1_000]
         );
-        run(&mut pulls, &mut paths, 3_000..=100_000);
+        run(&mut pulls, &mut peers, 3_000..=100_000);
         assert_eq!(
-            paths.each_ref().map(|path| path.granted_bytes),
+            peers.each_ref().map(|peer| peer.granted_bytes),
             [1_500, AHEAD]
         );
         // The sender says that it has used some.
-        ask(&mut paths[1], 200_000, 5_000, 1 << 40);
-        let asked = paths[1].take_ask();
+        ask(&mut peers[1], 200_000, 5_000, 1 << 40);
+        let asked = peers[1].take_ask();
         assert_eq!(asked, Some(5_000));
-        ask(&mut paths[1], 200_000, 4_000, 4_000);
-        assert_eq!(paths[1].take_ask(), None, "it was overtaken");
+        ask(&mut peers[1], 200_000, 4_000, 4_000);
+        assert_eq!(peers[1].take_ask(), None, "it was overtaken");
     }
 
     #[test]
     fn a_credit_leaves_once_a_period_and_answers_a_repeated_request() {
-        let (mut pulls, mut paths) = two_paths([3_000, 0]);
-        run(&mut pulls, &mut paths, 0..=0);
-        let path = &mut paths[0];
-        let credit = path.take(0, 1, &WAITS).expect("one packet");
-        assert_eq!((credit.path, credit.granted_bytes), (3, 1_000));
-        assert_eq!(path.take(0, 1, &WAITS), None);
-        path.put_off(1_000, &WAITS);
-        assert_eq!(path.due(), Some((1, 2_000)));
-        run(&mut pulls, &mut paths, 1_000..=9_000);
-        let path = &mut paths[0];
-        assert_eq!(path.take(9_000, 2, &WAITS), None, "another queue pair");
-        let credit = path.take(9_000, 1, &WAITS).expect("all packets");
-        assert_eq!((credit.granted_bytes, path.due()), (3_000, None));
-        ask(path, 50_000, 0, 3_000);
-        let again = path.take(50_000, 1, &WAITS).expect("the credit was lost");
-        assert_eq!((again.granted_bytes, path.due()), (3_000, None));
+        let (mut pulls, mut peers) = two_peers([3_000, 0]);
+        run(&mut pulls, &mut peers, 0..=0);
+        let peer = &mut peers[0];
+        let credit = peer.take(0, 1, &WAITS).expect("one packet");
+        assert_eq!((credit.epoch, credit.granted_bytes), (3, 1_000));
+        assert_eq!(peer.take(0, 1, &WAITS), None);
+        peer.put_off(1_000, &WAITS);
+        assert_eq!(peer.due(), Some((1, 2_000)));
+        run(&mut pulls, &mut peers, 1_000..=9_000);
+        let peer = &mut peers[0];
+        assert_eq!(peer.take(9_000, 2, &WAITS), None, "another queue pair");
+        let credit = peer.take(9_000, 1, &WAITS).expect("all packets");
+        assert_eq!((credit.granted_bytes, peer.due()), (3_000, None));
+        ask(peer, 50_000, 0, 3_000);
+        let again = peer.take(50_000, 1, &WAITS).expect("the credit was lost");
+        assert_eq!((again.granted_bytes, peer.due()), (3_000, None));
     }
 
     #[test]
-    fn a_path_that_is_opened_again_at_either_end_gets_credit() {
-        let mut path = Crediting::default();
-        ask(&mut path, 0, 70_000, 90_000);
-        assert_eq!((path.granted_bytes, path.take_ask()), (70_000, Some(AHEAD)));
+    fn a_peer_that_is_opened_again_at_either_end_gets_credit() {
+        let mut peer = Crediting::default();
+        ask(&mut peer, 0, 70_000, 90_000);
+        assert_eq!((peer.granted_bytes, peer.take_ask()), (70_000, Some(AHEAD)));
         let reopened = CreditRequest {
-            path: 4,
+            epoch: 4,
             used_bytes: 0,
             wanted_bytes: 2_000,
         };
-        path.hear(1, 2, &reopened, AHEAD, &WAITS);
-        assert_eq!((path.granted_bytes, path.take_ask()), (0, Some(2_000)));
-        ask(&mut path, 2, 80_000, 90_000);
-        assert_eq!(path.take_ask(), None, "it names the earlier path");
+        peer.hear(1, 2, &reopened, AHEAD, &WAITS);
+        assert_eq!((peer.granted_bytes, peer.take_ask()), (0, Some(2_000)));
+        ask(&mut peer, 2, 80_000, 90_000);
+        assert_eq!(peer.take_ask(), None, "it names the earlier peer");
     }
 
     #[test]
     fn absurd_requests_grant_no_more_than_the_bound() {
-        let mut path = Crediting::default();
-        ask(&mut path, 0, u64::MAX, u64::MAX);
-        assert_eq!(path.take_ask(), Some(0));
-        path.grant(u64::MAX);
-        assert_eq!(path.granted_bytes, u64::MAX);
-        let mut path = Crediting::default();
-        ask(&mut path, 0, 5, u64::MAX);
-        path.grant(u64::MAX);
-        assert_eq!(path.granted_bytes, 5 + AHEAD);
+        let mut peer = Crediting::default();
+        ask(&mut peer, 0, u64::MAX, u64::MAX);
+        assert_eq!(peer.take_ask(), Some(0));
+        peer.grant(u64::MAX);
+        assert_eq!(peer.granted_bytes, u64::MAX);
+        let mut peer = Crediting::default();
+        ask(&mut peer, 0, 5, u64::MAX);
+        peer.grant(u64::MAX);
+        assert_eq!(peer.granted_bytes, 5 + AHEAD);
     }
 }

@@ -1,7 +1,7 @@
-//! What a receiver reports about a path, and when (P4.10).
+//! What a receiver reports to a peer, and when (P4.10).
 
 use farwrite_fabric::contract::Counters;
-use farwrite_wire::control::{MessageId, PathFeedback, StaleCounts};
+use farwrite_wire::control::{MessageId, PeerFeedback, StaleCounts};
 use farwrite_wire::timing::Timing;
 
 use super::drain::DrainMeter;
@@ -52,10 +52,10 @@ fn later(
     }
 }
 
-/// The receiving half of a path.
+/// The receiving half of a peer's state.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// The number of the path in reports to the peer.
+    /// The number of this end's state of the peer, in reports.
     number: u64,
     overhead_bytes: u64,
     /// Shortest time between two reports.
@@ -170,7 +170,7 @@ impl Reports {
         period_ns: u64,
         leaves_anyway: bool,
         counters: &Counters,
-    ) -> Option<PathFeedback> {
+    ) -> Option<PeerFeedback> {
         let (through, newest) = self.named()?;
         let early_ns = if leaves_anyway { period_ns / 2 } else { 0 };
         if through != index || self.due_ns? > now_ns.saturating_add(early_ns) {
@@ -199,8 +199,8 @@ impl Reports {
         // Workers count while this end reads, so the counts may not fit together yet.
         let least_marked = marked_packets.saturating_sub(counts.data_packets - stale_packets);
         let most_marked = marked_packets.min(stale_packets);
-        Some(PathFeedback {
-            path: self.number,
+        Some(PeerFeedback {
+            epoch: self.number,
             message: newest.message,
             is_late: newest.is_late,
             packet: newest.packet,
@@ -281,7 +281,7 @@ mod tests {
         reports.note(now_ns, 1, &gained, latest, PERIOD);
     }
 
-    fn take(reports: &mut Reports, now_ns: u64, leaves_anyway: bool) -> Option<PathFeedback> {
+    fn take(reports: &mut Reports, now_ns: u64, leaves_anyway: bool) -> Option<PeerFeedback> {
         reports.take(now_ns, 1, PERIOD, leaves_anyway, &Counters::default())
     }
 
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(reports.due(), Some((1, 10 * MS)));
         let report = take(&mut reports, 10 * MS, false).unwrap();
         assert_eq!(
-            (report.path, report.message, report.packet),
+            (report.epoch, report.message, report.packet),
             (4, MessageId::new(3), 0)
         );
         assert_eq!((report.received_packets, report.received_bytes), (1, 1_064));

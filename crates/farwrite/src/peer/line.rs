@@ -1,9 +1,9 @@
-//! The queue pairs of a path that have something to send, and the line in which they wait for their
+//! The queue pairs to a peer that have something to send, and the line in which they wait for their
 //! turn.
 
 use std::collections::VecDeque;
 
-/// The state of a queue pair among the queue pairs of its path.
+/// The state of a queue pair among the queue pairs to its peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standing {
     /// Whether the queue pair has something to send.
@@ -21,8 +21,8 @@ pub(crate) struct TurnEnd {
     pub(crate) wants: bool,
     /// Whether it waits for the pace, the window or credit.
     pub(crate) waits: bool,
-    /// What is known to be left to send, in bytes on the wire. 0 unless the path
-    /// [needs it](super::PeerPath::needs_backlog).
+    /// What is known to be left to send, in bytes on the wire. 0 unless the peer's state
+    /// [needs it](super::PeerState::needs_backlog).
     pub(crate) backlog_bytes: u64,
     /// Whether the next packet has left before. Then the scheme may have more repeats than are known
     /// here.

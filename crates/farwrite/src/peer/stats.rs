@@ -1,10 +1,10 @@
-//! Statistics of a path.
+//! Statistics of a peer.
 
 use farwrite_rate::{Phase, Start};
 
-/// What is known of a path between two endpoint instances. All their queue pairs share the path.
+/// What is known of a peer: another endpoint instance. All queue pairs to it share this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathStats {
+pub struct PeerStats {
     /// Smoothed round-trip time in nanoseconds, measured with control packets. The configured value
     /// until the first measurement.
     pub rtt_ns: u64,
@@ -19,7 +19,7 @@ pub struct PathStats {
     /// Bytes sent that were neither reported nor given up.
     pub in_flight_bytes: u64,
     /// What keeps the sender from sending faster.
-    pub limit: PathLimit,
+    pub limit: SendLimit,
     /// What the adaptive controller is doing.
     pub phase: Option<Phase>,
     /// What a later connection to this peer can start with
@@ -51,13 +51,13 @@ pub struct PathStats {
     /// Reports of the peer that count more packets or bytes than were sent and not counted before. No
     /// more bytes than were sent count as delivered (P5.5.4). Networks that copy packets cause such
     /// reports, an attacker who repeats packets, a peer that has counted since before this end
-    /// opened the path, and a peer that lies.
+    /// opened the peer, and by a peer that lies.
     pub excess_feedback: u64,
 }
 
-/// What bounds the rate of a path.
+/// What limits the rate to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathLimit {
+pub enum SendLimit {
     /// There is nothing to send.
     Nothing,
     /// The path has no more capacity.

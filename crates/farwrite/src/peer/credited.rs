@@ -1,4 +1,4 @@
-//! EQDS on a path of an endpoint.
+//! EQDS between an endpoint and a peer.
 
 use farwrite_rate::{Eqds, EqdsOptions, Feedback, Fixed, Limits, Loss, RateControl, Sent};
 
