@@ -206,7 +206,7 @@ figures-training: ## measure: accuracy of training and inference with drops, for
 figures: ## draw the papers' figures in figures/, and compare them with the papers' numbers in out/figures.html
 	@mkdir -p out
 	$(CARGO) run --release --package farwrite-cli -- codes bench --json > out/codes.json
-	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python -m farwrite.figures figures --page out/figures.html
+	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python python/benches/make_figures.py figures --page out/figures.html
 
 bench-sim: ## measure: packet-hops a second and memory of simulated networks, on one core
 	$(CARGO) run --release --package farwrite-bench --example simulation_speed

@@ -34,8 +34,9 @@ from farwrite.torch import Bounded, Options
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 
-from gloo import examine_here  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
+
+from gloo import examine_here  # noqa: E402
 from same_operations import FORCED, force  # noqa: E402
 from training import outputs  # noqa: E402
 

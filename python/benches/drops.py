@@ -26,8 +26,9 @@ from farwrite import _native
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parent / "examples")]
 
-from table import Table  # noqa: E402
 from train import Digits, Text, Transformer  # noqa: E402
+
+from table import Table  # noqa: E402
 
 #: Bytes of a packet: what fits Ethernet, as a power of two for the transform.
 PACKET = 1024

@@ -19,8 +19,9 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 
-from gloo import examine_here  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
+
+from gloo import examine_here  # noqa: E402
 from table import Table  # noqa: E402
 from training import run_job  # noqa: E402
 

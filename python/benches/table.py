@@ -1,4 +1,4 @@
-"""Rows of results, in the form of `farwrite.figures.rows`."""
+"""Rows of results, as `make figures` reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from farwrite.figures.rows import COLUMNS
+from paper_figures.rows import COLUMNS
 
 
 @dataclass

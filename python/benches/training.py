@@ -25,9 +25,10 @@ sys.path.append(str(HERE.parents[1] / "tests" / "system"))
 
 sys.path.append(str(HERE))
 
+from lib.path import Path as NetworkPath  # noqa: E402
+
 from cells import HEADING, Cell, Runs  # noqa: E402
 from gloo import Gloo, examine_here  # noqa: E402
-from lib.path import Path as NetworkPath  # noqa: E402
 from table import Table  # noqa: E402
 
 BACKENDS = {

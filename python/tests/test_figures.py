@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from farwrite.figures.__main__ import main
-from farwrite.figures.claim import Claim, ShippedMaker, load_all
-from farwrite.figures.rows import load as load_rows
-from farwrite.figures.shipped import FOLDER
-from farwrite.figures.shipped import load as load_times
+from make_figures import main
+from paper_figures.claim import Claim, ShippedMaker, load_all
+from paper_figures.rows import load as load_rows
+from paper_figures.shipped import FOLDER
+from paper_figures.shipped import load as load_times
 
 FIGURES = Path(__file__).parents[2] / "figures"
 CLAIMS = load_all(FIGURES)

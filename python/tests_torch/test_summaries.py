@@ -17,7 +17,7 @@ from ranks import Ranks
 from test_bounded import OPTIONS, VALUES, be_late
 from torch import nn
 
-from farwrite.figures.rows import load
+from paper_figures.rows import load
 
 PYTHON = Path(__file__).resolve().parents[1]
 for folder in ("benches", "examples"):

@@ -195,7 +195,7 @@ pub(crate) fn to_the_next(hosts: usize, bytes: u64, start_ns: u64) -> Vec<Flow> 
     (0..hosts).map(flow).collect()
 }
 
-/// Rows in the form of `python/farwrite/figures/boxes.py`.
+/// Rows as `make figures` reads them (`python/benches/paper_figures/rows.py`).
 pub(crate) struct Table {
     figure: &'static str,
     conditions: String,

@@ -1,0 +1,68 @@
+"""``make_figures.py FOLDER --page FILE``: make all figures, and the page that compares them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from io import StringIO
+from pathlib import Path
+
+from tqdm import tqdm
+
+from paper_figures import s11
+from paper_figures.claim import Claim, ConditionedMaker, Numbers, ShippedMaker, load_all
+from paper_figures.page import Part, page
+
+
+def make(claim: Claim) -> Part:
+    """Make a figure; its numbers and its plot are also written into the folder."""
+    maker, times = claim.maker, claim.times
+    ours = maker.numbers(claim.settings)
+    conditions = maker.conditions(claim.settings) if isinstance(maker, ConditionedMaker) else ""
+    figure = maker.draw(claim.settings)
+    shipped: Numbers = {}
+    if isinstance(maker, ShippedMaker) and times.cells:
+        shipped = maker.shipped(claim.settings, times)
+        maker.points(figure, claim.settings, times)
+        conditions = f"shipped protocols in virtual time, {times.messages} {times.kind} a cell, seed 1"
+    svg = StringIO()
+    figure.savefig(svg, format="svg", metadata={"Date": None})
+    plot = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
+    results: dict[str, object] = {"conditions": conditions} if conditions else {}
+    results |= {"numbers": ours} | ({"shipped": shipped} if shipped else {})
+    (claim.folder / "plot.svg").write_text(plot)
+    (claim.folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    return Part(claim, ours, shipped, plot, conditions)
+
+
+def main() -> int:
+    """Return 1 if a number is out of its bounds."""
+    arguments = argparse.ArgumentParser(prog="make_figures.py", description=__doc__)
+    arguments.add_argument("folder", type=Path, help="where the folders of the claims are")
+    arguments.add_argument("--page", type=Path, required=True, help="the page to write")
+    chosen = arguments.parse_args()
+
+    parts, outside = [], 0
+    for claim in tqdm(load_all(chosen.folder), unit=" figures", disable=None):
+        if claim.measured and not claim.rows and s11.VARIABLE not in os.environ:
+            print(f"{claim.name}: left out, as {s11.VARIABLE} does not name a measurement", file=sys.stderr)
+            continue
+        part = make(claim)
+        parts.append(part)
+        for number in claim.expected:
+            value = part.ours[number.name]
+            if not number.holds(value):
+                outside += 1
+                print(
+                    f"{claim.name}: {number.name} = {value:.4g}, not within {number.low:g} to {number.high:g}"
+                )
+    chosen.page.parent.mkdir(parents=True, exist_ok=True)
+    chosen.page.write_text(page(parts))
+    print(f"{len(parts)} figures; {chosen.page}")
+    return 1 if outside else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

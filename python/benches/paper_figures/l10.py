@@ -1,0 +1,40 @@
+"""LoWAR's Fig. 10: completion times of messages over a long path that loses packets."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
+from paper_figures.style import legend_below, lines, loss_places, panels
+
+PANEL = "times"
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
+    """What is compared with the paper."""
+    plain, coded = settings["plain"], settings["code"]
+
+    def time(series: str, measure: str, loss: float) -> float:
+        return rows.value(PANEL, series, measure, loss)
+
+    return {
+        "mean_1e-4": time(plain, "mean_ms", 1e-4) / time(coded, "mean_ms", 1e-4),
+        "mean_5e-4": time(plain, "mean_ms", 5e-4) / time(coded, "mean_ms", 5e-4),
+        "plain_tail_1e-5": time(plain, "p99_ms", 1e-5) / time(plain, "p99_ms", 0),
+        "coded_tail_5e-4": time(coded, "p99_ms", 5e-4) / time(coded, "p99_ms", 0),
+        "coded_mean_1e-3": time(coded, "mean_ms", 1e-3) / time(coded, "mean_ms", 0),
+    }
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Make a plot like the paper's."""
+    figure, axes = panels(2)
+    names = [settings["plain"], settings["narrow"], settings["code"]]
+    for panel, measure, title in zip(axes, ["mean_ms", "p99_ms"], ["(a) mean", "(b) p99"], strict=True):
+        loss_places(panel, lines(panel, rows, PANEL, names, measure))
+        panel.set_ylim(bottom=0)
+        panel.set_title(title)
+        panel.set_ylabel("completion time, ms")
+    legend_below(figure, axes[0], len(names))
+    return figure

@@ -1,0 +1,44 @@
+"""LoWAR's Fig. 11: goodput over a long path that loses packets in bursts."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
+from paper_figures.style import legend_below, lines, panels, places
+
+GOODPUT = "goodput_gbps"
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
+    """What is compared with the paper."""
+    coded = settings["code"]
+    found: Numbers = {}
+    for share in settings["shares_lost"]:
+        fixed, mean = (f"{kind} length, {share} lost" for kind in ["fixed", "mean"])
+        lengths, goodput = rows.line(fixed, coded, GOODPUT)
+        found |= {
+            f"fixed_to_8_{share}": float(goodput[lengths <= 8].min()),
+            f"fixed_12_{share}": rows.value(fixed, coded, GOODPUT, 12),
+            f"mean_8_{share}": rows.value(mean, coded, GOODPUT, 8),
+            f"plain_12_{share}": rows.value(fixed, settings["plain"], GOODPUT, 12),
+        }
+    return found
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Make a plot like the paper's, for bursts of a fixed length and of a mean length."""
+    names = [
+        f"{kind} length, {share} lost" for kind in ["fixed", "mean"] for share in settings["shares_lost"]
+    ]
+    figure, axes = panels(len(names), width=3.0)
+    series = [settings["plain"], settings["code"], settings["adaptive"]]
+    for panel, name in zip(axes, names, strict=True):
+        places(panel, [f"{length:g}" for length in lines(panel, rows, name, series, GOODPUT)])
+        panel.set_ylim(0, 10)
+        panel.set_title(name)
+        panel.set_xlabel("length of a burst, packets")
+    axes[0].set_ylabel("goodput, Gbit/s")
+    legend_below(figure, axes[0], len(series))
+    return figure

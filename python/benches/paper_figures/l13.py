@@ -1,0 +1,77 @@
+"""LoWAR's Fig. 13: what LoWAR adds to the time of a message in a local network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
+from paper_figures.style import Array, bars, legend_above, panels, places
+
+PANEL = "latency"
+
+
+def shape(name: str) -> tuple[int, int]:
+    """Return r and c of LoWAR(r, c)."""
+    r, c = name.removeprefix("LoWAR(").removesuffix(")").split(",")
+    return int(r), int(c)
+
+
+def time(rows: Rows, series: str, measure: str) -> float:
+    """Microseconds that are added to those of the message."""
+    return rows.value(PANEL, series, measure, shape(series)[0])
+
+
+def times(rows: Rows, names: Sequence[str], measure: str) -> Array:
+    """The same of several series."""
+    return np.array([time(rows, name, measure) for name in names])
+
+
+def repairs_us(settings: Settings, series: str) -> float:
+    """Time on the cable of the repair packets before the last data packet: of all blocks but the last."""
+    r, c = shape(series)
+    packets: int = ceil(settings["message_bytes"] / settings["mtu_bytes"])
+    frame_us: float = settings["repair_frame_bytes"] * 8e6 / settings["rate_bps"]
+    return (ceil(packets / r) - 1) * c * frame_us
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
+    """What is compared with the paper."""
+    half, whole = settings["single"][-2:]
+    burst = settings["burst"]
+    added = {name: time(rows, name, "added_us") / repairs_us(settings, name) for name in rows.series(PANEL)}
+    return {
+        "added_least": min(added.values()),
+        "added_most": max(added.values()),
+        "by_block": time(rows, whole, "one_loss_us") / time(rows, half, "one_loss_us"),
+        "two_blocks": time(rows, whole, "two_blocks_us") / time(rows, whole, "one_loss_us"),
+        "burst": time(rows, burst, "16_losses_us") / time(rows, burst, "one_loss_us"),
+    }
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Make a plot like the paper's."""
+    figure, (added, recovering, burst) = panels(3, width=4.0)
+    names = rows.series(PANEL)
+    single = settings["single"]
+    bars(added, {"the message": times(rows, names, "added_us")})
+    repairs = [repairs_us(settings, name) for name in names]
+    added.plot(repairs, linestyle="none", marker="_", markersize=24, color="black", label="repair packets")
+    added.set_title("(a) without losses")
+    measures = {"one loss": "one_loss_us", "a loss in each of two blocks": "two_blocks_us"}
+    bars(recovering, {label: times(rows, single, measure) for label, measure in measures.items()})
+    recovering.set_title("(b) added by losses")
+    measures = {"one loss": "one_loss_us", "16 losses in a row": "16_losses_us"}
+    bars(burst, {label: times(rows, [settings["burst"]], measure) for label, measure in measures.items()})
+    burst.set_title("(c) added by a burst")
+    burst.set_xlim(-1, 1)
+    for panel, shown in [(added, names), (recovering, single), (burst, [settings["burst"]])]:
+        places(panel, [name.removeprefix("LoWAR") for name in shown])
+        panel.set_xlabel("LoWAR(r, c)")
+        panel.set_ylabel("added time, us")
+        legend_above(panel)
+    return figure

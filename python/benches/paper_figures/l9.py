@@ -1,0 +1,70 @@
+"""LoWAR's Fig. 9: goodput over a long path that loses packets."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
+from paper_figures.style import legend_below, lines, loss_places, panels
+
+GOODPUT = "goodput_gbps"
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
+    """What is compared with the paper."""
+    near, far = settings["panels"]
+    many, plain, coded = settings["many"], settings["plain"], settings["code"]
+
+    def goodput(panel: str, series: str, loss: float) -> float:
+        return rows.value(panel, series, GOODPUT, loss)
+
+    def ratio(panel: str, loss: float, over: str = plain) -> float:
+        return goodput(panel, coded, loss) / goodput(panel, over, loss)
+
+    computed = {
+        f"{name}_{text}_{loss}": ratio(panel, float(loss), settings[name])
+        for name in ("ideal", "fitted")
+        for panel, text in ((near, "40_ms"), (far, "80_ms"))
+        for loss in ("1e-5", "1e-4")
+    }
+
+    return computed | {
+        "plain_lossless": goodput(near, plain, 0),
+        "plain_40_ms_1e-5": goodput(near, plain, 1e-5),
+        "ratio_40_ms_1e-5": ratio(near, 1e-5),
+        "ratio_40_ms_1e-4": ratio(near, 1e-4),
+        "ratio_80_ms_1e-5": ratio(far, 1e-5),
+        "ratio_80_ms_1e-4": ratio(far, 1e-4),
+        "ratio_many_1e-4": ratio(many, 1e-4),
+        "ratio_many_80_ms_1e-4": ratio(settings["many_far"], 1e-4),
+        "kept_many_1e-3": goodput(many, coded, 1e-3) / goodput(many, coded, 0),
+        "adaptive_of_best": min(of_best(settings, rows, panel) for panel in (near, far)),
+    }
+
+
+def of_best(settings: Settings, rows: Rows, panel: str) -> float:
+    """The adaptive controller's goodput over that of the best fixed shape, at the worst loss."""
+    best: dict[float, float] = {}
+    for name in rows.series(panel):
+        if name.startswith("LoWAR("):
+            for loss, goodput in zip(*rows.line(panel, name, GOODPUT), strict=True):
+                best[float(loss)] = max(best.get(float(loss), 0.0), float(goodput))
+    losses, adaptive = rows.line(panel, settings["adaptive"], GOODPUT)
+    return min(float(own) / best[float(loss)] for loss, own in zip(losses, adaptive, strict=True))
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Make a plot like the paper's."""
+    figure, axes = panels(3)
+    names = [settings["plain"], settings["narrow"], settings["code"], settings["adaptive"]]
+    computed = [settings["ideal"], settings["fitted"]]
+    for panel, name in zip(axes, [*settings["panels"], settings["many"]], strict=True):
+        # What a NIC is computed to have is known for one connection.
+        shown = names if name == settings["many"] else [*computed, *names]
+        loss_places(panel, lines(panel, rows, name, shown, GOODPUT))
+        panel.set_ylim(0, 10)
+        panel.set_title(f"round trip of {name}")
+    axes[0].set_ylabel("goodput, Gbit/s")
+    legend_below(figure, axes[0], 3)
+    return figure

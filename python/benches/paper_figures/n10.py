@@ -1,0 +1,61 @@
+"""NetRT's Fig. 10: flows of the WebSearch sizes between servers."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
+from paper_figures.style import Array, bars, legend_below, log_y, panels, places
+
+
+def values(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
+    """A number for each load and buffer."""
+    # Each panel has one load, which is the x of its rows.
+    lines = [rows.line(panel, name, measure) for panel in settings["panels"]]
+    return np.array([value for _, (value,) in lines])
+
+
+def lower(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
+    """How much lower than with Go-Back-N times are, in percent, for each load and buffer."""
+    plain = values(settings, rows, settings["plain"], measure)
+    return 100 * (1 - values(settings, rows, name, measure) / plain)
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
+    """What is compared with the paper."""
+    large, irn, pfc = settings["large_pool"], settings["irn"], settings["pfc"]
+    mean, tail = (lower(settings, rows, large, f"short_{kind}_us") for kind in ["mean", "p90"])
+    at = settings["panels"].index(settings["lossy"])
+    return {
+        "short_mean_least": float(mean.min()),
+        "short_mean_most": float(mean.max()),
+        "short_tail_most": float(tail.max()),
+        "long_mean_most": float(lower(settings, rows, large, "long_mean_us").max()),
+        "irn_short_mean": float(lower(settings, rows, irn, "short_mean_us")[at]),
+        "pfc_short_tail": 1 - float(lower(settings, rows, pfc, "short_p90_us")[at]) / 100,
+        "repeated_large_pool": float(values(settings, rows, large, "repeated")[at]),
+        "repeated_all_kept": float(values(settings, rows, settings["all_kept"], "repeated")[at]),
+        "window_short_mean": float(lower(settings, rows, settings["window"], "short_mean_us")[at]),
+    }
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Make a plot like the paper's."""
+    figure, axes = panels(4, width=3.4)
+    shown = [
+        ("(a) short flows, mean", "short_mean_us"),
+        ("(b) short flows, p90", "short_p90_us"),
+        ("(c) long flows, mean", "long_mean_us"),
+        ("(d) long flows, p90", "long_p90_us"),
+    ]
+    for panel, (title, measure) in zip(axes, shown, strict=True):
+        bars(panel, {name: values(settings, rows, name, measure) for name in settings["series"]})
+        places(panel, [name.replace(", ", "\n") for name in settings["panels"]])
+        log_y(panel)
+        panel.set_xlabel("load towards the core, buffer of a switch")
+        panel.set_title(title)
+    axes[0].set_ylabel("completion time, us")
+    legend_below(figure, axes[0], len(settings["series"]))
+    return figure

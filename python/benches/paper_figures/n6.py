@@ -1,0 +1,55 @@
+"""NetRT's Fig. 6: completion times on a chain that loses packets."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
+from paper_figures.style import bars, legend_below, log_y, loss_places, panels
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
+    """What is compared with the paper."""
+
+    def most_lower(boxes: str) -> float:
+        lower = []
+        for size in settings["sizes"]:
+            (_, plain), (_, repaired) = (
+                rows.line(size, name, "mean_us") for name in [settings["plain"], boxes]
+            )
+            lower.append(float(100 * (1 - repaired / plain).max()))
+        return max(lower)
+
+    def growth(size: str, name: str) -> float:
+        _, means = rows.line(size, name, "mean_us")
+        return float(means[-1] / means[0])
+
+    small, middle, large = settings["sizes"]
+    plain, one, two = settings["plain"], settings["one"], settings["two"]
+    return {
+        "lower_1_bdp": most_lower(one),
+        "lower_2_bdp": most_lower(two),
+        "plain_growth_1_mb": growth(large, plain),
+        "growth_10_kb": growth(small, one),
+        "growth_100_kb": growth(middle, one),
+        "growth_1_mb": growth(large, two),
+        "repeated_1_mb_5e-2": rows.value(large, two, "repeated", 0.05),
+    }
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Make a plot like the paper's."""
+    figure, axes = panels(3)
+    names = [settings["plain"], settings["one"], settings["two"]]
+    for panel, size in zip(axes, settings["sizes"], strict=True):
+        means, tails = (
+            {name: rows.line(size, name, measure)[1] for name in names} for measure in ["mean_us", "p99_us"]
+        )
+        bars(panel, means, tails)
+        loss_places(panel, rows.line(size, names[0], "mean_us")[0])
+        log_y(panel)
+        panel.set_title(f"writes of {size}")
+    axes[0].set_ylabel("mean time, us (marks: p99)")
+    legend_below(figure, axes[0], len(names))
+    return figure

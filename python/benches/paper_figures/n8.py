@@ -1,0 +1,57 @@
+"""NetRT's Fig. 8: completion times of an incast."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
+from paper_figures.style import Array, bars, legend_below, panels, places
+
+
+def lower(settings: Settings, rows: Rows, name: str, measure: str) -> list[float]:
+    """How much lower than with Go-Back-N times are, in percent, for all buffers and numbers of senders."""
+    found: list[float] = []
+    for buffer in settings["buffers"]:
+        plain, others = (rows.line(buffer, of, measure)[1] for of in [settings["plain"], name])
+        found += [float(percent) for percent in 100 * (1 - others / plain)]
+    return found
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
+    """What is compared with the paper."""
+    mean = lower(settings, rows, settings["large_pool"], "mean_us")
+    tail = lower(settings, rows, settings["large_pool"], "p99_us")
+    small = lower(settings, rows, settings["small_pool"], "mean_us")
+    pfc = lower(settings, rows, settings["pfc"], "mean_us")
+    return {
+        "mean_least": min(mean),
+        "mean_most": max(mean),
+        "tail_least": min(tail),
+        "tail_most": max(tail),
+        "small_pool_least": min(small),
+        "small_pool_most": max(small),
+        "pfc_least": min(pfc),
+        "pfc_most": max(pfc),
+    }
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Make a plot like the paper's, for each buffer."""
+    buffers = settings["buffers"]
+    figure, axes = panels(2 * len(buffers), width=3.2)
+    shown = [
+        (f"{title}, buffer of {buffer}", buffer, measure)
+        for title, measure in [("(a) mean", "mean_us"), ("(b) p99", "p99_us")]
+        for buffer in buffers
+    ]
+    for panel, (title, buffer, measure) in zip(axes, shown, strict=True):
+        lines = {name: rows.line(buffer, name, measure) for name in settings["series"]}
+        values: dict[str, Array] = {name: times / 1000 for name, (_, times) in lines.items()}
+        bars(panel, values)
+        places(panel, [f"{senders:g}" for senders in lines[settings["plain"]][0]])
+        panel.set_title(title)
+        panel.set_xlabel("senders")
+    axes[0].set_ylabel("completion time, ms")
+    legend_below(figure, axes[0], len(settings["series"]))
+    return figure

@@ -1,0 +1,68 @@
+"""OptiNIC's Table 4 and Celeris' Table I: queue pairs in a NIC's memory, and clusters that they reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from farwrite.model import nic
+from paper_figures.claim import Numbers, Settings
+from paper_figures.style import legend_below, log_y, panels, places
+
+
+def computed(table: str, name: str) -> nic.Row:
+    """Return the row of a number that follows from others."""
+    (row,) = [row for row in nic.tables() if (row.table, row.name) == (table, name)]
+    return row
+
+
+def numbers(settings: Settings) -> Numbers:
+    """What is compared with the papers."""
+    found = {name: computed(*place) for name, place in settings["rows"].items()}
+    return {name: float(row.computed) for name, row in found.items() if row.computed is not None}
+
+
+def draw(settings: Settings) -> Figure:
+    """Draw what follows beside what OptiNIC's table has."""
+    figure, (left, right) = panels(2, width=5.6, height=3.6)
+    designs, table = settings["designs"], settings["table"]
+    beside(left, [computed(table, f"{name}: queue pairs") for name in designs])
+    left.set_ylabel("queue pairs in 4 MiB")
+    beside(right, [computed(table, f"{name}: cluster size") for name in designs])
+    right.set_ylabel("peers of the table's queue pairs")
+    states = [computed(table, f"{name}: state").quoted for name in designs]
+    connections = settings["connections"]
+    places(left, [f"{name}\n{state:g} B" for name, state in zip(designs, states, strict=True)])
+    places(right, [f"{name}\n{connections.get(name, 2)}" for name in designs])
+    left.set_xlabel("state of a queue pair")
+    right.set_xlabel("connections to a peer")
+    legend_below(figure, left, 2)
+    return figure
+
+
+def beside(axes: Axes, rows: Sequence[nic.Row]) -> None:
+    """Draw bars of both numbers of each row; a number that does not follow is in bold."""
+    ours = [float(row.computed or 0) for row in rows]
+    quoted = [row.quoted for row in rows]
+    looks = [
+        ("computed", ours, "#0072B2", "xx"),
+        ("the paper's (bold: does not follow)", quoted, "#D55E00", ""),
+    ]
+    for side, (name, values, colour, hatch) in zip([-0.21, 0.21], looks, strict=True):
+        middles = np.arange(len(rows)) + side
+        bars = axes.bar(middles, values, 0.4, label=name, color=colour, hatch=hatch, edgecolor="white")
+        texts = axes.bar_label(bars, [thousands(value) for value in values], padding=2, fontsize=7)
+        for text, row in zip(texts, rows, strict=True):
+            if colour == "#D55E00" and row.follows is False:
+                text.set_fontweight("bold")
+    log_y(axes)
+    axes.margins(y=0.15)
+    axes.grid(visible=False, axis="x")
+
+
+def thousands(value: float) -> str:
+    """Write 7037 as 7.0K."""
+    return f"{value:g}" if value < 1000 else f"{value / 1000:.3g}K"

@@ -1,0 +1,118 @@
+"""One page with all figures, each beside its claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from math import isfinite
+
+from paper_figures.claim import Claim, Number, Numbers
+
+HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Farwrite: the papers' figures</title>
+<style>
+body { font: 16px/1.5 sans-serif; color: #111; background: #fff; max-width: 76rem }
+body { margin: 2rem auto; padding: 0 1rem }
+section { border-top: 1px solid #999; padding: 1rem 0 2rem }
+svg { max-width: 100%; height: auto }
+.scroll { overflow-x: auto }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-top: 1px solid #ddd }
+td.number { white-space: nowrap; font-variant-numeric: tabular-nums }
+.out { font-weight: bold }
+</style>
+</head>
+<body>
+<h1>The papers' figures, made again</h1>
+<p>Each section has a claim of a paper, our figure for it, and the paper's numbers beside ours. C is Celeris,
+L is LoWAR, N is NetRT, O is OptiNIC, and S is SDR-RDMA (SC '25). Numbers of the model are exact values of the
+papers' formulas unless a row says otherwise. Simulated numbers are those of NICs, boxes and endpoints in
+virtual time, and of the shipped transform and timeouts on drawn data. Tests hold both to the bounds. Numbers
+of shipped protocols are from simulated messages.</p>
+<nav><ul>
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A claim and what we have for it."""
+
+    claim: Claim
+    #: Numbers of the model, or measured ones.
+    ours: Numbers
+    #: Numbers of the shipped protocols, some of those above or none.
+    shipped: Numbers
+    #: The plot as SVG.
+    plot: str
+    #: Where and how numbers were measured; empty for those of the model.
+    conditions: str
+
+
+def page(parts: list[Part]) -> str:
+    """Put all claims on a page."""
+    claims = [part.claim for part in parts]
+    links = [f'<li><a href="#{of.name}">{of.name}: {escape(of.title)}</a></li>\n' for of in claims]
+    sections = [section(part) for part in parts]
+    return "".join([HEAD, *links, "</ul></nav>\n", *sections, "</body>\n</html>\n"])
+
+
+def section(part: Part) -> str:
+    """One claim."""
+    claim, plot = part.claim, part.plot
+    names = [(number, part.ours[number.name]) for number in claim.expected]
+    rows = "".join(row(number, ours, part.shipped) for number, ours in names)
+    shipped = "<th>shipped protocol</th>" if part.shipped else ""
+    notes = [
+        f"Measured: {part.conditions}." if part.conditions else "",
+        claim.note,
+    ]
+    svg = plot[plot.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{escape(claim.title)}"', 1)
+    return f"""<section id="{claim.name}">
+<h2>{claim.name}: {escape(claim.title)}</h2>
+<p><b>The paper</b> ({escape(claim.source)}): {escape(claim.claim)}</p>
+{prefixed(svg, claim.name)}
+<p>{" ".join(escape(note) for note in notes if note)}</p>
+<div class="scroll"><table>
+<tr><th>number</th><th>paper</th><th>{claim.basis}</th><th>deviation</th>
+<th>bounds</th>{shipped}<th>source; why ours differs</th></tr>
+{rows}</table></div>
+</section>
+"""
+
+
+def row(number: Number, ours: float, shipped: Numbers) -> str:
+    """One number; the shipped protocol has a column where it has any numbers."""
+    protocol = text(shipped[number.name]) if number.name in shipped else ""
+    deviation = number.deviation(ours)
+    within = "" if number.holds(ours) else ' <span class="out">out of bounds</span>'
+    cells = [
+        f"<td>{escape(number.says)}</td>",
+        f'<td class="number">{"" if number.paper is None else text(number.paper)}</td>',
+        f'<td class="number">{text(ours)}{within}</td>',
+        f'<td class="number">{"" if deviation is None else f"{deviation:+.1%}"}</td>',
+        f'<td class="number">{bounds(number)}</td>',
+        f'<td class="number">{protocol}</td>' if shipped else "",
+        f"<td>{escape(number.source)}. {escape(number.why)}</td>",
+    ]
+    return f"<tr>{''.join(cells)}</tr>\n"
+
+
+def bounds(number: Number) -> str:
+    """Bounds, where there are any."""
+    return f"{text(number.low)} to {text(number.high)}" if isfinite(number.high) else "none: measured"
+
+
+def text(value: float) -> str:
+    """Three digits."""
+    return f"{value:.3g}"
+
+
+def prefixed(svg: str, name: str) -> str:
+    """Make the ids of one plot differ from those of the others on the page."""
+    for before in ['id="', 'href="#', "url(#"]:
+        svg = svg.replace(before, f"{before}{name}-")
+    return svg

@@ -1,0 +1,124 @@
+"""Times of the shipped protocols, simulated: what ``make figures-protocol`` writes.
+
+The program ``agreement`` (``docs/results/agreement.md`` of the repository) sends messages between two
+endpoints in virtual time, or runs all-reduces among the endpoints of a ring. Its CSV files are in a folder
+beside those of the claims. Rates are chosen there so that the payload has the bandwidth of the paper.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from math import isclose, nan
+from pathlib import Path
+
+#: Name of the folder.
+FOLDER = "protocol"
+#: Bytes of headers around the payload of a packet: IPv4, UDP, BTH, RETH, immediate, ICRC.
+HEADER_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Messages of one size and scheme over one path, or all-reduces. With too few, quantiles are NaN."""
+
+    scheme: str
+    #: Of a message, or of the buffer of a site.
+    message_bytes: float
+    #: How many sites the ring has; 0 for messages between two endpoints.
+    sites: int
+    #: Of the payload.
+    bandwidth_bps: float
+    rtt_s: float
+    loss_chunk: float
+    messages: int
+    mean_s: float
+    p99_s: float
+    p999_s: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """All cells that were run, of messages or of all-reduces."""
+
+    cells: tuple[Cell, ...]
+    #: What a cell has several of.
+    kind: str = "messages"
+
+    def find(
+        self,
+        scheme: str,
+        message_bytes: float,
+        bandwidth_bps: float,
+        rtt_s: float,
+        loss_chunk: float,
+        sites: int = 0,
+    ) -> Cell | None:
+        """Return the cell of a place, if it was run."""
+        place = (message_bytes, bandwidth_bps, rtt_s, loss_chunk, sites)
+        for cell in self.cells:
+            its = (cell.message_bytes, cell.bandwidth_bps, cell.rtt_s, cell.loss_chunk, cell.sites)
+            if cell.scheme == scheme and all(map(_same, its, place)):
+                return cell
+        return None
+
+    def of(self, scheme: str, bandwidth_bps: float, rtt_s: float, sites: int = 0) -> list[Cell]:
+        """Return the cells of a scheme over one path, at all sizes and losses."""
+        return [
+            cell
+            for cell in self.cells
+            if cell.scheme == scheme
+            and _same(cell.bandwidth_bps, bandwidth_bps)
+            and _same(cell.rtt_s, rtt_s)
+            and cell.sites == sites
+        ]
+
+    def ratios(
+        self, slow: str, fast: str, bandwidth_bps: float, rtt_s: float, kind: str = "mean_s", sites: int = 0
+    ) -> dict[tuple[float, float], float]:
+        """Return one scheme's times over another's, by size and loss, where both were run."""
+        found = {}
+        for cell in self.of(slow, bandwidth_bps, rtt_s, sites):
+            place = (cell.message_bytes, cell.loss_chunk)
+            other = self.find(fast, cell.message_bytes, bandwidth_bps, rtt_s, cell.loss_chunk, sites)
+            ratio = getattr(cell, kind) / getattr(other, kind) if other else nan
+            if ratio == ratio:
+                found[place] = ratio
+        return found
+
+    @property
+    def messages(self) -> str:
+        """How many messages or all-reduces a cell has."""
+        counts = sorted({cell.messages for cell in self.cells})
+        return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+
+
+def load(folder: Path, *, rings: bool = False) -> Times:
+    """Read the messages, or the all-reduces of rings, of all files of a folder; none if it is not there."""
+    cells = (cell for path in sorted(folder.glob("*.csv")) for cell in _read(path))
+    kind = "all-reduces" if rings else "messages"
+    return Times(tuple(cell for cell in cells if (cell.sites > 0) == rings), kind)
+
+
+def _read(path: Path) -> list[Cell]:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [
+        Cell(
+            scheme=row["scheme"],
+            message_bytes=float(row["bytes"]),
+            sites=int(row.get("sites") or 0),
+            bandwidth_bps=float(row["rate_bps"]) * int(row["mtu"]) / (int(row["mtu"]) + HEADER_BYTES),
+            rtt_s=float(row["rtt_s"]),
+            loss_chunk=float(row["loss_packet"]),
+            messages=int(row["samples"]),
+            mean_s=float(row["mean_s"]),
+            p99_s=float(row["p99_s"] or nan),
+            p999_s=float(row["p999_s"] or nan),
+        )
+        for row in rows
+    ]
+
+
+def _same(one: float, other: float) -> bool:
+    return isclose(one, other, rel_tol=1e-9)
