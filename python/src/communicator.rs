@@ -172,6 +172,21 @@ impl Communicator {
         Ok(())
     }
 
+    /// Whether this rank looks after the others while no operation runs, until the next call. Returns
+    /// why the group cannot continue; None while it can.
+    fn watch(&self, py: Python<'_>, watches: bool) -> PyResult<Option<String>> {
+        let inner = self.open()?;
+        let failure = py.detach(|| inner.watch(watches));
+        Ok(failure.map(|error| error.to_string()))
+    }
+
+    /// Leaves the group, and does not wait.
+    fn leave(&self) {
+        if let Ok(inner) = self.open() {
+            inner.leave();
+        }
+    }
+
     /// Leaves the group. Waits a while until the other ranks have what was sent to them.
     fn close(&self, py: Python<'_>) {
         let inner = lock(&self.inner).take();

@@ -14,6 +14,7 @@ use crate::communicator::{seconds, value_error};
 #[pyo3(from_item_all)]
 pub(crate) struct Settings {
     timeout_s: f64,
+    dead_after_s: f64,
     scheme: String,
     expected_loss: Option<f64>,
     sites: Vec<u32>,
@@ -50,6 +51,7 @@ impl Settings {
     pub(crate) fn options(&self, rank: usize, group: GroupOptions) -> PyResult<GroupOptions> {
         let mut options = GroupOptions {
             timeout: seconds("timeout_s", self.timeout_s)?,
+            dead_after: seconds("dead_after_s", self.dead_after_s)?,
             sites: self.sites.clone(),
             expected_loss: self.expected_loss,
             ..group

@@ -25,6 +25,7 @@ def test_each_variable_is_the_default_of_its_option(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FARWRITE_TORCH_MAX_BPS", "1000000000")
     monkeypatch.setenv("FARWRITE_TORCH_ADDRESS", "10.0.0.7")
     monkeypatch.setenv("FARWRITE_TORCH_PORTS", "5000-5100")
+    monkeypatch.setenv("FARWRITE_TORCH_DEAD_AFTER_S", "30")
     for file in (binary, text):
         monkeypatch.setenv("FARWRITE_TORCH_KEY_FILE", str(file))
         assert Options() == Options(
@@ -34,6 +35,7 @@ def test_each_variable_is_the_default_of_its_option(monkeypatch: pytest.MonkeyPa
             rate_control=Adaptive(10**9),
             address="10.0.0.7",
             ports=(5000, 5100),
+            dead_after_s=30.0,
         )
     monkeypatch.setenv("FARWRITE_TORCH_BOUNDED", "0.02")
     assert Options().policy == Bounded(0.02, exact=Exact("ec-mds:32,8"))
@@ -57,6 +59,8 @@ def test_an_argument_goes_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> 
         ("ADDRESS", "here", "address = 'here': must be an IPv4 or IPv6 address"),
         ("PORTS", "5000", "FARWRITE_TORCH_PORTS=5000: must be two ports"),
         ("PORTS", "9-8", "ports = (9, 8): must be two ports from 1 to 65535, the lower first"),
+        ("DEAD_AFTER_S", "5s", "FARWRITE_TORCH_DEAD_AFTER_S=5s: must be a number of seconds"),
+        ("DEAD_AFTER_S", "0", "dead_after_s = 0.0: must be a number of seconds from 0.1 to 86400"),
         ("SHEME", "gbn", "FARWRITE_TORCH_SHEME: no such variable"),
     ],
 )

@@ -8,9 +8,10 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
+from ranks import message
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 
 from farwrite.torch import Bounded, Exact, Options, Place, RendezvousError, rendezvous
@@ -251,3 +252,39 @@ def test_a_rank_without_a_path_ends_the_rendezvous_of_all() -> None:
         said = list(threads.map(join, range(2)))
     reason = "the path to rank 0: blocked"
     assert said == [f"rank 0 of group 'g': rank 1 cannot join: {reason}", reason]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_rank_that_fails_before_it_joins_ends_the_waiting_of_the_other(
+    failing: int, is_first: bool
+) -> None:
+    store = HashStore()
+    # At its second start, the job finds what the first start has left in the store.
+    for _ in range(2):
+
+        def join(rank: int) -> str:
+            if (rank == failing) != is_first:
+                sleep(0.3)
+            place = Place("g", store, rank, 2)
+            if rank != failing:
+                return message(
+                    RendezvousError, lambda: rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, LONG)
+                )
+            with pytest.raises(ValueError, match="no port is free"), rendezvous.refusing(place):
+                raise ValueError("no port is free")
+            return ""
+
+        started = monotonic()
+        with ThreadPoolExecutor(2) as threads:
+            said = list(threads.map(join, range(2)))
+        assert said[1 - failing].endswith(f"rank {failing} cannot join: no port is free")
+        assert monotonic() - started < 9
+
+
+def test_the_end_of_the_default_group_ends_the_waiting() -> None:
+    for rank in range(2):
+        failures = iter([None, "rank 2 does not answer"])
+        place = Place("g", HashStore(), rank, 2, watch=lambda failures=failures: next(failures))
+        with pytest.raises(RendezvousError, match="the default group has ended: rank 2 does not answer"):
+            rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, LONG)

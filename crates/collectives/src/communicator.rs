@@ -275,10 +275,27 @@ impl Communicator {
         self.call(Call::Refuse(reason));
     }
 
+    /// Whether this rank looks after the others even if no operation runs, until the next call; see
+    /// [`Member::watch`](crate::Member::watch). Returns why the group cannot continue; `None` while
+    /// it can.
+    pub fn watch(&self, watches: bool) -> Option<CollectiveError> {
+        let (answer, answered) = mpsc::channel();
+        self.call(Call::Watch(watches, answer));
+        let stopped = |_| Some(CollectiveError::stopped(self.rank));
+        answered.recv().unwrap_or_else(stopped)
+    }
+
     /// Ends the group. Operations that run, and operations that are submitted later, fail with
     /// [`CollectiveError::Ended`] and this reason.
     pub fn abort(&self, reason: &str) {
         self.call(Call::Abort(reason.to_owned()));
+    }
+
+    /// Leaves the group, as the drop of the communicator does, but does not wait. No operation can
+    /// start after that. What was sent still reaches the other ranks, for at most
+    /// [`CommunicatorOptions::linger`].
+    pub fn leave(&self) {
+        self.call(Call::Stop);
     }
 
     fn call(&self, call: Call) {

@@ -26,6 +26,9 @@ pub(crate) enum Call {
     Start(Box<Start>),
     Tally(Sender<Tally>),
     Refuse(String),
+    /// Whether to look after the other ranks while no operation runs; the answer is why the group
+    /// cannot continue.
+    Watch(bool, Sender<Option<CollectiveError>>),
     Abort(String),
     Stop,
 }
@@ -91,6 +94,9 @@ fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<Ud
                 }
                 Call::Tally(answer) => {
                     let _ = answer.send(Tally::default());
+                }
+                Call::Watch(_, answer) => {
+                    let _ = answer.send(None);
                 }
                 // No operation can start, so none is refused.
                 Call::Refuse(_) => {}
@@ -216,6 +222,10 @@ impl Driver {
                 Call::Tally(answer) => {
                     let _ = answer.send(self.member.tally());
                 }
+                Call::Watch(watches, answer) => {
+                    self.member.watch(watches);
+                    let _ = answer.send(self.member.failure().cloned());
+                }
                 Call::Refuse(reason) => self.member.refuse(reason),
                 Call::Abort(reason) => {
                     let rank = self.member.rank();
@@ -224,7 +234,7 @@ impl Driver {
                 Call::Stop => {
                     self.member.leave();
                     let now = Instant::now();
-                    *end = Some(now.checked_add(self.linger).unwrap_or(now + CENTURY));
+                    end.get_or_insert(now.checked_add(self.linger).unwrap_or(now + CENTURY));
                 }
             }
         }

@@ -81,6 +81,16 @@ pub enum CollectiveError {
         /// What this rank knows about that rank.
         state: RankState,
     },
+    /// A rank has not answered for so long that it counts as dead.
+    #[error("rank {rank} does not answer: {}; the limit is {limit:?}", last_heard(.heard.as_ref()))]
+    Silent {
+        /// The rank.
+        rank: usize,
+        /// How long ago a message of it arrived; `None` if none has.
+        heard: Option<Duration>,
+        /// [`GroupOptions::dead_after`](crate::GroupOptions::dead_after).
+        limit: Duration,
+    },
     /// A rank is so far behind that its records of ended bounded operations no longer fit memory.
     #[error(
         "rank {rank} {state}: its record of operation {operation} ({name}) is missing, and \
@@ -146,6 +156,14 @@ fn operation_name(operation: Option<&u64>, name: &str) -> String {
     match operation {
         Some(number) => format!("operation {number} ({name})"),
         None => format!("a {name}"),
+    }
+}
+
+/// When a rank was last heard, in an error message.
+fn last_heard(ago: Option<&Duration>) -> String {
+    match ago {
+        Some(ago) => format!("it was last heard {:.1} s ago", ago.as_secs_f64()),
+        None => "it was never heard".into(),
     }
 }
 

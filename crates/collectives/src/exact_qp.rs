@@ -13,6 +13,8 @@ use crate::segment::{HEADER_BYTES, Header};
 pub(crate) struct ExactQp {
     buffers: QpBuffers,
     repair: Repair,
+    /// Whether a message was released since the last call of `was_heard`.
+    heard: bool,
 }
 
 impl ExactQp {
@@ -21,6 +23,7 @@ impl ExactQp {
         Self {
             buffers: QpBuffers::new(qp, options, depth, RecvOptions::default()),
             repair,
+            heard: false,
         }
     }
 
@@ -90,8 +93,14 @@ impl ExactQp {
     /// # Errors
     /// Those of the endpoint.
     pub(crate) fn release<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<(), Error> {
+        self.heard = true;
         self.buffers.release();
         self.buffers.post(endpoint).map(|_| ())
+    }
+
+    /// Whether a message was released since the last call.
+    pub(crate) fn was_heard(&mut self) -> bool {
+        std::mem::take(&mut self.heard)
     }
 
     /// Sends a header and the bytes after it as one message. `left` bytes follow the header in this

@@ -22,7 +22,7 @@ use crate::group_view::GroupView;
 use crate::in_order::OrderedOperations;
 use crate::operation::Operation;
 use crate::options::{CONTROLS_IN_FLIGHT, GroupOptions, OperationOptions};
-use crate::peers::{Peers, ask_every_ns};
+use crate::peers::Peers;
 use crate::plan::{self, Plan};
 use crate::repair::Repair;
 use crate::report::Report;
@@ -65,6 +65,8 @@ pub struct Member<F: Fabric> {
     failure: Option<CollectiveError>,
     /// Whether other ranks may still need the data that was sent, because the group has not failed.
     data_matters: bool,
+    /// Whether this rank asks the others even if no operation runs.
+    watches: bool,
 }
 
 impl<F: Fabric> Member<F> {
@@ -98,7 +100,7 @@ impl<F: Fabric> Member<F> {
             let repair = Repair::Named(SchemeName::SrNack);
             ExactQp::new(qp, &control, CONTROLS_IN_FLIGHT as usize, repair)
         };
-        let peers = Peers::new(qps(pairs(&control)?, control_qp));
+        let peers = Peers::new(qps(pairs(&control)?, control_qp), options.dead_after);
         Ok(Self {
             endpoint,
             view: options.view(rank, ranks),
@@ -111,6 +113,7 @@ impl<F: Fabric> Member<F> {
             finished: VecDeque::new(),
             failure: None,
             data_matters: true,
+            watches: false,
         })
     }
 
@@ -202,6 +205,18 @@ impl<F: Fabric> Member<F> {
         id
     }
 
+    /// Whether this rank looks after the others even if no operation runs, until the next call. A
+    /// rank that waits for the others in some other way, such as to make another group, learns in
+    /// this way that one of them is [dead](GroupOptions::dead_after).
+    pub fn watch(&mut self, watches: bool) {
+        self.watches = watches;
+    }
+
+    /// Why the group cannot continue; `None` while it can.
+    pub fn failure(&self) -> Option<&CollectiveError> {
+        self.failure.as_ref()
+    }
+
     /// Whether no operation is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.running().next().is_none()
@@ -215,7 +230,7 @@ impl<F: Fabric> Member<F> {
     /// Notes that data moved, which postpones the questions to other ranks. If a record has been
     /// missing for long, the questions are not postponed.
     fn note_moved(&mut self, now_ns: u64) {
-        let every_ns = ask_every_ns(self.wait_ns());
+        let every_ns = self.peers.ask_every_ns(self.wait_ns());
         let is_old = |open: &OpenOperation| now_ns.saturating_sub(open.started_ns) >= every_ns;
         if !self.in_order.records.ended().next().is_some_and(is_old) {
             self.peers.note_moved(now_ns);

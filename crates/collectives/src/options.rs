@@ -19,6 +19,10 @@ use crate::segment::HEADER_BYTES;
 /// The maximum number of control messages in flight to each rank.
 pub(crate) const CONTROLS_IN_FLIGHT: u32 = 8;
 
+/// The minimum of [`GroupOptions::dead_after`]: an answer takes a round trip, and repeats if it is
+/// lost.
+const SHORTEST_DEAD_AFTER: Duration = Duration::from_millis(100);
+
 /// How a group works. All ranks must have the same options, unless the description of a field
 /// allows a difference. [`Member::connect`](crate::Member::connect) checks this for all fields
 /// except `scheme` and `timing`.
@@ -50,6 +54,10 @@ pub struct GroupOptions {
     pub rate_control: RateControl,
     /// The timeout of operations that do not set their own. Ranks may differ.
     pub timeout: Duration,
+    /// While operations wait, ranks ask each other for their progress. A rank that does not answer
+    /// for this long counts as dead, and the group ends. The network may be interrupted for this
+    /// long, and the machine of a rank may stop it for this long. Ranks may differ.
+    pub dead_after: Duration,
     /// The site of each rank, in order, as any number below `u32::MAX`. Ranks of one site are near
     /// each other. If it is empty, all ranks are near each other.
     pub sites: Vec<u32>,
@@ -70,6 +78,7 @@ impl Default for GroupOptions {
             initial_rtt: Duration::from_millis(10),
             rate_control: RateControl::default(),
             timeout: Duration::from_secs(300),
+            dead_after: Duration::from_secs(5),
             sites: Vec::new(),
             bounded: BoundedOptions::default(),
         }
@@ -252,7 +261,8 @@ impl GroupOptions {
     pub(crate) fn problem(&self) -> Option<Problem> {
         let sizes = self
             .problem_of_sizes()
-            .or_else(|| self.problem_of_schemes());
+            .or_else(|| self.problem_of_schemes())
+            .or_else(|| self.problem_of_times());
         sizes.or_else(|| self.problem_of_transform())
     }
 
@@ -286,6 +296,13 @@ impl GroupOptions {
             );
         }
         None
+    }
+
+    fn problem_of_times(&self) -> Option<Problem> {
+        let is_short = self.dead_after < SHORTEST_DEAD_AFTER;
+        let value = format!("{:?}", self.dead_after);
+        let expected = format!("at least {SHORTEST_DEAD_AFTER:?}");
+        is_short.then_some(("dead_after", value, expected))
     }
 
     fn problem_of_schemes(&self) -> Option<Problem> {

@@ -5,6 +5,7 @@
 //! directly may itself be waiting.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use farwrite::{Endpoint, Fabric};
 
@@ -18,7 +19,7 @@ const MAX_WANTS: usize = 1 << 16;
 /// The minimum and the maximum time between two questions.
 const ASK_NS: [u64; 2] = [10_000_000, 2_000_000_000];
 /// When this rank leaves, it does not wait for a rank that has not answered a question for this
-/// long.
+/// long. Operations wait longer: see [`GroupOptions::dead_after`](crate::GroupOptions::dead_after).
 const SILENCE_NS: u64 = 1_000_000_000;
 
 /// The queue pairs of control messages, and the state that these messages report.
@@ -32,6 +33,10 @@ pub(crate) struct Peers {
     moved_ns: u64,
     /// When the others were last asked since data moved; `None` if they were not.
     asked_ns: Option<u64>,
+    /// A rank that does not answer for this long counts as dead.
+    dead_after_ns: u64,
+    /// When this rank last looked at what has arrived.
+    looked_ns: u64,
 }
 
 #[derive(Debug)]
@@ -41,6 +46,8 @@ struct Peer {
     outgoing: VecDeque<ControlMessage>,
     /// When the rank was asked, if it has sent nothing since then.
     unanswered_ns: Option<u64>,
+    /// When a message of the rank last arrived; `None` if none has.
+    heard_ns: Option<u64>,
     /// The number of collective operations that the rank has started, according to its last
     /// message.
     started: u64,
@@ -65,11 +72,12 @@ struct Peer {
 }
 
 impl Peers {
-    pub(crate) fn new(qps: Vec<Option<ExactQp>>) -> Self {
+    pub(crate) fn new(qps: Vec<Option<ExactQp>>, dead_after: Duration) -> Self {
         let peer = |qp| Peer {
             qp,
             outgoing: VecDeque::new(),
             unanswered_ns: None,
+            heard_ns: None,
             started: 0,
             refusal: String::new(),
             has_left: false,
@@ -85,6 +93,8 @@ impl Peers {
             refusal: String::new(),
             moved_ns: 0,
             asked_ns: None,
+            dead_after_ns: u64::try_from(dead_after.as_nanos()).unwrap_or(u64::MAX),
+            looked_ns: 0,
         }
     }
 
@@ -201,10 +211,24 @@ impl Peers {
         self.moved_ns
     }
 
+    /// Notes that messages of a rank have arrived.
+    pub(crate) fn note_heard(&mut self, peer: usize, now_ns: u64) {
+        if let Some(peer) = &mut self.peers[peer] {
+            peer.heard_ns = Some(now_ns);
+        }
+    }
+
+    /// The time without progress after which ranks are asked, for operations that may take
+    /// `wait_ns`.
+    pub(crate) fn ask_every_ns(&self, wait_ns: u64) -> u64 {
+        let every_ns = (wait_ns / 8).min(self.dead_after_ns / 4);
+        every_ns.clamp(ASK_NS[0], ASK_NS[1])
+    }
+
     /// Asks all others about their progress, if it is time. Returns when to poll again. `wait_ns`
     /// is how long an operation may take.
     pub(crate) fn ask(&mut self, now_ns: u64, wait_ns: u64) -> u64 {
-        let every_ns = ask_every_ns(wait_ns);
+        let every_ns = self.ask_every_ns(wait_ns);
         let last_ns = self.asked_ns.unwrap_or(self.moved_ns);
         let due_ns = last_ns.saturating_add(every_ns);
         if now_ns < due_ns {
@@ -248,6 +272,33 @@ impl Peers {
         absent.next().map(|(rank, _)| (rank, RankState::NotStarted))
     }
 
+    /// The rank that has not answered for the longest time, if that is so long that it counts as
+    /// dead, and how long ago a message of it arrived (`None`: never).
+    ///
+    /// If this rank itself did not run for a while, the answers of that time may have been lost, so
+    /// the time counts from now on.
+    pub(crate) fn dead(&mut self, now_ns: u64) -> Option<(usize, Option<Duration>)> {
+        let has_paused = now_ns.saturating_sub(self.looked_ns) > self.dead_after_ns / 2;
+        self.looked_ns = now_ns;
+        let peers = self.peers.iter_mut().enumerate();
+        let peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_mut()?)));
+        let mut dead = None;
+        for (rank, peer) in peers.filter(|(_, peer)| !peer.has_left) {
+            let Some(asked_ns) = &mut peer.unanswered_ns else {
+                continue;
+            };
+            if has_paused {
+                *asked_ns = now_ns;
+            }
+            let silent_ns = now_ns.saturating_sub(peer.heard_ns.unwrap_or(0).max(*asked_ns));
+            if silent_ns >= self.dead_after_ns {
+                let heard = peer.heard_ns.map(|ns| now_ns.saturating_sub(ns));
+                dead = dead.max(Some((silent_ns, rank, heard)));
+            }
+        }
+        dead.map(|(_, rank, heard)| (rank, heard.map(Duration::from_nanos)))
+    }
+
     /// A rank that left the group before it started the operation with this number.
     pub(crate) fn left_before(&self, number: u64) -> Option<usize> {
         let has_left = |peer: &Peer| peer.has_left && peer.started <= number;
@@ -286,6 +337,7 @@ impl Peers {
     pub(crate) fn progress<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
+        now_ns: u64,
         started: u64,
     ) -> Result<bool, CollectiveError> {
         let mut moved = false;
@@ -295,7 +347,12 @@ impl Peers {
                 continue;
             };
             match peer.progress(rank, endpoint, started, &self.refusal) {
-                Ok(peer_moved) => moved |= peer_moved,
+                Ok([taken, sent]) => {
+                    if taken {
+                        peer.heard_ns = Some(now_ns);
+                    }
+                    moved |= taken | sent;
+                }
                 Err(error) => first = first.or(Some(error)),
             }
         }
@@ -303,30 +360,26 @@ impl Peers {
     }
 }
 
-/// The time without progress after which ranks are asked, for operations that may take `wait_ns`.
-pub(crate) fn ask_every_ns(wait_ns: u64) -> u64 {
-    (wait_ns / 8).clamp(ASK_NS[0], ASK_NS[1])
-}
-
 impl Peer {
-    /// Processes the control messages of this peer and sends those to it. Returns whether it did
-    /// anything.
+    /// Processes the control messages of this peer and sends those to it. Returns whether there
+    /// were any of the first kind, and whether it did anything else.
     fn progress<F: Fabric>(
         &mut self,
         rank: usize,
         endpoint: &mut Endpoint<F>,
         started: u64,
         refusal: &str,
-    ) -> Result<bool, CollectiveError> {
+    ) -> Result<[bool; 2], CollectiveError> {
         let taken = match self.is_broken {
-            true => Ok(false),
+            true => Ok([false; 2]),
             false => self.take_all(rank, endpoint, started, refusal),
         };
         // The peer still receives the reason of the end even if its own control messages cannot be
         // read.
         self.is_broken |= taken.is_err();
         let sent = self.send_all(endpoint);
-        Ok(taken? | sent?)
+        let [taken, posted] = taken?;
+        Ok([taken, posted | sent?])
     }
 
     fn take_all<F: Fabric>(
@@ -335,19 +388,20 @@ impl Peer {
         endpoint: &mut Endpoint<F>,
         started: u64,
         refusal: &str,
-    ) -> Result<bool, CollectiveError> {
+    ) -> Result<[bool; 2], CollectiveError> {
         let broken = |problem| CollectiveError::Connection { rank, problem };
         self.qp.reclaim().map_err(broken)?;
-        let mut moved = self.qp.post(endpoint)?;
+        let posted = self.qp.post(endpoint)?;
+        let mut taken = false;
         while let Some(bytes) = self.qp.front(endpoint).map_err(broken)? {
             let message = ControlMessage::decode(bytes);
             let message =
                 message.ok_or_else(|| broken("a control message cannot be read".into()))?;
             self.qp.release(endpoint)?;
-            moved = true;
+            taken = true;
             self.take(rank, message, started, refusal)?;
         }
-        Ok(moved)
+        Ok([taken, posted])
     }
 
     fn send_all<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, CollectiveError> {

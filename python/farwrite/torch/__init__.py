@@ -25,7 +25,7 @@ from farwrite.torch.hadamard import Hadamard
 from farwrite.torch.missing_log import MissingLogError
 from farwrite.torch.options import Bounded, Exact, Options, Policy
 from farwrite.torch.rates import Adaptive, Dcqcn, Eqds, Fixed, RateControl, Swift
-from farwrite.torch.rendezvous import Place, RendezvousError
+from farwrite.torch.rendezvous import Place, RendezvousError, refusing
 from farwrite.torch.reports import Report
 from farwrite.torch.sites import Sites, average_between_sites
 from farwrite.torch.trace import trace
@@ -86,19 +86,32 @@ def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup
     name, ranks = wanted.group_id, tuple(wanted.global_ranks_in_group)
     instance = Place.instance_of(ranks, before=_made[name, ranks])
     _made[name, ranks] += 1
-    place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, instance)
     default = dist.group.WORLD
-    if options is None and isinstance(default, ProcessGroup):
-        options = _of_subgroup(default.options, wanted.global_ranks_in_group)
-    if options is None:
-        # Launchers and trainers pass none: environment variables have them.
-        options = Options()
-    if not isinstance(options, Options):
-        raise TypeError(
-            f"{place.describe()}: pg_options = {options!r}: must be farwrite.torch.Options(...), such as "
-            "Options(trusted_store=True)"
-        )
-    return ProcessGroup(place, options, wanted.timeout)
+    place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, instance)
+    if not isinstance(default, ProcessGroup):
+        return ProcessGroup(place, _checked(place, options), wanted.timeout)
+    # The default group informs this rank of ranks that fail before they join this group.
+    place = replace(place, watch=lambda: default.watch(True))
+    try:
+        if options is None:
+            options = _of_subgroup(default.options, wanted.global_ranks_in_group)
+        return ProcessGroup(place, _checked(place, options), wanted.timeout)
+    finally:
+        default.watch(False)
+
+
+def _checked(place: Place, options: object) -> Options:
+    """Return the options of a group; those of environment variables if torch passes none."""
+    with refusing(place):
+        if options is None:
+            # Launchers and trainers pass no options.
+            options = Options()
+        if not isinstance(options, Options):
+            raise TypeError(
+                f"{place.describe()}: pg_options = {options!r}: must be farwrite.torch.Options(...), such as "
+                "Options(trusted_store=True)"
+            )
+        return options
 
 
 dist.Backend.register_backend("farwrite", _create, extended_api=True, devices=["cpu", "cuda"])

@@ -17,9 +17,10 @@ BOUNDED = "FARWRITE_TORCH_BOUNDED"
 MAX_BPS = "FARWRITE_TORCH_MAX_BPS"
 ADDRESS = "FARWRITE_TORCH_ADDRESS"
 PORTS = "FARWRITE_TORCH_PORTS"
+DEAD_AFTER = "FARWRITE_TORCH_DEAD_AFTER_S"
 #: All variables with this prefix; others are mistyped.
 PREFIX = "FARWRITE_TORCH_"
-_KNOWN = {TRUSTED_STORE, KEY_FILE, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS}
+_KNOWN = {TRUSTED_STORE, KEY_FILE, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS, DEAD_AFTER}
 
 
 def check_names() -> None:
@@ -98,6 +99,17 @@ def ports() -> tuple[int, int] | None:
     if not (dash and first.isdecimal() and last.isdecimal()):
         raise ValueError(problem(f"{PORTS}={value}: must be two ports such as 5000-5100"))
     return int(first), int(last)
+
+
+def dead_after_s() -> float:
+    """Return the number of seconds without an answer after which a rank counts as dead."""
+    value = _get(DEAD_AFTER)
+    if value is None:
+        return 5.0
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(problem(f"{DEAD_AFTER}={value}: must be a number of seconds such as 5")) from None
 
 
 def _get(name: str) -> str | None:

@@ -16,10 +16,18 @@ import torch.distributed as dist
 
 from farwrite import _native
 from farwrite.torch.arguments import DEVICES, FLOATS, Call
+from farwrite.torch.endings import forget, leave_at_end
 from farwrite.torch.memory import Memory, overlap
 from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
-from farwrite.torch.rendezvous import Place, RendezvousError, bound_address, join, local_address
+from farwrite.torch.rendezvous import (
+    Place,
+    RendezvousError,
+    bound_address,
+    join,
+    local_address,
+    refusing,
+)
 from farwrite.torch.reports import Report, Tally
 from farwrite.torch.untraced import untraced
 from farwrite.torch.work import Started, Work
@@ -43,24 +51,11 @@ class ProcessGroup(dist.ProcessGroup):
         self._tally = Tally()
         bounded = options.policy if isinstance(options.policy, Bounded) else None
         self._bounded = bounded
-        try:
-            address = local_address(place, options)
-            bound = bound_address(address)
-        except OSError as error:
-            wanted = f"address = {options.address!r}: " if options.address else "no address: "
-            raise RendezvousError(f"{place.describe()}: {wanted}{error}") from error
-        self._communicator = _native.Communicator(
-            place.rank,
-            place.size,
-            address=ip_address(bound),
-            advertised=None if bound == address else ip_address(address),
-            packet_bytes=options.packet_bytes,
-            ports=options.ports,
-            key=options.key,
-            settings=options.native(timeout.total_seconds(), _sites(place, options)),
-        )
+        with refusing(place):
+            address, self._communicator = _communicator(place, options, timeout)
         packet_bytes = join(place, self._communicator, address, options, timeout)
         self._log, self._replayed = open_logs(place, options, packet_bytes)
+        leave_at_end(self)
 
     # What the group is.
 
@@ -105,8 +100,22 @@ class ProcessGroup(dist.ProcessGroup):
         """End all operations, here and on the other ranks, with an error."""
         self._communicator.abort(f"rank {self._place.rank} aborted group {self._place.group!r}")
 
+    def watch(self, watches: bool) -> str | None:
+        """Look after the other ranks while no operation runs, or stop that.
+
+        Return why the group cannot continue; None while it can.
+        """
+        return self._communicator.watch(watches)
+
+    def announce_end(self, reason: str | None) -> None:
+        """Leave the group because this process ends, and do not wait."""
+        if reason is not None:
+            self._communicator.abort(reason)
+        self._communicator.leave()
+
     def shutdown(self) -> None:
         """Leave the group. What the other ranks still need of ended operations reaches them first."""
+        forget(self)
         self._communicator.close()
 
     # Operations.
@@ -458,6 +467,26 @@ class ProcessGroup(dist.ProcessGroup):
             for (output, input), one in zip(pairs, hows, strict=True)
         ]
         return Work(call.operation, started, [output for output, _ in pairs], self._tally)
+
+
+def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[str, _native.Communicator]:
+    """Return the address that this rank announces, and its native half."""
+    try:
+        address = local_address(place, options)
+        bound = bound_address(address)
+    except OSError as error:
+        wanted = f"address = {options.address!r}: " if options.address else "no address: "
+        raise RendezvousError(f"{place.describe()}: {wanted}{error}") from error
+    return address, _native.Communicator(
+        place.rank,
+        place.size,
+        address=ip_address(bound),
+        advertised=None if bound == address else ip_address(address),
+        packet_bytes=options.packet_bytes,
+        ports=options.ports,
+        key=options.key,
+        settings=options.native(timeout.total_seconds(), _sites(place, options)),
+    )
 
 
 def _sites(place: Place, options: Options) -> Sequence[int]:

@@ -138,6 +138,7 @@ class Bounded:
 _TIMEOUTS = ("loss-target", "optinic", "celeris")
 #: Longer than any operation takes.
 _LONGEST_S = 86400.0
+_SHORTEST_DEAD_AFTER_S = 0.1
 
 
 def _is_range(seconds: object) -> bool:
@@ -163,6 +164,12 @@ def _are_ports(ports: object) -> bool:
     if not all(isinstance(port, int) and not isinstance(port, bool) for port in ports):
         return False
     return bool(0 < ports[0] <= ports[1] < 2**16)
+
+
+def _is_wait(seconds: object) -> bool:
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        return False
+    return _SHORTEST_DEAD_AFTER_S <= seconds <= _LONGEST_S
 
 
 def _is_packet(size: object) -> bool:
@@ -223,6 +230,11 @@ class Options:
     #: The first and the last UDP port that this rank may bind. Each group binds one. None: the operating
     #: system chooses. Variable: FARWRITE_TORCH_PORTS=5000-5100.
     ports: tuple[int, int] | None = field(default_factory=environment.ports)
+    #: While an operation waits, the ranks ask each other for their progress. If a rank does not answer for
+    #: this number of seconds, it counts as dead, and the group ends with an error that names it. So the
+    #: network, and the machine of a rank, may be interrupted for this long. Ranks may differ. Variable:
+    #: FARWRITE_TORCH_DEAD_AFTER_S.
+    dead_after_s: float = field(default_factory=environment.dead_after_s)
     #: Bytes of data in a packet, a multiple of 8. It must be the same on all ranks. None: the largest that
     #: all paths between ranks carry.
     packet_bytes: int | None = None
@@ -274,6 +286,13 @@ class Options:
             raise ValueError(
                 problem(f"ports = {self.ports!r}: must be two ports from 1 to 65535, the lower first")
             )
+        if not _is_wait(self.dead_after_s):
+            raise ValueError(
+                problem(
+                    f"dead_after_s = {self.dead_after_s!r}: must be a number of seconds from "
+                    f"{_SHORTEST_DEAD_AFTER_S:g} to {_LONGEST_S:g}"
+                )
+            )
         for name in ("missing_log", "replay_log"):
             folder = getattr(self, name)
             if folder is not None and not isinstance(folder, str):
@@ -303,6 +322,7 @@ class Options:
         exact = self.policy.exact if isinstance(self.policy, Bounded) else self.policy
         return {
             "timeout_s": timeout_s,
+            "dead_after_s": float(self.dead_after_s),
             "scheme": exact.scheme,
             "expected_loss": exact.expected_loss,
             "sites": list(sites),

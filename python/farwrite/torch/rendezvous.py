@@ -7,7 +7,8 @@ import hashlib
 import json
 import socket
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib.metadata import version
@@ -23,8 +24,14 @@ from farwrite.torch.options import Options
 
 #: What is left in the place of a rank when all have read it: no key, but the place stays taken.
 _MET = "met"
-#: How often a rank looks whether rank 0 has begun another attempt.
+#: The longest text of another rank in an error message.
+_LONGEST_TEXT = 1000
+#: How often a rank that waits looks at what the other ranks do.
 _LOOK_EVERY = timedelta(seconds=0.2)
+#: How long a rank that cannot join waits for rank 0, to inform it.
+_INFORM = timedelta(seconds=10)
+#: The longest wait in a round after all ranks have joined. A rank looks for a path for up to 10 seconds.
+_ROUND = timedelta(seconds=60)
 
 
 class RendezvousError(RuntimeError):
@@ -45,6 +52,13 @@ class Place:
     #: The number of the attempt to meet, which rank 0 draws. A launcher that starts a job again may keep the
     #: store of the attempt before: its keys have another number.
     attempt: str = ""
+    #: Looks after the ranks of the default group, and returns why that group has ended; None while it works.
+    watch: Callable[[], str | None] = lambda: None
+
+    @property
+    def begun(self) -> str:
+        """The key of the number of the attempt."""
+        return f"farwrite/{self.instance}/attempt"
 
     def key(self, name: object) -> str:
         """Return a key of this attempt."""
@@ -97,38 +111,90 @@ def _gather(place: Place, mine: bytes, timeout: timedelta) -> Place:
     Rank 0 begins the attempt, and confirms it when all ranks have joined. A rank that finds the attempt of an
     earlier start of the job gets no confirmation: it waits for the next attempt.
     """
-    begun = f"farwrite/{place.instance}/attempt"
     until = monotonic() + timeout.total_seconds()
     if place.rank == 0:
         place = replace(place, attempt=uuid4().hex)
         place.store.set(place.key(0), mine.decode())
-        place.store.set(begun, place.attempt)
+        place.store.set(place.begun, place.attempt)
         _wait_for_all(place, [place.key(rank) for rank in range(place.size)], timeout)
+        _check_others(place)
         place.store.set(place.key("complete"), str(place.size))
         return place
-    try:
-        place.store.wait([begun], timeout)
-    except RuntimeError as error:
-        raise RendezvousError(f"{place.describe()}: rank 0 did not join within {timeout}") from error
+    while not _has(place, [place.begun]):
+        _check_others(place)
+        if monotonic() > until:
+            raise RendezvousError(f"{place.describe()}: rank 0 did not join within {timeout}")
     while True:
-        place = replace(place, attempt=place.store.get(begun).decode(errors="replace"))
+        place = _current(place)
         is_ours = _claim(place.store, place.key(place.rank), mine) == mine
-        while place.store.get(begun).decode(errors="replace") == place.attempt:
-            if is_ours and _is_complete(place):
+        while _current(place).attempt == place.attempt:
+            if is_ours and _has(place, [place.key("complete")]):
                 _same_size(place, place.store.get(place.key("complete")))
                 return place
+            if is_ours:
+                _check_others(place)
             if monotonic() > until:
                 raise RendezvousError(f"{place.describe()}: {_absence(place, is_ours, timeout)}")
             if not is_ours:
                 sleep(_LOOK_EVERY.total_seconds())
 
 
-def _is_complete(place: Place) -> bool:
+def _has(place: Place, keys: Sequence[str]) -> bool:
+    """Return whether the store has some keys, or gets them soon."""
     try:
-        place.store.wait([place.key("complete")], _LOOK_EVERY)
+        place.store.wait(list(keys), _LOOK_EVERY)
     except RuntimeError:
         return False
     return True
+
+
+def _current(place: Place) -> Place:
+    """Return the place with the number of the attempt that the store has."""
+    return replace(place, attempt=place.store.get(place.begun).decode(errors="replace"))
+
+
+def _check_others(place: Place) -> None:
+    """Raise RendezvousError if another rank cannot join, or if the default group has ended."""
+    if place.store.check([place.key("failed")]):
+        told = _load(place, 0, place.store.get(place.key("failed")))
+        rank, error = (str(told.get(name))[:_LONGEST_TEXT] for name in ("rank", "error"))
+        raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {error}")
+    if failure := place.watch():
+        raise RendezvousError(f"{place.describe()}: the default group has ended: {failure}")
+
+
+@contextmanager
+def refusing(place: Place) -> Iterator[None]:
+    """Inform the other ranks if this rank cannot join because of an exception in the block."""
+    try:
+        yield
+    except Exception as error:
+        # The store may be the reason.
+        with suppress(RuntimeError):
+            # The identifier distinguishes this text from that of an earlier start of the job.
+            told = {"rank": place.rank, "error": str(error)[:_LONGEST_TEXT], "id": uuid4().hex}
+            _refuse(place, json.dumps(told))
+        raise
+
+
+def _refuse(place: Place, told: str) -> None:
+    """Put the reason why this rank cannot join into the store, under the current attempt.
+
+    An attempt in which the place of this rank is taken belongs to an earlier start of the job.
+    """
+    if place.rank == 0:
+        place = replace(place, attempt=uuid4().hex)
+        place.store.set(place.key("failed"), told)
+        place.store.set(place.begun, place.attempt)
+        return
+    until = monotonic() + _INFORM.total_seconds()
+    while monotonic() < until:
+        if _has(place, [place.begun]):
+            place = _current(place)
+            place.store.set(place.key("failed"), told)
+            if _claim(place.store, place.key(place.rank), told.encode()) == told.encode():
+                return
+            sleep(_LOOK_EVERY.total_seconds())
 
 
 def _same_size(place: Place, theirs: bytes) -> None:
@@ -190,7 +256,7 @@ def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list
     """
     keys = [_key(place, number, rank) for rank in range(place.size)]
     place.store.set(keys[place.rank], json.dumps({"message": b64encode(said).decode()}))
-    _wait_for_all(place, keys, timeout)
+    _wait_for_all(place, keys, min(timeout, _ROUND))
     heard = [_parse_round(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
     _clear(place, keys, f"read/{number}")
     for rank, theirs in enumerate(heard):
@@ -254,15 +320,13 @@ def _claim(store: Store, key: str, mine: bytes) -> bytes:
 
 
 def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None:
-    try:
-        place.store.wait(list(keys), timeout)
-    except RuntimeError as error:
-        absent = [rank for rank, key in enumerate(keys) if not place.store.check([key])]
-        if not absent:
-            raise
-        raise RendezvousError(
-            f"{place.describe()}: rank {', '.join(map(str, absent))} did not join within {timeout}"
-        ) from error
+    until = monotonic() + timeout.total_seconds()
+    while not _has(place, keys):
+        _check_others(place)
+        if monotonic() > until:
+            absent = [str(rank) for rank, key in enumerate(keys) if not place.store.check([key])]
+            what = f"rank {', '.join(absent)} did not join within {timeout}"
+            raise RendezvousError(f"{place.describe()}: {what}")
 
 
 def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:

@@ -7,6 +7,7 @@ use farwrite::{Fabric, RealTime};
 use super::{Finished, Member};
 use crate::bounded::records::{MOST_OPEN, OpenOperation};
 use crate::error::{CollectiveError, RankState};
+use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
 use crate::operation::name;
 
@@ -59,9 +60,16 @@ impl<F: Fabric> Member<F> {
         let running = self.running().map(Execution::deadline_ns);
         let records = self.in_order.records.ended();
         let deadline = running.chain(records.map(OpenOperation::deadline_ns)).min();
-        let ask = deadline.map(|_| self.peers.ask(now_ns, self.wait_ns()));
+        let ask = self.needs_others();
+        let ask = ask.then(|| self.peers.ask(now_ns, self.wait_ns()));
         let next = [polled, again, deadline, ask, self.in_order.limit_ns()];
         next.into_iter().flatten().min()
+    }
+
+    /// Whether this rank waits for other ranks, so that it asks them.
+    fn needs_others(&self) -> bool {
+        let has_open = || self.in_order.records.ended().next().is_some();
+        self.failure.is_none() && (self.watches || !self.is_idle() || has_open())
     }
 
     /// The shortest timeout of the operations that are not over.
@@ -74,7 +82,7 @@ impl<F: Fabric> Member<F> {
     /// Processes everything that can make progress. Returns whether it did anything.
     fn progress(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
         let started = self.in_order.started();
-        let mut moved = self.peers.progress(&mut self.endpoint, started)?;
+        let mut moved = self.peers.progress(&mut self.endpoint, now_ns, started)?;
         let ranks = self.view.ranks;
         for qps in [&mut self.in_order.qps, &mut self.send_receive.qps] {
             for (rank, qp) in qps.iter_mut().enumerate() {
@@ -117,10 +125,22 @@ impl<F: Fabric> Member<F> {
         }
         if segments > 0 {
             self.note_moved(now_ns);
+            self.note_heard(now_ns);
         }
         // Operations that waited for a place can begin in the next poll.
         let ended = self.end_operations(now_ns)?;
         Ok(moved || segments > 0 || ended)
+    }
+
+    /// Notes which ranks the segments come from that were processed.
+    fn note_heard(&mut self, now_ns: u64) {
+        for qps in [&mut self.in_order.qps, &mut self.send_receive.qps] {
+            for (rank, qp) in qps.iter_mut().enumerate() {
+                if qp.as_mut().is_some_and(ExactQp::was_heard) {
+                    self.peers.note_heard(rank, now_ns);
+                }
+            }
+        }
     }
 
     /// Ends operations that are done, and ends the group if a timeout has passed. Returns whether an
@@ -155,6 +175,12 @@ impl<F: Fabric> Member<F> {
         }
         if let Some(rank) = left.or_else(|| self.send_receive.waits_for_left(&self.peers)) {
             return Err(CollectiveError::left(rank));
+        }
+        if self.needs_others()
+            && let Some((rank, heard)) = self.peers.dead(now_ns)
+        {
+            let limit = self.options.dead_after;
+            return Err(CollectiveError::Silent { rank, heard, limit });
         }
         let late = self.running().find(|e| e.deadline_ns() <= now_ns);
         late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))?;

@@ -40,14 +40,21 @@ impl CollectivePlan {
             true => vec![fatal(dice, ranks, &steps, options.timeout)],
             false => (0..dice.index(4)).map(|_| passing(dice, ranks)).collect(),
         };
+        let path_seed = dice.next();
+        let clocks = clocks(dice, ranks);
+        // Ranks that only stall, or are only cut off, are not dead.
+        options.dead_after = Duration::from_millis(match has_end {
+            true => dice.pick(&[500, 1_000, 2_000]),
+            false => dice.pick(&[3_000, 5_000]),
+        });
         Self {
             ranks,
             options,
             link,
             steps,
             faults,
-            path_seed: dice.next(),
-            clocks: clocks(dice, ranks),
+            path_seed,
+            clocks,
         }
     }
 }

@@ -17,6 +17,11 @@ use crate::violation::{Rule, Violation};
 /// How much later than its deadline an operation may end: members are polled when they want to be.
 const SLACK_NS: u64 = 1_000;
 
+/// How much later than [`GroupOptions::dead_after`](farwrite_collectives::GroupOptions) a rank
+/// notices a death: it asks after a quarter of that time without progress, and data of other ranks
+/// may still arrive before.
+const NOTICE: Duration = Duration::from_millis(900);
+
 pub(super) struct Checked {
     pub(super) violation: Option<Violation>,
     pub(super) hash: u64,
@@ -132,6 +137,11 @@ impl Oracle<'_> {
         if ended.at_ns > due_ns.saturating_add(SLACK_NS) {
             return fails(Rule::Deadline, &format!("it was due at {due_ns} ns"));
         }
+        let noticed_ns = self.noticed_ns(rank, ended);
+        if noticed_ns.is_some_and(|ns| ended.at_ns > ns) {
+            let what = format!("the death was to be noticed by {noticed_ns:?} ns");
+            return fails(Rule::Deadline, &what);
+        }
         match &ended.result {
             Ok((report, output)) => self.check_result(number, step, rank, (report, output)),
             Err(error) => {
@@ -153,6 +163,18 @@ impl Oracle<'_> {
                 }
             }
         }
+    }
+
+    /// When an operation ends at the latest beside a rank that has died.
+    fn noticed_ns(&self, rank: usize, ended: &Ended) -> Option<u64> {
+        let died = self.plan.faults.iter().find_map(|fault| match *fault {
+            Fault::Death { at_ns, .. } => Some(at_ns),
+            _ => None,
+        });
+        let dead_after = self.plan.options.dead_after + NOTICE;
+        let span_ns = u64::try_from(dead_after.as_nanos()).expect("seconds");
+        let since_ns = died?.max(ended.started_ns);
+        Some(self.plan.later_ns(rank, since_ns, span_ns))
     }
 
     fn check_result(
