@@ -336,7 +336,9 @@ impl Pair {
         let unmeasured = !self.round_trip.is_measured() && silence_ns / 2 < max_probe_ns;
         let wanted = unmeasured || !self.send.open.is_empty();
         let silent_ns = (silence_ns / 2).min(max_probe_ns);
-        let period_ns = self.period_ns().max(silent_ns);
+        // On a slow path, pings leave room for data.
+        let spacing_ns = self.round_trip.ping_spacing_ns.min(max_probe_ns);
+        let period_ns = self.period_ns().max(silent_ns).max(spacing_ns);
         let since_ns = self
             .control
             .packets

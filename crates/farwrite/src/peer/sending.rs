@@ -87,6 +87,10 @@ impl Sending {
         self.controller.get_mut().set_max_rate(max_rate_bps);
     }
 
+    pub(super) fn pace_bps(&self) -> u64 {
+        self.controller.get().limits().pace_bps
+    }
+
     fn in_flight_bytes(&self) -> u64 {
         self.flight.bytes()
     }

@@ -7,7 +7,7 @@ use farwrite_fabric::contract::Counters;
 use farwrite_schemes::lateness::Lateness;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_sdr::EndpointId;
-use farwrite_wire::control::{Control, Credit, CreditRequest, Echo, PeerFeedback};
+use farwrite_wire::control::{self, Control, Credit, CreditRequest, Echo, PeerFeedback};
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::timing::Timing;
 
@@ -25,6 +25,8 @@ use crate::options::{QpOptions, RateControl};
 
 /// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
 const CONTROL_OVERHEAD_BYTES: u64 = 16;
+/// Pings take at most one part in so many of the pace (P4.9).
+const PING_SHARE: u64 = 32;
 
 /// A peer is one other endpoint instance, at the address of its control packets. The name
 /// follows the peer to other addresses.
@@ -64,6 +66,8 @@ pub(crate) struct RoundTrip {
     pub(crate) shortest_ns: Option<u64>,
     /// When the last control packet left, on any queue pair, that the peer is likely to echo.
     pub(crate) probed_ns: u64,
+    /// The time between two pings at which they take [`PING_SHARE`] of the pace.
+    pub(crate) ping_spacing_ns: u64,
 }
 
 impl RoundTrip {
@@ -84,6 +88,7 @@ impl RoundTrip {
             smoothed_ns: RttEstimator::new(initial).smoothed_ns(),
             shortest_ns: None,
             probed_ns: 0,
+            ping_spacing_ns: 0,
         }
     }
 }
@@ -130,7 +135,24 @@ impl PeerState {
             smoothed_ns: self.rtt.smoothed_ns(),
             shortest_ns: self.rtt.shortest_ns(),
             probed_ns: self.probed_ns,
+            ping_spacing_ns: self.ping_spacing_ns(),
         }
+    }
+
+    /// Before the first measurement, pings may come faster: everything waits for the round trip.
+    fn ping_spacing_ns(&self) -> u64 {
+        let bytes = self.control_bytes(control::HEADER_BYTES);
+        let share_bps = (self.sending.pace_bps() / PING_SHARE).max(1);
+        match self.rtt.shortest_ns() {
+            Some(_) => bytes * 8 * 1_000_000_000 / share_bps,
+            None => 0,
+        }
+    }
+
+    /// Returns the bytes of the IP packet of a control packet.
+    fn control_bytes(&self, bytes: usize) -> u64 {
+        let ip_udp_bytes = u64::from(ip_udp_bytes(self.name.address.is_ipv4()));
+        bytes as u64 + CONTROL_OVERHEAD_BYTES + ip_udp_bytes
     }
 
     /// Records that a chunk arrived `late_ns` after a later one.
@@ -281,8 +303,7 @@ impl PeerState {
     /// Records a genuine control packet with `bytes` of payload that has arrived.
     pub(crate) fn note_control(&mut self, bytes: usize) {
         if let RateControl::Eqds(_) = self.sending.choice() {
-            let ip_udp_bytes = u64::from(ip_udp_bytes(self.name.address.is_ipv4()));
-            let bytes = bytes as u64 + CONTROL_OVERHEAD_BYTES + ip_udp_bytes;
+            let bytes = self.control_bytes(bytes);
             self.crediting.note_control(bytes);
         }
     }
