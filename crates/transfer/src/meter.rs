@@ -32,8 +32,21 @@ pub(crate) struct Meter<'a> {
 pub(crate) struct Status<'a> {
     /// What this end knows of the path, for instance its loss, and what limits the rate.
     pub(crate) path: &'a str,
-    /// What the transfer waits for.
+    /// The disk that the transfer waits for.
     pub(crate) slow_disk: Option<(&'static str, Duration)>,
+    /// For how long nothing has been heard of the peer.
+    pub(crate) silence: Option<Duration>,
+}
+
+impl Status<'_> {
+    /// Returns what the transfer waits for, if it waits.
+    fn wait(&self) -> Option<String> {
+        if let Some(silence) = self.silence {
+            return Some(format!("nothing heard for {} s", silence.as_secs()));
+        }
+        let (disk, busy) = self.slow_disk?;
+        Some(format!("waiting for {disk}, {} s", busy.as_secs()))
+    }
 }
 
 impl<'a> Meter<'a> {
@@ -76,12 +89,10 @@ impl<'a> Meter<'a> {
             Err(_) => "?".into(),
         };
         let rate = Rate(bps).to_string();
-        let at = match status.slow_disk {
-            Some((disk, busy)) => format!("waiting for {disk}, {} s", busy.as_secs()),
-            None => self.name(done_bytes),
-        };
-        let path = status.path;
-        // In 80 columns, the end of the line is not shown.
+        // In 80 columns, the end of the line is not shown. What this end knows of the path is old while it
+        // waits.
+        let path = status.wait().unwrap_or_else(|| status.path.to_owned());
+        let at = self.name(done_bytes);
         let detail = format!("{rate:>10} {left:>4} left {path}  {at}");
         self.report(done_bytes, detail, false);
     }
@@ -127,5 +138,25 @@ fn show_path(manifest: &Manifest, index: u32) -> String {
         tail
     } else {
         format!("...{tail}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_comes_before_a_slow_disk() {
+        let slow_disk = Some(("the peer's disk", Duration::from_millis(3_500)));
+        let status = |slow_disk, seconds: Option<u64>| Status {
+            path: "",
+            slow_disk,
+            silence: seconds.map(Duration::from_secs),
+        };
+        assert_eq!(status(None, None).wait(), None);
+        let disk = status(slow_disk, None).wait().expect("a wait");
+        assert_eq!(disk, "waiting for the peer's disk, 3 s");
+        let silent = status(slow_disk, Some(12)).wait().expect("a wait");
+        assert_eq!(silent, "nothing heard for 12 s");
     }
 }

@@ -184,9 +184,10 @@ impl Watch {
         Ok(self.slow_disk.warning(slow_disk))
     }
 
-    /// Whether nothing was heard of the peer for longer than signs of life are apart.
-    pub(crate) fn is_silent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard_at) > SILENT
+    /// For how long nothing was heard of the peer, if that is longer than signs of life are apart.
+    pub(crate) fn silence(&self, now: Instant) -> Option<Duration> {
+        let silence = now.saturating_duration_since(self.heard_at);
+        (silence > SILENT).then_some(silence)
     }
 
     /// Returns the steps of both ends since the last progress.
@@ -294,6 +295,9 @@ mod tests {
     fn an_outage_shorter_than_the_timeout_is_survived() {
         let (mut watch, start) = watch();
         assert_eq!(look(&mut watch, start, 1, signs(1, 0, 1)), None);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(watch.silence(at(2)), None);
+        assert_eq!(watch.silence(at(13)), Some(Duration::from_secs(12)));
         assert_eq!(look(&mut watch, start, 60, signs(2, 0, 2)), None);
         let error = look(&mut watch, start, 120, signs(2, 0, 2)).expect("lost");
         assert!(error.contains("nothing was heard"), "{error}");

@@ -202,7 +202,8 @@ impl Stream {
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, around.pulse, around.peer);
-        if watch.is_silent(now) {
+        let silence = watch.silence(now);
+        if silence.is_some() {
             self.routed.ask();
         }
         if let Some(warning) = watch.look(now, signs)? {
@@ -214,6 +215,7 @@ impl Stream {
             let status = Status {
                 path: &format!("{path:>5} came twice"),
                 slow_disk: signs.slow_disk(),
+                silence,
             };
             meter.show(now, around.pulse.arrived_bytes(), &status);
         }

@@ -219,7 +219,8 @@ impl Stream {
         packets[0] += u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, &self.pulse, &self.peer);
         self.watch_size(&signs, host)?;
-        if self.watch.is_silent(now) {
+        let silence = self.watch.silence(now);
+        if silence.is_some() {
             self.routed.ask();
         }
         if let Some(warning) = self.watch.look(now, signs)? {
@@ -230,6 +231,7 @@ impl Stream {
         let status = Status {
             path: &self.path_note(limit)?,
             slow_disk: signs.slow_disk(),
+            silence,
         };
         meter.show(now, self.arrived_so_far(), &status);
         Ok(())
