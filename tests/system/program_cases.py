@@ -276,14 +276,15 @@ def _shown(report, program):
         out, err = sender.communicate(timeout=90)
         receiver.communicate(timeout=30)
     shown = re.compile(r"^ +sending +(\d+) % ([\d.]+) Mbit/s +\d+ s left +\d+ % lost RTT [\d.]+ .s "
-                       r"\(the maximum rate \(--rate\)\)", re.MULTILINE)
+                       r"\(--rate\)", re.MULTILINE)
     lines = [(int(share), float(rate)) for share, rate in shown.findall(err)]
     problems = [] if sender.returncode == 0 else [f"exit code {sender.returncode}"]
     if not lines or lines != sorted(lines, key=lambda line: line[0]):
         problems.append("the lines of progress are missing, or go back")
     problems += [f"{rate} Mbit/s at {share} %" for share, rate in lines if not 1 < rate < 21]
-    if "limited by the maximum rate (--rate)" not in out:
-        problems.append("the last line does not say what limited the rate")
+    last = out.splitlines()[-1] if out else ""
+    if not re.fullmatch(r"sent \d+ files, [\d.]+ MiB, in [\d.]+ s: [\d.]+ Mbit/s, limited by --rate", last):
+        problems.append("the last line does not say what was sent, how fast, and what limited the rate")
     report.check("progress of send: share, rate, time left, losses, round trip, and the limit",
                  [f"{problem}: {err}{out}" for problem in problems])
 

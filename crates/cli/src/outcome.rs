@@ -10,13 +10,15 @@ use crate::exit::Failure;
 /// The maximum number of reasons that are shown to people.
 const SHOWN_REASONS: usize = 20;
 
-/// Shows how a transfer ended. Returns the exit code for a program that ran only this transfer.
+/// Shows how a transfer ended, with details for people who want them. Returns the exit code for a
+/// program that ran only this transfer.
 ///
 /// # Errors
 /// Why the transfer failed, if no file has arrived. The caller shows it.
 pub(crate) fn show(
     console: &Console,
     ended: Result<TransferReport, Unfinished>,
+    is_verbose: bool,
 ) -> Result<ExitCode, Failure> {
     let report = match ended {
         Ok(report) => report,
@@ -32,6 +34,11 @@ pub(crate) fn show(
     };
     warn(console, report.delivered());
     console.say(report.line());
+    if is_verbose {
+        for line in report.details() {
+            console.say(format_args!("  {line}"));
+        }
+    }
     let failed = report.delivered().failed_files();
     let failure = report.trouble().map(|kind| {
         let noun = if failed == 1 { "file" } else { "files" };

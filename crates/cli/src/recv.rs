@@ -82,6 +82,9 @@ pub(crate) struct RecvArgs {
     timeout: Duration,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// Show more about the transfer at its end: losses, repeats, packet size, scheme
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -169,7 +172,7 @@ fn serve(
                 let is_interrupted = ended
                     .as_ref()
                     .is_err_and(|unfinished| unfinished.kind() == ErrorKind::Interrupted);
-                let shown = outcome::show(console, ended);
+                let shown = outcome::show(console, ended, args.verbose);
                 if is_interrupted {
                     return shown;
                 }

@@ -46,12 +46,13 @@ result is stored in ~/.cache/farwrite/paths.toml, so that the next transfer to t
 starts near that rate. With --rate-control fixed, the sender sends at --rate, and does not yield to
 other traffic. It slows down only if the receiver's own sockets overflow.
 
-The progress line and the last line say what limits the rate: the path, --rate, the receiver, a disk
-at either end, or --memory.
+The progress line and the last line say what limits the rate: the path, --rate, this machine's
+processor, the receiver, a disk at either end, or --memory. --verbose adds round trip, losses, repeats,
+packet size and scheme; --json has everything.
 
 With --scheme auto, the planner decides for each message, from the measured loss, round trip and rate:
 parity if repairs would take longer than sending the parity, else sr-nack. It changes its choice if
-this saves a tenth of the remaining time. The last line and --json show its choices and the reasons.
+this saves a tenth of the remaining time. --verbose and --json show its choices and the reasons.
 
 Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with timeouts), gbn
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
@@ -118,6 +119,9 @@ pub(crate) struct SendArgs {
     /// Skip symbolic links, pipes, sockets and devices in trees, instead of refusing to send
     #[arg(long)]
     skip_special: bool,
+    /// Show more about the transfer at its end: losses, repeats, packet size, scheme
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -282,7 +286,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let channel = match transfer::connect(&args.to, &psk, args.timeout, &cancel, console) {
         Ok(channel) => channel,
         Err(error) => {
-            return outcome::show(console, Err(Unfinished::before(error, &args.to, &source)));
+            let unfinished = Unfinished::before(error, &args.to, &source);
+            return outcome::show(console, Err(unfinished), args.verbose);
         }
     };
     let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
@@ -307,5 +312,5 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
             "what was learned about the path is not kept for the next transfer: {error}"
         ));
     }
-    outcome::show(console, sent)
+    outcome::show(console, sent, args.verbose)
 }

@@ -415,64 +415,79 @@ impl TransferReport {
         &self.delivered
     }
 
-    /// One line for people.
+    /// One line for people: what crossed, how fast, and what limited the rate.
     #[must_use]
     pub fn line(&self) -> String {
-        let (verb, preposition) = match self.role {
-            Role::Sender => ("sent", "to"),
-            Role::Receiver => ("received", "from"),
+        let verb = match self.role {
+            Role::Sender => "sent",
+            Role::Receiver => "received",
         };
         let mut line = format!(
-            "{verb} {}, {}, in {} {preposition} {}: {}",
+            "{verb} {}, {}, in {}: {}",
             Files(self.delivered.files),
             Bytes(self.delivered.bytes),
             Time(Duration::from_secs_f64(self.seconds)),
-            self.delivered.peer,
             Rate(self.goodput_bps)
-        );
-        line += &format!(
-            ", round trip {}",
-            Time(Duration::from_secs_f64(self.rtt_ms / 1e3))
         );
         if let Some(limit) = self.sending.main_limit {
             line += &format!(", limited by {}", limit.name());
         }
-        if let Some(share) = self.retransmitted_share {
-            line += &format!(", {} sent again", Percent(share));
-        }
-        if let Some(share) = self.duplicate_share {
-            line += &format!(", {} came twice", Percent(share));
-        }
-        if let Some(chunks @ 1..) = self.rebuilt_chunks {
-            line += &format!(", {chunks} chunks rebuilt");
-        }
-        if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
-            line += &format!(", the path lost {loss}");
-        }
-        if self.sending.ecn == Some(CLEARED) {
-            line += ", the path clears the ECN field";
-        }
-        if let Some(reports @ 1..) = self.sending.refused_feedback {
-            line += &format!(", implausible reports of the receiver: {reports}");
-        }
-        if let Some(reports @ 1..) = self.sending.excess_feedback {
-            line += &format!(", reports of the receiver of more than was sent: {reports}");
-        }
-        if self.mtu < self.first_mtu {
-            line += &format!(
-                ", the path shrank from packets of {} bytes to {}",
-                self.first_mtu, self.mtu
-            );
-        }
-        if let Some(choices) = &self.auto {
-            line += &format!("; {}", choices.line());
-        }
         if !self.synced {
-            line += "; not synced to the disk";
+            line += "; not synced";
         }
         if self.delivered.failed_files() > 0 {
             line += &format!("; {} failed", self.delivered.failed_files());
         }
         line
+    }
+
+    /// What else people may want to know about the transfer, one fact a line.
+    #[must_use]
+    pub fn details(&self) -> Vec<String> {
+        let preposition = match self.role {
+            Role::Sender => "to",
+            Role::Receiver => "from",
+        };
+        let rtt = Time(Duration::from_secs_f64(self.rtt_ms / 1e3));
+        let mut lines = vec![
+            format!("{preposition} {}", self.delivered.peer),
+            format!("round trip: {rtt}"),
+        ];
+        let mut add = |line: String| lines.push(line);
+        if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
+            add(format!("lost by the path: {loss}"));
+        }
+        if let Some(share) = self.retransmitted_share {
+            add(format!("sent again: {}", Percent(share)));
+        }
+        if let Some(share) = self.duplicate_share {
+            add(format!("came twice: {}", Percent(share)));
+        }
+        if let Some(chunks @ 1..) = self.rebuilt_chunks {
+            add(format!("rebuilt from parity: {chunks} chunks"));
+        }
+        add(match self.mtu < self.first_mtu {
+            false => format!("packets: {} bytes", self.mtu),
+            true => format!(
+                "packets: {} bytes, {} before the path shrank",
+                self.mtu, self.first_mtu
+            ),
+        });
+        add(match &self.auto {
+            Some(choices) => format!("scheme: {}", choices.line()),
+            None => format!("scheme: {}", self.scheme),
+        });
+        if self.sending.ecn == Some(CLEARED) {
+            add("the path clears the ECN field".to_owned());
+        }
+        if let Some(reports @ 1..) = self.sending.refused_feedback {
+            add(format!("implausible reports of the receiver: {reports}"));
+        }
+        if let Some(reports @ 1..) = self.sending.excess_feedback {
+            add(format!(
+                "reports of the receiver of more than was sent: {reports}"
+            ));
+        }
+        lines
     }
 }

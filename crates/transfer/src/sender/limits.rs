@@ -1,6 +1,6 @@
 //! What limits the speed of a transfer.
 
-use farwrite::{PeerStats, SendLimit};
+use farwrite::SendLimit;
 use serde::Serialize;
 
 use crate::shape::Shape;
@@ -10,8 +10,10 @@ use crate::shape::Shape;
 pub(crate) enum Limit {
     /// The path has no more capacity.
     Path,
-    /// The limit of `--rate`, or the highest rate that a transfer can have.
+    /// The maximum rate of `--rate`.
     Rate,
+    /// Neither the path nor a maximum rate limits the sender: its processor cannot send more.
+    Processor,
     /// The receiver's processor or sockets cannot process more.
     Receiver,
     /// The receiver has no free buffers, since its disk is slower than the path.
@@ -25,11 +27,16 @@ pub(crate) enum Limit {
 /// The state of the stream at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
+    /// What bounds the rate, as the endpoint knows, and its bytes in flight.
+    pub(super) bound: SendLimit,
+    pub(super) in_flight_bytes: u64,
     /// Messages in flight, and their maximum number.
     pub(super) in_flight: usize,
     pub(super) window: usize,
     /// All bytes have been read.
     pub(super) is_read: bool,
+    /// The user gave a maximum rate.
+    pub(super) has_max_rate: bool,
 }
 
 /// How often each limit was seen, at regular intervals.
@@ -43,6 +50,7 @@ pub(crate) struct Limits {
 pub(crate) struct Shares {
     path: f64,
     rate: f64,
+    processor: f64,
     receiver: f64,
     receiver_disk: f64,
     sender_disk: f64,
@@ -50,9 +58,10 @@ pub(crate) struct Shares {
 }
 
 impl Limit {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Path,
         Self::Rate,
+        Self::Processor,
         Self::Receiver,
         Self::ReceiverDisk,
         Self::SenderDisk,
@@ -63,7 +72,8 @@ impl Limit {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Path => "the path",
-            Self::Rate => "the maximum rate (--rate)",
+            Self::Rate => "--rate",
+            Self::Processor => "this machine's processor",
             Self::Receiver => "the receiver",
             Self::ReceiverDisk => "the receiver's disk",
             Self::SenderDisk => "this machine's disk",
@@ -72,11 +82,12 @@ impl Limit {
     }
 
     /// Returns what limits the rate now; `None` at the end, when everything has been sent.
-    pub(super) fn of(peer: &PeerStats, shape: &Shape, standing: Standing) -> Option<Self> {
-        match peer.limit {
+    pub(super) fn of(shape: &Shape, standing: Standing) -> Option<Self> {
+        match standing.bound {
             SendLimit::Path => return Some(Self::Path),
             SendLimit::Receiver => return Some(Self::Receiver),
-            SendLimit::Configured => return Some(Self::Rate),
+            SendLimit::Configured if standing.has_max_rate => return Some(Self::Rate),
+            SendLimit::Configured => return Some(Self::Processor),
             SendLimit::Nothing => {}
         }
         // The endpoint has sent everything that it has and may send.
@@ -85,7 +96,7 @@ impl Limit {
         }
         // These messages are either on their way, or they wait for buffers at the receiver.
         let under_way = u64::from(shape.slots) * shape.segment_bytes / 2;
-        Some(if peer.in_flight_bytes >= under_way {
+        Some(if standing.in_flight_bytes >= under_way {
             Self::Memory
         } else {
             Self::ReceiverDisk
@@ -118,10 +129,71 @@ impl Limits {
         Shares {
             path: share(Limit::Path),
             rate: share(Limit::Rate),
+            processor: share(Limit::Processor),
             receiver: share(Limit::Receiver),
             receiver_disk: share(Limit::ReceiverDisk),
             sender_disk: share(Limit::SenderDisk),
             memory: share(Limit::Memory),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For a stream with up to 128 messages of 1 MiB in flight.
+    fn limit(standing: Standing) -> Option<Limit> {
+        let shape = Shape {
+            mtu: 1024,
+            packets_per_chunk: 1,
+            segment_bytes: 1 << 20,
+            parity_bytes: 0,
+            slots: 128,
+            stream_bytes: 1 << 30,
+        };
+        Limit::of(&shape, standing)
+    }
+
+    #[test]
+    fn each_state_names_its_limit() {
+        let usual = Standing {
+            bound: SendLimit::Nothing,
+            in_flight_bytes: 0,
+            in_flight: 128,
+            window: 128,
+            is_read: false,
+            has_max_rate: false,
+        };
+        let bound = |bound| Standing { bound, ..usual };
+        let limited = Standing {
+            has_max_rate: true,
+            ..bound(SendLimit::Configured)
+        };
+        let empty = Standing {
+            in_flight: 100,
+            ..usual
+        };
+        let read = Standing {
+            is_read: true,
+            ..empty
+        };
+        let full = Standing {
+            in_flight_bytes: 64 << 20,
+            ..usual
+        };
+        for (standing, expected) in [
+            (bound(SendLimit::Path), Some(Limit::Path)),
+            (bound(SendLimit::Receiver), Some(Limit::Receiver)),
+            (limited, Some(Limit::Rate)),
+            // Nobody gave a maximum, and the path carries more than this machine sends.
+            (bound(SendLimit::Configured), Some(Limit::Processor)),
+            (empty, Some(Limit::SenderDisk)),
+            (read, None),
+            (full, Some(Limit::Memory)),
+            (usual, Some(Limit::ReceiverDisk)),
+        ] {
+            assert_eq!(limit(standing), expected, "{standing:?}");
         }
     }
 }

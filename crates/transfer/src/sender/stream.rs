@@ -261,12 +261,16 @@ impl Stream {
 
     /// Returns what limits the speed of the stream now.
     fn limit(&self) -> Result<Option<Limit>, Error> {
+        let peer = self.peer_stats()?;
         let standing = Standing {
+            bound: peer.limit,
+            in_flight_bytes: peer.in_flight_bytes,
             in_flight: self.in_flight.len(),
             window: self.window()?,
             is_read: self.is_read && self.ready.is_none(),
+            has_max_rate: self.resuming.rate_control.max_rate_bps().is_some(),
         };
-        Ok(Limit::of(&self.peer_stats()?, &self.shape, standing))
+        Ok(Limit::of(&self.shape, standing))
     }
 
     /// Reclaims the memory of segments that have arrived.

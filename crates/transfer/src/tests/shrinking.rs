@@ -25,11 +25,9 @@ fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serd
         }
     });
     for report in &reports {
-        let (line, said) = (
-            report.line(),
-            "the path shrank from packets of 8936 bytes to ",
-        );
-        assert!(line.contains(said), "{line}");
+        let details = report.details().join("\n");
+        let said = ", 8936 before the path shrank";
+        assert!(details.contains(said), "{details}");
     }
     reports.map(|report| serde_json::to_value(report).expect("JSON"))
 }
