@@ -17,6 +17,7 @@ from lib.veth import Veth, impair, until
 
 PORT = 4792
 _ICMP = Path(__file__).with_name("lib") / "icmp.py"
+_COPIES = Path(__file__).with_name("lib") / "copies.py"
 
 
 def run(report, program, directory):
@@ -233,6 +234,29 @@ def _changes(file, directory):
     return [f"in {directory.name}: {os.listdir(directory)}"]
 
 
+def _copies(report, program):
+    """An attacker repeats one captured data packet 30,000 times, faster than its sender sends. The transfer has too few messages for its slots to have the same generation again."""
+    big = program.where / "copied"
+    big.write_bytes(random.Random(7).randbytes(4_000_000))
+    with Veth(1500, segment=True, checksums=True) as veth:
+        directory = program.fresh("copies")
+        receiver = program.recv(veth, veth.b.v4, directory)
+        _listening(veth)
+        attacker = veth.own(veth.a.popen(
+            [sys.executable, str(_COPIES), veth.a.dev, str(PORT), "30000", "15000"],
+            text=True, stdout=subprocess.PIPE))
+        sender = program.send(veth, veth.b.v4, "--rate", "16Mbit", "--scheme", "sr-nack", what=big)
+        out, err = sender.communicate(timeout=60)
+        receiver.communicate(timeout=60)
+        copied, _ = attacker.communicate(timeout=60)
+    problems = [] if sender.returncode == 0 and "sent" in copied else [f"{sender.returncode}: {err}"]
+    result = json.loads(out)["result"]
+    if not problems and result["stale_packets"] < 10_000:
+        problems.append(f"{result['stale_packets']} copies arrived")
+    report.check("copies of a data packet do not stop a transfer",
+                 problems + _changes(big, directory))
+
+
 def _forged_icmp(report, program):
     big = program.where / "big-icmp"
     big.write_bytes(random.Random(6).randbytes(20_000_000))
@@ -295,6 +319,7 @@ _CASES = {
     "another key": _keys,
     "losses": _losses,
     "an interface that is down for 2 s in the middle": _outage,
+    "copies of a packet": _copies,
     "forged ICMP": _forged_icmp,
     "what people see": _shown,
 }
