@@ -32,8 +32,8 @@ pub use error::{Activity, Error};
 pub use handshake::VERSION;
 pub use listener::{Listener, Refusal};
 pub use message::{
-    Cause, Expected, FileCause, Hello, Message, MessageKind, OfferedSockets, Progress, QpBlob,
-    Resume, Resumed, RouteAddress, RouteKey, TransferPlan,
+    Cause, Cutover, CutoverAccepted, Expected, FileCause, Hello, Message, MessageKind,
+    OfferedSockets, Progress, QpBlob, RouteAddress, RouteKey, TransferPlan,
 };
 pub use psk::{Psk, PskError};
 pub use reader::Reader;

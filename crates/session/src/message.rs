@@ -74,9 +74,9 @@ pub enum Message {
     Route(OfferedSockets),
     /// From the sender of files: the path carries smaller packets than before, and the stream
     /// continues over another queue pair (P8.5).
-    Resume(Resume),
-    /// From the receiver of files: the answer to [`Message::Resume`].
-    Resumed(Resumed),
+    Cutover(Cutover),
+    /// From the receiver of files: the answer to [`Message::Cutover`].
+    CutoverAccepted(CutoverAccepted),
 }
 
 /// The progress of an end. The sender counts what it reads, and the receiver what it writes.
@@ -133,8 +133,8 @@ impl Hello {
     /// Capability: of the initiator, that the session is a probe and no transfer; of the responder,
     /// that it answers probes (P9).
     pub const PROBES: u64 = 1;
-    /// Capability: the end knows [`Message::Resume`] and [`Message::Resumed`].
-    pub const RESUMES: u64 = 2;
+    /// Capability: the end knows [`Message::Cutover`] and [`Message::CutoverAccepted`].
+    pub const CUTS_OVER: u64 = 2;
     /// Capability of the receiver of files: a file that it calls verified survives a power failure
     /// (P8.4).
     pub const SYNCS: u64 = 4;
@@ -160,7 +160,7 @@ impl fmt::Debug for QpBlob {
 
 /// How the stream continues over another queue pair, from the sender of files (P8.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resume {
+pub struct Cutover {
     /// The first segment, counted from 0, that is not known to have arrived.
     pub first_segment: u64,
     /// How to connect to the sender's new queue pair. Its MTU is the new one.
@@ -169,8 +169,8 @@ pub struct Resume {
 
 /// The answer of the receiver of files (P8.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resumed {
-    /// The segments from [`Resume::first_segment`] on that have arrived, ascending.
+pub struct CutoverAccepted {
+    /// The segments from [`Cutover::first_segment`] on that have arrived, ascending.
     pub finished: Vec<u64>,
     /// How to connect to the receiver's new queue pair.
     pub info: QpBlob,
@@ -262,8 +262,8 @@ impl Message {
             Self::StreamEnd { .. } => MessageKind::StreamEnd,
             Self::Done => MessageKind::Done,
             Self::Route(_) => MessageKind::Route,
-            Self::Resume(_) => MessageKind::Resume,
-            Self::Resumed(_) => MessageKind::Resumed,
+            Self::Cutover(_) => MessageKind::Cutover,
+            Self::CutoverAccepted(_) => MessageKind::CutoverAccepted,
         }
     }
 
@@ -324,12 +324,12 @@ pub enum MessageKind {
     /// [`Message::Route`].
     #[error("the addresses of UDP sockets")]
     Route,
-    /// [`Message::Resume`].
-    #[error("a change to another queue pair")]
-    Resume,
-    /// [`Message::Resumed`].
-    #[error("the answer to a change to another queue pair")]
-    Resumed,
+    /// [`Message::Cutover`].
+    #[error("a cutover to another queue pair")]
+    Cutover,
+    /// [`Message::CutoverAccepted`].
+    #[error("the answer to a cutover")]
+    CutoverAccepted,
 }
 
 /// What an end expects instead of the message that arrived.

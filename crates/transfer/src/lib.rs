@@ -18,6 +18,7 @@
 //! wait for threads that are stuck in the operating system.
 
 mod connect;
+mod cutover;
 mod door;
 pub mod error;
 mod host;
@@ -27,7 +28,6 @@ mod meter;
 mod pulse;
 mod receiver;
 mod report;
-mod resume;
 mod route;
 mod sender;
 mod setup;

@@ -16,7 +16,7 @@ use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Policy, Source, Special};
 use farwrite_session::{
-    Channel, Hello, Listener, Message, OfferedSockets, Psk, QpBlob, Resumed, Text,
+    Channel, CutoverAccepted, Hello, Listener, Message, OfferedSockets, Psk, QpBlob, Text,
 };
 
 use crate::{
@@ -390,12 +390,12 @@ fn adaptive() -> RateControl {
 
 /// A receiver that holds the key and claims to be an RDMA NIC. It agrees to the transfer, and then
 /// claims to continue over another queue pair. It listens until the sender has ended.
-fn resume_unasked(mut channel: Channel) {
+fn accept_unasked(mut channel: Channel) {
     channel.set_read_timeout(Some(TIMEOUT));
     channel.recv::<Message>().expect("a hello");
     let hello = Hello {
         software: Text::new("liar"),
-        capabilities: Hello::RESUMES,
+        capabilities: Hello::CUTS_OVER,
     };
     channel.send(&Message::Hello(hello)).expect("sent");
     let bind = SocketAddr::new(channel.local_addr().ip(), 0);
@@ -419,13 +419,13 @@ fn resume_unasked(mut channel: Channel) {
     let info = QpBlob(info.expect("encoded"));
     channel.send(&Message::QpInfo(info.clone())).expect("sent");
     let finished = vec![0];
-    let resumed = Message::Resumed(Resumed { finished, info });
-    channel.send(&resumed).expect("sent");
+    let accepted = Message::CutoverAccepted(CutoverAccepted { finished, info });
+    channel.send(&accepted).expect("sent");
     while channel.recv::<Message>().is_ok() {}
 }
 
 #[test]
-fn a_receiver_that_resumes_unasked_is_refused() {
+fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("file");
     fs::write(&path, pattern(1_000_000)).expect("write");
@@ -453,7 +453,7 @@ fn a_receiver_that_resumes_unasked_is_refused() {
     let refused = thread::scope(|scope| {
         scope.spawn(|| {
             let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
-            resume_unasked(channel.expect("channel"));
+            accept_unasked(channel.expect("channel"));
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
         send(channel, &psk, source, &settings, &host).expect_err("refused")

@@ -1,6 +1,7 @@
 //! Runs `farwrite send` and `farwrite recv` as users do, over real sockets on loopback.
 
 mod crowds;
+mod cutover;
 mod documented;
 mod hostile;
 mod keys;
@@ -11,7 +12,6 @@ mod memory;
 mod moving;
 mod ports;
 mod refused;
-mod resumed;
 mod rig;
 mod terminals;
 mod traced;

@@ -9,8 +9,8 @@ use farwrite_session::files::{
     Time, manifest_messages, recv_manifest,
 };
 use farwrite_session::{
-    Cause, Channel, Error, FileCause, Hello, Message, OfferedSockets, Progress, QpBlob, Resume,
-    Resumed, RouteKey, Text, TransferPlan,
+    Cause, Channel, Cutover, CutoverAccepted, Error, FileCause, Hello, Message, OfferedSockets,
+    Progress, QpBlob, RouteKey, Text, TransferPlan,
 };
 use proptest::prelude::*;
 
@@ -425,21 +425,21 @@ fn messages_on_the_wire() {
 #[test]
 fn changes_to_another_queue_pair_on_the_wire() {
     let info = || QpBlob(vec![7, 8]);
-    let resume = Message::Resume(Resume {
+    let cutover = Message::Cutover(Cutover {
         first_segment: 300,
         info: info(),
     });
-    let resumed = Message::Resumed(Resumed {
+    let accepted = Message::CutoverAccepted(CutoverAccepted {
         finished: vec![300, 302],
         info: info(),
     });
-    let none = Message::Resumed(Resumed {
+    let none = Message::CutoverAccepted(CutoverAccepted {
         finished: Vec::new(),
         info: info(),
     });
     let cases: [(Message, &[u8]); 3] = [
-        (resume, &[13, 172, 2, 2, 7, 8]),
-        (resumed, &[14, 2, 172, 2, 174, 2, 2, 7, 8]),
+        (cutover, &[13, 172, 2, 2, 7, 8]),
+        (accepted, &[14, 2, 172, 2, 174, 2, 2, 7, 8]),
         (none, &[14, 0, 2, 7, 8]),
     ];
     for (message, body) in cases {

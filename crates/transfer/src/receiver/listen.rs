@@ -9,9 +9,9 @@ use farwrite_session::{Error as SessionError, Expected, Message, Reader};
 
 use super::Event;
 use super::disk::Job;
+use crate::cutover::MAX_CUTOVERS;
 use crate::error::of_thread;
 use crate::pulse::PeerPulse;
-use crate::resume::MAX_RESUMES;
 use crate::{Error, ErrorKind};
 
 /// Reads the channel in its own thread, until the channel ends.
@@ -45,7 +45,7 @@ fn is_close(error: &SessionError) -> bool {
     }
 }
 
-/// Passes messages about files to the disk's thread, and resumes to the endpoint's thread. Returns
+/// Passes messages about files to the disk's thread, and cutovers to the endpoint's thread. Returns
 /// without an error when the disk's thread has ended.
 fn listen(
     mut reader: Reader,
@@ -57,7 +57,7 @@ fn listen(
     let failed = |error: SessionError| Error::of_session("receiving", &error);
     reader.set_timeout(None);
     let mut is_over = false;
-    let mut resumes = 0;
+    let mut cutovers = 0;
     loop {
         let received = reader.recv();
         *is_closed = received.as_ref().is_err_and(is_close);
@@ -82,17 +82,17 @@ fn listen(
                 is_over = true;
                 Job::StreamEnd { stream_bytes }
             }
-            // The queue of events is unbounded, so the number of resumes needs a limit.
-            Message::Resume(_) if resumes >= MAX_RESUMES => {
+            // The queue of events is unbounded, so the number of cutovers needs a limit.
+            Message::Cutover(_) if cutovers >= MAX_CUTOVERS => {
                 let what = format!(
-                    "the sender resumes more than {MAX_RESUMES} times; send again with a smaller \
+                    "the sender cuts over more than {MAX_CUTOVERS} times; send again with a smaller \
                      --mtu"
                 );
                 return Err(Error::new(ErrorKind::Mismatch, what));
             }
-            Message::Resume(resume) => {
-                resumes += 1;
-                let _ = events.send(Event::Resume(resume));
+            Message::Cutover(cutover) => {
+                cutovers += 1;
+                let _ = events.send(Event::Cutover(cutover));
                 continue;
             }
             other => return Err(failed(other.unexpected(Expected::AboutFiles))),

@@ -1,8 +1,8 @@
 //! The receiver's end of a transfer.
 
+mod cutover;
 mod disk;
 mod listen;
-mod resume;
 mod stream;
 mod supply;
 
@@ -18,7 +18,7 @@ use farwrite::{
     Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
 };
 use farwrite_session::files::{CommitGate, Manifest, Policy, Sink, recv_manifest};
-use farwrite_session::{Expected, Hello, Message, MessageKind, Reader, Resume, TransferPlan};
+use farwrite_session::{Cutover, Expected, Hello, Message, MessageKind, Reader, TransferPlan};
 use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
@@ -112,7 +112,7 @@ enum Event {
     /// All bytes and hashes have come, or the disk failed.
     Disk(Result<Tally, Error>),
     /// The sender continues over another queue pair.
-    Resume(Resume),
+    Cutover(Cutover),
     /// The channel has ended.
     Ended {
         error: Error,

@@ -170,7 +170,7 @@ impl Stream {
                     let counters = self.lane.counters(&self.routed.endpoint)?;
                     host.observer.observe(counters);
                 }
-                Ok(Event::Resume(resume)) => self.resume(&resume, around.outbox, host)?,
+                Ok(Event::Cutover(cutover)) => self.cut_over(&cutover, around.outbox, host)?,
                 Ok(Event::Ended { is_closed, .. }) if is_closed && result.is_some() => {
                     return Ok(true);
                 }

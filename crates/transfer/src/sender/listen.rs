@@ -6,7 +6,7 @@ use std::thread;
 
 use farwrite_session::files::{Kind, Manifest};
 use farwrite_session::{
-    Error as SessionError, Expected, FileCause, Message, Reader, Resumed, Text,
+    CutoverAccepted, Error as SessionError, Expected, FileCause, Message, Reader, Text,
 };
 
 use crate::error::of_thread;
@@ -70,7 +70,7 @@ impl Verdicts {
 /// Events of the receiver for the endpoint's thread.
 pub(super) enum Heard {
     /// The receiver continues over another queue pair.
-    Resumed(Resumed),
+    CutoverAccepted(CutoverAccepted),
     /// Every file's verdict, or why there is none. No other event follows.
     Over(Result<Tally, Error>),
 }
@@ -120,8 +120,8 @@ fn listen(
                 peer.set(progress);
                 continue;
             }
-            Message::Resumed(resumed) => {
-                let _ = tell.send(Heard::Resumed(resumed));
+            Message::CutoverAccepted(accepted) => {
+                let _ = tell.send(Heard::CutoverAccepted(accepted));
                 continue;
             }
             Message::Done => return verdicts.finish(),

@@ -1,10 +1,10 @@
 //! The sender's end of a transfer.
 
 mod auto;
+mod cutover;
 mod feed;
 mod limits;
 mod listen;
-mod resume;
 mod stream;
 mod waiting;
 
@@ -82,7 +82,7 @@ struct Joined {
     /// The UDP ports of both ends, for people.
     ports: String,
     /// Whether the receiver can continue over another queue pair.
-    can_resume: bool,
+    can_cut_over: bool,
     /// Whether files that the receiver calls verified survive a power failure there.
     is_synced: bool,
     /// Whether the steps of the receiver are bytes.
@@ -164,7 +164,7 @@ fn join(
     bind.set_port(0);
     let offered = Offered::make(bind, outbox, host)?;
     let theirs = setup.hello()?;
-    let can_resume = theirs.has(Hello::RESUMES);
+    let can_cut_over = theirs.has(Hello::CUTS_OVER);
     let is_synced = theirs.has(Hello::SYNCS);
     let counts_bytes = theirs.has(Hello::BYTE_STEPS);
     let waited = start.elapsed();
@@ -221,7 +221,7 @@ fn join(
         shape,
         rtt,
         peer,
-        can_resume,
+        can_cut_over,
         is_synced,
         counts_bytes,
     })

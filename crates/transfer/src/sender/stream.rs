@@ -11,10 +11,10 @@ use farwrite::{
 use farwrite_session::files::Manifest;
 
 use super::auto::{Auto, Choices};
+use super::cutover::CutoverState;
 use super::feed::{Feeder, Filled};
 use super::limits::{Limit, Limits, Standing};
 use super::listen::Heard;
-use super::resume::Resuming;
 use super::{Joined, SendSettings};
 use crate::lane::Lane;
 use crate::meter::{Meter, Status};
@@ -77,7 +77,7 @@ pub(super) struct Stream {
     pub(super) lane: Lane,
     pub(super) shape: Shape,
     pub(super) picker: Picker,
-    pub(super) resuming: Resuming,
+    pub(super) cutover: CutoverState,
     watch: Watch,
     /// Segments in flight, in the order of the stream.
     pub(super) in_flight: VecDeque<InFlight>,
@@ -126,7 +126,7 @@ impl Stream {
             routed: joined.routed,
             lane: Lane::new(joined.qp),
             shape,
-            resuming: Resuming::new(joined.can_resume, joined.scheme, settings.rate_control),
+            cutover: CutoverState::new(joined.can_cut_over, joined.scheme, settings.rate_control),
             picker: match joined.scheme {
                 SchemeChoice::Named(scheme) => Picker::Named(scheme),
                 SchemeChoice::Auto => {
@@ -174,7 +174,7 @@ impl Stream {
                     host.observer.observe(counters);
                     return self.finish(tally);
                 }
-                Ok(Heard::Resumed(resumed)) => self.resume(&resumed)?,
+                Ok(Heard::CutoverAccepted(accepted)) => self.finish_cutover(&accepted)?,
                 Err(_) => {}
             }
             let now = Instant::now();
@@ -239,7 +239,7 @@ impl Stream {
 
     /// Changes the maximum rate, if it is another one.
     fn limit_rate(&mut self, bps: u64) -> Result<(), Error> {
-        let rate_control = &mut self.resuming.rate_control;
+        let rate_control = &mut self.cutover.rate_control;
         if rate_control.max_rate_bps() != Some(bps)
             && let Some(qp) = self.lane.open()
         {
@@ -268,7 +268,7 @@ impl Stream {
             in_flight: self.in_flight.len(),
             window: self.window()?,
             is_read: self.is_read && self.ready.is_none(),
-            has_max_rate: self.resuming.rate_control.max_rate_bps().is_some(),
+            has_max_rate: self.cutover.rate_control.max_rate_bps().is_some(),
         };
         Ok(Limit::of(&self.shape, standing))
     }

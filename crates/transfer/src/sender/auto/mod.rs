@@ -83,7 +83,7 @@ impl Auto {
 
     /// Records that the stream continues in smaller packets. `again` sent messages have not arrived
     /// and are sent again.
-    pub(super) fn handle_resume(&mut self, shape: Shape, again: u64) {
+    pub(super) fn handle_cutover(&mut self, shape: Shape, again: u64) {
         self.shape = shape;
         self.sent = self.sent.saturating_sub(again);
         self.chooser.repack(packets(&shape));

@@ -1,10 +1,10 @@
-//! Senders that continue over another queue pair, and what a receiver accepts in that case.
+//! Senders that cut over to another queue pair, and what a receiver accepts in that case.
 
 use std::fs;
 use std::time::Duration;
 
 use farwrite::{Outcome, QpConfig, QpInfo, QpOptions};
-use farwrite_session::{Message, QpBlob, Resume, Resumed};
+use farwrite_session::{Cutover, CutoverAccepted, Message, QpBlob};
 
 use crate::liar::{Liar, SEGMENT, config, file, plan};
 use crate::rig::{Receiver, Rig, V4, pattern};
@@ -31,8 +31,8 @@ fn send(liar: &mut Liar, segment: usize) {
     assert_eq!(liar.drive(&send, SOON), Some(Outcome::Whole));
 }
 
-/// Ends the queue pair, creates one of this shape, and resumes with the segment `first_segment`.
-fn resume(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
+/// Ends the queue pair, creates one of this shape, and cuts over from the segment `first_segment`.
+fn cut_over(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
     liar.endpoint.destroy_qp(liar.qp).expect("it was there");
     let options = QpOptions {
         sdr,
@@ -40,21 +40,21 @@ fn resume(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
     };
     liar.qp = liar.endpoint.create_qp(options).expect("queue pair");
     let info = QpBlob(liar.info().encode().expect("encoded"));
-    liar.say(&Message::Resume(Resume {
+    liar.say(&Message::Cutover(Cutover {
         first_segment,
         info,
     }));
 }
 
 /// Returns the answer of the receiver, after its queue pair is connected.
-fn resumed(liar: &mut Liar) -> Resumed {
+fn accepted(liar: &mut Liar) -> CutoverAccepted {
     let heard = liar.hear();
-    let Ok(Message::Resumed(resumed)) = heard else {
+    let Ok(Message::CutoverAccepted(accepted)) = heard else {
         panic!("{heard:?}");
     };
-    let theirs = QpInfo::decode(&resumed.info.0).expect("decoded");
+    let theirs = QpInfo::decode(&accepted.info.0).expect("decoded");
     liar.endpoint.connect_qp(liar.qp, &theirs).expect("fits");
-    resumed
+    accepted
 }
 
 fn smaller(by: u32) -> QpConfig {
@@ -71,14 +71,14 @@ fn what_has_arrived_is_not_sent_again() {
     let (receiver, mut liar) = begun(&rig);
     let old = liar.info();
     // Segment 1 is incomplete. Segment 0 has arrived, whether or not the sender knows it.
-    resume(&mut liar, 0, smaller(1000));
-    let answer = resumed(&mut liar);
+    cut_over(&mut liar, 0, smaller(1000));
+    let answer = accepted(&mut liar);
     assert_eq!(answer.finished, [0]);
     let new = liar.info();
     assert_ne!(old.control_key, new.control_key, "a key of its own");
     send(&mut liar, 1);
-    resume(&mut liar, 2, smaller(2000));
-    assert_eq!(resumed(&mut liar).finished, [0_u64; 0]);
+    cut_over(&mut liar, 2, smaller(2000));
+    assert_eq!(accepted(&mut liar).finished, [0_u64; 0]);
     (2..SEGMENTS).for_each(|segment| send(&mut liar, segment));
     liar.say(&Message::FileHash {
         index: 0,
@@ -117,7 +117,7 @@ fn wishes_that_cannot_be_end_the_transfer() {
     ] {
         let rig = Rig::new();
         let (receiver, mut liar) = begun(&rig);
-        resume(&mut liar, first_segment, config);
+        cut_over(&mut liar, first_segment, config);
         let told = liar.hear_why();
         assert!(told.contains(why), "{told}");
         receiver.end().assert(3, why);
@@ -126,14 +126,14 @@ fn wishes_that_cannot_be_end_the_transfer() {
 }
 
 #[test]
-fn a_sender_that_resumes_for_ever_is_refused() {
+fn a_sender_that_cuts_over_for_ever_is_refused() {
     let rig = Rig::new();
     let (receiver, mut liar) = begun(&rig);
     for time in 1..=8 {
-        resume(&mut liar, 1, smaller(4 * time));
-        assert_eq!(resumed(&mut liar).finished, [0_u64; 0], "time {time}");
+        cut_over(&mut liar, 1, smaller(4 * time));
+        assert_eq!(accepted(&mut liar).finished, [0_u64; 0], "time {time}");
     }
-    resume(&mut liar, 1, smaller(100));
+    cut_over(&mut liar, 1, smaller(100));
     let why = "more than 8 times";
     let told = liar.hear_why();
     assert!(told.contains(why), "{told}");

@@ -1,19 +1,19 @@
-//! The sender's part in continuing over another queue pair (P8.5).
+//! The sender's part in a cutover: it continues over a queue pair with smaller packets (P8.5).
 
 use std::time::Duration;
 
 use farwrite::{Outcome, RateControl};
-use farwrite_session::{Message, Resume, Resumed};
+use farwrite_session::{Cutover, CutoverAccepted, Message};
 
 use super::stream::{InFlight, Picker, State, Stream};
-use crate::resume::{MAX_RESUMES, places};
+use crate::cutover::{MAX_CUTOVERS, places};
 use crate::setup::{decode_info, encode_info};
 use crate::shape::{Shape, options};
 use crate::watch::Signs;
 use crate::{Error, ErrorKind, Event, Host, RouteShrunk, SchemeChoice};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
-pub(super) struct Resuming {
+pub(super) struct CutoverState {
     /// Whether the receiver supports it.
     is_possible: bool,
     scheme: SchemeChoice,
@@ -21,7 +21,7 @@ pub(super) struct Resuming {
     times: u32,
 }
 
-impl Resuming {
+impl CutoverState {
     pub(super) fn new(is_possible: bool, scheme: SchemeChoice, rate_control: RateControl) -> Self {
         Self {
             is_possible,
@@ -33,7 +33,7 @@ impl Resuming {
 
     /// The shape to continue with, if that is possible.
     fn next_shape(&self, shape: Shape, carries: u32) -> Option<Shape> {
-        if !self.is_possible || self.times >= MAX_RESUMES {
+        if !self.is_possible || self.times >= MAX_CUTOVERS {
             return None;
         }
         shape.with_mtu(carries, self.scheme.most_parity())
@@ -55,11 +55,11 @@ impl Stream {
 
     /// Ends the queue pair, and asks the receiver to continue with smaller packets.
     fn cut_over(&mut self, shrunk: RouteShrunk, host: &Host<'_>) -> Result<(), Error> {
-        let Some(shape) = self.resuming.next_shape(self.shape, shrunk.carries) else {
+        let Some(shape) = self.cutover.next_shape(self.shape, shrunk.carries) else {
             return Err(shrunk.into());
         };
         host.observer.observe(Event::RouteShrunk(shrunk));
-        self.resuming.times += 1;
+        self.cutover.times += 1;
         for segment in &mut self.in_flight {
             let state = &mut segment.state;
             if matches!(state, State::Posted(handle) if handle.outcome() == Some(Outcome::Whole)) {
@@ -70,7 +70,7 @@ impl Stream {
         }
         self.shape = shape;
         let peer = self.peer_stats()?;
-        let rate_control = match self.resuming.rate_control {
+        let rate_control = match self.cutover.rate_control {
             RateControl::Adaptive { max_bps, start } => RateControl::Adaptive {
                 max_bps,
                 start: peer.learned.or(start),
@@ -80,29 +80,29 @@ impl Stream {
         let rtt = Duration::from_nanos(peer.rtt_ns);
         let options = options(shape.config(), rate_control, rtt);
         let ours = self.lane.replace(&mut self.routed.endpoint, options)?;
-        let resume = Message::Resume(Resume {
+        let cutover = Message::Cutover(Cutover {
             first_segment: self.settled_segments,
             info: encode_info(&ours)?,
         });
-        self.outbox.send_or_cancel(resume, host.cancel)
+        self.outbox.send_or_cancel(cutover, host.cancel)
     }
 
     /// Handles the receiver's answer.
-    pub(super) fn resume(&mut self, resumed: &Resumed) -> Result<(), Error> {
+    pub(super) fn finish_cutover(&mut self, accepted: &CutoverAccepted) -> Result<(), Error> {
         if self.lane.open().is_some() {
             let what = "the receiver goes on over another queue pair, and was not asked to";
             return Err(Error::new(ErrorKind::Mismatch, what));
         }
         let first_segment = self.settled_segments;
-        for place in places(&resumed.finished, first_segment, self.in_flight.len())? {
+        for place in places(&accepted.finished, first_segment, self.in_flight.len())? {
             self.in_flight[place].state = State::Arrived;
         }
         if let Picker::Auto(auto) = &mut self.picker {
             let is_cut = |segment: &&InFlight| matches!(segment.state, State::Cut);
             let again = self.in_flight.iter().filter(is_cut).count();
-            auto.handle_resume(self.shape, again as u64);
+            auto.handle_cutover(self.shape, again as u64);
         }
-        let theirs = decode_info(&resumed.info)?;
+        let theirs = decode_info(&accepted.info)?;
         self.routed.connect(self.lane.reopen(), theirs)
     }
 }

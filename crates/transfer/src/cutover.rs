@@ -1,4 +1,4 @@
-//! When a stream may continue over another queue pair with smaller packets, and how each end checks
+//! When a stream may continue over a queue pair with smaller packets (a cutover), and how each end checks
 //! the peer's messages about it (P8.5).
 
 use farwrite::QpConfig;
@@ -9,9 +9,9 @@ use crate::{Error, ErrorKind, SchemeChoice};
 
 /// How often a stream may change to another queue pair. Common links have ten sizes (`shape.rs`),
 /// and a path rarely meets more than one of them.
-pub(crate) const MAX_RESUMES: u32 = 8;
+pub(crate) const MAX_CUTOVERS: u32 = 8;
 
-/// The state that a receiver checks a resume against.
+/// The state that a receiver checks a cutover against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) plan: &'a TransferPlan,
@@ -33,7 +33,7 @@ impl Terms<'_> {
         let (mtu, slots) = (self.shape.mtu, self.shape.slots);
         if !(MIN_TRANSFER_MTU..mtu).contains(&config.mtu) {
             return mismatch(format!(
-                "the sender resumes with packets of {} bytes; want at least {MIN_TRANSFER_MTU} and fewer \
+                "the sender cuts over to packets of {} bytes; want at least {MIN_TRANSFER_MTU} and fewer \
                  than {mtu}, as before",
                 config.mtu
             ));
@@ -41,20 +41,20 @@ impl Terms<'_> {
         let per_chunk = self.shape.packets_per_chunk;
         if config.packets_per_chunk != per_chunk {
             return mismatch(format!(
-                "the sender resumes with chunks of {} packets; want {per_chunk}, as before",
+                "the sender cuts over to chunks of {} packets; want {per_chunk}, as before",
                 config.packets_per_chunk
             ));
         }
         if config.slots > slots {
             return mismatch(format!(
-                "the sender resumes with {} segments in flight; want at most {slots}, as before",
+                "the sender cuts over with {} segments in flight; want at most {slots}, as before",
                 config.slots
             ));
         }
         let earliest = self.arrived.saturating_sub(slots.into());
         if !(earliest..=self.arrived).contains(&first_segment) {
             return mismatch(format!(
-                "the sender resumes from segment {first_segment}; want one from {earliest} to {}, \
+                "the sender cuts over from segment {first_segment}; want one from {earliest} to {}, \
                  the first that has not arrived",
                 self.arrived
             ));
