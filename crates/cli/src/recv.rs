@@ -13,7 +13,7 @@ use farwrite::HeldPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_session::{Listener, parse_listen, shown};
 use farwrite_transfer::{
-    self as transfer, Cancel, DEFAULT_PORT, Door, ErrorKind, Host, ReceiveSettings, Visitor,
+    self as transfer, Admission, Cancel, Client, DEFAULT_PORT, ErrorKind, Host, ReceiveSettings,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 
@@ -131,9 +131,15 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         max_files: args.policy.max_files,
         policy: args.policy.policy(),
     };
-    let door = Door::open(listener, psk, Arc::new(console.clone()))?;
+    let admission = Admission::start(listener, psk, Arc::new(console.clone()))?;
     let trace = args.trace.start()?;
-    let ended = serve(args, &settings, (&door, &port), (&cancel, &trace), console);
+    let ended = serve(
+        args,
+        &settings,
+        (&admission, &port),
+        (&cancel, &trace),
+        console,
+    );
     trace.finish(console);
     ended
 }
@@ -142,13 +148,13 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
 fn serve(
     args: &RecvArgs,
     settings: &ReceiveSettings,
-    (door, port): (&Door, &HeldPort),
+    (admission, port): (&Admission, &HeldPort),
     (cancel, trace): (&Cancel, &Tracing),
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     let watched = args.metrics.start("recv", console)?;
     loop {
-        let channel = door.wait(cancel)?;
+        let channel = admission.wait(cancel)?;
         let host = Host {
             redirect: &transfer::unchanged,
             cancel,
@@ -156,13 +162,13 @@ fn serve(
             port: Some(port),
             max_rate: None,
         };
-        let ended = match Visitor::greet(channel, cancel) {
+        let ended = match Client::accept(channel, cancel) {
             Ok(prober) if prober.wants_probe() => {
                 if let Err(failure) = probe::answer(prober, port, cancel, console) {
                     console.warn(failure);
                 }
                 // A probe is not a transfer: --once continues to wait for one.
-                door.ready();
+                admission.free();
                 continue;
             }
             Ok(sender) => {
@@ -187,7 +193,7 @@ fn serve(
         if let Err(failure) = ended {
             console.fail(&failure);
         }
-        door.ready();
+        admission.free();
     }
 }
 

@@ -67,17 +67,17 @@ impl Terms<'_> {
 
 /// Checks that the segments that a receiver reports are among the `sent` ones from `first_segment`
 /// on, in ascending order. Returns their indices there.
-pub(crate) fn places(
+pub(crate) fn arrived_indices(
     finished: &[u64],
     first_segment: u64,
     sent: usize,
 ) -> Result<Vec<usize>, Error> {
-    let mut places: Vec<usize> = Vec::new();
+    let mut indices: Vec<usize> = Vec::new();
     for &segment in finished {
-        let place = segment.checked_sub(first_segment);
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        let place = place.filter(|place| *place < sent && places.last().is_none_or(|l| l < place));
-        places.push(place.ok_or_else(|| {
+        let index = segment.checked_sub(first_segment);
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let index = index.filter(|index| *index < sent && indices.last().is_none_or(|l| l < index));
+        indices.push(index.ok_or_else(|| {
             let what = format!(
                 "the receiver says that segment {segment} has arrived; want segments in ascending \
                  order, of the {sent} from {first_segment} on"
@@ -85,7 +85,7 @@ pub(crate) fn places(
             Error::new(ErrorKind::Mismatch, what)
         })?);
     }
-    Ok(places)
+    Ok(indices)
 }
 
 #[cfg(test)]
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn arrived_segments_are_among_those_sent() {
-        assert_eq!(places(&[5, 7, 9], 5, 5).expect("sent"), [0, 2, 4]);
-        assert_eq!(places(&[], 5, 0).expect("none"), [0_usize; 0]);
+        assert_eq!(arrived_indices(&[5, 7, 9], 5, 5).expect("sent"), [0, 2, 4]);
+        assert_eq!(arrived_indices(&[], 5, 0).expect("none"), [0_usize; 0]);
         for (finished, wrong) in [
             (vec![4], 4),
             (vec![10], 10),
@@ -183,7 +183,7 @@ mod tests {
             (vec![7, 6], 6),
             (vec![u64::MAX], u64::MAX),
         ] {
-            let error = places(&finished, 5, 5).expect_err("refused");
+            let error = arrived_indices(&finished, 5, 5).expect_err("refused");
             let text = error.to_string();
             assert!(text.contains(&format!("segment {wrong} ")), "{text}");
         }

@@ -9,32 +9,32 @@
 //!   sender                                              receiver
 //!   disk:      files -> buffers                         disk:      segments -> files, verdicts
 //!   endpoint:  buffers -> messages     == UDP ==>       endpoint:  messages -> segments, in order
-//!   speaker:   hashes, signs of life   == TCP ==>       listener:  hashes
-//!   listener:  verdicts                <== TCP ==       speaker:   verdicts, signs of life
+//!   writer:    hashes, signs of life   == TCP ==>       reader:    hashes
+//!   reader:    verdicts                <== TCP ==       writer:    verdicts, signs of life
 //! ```
 //!
 //! The endpoint's thread never waits for a disk, the channel or a terminal. An end that gives up
 //! first ensures that no more files get their final names. Then it informs the peer. It does not
 //! wait for threads that are stuck in the operating system.
 
+mod admission;
+mod channel_writer;
+mod client;
 mod connect;
 mod cutover;
-mod door;
 pub mod error;
+mod heartbeat;
 mod host;
-mod lane;
+mod liveness;
 mod loss;
-mod meter;
-mod pulse;
+mod progress_meter;
 mod receiver;
 mod report;
 mod route;
 mod sender;
 mod setup;
 mod shape;
-mod speaker;
-mod visitor;
-mod watch;
+mod stream_qp;
 
 #[cfg(test)]
 mod tests;
@@ -42,8 +42,9 @@ mod tests;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+pub use admission::Admission;
+pub use client::Client;
 pub use connect::connect;
-pub use door::Door;
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
 pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, RateControlName, Start, SwiftOptions};
@@ -55,7 +56,6 @@ pub use report::{Delivered, FailedFile, Role, TransferReport, Unfinished};
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
 pub use shape::MIN_TRANSFER_MTU;
-pub use visitor::Visitor;
 
 /// The default port of a receiver for TCP and UDP: one above the port of RoCEv2, which Soft-RoCE
 /// uses where it is loaded.

@@ -13,7 +13,7 @@ use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::{Serialize, Serializer};
 
 use crate::loss::PathLoss;
-use crate::sender::{Choices, Limit, Limits, Shares};
+use crate::sender::{Bottleneck, BottleneckShares, Bottlenecks, Choices};
 use crate::shape::Shape;
 use crate::{Error, ErrorKind};
 
@@ -76,14 +76,14 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    fn new(peer: String, tally: Tally) -> Self {
+    fn new(peer: String, results: FileResults) -> Self {
         Self {
             peer,
-            files: tally.verified_files,
-            bytes: tally.verified_bytes,
-            arrived: tally.arrived,
-            failed: tally.failed,
-            warnings: tally.warnings,
+            files: results.verified_files,
+            bytes: results.verified_bytes,
+            arrived: results.arrived,
+            failed: results.failed,
+            warnings: results.warnings,
         }
     }
 
@@ -131,10 +131,14 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// `ledger` has the verdicts until the failure.
-    pub(crate) fn new(error: Error, peer: impl fmt::Display, ledger: &Ledger) -> Self {
-        let tally = ledger.take();
-        let delivered = Delivered::new(peer.to_string(), tally);
+    /// `shared_results` has the verdicts until the failure.
+    pub(crate) fn new(
+        error: Error,
+        peer: impl fmt::Display,
+        shared_results: &SharedResults,
+    ) -> Self {
+        let results = shared_results.take();
+        let delivered = Delivered::new(peer.to_string(), results);
         let is_empty = delivered.files == 0
             && delivered.failed.failed_files == 0
             && delivered.warnings.is_empty();
@@ -148,7 +152,7 @@ impl Unfinished {
     /// end, for people.
     #[must_use]
     pub fn before(error: Error, peer: impl fmt::Display, source: &Source) -> Self {
-        Self::new(error, peer, &Ledger::of(source))
+        Self::new(error, peer, &SharedResults::of(source))
     }
 
     /// The kind of failure.
@@ -231,7 +235,7 @@ impl FailedFiles {
 
 /// The files that arrived, and those that did not.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct FileResults {
     pub(crate) verified_files: u32,
     pub(crate) verified_bytes: u64,
     /// The paths of the first of them.
@@ -241,7 +245,7 @@ pub(crate) struct Tally {
     pub(crate) warnings: Vec<String>,
 }
 
-impl Tally {
+impl FileResults {
     /// Adds the verdict on a file. `failure` says why it did not arrive.
     fn add(&mut self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
         if let Some((cause, reason)) = failure {
@@ -261,36 +265,36 @@ impl Tally {
 
 /// The verdicts and warnings so far. Other threads add them, and one reads them when the transfer ends.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger(Arc<Mutex<Tally>>);
+pub(crate) struct SharedResults(Arc<Mutex<FileResults>>);
 
-impl Ledger {
+impl SharedResults {
     /// Begins with what the sender could not list.
     pub(crate) fn of(source: &Source) -> Self {
-        let ledger = Self::default();
+        let shared_results = Self::default();
         for it in source.unreadable() {
             let (path, reason) = (|| it.path.clone(), Text::new(&it.error));
-            let failed = &mut ledger.tally().failed;
+            let failed = &mut shared_results.results().failed;
             failed.add(path, FileCause::Unreadable, reason);
         }
-        ledger
+        shared_results
     }
 
     /// Adds the verdict on a file. `failure` says why it did not arrive.
     pub(crate) fn add(&self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
-        self.tally().add(manifest, index, failure);
+        self.results().add(manifest, index, failure);
     }
 
     /// Adds a warning that the verdicts do not show. Callers add a few, whatever the number of files.
     pub(crate) fn warn(&self, warning: impl fmt::Display) {
-        self.tally().warnings.push(warning.to_string());
+        self.results().warnings.push(warning.to_string());
     }
 
     /// Returns everything, and keeps nothing.
-    pub(crate) fn take(&self) -> Tally {
-        std::mem::take(&mut self.tally())
+    pub(crate) fn take(&self) -> FileResults {
+        std::mem::take(&mut self.results())
     }
 
-    fn tally(&self) -> MutexGuard<'_, Tally> {
+    fn results(&self) -> MutexGuard<'_, FileResults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -307,15 +311,15 @@ pub(crate) struct Sending {
     refused_feedback: Option<u64>,
     excess_feedback: Option<u64>,
     ecn: Option<&'static str>,
-    limited_by: Option<Shares>,
+    limited_by: Option<BottleneckShares>,
     #[serde(skip)]
-    main_limit: Option<Limit>,
+    main_bottleneck: Option<Bottleneck>,
     #[serde(skip)]
     learned: Option<Start>,
 }
 
 impl Sending {
-    pub(crate) fn new(control: RateControl, peer: &PeerStats, limits: &Limits) -> Self {
+    pub(crate) fn new(control: RateControl, peer: &PeerStats, bottlenecks: &Bottlenecks) -> Self {
         let max_rate_bps = control.max_rate_bps();
         // At the configured maximum, the path may carry more than was measured.
         let is_below = |start: &Start| max_rate_bps.is_none_or(|max| start.rate_bps < max / 8 * 7);
@@ -334,8 +338,8 @@ impl Sending {
                 EcnField::Kept => "kept",
                 EcnField::Cleared => CLEARED,
             }),
-            limited_by: Some(limits.shares()),
-            main_limit: limits.main(),
+            limited_by: Some(bottlenecks.shares()),
+            main_bottleneck: bottlenecks.main(),
             learned: peer.learned.filter(is_below),
         }
     }
@@ -347,7 +351,7 @@ pub(crate) struct Facts {
     pub(crate) peer: String,
     /// Whether the files that arrived survive a power failure at the receiver.
     pub(crate) synced: bool,
-    pub(crate) tally: Tally,
+    pub(crate) results: FileResults,
     pub(crate) elapsed: Duration,
     pub(crate) scheme: String,
     pub(crate) choices: Option<Choices>,
@@ -366,7 +370,7 @@ impl TransferReport {
     pub(crate) fn new(facts: Facts) -> Self {
         let seconds = facts.elapsed.as_secs_f64().max(1e-6);
         let is_receiver = facts.role == Role::Receiver;
-        let delivered = Delivered::new(facts.peer, facts.tally);
+        let delivered = Delivered::new(facts.peer, facts.results);
         Self {
             role: facts.role,
             synced: facts.synced,
@@ -429,8 +433,8 @@ impl TransferReport {
             Time(Duration::from_secs_f64(self.seconds)),
             Rate(self.goodput_bps)
         );
-        if let Some(limit) = self.sending.main_limit {
-            line += &format!(", limited by {}", limit.name());
+        if let Some(bottleneck) = self.sending.main_bottleneck {
+            line += &format!(", limited by {}", bottleneck.name());
         }
         if !self.synced {
             line += "; not synced";

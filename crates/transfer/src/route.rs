@@ -8,9 +8,9 @@ use farwrite::routes::{FoundRoute, Role, RouteError, RouteId, RouteKeeper, Route
 use farwrite::{Endpoint, QpInfo, QueuePair, UdpConfig, UdpFabric};
 use farwrite_session::{Message, OfferedSockets, RouteKey};
 
+use crate::channel_writer::Outbox;
 use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
-use crate::speaker::Outbox;
 use crate::{Error, ErrorKind, Host};
 
 /// The longest wait for packets between two checks of the channel.

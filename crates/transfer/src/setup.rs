@@ -9,11 +9,11 @@ use farwrite_session::{
     Reader, Text,
 };
 
+use crate::channel_writer::Outbox;
+use crate::heartbeat::Heartbeat;
 use crate::host::{CANCEL_PERIOD, Cancel};
-use crate::pulse::Pulse;
+use crate::liveness::{LifeSigns, SlowDisk};
 use crate::route::{RoutedEndpoint, STEP};
-use crate::speaker::Outbox;
-use crate::watch::{Signs, SlowDisk};
 use crate::{Error, ErrorKind, Host};
 
 /// The time limit for connecting with the handshake, and for each message of the set-up.
@@ -116,9 +116,9 @@ impl<'a> Setup<'a> {
                     if progress.disk_ms > 0 {
                         since = Instant::now();
                     }
-                    self.warn_of_disk(Signs {
+                    self.warn_of_disk(LifeSigns {
                         peer_disk: Duration::from_millis(progress.disk_ms),
-                        ..Signs::default()
+                        ..LifeSigns::default()
                     });
                 }
                 Ok(message) => return Ok(message),
@@ -135,10 +135,10 @@ impl<'a> Setup<'a> {
     /// listens for the peer's signs of life.
     pub(crate) fn run<T: Send + 'static>(
         &mut self,
-        pulse: &Arc<Pulse>,
+        heartbeat: &Arc<Heartbeat>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let of_thread_too = Arc::clone(pulse);
+        let of_thread_too = Arc::clone(heartbeat);
         let work = move || {
             let _operation = of_thread_too.disk_operation();
             work()
@@ -161,15 +161,15 @@ impl<'a> Setup<'a> {
             if heard_at.elapsed() >= self.timeout {
                 return Err(too_late(self.timeout));
             }
-            self.warn_of_disk(Signs {
-                own_disk: pulse.disk_busy(Instant::now()),
-                ..Signs::default()
+            self.warn_of_disk(LifeSigns {
+                own_disk: heartbeat.disk_busy(Instant::now()),
+                ..LifeSigns::default()
             });
             Ok(())
         })
     }
 
-    fn warn_of_disk(&mut self, signs: Signs) {
+    fn warn_of_disk(&mut self, signs: LifeSigns) {
         if let Some(warning) = self.slow_disk.warning(signs.slow_disk()) {
             self.host.warn(warning);
         }

@@ -1,8 +1,8 @@
 //! Both ends in one process, with an emulated link between their UDP sockets.
 
+mod file_reports;
 mod progress;
 mod shrinking;
-mod told;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,8 +20,8 @@ use farwrite_session::{
 };
 
 use crate::{
-    Cancel, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, RouteShrunk, SETUP,
-    SchemeChoice, SendSettings, TransferReport, Unfinished, Visitor, receive, send,
+    Cancel, Client, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, RouteShrunk,
+    SETUP, SchemeChoice, SendSettings, TransferReport, Unfinished, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -188,7 +188,7 @@ fn travel(
                 port: None,
                 max_rate: None,
             };
-            let sender = Visitor::greet(channel.expect("channel"), cancel).expect("a hello");
+            let sender = Client::accept(channel.expect("channel"), cancel).expect("a hello");
             receive(sender, to, &limits, &host)
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");

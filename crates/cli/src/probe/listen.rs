@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farwrite::HeldPort;
 use farwrite_probe as probe;
 use farwrite_session::shown;
-use farwrite_transfer::{Cancel, Door, Visitor};
+use farwrite_transfer::{Admission, Cancel, Client};
 
 use super::{ProbeArgs, failure};
 use crate::addresses::Targets;
@@ -30,20 +30,20 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         file.unwrap_or_default()
     ));
     targets.show_others(console);
-    let door = Door::open(listener, psk, Arc::new(console.clone()))?;
-    serve(args, &door, &port, &cancel, console)
+    let admission = Admission::start(listener, psk, Arc::new(console.clone()))?;
+    serve(args, &admission, &port, &cancel, console)
 }
 
 fn serve(
     args: &ProbeArgs,
-    door: &Door,
+    admission: &Admission,
     port: &HeldPort,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<(), Failure> {
     loop {
-        let channel = door.wait(cancel)?;
-        let visitor = Visitor::greet(channel, cancel).map_err(Failure::from);
+        let channel = admission.wait(cancel)?;
+        let visitor = Client::accept(channel, cancel).map_err(Failure::from);
         let ended = visitor.and_then(|visitor| match visitor.wants_probe() {
             true => answer(visitor, port, cancel, console),
             false => {
@@ -59,13 +59,13 @@ fn serve(
         if let Err(failure) = ended {
             console.warn(failure);
         }
-        door.ready();
+        admission.free();
     }
 }
 
 /// Answers one prober, whose hello has arrived.
 pub(crate) fn answer(
-    visitor: Visitor,
+    visitor: Client,
     port: &HeldPort,
     cancel: &Cancel,
     console: &Console,

@@ -7,9 +7,9 @@ use farwrite_session::{Cutover, CutoverAccepted, Message};
 
 use super::receiving;
 use super::stream::{Posted, Stream};
+use crate::channel_writer::Outbox;
 use crate::cutover::Terms;
 use crate::setup::{decode_info, encode_info};
-use crate::speaker::Outbox;
 use crate::{Error, Event, Host, RouteShrunk};
 
 impl Stream {
@@ -49,9 +49,9 @@ impl Stream {
         let scheme = self.agreed.scheme.most_parity();
         let control = self.agreed.control;
         let options = receiving(theirs.config, control, (&shape, scheme), rtt);
-        let ours = self.lane.replace(&mut self.routed.endpoint, options)?;
+        let ours = self.stream_qp.replace(&mut self.routed.endpoint, options)?;
         self.shape = shape;
-        self.routed.connect(self.lane.reopen(), theirs)?;
+        self.routed.connect(self.stream_qp.reopen(), theirs)?;
         // The receives must be posted before the sender learns about the new queue pair.
         self.post()?;
         let accepted = Message::CutoverAccepted(CutoverAccepted {

@@ -1,10 +1,10 @@
 //! The receiver's end of a transfer.
 
+mod buffer_demand;
+mod channel_reader;
 mod cutover;
-mod disk;
-mod listen;
+mod disk_writer;
 mod stream;
-mod supply;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,20 +21,22 @@ use farwrite_session::files::{CommitGate, Manifest, Policy, Sink, recv_manifest}
 use farwrite_session::{Cutover, Expected, Hello, Message, MessageKind, Reader, TransferPlan};
 use farwrite_units::show::Bytes;
 
+use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
-use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Ledger, Role, Sending, Tally, TransferReport, Unfinished};
+use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::report::{
+    Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
+};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
-use crate::speaker::{Outbox, Speaker};
-use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor, wait_for_disk};
-use disk::Disk;
+use crate::{Client, DISK_END, Error, ErrorKind, Host, SchemeChoice, wait_for_disk};
+use buffer_demand::BufferDemand;
+use disk_writer::DiskWriter;
 use stream::{Agreed, Received, Stream};
-use supply::Supply;
 
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
-/// full, the listener does not read the channel.
+/// full, the channel reader does not read the channel.
 const WAITING_WORDS: usize = 1 << 14;
 
 /// The limits of a receiver.
@@ -93,7 +95,7 @@ impl ReceiveSettings {
 }
 
 /// Everything that a transfer needs after the set-up.
-struct Joined {
+struct Negotiated {
     routed: RoutedEndpoint,
     qp: QueuePair,
     shape: Shape,
@@ -110,7 +112,7 @@ struct Joined {
 /// Events from the other threads for the endpoint's thread.
 enum Event {
     /// All bytes and hashes have come, or the disk failed.
-    Disk(Result<Tally, Error>),
+    Disk(Result<FileResults, Error>),
     /// The sender continues over another queue pair.
     Cutover(Cutover),
     /// The channel has ended.
@@ -124,9 +126,9 @@ enum Event {
 /// What both parts of a reception use.
 struct Reception<'a> {
     outbox: Outbox,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     gate: CommitGate,
-    ledger: Ledger,
+    shared_results: SharedResults,
     settings: &'a ReceiveSettings,
     host: &'a Host<'a>,
 }
@@ -139,7 +141,7 @@ struct Reception<'a> {
 /// Errors that end the whole transfer, with the files that arrived before; the peer is informed too. Files
 /// that fail alone are in the report.
 pub fn receive(
-    sender: Visitor,
+    sender: Client,
     directory: &Path,
     settings: &ReceiveSettings,
     host: &Host<'_>,
@@ -148,43 +150,44 @@ pub fn receive(
     let ends = (channel.local_addr(), channel.peer_addr());
     let closer = channel.closer();
     let (mut reader, writer) = channel.split();
-    let pulse = Arc::<Pulse>::default();
-    let (speaker, outbox) = Speaker::start(writer, closer, Arc::clone(&pulse), settings.timeout)?;
+    let heartbeat = Arc::<Heartbeat>::default();
+    let (channel_writer, outbox) =
+        ChannelWriter::start(writer, closer, Arc::clone(&heartbeat), settings.timeout)?;
     let reception = Reception {
         outbox,
-        pulse,
+        heartbeat,
         gate: CommitGate::default(),
-        ledger: Ledger::default(),
+        shared_results: SharedResults::default(),
         settings,
         host,
     };
     let mut disk = None;
     let result = reception
-        .join(&mut reader, ends, directory)
-        .and_then(|joined| reception.run(joined, reader, &mut disk));
+        .negotiate(&mut reader, ends, directory)
+        .and_then(|negotiated| reception.run(negotiated, reader, &mut disk));
     if result.is_err() && !reception.gate.close(DISK_END) {
         host.warn(
             "the disk has not answered for long: the file that it was giving its final name may \
              still get it",
         );
     }
-    speaker.end(&result);
+    channel_writer.end(&result);
     if let Some(disk) = disk {
         // It removes files without a final name.
         wait_for_disk(&disk);
     }
-    result.map_err(|error| Unfinished::new(error, ends.1, &reception.ledger))
+    result.map_err(|error| Unfinished::new(error, ends.1, &reception.shared_results))
 }
 
 impl Reception<'_> {
     /// Agrees with the sender on the transfer, and makes everything that it needs (P8.1). The
     /// sender learns about the queue pair after its receives are posted.
-    fn join(
+    fn negotiate(
         &self,
         reader: &mut Reader,
         (local, peer): (SocketAddr, SocketAddr),
         directory: &Path,
-    ) -> Result<Joined, Error> {
+    ) -> Result<Negotiated, Error> {
         let cancel = self.host.cancel;
         let mut setup = Setup::new(reader, self.host, self.settings.timeout);
         let syncs = if self.settings.policy.sync {
@@ -234,7 +237,7 @@ impl Reception<'_> {
         setup.routed = Some(routed);
         let sink = self.make_sink(&mut setup, directory, &manifest)?;
         let routed = setup.take_routed()?;
-        Ok(Joined {
+        Ok(Negotiated {
             ports,
             routed,
             qp,
@@ -257,24 +260,24 @@ impl Reception<'_> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
         let (gate, policy) = (self.gate.clone(), self.settings.policy);
         let make = move || Sink::new(&directory, manifest, gate, policy);
-        let sink = setup.run(&self.pulse, make)?;
+        let sink = setup.run(&self.heartbeat, make)?;
         sink.map_err(|error| Error::of_sink(&error))
     }
 
     /// Receives the files. `disk` gets the handle of the disk's thread.
     fn run(
         &self,
-        joined: Joined,
+        negotiated: Negotiated,
         reader: Reader,
         disk: &mut Option<JoinHandle<()>>,
     ) -> Result<TransferReport, Error> {
-        let (shape, plan, manifest) = (joined.shape, joined.plan, joined.manifest);
+        let (shape, plan, manifest) = (negotiated.shape, negotiated.plan, negotiated.manifest);
         let scheme = plan.scheme.to_string();
         self.host.note(format!(
             "receiving {} in {} from {}: {}, MTU {}",
             Bytes(shape.stream_bytes),
             Files(manifest.files()),
-            joined.peer,
+            negotiated.peer,
             plan.scheme,
             shape.mtu
         ));
@@ -283,49 +286,50 @@ impl Reception<'_> {
         let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_WORDS));
         let (give_back, empties) = channel();
         let (tell, events) = channel();
-        let work = Disk {
-            sink: joined.sink,
+        let work = DiskWriter {
+            sink: negotiated.sink,
             gate: self.gate.clone(),
             manifest: Arc::clone(&manifest),
-            ledger: self.ledger.clone(),
+            shared_results: self.shared_results.clone(),
             outbox: self.outbox.clone(),
-            pulse: Arc::clone(&self.pulse),
+            heartbeat: Arc::clone(&self.heartbeat),
             jobs: to_do,
             empties: give_back,
             events: tell.clone(),
         };
-        let thread = thread::Builder::new().name("disk".into());
+        let thread = thread::Builder::new().name("disk-writer".into());
         let thread = thread.spawn(move || work.run());
         *disk = Some(thread.map_err(|error| of_thread(&error))?);
-        let peer = Arc::<PeerPulse>::default();
-        listen::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
+        let peer = Arc::<PeerHeartbeat>::default();
+        channel_reader::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
         let agreed = Agreed {
             scheme: scheme_of(&plan)?,
             control: self.settings.rate_control(),
             plan,
         };
-        let supply = Supply::new(shape.buffers(), joined.rtt, start);
+        let demand = BufferDemand::new(shape.buffers(), negotiated.rtt, start);
         let disk_ends = (jobs, empties);
-        let stream = Stream::new((joined.routed, joined.qp), shape, agreed, supply, disk_ends);
-        let watched = stream::Surroundings {
+        let connection = (negotiated.routed, negotiated.qp);
+        let stream = Stream::new(connection, shape, agreed, demand, disk_ends);
+        let context = stream::StreamContext {
             outbox: &self.outbox,
-            pulse: &self.pulse,
+            heartbeat: &self.heartbeat,
             peer: &peer,
             events: &events,
             timeout: self.settings.timeout,
-            ports: joined.ports,
+            ports: negotiated.ports,
         };
         let Received {
-            tally,
+            results,
             ended,
             stats,
             shape: last,
-        } = stream.run(watched, &manifest, self.host)?;
+        } = stream.run(context, &manifest, self.host)?;
         Ok(TransferReport::new(Facts {
             role: Role::Receiver,
-            peer: joined.peer.to_string(),
+            peer: negotiated.peer.to_string(),
             synced: self.settings.policy.sync,
-            tally,
+            results,
             elapsed: ended - start,
             scheme,
             choices: None,

@@ -11,24 +11,24 @@ use farwrite_session::files::Manifest;
 use farwrite_units::show::{Percent, real};
 
 use super::Event;
-use super::disk::{Job, Segment};
-use super::supply::Supply;
-use crate::lane::Lane;
-use crate::meter::{Meter, Status};
-use crate::pulse::{PeerPulse, Pulse};
-use crate::report::Tally;
+use super::buffer_demand::BufferDemand;
+use super::disk_writer::{Job, Segment};
+use crate::channel_writer::Outbox;
+use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::liveness::{LifeSigns, Liveness, least_steps};
+use crate::progress_meter::{ProgressMeter, Status};
+use crate::report::FileResults;
 use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
-use crate::speaker::Outbox;
-use crate::watch::{Signs, Watch, least_steps};
+use crate::stream_qp::StreamQp;
 use crate::{Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
 
 /// What the endpoint's thread checks besides its endpoint.
-pub(super) struct Surroundings<'a> {
+pub(super) struct StreamContext<'a> {
     pub(super) outbox: &'a Outbox,
-    pub(super) pulse: &'a Pulse,
-    pub(super) peer: &'a PeerPulse,
+    pub(super) heartbeat: &'a Heartbeat,
+    pub(super) peer: &'a PeerHeartbeat,
     pub(super) events: &'a Receiver<Event>,
     pub(super) timeout: Duration,
     /// The UDP ports of both ends, for people.
@@ -44,7 +44,7 @@ pub(super) struct Agreed {
 
 /// The result of the receiving.
 pub(super) struct Received {
-    pub(super) tally: Tally,
+    pub(super) results: FileResults,
     /// When the disk had finished every file.
     pub(super) ended: Instant,
     pub(super) stats: QpStats,
@@ -69,14 +69,14 @@ impl Posted {
 /// Receives the stream.
 pub(super) struct Stream {
     pub(super) routed: RoutedEndpoint,
-    pub(super) lane: Lane,
+    pub(super) stream_qp: StreamQp,
     pub(super) shape: Shape,
     pub(super) agreed: Agreed,
     /// Receives under way, in the order of the stream.
     pub(super) posted: VecDeque<Posted>,
     /// Segments handed to the disk, or about to be: those before the segments in `posted`.
     pub(super) taken_segments: u64,
-    supply: Supply,
+    demand: BufferDemand,
     /// Buffers made so far.
     made: u64,
     /// Memory for which the endpoint had no slot yet.
@@ -92,17 +92,17 @@ impl Stream {
         (routed, qp): (RoutedEndpoint, QueuePair),
         shape: Shape,
         agreed: Agreed,
-        supply: Supply,
+        demand: BufferDemand,
         (jobs, empties): (SyncSender<Job>, Receiver<Region>),
     ) -> Self {
         Self {
             routed,
-            lane: Lane::new(qp),
+            stream_qp: StreamQp::new(qp),
             shape,
             agreed,
             posted: VecDeque::new(),
             taken_segments: 0,
-            supply,
+            demand,
             made: 0,
             ready: None,
             waiting: None,
@@ -114,23 +114,28 @@ impl Stream {
     /// Receives until the disk has finished every file and the sender knows it.
     pub(super) fn run(
         mut self,
-        around: Surroundings<'_>,
+        context: StreamContext<'_>,
         manifest: &Arc<Manifest>,
         host: &Host<'_>,
     ) -> Result<Received, Error> {
         // Post the receives before the sender learns where to send, since it may send at once.
         self.post()?;
-        let info = self.lane.info(&self.routed.endpoint)?;
-        send_qp_info(around.outbox, &info, host.cancel)?;
-        let mut meter = Meter::new(host.observer, "receiving", Arc::clone(manifest));
+        let info = self.stream_qp.info(&self.routed.endpoint)?;
+        send_qp_info(context.outbox, &info, host.cancel)?;
+        let mut meter = ProgressMeter::new(host.observer, "receiving", Arc::clone(manifest));
         // The steps of the sender are those of its disk, and whole messages that arrived here.
-        let least = [least_steps(around.timeout, None), 1];
-        let mut watch = Watch::new(around.timeout, least, around.ports.clone(), Instant::now());
+        let least = [least_steps(context.timeout, None), 1];
+        let mut liveness = Liveness::new(
+            context.timeout,
+            least,
+            context.ports.clone(),
+            Instant::now(),
+        );
         let mut result = None;
         loop {
-            let stepped = self.step(&around, &mut watch, &mut meter, (&mut result, host));
+            let stepped = self.step(&context, &mut liveness, &mut meter, (&mut result, host));
             let is_over = !matches!(stepped, Ok(false));
-            let Some((tally, ended)) = result.take_if(|_| is_over) else {
+            let Some((results, ended)) = result.take_if(|_| is_over) else {
                 stepped?;
                 continue;
             };
@@ -140,7 +145,7 @@ impl Stream {
                 ));
             }
             return Ok(Received {
-                tally,
+                results,
                 ended,
                 stats: self.stats()?,
                 shape: self.shape,
@@ -153,24 +158,24 @@ impl Stream {
     /// answers until the sender has closed the channel. Returns whether it has.
     fn step(
         &mut self,
-        around: &Surroundings<'_>,
-        watch: &mut Watch,
-        meter: &mut Meter<'_>,
-        (result, host): (&mut Option<(Tally, Instant)>, &Host<'_>),
+        context: &StreamContext<'_>,
+        liveness: &mut Liveness,
+        meter: &mut ProgressMeter<'_>,
+        (result, host): (&mut Option<(FileResults, Instant)>, &Host<'_>),
     ) -> Result<bool, Error> {
         let start = Instant::now();
         while start.elapsed() < HOUSEKEEPING {
             self.poll()?;
             self.take()?;
             self.post()?;
-            match around.events.try_recv() {
-                Ok(Event::Disk(tally)) => {
-                    let (tally, _) = result.insert((tally?, Instant::now()));
-                    meter.finish(tally.verified_bytes);
-                    let counters = self.lane.counters(&self.routed.endpoint)?;
+            match context.events.try_recv() {
+                Ok(Event::Disk(results)) => {
+                    let (results, _) = result.insert((results?, Instant::now()));
+                    meter.finish(results.verified_bytes);
+                    let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     host.observer.observe(counters);
                 }
-                Ok(Event::Cutover(cutover)) => self.cut_over(&cutover, around.outbox, host)?,
+                Ok(Event::Cutover(cutover)) => self.cut_over(&cutover, context.outbox, host)?,
                 Ok(Event::Ended { is_closed, .. }) if is_closed && result.is_some() => {
                     return Ok(true);
                 }
@@ -179,7 +184,7 @@ impl Stream {
             }
         }
         let meter = result.is_none().then_some(meter);
-        self.keep_house(Instant::now(), around, watch, meter, host)?;
+        self.keep_house(Instant::now(), context, liveness, meter, host)?;
         Ok(false)
     }
 
@@ -187,29 +192,29 @@ impl Stream {
     fn keep_house(
         &mut self,
         now: Instant,
-        around: &Surroundings<'_>,
-        watch: &mut Watch,
-        meter: Option<&mut Meter<'_>>,
+        context: &StreamContext<'_>,
+        liveness: &mut Liveness,
+        meter: Option<&mut ProgressMeter<'_>>,
         host: &Host<'_>,
     ) -> Result<(), Error> {
         host.cancel.check()?;
         host.observer
-            .observe(self.lane.counters(&self.routed.endpoint)?);
+            .observe(self.stream_qp.counters(&self.routed.endpoint)?);
         self.routed.keep()?;
         let stats = self.stats()?;
-        around.pulse.set_received(stats.new_bytes);
+        context.heartbeat.set_received(stats.new_bytes);
         let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0);
-        let signs = Signs::read(now, packets, around.pulse, around.peer);
-        let silence = watch.silence(now);
+        let signs = LifeSigns::read(now, packets, context.heartbeat, context.peer);
+        let silence = liveness.silence(now);
         if silence.is_some() {
             self.routed.ask();
         }
-        if let Some(warning) = watch.look(now, signs)? {
+        if let Some(warning) = liveness.look(now, signs)? {
             host.warn(warning);
         }
-        around.pulse.set_arrived_bytes(self.arrived_bytes());
+        context.heartbeat.set_arrived_bytes(self.arrived_bytes());
         if let Some(meter) = meter {
             let path = Percent(duplicate_share(&stats)).to_string();
             let status = Status {
@@ -217,7 +222,7 @@ impl Stream {
                 slow_disk: signs.slow_disk(),
                 silence,
             };
-            meter.show(now, around.pulse.arrived_bytes(), &status);
+            meter.show(now, context.heartbeat.arrived_bytes(), &status);
         }
         Ok(())
     }
@@ -281,7 +286,7 @@ impl Stream {
             };
             let buffer = self.routed.endpoint.deregister(first.region);
             self.taken_segments += 1;
-            self.supply.note(Instant::now(), self.taken_segments);
+            self.demand.note(Instant::now(), self.taken_segments);
             self.waiting = Some(Job::Segment(Segment {
                 buffer: buffer.map_err(|error| Error::of_endpoint(&error))?,
                 bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -322,7 +327,7 @@ impl Stream {
         place: usize,
         region: MemoryRegion,
     ) -> Result<Option<RecvHandle>, Error> {
-        let Some(qp) = self.lane.open() else {
+        let Some(qp) = self.stream_qp.open() else {
             return Ok(None);
         };
         // A segment that is longer than planned does not fit and is refused.
@@ -341,7 +346,7 @@ impl Stream {
         }
         let buffer = match self.empties.try_recv() {
             Ok(buffer) => buffer,
-            Err(_) if self.made < self.supply.wanted() => {
+            Err(_) if self.made < self.demand.wanted() => {
                 self.made += 1;
                 let bytes = usize::try_from(self.shape.bytes_of(0)).unwrap_or(usize::MAX);
                 Region::owned(vec![0_u8; bytes])
@@ -353,7 +358,7 @@ impl Stream {
     }
 
     pub(super) fn stats(&self) -> Result<QpStats, Error> {
-        self.lane.stats(&self.routed.endpoint)
+        self.stream_qp.stats(&self.routed.endpoint)
     }
 }
 

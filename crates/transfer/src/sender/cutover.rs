@@ -5,11 +5,11 @@ use std::time::Duration;
 use farwrite::{Outcome, RateControl};
 use farwrite_session::{Cutover, CutoverAccepted, Message};
 
-use super::stream::{InFlight, Picker, State, Stream};
-use crate::cutover::{MAX_CUTOVERS, places};
+use super::stream::{InFlight, SchemePicker, State, Stream};
+use crate::cutover::{MAX_CUTOVERS, arrived_indices};
+use crate::liveness::LifeSigns;
 use crate::setup::{decode_info, encode_info};
 use crate::shape::{Shape, options};
-use crate::watch::Signs;
 use crate::{Error, ErrorKind, Event, Host, RouteShrunk, SchemeChoice};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
@@ -43,9 +43,9 @@ impl CutoverState {
 impl Stream {
     /// Asks the receiver to continue over another queue pair if the path no longer carries packets
     /// of this size.
-    pub(super) fn watch_size(&mut self, signs: &Signs, host: &Host<'_>) -> Result<(), Error> {
+    pub(super) fn watch_size(&mut self, signs: &LifeSigns, host: &Host<'_>) -> Result<(), Error> {
         let waits = signs.slow_disk().is_some() || self.in_flight.is_empty();
-        let waits = waits || self.lane.open().is_none();
+        let waits = waits || self.stream_qp.open().is_none();
         let mtu = self.shape.mtu;
         match self.routed.watch_size(signs.all_moved(), waits, mtu) {
             Some(shrunk) => self.cut_over(shrunk, host),
@@ -79,7 +79,7 @@ impl Stream {
         };
         let rtt = Duration::from_nanos(peer.rtt_ns);
         let options = options(shape.config(), rate_control, rtt);
-        let ours = self.lane.replace(&mut self.routed.endpoint, options)?;
+        let ours = self.stream_qp.replace(&mut self.routed.endpoint, options)?;
         let cutover = Message::Cutover(Cutover {
             first_segment: self.settled_segments,
             info: encode_info(&ours)?,
@@ -89,20 +89,20 @@ impl Stream {
 
     /// Handles the receiver's answer.
     pub(super) fn finish_cutover(&mut self, accepted: &CutoverAccepted) -> Result<(), Error> {
-        if self.lane.open().is_some() {
+        if self.stream_qp.open().is_some() {
             let what = "the receiver goes on over another queue pair, and was not asked to";
             return Err(Error::new(ErrorKind::Mismatch, what));
         }
         let first_segment = self.settled_segments;
-        for place in places(&accepted.finished, first_segment, self.in_flight.len())? {
-            self.in_flight[place].state = State::Arrived;
+        for index in arrived_indices(&accepted.finished, first_segment, self.in_flight.len())? {
+            self.in_flight[index].state = State::Arrived;
         }
-        if let Picker::Auto(auto) = &mut self.picker {
+        if let SchemePicker::Auto(auto) = &mut self.picker {
             let is_cut = |segment: &&InFlight| matches!(segment.state, State::Cut);
             let again = self.in_flight.iter().filter(is_cut).count();
             auto.handle_cutover(self.shape, again as u64);
         }
         let theirs = decode_info(&accepted.info)?;
-        self.routed.connect(self.lane.reopen(), theirs)
+        self.routed.connect(self.stream_qp.reopen(), theirs)
     }
 }

@@ -1,12 +1,12 @@
 //! The sender's end of a transfer.
 
 mod auto;
+mod bottleneck;
+mod busy_retry;
+mod channel_reader;
 mod cutover;
-mod feed;
-mod limits;
-mod listen;
+mod disk_reader;
 mod stream;
-mod waiting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use farwrite_session::files::{Source, manifest_messages};
 use farwrite_session::{Channel, Hello, Message, Psk, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
+use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
-use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Ledger, Role, Sending, TransferReport, Unfinished};
+use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::report::{Facts, Files, Role, Sending, SharedResults, TransferReport, Unfinished};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
-use crate::speaker::{Outbox, Speaker};
 use crate::{Error, Host, SchemeChoice, wait_for_disk};
 pub use auto::Choices;
-pub(crate) use limits::{Limit, Limits, Shares};
-use listen::Verdicts;
+pub(crate) use bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
+use busy_retry::BusyRetry;
+use channel_reader::Verdicts;
 use stream::{Sent, Stream};
-use waiting::Waiting;
 
 /// The settings of a sender's user.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl SendSettings {
 }
 
 /// Everything that a transfer needs after the set-up.
-struct Joined {
+struct Negotiated {
     routed: RoutedEndpoint,
     qp: QueuePair,
     scheme: SchemeChoice,
@@ -102,59 +102,66 @@ pub fn send(
     settings: &SendSettings,
     host: &Host<'_>,
 ) -> Result<TransferReport, Unfinished> {
-    let ledger = Ledger::of(&source);
+    let shared_results = SharedResults::of(&source);
     let peer = channel.peer_addr();
-    let sent = send_over(channel, psk, (source, &ledger), settings, host);
-    sent.map_err(|error| Unfinished::new(error, peer, &ledger))
+    let sent = send_over(channel, psk, (source, &shared_results), settings, host);
+    sent.map_err(|error| Unfinished::new(error, peer, &shared_results))
 }
 
 fn send_over(
     mut channel: Channel,
     psk: &Psk,
-    (source, ledger): (Source, &Ledger),
+    (source, shared_results): (Source, &SharedResults),
     settings: &SendSettings,
     host: &Host<'_>,
 ) -> Result<TransferReport, Error> {
-    let mut waiting = Waiting::new(settings.timeout);
+    let mut waiting = BusyRetry::new(settings.timeout);
     loop {
         let ends = (channel.local_addr(), channel.peer_addr());
         let closer = channel.closer();
         let (mut reader, writer) = channel.split();
-        let pulse = Arc::<Pulse>::default();
-        let (speaker, outbox) =
-            Speaker::start(writer, closer, Arc::clone(&pulse), settings.timeout)?;
-        let joined = join(&mut reader, &outbox, ends, &source, settings, host);
-        if let Err(error) = &joined
+        let heartbeat = Arc::<Heartbeat>::default();
+        let (channel_writer, outbox) =
+            ChannelWriter::start(writer, closer, Arc::clone(&heartbeat), settings.timeout)?;
+        let negotiated = negotiate(&mut reader, &outbox, ends, &source, settings, host);
+        if let Err(error) = &negotiated
             && let Some(left) = waiting.time_left(error)
         {
             // The receiver has closed the channel.
-            speaker.end(&Ok::<_, Error>(()));
+            channel_writer.end(&Ok::<_, Error>(()));
             channel = waiting.connect(ends.1, psk, left, host)?;
             continue;
         }
-        let mut feeder = None;
-        let result = joined.and_then(|joined| {
-            let threads = (reader, outbox, &mut feeder);
-            run(joined, threads, &pulse, (source, ledger), settings, host)
+        let mut disk_reader = None;
+        let result = negotiated.and_then(|negotiated| {
+            let threads = (reader, outbox, &mut disk_reader);
+            run(
+                negotiated,
+                threads,
+                &heartbeat,
+                (source, shared_results),
+                settings,
+                host,
+            )
         });
-        speaker.end(&result);
-        if let Some(feeder) = feeder {
+        channel_writer.end(&result);
+        if let Some(disk_reader) = disk_reader {
             // It has warnings about the files.
-            wait_for_disk(&feeder);
+            wait_for_disk(&disk_reader);
         }
         return result;
     }
 }
 
 /// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
-fn join(
+fn negotiate(
     reader: &mut Reader,
     outbox: &Outbox,
     (local, peer): (SocketAddr, SocketAddr),
     source: &Source,
     settings: &SendSettings,
     host: &Host<'_>,
-) -> Result<Joined, Error> {
+) -> Result<Negotiated, Error> {
     let cancel = host.cancel;
     let mut setup = Setup::new(reader, host, settings.timeout);
     let start = Instant::now();
@@ -213,7 +220,7 @@ fn join(
     let mut routed = setup.take_routed()?;
     let ports = format!("{} and {}", ours.control, theirs.control);
     routed.connect(qp, theirs)?;
-    Ok(Joined {
+    Ok(Negotiated {
         ports,
         routed,
         qp,
@@ -258,35 +265,46 @@ fn choose(
     }
 }
 
-/// Moves the files. `feeder` gets the handle of the thread that reads them.
+/// Moves the files. `disk_reader` gets the handle of the thread that reads them.
 fn run(
-    joined: Joined,
-    (reader, outbox, feeder): (Reader, Outbox, &mut Option<JoinHandle<()>>),
-    pulse: &Arc<Pulse>,
-    (source, ledger): (Source, &Ledger),
+    negotiated: Negotiated,
+    (reader, outbox, disk_reader): (Reader, Outbox, &mut Option<JoinHandle<()>>),
+    heartbeat: &Arc<Heartbeat>,
+    (source, shared_results): (Source, &SharedResults),
     settings: &SendSettings,
     host: &Host<'_>,
 ) -> Result<TransferReport, Error> {
     let manifest = Arc::clone(source.manifest());
-    let (peer, scheme, synced) = (joined.peer, joined.scheme, joined.is_synced);
-    let first_mtu = joined.shape.mtu;
-    announce(&joined, manifest.files(), settings, host);
+    let (peer, scheme, synced) = (negotiated.peer, negotiated.scheme, negotiated.is_synced);
+    let first_mtu = negotiated.shape.mtu;
+    announce(&negotiated, manifest.files(), settings, host);
     let start = Instant::now();
-    let peer_pulse = Arc::<PeerPulse>::default();
-    let verdicts = Verdicts::new(Arc::clone(&manifest), ledger.clone());
-    let heard = listen::start(reader, verdicts, Arc::clone(pulse), Arc::clone(&peer_pulse))?;
-    let pulses = (Arc::clone(pulse), peer_pulse);
-    let (stream, feeding) = Stream::new(joined, settings, outbox, pulses, ledger.clone());
+    let peer_heartbeat = Arc::<PeerHeartbeat>::default();
+    let verdicts = Verdicts::new(Arc::clone(&manifest), shared_results.clone());
+    let heard = channel_reader::start(
+        reader,
+        verdicts,
+        Arc::clone(heartbeat),
+        Arc::clone(&peer_heartbeat),
+    )?;
+    let heartbeats = (Arc::clone(heartbeat), peer_heartbeat);
+    let (stream, reading) = Stream::new(
+        negotiated,
+        settings,
+        outbox,
+        heartbeats,
+        shared_results.clone(),
+    );
     // The thread ends with the stream, unless a disk blocks it.
     let thread = thread::Builder::new()
-        .name("feeder".into())
-        .spawn(move || feeding.run(source));
-    *feeder = Some(thread.map_err(|error| of_thread(&error))?);
+        .name("disk-reader".into())
+        .spawn(move || reading.run(source));
+    *disk_reader = Some(thread.map_err(|error| of_thread(&error))?);
     let Sent {
-        tally,
+        results,
         stats,
         peer: peer_stats,
-        limits,
+        bottlenecks,
         shape,
         choices,
     } = stream.run(&heard, &manifest, host)?;
@@ -294,7 +312,7 @@ fn run(
         role: Role::Sender,
         peer: peer.to_string(),
         synced,
-        tally,
+        results,
         elapsed: start.elapsed(),
         scheme: scheme.to_string(),
         choices,
@@ -303,13 +321,13 @@ fn run(
         retransmitted_share: Some(stream::retransmitted_share(&stats)),
         duplicate_share: None,
         stats,
-        sending: Sending::new(settings.rate_control, &peer_stats, &limits),
+        sending: Sending::new(settings.rate_control, &peer_stats, &bottlenecks),
     }))
 }
 
 /// Shows people what will be sent, and how.
-fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_>) {
-    let shape = &joined.shape;
+fn announce(negotiated: &Negotiated, files: u32, settings: &SendSettings, host: &Host<'_>) {
+    let shape = &negotiated.shape;
     let rate = match settings.rate_control {
         RateControl::Fixed { rate_bps } => format!(
             "a fixed {}, whatever others on the path need",
@@ -328,11 +346,11 @@ fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_
         "sending {} in {} to {}: {} at {rate}, MTU {}",
         Bytes(shape.stream_bytes),
         Files(files),
-        joined.peer,
-        joined.scheme,
+        negotiated.peer,
+        negotiated.scheme,
         shape.mtu
     ));
-    let window_bps = shape.window_bps(joined.rtt);
+    let window_bps = shape.window_bps(negotiated.rtt);
     let is_short = settings
         .rate_control
         .max_rate_bps()

@@ -11,19 +11,19 @@ use farwrite::{
 use farwrite_session::files::Manifest;
 
 use super::auto::{Auto, Choices};
+use super::bottleneck::{Bottleneck, Bottlenecks, StreamState};
+use super::channel_reader::ChannelEvent;
 use super::cutover::CutoverState;
-use super::feed::{Feeder, Filled};
-use super::limits::{Limit, Limits, Standing};
-use super::listen::Heard;
-use super::{Joined, SendSettings};
-use crate::lane::Lane;
-use crate::meter::{Meter, Status};
-use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Ledger, Tally};
+use super::disk_reader::{DiskReader, Filled};
+use super::{Negotiated, SendSettings};
+use crate::channel_writer::Outbox;
+use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::liveness::{LifeSigns, Liveness, least_steps};
+use crate::progress_meter::{ProgressMeter, Status};
+use crate::report::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::shape::Shape;
-use crate::speaker::Outbox;
-use crate::watch::{Signs, Watch, least_steps};
+use crate::stream_qp::StreamQp;
 use crate::{Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
 use farwrite_units::show::{Percent, Time, real};
 
@@ -46,10 +46,10 @@ pub(super) enum State {
 
 /// The result of the sending.
 pub(super) struct Sent {
-    pub(super) tally: Tally,
+    pub(super) results: FileResults,
     pub(super) stats: QpStats,
     pub(super) peer: PeerStats,
-    pub(super) limits: Limits,
+    pub(super) bottlenecks: Bottlenecks,
     /// The shape at the end.
     pub(super) shape: Shape,
     /// The choices of the planner, if it chose.
@@ -57,7 +57,7 @@ pub(super) struct Sent {
 }
 
 /// How the scheme of a message is picked.
-pub(super) enum Picker {
+pub(super) enum SchemePicker {
     Named(SchemeName),
     Auto(Box<Auto>),
 }
@@ -74,92 +74,96 @@ struct Ready {
 /// Sends the stream.
 pub(super) struct Stream {
     pub(super) routed: RoutedEndpoint,
-    pub(super) lane: Lane,
+    pub(super) stream_qp: StreamQp,
     pub(super) shape: Shape,
-    pub(super) picker: Picker,
+    pub(super) picker: SchemePicker,
     pub(super) cutover: CutoverState,
-    watch: Watch,
+    liveness: Liveness,
     /// Segments in flight, in the order of the stream.
     pub(super) in_flight: VecDeque<InFlight>,
     /// Segments before those in flight.
     pub(super) settled_segments: u64,
     /// Memory that was read but that the endpoint has not accepted yet.
     ready: Option<Ready>,
-    /// Whether the feeder has handed over everything.
+    /// Whether the disk reader has handed over everything.
     is_read: bool,
-    limits: Limits,
+    bottlenecks: Bottlenecks,
     arrived_bytes: u64,
     empties: Sender<Region>,
     filled: Receiver<Filled>,
     pub(super) outbox: Outbox,
-    pulse: Arc<Pulse>,
-    peer: Arc<PeerPulse>,
+    heartbeat: Arc<Heartbeat>,
+    peer: Arc<PeerHeartbeat>,
 }
 
 impl Stream {
-    /// Makes the sending end of the stream, and the feeder that reads the files for it.
+    /// Makes the sending end of the stream, and the disk reader that reads the files for it.
     pub(super) fn new(
-        joined: Joined,
+        negotiated: Negotiated,
         settings: &SendSettings,
         outbox: Outbox,
-        (pulse, peer): (Arc<Pulse>, Arc<PeerPulse>),
-        ledger: Ledger,
-    ) -> (Self, Feeder) {
-        let shape = joined.shape;
+        (heartbeat, peer): (Arc<Heartbeat>, Arc<PeerHeartbeat>),
+        shared_results: SharedResults,
+    ) -> (Self, DiskReader) {
+        let shape = negotiated.shape;
         let least = least_steps(settings.timeout, settings.rate_control.max_rate_bps());
         // An older receiver may count a whole packet as one step.
-        let least = [least, if joined.counts_bytes { least } else { 1 }];
+        let least = [least, if negotiated.counts_bytes { least } else { 1 }];
         let (empties, used) = channel();
         let (fill, filled) = sync_channel(READ_AHEAD);
-        let feeder = Feeder {
+        let disk_reader = DiskReader {
             outbox: outbox.clone(),
-            pulse: Arc::clone(&pulse),
+            heartbeat: Arc::clone(&heartbeat),
             segment_bytes: usize::try_from(shape.segment_bytes).expect("chosen within memory"),
             // Data read ahead takes the memory of a message in flight, so `--memory` covers
             // everything.
             budget: u64::from(shape.slots),
             empties: used,
             filled: fill,
-            ledger,
+            shared_results,
         };
         let stream = Self {
-            routed: joined.routed,
-            lane: Lane::new(joined.qp),
+            routed: negotiated.routed,
+            stream_qp: StreamQp::new(negotiated.qp),
             shape,
-            cutover: CutoverState::new(joined.can_cut_over, joined.scheme, settings.rate_control),
-            picker: match joined.scheme {
-                SchemeChoice::Named(scheme) => Picker::Named(scheme),
+            cutover: CutoverState::new(
+                negotiated.can_cut_over,
+                negotiated.scheme,
+                settings.rate_control,
+            ),
+            picker: match negotiated.scheme {
+                SchemeChoice::Named(scheme) => SchemePicker::Named(scheme),
                 SchemeChoice::Auto => {
                     let likely_bps = settings.speed().likely_bps;
                     let loss = settings.expected_loss;
-                    let auto = Auto::new(shape, joined.rtt, likely_bps, loss);
-                    Picker::Auto(Box::new(auto))
+                    let auto = Auto::new(shape, negotiated.rtt, likely_bps, loss);
+                    SchemePicker::Auto(Box::new(auto))
                 }
             },
-            watch: Watch::new(settings.timeout, least, joined.ports, Instant::now()),
+            liveness: Liveness::new(settings.timeout, least, negotiated.ports, Instant::now()),
             in_flight: VecDeque::new(),
             settled_segments: 0,
             ready: None,
             is_read: false,
-            limits: Limits::default(),
+            bottlenecks: Bottlenecks::default(),
             arrived_bytes: 0,
             empties,
             filled,
             outbox,
-            pulse,
+            heartbeat,
             peer,
         };
-        (stream, feeder)
+        (stream, disk_reader)
     }
 
     /// Sends until the receiver has given a verdict on every file.
     pub(super) fn run(
         mut self,
-        heard: &Receiver<Heard>,
+        heard: &Receiver<ChannelEvent>,
         manifest: &Arc<Manifest>,
         host: &Host<'_>,
     ) -> Result<Sent, Error> {
-        let mut meter = Meter::new(host.observer, "sending", Arc::clone(manifest));
+        let mut meter = ProgressMeter::new(host.observer, "sending", Arc::clone(manifest));
         let mut kept = Instant::now();
         loop {
             let polled = self.routed.endpoint.poll_and_wait(MAX_WAIT);
@@ -167,14 +171,14 @@ impl Stream {
             self.settle()?;
             self.post()?;
             match heard.try_recv() {
-                Ok(Heard::Over(tally)) => {
-                    let tally = tally?;
-                    meter.finish(tally.verified_bytes);
-                    let counters = self.lane.counters(&self.routed.endpoint)?;
+                Ok(ChannelEvent::Over(results)) => {
+                    let results = results?;
+                    meter.finish(results.verified_bytes);
+                    let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     host.observer.observe(counters);
-                    return self.finish(tally);
+                    return self.finish(results);
                 }
-                Ok(Heard::CutoverAccepted(accepted)) => self.finish_cutover(&accepted)?,
+                Ok(ChannelEvent::CutoverAccepted(accepted)) => self.finish_cutover(&accepted)?,
                 Err(_) => {}
             }
             let now = Instant::now();
@@ -185,16 +189,16 @@ impl Stream {
         }
     }
 
-    fn finish(self, tally: Tally) -> Result<Sent, Error> {
+    fn finish(self, results: FileResults) -> Result<Sent, Error> {
         Ok(Sent {
-            tally,
+            results,
             stats: self.stats()?,
             peer: self.peer_stats()?,
-            limits: self.limits,
+            bottlenecks: self.bottlenecks,
             shape: self.shape,
             choices: match self.picker {
-                Picker::Named(_) => None,
-                Picker::Auto(auto) => Some(auto.choices().clone()),
+                SchemePicker::Named(_) => None,
+                SchemePicker::Auto(auto) => Some(auto.choices().clone()),
             },
         })
     }
@@ -203,33 +207,33 @@ impl Stream {
     fn keep_house(
         &mut self,
         now: Instant,
-        meter: &mut Meter<'_>,
+        meter: &mut ProgressMeter<'_>,
         host: &Host<'_>,
     ) -> Result<(), Error> {
         host.cancel.check()?;
         host.observer
-            .observe(self.lane.counters(&self.routed.endpoint)?);
+            .observe(self.stream_qp.counters(&self.routed.endpoint)?);
         self.routed.keep()?;
         if let Some(max_rate) = host.max_rate {
             self.limit_rate(max_rate.bps())?;
         }
-        self.pulse.set_received(self.arrived_bytes);
+        self.heartbeat.set_received(self.arrived_bytes);
         let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0);
-        let signs = Signs::read(now, packets, &self.pulse, &self.peer);
+        let signs = LifeSigns::read(now, packets, &self.heartbeat, &self.peer);
         self.watch_size(&signs, host)?;
-        let silence = self.watch.silence(now);
+        let silence = self.liveness.silence(now);
         if silence.is_some() {
             self.routed.ask();
         }
-        if let Some(warning) = self.watch.look(now, signs)? {
+        if let Some(warning) = self.liveness.look(now, signs)? {
             host.warn(warning);
         }
-        let limit = self.limit()?;
-        self.limits.add(limit);
+        let bottleneck = self.bottleneck()?;
+        self.bottlenecks.add(bottleneck);
         let status = Status {
-            path: &self.path_note(limit)?,
+            path: &self.path_note(bottleneck)?,
             slow_disk: signs.slow_disk(),
             silence,
         };
@@ -241,7 +245,7 @@ impl Stream {
     fn limit_rate(&mut self, bps: u64) -> Result<(), Error> {
         let rate_control = &mut self.cutover.rate_control;
         if rate_control.max_rate_bps() != Some(bps)
-            && let Some(qp) = self.lane.open()
+            && let Some(qp) = self.stream_qp.open()
         {
             *rate_control = rate_control.at_most(bps);
             let changed = self.routed.endpoint.set_max_rate(qp, bps);
@@ -260,9 +264,9 @@ impl Stream {
     }
 
     /// Returns what limits the speed of the stream now.
-    fn limit(&self) -> Result<Option<Limit>, Error> {
+    fn bottleneck(&self) -> Result<Option<Bottleneck>, Error> {
         let peer = self.peer_stats()?;
-        let standing = Standing {
+        let state = StreamState {
             bound: peer.limit,
             in_flight_bytes: peer.in_flight_bytes,
             in_flight: self.in_flight.len(),
@@ -270,7 +274,7 @@ impl Stream {
             is_read: self.is_read && self.ready.is_none(),
             has_max_rate: self.cutover.rate_control.max_rate_bps().is_some(),
         };
-        Ok(Limit::of(&self.shape, standing))
+        Ok(Bottleneck::of(&self.shape, state))
     }
 
     /// Reclaims the memory of segments that have arrived.
@@ -296,7 +300,7 @@ impl Stream {
             let buffer = self.routed.endpoint.deregister(first.ready.region);
             self.in_flight.pop_front();
             self.settled_segments += 1;
-            // The feeder no longer exists when everything has been read.
+            // The disk reader no longer exists when everything has been read.
             let _ = self
                 .empties
                 .send(buffer.map_err(|error| Error::of_endpoint(&error))?);
@@ -306,16 +310,16 @@ impl Stream {
 
     /// Loss and round trip of the path, what limits the rate, and the scheme if it was chosen
     /// automatically.
-    fn path_note(&self, limit: Option<Limit>) -> Result<String, Error> {
+    fn path_note(&self, bottleneck: Option<Bottleneck>) -> Result<String, Error> {
         let stats = self.stats()?;
         let loss = stats.send_loss.loss_chunk();
         let loss = loss.map_or("?".to_owned(), |share| Percent(share).to_string());
         let rtt = Time(Duration::from_nanos(stats.rtt_ns));
         let mut note = format!("{loss:>5} lost RTT {rtt}");
-        if let Some(limit) = limit {
-            note += &format!(" ({})", limit.name());
+        if let Some(bottleneck) = bottleneck {
+            note += &format!(" ({})", bottleneck.name());
         }
-        if let Picker::Auto(auto) = &self.picker
+        if let SchemePicker::Auto(auto) = &self.picker
             && let Some(scheme) = auto.current()
         {
             note += &format!(" {scheme}");
@@ -327,8 +331,8 @@ impl Stream {
     fn pick(&mut self) -> Result<SchemeName, Error> {
         let (stats, peer) = (self.stats()?, self.peer_stats()?);
         match &mut self.picker {
-            Picker::Named(scheme) => Ok(*scheme),
-            Picker::Auto(auto) => {
+            SchemePicker::Named(scheme) => Ok(*scheme),
+            SchemePicker::Auto(auto) => {
                 auto.look(&stats, &peer);
                 Ok(auto.choose())
             }
@@ -338,15 +342,15 @@ impl Stream {
     /// Messages that may be in flight.
     fn window(&self) -> Result<usize, Error> {
         Ok(match &self.picker {
-            Picker::Named(_) => usize::try_from(self.shape.slots).expect("at most 128"),
-            Picker::Auto(auto) => auto.in_flight(self.peer_stats()?.window_bytes),
+            SchemePicker::Named(_) => usize::try_from(self.shape.slots).expect("at most 128"),
+            SchemePicker::Auto(auto) => auto.in_flight(self.peer_stats()?.window_bytes),
         })
     }
 
     /// Hands the endpoint segments that an ended queue pair did not finish, and then new data, as
     /// long as there are slots.
     fn post(&mut self) -> Result<(), Error> {
-        if self.lane.open().is_none() {
+        if self.stream_qp.open().is_none() {
             return Ok(());
         }
         let is_cut = |segment: &InFlight| matches!(segment.state, State::Cut);
@@ -372,7 +376,7 @@ impl Stream {
 
     /// Hands the endpoint a segment; `None` while there is no slot.
     fn post_one(&mut self, ready: Ready) -> Result<Option<SendHandle>, Error> {
-        let Some(qp) = self.lane.open() else {
+        let Some(qp) = self.stream_qp.open() else {
             return Ok(None);
         };
         let options = SendOptions {
@@ -384,7 +388,7 @@ impl Stream {
         let slice = ready.region.slice(0..ready.bytes);
         match self.routed.endpoint.post_send(qp, slice, options) {
             Ok(handle) => {
-                if let Picker::Auto(auto) = &mut self.picker {
+                if let SchemePicker::Auto(auto) = &mut self.picker {
                     auto.handle_sent();
                 }
                 Ok(Some(handle))
@@ -414,11 +418,11 @@ impl Stream {
     }
 
     pub(super) fn peer_stats(&self) -> Result<PeerStats, Error> {
-        self.lane.peer_stats(&self.routed.endpoint)
+        self.stream_qp.peer_stats(&self.routed.endpoint)
     }
 
     fn stats(&self) -> Result<QpStats, Error> {
-        self.lane.stats(&self.routed.endpoint)
+        self.stream_qp.stats(&self.routed.endpoint)
     }
 }
 

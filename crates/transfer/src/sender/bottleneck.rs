@@ -7,7 +7,7 @@ use crate::shape::Shape;
 
 /// Something that limits the rate of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum Bottleneck {
     /// The path has no more capacity.
     Path,
     /// The maximum rate of `--rate`.
@@ -26,7 +26,7 @@ pub(crate) enum Limit {
 
 /// The state of the stream at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct StreamState {
     /// What bounds the rate, as the endpoint knows, and its bytes in flight.
     pub(super) bound: SendLimit,
     pub(super) in_flight_bytes: u64,
@@ -41,13 +41,13 @@ pub(super) struct Standing {
 
 /// How often each limit was seen, at regular intervals.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
-    seen: [u64; Limit::ALL.len()],
+pub(crate) struct Bottlenecks {
+    seen: [u64; Bottleneck::ALL.len()],
 }
 
-/// Shares of the time of a transfer, by the limit of its rate at that time.
+/// Shares of the time of a transfer, by the bottleneck at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Shares {
+pub(crate) struct BottleneckShares {
     path: f64,
     rate: f64,
     processor: f64,
@@ -57,7 +57,7 @@ pub(crate) struct Shares {
     memory: f64,
 }
 
-impl Limit {
+impl Bottleneck {
     const ALL: [Self; 7] = [
         Self::Path,
         Self::Rate,
@@ -82,21 +82,21 @@ impl Limit {
     }
 
     /// Returns what limits the rate now; `None` at the end, when everything has been sent.
-    pub(super) fn of(shape: &Shape, standing: Standing) -> Option<Self> {
-        match standing.bound {
+    pub(super) fn of(shape: &Shape, state: StreamState) -> Option<Self> {
+        match state.bound {
             SendLimit::Path => return Some(Self::Path),
             SendLimit::Receiver => return Some(Self::Receiver),
-            SendLimit::Configured if standing.has_max_rate => return Some(Self::Rate),
+            SendLimit::Configured if state.has_max_rate => return Some(Self::Rate),
             SendLimit::Configured => return Some(Self::Processor),
             SendLimit::Nothing => {}
         }
         // The endpoint has sent everything that it has and may send.
-        if standing.in_flight < standing.window {
-            return (!standing.is_read).then_some(Self::SenderDisk);
+        if state.in_flight < state.window {
+            return (!state.is_read).then_some(Self::SenderDisk);
         }
         // These messages are either on their way, or they wait for buffers at the receiver.
         let under_way = u64::from(shape.slots) * shape.segment_bytes / 2;
-        Some(if standing.in_flight_bytes >= under_way {
+        Some(if state.in_flight_bytes >= under_way {
             Self::Memory
         } else {
             Self::ReceiverDisk
@@ -104,36 +104,36 @@ impl Limit {
     }
 }
 
-impl Limits {
+impl Bottlenecks {
     /// Counts what was seen.
-    pub(super) fn add(&mut self, limit: Option<Limit>) {
-        if let Some(limit) = limit {
-            self.seen[limit as usize] += 1;
+    pub(super) fn add(&mut self, bottleneck: Option<Bottleneck>) {
+        if let Some(bottleneck) = bottleneck {
+            self.seen[bottleneck as usize] += 1;
         }
     }
 
     /// The limit that was seen most; `None` if none was seen.
-    pub(crate) fn main(&self) -> Option<Limit> {
-        let seen = Limit::ALL.into_iter().zip(self.seen);
+    pub(crate) fn main(&self) -> Option<Bottleneck> {
+        let seen = Bottleneck::ALL.into_iter().zip(self.seen);
         let most = seen.max_by_key(|(_, seen)| *seen)?;
         (most.1 > 0).then_some(most.0)
     }
 
     /// The share of each limit; all 0 if none was seen.
-    pub(crate) fn shares(&self) -> Shares {
+    pub(crate) fn shares(&self) -> BottleneckShares {
         let all: u64 = self.seen.iter().sum();
-        let share = |limit: Limit| {
-            farwrite_units::show::real(self.seen[limit as usize])
+        let share = |bottleneck: Bottleneck| {
+            farwrite_units::show::real(self.seen[bottleneck as usize])
                 / farwrite_units::show::real(all.max(1))
         };
-        Shares {
-            path: share(Limit::Path),
-            rate: share(Limit::Rate),
-            processor: share(Limit::Processor),
-            receiver: share(Limit::Receiver),
-            receiver_disk: share(Limit::ReceiverDisk),
-            sender_disk: share(Limit::SenderDisk),
-            memory: share(Limit::Memory),
+        BottleneckShares {
+            path: share(Bottleneck::Path),
+            rate: share(Bottleneck::Rate),
+            processor: share(Bottleneck::Processor),
+            receiver: share(Bottleneck::Receiver),
+            receiver_disk: share(Bottleneck::ReceiverDisk),
+            sender_disk: share(Bottleneck::SenderDisk),
+            memory: share(Bottleneck::Memory),
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     /// For a stream with up to 128 messages of 1 MiB in flight.
-    fn limit(standing: Standing) -> Option<Limit> {
+    fn bottleneck(state: StreamState) -> Option<Bottleneck> {
         let shape = Shape {
             mtu: 1024,
             packets_per_chunk: 1,
@@ -152,12 +152,12 @@ mod tests {
             slots: 128,
             stream_bytes: 1 << 30,
         };
-        Limit::of(&shape, standing)
+        Bottleneck::of(&shape, state)
     }
 
     #[test]
     fn each_state_names_its_limit() {
-        let usual = Standing {
+        let usual = StreamState {
             bound: SendLimit::Nothing,
             in_flight_bytes: 0,
             in_flight: 128,
@@ -165,35 +165,35 @@ mod tests {
             is_read: false,
             has_max_rate: false,
         };
-        let bound = |bound| Standing { bound, ..usual };
-        let limited = Standing {
+        let bound = |bound| StreamState { bound, ..usual };
+        let limited = StreamState {
             has_max_rate: true,
             ..bound(SendLimit::Configured)
         };
-        let empty = Standing {
+        let empty = StreamState {
             in_flight: 100,
             ..usual
         };
-        let read = Standing {
+        let read = StreamState {
             is_read: true,
             ..empty
         };
-        let full = Standing {
+        let full = StreamState {
             in_flight_bytes: 64 << 20,
             ..usual
         };
-        for (standing, expected) in [
-            (bound(SendLimit::Path), Some(Limit::Path)),
-            (bound(SendLimit::Receiver), Some(Limit::Receiver)),
-            (limited, Some(Limit::Rate)),
+        for (state, expected) in [
+            (bound(SendLimit::Path), Some(Bottleneck::Path)),
+            (bound(SendLimit::Receiver), Some(Bottleneck::Receiver)),
+            (limited, Some(Bottleneck::Rate)),
             // Nobody gave a maximum, and the path carries more than this machine sends.
-            (bound(SendLimit::Configured), Some(Limit::Processor)),
-            (empty, Some(Limit::SenderDisk)),
+            (bound(SendLimit::Configured), Some(Bottleneck::Processor)),
+            (empty, Some(Bottleneck::SenderDisk)),
             (read, None),
-            (full, Some(Limit::Memory)),
-            (usual, Some(Limit::ReceiverDisk)),
+            (full, Some(Bottleneck::Memory)),
+            (usual, Some(Bottleneck::ReceiverDisk)),
         ] {
-            assert_eq!(limit(standing), expected, "{standing:?}");
+            assert_eq!(bottleneck(state), expected, "{state:?}");
         }
     }
 }

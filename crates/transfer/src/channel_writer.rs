@@ -1,6 +1,6 @@
 //! The one thread that writes to the channel.
 //!
-//! Other threads queue messages in its [`Outbox`]. The speaker sends a sign of life four times a
+//! Other threads queue messages in its [`Outbox`]. The channel writer sends a sign of life four times a
 //! second, so the peer gets one even if a disk or anything else blocks another thread. When the session
 //! ends early, the last message overtakes the queue.
 
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use farwrite_session::{Closer, Error as SessionError, Message, Text, Writer};
 
 use crate::error::of_thread;
+use crate::heartbeat::Heartbeat;
 use crate::host::{CANCEL_PERIOD, Cancel};
-use crate::pulse::Pulse;
 use crate::{Error, ErrorKind};
 
 /// The time between two signs of life (P7.6). A peer may give up after a second of silence, so several
 /// signs must leave in that time.
-const HEARTBEAT: Duration = Duration::from_millis(250);
+const HEARTBEAT_PERIOD: Duration = Duration::from_millis(250);
 /// The time limit for the last message to a peer that may have stopped reading.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
 /// The maximum number of queued messages. A thread that queues more waits.
 const QUEUED: usize = 64;
 
 /// Owns the writing half of the channel, and ends it.
-pub(crate) struct Speaker {
+pub(crate) struct ChannelWriter {
     thread: JoinHandle<Result<(), SessionError>>,
     outbox: Outbox,
     closer: Closer,
@@ -39,7 +39,7 @@ pub(crate) struct Outbox {
 }
 
 struct Shared {
-    /// Overtakes the queue and ends the speaker.
+    /// Overtakes the queue and ends the channel writer.
     last: Mutex<Option<Message>>,
     /// The time within which the channel must accept a message, for [`Outbox::check`].
     timeout: Duration,
@@ -63,14 +63,14 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Closed;
 
-impl Speaker {
+impl ChannelWriter {
     /// Starts the thread. [`Outbox::check`] fails if the channel does not accept a message within
     /// `timeout`. The thread waits for longer: a receiver with a slow disk stops reading, and
     /// continues later.
     pub(crate) fn start(
         mut writer: Writer,
         closer: Closer,
-        pulse: Arc<Pulse>,
+        heartbeat: Arc<Heartbeat>,
         timeout: Duration,
     ) -> Result<(Self, Outbox), Error> {
         writer.set_timeout(None);
@@ -85,20 +85,20 @@ impl Speaker {
         });
         let of_thread_too = Arc::clone(&shared);
         let thread = thread::Builder::new()
-            .name("speaker".into())
-            .spawn(move || speak(writer, &queued, &of_thread_too, &pulse))
+            .name("channel-writer".into())
+            .spawn(move || write_messages(writer, &queued, &of_thread_too, &heartbeat))
             .map_err(|error| of_thread(&error))?;
         let outbox = Outbox {
             queue,
             shared: Arc::clone(&shared),
         };
-        let speaker = Self {
+        let channel_writer = Self {
             thread,
             // As long as an outbox exists, the thread waits for messages.
             outbox: outbox.clone(),
             closer,
         };
-        Ok((speaker, outbox))
+        Ok((channel_writer, outbox))
     }
 
     /// Ends the channel, and with it the thread that reads from it. After a failure, the peer first
@@ -145,7 +145,7 @@ impl Outbox {
 
     /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
     /// [`Outbox::send_or_cancel`] uses this. In the rest of a transfer,
-    /// [`Watch`](crate::watch::Watch) decides whether the peer is alive.
+    /// [`Liveness`](crate::liveness::Liveness) decides whether the peer is alive.
     fn check(&self) -> Result<(), Error> {
         let since = *self.shared.waits_since();
         if since.is_some_and(|since| since.elapsed() >= self.shared.timeout) {
@@ -156,11 +156,11 @@ impl Outbox {
     }
 }
 
-fn speak(
+fn write_messages(
     mut writer: Writer,
     queued: &Receiver<Message>,
     shared: &Shared,
-    pulse: &Pulse,
+    heartbeat: &Heartbeat,
 ) -> Result<(), SessionError> {
     let send = |writer: &mut Writer, message: &Message| {
         *shared.waits_since() = Some(Instant::now());
@@ -168,7 +168,7 @@ fn speak(
         *shared.waits_since() = None;
         sent
     };
-    let mut heartbeat_at = Instant::now() + HEARTBEAT;
+    let mut heartbeat_at = Instant::now() + HEARTBEAT_PERIOD;
     loop {
         if let Some(last) = shared.last().take() {
             writer.set_timeout(Some(LAST_MESSAGE));
@@ -183,8 +183,8 @@ fn speak(
         }
         let now = Instant::now();
         if now >= heartbeat_at {
-            send(&mut writer, &Message::Progress(pulse.progress(now)))?;
-            heartbeat_at = now + HEARTBEAT;
+            send(&mut writer, &Message::Progress(heartbeat.progress(now)))?;
+            heartbeat_at = now + HEARTBEAT_PERIOD;
         }
     }
 }
@@ -212,9 +212,9 @@ mod tests {
             let (mut reader, _writer) = peer.join().expect("no panic").expect("channel").split();
             let closer = channel.closer();
             let (_reader, writer) = channel.split();
-            let pulse = Arc::new(Pulse::default());
-            let (speaker, outbox) =
-                Speaker::start(writer, closer, pulse, TIMEOUT).expect("a thread");
+            let heartbeat = Arc::new(Heartbeat::default());
+            let (channel_writer, outbox) =
+                ChannelWriter::start(writer, closer, heartbeat, TIMEOUT).expect("a thread");
             let of_thread_too = outbox.clone();
             let sending = scope.spawn(move || {
                 for _ in 0..MESSAGES {
@@ -237,7 +237,7 @@ mod tests {
             }
             sending.join().expect("no panic");
             outbox.check().expect("the peer reads");
-            speaker.end(&Ok(()));
+            channel_writer.end(&Ok(()));
         });
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pulse::{FILE_STEPS, PeerPulse, Pulse};
+use crate::heartbeat::{FILE_STEPS, Heartbeat, PeerHeartbeat};
 use crate::{Error, ErrorKind};
 
 /// After the peer's queue pair is known, its first packets must come within this time.
@@ -39,7 +39,7 @@ const STOPPED: Duration = Duration::from_secs(1);
 
 /// The observations of an end so far. Each count only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Signs {
+pub(crate) struct LifeSigns {
     /// UDP packets from the peer: of queue pairs, and of the path (P6.2).
     pub(crate) packets: [u64; 2],
     /// Messages from the peer on the channel.
@@ -54,9 +54,14 @@ pub(crate) struct Signs {
     pub(crate) is_deaf: bool,
 }
 
-impl Signs {
+impl LifeSigns {
     /// Collects the observations at `now`.
-    pub(crate) fn read(now: Instant, packets: [u64; 2], own: &Pulse, peer: &PeerPulse) -> Self {
+    pub(crate) fn read(
+        now: Instant,
+        packets: [u64; 2],
+        own: &Heartbeat,
+        peer: &PeerHeartbeat,
+    ) -> Self {
         Self {
             packets,
             messages: peer.messages(),
@@ -97,7 +102,7 @@ impl SlowDisk {
         }
     }
 
-    /// Processes the current value of [`Signs::slow_disk`], and returns the warning when it is due.
+    /// Processes the current value of [`LifeSigns::slow_disk`], and returns the warning when it is due.
     pub(crate) fn warning(&mut self, slow: Option<(&'static str, Duration)>) -> Option<String> {
         let Some((disk, busy)) = slow.filter(|(_, busy)| *busy >= self.after) else {
             self.has_warned &= slow.is_some();
@@ -115,7 +120,7 @@ impl SlowDisk {
 
 /// Ends a transfer that is dead.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Liveness {
     timeout: Duration,
     /// The steps that this end or the peer must make in this time.
     least: [u64; 2],
@@ -123,7 +128,7 @@ pub(crate) struct Watch {
     ports: String,
     /// The time from which packets are expected.
     since: Instant,
-    seen: Signs,
+    seen: LifeSigns,
     heard_at: Instant,
     /// When the transfer last made progress, and the steps until then.
     moved_at: Instant,
@@ -134,7 +139,7 @@ pub(crate) struct Watch {
     slow_disk: SlowDisk,
 }
 
-impl Watch {
+impl Liveness {
     /// `least` has the steps that this end and the peer must make in the timeout; one of the two is
     /// enough. `ports` names the UDP ports of both ends.
     pub(crate) fn new(timeout: Duration, least: [u64; 2], ports: String, now: Instant) -> Self {
@@ -143,7 +148,7 @@ impl Watch {
             least,
             ports,
             since: now,
-            seen: Signs::default(),
+            seen: LifeSigns::default(),
             heard_at: now,
             moved_at: now,
             moved: [0; 2],
@@ -159,7 +164,7 @@ impl Watch {
     /// # Errors
     /// [`ErrorKind::Unreachable`] if no packet ever came, if the peer was silent for the timeout,
     /// or if less than the least moved in that time.
-    pub(crate) fn look(&mut self, now: Instant, signs: Signs) -> Result<Option<String>, Error> {
+    pub(crate) fn look(&mut self, now: Instant, signs: LifeSigns) -> Result<Option<String>, Error> {
         self.skip_pause(now);
         let heard = (signs.packets, signs.messages) != (self.seen.packets, self.seen.messages);
         if heard || signs.is_deaf {
@@ -254,63 +259,68 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Checks at `at_s`, and every half second until then.
-    fn look(watch: &mut Watch, start: Instant, at_s: u64, signs: Signs) -> Option<String> {
+    fn look(
+        liveness: &mut Liveness,
+        start: Instant,
+        at_s: u64,
+        signs: LifeSigns,
+    ) -> Option<String> {
         let until = start + Duration::from_secs(at_s);
-        let mut now = watch.looked_at;
-        let before = watch.seen;
+        let mut now = liveness.looked_at;
+        let before = liveness.seen;
         while now < until {
             now = until.min(now + Duration::from_millis(500));
             let seen = if now == until { signs } else { before };
-            if let Err(error) = watch.look(now, seen) {
+            if let Err(error) = liveness.look(now, seen) {
                 return Some(error.to_string());
             }
         }
         None
     }
 
-    fn signs(packets: u64, messages: u64, moved: u64) -> Signs {
-        Signs {
+    fn signs(packets: u64, messages: u64, moved: u64) -> LifeSigns {
+        LifeSigns {
             packets: [packets, 0],
             messages,
             moved: [moved, 0],
-            ..Signs::default()
+            ..LifeSigns::default()
         }
     }
 
-    fn watch() -> (Watch, Instant) {
+    fn liveness() -> (Liveness, Instant) {
         let now = Instant::now();
-        let watch = Watch::new(TIMEOUT, [1, 1], "here and there".into(), now);
-        (watch, now)
+        let liveness = Liveness::new(TIMEOUT, [1, 1], "here and there".into(), now);
+        (liveness, now)
     }
 
     #[test]
     fn udp_that_never_comes_is_blocked() {
-        let (mut watch, start) = watch();
-        assert_eq!(look(&mut watch, start, 9, signs(0, 5, 0)), None);
-        let error = look(&mut watch, start, 10, signs(0, 9, 0)).expect("blocked");
+        let (mut liveness, start) = liveness();
+        assert_eq!(look(&mut liveness, start, 9, signs(0, 5, 0)), None);
+        let error = look(&mut liveness, start, 10, signs(0, 9, 0)).expect("blocked");
         assert!(error.contains("between here and there"), "{error}");
     }
 
     #[test]
     fn an_outage_shorter_than_the_timeout_is_survived() {
-        let (mut watch, start) = watch();
-        assert_eq!(look(&mut watch, start, 1, signs(1, 0, 1)), None);
+        let (mut liveness, start) = liveness();
+        assert_eq!(look(&mut liveness, start, 1, signs(1, 0, 1)), None);
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(watch.silence(at(2)), None);
-        assert_eq!(watch.silence(at(13)), Some(Duration::from_secs(12)));
-        assert_eq!(look(&mut watch, start, 60, signs(2, 0, 2)), None);
-        let error = look(&mut watch, start, 120, signs(2, 0, 2)).expect("lost");
+        assert_eq!(liveness.silence(at(2)), None);
+        assert_eq!(liveness.silence(at(13)), Some(Duration::from_secs(12)));
+        assert_eq!(look(&mut liveness, start, 60, signs(2, 0, 2)), None);
+        let error = look(&mut liveness, start, 120, signs(2, 0, 2)).expect("lost");
         assert!(error.contains("nothing was heard"), "{error}");
     }
 
     #[test]
     fn a_peer_that_only_talks_is_stuck() {
-        let (mut watch, start) = watch();
+        let (mut liveness, start) = liveness();
         for second in 0..60 {
             let signs = signs(second + 1, second, 0);
-            assert_eq!(look(&mut watch, start, second, signs), None);
+            assert_eq!(look(&mut liveness, start, second, signs), None);
         }
-        let error = look(&mut watch, start, 60, signs(70, 70, 0)).expect("stuck");
+        let error = look(&mut liveness, start, 60, signs(70, 70, 0)).expect("stuck");
         assert!(error.contains("--mtu"), "{error}");
     }
 
@@ -320,12 +330,12 @@ mod tests {
         let least = least_steps(timeout, rate_bps);
         for end in 0..2 {
             let start = Instant::now();
-            let mut watch = Watch::new(timeout, [least; 2], String::new(), start);
+            let mut liveness = Liveness::new(timeout, [least; 2], String::new(), start);
             for half_second in 1..1_000_u64 {
                 let mut signs = signs(half_second, half_second, 0);
                 signs.moved[end] = half_second / 2 * bytes;
                 let now = start + Duration::from_millis(500 * half_second);
-                if let Err(error) = watch.look(now, signs) {
+                if let Err(error) = liveness.look(now, signs) {
                     let error = error.to_string();
                     assert!(error.contains(&format!("{least} are expected")), "{error}");
                     return Some(half_second / 2);
@@ -357,43 +367,43 @@ mod tests {
     fn files_that_end_are_progress_whatever_their_size() {
         let (timeout, start) = (TIMEOUT, Instant::now());
         let least = [least_steps(timeout, None); 2];
-        let mut watch = Watch::new(timeout, least, String::new(), start);
+        let mut liveness = Liveness::new(timeout, least, String::new(), start);
         for minute in 0..5 {
             let signs = signs(minute + 1, minute + 1, minute * FILE_STEPS);
             let at_s = if minute == 0 { 1 } else { 59 * minute };
-            assert_eq!(look(&mut watch, start, at_s, signs), None);
+            assert_eq!(look(&mut liveness, start, at_s, signs), None);
         }
     }
 
     #[test]
     fn a_peer_that_stops_after_a_last_word_is_silent() {
-        let (mut watch, start) = watch();
-        assert_eq!(look(&mut watch, start, 1, signs(1, 1, 1)), None);
-        assert_eq!(look(&mut watch, start, 3, signs(2, 1, 1)), None);
-        assert_eq!(look(&mut watch, start, 62, signs(2, 1, 1)), None);
-        let error = look(&mut watch, start, 63, signs(2, 1, 1)).expect("lost");
+        let (mut liveness, start) = liveness();
+        assert_eq!(look(&mut liveness, start, 1, signs(1, 1, 1)), None);
+        assert_eq!(look(&mut liveness, start, 3, signs(2, 1, 1)), None);
+        assert_eq!(look(&mut liveness, start, 62, signs(2, 1, 1)), None);
+        let error = look(&mut liveness, start, 63, signs(2, 1, 1)).expect("lost");
         assert!(error.contains("nothing was heard"), "{error}");
     }
 
     /// The channel of a path that was dead for 50 s can be silent for as long again.
     #[test]
     fn an_outage_is_no_time_without_movement() {
-        let (mut watch, start) = watch();
-        assert_eq!(look(&mut watch, start, 1, signs(1, 1, 1)), None);
-        let answers = |second| Signs {
+        let (mut liveness, start) = liveness();
+        assert_eq!(look(&mut liveness, start, 1, signs(1, 1, 1)), None);
+        let answers = |second| LifeSigns {
             packets: [1, second],
             ..signs(1, 1, 1)
         };
         for second in 51..110 {
-            assert_eq!(look(&mut watch, start, second, answers(second)), None);
+            assert_eq!(look(&mut liveness, start, second, answers(second)), None);
         }
-        let error = look(&mut watch, start, 112, answers(112)).expect("stuck");
+        let error = look(&mut liveness, start, 112, answers(112)).expect("stuck");
         assert!(error.contains("nothing moved for 60 s"), "{error}");
         // A peer that answers now and then, and does not go on, is given up too.
-        let (mut watch, start) = self::watch();
+        let (mut liveness, start) = self::liveness();
         let gave_up = (1..50).find(|round| {
             let at_s = 5 * round;
-            look(&mut watch, start, at_s, signs(at_s, 1, 0)).is_some()
+            look(&mut liveness, start, at_s, signs(at_s, 1, 0)).is_some()
         });
         assert_eq!(gave_up, Some(24), "twice the time limit");
     }
@@ -401,17 +411,17 @@ mod tests {
     #[test]
     fn a_slow_disk_is_waited_for_and_named_once() {
         for is_own in [true, false] {
-            let (mut watch, start) = watch();
+            let (mut liveness, start) = liveness();
             let mut warnings = Vec::new();
             for half_second in 2..800 {
                 let busy = Duration::from_millis(500 * half_second);
-                let signs = Signs {
+                let signs = LifeSigns {
                     own_disk: if is_own { busy } else { Duration::ZERO },
                     peer_disk: if is_own { Duration::ZERO } else { busy },
                     ..signs(0, half_second, 0)
                 };
                 let now = start + busy;
-                warnings.extend(watch.look(now, signs).expect("it waits"));
+                warnings.extend(liveness.look(now, signs).expect("it waits"));
             }
             let name = if is_own {
                 "this machine's"
@@ -425,36 +435,36 @@ mod tests {
 
     #[test]
     fn a_slow_disk_does_not_hide_a_lost_peer() {
-        let (mut watch, start) = watch();
-        assert_eq!(look(&mut watch, start, 1, signs(1, 1, 1)), None);
-        let busy = Signs {
+        let (mut liveness, start) = liveness();
+        assert_eq!(look(&mut liveness, start, 1, signs(1, 1, 1)), None);
+        let busy = LifeSigns {
             own_disk: Duration::from_secs(62),
             ..signs(1, 1, 1)
         };
-        assert_eq!(look(&mut watch, start, 2, busy), None);
-        let error = look(&mut watch, start, 62, busy).expect("lost");
+        assert_eq!(look(&mut liveness, start, 2, busy), None);
+        let error = look(&mut liveness, start, 62, busy).expect("lost");
         assert!(error.contains("nothing was heard"), "{error}");
     }
 
     #[test]
     fn silence_proves_nothing_while_the_disk_keeps_this_end_from_listening() {
-        let (mut watch, start) = watch();
-        let deaf = Signs {
+        let (mut liveness, start) = liveness();
+        let deaf = LifeSigns {
             own_disk: Duration::from_secs(5),
             is_deaf: true,
             ..signs(1, 1, 1)
         };
-        assert_eq!(look(&mut watch, start, 1, deaf), None);
-        assert_eq!(look(&mut watch, start, 300, deaf), None);
+        assert_eq!(look(&mut liveness, start, 1, deaf), None);
+        assert_eq!(look(&mut liveness, start, 300, deaf), None);
     }
 
     #[test]
     fn a_pause_of_this_process_is_not_held_against_the_peer() {
-        let (mut watch, start) = watch();
-        assert_eq!(look(&mut watch, start, 5, signs(1, 1, 1)), None);
+        let (mut liveness, start) = liveness();
+        assert_eq!(look(&mut liveness, start, 5, signs(1, 1, 1)), None);
         let later = start + Duration::from_secs(3600);
-        watch.look(later, signs(1, 1, 1)).expect("it was asleep");
-        let error = look(&mut watch, start, 3600 + 60, signs(1, 1, 1)).expect("lost");
+        liveness.look(later, signs(1, 1, 1)).expect("it was asleep");
+        let error = look(&mut liveness, start, 3600 + 60, signs(1, 1, 1)).expect("lost");
         assert!(error.contains("nothing was heard"), "{error}");
     }
 }

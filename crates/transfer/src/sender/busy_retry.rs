@@ -14,13 +14,13 @@ use crate::{Error, ErrorKind, Host};
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The wait for a busy receiver.
-pub(super) struct Waiting {
+pub(super) struct BusyRetry {
     start: Instant,
     limit: Duration,
     is_noted: bool,
 }
 
-impl Waiting {
+impl BusyRetry {
     /// Waits for at most `limit` from now on.
     pub(super) fn new(limit: Duration) -> Self {
         Self {

@@ -6,7 +6,7 @@ use crate::{EndpointCounters, Error, Event};
 
 /// The queue pair of a stream. It may have replaced others (P8.5).
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct StreamQp {
     qp: QueuePair,
     /// Statistics of the replaced queue pairs together.
     past: QpStats,
@@ -16,7 +16,7 @@ pub(crate) struct Lane {
     is_open: bool,
 }
 
-impl Lane {
+impl StreamQp {
     /// Starts with a connected queue pair.
     pub(crate) fn new(qp: QueuePair) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Lane {
         make().map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// Marks the queue pair of [`Lane::replace`] as connected. The caller connects it at once.
+    /// Marks the queue pair of [`StreamQp::replace`] as connected. The caller connects it at once.
     pub(crate) fn reopen(&mut self) -> QueuePair {
         self.is_open = true;
         self.qp

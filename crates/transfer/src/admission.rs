@@ -25,33 +25,33 @@ const QUIET: Duration = Duration::from_secs(1);
 type Admitted = Result<Channel, SessionError>;
 
 /// Accepts connections in its own thread, which ends with the program.
-pub struct Door {
+pub struct Admission {
     senders: Receiver<Admitted>,
-    place: Arc<Place>,
+    lock: Arc<AdmissionLock>,
 }
 
-impl Door {
+impl Admission {
     /// Starts to admit senders that hold the key.
     ///
     /// # Errors
     /// [`ErrorKind::Other`] if no thread can be started.
-    pub fn open(
+    pub fn start(
         mut listener: Listener,
         psk: Psk,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, Error> {
-        let place = Arc::new(Place::default());
+        let lock = Arc::new(AdmissionLock::default());
         let (admitted, senders) = channel();
-        let of_thread_too = Arc::clone(&place);
+        let of_thread_too = Arc::clone(&lock);
         thread::Builder::new()
-            .name("door".into())
+            .name("admission".into())
             .spawn(move || serve(&mut listener, &psk, &of_thread_too, &admitted, &*observer))
             .map_err(|error| of_thread(&error))?;
-        Ok(Self { senders, place })
+        Ok(Self { senders, lock })
     }
 
     /// Waits for a sender. After this returns, other senders wait a short time and are then
-    /// rejected, until [`Door::ready`] is called.
+    /// rejected, until [`Admission::free`] is called.
     ///
     /// # Errors
     /// [`ErrorKind::Interrupted`]; [`ErrorKind::Unreachable`] if the port fails.
@@ -71,33 +71,33 @@ impl Door {
     }
 
     /// Admits the next sender.
-    pub fn ready(&self) {
-        self.place.leave();
+    pub fn free(&self) {
+        self.lock.unlock();
     }
 }
 
-/// The one place that a sender can have, and the senders that wait for it.
+/// The lock that one sender holds at a time, and the senders that wait for it.
 #[derive(Debug, Default)]
-struct Place {
-    state: Mutex<PlaceState>,
+struct AdmissionLock {
+    state: Mutex<AdmissionState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct PlaceState {
-    is_taken: bool,
+struct AdmissionState {
+    is_locked: bool,
     waiting: usize,
 }
 
-impl Place {
-    fn state(&self) -> MutexGuard<'_, PlaceState> {
+impl AdmissionLock {
+    fn state(&self) -> MutexGuard<'_, AdmissionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the place if it is free.
-    fn try_take(&self) -> bool {
+    /// Takes the lock if it is free.
+    fn try_lock(&self) -> bool {
         let mut state = self.state();
-        !std::mem::replace(&mut state.is_taken, true)
+        !std::mem::replace(&mut state.is_locked, true)
     }
 
     /// Registers one more waiting sender, if there is room for it.
@@ -108,19 +108,19 @@ impl Place {
         has_room
     }
 
-    /// After [`Place::try_queue`], takes the place as soon as it is free, within `patience`.
-    fn take(&self, patience: Duration) -> bool {
-        let is_taken = |state: &mut PlaceState| state.is_taken;
+    /// After [`AdmissionLock::try_queue`], takes the lock as soon as it is free, within `patience`.
+    fn lock(&self, patience: Duration) -> bool {
+        let is_locked = |state: &mut AdmissionState| state.is_locked;
         let waited = self
             .changed
-            .wait_timeout_while(self.state(), patience, is_taken);
+            .wait_timeout_while(self.state(), patience, is_locked);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
-        !std::mem::replace(&mut state.is_taken, true)
+        !std::mem::replace(&mut state.is_locked, true)
     }
 
-    fn leave(&self) {
-        self.state().is_taken = false;
+    fn unlock(&self) {
+        self.state().is_locked = false;
         self.changed.notify_one();
     }
 }
@@ -128,7 +128,7 @@ impl Place {
 fn serve(
     listener: &mut Listener,
     psk: &Psk,
-    place: &Arc<Place>,
+    lock: &Arc<AdmissionLock>,
     admitted: &Sender<Admitted>,
     observer: &dyn Observer,
 ) {
@@ -140,7 +140,7 @@ fn serve(
             }
         });
         match accepted {
-            Ok(channel) => admit(channel, place, admitted),
+            Ok(channel) => admit(channel, lock, admitted),
             Err(error) => {
                 let _ = admitted.send(Err(error));
                 return;
@@ -149,29 +149,29 @@ fn serve(
     }
 }
 
-/// Admits a sender, or lets it wait in a separate thread, so that the door stays open.
-fn admit(channel: Channel, place: &Arc<Place>, admitted: &Sender<Admitted>) {
-    if place.try_take() {
+/// Admits a sender, or lets it wait in a separate thread, so that others can connect.
+fn admit(channel: Channel, lock: &Arc<AdmissionLock>, admitted: &Sender<Admitted>) {
+    if lock.try_lock() {
         // If no thread receives this, the program is ending.
         let _ = admitted.send(Ok(channel));
         return;
     }
-    if !place.try_queue() {
-        turn_away(channel);
+    if !lock.try_queue() {
+        refuse_as_busy(channel);
         return;
     }
-    let (place, admitted) = (Arc::clone(place), admitted.clone());
+    let (lock, admitted) = (Arc::clone(lock), admitted.clone());
     thread::spawn(move || {
-        if place.take(WAIT) {
+        if lock.lock(WAIT) {
             let _ = admitted.send(Ok(channel));
         } else {
-            turn_away(channel);
+            refuse_as_busy(channel);
         }
     });
 }
 
 /// Asks a sender to try again later.
-fn turn_away(mut channel: Channel) {
+fn refuse_as_busy(mut channel: Channel) {
     let reason = Text::new("another transfer or probe is under way; try again later");
     // The sender notices the end of the channel in any case.
     let _ = channel.send(&Message::Abort {
@@ -225,21 +225,21 @@ mod tests {
 
     #[test]
     fn one_sender_has_the_place_and_the_next_gets_it_in_time() {
-        let place = Arc::new(Place::default());
-        assert!(place.try_take());
-        assert!(!place.try_take(), "there is one place");
-        assert!(place.try_queue());
-        assert!(!place.take(Duration::from_millis(20)), "it is not free");
-        assert!(place.try_queue());
-        let leaving = Arc::clone(&place);
+        let lock = Arc::new(AdmissionLock::default());
+        assert!(lock.try_lock());
+        assert!(!lock.try_lock(), "one sender holds the lock");
+        assert!(lock.try_queue());
+        assert!(!lock.lock(Duration::from_millis(20)), "it is not free");
+        assert!(lock.try_queue());
+        let leaving = Arc::clone(&lock);
         let leave = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
-            leaving.leave();
+            leaving.unlock();
         });
-        assert!(place.take(Duration::from_secs(60)), "it is free by then");
-        assert!(!place.try_take());
+        assert!(lock.lock(Duration::from_secs(60)), "it is free by then");
+        assert!(!lock.try_lock());
         leave.join().expect("no panic");
-        assert!((0..WAITING).all(|_| place.try_queue()));
-        assert!(!place.try_queue(), "no more than these may wait");
+        assert!((0..WAITING).all(|_| lock.try_queue()));
+        assert!(!lock.try_queue(), "no more than these may wait");
     }
 }

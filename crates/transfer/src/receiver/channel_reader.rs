@@ -8,10 +8,10 @@ use std::thread;
 use farwrite_session::{Error as SessionError, Expected, Message, Reader};
 
 use super::Event;
-use super::disk::Job;
+use super::disk_writer::Job;
 use crate::cutover::MAX_CUTOVERS;
 use crate::error::of_thread;
-use crate::pulse::PeerPulse;
+use crate::heartbeat::PeerHeartbeat;
 use crate::{Error, ErrorKind};
 
 /// Reads the channel in its own thread, until the channel ends.
@@ -19,7 +19,7 @@ pub(super) fn start(
     reader: Reader,
     jobs: SyncSender<Job>,
     events: Sender<Event>,
-    peer: Arc<PeerPulse>,
+    peer: Arc<PeerHeartbeat>,
 ) -> Result<(), Error> {
     let work = move || {
         let mut is_closed = false;
@@ -29,7 +29,7 @@ pub(super) fn start(
         }
     };
     thread::Builder::new()
-        .name("listener".into())
+        .name("channel-reader".into())
         .spawn(work)
         .map(drop)
         .map_err(|error| of_thread(&error))
@@ -51,7 +51,7 @@ fn listen(
     mut reader: Reader,
     jobs: &SyncSender<Job>,
     events: &Sender<Event>,
-    peer: &PeerPulse,
+    peer: &PeerHeartbeat,
     is_closed: &mut bool,
 ) -> Result<(), Error> {
     let failed = |error: SessionError| Error::of_session("receiving", &error);

@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 const SHOWN: usize = 40;
 
 /// Reports the progress of a transfer.
-pub(crate) struct Meter<'a> {
+pub(crate) struct ProgressMeter<'a> {
     observer: &'a dyn Observer,
     label: &'static str,
     manifest: Arc<Manifest>,
@@ -49,7 +49,7 @@ impl Status<'_> {
     }
 }
 
-impl<'a> Meter<'a> {
+impl<'a> ProgressMeter<'a> {
     pub(crate) fn new(
         observer: &'a dyn Observer,
         label: &'static str,

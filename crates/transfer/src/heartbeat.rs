@@ -1,6 +1,6 @@
 //! Signs of life: the progress of each end, in numbers that any thread can read at any time.
 //!
-//! The disk's thread and the endpoint's thread write them. The speaker's thread sends them to the
+//! The disk's thread and the endpoint's thread write them. The channel writer sends them to the
 //! peer several times a second. So an end with a slow disk or a blocked terminal still sends them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ pub(crate) const FILE_STEPS: u64 = 4096;
 
 /// The progress of this end. Counts only grow.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     start: Instant,
     stream_bytes: AtomicU64,
     /// Bytes of the stream that have arrived at a receiver.
@@ -27,7 +27,7 @@ pub(crate) struct Pulse {
     disk_since: AtomicU64,
 }
 
-impl Default for Pulse {
+impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             start: Instant::now(),
@@ -40,7 +40,7 @@ impl Default for Pulse {
     }
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Marks the disk as busy until the returned value is dropped.
     pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
         self.disk_since
@@ -111,7 +111,7 @@ impl Pulse {
 }
 
 /// A disk operation that is in progress.
-pub(crate) struct DiskOperation<'a>(&'a Pulse);
+pub(crate) struct DiskOperation<'a>(&'a Heartbeat);
 
 impl Drop for DiskOperation<'_> {
     fn drop(&mut self) {
@@ -121,17 +121,17 @@ impl Drop for DiskOperation<'_> {
 
 /// The peer's last report on itself.
 #[derive(Debug, Default)]
-pub(crate) struct PeerPulse {
+pub(crate) struct PeerHeartbeat {
     /// Messages that arrived on the channel.
     messages: AtomicU64,
-    /// Whether the listener waits for this end's disk, and therefore does not read the channel.
+    /// Whether the channel reader waits for this end's disk, and therefore does not read the channel.
     held_up: AtomicU64,
     stream_bytes: AtomicU64,
     moved: AtomicU64,
     disk_ms: AtomicU64,
 }
 
-impl PeerPulse {
+impl PeerHeartbeat {
     /// Counts a message that arrived on the channel.
     pub(crate) fn add_message(&self) {
         self.messages.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl PeerPulse {
         self.disk_ms.store(progress.disk_ms, Ordering::Relaxed);
     }
 
-    /// Runs an operation during which the listener does not read the channel.
+    /// Runs an operation during which the channel reader does not read the channel.
     pub(crate) fn while_held_up<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.held_up.store(1, Ordering::Relaxed);
         let result = wait();
@@ -184,23 +184,23 @@ mod tests {
 
     #[test]
     fn an_operation_counts_until_it_ends() {
-        let pulse = Pulse::default();
+        let heartbeat = Heartbeat::default();
         let later = Instant::now() + Duration::from_secs(90);
-        assert_eq!(pulse.progress(later).disk_ms, 0);
-        let operation = pulse.disk_operation();
-        assert!(pulse.disk_busy(later) >= Duration::from_secs(80));
-        assert!(pulse.progress(later).disk_ms >= 80_000);
+        assert_eq!(heartbeat.progress(later).disk_ms, 0);
+        let operation = heartbeat.disk_operation();
+        assert!(heartbeat.disk_busy(later) >= Duration::from_secs(80));
+        assert!(heartbeat.progress(later).disk_ms >= 80_000);
         drop(operation);
-        assert_eq!(pulse.disk_busy(later), Duration::ZERO);
+        assert_eq!(heartbeat.disk_busy(later), Duration::ZERO);
     }
 
     #[test]
     fn every_step_counts_as_movement() {
-        let pulse = Pulse::default();
-        pulse.add_stream_bytes(10);
-        pulse.add_file();
-        pulse.set_received(5);
+        let heartbeat = Heartbeat::default();
+        heartbeat.add_stream_bytes(10);
+        heartbeat.add_file();
+        heartbeat.set_received(5);
         let all = 10 + FILE_STEPS + 5;
-        assert_eq!((pulse.moved(), pulse.stream_bytes()), (all, 10));
+        assert_eq!((heartbeat.moved(), heartbeat.stream_bytes()), (all, 10));
     }
 }

@@ -13,7 +13,7 @@ const FIRST: u64 = 8;
 /// provide and clear each page of a buffer when it is first written. So a receiver starts with a
 /// quarter of the planned buffers and adds more as the rate grows, until it has twice the buffers
 /// that were filled within one round trip.
-pub(super) struct Supply {
+pub(super) struct BufferDemand {
     rtt: Duration,
     planned: u64,
     wanted: u64,
@@ -22,7 +22,7 @@ pub(super) struct Supply {
     taken_segments: u64,
 }
 
-impl Supply {
+impl BufferDemand {
     /// For a plan of `planned` buffers.
     pub(super) fn new(planned: u64, rtt: Duration, now: Instant) -> Self {
         Self {
@@ -61,13 +61,13 @@ mod tests {
     /// `fills` buffers, if there are enough.
     fn after(rounds: u32, planned: u64, fills: u64) -> u64 {
         let start = Instant::now();
-        let mut supply = Supply::new(planned, RTT, start);
+        let mut demand = BufferDemand::new(planned, RTT, start);
         let mut taken = 0;
         for round in 1..=rounds {
-            taken += fills.min(supply.wanted());
-            supply.note(start + round * RTT, taken);
+            taken += fills.min(demand.wanted());
+            demand.note(start + round * RTT, taken);
         }
-        supply.wanted()
+        demand.wanted()
     }
 
     #[test]
@@ -92,12 +92,12 @@ mod tests {
     #[test]
     fn notes_within_a_round_trip_count_together() {
         let start = Instant::now();
-        let mut supply = Supply::new(128, RTT, start);
+        let mut demand = BufferDemand::new(128, RTT, start);
         for ms in 1..=24 {
-            supply.note(start + Duration::from_millis(ms), ms);
-            assert_eq!(supply.wanted(), 32);
+            demand.note(start + Duration::from_millis(ms), ms);
+            assert_eq!(demand.wanted(), 32);
         }
-        supply.note(start + RTT, 30);
-        assert_eq!(supply.wanted(), 64);
+        demand.note(start + RTT, 30);
+        assert_eq!(demand.wanted(), 64);
     }
 }

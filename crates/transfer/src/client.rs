@@ -16,22 +16,22 @@ const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// An admitted peer that has sent its hello. This end knows what the peer wants, and has not
 /// answered yet.
-pub struct Visitor {
+pub struct Client {
     channel: Channel,
     hello: Hello,
 }
 
-impl Visitor {
+impl Client {
     /// Waits for the peer's hello.
     ///
     /// # Errors
     /// [`ErrorKind::Interrupted`], [`ErrorKind::Unreachable`] if no hello comes, and
     /// [`ErrorKind::Other`] for another message. The peer is informed.
-    pub fn greet(mut channel: Channel, cancel: &Cancel) -> Result<Self, Error> {
+    pub fn accept(mut channel: Channel, cancel: &Cancel) -> Result<Self, Error> {
         match hello(&mut channel, cancel) {
             Ok(hello) => Ok(Self { channel, hello }),
             Err(error) => {
-                turn_away(channel, &error);
+                abort(channel, &error);
                 Err(error)
             }
         }
@@ -55,12 +55,12 @@ impl Visitor {
         self.channel
     }
 
-    /// Refuses the visitor, because this end does not support what it wants. Returns the error that
+    /// Refuses the client, because this end does not support what it wants. Returns the error that
     /// the visitor receives.
     #[must_use]
     pub fn refuse(self, why: &str) -> Error {
         let error = Error::new(ErrorKind::Mismatch, why);
-        turn_away(self.channel, &error);
+        abort(self.channel, &error);
         error
     }
 }
@@ -72,7 +72,7 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
         cancel.check()?;
         match channel.recv() {
             Ok(Message::Hello(hello)) => return Ok(hello),
-            // The peer's speaker may send this before the hello.
+            // The peer's channel writer may send this before the hello.
             Ok(Message::Progress(_)) => {}
             Ok(other) => {
                 return Err(failed(
@@ -91,7 +91,7 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
     }
 }
 
-fn turn_away(mut channel: Channel, error: &Error) {
+fn abort(mut channel: Channel, error: &Error) {
     let (_, writer) = channel.halves();
     writer.set_timeout(Some(LAST_MESSAGE));
     // The peer notices the end of the channel even if this fails.

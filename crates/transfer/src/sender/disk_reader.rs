@@ -7,9 +7,9 @@ use farwrite::Region;
 use farwrite_session::Message;
 use farwrite_session::files::Source;
 
-use crate::pulse::Pulse;
-use crate::report::Ledger;
-use crate::speaker::{Closed, Outbox};
+use crate::channel_writer::{Closed, Outbox};
+use crate::heartbeat::Heartbeat;
+use crate::report::SharedResults;
 
 /// Bytes of one read. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;
@@ -24,9 +24,9 @@ pub(super) struct Filled {
 }
 
 /// Reads files into buffers, and queues their hashes for the receiver.
-pub(super) struct Feeder {
+pub(super) struct DiskReader {
     pub(super) outbox: Outbox,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) heartbeat: Arc<Heartbeat>,
     /// Bytes of a buffer.
     pub(super) segment_bytes: usize,
     /// Buffers that may still be made.
@@ -34,16 +34,16 @@ pub(super) struct Feeder {
     /// Buffers whose message has ended.
     pub(super) empties: Receiver<Region>,
     pub(super) filled: SyncSender<Filled>,
-    pub(super) ledger: Ledger,
+    pub(super) shared_results: SharedResults,
 }
 
-impl Feeder {
-    /// Reads to the end of the stream, or until the transfer ends. Then the ledger gets the warnings about
+impl DiskReader {
+    /// Reads to the end of the stream, or until the transfer ends. Then the shared results get the warnings about
     /// the files that were read.
     pub(super) fn run(mut self, mut source: Source) {
         let stream_bytes = self.read(&mut source);
         for warning in source.warnings() {
-            self.ledger.warn(warning);
+            self.shared_results.warn(warning);
         }
         if let Some(stream_bytes) = stream_bytes {
             // The peer notices a closed channel itself.
@@ -81,11 +81,11 @@ impl Feeder {
         let mut filled = 0;
         for slice in out.chunks_mut(SLICE_BYTES) {
             let read = {
-                let _operation = self.pulse.disk_operation();
+                let _operation = self.heartbeat.disk_operation();
                 source.read(slice)
             };
             let read_bytes = u64::try_from(read).unwrap_or(u64::MAX);
-            self.pulse.add_stream_bytes(read_bytes);
+            self.heartbeat.add_stream_bytes(read_bytes);
             filled += read_bytes;
             while let Some(file) = source.poll_file() {
                 *abandoned += u32::from(file.result.is_err());

@@ -10,8 +10,8 @@ use farwrite_session::{
 };
 
 use crate::error::of_thread;
-use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Ledger, Tally};
+use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::report::{FileResults, SharedResults};
 use crate::{Error, ErrorKind};
 
 /// The receiver's reports on the files.
@@ -20,15 +20,15 @@ pub(super) struct Verdicts {
     manifest: Arc<Manifest>,
     /// The next verdict is for the first file from this entry on.
     next: u32,
-    ledger: Ledger,
+    shared_results: SharedResults,
 }
 
 impl Verdicts {
-    pub(super) fn new(manifest: Arc<Manifest>, ledger: Ledger) -> Self {
+    pub(super) fn new(manifest: Arc<Manifest>, shared_results: SharedResults) -> Self {
         Self {
             manifest,
             next: 0,
-            ledger,
+            shared_results,
         }
     }
 
@@ -42,7 +42,7 @@ impl Verdicts {
             return Err(Error::new(ErrorKind::Other, what));
         }
         self.next = index + 1;
-        self.ledger.add(&self.manifest, index, failure);
+        self.shared_results.add(&self.manifest, index, failure);
         Ok(())
     }
 
@@ -56,9 +56,9 @@ impl Verdicts {
     }
 
     /// The result of all files.
-    fn finish(self) -> Result<Tally, Error> {
+    fn finish(self) -> Result<FileResults, Error> {
         match self.due() {
-            None => Ok(self.ledger.take()),
+            None => Ok(self.shared_results.take()),
             Some(index) => Err(Error::new(
                 ErrorKind::Other,
                 format!("the receiver ended without a word about file {index}"),
@@ -68,30 +68,30 @@ impl Verdicts {
 }
 
 /// Events of the receiver for the endpoint's thread.
-pub(super) enum Heard {
+pub(super) enum ChannelEvent {
     /// The receiver continues over another queue pair.
     CutoverAccepted(CutoverAccepted),
     /// Every file's verdict, or why there is none. No other event follows.
-    Over(Result<Tally, Error>),
+    Over(Result<FileResults, Error>),
 }
 
 /// Reads the channel, in its own thread, until the channel ends or the receiver has finished.
 pub(super) fn start(
     reader: Reader,
     verdicts: Verdicts,
-    pulse: Arc<Pulse>,
-    peer: Arc<PeerPulse>,
-) -> Result<Receiver<Heard>, Error> {
+    heartbeat: Arc<Heartbeat>,
+    peer: Arc<PeerHeartbeat>,
+) -> Result<Receiver<ChannelEvent>, Error> {
     // The queue holds one event. If a receiver sends answers that nobody requested, this thread
     // waits and does not store them all.
     let (tell, heard) = sync_channel(1);
     let work = move || {
-        let over = listen(reader, verdicts, &tell, &pulse, &peer);
+        let over = listen(reader, verdicts, &tell, &heartbeat, &peer);
         // The other half no longer exists when the transfer has failed.
-        let _ = tell.send(Heard::Over(over));
+        let _ = tell.send(ChannelEvent::Over(over));
     };
     thread::Builder::new()
-        .name("listener".into())
+        .name("channel-reader".into())
         .spawn(work)
         .map_err(|error| of_thread(&error))?;
     Ok(heard)
@@ -100,10 +100,10 @@ pub(super) fn start(
 fn listen(
     mut reader: Reader,
     mut verdicts: Verdicts,
-    tell: &SyncSender<Heard>,
-    pulse: &Pulse,
-    peer: &PeerPulse,
-) -> Result<Tally, Error> {
+    tell: &SyncSender<ChannelEvent>,
+    heartbeat: &Heartbeat,
+    peer: &PeerHeartbeat,
+) -> Result<FileResults, Error> {
     let failed = |error: SessionError| Error::of_session("sending", &error);
     reader.set_timeout(None);
     loop {
@@ -121,12 +121,12 @@ fn listen(
                 continue;
             }
             Message::CutoverAccepted(accepted) => {
-                let _ = tell.send(Heard::CutoverAccepted(accepted));
+                let _ = tell.send(ChannelEvent::CutoverAccepted(accepted));
                 continue;
             }
             Message::Done => return verdicts.finish(),
             other => return Err(failed(other.unexpected(Expected::AboutFiles))),
         }
-        pulse.add_file();
+        heartbeat.add_file();
     }
 }

@@ -10,9 +10,9 @@ use farwrite_session::files::{CommitGate, Manifest, Sink, SinkError, Verdict};
 use farwrite_session::{Message, Text};
 
 use super::Event;
-use crate::pulse::Pulse;
-use crate::report::{Ledger, Tally};
-use crate::speaker::{Closed, Outbox};
+use crate::channel_writer::{Closed, Outbox};
+use crate::heartbeat::Heartbeat;
+use crate::report::{FileResults, SharedResults};
 use crate::{Error, ErrorKind};
 
 /// Bytes of one write. The size is small, so that a slow disk still shows progress.
@@ -70,13 +70,13 @@ impl From<Closed> for Stop {
 }
 
 /// Writes files, compares hashes, and sends the verdicts.
-pub(super) struct Disk {
+pub(super) struct DiskWriter {
     pub(super) sink: Sink,
     pub(super) gate: CommitGate,
     pub(super) manifest: Arc<Manifest>,
-    pub(super) ledger: Ledger,
+    pub(super) shared_results: SharedResults,
     pub(super) outbox: Outbox,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) heartbeat: Arc<Heartbeat>,
     pub(super) jobs: Receiver<Job>,
     pub(super) empties: Sender<Region>,
     pub(super) events: Sender<Event>,
@@ -96,7 +96,7 @@ struct Progress {
     uncommitted_since: Option<Instant>,
 }
 
-impl Disk {
+impl DiskWriter {
     /// Works until all bytes and hashes have arrived, or the transfer has ended. Dropping the sink
     /// then removes files without a final name.
     pub(super) fn run(mut self) {
@@ -113,8 +113,8 @@ impl Disk {
         }
         self.note_warnings();
         match worked {
-            Ok(tally) => {
-                let _ = self.events.send(Event::Disk(Ok(tally)));
+            Ok(results) => {
+                let _ = self.events.send(Event::Disk(Ok(results)));
                 // Send this last: the sender answers by closing the channel, and that must not look
                 // like a failure here. The transfer is complete even if this message is lost.
                 let _ = self.outbox.send(Message::Done);
@@ -126,16 +126,16 @@ impl Disk {
         }
     }
 
-    fn finish(&mut self) -> Result<Tally, Stop> {
+    fn finish(&mut self) -> Result<FileResults, Stop> {
         let summary = {
-            let _operation = self.pulse.disk_operation();
+            let _operation = self.heartbeat.disk_operation();
             self.sink.finish()?
         };
         self.note_warnings();
-        Ok(Tally {
+        Ok(FileResults {
             verified_files: summary.verified_files,
             verified_bytes: summary.verified_bytes,
-            ..self.ledger.take()
+            ..self.shared_results.take()
         })
     }
 
@@ -152,7 +152,7 @@ impl Disk {
             match job {
                 Job::Segment(segment) => progress.waiting.push_back(segment),
                 Job::Hash { index, hash } => {
-                    let _operation = self.pulse.disk_operation();
+                    let _operation = self.heartbeat.disk_operation();
                     self.sink.handle_hash(index, hash)?;
                 }
                 Job::Abandoned {
@@ -160,7 +160,7 @@ impl Disk {
                     sent_bytes,
                     reason,
                 } => {
-                    let _operation = self.pulse.disk_operation();
+                    let _operation = self.heartbeat.disk_operation();
                     self.sink.handle_abandoned(index, sent_bytes, reason)?;
                     progress.abandoned += 1;
                 }
@@ -193,7 +193,7 @@ impl Disk {
     /// Makes the files durable that are whole, and sends their verdicts.
     fn commit(&mut self, progress: &mut Progress) -> Result<(), Stop> {
         let committed = {
-            let _operation = self.pulse.disk_operation();
+            let _operation = self.heartbeat.disk_operation();
             self.sink.commit()
         };
         progress.uncommitted_since = None;
@@ -213,11 +213,11 @@ impl Disk {
                     return Err(Stop::Quiet);
                 }
                 {
-                    let _operation = self.pulse.disk_operation();
+                    let _operation = self.heartbeat.disk_operation();
                     self.sink.write(slice)?;
                 }
                 let slice_bytes = u64::try_from(slice.len()).unwrap_or(u64::MAX);
-                self.pulse.add_stream_bytes(slice_bytes);
+                self.heartbeat.add_stream_bytes(slice_bytes);
                 progress.written_bytes += slice_bytes;
             }
             // The sender of the buffers does not take back the last ones.
@@ -239,7 +239,7 @@ impl Disk {
     fn send_verdicts(&mut self) -> Result<(), Stop> {
         self.note_warnings();
         while let Some(verdict) = self.sink.poll_verdict() {
-            self.pulse.add_file();
+            self.heartbeat.add_file();
             self.note(&verdict);
             self.outbox.send(verdict.message())?;
         }
@@ -249,12 +249,13 @@ impl Disk {
     fn note(&self, verdict: &Verdict) {
         let failure = verdict.failure.as_ref();
         let failure = failure.map(|failure| (failure.cause(), Text::new(failure)));
-        self.ledger.add(&self.manifest, verdict.index, failure);
+        self.shared_results
+            .add(&self.manifest, verdict.index, failure);
     }
 
     fn note_warnings(&mut self) {
         while let Some(warning) = self.sink.poll_warning() {
-            self.ledger.warn(warning);
+            self.shared_results.warn(warning);
         }
     }
 }
