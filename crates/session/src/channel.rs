@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::closer::Socket;
-use crate::dial::dial;
+use crate::connect::connect;
 use crate::handshake::Agreed;
-use crate::limit::{Limit, Patience};
-use crate::pending::Pending;
+use crate::pending_handshake::PendingHandshake;
 use crate::records::{RecordOpener, RecordSealer};
-use crate::{Activity, Closer, Error, HostPort, Psk, Reader, Writer};
+use crate::socket::Socket;
+use crate::time_limit::{CancellableLimit, TimeLimit};
+use crate::{Activity, CloseHandle, Error, HostPort, Psk, Reader, Writer};
 
 /// A type whose values each travel through a channel as one message.
 pub trait ChannelMessage: Serialize + DeserializeOwned {
@@ -29,7 +29,7 @@ pub trait ChannelMessage: Serialize + DeserializeOwned {
 pub struct Channel {
     reader: Reader,
     writer: Writer,
-    closer: Closer,
+    close_handle: CloseHandle,
     peer: SocketAddr,
     local: SocketAddr,
 }
@@ -55,8 +55,8 @@ impl Channel {
         patience: Duration,
         cancelled: impl Fn() -> bool,
     ) -> Result<Self, Error> {
-        let limit = Limit::new(Some(patience));
-        let (stream, agreed) = dial(to, psk, Patience::new(limit, &cancelled))?;
+        let limit = TimeLimit::new(Some(patience));
+        let (stream, agreed) = connect(to, psk, CancellableLimit::new(limit, &cancelled))?;
         Self::new(stream, agreed)
     }
 
@@ -66,7 +66,7 @@ impl Channel {
     /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`] (both ends learn each),
     /// [`Error::Status`], [`Error::HandshakeCut`], [`Error::Timeout`], [`Error::Io`].
     pub fn initiate(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        let pending = Pending::initiate(stream, psk, timeout)?;
+        let pending = PendingHandshake::initiate(stream, psk, timeout)?;
         let (stream, agreed) = pending.finish(psk, &|| false)?;
         Self::new(stream, agreed)
     }
@@ -77,7 +77,7 @@ impl Channel {
     /// # Errors
     /// As [`Channel::initiate`], and [`Error::Forged`] for a recorded handshake.
     pub fn accept(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        let pending = Pending::respond(stream, timeout)?;
+        let pending = PendingHandshake::respond(stream, timeout)?;
         let (stream, agreed) = pending.finish(psk, &|| false)?;
         Self::new(stream, agreed)
     }
@@ -96,7 +96,7 @@ impl Channel {
         let state = Arc::new(agreed.state);
         let incoming = RecordOpener::new(state.clone(), agreed.received);
         Ok(Self {
-            closer: Closer::new(&socket),
+            close_handle: CloseHandle::new(&socket),
             writer: Writer::new(socket.clone(), RecordSealer::new(state, agreed.sent)),
             reader: Reader::new(socket, incoming),
             peer,
@@ -138,7 +138,7 @@ impl Channel {
     }
 
     /// Returns the two halves, so that one thread can read while another writes. The connection
-    /// ends when both halves are dropped, or when [`Closer::close`] is called.
+    /// ends when both halves are dropped, or when [`CloseHandle::close`] is called.
     #[must_use]
     pub fn split(self) -> (Reader, Writer) {
         (self.reader, self.writer)
@@ -146,8 +146,8 @@ impl Channel {
 
     /// Returns a handle that ends the channel from any thread, also after [`Channel::split`].
     #[must_use]
-    pub fn closer(&self) -> Closer {
-        self.closer.clone()
+    pub fn close_handle(&self) -> CloseHandle {
+        self.close_handle.clone()
     }
 
     /// Borrows both halves.

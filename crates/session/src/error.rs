@@ -113,7 +113,7 @@ pub enum Error {
     /// The connection ended within a message.
     #[error("the connection ended within a message")]
     Truncated,
-    /// An earlier error or a [`Closer`](crate::Closer) ended the channel.
+    /// An earlier error or a [`CloseHandle`](crate::CloseHandle) ended the channel.
     #[error("the channel is over: this end closed it, or an earlier error ended it")]
     Over,
     /// A record too short to hold a tag (P7.4).

@@ -6,28 +6,27 @@
 
 mod address;
 mod channel;
-mod closer;
-mod dial;
+mod connect;
 mod error;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshake;
-mod limit;
+mod handshake_table;
+mod happy_eyeballs;
 mod listener;
 mod message;
-mod pending;
-mod places;
+mod pending_handshake;
 mod psk;
-mod race;
 mod reader;
 mod records;
+mod socket;
 mod text;
+mod time_limit;
 mod writer;
 
 pub use address::{AddressError, AddressForm, AddressProblem, HostPort, parse_listen, shown};
 pub use channel::{Channel, ChannelMessage};
-pub use closer::Closer;
 pub use error::{Activity, Error};
 pub use handshake::VERSION;
 pub use listener::{Listener, Refusal};
@@ -37,5 +36,6 @@ pub use message::{
 };
 pub use psk::{Psk, PskError};
 pub use reader::Reader;
+pub use socket::CloseHandle;
 pub use text::Text;
 pub use writer::Writer;

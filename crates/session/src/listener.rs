@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use crate::channel::canonical;
-use crate::limit::{Limit, poll};
-use crate::pending::Pending;
-use crate::places::Places;
+use crate::handshake_table::HandshakeTable;
+use crate::pending_handshake::PendingHandshake;
+use crate::time_limit::{TimeLimit, poll};
 use crate::{Activity, Channel, Error, Psk, shown};
 
 /// The maximum number of connections that are accepted before the current handshakes continue.
@@ -27,7 +27,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 pub struct Listener {
     tcp: TcpListener,
     local: SocketAddr,
-    places: Places<Guest>,
+    handshakes: HandshakeTable<HandshakingPeer>,
     /// No connection is accepted before this time.
     paused_until: Option<Instant>,
     /// The last failure that was reported, and when.
@@ -35,9 +35,9 @@ pub struct Listener {
 }
 
 /// A peer whose handshake is in progress.
-struct Guest {
+struct HandshakingPeer {
     addr: SocketAddr,
-    pending: Pending,
+    pending: PendingHandshake,
 }
 
 /// What [`Listener::accept`] reports while it continues to wait.
@@ -81,7 +81,7 @@ impl Listener {
         Ok(Self {
             tcp,
             local,
-            places: Places::default(),
+            handshakes: HandshakeTable::default(),
             paused_until: None,
             reported: None,
         })
@@ -107,7 +107,7 @@ impl Listener {
         patience: Option<Duration>,
         mut refused: impl FnMut(&Refusal),
     ) -> Result<Channel, Error> {
-        let limit = Limit::new(patience);
+        let limit = TimeLimit::new(patience);
         loop {
             if let Some(channel) = self.advance(psk, &mut refused) {
                 return Ok(channel);
@@ -115,7 +115,7 @@ impl Listener {
             limit.check(Activity::Listening)?;
             match self.wait(limit) {
                 Ok(()) => self.admit(timeout, &mut refused)?,
-                Err(source) if Hitch::of(&source) == Some(Hitch::Exhausted) => {
+                Err(source) if AcceptFailure::of(&source) == Some(AcceptFailure::Exhausted) => {
                     self.make_room(source, &mut refused);
                     std::thread::sleep(PAUSE);
                 }
@@ -127,12 +127,12 @@ impl Listener {
     /// Continues all handshakes; returns the channel of the first that is finished.
     fn advance(&mut self, psk: &Psk, refused: &mut impl FnMut(&Refusal)) -> Option<Channel> {
         let mut at = 0;
-        while let Some(guest) = self.places.get_mut(at) {
-            let Some(result) = guest.pending.advance(psk) else {
+        while let Some(peer) = self.handshakes.get_mut(at) {
+            let Some(result) = peer.pending.advance(psk) else {
                 at += 1;
                 continue;
             };
-            let Guest { addr, pending } = self.places.remove(at)?;
+            let HandshakingPeer { addr, pending } = self.handshakes.remove(at)?;
             match result.and_then(|agreed| Channel::new(pending.into_stream(), agreed)) {
                 Ok(channel) => return Some(channel),
                 Err(error) => refused(&Refusal::Peer { addr, error }),
@@ -142,7 +142,7 @@ impl Listener {
     }
 
     /// Waits until a connection or a handshake can continue.
-    fn wait(&self, limit: Limit) -> io::Result<()> {
+    fn wait(&self, limit: TimeLimit) -> io::Result<()> {
         let now = Instant::now();
         let pause = self
             .paused_until
@@ -150,7 +150,7 @@ impl Listener {
         let pause = pause.filter(|pause| !pause.is_zero());
         let mut sockets = Vec::new();
         let mut time = [limit.left(), pause].into_iter().flatten().min();
-        for Guest { pending, .. } in self.places.iter() {
+        for HandshakingPeer { pending, .. } in self.handshakes.iter() {
             sockets.push(PollFd::new(pending.stream(), pending.interest()));
             time = time.into_iter().chain(pending.limit().left()).min();
         }
@@ -175,15 +175,17 @@ impl Listener {
         self.paused_until = None;
         for _ in 0..ACCEPTS_A_TURN {
             match self.tcp.accept() {
-                Ok((stream, addr)) => self.seat(stream, canonical(addr), timeout, refused),
-                Err(source) => match Hitch::of(&source) {
-                    Some(Hitch::Nobody) => break,
-                    Some(Hitch::Gone) => self.report(source, refused),
-                    Some(Hitch::Exhausted) => {
+                Ok((stream, addr)) => {
+                    self.begin_handshake(stream, canonical(addr), timeout, refused);
+                }
+                Err(source) => match AcceptFailure::of(&source) {
+                    Some(AcceptFailure::Nobody) => break,
+                    Some(AcceptFailure::Gone) => self.report(source, refused),
+                    Some(AcceptFailure::Exhausted) => {
                         self.make_room(source, refused);
                         break;
                     }
-                    Some(Hitch::Forbidden) => {
+                    Some(AcceptFailure::Forbidden) => {
                         self.pause(source, refused);
                         break;
                     }
@@ -195,17 +197,17 @@ impl Listener {
     }
 
     /// Begins the handshake on a new connection.
-    fn seat(
+    fn begin_handshake(
         &mut self,
         stream: TcpStream,
         addr: SocketAddr,
         timeout: Duration,
         refused: &mut impl FnMut(&Refusal),
     ) {
-        match Pending::respond(stream, timeout) {
+        match PendingHandshake::respond(stream, timeout) {
             Ok(pending) => {
-                let newcomer = Guest { addr, pending };
-                if let Some(oldest) = self.places.admit(addr.ip(), newcomer) {
+                let newcomer = HandshakingPeer { addr, pending };
+                if let Some(oldest) = self.handshakes.admit(addr.ip(), newcomer) {
                     refused(&oldest.crowded_out());
                 }
             }
@@ -216,7 +218,7 @@ impl Listener {
     /// Releases the descriptor and the memory of the oldest handshake, and pauses.
     fn make_room(&mut self, source: io::Error, refused: &mut impl FnMut(&Refusal)) {
         self.pause(source, refused);
-        if let Some(oldest) = self.places.evict() {
+        if let Some(oldest) = self.handshakes.evict() {
             refused(&oldest.crowded_out());
         }
     }
@@ -247,7 +249,7 @@ impl fmt::Debug for Listener {
     }
 }
 
-impl Guest {
+impl HandshakingPeer {
     /// Closes the connection to make room for a newer one.
     fn crowded_out(mut self) -> Refusal {
         let after = self.pending.limit().elapsed();
@@ -267,7 +269,7 @@ fn broken(source: io::Error) -> Error {
 
 /// Why `accept` returned no connection, if the listener can continue (see accept(2)).
 #[derive(Debug, PartialEq, Eq)]
-enum Hitch {
+enum AcceptFailure {
     /// No connection waits.
     Nobody,
     /// The connection ended, or its network failed, while it waited. The next one may be intact.
@@ -278,7 +280,7 @@ enum Hitch {
     Forbidden,
 }
 
-impl Hitch {
+impl AcceptFailure {
     /// Returns `None` for a permanent error.
     fn of(error: &io::Error) -> Option<Self> {
         Some(match Errno::from_io_error(error)? {
@@ -309,28 +311,28 @@ mod tests {
 
     #[test]
     fn failures_of_accept_that_pass() {
-        for (errno, hitch) in [
-            (Errno::AGAIN, Hitch::Nobody),
-            (Errno::INTR, Hitch::Nobody),
-            (Errno::CONNABORTED, Hitch::Gone),
-            (Errno::PROTO, Hitch::Gone),
-            (Errno::NETDOWN, Hitch::Gone),
-            (Errno::NETUNREACH, Hitch::Gone),
-            (Errno::HOSTDOWN, Hitch::Gone),
-            (Errno::HOSTUNREACH, Hitch::Gone),
-            (Errno::NONET, Hitch::Gone),
-            (Errno::NOPROTOOPT, Hitch::Gone),
-            (Errno::OPNOTSUPP, Hitch::Gone),
-            (Errno::MFILE, Hitch::Exhausted),
-            (Errno::NFILE, Hitch::Exhausted),
-            (Errno::NOBUFS, Hitch::Exhausted),
-            (Errno::NOMEM, Hitch::Exhausted),
-            (Errno::PERM, Hitch::Forbidden),
+        for (errno, failure) in [
+            (Errno::AGAIN, AcceptFailure::Nobody),
+            (Errno::INTR, AcceptFailure::Nobody),
+            (Errno::CONNABORTED, AcceptFailure::Gone),
+            (Errno::PROTO, AcceptFailure::Gone),
+            (Errno::NETDOWN, AcceptFailure::Gone),
+            (Errno::NETUNREACH, AcceptFailure::Gone),
+            (Errno::HOSTDOWN, AcceptFailure::Gone),
+            (Errno::HOSTUNREACH, AcceptFailure::Gone),
+            (Errno::NONET, AcceptFailure::Gone),
+            (Errno::NOPROTOOPT, AcceptFailure::Gone),
+            (Errno::OPNOTSUPP, AcceptFailure::Gone),
+            (Errno::MFILE, AcceptFailure::Exhausted),
+            (Errno::NFILE, AcceptFailure::Exhausted),
+            (Errno::NOBUFS, AcceptFailure::Exhausted),
+            (Errno::NOMEM, AcceptFailure::Exhausted),
+            (Errno::PERM, AcceptFailure::Forbidden),
         ] {
-            assert_eq!(Hitch::of(&errno.into()), Some(hitch), "{errno:?}");
+            assert_eq!(AcceptFailure::of(&errno.into()), Some(failure), "{errno:?}");
         }
         for errno in [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::FAULT] {
-            assert_eq!(Hitch::of(&errno.into()), None, "{errno:?}");
+            assert_eq!(AcceptFailure::of(&errno.into()), None, "{errno:?}");
         }
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rustix::event::PollFlags;
 
-use crate::closer::Socket;
-use crate::limit::Limit;
 use crate::records::RecordOpener;
+use crate::socket::Socket;
+use crate::time_limit::TimeLimit;
 use crate::{Activity, ChannelMessage, Error};
 
 /// The maximum number of bytes of one read of the socket.
@@ -53,7 +53,7 @@ impl Reader {
     /// [`Error::Closed`] when the peer closed between two messages, [`Error::Truncated`] within
     /// one; [`Error::Timeout`], [`Error::Io`], [`Error::RecordLength`], [`Error::Forged`],
     /// [`Error::TooLong`], [`Error::Malformed`]; [`Error::Over`] after any but a timeout, and when
-    /// a [`Closer`](crate::Closer) ended the channel. A record that does not verify ends the
+    /// a [`CloseHandle`](crate::CloseHandle) ended the channel. A record that does not verify ends the
     /// connection; after other errors this end can still send.
     pub fn recv<T: ChannelMessage>(&mut self) -> Result<T, Error> {
         if self.over || self.socket.is_closed() {
@@ -72,7 +72,7 @@ impl Reader {
     }
 
     fn receive<T: ChannelMessage>(&mut self) -> Result<T, Error> {
-        let limit = Limit::new(self.timeout);
+        let limit = TimeLimit::new(self.timeout);
         let mut has_read = false;
         loop {
             let mut bytes = &self.buffer[self.unused.clone()];
@@ -92,7 +92,7 @@ impl Reader {
 
     /// Reads the next bytes into the buffer, whose contents were all used. Returns how many there
     /// are.
-    fn read(&mut self, limit: Limit) -> Result<usize, Error> {
+    fn read(&mut self, limit: TimeLimit) -> Result<usize, Error> {
         loop {
             match self.socket.read(&mut self.buffer) {
                 Ok(0) if self.incoming.is_between_messages() => return Err(Error::Closed),

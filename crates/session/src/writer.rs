@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::net::sockopt::set_tcp_user_timeout;
 
-use crate::closer::Socket;
-use crate::limit::Limit;
 use crate::records::RecordSealer;
+use crate::socket::Socket;
+use crate::time_limit::TimeLimit;
 use crate::{Activity, ChannelMessage, Error};
 
 /// The sending half of a [`Channel`](crate::Channel).
@@ -57,7 +57,7 @@ impl Writer {
     /// # Errors
     /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`]: nothing is sent.
     /// [`Error::Timeout`] and [`Error::Io`]: later calls return only [`Error::Over`].
-    /// [`Error::Over`] also when a [`Closer`](crate::Closer) ended the channel.
+    /// [`Error::Over`] also when a [`CloseHandle`](crate::CloseHandle) ended the channel.
     pub fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), Error> {
         if self.over || self.socket.is_closed() {
             return Err(Error::Over);
@@ -74,7 +74,7 @@ impl Writer {
     }
 
     fn write(&self, mut records: &[u8]) -> Result<(), Error> {
-        let limit = Limit::new(self.timeout);
+        let limit = TimeLimit::new(self.timeout);
         while !records.is_empty() {
             match self.socket.write(records) {
                 Ok(written) => {

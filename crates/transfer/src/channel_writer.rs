@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Closer, Error as SessionError, Message, Text, Writer};
+use farwrite_session::{CloseHandle, Error as SessionError, Message, Text, Writer};
 
 use crate::error::of_thread;
 use crate::heartbeat::Heartbeat;
@@ -28,7 +28,7 @@ const QUEUED: usize = 64;
 pub(crate) struct ChannelWriter {
     thread: JoinHandle<Result<(), SessionError>>,
     outbox: Outbox,
-    closer: Closer,
+    close_handle: CloseHandle,
 }
 
 /// Queues messages for the peer.
@@ -69,7 +69,7 @@ impl ChannelWriter {
     /// continues later.
     pub(crate) fn start(
         mut writer: Writer,
-        closer: Closer,
+        close_handle: CloseHandle,
         heartbeat: Arc<Heartbeat>,
         timeout: Duration,
     ) -> Result<(Self, Outbox), Error> {
@@ -96,7 +96,7 @@ impl ChannelWriter {
             thread,
             // As long as an outbox exists, the thread waits for messages.
             outbox: outbox.clone(),
-            closer,
+            close_handle,
         };
         Ok((channel_writer, outbox))
     }
@@ -114,7 +114,7 @@ impl ChannelWriter {
                 thread::sleep(Duration::from_millis(5));
             }
         }
-        self.closer.close();
+        self.close_handle.close();
     }
 }
 
@@ -210,11 +210,11 @@ mod tests {
             let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
             let channel = channel.expect("channel");
             let (mut reader, _writer) = peer.join().expect("no panic").expect("channel").split();
-            let closer = channel.closer();
+            let close_handle = channel.close_handle();
             let (_reader, writer) = channel.split();
             let heartbeat = Arc::new(Heartbeat::default());
             let (channel_writer, outbox) =
-                ChannelWriter::start(writer, closer, heartbeat, TIMEOUT).expect("a thread");
+                ChannelWriter::start(writer, close_handle, heartbeat, TIMEOUT).expect("a thread");
             let of_thread_too = outbox.clone();
             let sending = scope.spawn(move || {
                 for _ in 0..MESSAGES {

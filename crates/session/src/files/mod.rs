@@ -42,18 +42,19 @@
 //! ```
 
 mod attributes;
-mod branch;
+mod commit_gate;
 mod directory;
-mod dropped;
+mod directory_tree;
 mod durable;
 mod entry;
 mod exchange;
 mod final_name;
-mod gate;
+mod free_space;
 mod manifest;
-mod part;
+mod not_sent;
+mod open_directories;
+mod part_file;
 mod policy;
-mod room;
 mod root;
 mod scan;
 mod sink;
@@ -61,12 +62,11 @@ mod source;
 mod sparse;
 mod status;
 mod sys;
-mod tree;
 
 pub use attributes::{Attribute, Thing, Warning};
+pub use commit_gate::CommitGate;
 pub use entry::{Entry, EntryRef, Kind, MAX_NAME_BYTES, NameError, Time, check_name};
 pub use exchange::{manifest_messages, recv_manifest};
-pub use gate::CommitGate;
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,

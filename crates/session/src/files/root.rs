@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::Manifest;
-use super::branch::Branch;
 use super::directory::Directory;
+use super::open_directories::OpenDirectories;
 
 /// A path that a user named. Links in it are trusted and followed.
 #[derive(Debug)]
@@ -35,9 +35,12 @@ impl Root {
     }
 
     /// Opens the path as a directory.
-    pub(super) fn open_branch(&self) -> io::Result<Branch> {
+    pub(super) fn open_branch(&self) -> io::Result<OpenDirectories> {
         let directory = Directory::open(&self.path)?;
-        Ok(Branch::new(directory, self.is_entry.then_some(self.first)))
+        Ok(OpenDirectories::new(
+            directory,
+            self.is_entry.then_some(self.first),
+        ))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::branch::Branch;
 use super::directory::Directory;
-use super::dropped::Dropped;
+use super::not_sent::NotSent;
+use super::open_directories::OpenDirectories;
 use super::root::Roots;
 use super::status::{Id, Status};
 use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
@@ -34,7 +34,7 @@ pub(super) struct Scan {
     pub(super) ids: Vec<Id>,
     pub(super) skipped: Vec<PathBuf>,
     pub(super) unreadable: Vec<Unreadable>,
-    pub(super) dropped: Dropped,
+    pub(super) dropped: NotSent,
 }
 
 /// Something in a tree that could not be listed: a directory whose contents are missing at the
@@ -55,7 +55,7 @@ pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanErro
         ids: Vec::new(),
         skipped: Vec::new(),
         unreadable: Vec::new(),
-        dropped: Dropped::default(),
+        dropped: NotSent::default(),
         special,
     };
     let mut named: HashMap<Vec<u8>, &Path> = HashMap::new();
@@ -98,7 +98,7 @@ struct Scanner {
     ids: Vec<Id>,
     skipped: Vec<PathBuf>,
     unreadable: Vec<Unreadable>,
-    dropped: Dropped,
+    dropped: NotSent,
     special: Special,
 }
 
@@ -122,7 +122,9 @@ impl Scanner {
         };
         self.add(None, name, &status)?;
         match directory {
-            Some(directory) => self.add_below(Branch::new(directory, Some(first)), Some(first)),
+            Some(directory) => {
+                self.add_below(OpenDirectories::new(directory, Some(first)), Some(first))
+            }
             None => Ok(()),
         }
     }
@@ -131,12 +133,16 @@ impl Scanner {
     fn add_contents(&mut self, path: &Path) -> Result<(), ScanError> {
         self.roots.push(self.builder.entries(), path, false);
         let directory = Directory::open(path).map_err(|source| ScanError::io(path, source))?;
-        self.add_below(Branch::new(directory, None), None)
+        self.add_below(OpenDirectories::new(directory, None), None)
     }
 
     /// Adds the contents of a directory of a branch, and of all directories below it. What cannot be
     /// read below the branch's own directory is left out and remembered.
-    fn add_below(&mut self, mut branch: Branch, top: Option<u32>) -> Result<(), ScanError> {
+    fn add_below(
+        &mut self,
+        mut branch: OpenDirectories,
+        top: Option<u32>,
+    ) -> Result<(), ScanError> {
         let mut pending = vec![top];
         while let Some(parent) = pending.pop() {
             let first = pending.len();
@@ -160,7 +166,7 @@ impl Scanner {
     /// Adds what a directory contains. `pending` gets the directories in it.
     fn add_directory(
         &mut self,
-        branch: &mut Branch,
+        branch: &mut OpenDirectories,
         parent: Option<u32>,
         pending: &mut Vec<Option<u32>>,
     ) -> Result<(), ScanError> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::branch::Branch;
-use super::dropped::Dropped;
+use super::not_sent::NotSent;
+use super::open_directories::OpenDirectories;
 use super::root::Roots;
 use super::scan::{Scan, scan};
 use super::status::{Id, Status};
@@ -33,9 +33,9 @@ pub struct Source {
     ids: Vec<Id>,
     skipped: Vec<PathBuf>,
     unreadable: Vec<Unreadable>,
-    dropped: Dropped,
+    dropped: NotSent,
     /// The index of a root, and its open directories.
-    branch: Option<(usize, Branch)>,
+    branch: Option<(usize, OpenDirectories)>,
     current: Option<Reading>,
     ended: VecDeque<FileRead>,
 }

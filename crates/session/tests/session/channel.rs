@@ -300,7 +300,7 @@ fn slowly_taken_message_times_out() {
         let responds = scope.spawn(|| Channel::accept(reading, &psk, PATIENT));
         let initiator = Channel::initiate(dialled, &psk, PATIENT).expect("initiator");
         let _responder = responds.join().expect("no panic").expect("responder");
-        let closer = initiator.closer();
+        let close_handle = initiator.close_handle();
         let (_reader, mut writer) = initiator.split();
         scope.spawn(move || {
             let mut taken = vec![0; 16 << 10];
@@ -318,7 +318,7 @@ fn slowly_taken_message_times_out() {
         let start = Instant::now();
         let sent = writer.send(&Bytes(vec![0; 3 << 20]));
         let took = start.elapsed();
-        closer.close();
+        close_handle.close();
         let error = sent.expect_err("4 seconds of bytes");
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
         assert!(took >= timeout, "{took:?}");
@@ -328,12 +328,12 @@ fn slowly_taken_message_times_out() {
 #[test]
 fn closer_wakes_the_reader() {
     let (initiator, mut responder) = channels();
-    let closer = initiator.closer();
+    let close_handle = initiator.close_handle();
     let (mut reader, mut writer) = initiator.split();
     reader.set_timeout(None);
     let waits = thread::spawn(move || reader.recv::<Bytes>());
     thread::sleep(Duration::from_millis(50));
-    closer.clone().close();
+    close_handle.clone().close();
     let ended = waits.join().expect("no panic");
     assert!(matches!(ended, Err(Error::Over)), "{ended:?}");
     assert!(matches!(writer.send(&Bytes(vec![])), Err(Error::Over)));
@@ -343,7 +343,7 @@ fn closer_wakes_the_reader() {
 #[test]
 fn closer_wakes_the_writer() {
     let (initiator, _responder) = channels();
-    let closer = initiator.closer();
+    let close_handle = initiator.close_handle();
     let (mut reader, mut writer) = initiator.split();
     let waits = thread::spawn(move || {
         loop {
@@ -354,7 +354,7 @@ fn closer_wakes_the_writer() {
     });
     // Wait until the socket buffers are full.
     thread::sleep(Duration::from_millis(300));
-    closer.close();
+    close_handle.close();
     let error = waits.join().expect("no panic");
     assert!(matches!(error, Error::Over), "{error}");
     assert!(matches!(reader.recv::<Bytes>(), Err(Error::Over)));
@@ -363,10 +363,10 @@ fn closer_wakes_the_writer() {
 #[test]
 fn closer_does_not_keep_the_connection() {
     let (initiator, mut responder) = channels();
-    let closer = initiator.closer();
+    let close_handle = initiator.close_handle();
     drop(initiator);
     assert!(matches!(responder.recv::<Bytes>(), Err(Error::Closed)));
-    closer.close();
+    close_handle.close();
 }
 
 #[test]

@@ -148,11 +148,15 @@ pub fn receive(
 ) -> Result<TransferReport, Unfinished> {
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
-    let closer = channel.closer();
+    let close_handle = channel.close_handle();
     let (mut reader, writer) = channel.split();
     let heartbeat = Arc::<Heartbeat>::default();
-    let (channel_writer, outbox) =
-        ChannelWriter::start(writer, closer, Arc::clone(&heartbeat), settings.timeout)?;
+    let (channel_writer, outbox) = ChannelWriter::start(
+        writer,
+        close_handle,
+        Arc::clone(&heartbeat),
+        settings.timeout,
+    )?;
     let reception = Reception {
         outbox,
         heartbeat,

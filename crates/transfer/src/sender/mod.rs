@@ -118,11 +118,15 @@ fn send_over(
     let mut waiting = BusyRetry::new(settings.timeout);
     loop {
         let ends = (channel.local_addr(), channel.peer_addr());
-        let closer = channel.closer();
+        let close_handle = channel.close_handle();
         let (mut reader, writer) = channel.split();
         let heartbeat = Arc::<Heartbeat>::default();
-        let (channel_writer, outbox) =
-            ChannelWriter::start(writer, closer, Arc::clone(&heartbeat), settings.timeout)?;
+        let (channel_writer, outbox) = ChannelWriter::start(
+            writer,
+            close_handle,
+            Arc::clone(&heartbeat),
+            settings.timeout,
+        )?;
         let negotiated = negotiate(&mut reader, &outbox, ends, &source, settings, host);
         if let Err(error) = &negotiated
             && let Some(left) = waiting.time_left(error)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
 use crate::files::durable::{BATCH, Directories, sync_all};
-use crate::files::part::{Part, PartName};
+use crate::files::part_file::{Part, PartName};
 
 /// A file for which both the bytes and the sender's report have arrived.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Whole {
 }
 
 /// The result of giving a file its final name.
-enum Naming {
+enum NamingResult {
     Given,
     /// Another file of the transfer has the name.
     Taken,
@@ -132,9 +132,9 @@ impl Sink {
         full: &mut Option<SinkError>,
     ) -> Result<Option<FileFailure>, SinkError> {
         let failure = match self.give_name(index, part) {
-            Ok(Naming::Given) => return Ok(None),
-            Ok(Naming::Taken) => Ok(FileFailure::SameName),
-            Ok(Naming::Stopped) => Err(SinkError::Stopped),
+            Ok(NamingResult::Given) => return Ok(None),
+            Ok(NamingResult::Taken) => Ok(FileFailure::SameName),
+            Ok(NamingResult::Stopped) => Err(SinkError::Stopped),
             Err(source) => Ok(self.verdict(index, FileStep::Name, source, full)),
         };
         self.remove(index, part.name);
@@ -161,19 +161,19 @@ impl Sink {
         FileFailure::Io { tried, source }
     }
 
-    fn give_name(&mut self, index: u32, part: &Part) -> io::Result<Naming> {
+    fn give_name(&mut self, index: u32, part: &Part) -> io::Result<NamingResult> {
         let manifest = Arc::clone(&self.manifest);
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
         let Some(_pass) = self.gate.pass() else {
-            return Ok(Naming::Stopped);
+            return Ok(NamingResult::Stopped);
         };
         let directory = self.tree.around(index)?;
         let from = part.name.bytes();
         let renamed = self.named.rename(directory, &from, entry.name, part.id)?;
         Ok(if renamed {
-            Naming::Given
+            NamingResult::Given
         } else {
-            Naming::Taken
+            NamingResult::Taken
         })
     }
 

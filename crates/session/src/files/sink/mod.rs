@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::attributes::{Warning, Warnings};
+use super::directory_tree::DirectoryTree;
 use super::final_name::Named;
-use super::tree::Tree;
 use super::{CommitGate, Kind, Manifest, Policy};
 use crate::Text;
 use commit::Whole;
@@ -43,7 +43,7 @@ const LOCKED_FILES: usize = 256;
 pub struct Sink {
     manifest: Arc<Manifest>,
     policy: Policy,
-    tree: Tree,
+    tree: DirectoryTree,
     gate: CommitGate,
     named: Named,
     warnings: Warnings,
@@ -54,7 +54,7 @@ pub struct Sink {
     /// Files whose bytes and report have arrived, and that wait for their verdict.
     whole: VecDeque<(u32, Whole)>,
     /// The sender's reports on the current file and on later ones. Empty unless `written` is empty.
-    claims: VecDeque<(u32, Claim)>,
+    claims: VecDeque<(u32, SenderReport)>,
     /// The next report must be for the first file from this number on.
     next_claim: u32,
     /// Bytes of the stream that have arrived.
@@ -65,7 +65,7 @@ pub struct Sink {
 
 /// The sender's report on a file.
 #[derive(Debug)]
-enum Claim {
+enum SenderReport {
     Hash(blake3::Hash),
     Abandoned { sent_bytes: u64, reason: Text },
 }
@@ -86,7 +86,7 @@ impl Sink {
         policy: Policy,
     ) -> Result<Self, SinkError> {
         let mut sink = Self {
-            tree: Tree::prepare(directory, Arc::clone(&manifest), policy)?,
+            tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy)?,
             manifest,
             policy,
             gate,
@@ -138,7 +138,7 @@ impl Sink {
     /// [`SinkError::OutOfTurn`], [`SinkError::Full`], [`SinkError::Stopped`].
     pub fn handle_hash(&mut self, index: u32, hash: [u8; 32]) -> Result<(), SinkError> {
         self.check_turn(index)?;
-        self.handle_claim(index, Claim::Hash(hash.into()))
+        self.handle_claim(index, SenderReport::Hash(hash.into()))
     }
 
     /// Processes the report that the stream has only the first `sent_bytes` of a file, and that
@@ -175,7 +175,7 @@ impl Sink {
             });
         }
         let reason = Text::new(reason);
-        self.handle_claim(index, Claim::Abandoned { sent_bytes, reason })
+        self.handle_claim(index, SenderReport::Abandoned { sent_bytes, reason })
     }
 
     /// Returns how the next file ended, if a file has ended.
@@ -215,7 +215,7 @@ impl Sink {
         Err(SinkError::OutOfTurn { came: index, due })
     }
 
-    fn handle_claim(&mut self, index: u32, claim: Claim) -> Result<(), SinkError> {
+    fn handle_claim(&mut self, index: u32, claim: SenderReport) -> Result<(), SinkError> {
         self.next_claim = index + 1;
         self.claims.push_back((index, claim));
         self.settle()
@@ -272,7 +272,9 @@ impl Sink {
     /// Returns how many bytes of the current file have not arrived yet.
     fn missing_bytes(&self, current: &Current) -> u64 {
         let end = match self.claims.front() {
-            Some((index, Claim::Abandoned { sent_bytes, .. })) if *index == current.index => {
+            Some((index, SenderReport::Abandoned { sent_bytes, .. }))
+                if *index == current.index =>
+            {
                 *sent_bytes
             }
             _ => current.bytes,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rustix::fs::flock;
 
 use super::commit::Whole;
-use super::{Claim, FileFailure, FileStep, Sink, SinkError, is_full};
+use super::{FileFailure, FileStep, SenderReport, Sink, SinkError, is_full};
 use crate::files::attributes::Thing;
 use crate::files::manifest::FileEntry;
-use crate::files::part::{LOCK, OpenPart, Part, PartName, PartOptions};
+use crate::files::part_file::{LOCK, OpenPart, Part, PartName, PartOptions};
 
 /// The file whose bytes come next.
 #[derive(Debug)]
@@ -133,18 +133,18 @@ impl Sink {
         &mut self,
         index: u32,
         written: Written,
-        claim: Claim,
+        claim: SenderReport,
     ) -> Result<(), SinkError> {
         let whole = match (written, claim) {
             (Written::Failed(failure), _) => Whole::Failed(failure),
-            (written, Claim::Abandoned { reason, .. }) => {
+            (written, SenderReport::Abandoned { reason, .. }) => {
                 if let Some(name) = written.part_name() {
                     self.remove(index, name);
                 }
                 Whole::Failed(Box::new(FileFailure::Abandoned { reason }))
             }
-            (Written::Part(part), Claim::Hash(want)) => self.check(index, *part, want)?,
-            (Written::Empty, Claim::Hash(want)) => match self.create(index, None) {
+            (Written::Part(part), SenderReport::Hash(want)) => self.check(index, *part, want)?,
+            (Written::Empty, SenderReport::Hash(want)) => match self.create(index, None) {
                 Ok(part) => match self.end_part(index, part)? {
                     Ok(part) => self.check(index, part, want)?,
                     Err(failure) => Whole::Failed(Box::new(failure)),

@@ -15,7 +15,7 @@ const MOST_OPEN: usize = 64;
 /// Both ends use it to walk their trees. A name is looked up in its open parent directory and never
 /// by a path, so a symbolic link that replaces a directory causes an error.
 #[derive(Debug)]
-pub(super) struct Branch {
+pub(super) struct OpenDirectories {
     root: Directory,
     /// The entry that `root` is; `None` if `root` contains the entries without parent.
     top: Option<u32>,
@@ -40,7 +40,7 @@ impl From<EnterError> for io::Error {
     }
 }
 
-impl Branch {
+impl OpenDirectories {
     pub(super) fn new(root: Directory, top: Option<u32>) -> Self {
         Self {
             root,
@@ -125,7 +125,7 @@ mod tests {
             parent = ways.iter().rev().nth(1).map(|(index, _)| *index);
         }
         let manifest = builder.build().expect("no name twice");
-        let mut branch = Branch::new(Directory::open(place.path()).expect("open"), None);
+        let mut branch = OpenDirectories::new(Directory::open(place.path()).expect("open"), None);
         let mut visit = |(index, path): &(u32, std::path::PathBuf)| {
             let entered = branch.enter(&manifest, Some(*index)).expect("there");
             let id = entered.status().expect("status").id;

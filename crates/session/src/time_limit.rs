@@ -13,12 +13,12 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// The total time limit of an operation. It begins when the limit is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct TimeLimit {
     start: Instant,
     total: Option<Duration>,
 }
 
-impl Limit {
+impl TimeLimit {
     /// A limit that begins now; `None` never expires.
     pub(crate) fn new(total: Option<Duration>) -> Self {
         Self {
@@ -74,17 +74,17 @@ impl Limit {
 
 /// A limit, with a caller that may cancel earlier.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience<'a> {
-    limit: Limit,
+pub(crate) struct CancellableLimit<'a> {
+    limit: TimeLimit,
     cancelled: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Patience<'a> {
-    pub(crate) fn new(limit: Limit, cancelled: &'a dyn Fn() -> bool) -> Self {
+impl<'a> CancellableLimit<'a> {
+    pub(crate) fn new(limit: TimeLimit, cancelled: &'a dyn Fn() -> bool) -> Self {
         Self { limit, cancelled }
     }
 
-    pub(crate) fn limit(&self) -> Limit {
+    pub(crate) fn limit(&self) -> TimeLimit {
         self.limit
     }
 
@@ -92,12 +92,12 @@ impl<'a> Patience<'a> {
         self.cancelled
     }
 
-    /// A part of it, like [`Limit::part`].
+    /// A part of it, like [`TimeLimit::part`].
     pub(crate) fn part(&self, total: Duration) -> Self {
         Self::new(self.limit.part(total), self.cancelled)
     }
 
-    /// [`Error::Cancelled`], or [`Error::Timeout`] like [`Limit::check`].
+    /// [`Error::Cancelled`], or [`Error::Timeout`] like [`TimeLimit::check`].
     pub(crate) fn check(&self, doing: Activity) -> Result<(), Error> {
         if (self.cancelled)() {
             return Err(Error::Cancelled);
@@ -105,12 +105,12 @@ impl<'a> Patience<'a> {
         self.limit.check(doing)
     }
 
-    /// The longest time that may pass before the next [`Patience::check`].
+    /// The longest time that may pass before the next [`CancellableLimit::check`].
     pub(crate) fn slice(&self) -> Duration {
         self.limit.left().map_or(SLICE, |left| left.min(SLICE))
     }
 
-    /// Like [`Limit::wait`], in slices.
+    /// Like [`TimeLimit::wait`], in slices.
     pub(crate) fn wait(
         &self,
         socket: impl AsFd,
@@ -119,7 +119,7 @@ impl<'a> Patience<'a> {
     ) -> Result<(), Error> {
         loop {
             self.check(doing)?;
-            let slice = Limit::new(Some(self.slice()));
+            let slice = TimeLimit::new(Some(self.slice()));
             match slice.wait(socket.as_fd(), events, doing) {
                 Err(Error::Timeout { .. }) => {}
                 result => return result,

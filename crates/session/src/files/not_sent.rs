@@ -14,7 +14,7 @@ const NAMES_BYTES: usize = 4096;
 
 /// Counts what is not sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dropped {
+pub(super) struct NotSent {
     /// Files that have more than one name (hard links).
     linked_files: u32,
     /// Files and directories with extended attributes.
@@ -26,7 +26,7 @@ pub(super) struct Dropped {
     first_grown: PathBuf,
 }
 
-impl Dropped {
+impl NotSent {
     /// Counts the other names of a file.
     pub(super) fn note_links(&mut self, status: &Status) {
         self.linked_files += u32::from(status.kind == FileType::RegularFile && status.links > 1);

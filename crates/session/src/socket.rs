@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The socket of a channel. It does not block: its users wait with a
-/// [`Limit`](crate::limit::Limit).
+/// [`TimeLimit`](crate::time_limit::TimeLimit).
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
@@ -38,7 +38,7 @@ impl Socket {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Returns whether a [`Closer`] ended the connection.
+    /// Returns whether a [`CloseHandle`] ended the connection.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -50,12 +50,12 @@ impl AsFd for Socket {
     }
 }
 
-/// Ends a [`Channel`](crate::Channel) from any thread. A closer does not keep the connection open:
+/// Ends a [`Channel`](crate::Channel) from any thread. A close handle does not keep the connection open:
 /// the connection also ends when both halves of the channel are dropped.
 #[derive(Clone, Debug)]
-pub struct Closer(Weak<Socket>);
+pub struct CloseHandle(Weak<Socket>);
 
-impl Closer {
+impl CloseHandle {
     pub(crate) fn new(socket: &Arc<Socket>) -> Self {
         Self(Arc::downgrade(socket))
     }

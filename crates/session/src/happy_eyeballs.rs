@@ -13,8 +13,8 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::dial::likelier;
-use crate::limit::{Patience, poll};
+use crate::connect::likelier;
+use crate::time_limit::{CancellableLimit, poll};
 use crate::{Activity, Error};
 
 /// The time after which the next address is tried too, if no address has answered (RFC 8305 section 5,
@@ -47,9 +47,9 @@ pub(crate) fn alternate(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
 /// [`Error::NoRoute`]; [`Error::Cancelled`].
 pub(crate) fn first_of(
     addrs: &[SocketAddr],
-    patience: Patience<'_>,
+    patience: CancellableLimit<'_>,
 ) -> Result<(SocketAddr, TcpStream), Error> {
-    let mut race = Race::default();
+    let mut race = ConnectionRace::default();
     let mut waiting = addrs.iter();
     let mut next_at = Instant::now();
     loop {
@@ -87,18 +87,18 @@ pub(crate) fn first_of(
 
 /// The attempts so far.
 #[derive(Default)]
-struct Race {
+struct ConnectionRace {
     /// Attempts that have neither connected nor failed.
     open: Vec<(SocketAddr, OwnedFd)>,
     failed: Option<Error>,
 }
 
-impl Race {
+impl ConnectionRace {
     /// Starts to connect to an address. Returns the connection if it exists at once.
     fn start(&mut self, addr: SocketAddr) -> Option<TcpStream> {
         match begin(addr) {
-            Ok(Begun::Connected(stream)) => return Some(stream),
-            Ok(Begun::Connecting(socket)) => self.open.push((addr, socket)),
+            Ok(Attempt::Connected(stream)) => return Some(stream),
+            Ok(Attempt::Connecting(socket)) => self.open.push((addr, socket)),
             Err(error) => self.note(error),
         }
         None
@@ -155,12 +155,12 @@ impl Race {
 }
 
 /// An attempt that has begun.
-enum Begun {
+enum Attempt {
     Connected(TcpStream),
     Connecting(OwnedFd),
 }
 
-fn begin(addr: SocketAddr) -> Result<Begun, Error> {
+fn begin(addr: SocketAddr) -> Result<Attempt, Error> {
     let failed = |source| Error::Connect { addr, source };
     let family = match addr {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -170,8 +170,8 @@ fn begin(addr: SocketAddr) -> Result<Begun, Error> {
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
         .map_err(|error| failed(error.into()))?;
     match rustix::net::connect(&socket, &addr) {
-        Ok(()) => finish(addr, socket).map(Begun::Connected),
-        Err(Errno::INPROGRESS | Errno::INTR) => Ok(Begun::Connecting(socket)),
+        Ok(()) => finish(addr, socket).map(Attempt::Connected),
+        Err(Errno::INPROGRESS | Errno::INTR) => Ok(Attempt::Connecting(socket)),
         // The routing table of this machine says so. A router reports this later.
         Err(Errno::NETUNREACH) => Err(Error::NoRoute { addr }),
         Err(error) => Err(failed(error.into())),

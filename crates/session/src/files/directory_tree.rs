@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::attributes::{Attribute, Thing, Warnings, set_mode};
-use super::branch::{Branch, EnterError};
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
-use super::part::remove_leftovers;
-use super::room::{Need, Watch, free_bytes};
+use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
+use super::open_directories::{EnterError, OpenDirectories};
+use super::part_file::remove_leftovers;
 use super::sink::is_full;
 use super::status::Id;
 use super::{EntryRef, Kind, Manifest, Policy, SinkError};
@@ -20,20 +20,20 @@ use super::{EntryRef, Kind, Manifest, Policy, SinkError};
 /// The directory that receives everything, and the directories of a manifest in it.
 ///
 /// During the transfer, each directory is open to its owner. If the tree is dropped before
-/// [`Tree::dress`], existing directories get back their previous mode, and new directories get the
+/// [`DirectoryTree::dress`], existing directories get back their previous mode, and new directories get the
 /// mode of the manifest.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct DirectoryTree {
     manifest: Arc<Manifest>,
     policy: Policy,
-    branch: Branch,
+    branch: OpenDirectories,
     root_path: PathBuf,
-    room: Watch,
+    room: FreeSpaceWatch,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
 }
 
-impl Tree {
+impl DirectoryTree {
     /// Makes all directories of a manifest in an existing one, if there is room for its files, and
     /// checks that no directory has the name of a file. Removes the leftovers of killed receivers
     /// from directories that existed before.
@@ -50,9 +50,9 @@ impl Tree {
         let mut tree = Self {
             manifest: Arc::clone(&manifest),
             policy,
-            branch: Branch::new(directory, None),
+            branch: OpenDirectories::new(directory, None),
             root_path: root.into(),
-            room: Watch::default(),
+            room: FreeSpaceWatch::default(),
             modes_after_failure: Vec::new(),
         };
         tree.check_room()?;
@@ -111,7 +111,7 @@ impl Tree {
     /// The bytes that the files need beyond those of the files that they replace.
     fn needed_bytes(&mut self) -> u64 {
         let manifest = Arc::clone(&self.manifest);
-        let mut need = Need::default();
+        let mut need = NeededSpace::default();
         for (index, entry) in (0..).zip(manifest.entries()) {
             if let Kind::File { bytes, sparse } = entry.kind {
                 let older = self.around(index).ok().and_then(|around| {
@@ -285,7 +285,7 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
+impl Drop for DirectoryTree {
     /// Errors are ignored: no caller is left to handle them.
     fn drop(&mut self) {
         // Innermost first: after its mode changes, a directory may refuse access.

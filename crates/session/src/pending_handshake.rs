@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 
 use crate::handshake::{Agreed, Failed, Handshake};
-use crate::limit::{Limit, Patience};
+use crate::time_limit::{CancellableLimit, TimeLimit};
 use crate::{Activity, Error, Psk};
 
 /// How many bytes, and how long, a refused peer may still send before the connection is closed.
@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 64;
 
 /// A connection whose handshake is in progress. Its socket does not block, so one thread can have
 /// many.
-pub(crate) struct Pending {
+pub(crate) struct PendingHandshake {
     stream: TcpStream,
     handshake: Handshake,
     /// Bytes for the peer that the socket has not accepted yet.
@@ -30,10 +30,10 @@ pub(crate) struct Pending {
     refused: Option<Error>,
     /// Bytes that arrived after the refusal.
     drained: usize,
-    limit: Limit,
+    limit: TimeLimit,
 }
 
-impl Pending {
+impl PendingHandshake {
     /// Begins as the responder. `timeout` limits the whole handshake.
     pub(crate) fn respond(stream: TcpStream, timeout: Duration) -> Result<Self, Error> {
         Self::new(stream, Handshake::respond(), Vec::new(), timeout)
@@ -59,12 +59,12 @@ impl Pending {
             agreed: None,
             refused: None,
             drained: 0,
-            limit: Limit::new(Some(timeout)),
+            limit: TimeLimit::new(Some(timeout)),
         })
     }
 
     /// The time limit of the handshake.
-    pub(crate) fn limit(&self) -> Limit {
+    pub(crate) fn limit(&self) -> TimeLimit {
         self.limit
     }
 
@@ -72,7 +72,7 @@ impl Pending {
         &self.stream
     }
 
-    /// The event of the socket that [`Pending::advance`] waits for.
+    /// The event of the socket that [`PendingHandshake::advance`] waits for.
     pub(crate) fn interest(&self) -> PollFlags {
         if self.unsent.is_empty() {
             PollFlags::IN
@@ -101,14 +101,14 @@ impl Pending {
             if let Some(result) = self.advance(psk) {
                 return Ok((self.stream, result?));
             }
-            let patience = Patience::new(self.limit, cancelled);
+            let patience = CancellableLimit::new(self.limit, cancelled);
             if let Err(error) = patience.wait(&self.stream, self.interest(), Activity::Handshake) {
                 return Err(self.reason(error));
             }
         }
     }
 
-    /// The connection, after [`Pending::advance`] finished the handshake.
+    /// The connection, after [`PendingHandshake::advance`] finished the handshake.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }

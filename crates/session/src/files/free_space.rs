@@ -12,14 +12,14 @@ const LOOK_BYTES: u64 = 16 << 20;
 /// How many more bytes a transfer needs than its older versions have, while files replace them one
 /// after the other.
 #[derive(Debug, Default)]
-pub(super) struct Need {
+pub(super) struct NeededSpace {
     /// After the files so far.
     now: i128,
     /// At most so far.
     peak: i128,
 }
 
-impl Need {
+impl NeededSpace {
     /// Adds a file of `bytes`, whose final name is that of a file for which `older_bytes` are
     /// allocated. Both exist until the new one is whole.
     pub(super) fn add(&mut self, bytes: u64, older_bytes: u64) {
@@ -43,11 +43,11 @@ pub(super) fn free_bytes(directory: &Directory) -> io::Result<Option<u64>> {
 
 /// Looks at the free bytes from time to time.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct FreeSpaceWatch {
     unseen_bytes: u64,
 }
 
-impl Watch {
+impl FreeSpaceWatch {
     /// Counts written bytes. Returns whether it is time to look.
     pub(super) fn is_due(&mut self, bytes: u64) -> bool {
         self.unseen_bytes += bytes;
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn files_that_replace_others_need_the_room_of_one() {
-        let mut need = Need::default();
+        let mut need = NeededSpace::default();
         for _ in 0..10 {
             need.add(100, 100);
         }

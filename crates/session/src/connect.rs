@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::handshake::Agreed;
-use crate::limit::Patience;
-use crate::pending::Pending;
-use crate::race::{alternate, first_of};
+use crate::happy_eyeballs::{alternate, first_of};
+use crate::pending_handshake::PendingHandshake;
+use crate::time_limit::CancellableLimit;
 use crate::{Activity, Error, HostPort, Psk};
 
 /// Pauses between attempts: the first and the longest. Each pause is twice the previous one.
@@ -24,21 +24,21 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 type Resolver = Arc<dyn Fn(&HostPort) -> Result<Vec<SocketAddr>, Error> + Send + Sync>;
 
 /// Connects and completes the handshake, like [`Channel::connect`](crate::Channel::connect).
-pub(crate) fn dial(
+pub(crate) fn connect(
     to: &HostPort,
     psk: &Psk,
-    patience: Patience<'_>,
+    patience: CancellableLimit<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
     let resolve: Resolver = Arc::new(HostPort::resolve);
-    dial_by(&resolve, to, psk, patience)
+    connect_by(&resolve, to, psk, patience)
 }
 
-/// Like [`dial`], with another resolver.
-fn dial_by(
+/// Like [`connect`], with another resolver.
+fn connect_by(
     resolve: &Resolver,
     to: &HostPort,
     psk: &Psk,
-    patience: Patience<'_>,
+    patience: CancellableLimit<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
     let mut pause = FIRST_PAUSE;
     let mut addrs = Vec::new();
@@ -52,7 +52,7 @@ fn dial_by(
             Err(failed) => failed,
         };
         let left = patience.limit().left();
-        if chance(&failed) == Chance::None || left.is_some_and(|left| left <= pause) {
+        if retry_chance(&failed) == RetryChance::None || left.is_some_and(|left| left <= pause) {
             return Err(match (failed, patience.limit().total()) {
                 // Report the total time, not the share of one attempt.
                 (Error::Timeout { doing, .. }, Some(after)) => Error::Timeout { doing, after },
@@ -69,7 +69,7 @@ fn dial_by(
 fn find(
     resolve: &Resolver,
     to: &HostPort,
-    patience: Patience<'_>,
+    patience: CancellableLimit<'_>,
 ) -> Result<Vec<SocketAddr>, Error> {
     if !to.is_name() {
         return to.resolve();
@@ -101,7 +101,7 @@ fn try_all(
     to: &HostPort,
     addrs: &[SocketAddr],
     psk: &Psk,
-    patience: Patience<'_>,
+    patience: CancellableLimit<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
     let mut failed = to.unresolved(ErrorKind::NotFound.into());
     let mut addrs = addrs.to_vec();
@@ -114,7 +114,7 @@ fn try_all(
         // A peer that is silent after it has accepted the connection leaves time for the others.
         let left = patience.limit().left().unwrap_or(ATTEMPT);
         let share = left / u32::try_from(addrs.len()).unwrap_or(u32::MAX);
-        let pending = Pending::initiate(stream, psk, share.min(ATTEMPT))?;
+        let pending = PendingHandshake::initiate(stream, psk, share.min(ATTEMPT))?;
         match pending.finish(psk, patience.cancelled()) {
             Ok(reached) => return Ok(reached),
             Err(error) if is_final(&error) => return Err(error),
@@ -127,7 +127,7 @@ fn try_all(
 
 /// The error after which a later attempt succeeds more likely; the second one if both are equal.
 pub(crate) fn likelier(first: Error, second: Error) -> Error {
-    if chance(&first) > chance(&second) {
+    if retry_chance(&first) > retry_chance(&second) {
         first
     } else {
         second
@@ -149,7 +149,7 @@ fn is_final(error: &Error) -> bool {
 
 /// The chance that a later attempt succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Chance {
+enum RetryChance {
     None,
     /// The host or the network is down, as a router or a neighbour reports.
     Low,
@@ -157,25 +157,25 @@ enum Chance {
     Good,
 }
 
-fn chance(error: &Error) -> Chance {
+fn retry_chance(error: &Error) -> RetryChance {
     match error {
-        Error::HandshakeCut | Error::Timeout { .. } => Chance::Good,
+        Error::HandshakeCut | Error::Timeout { .. } => RetryChance::Good,
         // A name server that does not answer, as when a network is coming up.
         Error::Resolve {
             is_temporary: true, ..
-        } => Chance::Good,
+        } => RetryChance::Good,
         Error::Connect { source, .. } | Error::Io { source, .. } => match source.kind() {
             ErrorKind::ConnectionRefused
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
             | ErrorKind::NotConnected
-            | ErrorKind::TimedOut => Chance::Good,
+            | ErrorKind::TimedOut => RetryChance::Good,
             ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
-                Chance::Low
+                RetryChance::Low
             }
-            _ => Chance::None,
+            _ => RetryChance::None,
         },
-        _ => Chance::None,
+        _ => RetryChance::None,
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
     use crate::Channel;
-    use crate::limit::Limit;
+    use crate::time_limit::TimeLimit;
 
     const PATIENT: Duration = Duration::from_secs(60);
 
@@ -200,8 +200,8 @@ mod tests {
         let resolve: Resolver =
             Arc::new(move |_: &HostPort| answer(lookups.fetch_add(1, Ordering::Relaxed)));
         let to = "far.invalid:4792".parse().expect("a name");
-        let patience = Patience::new(Limit::new(Some(PATIENT)), &|| false);
-        let (stream, _) = dial_by(&resolve, &to, psk, patience)?;
+        let patience = CancellableLimit::new(TimeLimit::new(Some(PATIENT)), &|| false);
+        let (stream, _) = connect_by(&resolve, &to, psk, patience)?;
         Ok(stream.peer_addr().expect("connected"))
     }
 
@@ -299,15 +299,15 @@ mod tests {
     fn errors_are_ordered_by_the_chance_of_another_attempt() {
         let addr = ([192, 0, 2, 7], 4792).into();
         let of = |kind: ErrorKind| {
-            chance(&Error::Connect {
+            retry_chance(&Error::Connect {
                 addr,
                 source: kind.into(),
             })
         };
-        assert_eq!(chance(&Error::NoRoute { addr }), Chance::None);
-        assert_eq!(of(ErrorKind::PermissionDenied), Chance::None);
+        assert_eq!(retry_chance(&Error::NoRoute { addr }), RetryChance::None);
+        assert_eq!(of(ErrorKind::PermissionDenied), RetryChance::None);
         for kind in [ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable] {
-            assert!(of(kind) > Chance::None);
+            assert!(of(kind) > RetryChance::None);
             assert!(of(kind) < of(ErrorKind::ConnectionRefused));
         }
     }
