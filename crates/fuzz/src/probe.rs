@@ -1,8 +1,8 @@
 //! Targets of the probe crate.
 
 use farwrite_probe::datagram::{Datagram, DatagramKind, KEY_BYTES, retag};
-use farwrite_probe::desk::{Desk, Incoming};
 use farwrite_probe::message::{MAX_PACKETS, MAX_TRIALS, ProbeMessage, Trial};
+use farwrite_probe::open_trials::{Incoming, OpenTrials};
 use farwrite_session::fuzzing::decode;
 
 /// The same in each run.
@@ -39,8 +39,8 @@ fn arrive(bytes: &[u8]) {
     if let Ok(read) = read {
         assert_eq!(open(&sealed(&read, bytes.len())), Some(read));
     }
-    let mut desk = Desk::new(KEY);
-    desk.open(&[TRIAL]).expect("a trial");
+    let mut open_trials = OpenTrials::new(KEY);
+    open_trials.open(&[TRIAL]).expect("a trial");
     let incoming = Incoming {
         bytes,
         from: ([192, 0, 2, 7], 9).into(),
@@ -52,9 +52,9 @@ fn arrive(bytes: &[u8]) {
             && read.trial == TRIAL.id
             && read.sequence < TRIAL.packets
     });
-    assert_eq!(desk.take(incoming).is_some(), is_question);
-    assert_eq!(desk.take(incoming), None);
-    let counts = desk.close(TRIAL.id).expect("open");
+    assert_eq!(open_trials.take(incoming).is_some(), is_question);
+    assert_eq!(open_trials.take(incoming), None);
+    let counts = open_trials.close(TRIAL.id).expect("open");
     assert!(counts.received <= 1);
 }
 
@@ -63,14 +63,14 @@ pub fn messages(bytes: &[u8]) {
     let Ok(message) = decode::<ProbeMessage>(bytes) else {
         return;
     };
-    let mut desk = Desk::new(KEY);
+    let mut open_trials = OpenTrials::new(KEY);
     match message {
-        ProbeMessage::Trials(trials) if desk.open(&trials).is_ok() => {
+        ProbeMessage::Trials(trials) if open_trials.open(&trials).is_ok() => {
             let packets: u64 = trials.iter().map(|trial| u64::from(trial.packets)).sum();
             assert!(trials.len() <= MAX_TRIALS && packets <= MAX_PACKETS);
         }
         ProbeMessage::Close(ids) => {
-            assert!(ids.iter().all(|id| desk.close(*id).is_err()));
+            assert!(ids.iter().all(|id| open_trials.close(*id).is_err()));
         }
         _ => {}
     }

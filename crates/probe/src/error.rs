@@ -7,8 +7,8 @@ use farwrite_fabric::udp::SocketError;
 use farwrite_session::{Cause, Error as SessionError, Text, shown};
 use farwrite_units::show::{Rate, real};
 
-use crate::desk::TrialError;
 use crate::message::{ExpectedMessage, ProbeMessageKind};
+use crate::open_trials::TrialError;
 
 /// Why a path could not be measured.
 #[derive(Debug, thiserror::Error)]

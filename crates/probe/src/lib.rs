@@ -8,19 +8,19 @@
 //! trial.
 //!
 //! Modules without sockets and clock: the datagrams ([`datagram`]), the responder's records
-//! ([`desk`], [`tally`]) and the statistics ([`estimate`]). With them: [`answer`] and [`probe`].
+//! ([`open_trials`], [`trial_arrivals`]) and the statistics ([`estimate`]). With them: [`answer`] and [`probe`].
 
 pub mod datagram;
-pub mod desk;
 mod error;
 pub mod estimate;
 mod findings;
 mod host_drops;
 pub mod message;
+pub mod open_trials;
 mod prober;
 mod responder;
 mod settings;
-pub mod tally;
+pub mod trial_arrivals;
 
 use farwrite_session::Text;
 

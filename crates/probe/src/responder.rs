@@ -8,9 +8,9 @@ use farwrite_fabric::udp::{HeldPort, OutgoingBatch, SocketConfig, UdpSocket, wai
 use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
 
 use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
-use crate::desk::{Desk, Incoming};
 use crate::host_drops::HostCounter;
 use crate::message::{ExpectedMessage, ProbeMessage};
+use crate::open_trials::{Incoming, OpenTrials};
 use crate::{Error, software};
 
 /// Timeout for the prober's next message or datagram.
@@ -85,7 +85,7 @@ fn serve(
     })?;
     let responder = Responder {
         socket,
-        desk: Desk::new(key),
+        open_trials: OpenTrials::new(key),
         key,
         start: Instant::now(),
         host: HostCounter::start(),
@@ -97,12 +97,12 @@ fn serve(
 
 struct Responder {
     socket: UdpSocket,
-    desk: Desk,
+    open_trials: OpenTrials,
     key: [u8; KEY_BYTES],
     start: Instant,
     host: HostCounter,
     answered: ResponderSummary,
-    /// Drops of the socket that were passed to the desk.
+    /// Drops of the socket that were passed to the open trials.
     drops: u64,
 }
 
@@ -120,21 +120,21 @@ impl Responder {
                 return Err(Error::Interrupted);
             }
             if wait([(&self.socket, false)], Some(WAIT)).is_ok_and(|ready| ready) {
-                let before = self.desk.accepted();
+                let before = self.open_trials.accepted();
                 while self.receive()? {
                     if looked_at.elapsed() > LOOK {
                         break;
                     }
                 }
                 // Datagrams of others must not keep a probe alive whose prober is gone.
-                if self.desk.accepted() > before {
+                if self.open_trials.accepted() > before {
                     heard_at = Instant::now();
                 }
             }
             looked_at = Instant::now();
             match channel.recv() {
                 Ok(ProbeMessage::Done) => {
-                    self.answered.strangers = self.desk.strangers();
+                    self.answered.strangers = self.open_trials.strangers();
                     return Ok(self.answered);
                 }
                 Ok(message) => {
@@ -157,7 +157,7 @@ impl Responder {
         let at_ns = now_ns();
         for batch in batches {
             for bytes in batch.segments() {
-                let answer = self.desk.take(Incoming {
+                let answer = self.open_trials.take(Incoming {
                     bytes,
                     from: batch.src,
                     at_ns,
@@ -167,7 +167,7 @@ impl Responder {
             }
         }
         let drops = self.socket.drops();
-        self.desk.note_drops(drops - self.drops);
+        self.open_trials.note_drops(drops - self.drops);
         self.drops = drops;
         for (to, mut answer, at_ns) in answers {
             if let DatagramKind::Answer(answer) = &mut answer.kind {
@@ -188,13 +188,13 @@ impl Responder {
     fn reply(&mut self, message: ProbeMessage) -> Result<ProbeMessage, Error> {
         match message {
             ProbeMessage::Trials(trials) => {
-                self.desk.open(&trials)?;
+                self.open_trials.open(&trials)?;
                 Ok(ProbeMessage::Open)
             }
             ProbeMessage::Close(ids) => {
                 let mut all = Vec::new();
                 for id in ids {
-                    let counts = self.desk.close(id)?;
+                    let counts = self.open_trials.close(id)?;
                     self.answered.trials += 1;
                     self.answered.packets += u64::from(counts.received);
                     all.push(counts);

@@ -6,4 +6,4 @@ mod ends;
 #[cfg(target_os = "linux")]
 mod overflow;
 mod share;
-mod tallies;
+mod trial_arrivals;

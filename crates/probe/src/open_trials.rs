@@ -5,20 +5,20 @@ use std::net::SocketAddr;
 
 use crate::datagram::{Answer, Datagram, DatagramKind, KEY_BYTES};
 use crate::message::{MAX_FLOWS, MAX_PACKETS, MAX_TRIAL_FLOWS, MAX_TRIALS, Trial, TrialCounts};
-use crate::tally::{Arrival, Tally};
+use crate::trial_arrivals::{Arrival, TrialArrivals};
 
 /// The trials that are open at a responder.
 #[derive(Debug)]
-pub struct Desk {
+pub struct OpenTrials {
     key: [u8; KEY_BYTES],
-    tallies: BTreeMap<u32, Tally>,
+    arrivals: BTreeMap<u32, TrialArrivals>,
     /// Datagrams without a valid tag, or without an open trial.
     strangers: u64,
     /// All other datagrams.
     accepted: u64,
     /// Trial of the latest packet that was not a question.
     latest: Option<u32>,
-    /// The same at the time of the last call of [`Desk::note_drops`].
+    /// The same at the time of the last call of [`OpenTrials::note_drops`].
     noted: Option<u32>,
 }
 
@@ -74,13 +74,13 @@ pub enum TrialError {
     },
 }
 
-impl Desk {
+impl OpenTrials {
     /// The trials of a session with this key; none are open.
     #[must_use]
     pub fn new(key: [u8; KEY_BYTES]) -> Self {
         Self {
             key,
-            tallies: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
             strangers: 0,
             accepted: 0,
             latest: None,
@@ -93,11 +93,11 @@ impl Desk {
     /// # Errors
     /// [`TrialError`]; in that case, none of the trials is opened.
     pub fn open(&mut self, trials: &[Trial]) -> Result<(), TrialError> {
-        let open = self.tallies.values().map(Tally::trial);
+        let open = self.arrivals.values().map(TrialArrivals::trial);
         let all = || open.clone().chain(trials.iter().copied());
         let packets = all().map(|trial| u64::from(trial.packets)).sum();
         let flows = all().map(|trial| usize::from(trial.flows)).sum();
-        let count = self.tallies.len() + trials.len();
+        let count = self.arrivals.len() + trials.len();
         if count > MAX_TRIALS || packets > MAX_PACKETS || flows > MAX_TRIAL_FLOWS {
             return Err(TrialError::TooMuch {
                 trials: count,
@@ -111,12 +111,12 @@ impl Desk {
             if !(1..=MAX_FLOWS).contains(&flows) {
                 return Err(TrialError::Flows { id, flows });
             }
-            let is_known = self.tallies.contains_key(&id);
-            if is_known || opened.insert(id, Tally::new(trial)).is_some() {
+            let is_known = self.arrivals.contains_key(&id);
+            if is_known || opened.insert(id, TrialArrivals::new(trial)).is_some() {
                 return Err(TrialError::Twice { id });
             }
         }
-        self.tallies.append(&mut opened);
+        self.arrivals.append(&mut opened);
         Ok(())
     }
 
@@ -125,8 +125,8 @@ impl Desk {
     /// # Errors
     /// [`TrialError::Unknown`].
     pub fn close(&mut self, id: u32) -> Result<TrialCounts, TrialError> {
-        let tally = self.tallies.remove(&id);
-        Ok(tally.ok_or(TrialError::Unknown { id })?.counts())
+        let arrivals = self.arrivals.remove(&id);
+        Ok(arrivals.ok_or(TrialError::Unknown { id })?.counts())
     }
 
     /// Processes a datagram. Returns the answer to a question that did not arrive before. A
@@ -136,12 +136,12 @@ impl Desk {
             self.strangers += 1;
             return None;
         };
-        let Some(tally) = self.tallies.get_mut(&datagram.trial) else {
+        let Some(arrivals) = self.arrivals.get_mut(&datagram.trial) else {
             self.strangers += 1;
             return None;
         };
         self.accepted += 1;
-        let is_new = tally.note(Arrival {
+        let is_new = arrivals.note(Arrival {
             sequence: datagram.sequence,
             at_ns: incoming.at_ns,
             ecn_bits: incoming.ecn_bits,
@@ -176,8 +176,8 @@ impl Desk {
             return;
         }
         let trials = noted.min(latest)..=noted.max(latest);
-        for (_, tally) in self.tallies.range_mut(trials) {
-            tally.note_drops(drops);
+        for (_, arrivals) in self.arrivals.range_mut(trials) {
+            arrivals.note_drops(drops);
         }
     }
 
@@ -205,7 +205,12 @@ mod tests {
         Trial { id, packets, flows }
     }
 
-    fn arrive(desk: &mut Desk, kind: DatagramKind, trial: u32, sequence: u32) -> Option<Datagram> {
+    fn arrive(
+        open_trials: &mut OpenTrials,
+        kind: DatagramKind,
+        trial: u32,
+        sequence: u32,
+    ) -> Option<Datagram> {
         let datagram = Datagram {
             kind,
             flow: 0,
@@ -213,7 +218,7 @@ mod tests {
             sequence,
             timestamp_ns: 77,
         };
-        desk.take(Incoming {
+        open_trials.take(Incoming {
             bytes: &datagram.seal(&KEY, MIN_BYTES),
             from: ([192, 0, 2, 7], 9).into(),
             at_ns: 5,
@@ -223,74 +228,87 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_once() {
-        let mut desk = Desk::new(KEY);
-        desk.open(&[trial(3, 10, 1)]).expect("room");
-        let answer = arrive(&mut desk, DatagramKind::Question, 3, 4).expect("an answer");
+        let mut open_trials = OpenTrials::new(KEY);
+        open_trials.open(&[trial(3, 10, 1)]).expect("room");
+        let answer = arrive(&mut open_trials, DatagramKind::Question, 3, 4).expect("an answer");
         assert_eq!(
             (answer.trial, answer.sequence, answer.timestamp_ns),
             (3, 4, 77)
         );
-        assert_eq!(arrive(&mut desk, DatagramKind::Question, 3, 4), None);
-        assert_eq!(arrive(&mut desk, DatagramKind::Data, 3, 5), None);
+        assert_eq!(arrive(&mut open_trials, DatagramKind::Question, 3, 4), None);
+        assert_eq!(arrive(&mut open_trials, DatagramKind::Data, 3, 5), None);
         // A packet index that the trial does not have, and a trial that does not exist.
-        assert_eq!(arrive(&mut desk, DatagramKind::Question, 3, 10), None);
-        assert_eq!(arrive(&mut desk, DatagramKind::Question, 4, 0), None);
-        assert_eq!(desk.close(3).map(|counts| counts.received), Ok(2));
-        assert_eq!(desk.close(3), Err(TrialError::Unknown { id: 3 }));
+        assert_eq!(
+            arrive(&mut open_trials, DatagramKind::Question, 3, 10),
+            None
+        );
+        assert_eq!(arrive(&mut open_trials, DatagramKind::Question, 4, 0), None);
+        assert_eq!(open_trials.close(3).map(|counts| counts.received), Ok(2));
+        assert_eq!(open_trials.close(3), Err(TrialError::Unknown { id: 3 }));
     }
 
     #[test]
     fn drops_count_with_the_trial_under_way() {
-        let mut desk = Desk::new(KEY);
-        desk.open(&[trial(1, 10, 1), trial(2, 10, 1)])
+        let mut open_trials = OpenTrials::new(KEY);
+        open_trials
+            .open(&[trial(1, 10, 1), trial(2, 10, 1)])
             .expect("room");
-        desk.note_drops(9);
-        arrive(&mut desk, DatagramKind::Data, 2, 0);
-        arrive(&mut desk, DatagramKind::Question, 1, 0);
-        desk.note_drops(4);
-        assert_eq!(desk.close(1).map(|counts| counts.socket_drops), Ok(0));
-        assert_eq!(desk.close(2).map(|counts| counts.socket_drops), Ok(4));
+        open_trials.note_drops(9);
+        arrive(&mut open_trials, DatagramKind::Data, 2, 0);
+        arrive(&mut open_trials, DatagramKind::Question, 1, 0);
+        open_trials.note_drops(4);
+        assert_eq!(
+            open_trials.close(1).map(|counts| counts.socket_drops),
+            Ok(0)
+        );
+        assert_eq!(
+            open_trials.close(2).map(|counts| counts.socket_drops),
+            Ok(4)
+        );
     }
 
     /// The responder stops while a trial ends, another passes, and a third begins.
     #[test]
     fn drops_during_several_trials_count_with_each_of_them() {
-        let mut desk = Desk::new(KEY);
+        let mut open_trials = OpenTrials::new(KEY);
         let trials: Vec<_> = (1..=4).map(|id| trial(id, 10, 1)).collect();
-        desk.open(&trials).expect("room");
-        arrive(&mut desk, DatagramKind::Data, 1, 0);
-        desk.note_drops(0);
-        arrive(&mut desk, DatagramKind::Data, 3, 9);
-        desk.note_drops(18);
-        arrive(&mut desk, DatagramKind::Data, 4, 0);
-        desk.note_drops(0);
-        let drops = [1, 2, 3, 4].map(|id| desk.close(id).expect("open").socket_drops);
+        open_trials.open(&trials).expect("room");
+        arrive(&mut open_trials, DatagramKind::Data, 1, 0);
+        open_trials.note_drops(0);
+        arrive(&mut open_trials, DatagramKind::Data, 3, 9);
+        open_trials.note_drops(18);
+        arrive(&mut open_trials, DatagramKind::Data, 4, 0);
+        open_trials.note_drops(0);
+        let drops = [1, 2, 3, 4].map(|id| open_trials.close(id).expect("open").socket_drops);
         assert_eq!(drops, [18, 18, 18, 0]);
     }
 
     #[test]
     fn no_more_is_open_than_may_be() {
-        let mut desk = Desk::new(KEY);
+        let mut open_trials = OpenTrials::new(KEY);
         let most = u32::try_from(MAX_PACKETS).expect("fits");
-        desk.open(&[trial(0, most - 10, 1)]).expect("room");
-        let over = desk.open(&[trial(1, 11, 1)]);
+        open_trials.open(&[trial(0, most - 10, 1)]).expect("room");
+        let over = open_trials.open(&[trial(1, 11, 1)]);
         assert!(matches!(over, Err(TrialError::TooMuch { .. })), "{over:?}");
         let many: Vec<_> = (1..=300).map(|id| trial(id, 0, 64)).collect();
-        let over = desk.open(&many);
+        let over = open_trials.open(&many);
         assert!(matches!(over, Err(TrialError::TooMuch { .. })), "{over:?}");
         assert_eq!(
-            desk.open(&[trial(1, 1, 0)]),
+            open_trials.open(&[trial(1, 1, 0)]),
             Err(TrialError::Flows { id: 1, flows: 0 })
         );
         for twice in [
             [trial(5, 1, 1), trial(5, 1, 1)],
             [trial(5, 1, 1), trial(0, 1, 1)],
         ] {
-            assert!(matches!(desk.open(&twice), Err(TrialError::Twice { .. })));
+            assert!(matches!(
+                open_trials.open(&twice),
+                Err(TrialError::Twice { .. })
+            ));
         }
         // None of the refused trials is open, and closing trials makes room.
-        desk.open(&[trial(5, 10, 1)]).expect("room");
-        desk.close(0).expect("open");
-        desk.open(&[trial(1, most - 10, 1)]).expect("room");
+        open_trials.open(&[trial(5, 10, 1)]).expect("room");
+        open_trials.close(0).expect("open");
+        open_trials.open(&[trial(1, most - 10, 1)]).expect("room");
     }
 }

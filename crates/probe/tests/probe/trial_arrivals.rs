@@ -3,7 +3,7 @@
 use farwrite_link::{Datagram, Link, LinkConfig, Loss, Reorder};
 use farwrite_probe::estimate::{Bin, Bursts, RoundTrips, Share, Spread};
 use farwrite_probe::message::{Trial, TrialCounts};
-use farwrite_probe::tally::{Arrival, Tally};
+use farwrite_probe::trial_arrivals::{Arrival, TrialArrivals};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const GAP_NS: u64 = 10_000;
 /// Returns the counts of a trial that crosses a path.
 fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> TrialCounts {
     let mut link = Link::new(config, seed).expect("a link that can be");
-    let mut tally = Tally::new(Trial {
+    let mut arrivals = TrialArrivals::new(Trial {
         id: 1,
         packets,
         flows,
@@ -22,7 +22,7 @@ fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> TrialCounts
         while let Some(due_ns) = link.next_ns().filter(|due_ns| *due_ns <= now_ns) {
             let datagram = link.poll(due_ns).expect("due");
             let sequence = datagram.payload[..4].try_into().expect("four bytes");
-            tally.note(Arrival {
+            arrivals.note(Arrival {
                 sequence: u32::from_be_bytes(sequence),
                 at_ns: due_ns,
                 ecn_bits: 2,
@@ -45,7 +45,7 @@ fn cross(config: LinkConfig, packets: u32, flows: u16, seed: u64) -> TrialCounts
         );
     }
     deliver(&mut link, u64::MAX);
-    tally.counts()
+    arrivals.counts()
 }
 
 fn bursts(counts: &TrialCounts, packets: u32) -> Bursts {
@@ -134,12 +134,12 @@ proptest! {
         flows in 1u16..5,
     ) {
         let packets = 50;
-        let mut tally = Tally::new(Trial { id: 0, packets, flows });
+        let mut arrivals = TrialArrivals::new(Trial { id: 0, packets, flows });
         // The arrivals of each flow, without duplicates.
         let mut seen: Vec<(u32, u64)> = Vec::new();
         let (mut duplicates, mut reordered, mut extent) = (0, 0, (0, 0));
         for (&sequence, at_ns) in order.iter().zip(100..) {
-            let is_new = tally.note(Arrival { sequence, at_ns, ecn_bits: 3 });
+            let is_new = arrivals.note(Arrival { sequence, at_ns, ecn_bits: 3 });
             let is_known = seen.iter().any(|(known, _)| *known == sequence);
             prop_assert_eq!(is_new, sequence < packets && !is_known);
             duplicates += u32::from(sequence < packets && is_known);
@@ -158,7 +158,7 @@ proptest! {
             }
             seen.push((sequence, at_ns));
         }
-        let counts = tally.counts();
+        let counts = arrivals.counts();
         prop_assert_eq!(counts.received as usize, seen.len());
         prop_assert_eq!(counts.duplicates, duplicates);
         prop_assert_eq!(counts.reordered, reordered);

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use crate::message::{Trial, TrialCounts};
 
-/// A tally stores the last 64 arrivals of each flow. It compares a late packet with them to compute
+/// It stores the last 64 arrivals of each flow. It compares a late packet with them to compute
 /// the packet's extent. If the packet is later than all of them, its extent is a lower bound.
 const RECORDS: usize = 64;
 
 /// Arrivals of one trial.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct TrialArrivals {
     trial: Trial,
     /// One bit per packet: whether it arrived.
     arrived: Vec<u64>,
@@ -45,7 +45,7 @@ struct Record {
     at_ns: u64,
 }
 
-impl Tally {
+impl TrialArrivals {
     /// Records of a trial without arrivals.
     #[must_use]
     pub fn new(trial: Trial) -> Self {
