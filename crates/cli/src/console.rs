@@ -192,7 +192,7 @@ impl Observer for Console {
                 total_bytes,
                 detail,
                 is_last,
-            } => self.err.offer(Item::Progress(Standing {
+            } => self.err.offer(Item::Progress(ProgressState {
                 label: label.to_owned(),
                 done: done_bytes,
                 total: total_bytes,
@@ -222,7 +222,7 @@ impl Progress {
     }
 
     fn report(&self, done: u64, detail: impl fmt::Display, is_last: bool) {
-        self.err.offer(Item::Progress(Standing {
+        self.err.offer(Item::Progress(ProgressState {
             label: self.label.clone(),
             done,
             total: self.total,
@@ -233,7 +233,7 @@ impl Progress {
 }
 
 /// The state of an activity.
-struct Standing {
+struct ProgressState {
     label: String,
     done: u64,
     total: u64,
@@ -244,7 +244,7 @@ struct Standing {
 /// An item for the thread of a stream.
 enum Item {
     Line(String),
-    Progress(Standing),
+    Progress(ProgressState),
     /// Ends the display of progress.
     EndProgress,
     /// Requests the first error since the start, if there is one.
@@ -368,7 +368,7 @@ impl Drawing {
         }
     }
 
-    fn show(&mut self, stream: &mut impl Write, standing: &Standing) {
+    fn show(&mut self, stream: &mut impl Write, standing: &ProgressState) {
         if self.is_quiet {
             return;
         }
@@ -398,7 +398,7 @@ impl Drawing {
         }
     }
 
-    fn begin(&mut self, standing: &Standing) {
+    fn begin(&mut self, standing: &ProgressState) {
         self.label = Some(standing.label.clone());
         self.line_at = Instant::now();
         if !self.on_terminal {

@@ -1,12 +1,12 @@
 //! `farwrite demo`: compares schemes on one emulated link.
 
 mod args;
+mod connected_ends;
 mod fill;
 mod picture;
 mod report;
 mod scenario;
 mod transfer;
-mod wired;
 
 use std::fs;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 pub(crate) use args::DemoArgs;
-use report::{DemoReport, Row, Strain};
+use connected_ends::Memory;
+use report::{DemoReport, Overload, Row};
 use scenario::Scenario;
-use transfer::{Run, Standing, transfer};
-use wired::Memory;
+use transfer::{Run, TransferState, transfer};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let runs = run_schemes(&scenario, &schemes, &trace, console, &cancel);
     trace.finish(console);
     let runs = runs?;
-    let strain = Strain::of(&scenario, &runs);
+    let strain = Overload::of(&scenario, &runs);
     console.say(report::results(&scenario, &runs, &strain));
     if let Some(warning) = strain.warning(&scenario) {
         console.warn(warning);
@@ -95,7 +95,7 @@ fn run_scheme(
     let chunks = scenario.chunks();
     let progress = console.progress(&scheme.to_string(), chunks);
     let show =
-        |standing: &Standing| progress.show(standing.arrived_chunks, tell(scenario, standing));
+        |standing: &TransferState| progress.show(standing.arrived_chunks, tell(scenario, standing));
     let (run, memory) = transfer(scenario, scheme, memory, cancel, show)?;
     let row = Row::new(scenario, &run);
     let figures = figures(
@@ -108,7 +108,7 @@ fn run_scheme(
 }
 
 /// The text beside a progress bar while chunks arrive.
-fn tell(scenario: &Scenario, standing: &Standing) -> String {
+fn tell(scenario: &Scenario, standing: &TransferState) -> String {
     let bits = real(standing.arrived_chunks * scenario.chunk_bytes()) * 8.0;
     let sender = standing.sender.sender;
     let retransmitted = real(sender.retransmitted_chunks) / real(sender.sent_chunks.max(1));

@@ -31,12 +31,17 @@ pub(crate) struct DemoReport {
     /// Wire bytes / rate + round trip.
     ideal_s: f64,
     runs: Vec<Row>,
-    strain: Strain,
+    strain: Overload,
     picture: String,
 }
 
 impl DemoReport {
-    pub(crate) fn new(scenario: &Scenario, runs: &[Run], strain: &Strain, picture: &Path) -> Self {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        runs: &[Run],
+        strain: &Overload,
+        picture: &Path,
+    ) -> Self {
         let (burst_packets, burst_s) = match scenario.burst {
             None => (None, None),
             Some(Burst::Losses(packets)) => (Some(packets), None),
@@ -130,7 +135,7 @@ impl Row {
 
 /// Whether this machine kept up with the emulated link, for all runs together.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Strain {
+pub(crate) struct Overload {
     /// Whether all values below are good enough not to have changed the result.
     held: bool,
     /// The smallest share of its pace that a sender reached.
@@ -149,7 +154,7 @@ pub(crate) struct Strain {
     queue_drops: u64,
 }
 
-impl Strain {
+impl Overload {
     /// The limits for shares, beyond which the machine affects the result.
     const MOST_LATE: f64 = 0.05;
     const LEAST_PACE: f64 = 0.9;
@@ -282,7 +287,7 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
 }
 
 /// Describes the results of the machine and the schemes.
-pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> String {
+pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> String {
     let [first, second] = strain.lines();
     let mut text = format!("\n  machine   {first}\n            {second}\n\n");
     let mut cells = vec![

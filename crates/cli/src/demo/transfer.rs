@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use farwrite::{Counters, Outcome, QpStats, SchemeName, SendHandle};
 use farwrite_emulator::udp::UdpEmulatorCounters;
 
+use super::connected_ends::{ConnectedEnds, End, Memory};
 use super::fill::{Fill, Sampler};
 use super::scenario::Scenario;
-use super::wired::{End, Memory, Wired};
 use crate::exit::{Exit, Failure, OrExit};
 use farwrite_transfer::Cancel;
 
@@ -48,7 +48,7 @@ pub(crate) struct Times {
 
 /// The progress of a transfer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct TransferState {
     /// The time since the first chunk was sent.
     pub(crate) elapsed: Duration,
     pub(crate) arrived_chunks: u64,
@@ -104,9 +104,9 @@ pub(crate) fn transfer(
     scheme: SchemeName,
     memory: Memory,
     cancel: &Cancel,
-    watch: impl FnMut(&Standing),
+    watch: impl FnMut(&TransferState),
 ) -> Result<(Run, Memory), Failure> {
-    let mut wired = Wired::new(scenario, scheme, memory)?;
+    let mut wired = ConnectedEnds::new(scenario, scheme, memory)?;
     let (sends, recvs) = wired
         .post(scenario, scheme)
         .or_exit(Exit::Other, "posting the message")?;
@@ -142,11 +142,11 @@ pub(crate) fn transfer(
 /// Compares the bytes and drops both ends.
 fn settle(
     scheme: SchemeName,
-    wired: Wired,
+    wired: ConnectedEnds,
     times: Times,
     fill: Fill,
 ) -> Result<(Run, Memory), Failure> {
-    let Wired {
+    let ConnectedEnds {
         sender,
         receiver,
         link,
@@ -236,7 +236,7 @@ fn watch_over(
     live: &Live,
     cancel: &Cancel,
     sampler: &mut Sampler,
-    mut watch: impl FnMut(&Standing),
+    mut watch: impl FnMut(&TransferState),
 ) -> Result<(), Failure> {
     let patience = STALL + scenario.rtt * 20;
     let mut last = (0, Instant::now());
@@ -255,7 +255,7 @@ fn watch_over(
             return Err(Failure::new(Exit::Unreachable, what));
         }
         let elapsed = live.started.get().map_or(Duration::ZERO, Instant::elapsed);
-        watch(&Standing {
+        watch(&TransferState {
             elapsed,
             arrived_chunks,
             sender: live.sender(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use farwrite::{Outcome, QpConfig, QpInfo, QpOptions};
 use farwrite_session::{Cutover, CutoverAccepted, Message, QpBlob};
 
-use crate::liar::{Liar, SEGMENT, config, file, plan};
+use crate::hostile_sender::{HostileSender, SEGMENT, config, file, plan};
 use crate::rig::{Receiver, Rig, V4, pattern};
 
 /// Segments of the file that is sent.
@@ -15,9 +15,9 @@ const BYTES: usize = SEGMENTS * SEGMENT;
 const SOON: Duration = Duration::from_secs(60);
 
 /// Starts a receiver that has the first segment, and its sender.
-fn begun(rig: &Rig) -> (Receiver, Liar) {
+fn begun(rig: &Rig) -> (Receiver, HostileSender) {
     let receiver = rig.recv(V4, &["--once"]);
-    let mut liar = Liar::meet(rig, receiver.addr, config());
+    let mut liar = HostileSender::meet(rig, receiver.addr, config());
     let files = vec![file("f", BYTES as u64)];
     liar.offer(plan(&files), files).expect("an honest offer");
     send(&mut liar, 0);
@@ -25,14 +25,14 @@ fn begun(rig: &Rig) -> (Receiver, Liar) {
 }
 
 /// Sends a segment and waits until it arrives.
-fn send(liar: &mut Liar, segment: usize) {
+fn send(liar: &mut HostileSender, segment: usize) {
     let bytes = pattern(BYTES)[segment * SEGMENT..][..SEGMENT].to_vec();
     let send = liar.post(bytes);
     assert_eq!(liar.drive(&send, SOON), Some(Outcome::Whole));
 }
 
 /// Ends the queue pair, creates one of this shape, and cuts over from the segment `first_segment`.
-fn cut_over(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
+fn cut_over(liar: &mut HostileSender, first_segment: u64, sdr: QpConfig) {
     liar.endpoint.destroy_qp(liar.qp).expect("it was there");
     let options = QpOptions {
         sdr,
@@ -47,7 +47,7 @@ fn cut_over(liar: &mut Liar, first_segment: u64, sdr: QpConfig) {
 }
 
 /// Returns the answer of the receiver, after its queue pair is connected.
-fn accepted(liar: &mut Liar) -> CutoverAccepted {
+fn accepted(liar: &mut HostileSender) -> CutoverAccepted {
     let heard = liar.hear();
     let Ok(Message::CutoverAccepted(accepted)) = heard else {
         panic!("{heard:?}");

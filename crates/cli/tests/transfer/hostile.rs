@@ -13,7 +13,7 @@ use farwrite_dice::SplitMix;
 use farwrite_session::files::{Entry, Kind};
 use farwrite_session::{Message, Text, TransferPlan};
 
-use crate::liar::{Liar, SEGMENT, SEGMENT_BYTES, config, file, plan};
+use crate::hostile_sender::{HostileSender, SEGMENT, SEGMENT_BYTES, config, file, plan};
 use crate::rig::{Ended, Receiver, Rig, V4, list, pattern};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -24,9 +24,9 @@ fn hash(bytes: &[u8]) -> [u8; 32] {
 
 /// Returns a receiver for one transfer, and a liar whose offer of these files the receiver has
 /// accepted.
-fn accepted(rig: &Rig, args: &[&str], files: &[Entry]) -> (Receiver, Liar) {
+fn accepted(rig: &Rig, args: &[&str], files: &[Entry]) -> (Receiver, HostileSender) {
     let receiver = rig.recv(V4, &[&["--once"], args].concat());
-    let mut liar = Liar::meet(rig, receiver.addr, config());
+    let mut liar = HostileSender::meet(rig, receiver.addr, config());
     liar.offer(plan(files), files.to_vec())
         .expect("an honest offer");
     (receiver, liar)
@@ -56,14 +56,14 @@ fn names_that_lead_elsewhere_are_refused() {
         &[b'a'; 256],
     ];
     for name in names {
-        let mut liar = Liar::meet(&rig, receiver.addr, config());
+        let mut liar = HostileSender::meet(&rig, receiver.addr, config());
         let entries = vec![file("good", 1), file(name, 1)];
         let error = liar.offer(plan(&entries), entries).expect_err("refused");
         assert!(error.to_string().contains("manifest entry 1"), "{error}");
     }
     let mut child = file("x", 1);
     child.parent = Some(0);
-    let mut liar = Liar::meet(&rig, receiver.addr, config());
+    let mut liar = HostileSender::meet(&rig, receiver.addr, config());
     let entries = vec![file("no directory", 0), child];
     let error = liar.offer(plan(&entries), entries).expect_err("refused");
     assert!(
@@ -87,7 +87,7 @@ fn a_link_in_the_directory_is_not_followed() {
     let mut child = file("x", 1);
     child.parent = Some(0);
     let entries = vec![link, child];
-    let mut liar = Liar::meet(&rig, receiver.addr, config());
+    let mut liar = HostileSender::meet(&rig, receiver.addr, config());
     liar.offer(plan(&entries), entries).expect_err("refused");
     receiver.end().assert(6, "link");
     assert_eq!(list(&elsewhere), [""; 0]);
@@ -140,7 +140,7 @@ fn absurd_sizes_are_refused() {
         let mut files = vec![file("f", 100)];
         let (mut plan, mut config) = (plan(&files), config());
         lie(&mut plan, &mut config, &mut files);
-        let mut liar = Liar::meet(&rig, receiver.addr, config);
+        let mut liar = HostileSender::meet(&rig, receiver.addr, config);
         let error = liar.offer(plan, files).expect_err(told).to_string();
         assert!(
             error.contains("gave up") && error.contains(told),
@@ -317,7 +317,7 @@ fn udp_that_does_not_come_through_is_said_so() {
 fn address_translation_is_found_before_anything_is_sent() {
     let rig = Rig::new();
     let receiver = rig.recv(V4, &["--once"]);
-    let mut liar = Liar::meet(&rig, receiver.addr, config());
+    let mut liar = HostileSender::meet(&rig, receiver.addr, config());
     let mut info = liar.info();
     let inside = SocketAddr::new(IpAddr::from([10, 0, 0, 5]), info.control.port());
     info.control = inside;

@@ -1,18 +1,18 @@
 //! Runs `farwrite send` and `farwrite recv` as users do, over real sockets on loopback.
 
-mod crowds;
+mod changed_files;
 mod cutover;
-mod documented;
 mod hostile;
+mod hostile_sender;
+mod interrupted;
+mod json_page;
 mod keys;
-mod liar;
-mod lost;
-mod measured;
+mod many_connections;
 mod memory;
+mod metrics;
 mod moving;
 mod ports;
 mod refused;
 mod rig;
 mod terminals;
-mod traced;
-mod vanished;
+mod traces;

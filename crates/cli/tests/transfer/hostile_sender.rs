@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const SEGMENT: usize = 64 << 10;
 pub(crate) const SEGMENT_BYTES: u64 = SEGMENT as u64;
 
-pub(crate) struct Liar {
+pub(crate) struct HostileSender {
     pub(crate) channel: Channel,
     pub(crate) endpoint: Endpoint<UdpFabric>,
     pub(crate) qp: QueuePair,
@@ -60,7 +60,7 @@ pub(crate) fn file(name: impl AsRef<[u8]>, bytes: u64) -> Entry {
     }
 }
 
-impl Liar {
+impl HostileSender {
     /// Completes the handshake and sends hello. Its queue pair has this shape.
     pub(crate) fn meet(rig: &Rig, addr: SocketAddr, sdr: QpConfig) -> Self {
         let mut channel =

@@ -64,13 +64,13 @@ impl End {
 }
 
 /// Both ends and the link between them, connected.
-pub(crate) struct Wired {
+pub(crate) struct ConnectedEnds {
     pub(crate) sender: End,
     pub(crate) receiver: End,
     pub(crate) link: UdpEmulator,
 }
 
-impl Wired {
+impl ConnectedEnds {
     /// Sets up both ends with this memory, connected by a link like the scenario's.
     pub(crate) fn new(
         scenario: &Scenario,
