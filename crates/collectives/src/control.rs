@@ -36,14 +36,14 @@ pub(crate) enum ControlMessage {
     End {
         reason: String,
     },
-    Want(Want),
+    WaitingReceive(WaitingReceive),
     /// At least one and at most [`MAX_RECORDS`].
     Records(Vec<Record>),
 }
 
 /// A receive that waits for its send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want {
+pub(crate) struct WaitingReceive {
     /// The number of this receive among the receives of its rank.
     pub(crate) number: u64,
     pub(crate) tag: u32,
@@ -62,7 +62,7 @@ impl ControlMessage {
                 [&[3][..], &started.to_be_bytes(), &served.to_be_bytes()].concat()
             }
             Self::End { reason } => [&[4], cut(reason, CONTROL_BYTES - 1).as_bytes()].concat(),
-            Self::Want(Want { number, tag, bytes }) => [
+            Self::WaitingReceive(WaitingReceive { number, tag, bytes }) => [
                 &[5][..],
                 &number.to_be_bytes(),
                 &tag.to_be_bytes(),
@@ -105,7 +105,7 @@ impl ControlMessage {
             (5, rest) => {
                 let (first, rest) = rest.split_first_chunk()?;
                 let (tag, rest) = rest.split_first_chunk()?;
-                Some(Self::Want(Want {
+                Some(Self::WaitingReceive(WaitingReceive {
                     number: u64::from_be_bytes(*first),
                     tag: u32::from_be_bytes(*tag),
                     bytes: number(rest)?,
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn control_messages_come_back() {
-        let want = Want {
+        let want = WaitingReceive {
             number: 1 << 40,
             tag: 7,
             bytes: u64::MAX,
@@ -159,7 +159,7 @@ mod tests {
                 served: 1 << 50,
             },
             end,
-            ControlMessage::Want(want),
+            ControlMessage::WaitingReceive(want),
             ControlMessage::Records(vec![
                 record(3, true),
                 Record {

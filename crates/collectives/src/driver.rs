@@ -34,10 +34,10 @@ pub(crate) enum Call {
 }
 
 /// Where the answer to one round of [`Communicator::meet`](crate::Communicator::meet) goes.
-pub(crate) type Answer = Sender<Result<Said, CollectiveError>>;
+pub(crate) type Answer = Sender<Result<RoundAnswer, CollectiveError>>;
 
 /// The answer to one round.
-pub(crate) struct Said {
+pub(crate) struct RoundAnswer {
     /// The message of this rank in the next round; `None` after the last one.
     pub(crate) message: Option<Vec<u8>>,
     /// The options of the group, when the ranks have just agreed on them.
@@ -125,8 +125,8 @@ fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<Ud
     }
 }
 
-fn said(message: Vec<u8>) -> Said {
-    Said {
+fn said(message: Vec<u8>) -> RoundAnswer {
+    RoundAnswer {
         message: Some(message),
         agreed: None,
     }
@@ -145,7 +145,7 @@ fn create(
     };
     match create() {
         Ok((member, routes, group, info)) => {
-            let _ = answer.send(Ok(Said {
+            let _ = answer.send(Ok(RoundAnswer {
                 message: Some(info),
                 agreed: Some(group),
             }));
@@ -204,7 +204,7 @@ impl Driver {
                 Call::Meet(messages, answer) => {
                     let connected = self.routes.connect(&mut self.member, &messages);
                     // The caller waits for the answer.
-                    let _ = answer.send(connected.map(|()| Said {
+                    let _ = answer.send(connected.map(|()| RoundAnswer {
                         message: None,
                         agreed: None,
                     }));

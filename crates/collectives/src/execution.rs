@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use farwrite::{Fabric, SchemeName};
 use farwrite_deadline::TimeoutKey;
 
-use crate::bounded::learned::Learned;
+use crate::bounded::measurements::GroupMeasurements;
 use crate::bounded::record::{Record, Stage};
 use crate::bounded::{Bounded, BoundedGroup};
 use crate::buffer::{Buffer, Buffers};
@@ -215,7 +215,7 @@ impl Execution {
     }
 
     /// Learns from a bounded operation that is done.
-    pub(crate) fn settle(&self, learned: &mut Learned) {
+    pub(crate) fn settle(&self, learned: &mut GroupMeasurements) {
         if let (Some(bounded), Some(work)) = (&self.bounded, &self.copy) {
             bounded.settle(learned, work.as_slice());
         }

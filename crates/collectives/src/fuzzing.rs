@@ -11,7 +11,7 @@ use crate::bounded::record::Layout;
 use crate::control::ControlMessage;
 use crate::error::CollectiveError;
 use crate::info::MemberInfo;
-use crate::meeting::Greeting;
+use crate::meeting::MeetingMessage;
 use crate::options::GroupOptions;
 use crate::rendezvous::{Rendezvous, Terms};
 use crate::seal;
@@ -66,7 +66,7 @@ pub fn rendezvous(data: &[u8]) {
     let messages = [message(), message(), message(), message()];
     assert!(seal::open(&[7; 32], data).is_err());
     // What rank 0 refuses first needs no socket.
-    if Greeting::decode(&messages[0]).is_ok() {
+    if MeetingMessage::decode(&messages[0]).is_ok() {
         let _ = meet(messages);
     }
 }
@@ -109,7 +109,7 @@ fn member_info(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn greeting(bytes: &[u8]) -> Option<Vec<u8>> {
-    Some(Greeting::decode(bytes).ok()?.encode())
+    Some(MeetingMessage::decode(bytes).ok()?.encode())
 }
 
 fn control_message(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -6,10 +6,10 @@ use farwrite::{Endpoint, Fabric};
 use farwrite_deadline::Tally;
 
 use crate::bounded::BoundedGroup;
-use crate::bounded::learned::Learned;
+use crate::bounded::measurements::GroupMeasurements;
+use crate::bounded::open_records::OpenRecords;
 use crate::bounded::qp::BoundedQp;
 use crate::bounded::record::{Record, Stage};
-use crate::bounded::records::Records;
 use crate::error::CollectiveError;
 use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
@@ -30,9 +30,9 @@ pub(crate) struct OrderedOperations {
     pub(crate) qps: Vec<Option<ExactQp>>,
     /// The same for contributions to bounded operations.
     pub(crate) bounded_qps: Vec<Option<BoundedQp>>,
-    learned: Learned,
+    learned: GroupMeasurements,
     /// The records of bounded operations that are not part of them.
-    pub(crate) records: Records,
+    pub(crate) records: OpenRecords,
     /// The records of this rank that must still be sent.
     own_records: Vec<Record>,
     /// For the operations of this rank, those that are not collective included.
@@ -47,10 +47,10 @@ impl OrderedOperations {
     pub(crate) fn new(
         qps: Vec<Option<ExactQp>>,
         bounded_qps: Vec<Option<BoundedQp>>,
-        learned: Learned,
+        learned: GroupMeasurements,
     ) -> Self {
         Self {
-            records: Records::new(qps.len()),
+            records: OpenRecords::new(qps.len()),
             own_records: Vec::new(),
             qps,
             bounded_qps,

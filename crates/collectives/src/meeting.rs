@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 11;
 
 /// A message of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub(crate) struct MeetingMessage {
     pub(crate) rank: u16,
     pub(crate) ranks: u16,
     pub(crate) content: Content,
@@ -50,7 +50,7 @@ impl Content {
     }
 }
 
-impl Greeting {
+impl MeetingMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_be_bytes());
@@ -137,13 +137,13 @@ mod tests {
         })
     }
 
-    fn greeting() -> impl Strategy<Value = Greeting> {
+    fn greeting() -> impl Strategy<Value = MeetingMessage> {
         let content = prop_oneof![
             prop::collection::vec(offer(), 0..4).prop_map(Content::Offers),
             Just(Content::Joined),
             any::<u32>().prop_map(|packet_bytes| Content::Sizes { packet_bytes }),
         ];
-        (any::<u16>(), 1..4_u16, content).prop_map(|(rank, ranks, content)| Greeting {
+        (any::<u16>(), 1..4_u16, content).prop_map(|(rank, ranks, content)| MeetingMessage {
             rank,
             ranks: match &content {
                 Content::Offers(offers) => u16::try_from(offers.len()).expect("few") + 1,
@@ -162,12 +162,12 @@ mod tests {
             cut in 0..60_usize,
         ) {
             let bytes = greeting.encode();
-            prop_assert_eq!(Greeting::decode(&bytes), Ok(greeting));
+            prop_assert_eq!(MeetingMessage::decode(&bytes), Ok(greeting));
             let mut changed = bytes.clone();
             let at = at % changed.len();
             changed[at] = byte;
             for bytes in [&changed[..], &bytes[..cut.min(bytes.len())]] {
-                if let Ok(decoded) = Greeting::decode(bytes) {
+                if let Ok(decoded) = MeetingMessage::decode(bytes) {
                     prop_assert_eq!(decoded.encode(), bytes);
                 }
             }

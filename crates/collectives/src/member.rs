@@ -11,9 +11,9 @@ use std::time::Duration;
 use farwrite::{Endpoint, Fabric, QpOptions, QueuePair, SchemeName};
 use farwrite_deadline::Tally;
 
-use crate::bounded::learned::Learned;
+use crate::bounded::measurements::GroupMeasurements;
+use crate::bounded::open_records::OpenOperation;
 use crate::bounded::qp::BoundedQp;
-use crate::bounded::records::OpenOperation;
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;
 use crate::exact_qp::ExactQp;
@@ -93,7 +93,7 @@ impl<F: Fabric> Member<F> {
         let in_order = OrderedOperations::new(
             qps(pairs(&data)?, data_qp),
             qps(pairs(&bounded)?, bounded_qp),
-            Learned::new(options.bounded, options.packets_per_segment),
+            GroupMeasurements::new(options.bounded, options.packets_per_segment),
         );
         let send_receive = SendsAndReceives::new(qps(pairs(&data)?, data_qp));
         let control_qp = |qp| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use farwrite::{Endpoint, Fabric};
 
 use crate::bounded::record::Record;
-use crate::control::{ControlMessage, MAX_RECORDS, Want};
+use crate::control::{ControlMessage, MAX_RECORDS, WaitingReceive};
 use crate::error::{CollectiveError, RankState};
 use crate::exact_qp::ExactQp;
 
@@ -61,7 +61,7 @@ struct Peer {
     /// matched.
     has_served: Option<u64>,
     /// The receives of the rank that wait for sends from this rank.
-    wants: VecDeque<Want>,
+    wants: VecDeque<WaitingReceive>,
     /// The number of receives of the rank that were matched with a send from here, without those of
     /// 0 bytes.
     served: u64,
@@ -132,7 +132,7 @@ impl Peers {
 
     /// Removes and returns the first receive of a rank with this tag that waits for a send from
     /// here.
-    pub(crate) fn serve(&mut self, peer: usize, tag: u32) -> Option<Want> {
+    pub(crate) fn serve(&mut self, peer: usize, tag: u32) -> Option<WaitingReceive> {
         let peer = self.peers[peer].as_mut()?;
         let place = peer.wants.iter().position(|want| want.tag == tag)?;
         let want = peer.wants.remove(place)?;
@@ -454,11 +454,11 @@ impl Peer {
                 self.has_left = true;
                 return Err(CollectiveError::Ended { rank, reason });
             }
-            ControlMessage::Want(_) if self.wants.len() >= MAX_WANTS => {
+            ControlMessage::WaitingReceive(_) if self.wants.len() >= MAX_WANTS => {
                 let problem = format!("it has more than {MAX_WANTS} receives without a send");
                 return Err(CollectiveError::Connection { rank, problem });
             }
-            ControlMessage::Want(want) => self.wants.push_back(want),
+            ControlMessage::WaitingReceive(want) => self.wants.push_back(want),
             ControlMessage::Records(records) => self.records.extend(records),
         }
         Ok(())

@@ -9,7 +9,7 @@ use farwrite::{Endpoint, RealTime, UdpFabric};
 
 use crate::error::CollectiveError;
 use crate::info::MAX_RANKS;
-use crate::meeting::{Content, Greeting, place_of};
+use crate::meeting::{Content, MeetingMessage, place_of};
 use crate::member::Member;
 use crate::options::GroupOptions;
 
@@ -123,7 +123,7 @@ impl Rendezvous {
             }
             Round::Sizes | Round::Info => {
                 let greetings = self.read(messages)?;
-                let is_other = |greeting: &Greeting| greeting.content != Content::Joined;
+                let is_other = |greeting: &MeetingMessage| greeting.content != Content::Joined;
                 match greetings.iter().position(is_other) {
                     Some(rank) => Err(out_of_turn(rank)),
                     None => {
@@ -166,7 +166,7 @@ impl Rendezvous {
 
     /// Begins to look for the routes. The rank with the higher number initiates, so that of two ranks
     /// the one with the lower number must be reachable at its address.
-    fn join(&mut self, greetings: &[Greeting]) -> Result<Vec<u8>, CollectiveError> {
+    fn join(&mut self, greetings: &[MeetingMessage]) -> Result<Vec<u8>, CollectiveError> {
         let sizes = match self.packet_bytes {
             Some(mtu) => Sizes::Exactly { mtu },
             None => Sizes::Largest {
@@ -268,7 +268,7 @@ impl Rendezvous {
         let small = |rank: usize| u16::try_from(rank).expect("at most MAX_RANKS");
         debug_assert!(self.ranks <= MAX_RANKS);
         let (rank, ranks) = (small(self.rank), small(self.ranks));
-        Greeting {
+        MeetingMessage {
             rank,
             ranks,
             content,
@@ -280,7 +280,7 @@ impl Rendezvous {
     ///
     /// # Errors
     /// [`CollectiveError::Info`] names the rank.
-    fn read(&self, messages: &[Vec<u8>]) -> Result<Vec<Greeting>, CollectiveError> {
+    fn read(&self, messages: &[Vec<u8>]) -> Result<Vec<MeetingMessage>, CollectiveError> {
         if messages.len() != self.ranks {
             return Err(CollectiveError::Argument {
                 rank: self.rank,
@@ -290,7 +290,7 @@ impl Rendezvous {
             });
         }
         let read = |(rank, bytes): (usize, &Vec<u8>)| {
-            let problem = match Greeting::decode(bytes) {
+            let problem = match MeetingMessage::decode(bytes) {
                 Ok(greeting) if usize::from(greeting.rank) != rank => {
                     format!("its message says that it is rank {}", greeting.rank)
                 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use farwrite::{Endpoint, Fabric};
 
-use crate::control::{ControlMessage, Want};
+use crate::control::{ControlMessage, WaitingReceive};
 use crate::error::CollectiveError;
 use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
@@ -60,7 +60,10 @@ impl SendsAndReceives {
             self.next_receive += 1;
             execution.number = number;
             let PointEnd { tag, bytes, .. } = end;
-            peers.say(end.peer, ControlMessage::Want(Want { number, tag, bytes }));
+            peers.say(
+                end.peer,
+                ControlMessage::WaitingReceive(WaitingReceive { number, tag, bytes }),
+            );
         }
         self.running.push_back(Point {
             id,

@@ -11,19 +11,19 @@
 //! until a second deadline ([`shares`]).
 //!
 //! Ranks also exchange [`record`]s of what the operation cost them. In an all-reduce with exact
-//! parts, they are part of the second phase. Other operations do not wait for them ([`records`]).
+//! parts, they are part of the second phase. Other operations do not wait for them ([`open_records`]).
 
 pub(crate) mod collect;
 mod contribution;
 pub(crate) mod frames;
 pub(crate) mod hadamard;
-mod lacks;
-pub(crate) mod learned;
+pub(crate) mod measurements;
+mod missing_ranges;
+pub(crate) mod open_records;
 mod options;
 pub(crate) mod plan;
 pub(crate) mod qp;
 pub(crate) mod record;
-pub(crate) mod records;
 pub(crate) mod replay;
 mod shares;
 
@@ -34,8 +34,8 @@ use farwrite_deadline::{Proposal, TimeoutKey, Verdict, phase_ends_ns};
 
 use self::collect::{Collect, Collected, Exchange, Times};
 use self::contribution::runs;
-use self::lacks::Lacks;
-use self::learned::{Learned, Terms};
+use self::measurements::{GroupMeasurements, Terms};
+use self::missing_ranges::MissingRanges;
 use self::plan::{BoundedPlan, Gather};
 use self::qp::BoundedQp;
 use self::record::Layout;
@@ -51,7 +51,7 @@ pub(crate) struct BoundedGroup<'a, F: Fabric> {
     pub(crate) endpoint: &'a mut Endpoint<F>,
     /// By rank; `None` for this rank.
     pub(crate) qps: &'a mut [Option<BoundedQp>],
-    pub(crate) learned: &'a mut Learned,
+    pub(crate) learned: &'a mut GroupMeasurements,
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) now_ns: u64,
 }
@@ -306,7 +306,7 @@ impl Bounded {
     }
 
     /// Learns from the records of all ranks that are part of the operation. They must have arrived.
-    pub(crate) fn settle(&self, learned: &mut Learned, work: &[u8]) {
+    pub(crate) fn settle(&self, learned: &mut GroupMeasurements, work: &[u8]) {
         let Some(Gather { layout, .. }) = &self.plan.gather else {
             return;
         };
@@ -336,7 +336,7 @@ impl Bounded {
             packet_bytes,
             ..
         } = &self.plan.exchange;
-        let mut lacks = Lacks::default();
+        let mut lacks = MissingRanges::default();
         match (&self.plan.gather, reduction) {
             (Some(Gather { parts, layout }), _) => {
                 for (owner, part) in parts.iter().enumerate() {

@@ -8,7 +8,7 @@ use farwrite::{Endpoint, Error, Fabric, SchemeTag};
 
 use super::collect::{Collect, Collected, Exchange, Times};
 use super::frames::Frames;
-use super::lacks::Lacks;
+use super::missing_ranges::MissingRanges;
 use super::qp::BoundedQp;
 use crate::index::{to_range, to_usize};
 use crate::scratch::Scratch;
@@ -154,7 +154,7 @@ impl Sharing {
             ..
         } = collect.exchange().clone();
         let second = collect.finish(endpoint, qps, &mut received, now_ns, scratch)?;
-        let mut lacks = Lacks::default();
+        let mut lacks = MissingRanges::default();
         for (owner, part) in shares.parts.iter().enumerate() {
             let arrived = &second.arrived[owner];
             let framed = &received[to_range(&receives[owner])];
@@ -188,7 +188,7 @@ impl Shares {
         (framed, arrived): (&[u8], &[bool]),
         own: usize,
         (source, work): (&[u8], &mut [u8]),
-        lacks: &mut Lacks,
+        lacks: &mut MissingRanges,
     ) {
         let length = part.end - part.start;
         let in_part = |range: Range<u64>| part.start + range.start..part.start + range.end;

@@ -9,7 +9,7 @@ use core::arch::x86_64::{
     _mm512_srli_epi32,
 };
 
-use super::halves::Format;
+use super::float16::Format;
 use super::loops::loops;
 use crate::element::Reduction;
 

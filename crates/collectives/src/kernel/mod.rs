@@ -1,4 +1,4 @@
-//! Arithmetic on tensors: plain loops that the compiler vectorizes, and `halves` for floats of
+//! Arithmetic on tensors: plain loops that the compiler vectorizes, and `float16` for floats of
 //! 16 bits.
 //!
 //! Tensors are bytes without alignment. Arrays of bytes are converted to values and back, which
@@ -8,12 +8,12 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod halves;
+mod float16;
 #[cfg(target_arch = "x86_64")]
 mod loops;
 
 use crate::element::{ElementType, Reduction};
-use halves::{Format, Vectors};
+use float16::{Format, Vectors};
 
 /// `target = target (reduction) source`, value by value. `Mean` adds. [`divide`] completes it.
 pub fn reduce(element: ElementType, reduction: Reduction, target: &mut [u8], source: &[u8]) {
@@ -26,7 +26,7 @@ pub fn reduce(element: ElementType, reduction: Reduction, target: &mut [u8], sou
                 ElementType::F16 => Format::F16,
                 _ => Format::Bf16,
             };
-            halves::reduce(Vectors::here(), format, reduction, target, source);
+            float16::reduce(Vectors::here(), format, reduction, target, source);
         }
         ElementType::I64 => reduce_i64(reduction, target, source),
         ElementType::I32 => reduce_i32(reduction, target, source),
@@ -52,8 +52,8 @@ pub fn divide(element: ElementType, target: &mut [u8], count: u32) {
             let count = count as f32;
             each(target, |x| (f32::from_ne_bytes(x) / count).to_ne_bytes());
         }
-        ElementType::F16 => halves::divide(Vectors::here(), Format::F16, target, count),
-        ElementType::Bf16 => halves::divide(Vectors::here(), Format::Bf16, target, count),
+        ElementType::F16 => float16::divide(Vectors::here(), Format::F16, target, count),
+        ElementType::Bf16 => float16::divide(Vectors::here(), Format::Bf16, target, count),
         ElementType::I64 => each(target, |x| {
             (i64::from_ne_bytes(x) / i64::from(count)).to_ne_bytes()
         }),

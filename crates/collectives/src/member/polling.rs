@@ -5,7 +5,7 @@ use std::time::Duration;
 use farwrite::{Fabric, RealTime};
 
 use super::{Finished, Member};
-use crate::bounded::records::{MOST_OPEN, OpenOperation};
+use crate::bounded::open_records::{MOST_OPEN, OpenOperation};
 use crate::error::{CollectiveError, RankState};
 use crate::exact_qp::ExactQp;
 use crate::execution::Execution;

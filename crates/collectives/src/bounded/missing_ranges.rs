@@ -7,9 +7,9 @@ use crate::report::Missing;
 
 /// Ranges of bytes that are added in order. Equal neighbours become one.
 #[derive(Debug, Default)]
-pub(super) struct Lacks(Vec<Missing>);
+pub(super) struct MissingRanges(Vec<Missing>);
 
-impl Lacks {
+impl MissingRanges {
     /// Adds bytes that lack the contributions of these ranks, in ascending order.
     pub(super) fn add(&mut self, range: Range<u64>, ranks: Vec<usize>) {
         if ranks.is_empty() {

@@ -12,7 +12,7 @@ use super::qp::BoundedQp;
 
 /// The timeouts, and the loss on the paths to this rank.
 #[derive(Debug)]
-pub(crate) struct Learned {
+pub(crate) struct GroupMeasurements {
     options: BoundedOptions,
     timeouts: Timeouts,
     agreements: BTreeMap<TimeoutKey, Agreements>,
@@ -55,7 +55,7 @@ pub(crate) struct Measured {
     rtt_ns: Option<u64>,
 }
 
-impl Learned {
+impl GroupMeasurements {
     /// The initial state, without measurements. A packet is one chunk.
     pub(crate) fn new(options: BoundedOptions, packets_per_segment: u32) -> Self {
         let mut timeouts =

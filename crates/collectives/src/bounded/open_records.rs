@@ -24,7 +24,7 @@ const MOST_EARLY: usize = 4 * MOST_OPEN;
 
 /// The operations whose records are not complete, and the records that came early.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub(crate) struct OpenRecords {
     /// By number.
     open: VecDeque<OpenOperation>,
     /// By rank: records of operations that have not started here. Those of one operation are in order.
@@ -64,7 +64,7 @@ impl OpenOperation {
     }
 }
 
-impl Records {
+impl OpenRecords {
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
             open: VecDeque::new(),
@@ -136,7 +136,7 @@ impl Records {
     /// Notes the record of a rank, which can be this rank.
     ///
     /// # Errors
-    /// As [`Records::process`].
+    /// As [`OpenRecords::process`].
     pub(crate) fn note(&mut self, rank: usize, record: &Record) -> Result<(), CollectiveError> {
         let Some(place) = self.place(record.number) else {
             let (theirs, ours) = ("bounded".into(), "exact, or over".into());
@@ -254,8 +254,8 @@ mod tests {
         }
     }
 
-    fn two_open() -> Records {
-        let mut records = Records::new(2);
+    fn two_open() -> OpenRecords {
+        let mut records = OpenRecords::new(2);
         let key = TimeoutKey::new(KEY.0, KEY.1, 0);
         for number in [4, 6] {
             records.open(number, descriptor(KEY.1), (key, KEY.1), [10 * number, 100]);
