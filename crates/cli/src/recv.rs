@@ -13,7 +13,8 @@ use farwrite::HeldPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_session::{Listener, parse_listen, shown};
 use farwrite_transfer::{
-    self as transfer, Admission, Cancel, Client, DEFAULT_PORT, ErrorKind, Host, ReceiveSettings,
+    self as transfer, Admission, Cancel, Client, DEFAULT_PORT, ErrorKind, ReceiveSettings,
+    TransferHooks,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 
@@ -155,7 +156,7 @@ fn serve(
     let watched = args.metrics.start("recv", console)?;
     loop {
         let channel = admission.wait(cancel)?;
-        let host = Host {
+        let hooks = TransferHooks {
             redirect: &transfer::unchanged,
             cancel,
             observer: &watched,
@@ -174,7 +175,7 @@ fn serve(
             Ok(sender) => {
                 trace.begin_run("transfer");
                 watched.begin();
-                let ended = transfer::receive(sender, &args.dir, settings, &host);
+                let ended = transfer::receive(sender, &args.dir, settings, &hooks);
                 let is_interrupted = ended
                     .as_ref()
                     .is_err_and(|unfinished| unfinished.kind() == ErrorKind::Interrupted);

@@ -9,8 +9,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
 use farwrite_transfer::{
-    self as transfer, DcqcnOptions, EqdsOptions, Host, MaxRate, RateControl, RateControlName,
-    SchemeChoice, SendSettings, Start, SwiftOptions, TransferReport, Unfinished,
+    self as transfer, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
+    SchemeChoice, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -294,7 +294,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
     let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
     let settings = args.settings(&described, rate, described.start.or_else(known))?;
-    let host = Host {
+    let hooks = TransferHooks {
         redirect: &transfer::unchanged,
         cancel: &cancel,
         observer: &watched,
@@ -302,7 +302,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         max_rate: max_rate.as_ref(),
     };
     let trace = args.trace.start()?;
-    let sent = transfer::send(channel, &psk, source, &settings, &host);
+    let sent = transfer::send(channel, &psk, source, &settings, &hooks);
     trace.finish(console);
     let learned = sent.as_ref().ok().and_then(TransferReport::learned);
     if let Some((paths, learned)) = paths.zip(learned)

@@ -10,7 +10,7 @@ use farwrite_session::{
 };
 
 use crate::error::of_thread;
-use crate::host::CANCEL_PERIOD;
+use crate::hooks::CANCEL_PERIOD;
 use crate::setup::SETUP;
 use crate::{Cancel, Error, ErrorKind, Event, Observer};
 

@@ -13,7 +13,7 @@ use farwrite_session::{CloseHandle, Error as SessionError, Message, Text, Writer
 
 use crate::error::of_thread;
 use crate::heartbeat::Heartbeat;
-use crate::host::{CANCEL_PERIOD, Cancel};
+use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::{Error, ErrorKind};
 
 /// The time between two signs of life (P7.6). A peer may give up after a second of silence, so several

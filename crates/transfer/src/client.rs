@@ -7,7 +7,7 @@ use farwrite_session::{
     Activity, Channel, Error as SessionError, Expected, Hello, Message, MessageKind, Text,
 };
 
-use crate::host::CANCEL_PERIOD;
+use crate::hooks::CANCEL_PERIOD;
 use crate::setup::{SETUP, failed};
 use crate::{Cancel, Error, ErrorKind};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use farwrite_session::{Channel, HostPort, Psk};
 
 use crate::Error;
-use crate::host::{Cancel, Event, Observer};
+use crate::hooks::{Cancel, Event, Observer};
 
 /// Connects to the receiver at `to` and completes the handshake. Waits up to `patience` for the
 /// receiver to listen, and reports the wait once.

@@ -13,7 +13,7 @@ pub(crate) const MAX_CUTOVERS: u32 = 8;
 
 /// The state that a receiver checks a cutover against.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct CutoverTerms<'a> {
     pub(crate) plan: &'a TransferPlan,
     /// The current shape.
     pub(crate) shape: Shape,
@@ -22,7 +22,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) arrived: u64,
 }
 
-impl Terms<'_> {
+impl CutoverTerms<'_> {
     /// Returns the shape with which the sender continues.
     ///
     /// # Errors
@@ -113,8 +113,8 @@ mod tests {
         }
     }
 
-    fn terms(plan: &TransferPlan) -> Terms<'_> {
-        Terms {
+    fn terms(plan: &TransferPlan) -> CutoverTerms<'_> {
+        CutoverTerms {
             plan,
             shape: SHAPE,
             scheme: SchemeChoice::Named(SchemeName::SrNack),

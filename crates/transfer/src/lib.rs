@@ -24,7 +24,7 @@ mod connect;
 mod cutover;
 pub mod error;
 mod heartbeat;
-mod host;
+mod hooks;
 mod liveness;
 mod loss;
 mod progress_meter;
@@ -49,7 +49,9 @@ pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
 pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, RateControlName, Start, SwiftOptions};
 pub use farwrite_choice::{SchemeChoice, parity_bytes};
-pub use host::{Cancel, EndpointCounters, Event, Host, MaxRate, Observer, Redirect, unchanged};
+pub use hooks::{
+    Cancel, EndpointCounters, Event, MaxRate, Observer, Redirect, TransferHooks, unchanged,
+};
 pub use loss::PathLoss;
 pub use receiver::{ReceiveSettings, receive};
 pub use report::{Delivered, FailedFile, Role, TransferReport, Unfinished};

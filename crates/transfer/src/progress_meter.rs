@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use farwrite_session::Text;
 use farwrite_session::files::{Kind, Manifest};
 
-use crate::host::{Event, Observer};
+use crate::hooks::{Event, Observer};
 use farwrite_units::show::{Rate, Time, real};
 
 /// The displayed rate is the mean over this time.

@@ -11,7 +11,7 @@ use farwrite_session::{Message, OfferedSockets, RouteKey};
 use crate::channel_writer::Outbox;
 use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
-use crate::{Error, ErrorKind, Host};
+use crate::{Error, ErrorKind, TransferHooks};
 
 /// The longest wait for packets between two checks of the channel.
 pub(crate) const STEP: Duration = Duration::from_millis(1);
@@ -35,11 +35,15 @@ pub(crate) struct Offered {
 
 impl Offered {
     /// Binds the socket and informs the peer.
-    pub(crate) fn make(bind: SocketAddr, outbox: &Outbox, host: &Host<'_>) -> Result<Self, Error> {
+    pub(crate) fn make(
+        bind: SocketAddr,
+        outbox: &Outbox,
+        hooks: &TransferHooks<'_>,
+    ) -> Result<Self, Error> {
         let mut keeper = RouteKeeper::new();
         let mut make = || -> Result<_, farwrite::Error> {
             let config = UdpConfig::new(bind);
-            let endpoint = match host.port {
+            let endpoint = match hooks.port {
                 Some(held) => Endpoint::over_udp_beside(&config, held),
                 None => Endpoint::over_udp(&config),
             }?;
@@ -56,7 +60,7 @@ impl Offered {
             key: Some(RouteKey(ours.key)),
             addresses: vec![ours.address.into()],
         };
-        outbox.send_or_cancel(Message::Route(offer), host.cancel)?;
+        outbox.send_or_cancel(Message::Route(offer), hooks.cancel)?;
         Ok(Self {
             endpoint,
             keeper,
@@ -71,7 +75,7 @@ impl Offered {
         theirs: &OfferedSockets,
         peer: SocketAddr,
         sizes: Sizes,
-        host: &Host<'_>,
+        hooks: &TransferHooks<'_>,
     ) -> Result<RoutedEndpoint, Error> {
         let named = only_address(theirs)?;
         // The address as this end sees it includes the scope of a link-local address.
@@ -81,7 +85,7 @@ impl Offered {
             let seen = peer;
             return Err(Error::of_route(RouteError::PortRewritten { named, seen }));
         }
-        let to = (host.redirect)(to)?;
+        let to = (hooks.redirect)(to)?;
         let route = theirs.key.as_ref().map(|key| {
             let theirs = farwrite::routes::RouteOffer {
                 address: to,

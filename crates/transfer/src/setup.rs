@@ -11,10 +11,10 @@ use farwrite_session::{
 
 use crate::channel_writer::Outbox;
 use crate::heartbeat::Heartbeat;
-use crate::host::{CANCEL_PERIOD, Cancel};
+use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::liveness::{LifeSigns, SlowDisk};
 use crate::route::{RoutedEndpoint, STEP};
-use crate::{Error, ErrorKind, Host};
+use crate::{Error, ErrorKind, TransferHooks};
 
 /// The time limit for connecting with the handshake, and for each message of the set-up.
 pub const SETUP: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ fn too_late(after: Duration) -> Error {
 /// Reads the messages of the set-up.
 pub(crate) struct Setup<'a> {
     reader: &'a mut Reader,
-    host: &'a Host<'a>,
+    hooks: &'a TransferHooks<'a>,
     timeout: Duration,
     slow_disk: SlowDisk,
     /// The endpoint with its route, once it exists; it is maintained while the set-up waits.
@@ -50,10 +50,14 @@ pub(crate) struct Setup<'a> {
 impl<'a> Setup<'a> {
     /// `timeout` limits how long the peer may be silent while this end uses its disk. It is also
     /// how long one operation of a disk may take before the user is informed.
-    pub(crate) fn new(reader: &'a mut Reader, host: &'a Host<'a>, timeout: Duration) -> Self {
+    pub(crate) fn new(
+        reader: &'a mut Reader,
+        hooks: &'a TransferHooks<'a>,
+        timeout: Duration,
+    ) -> Self {
         Self {
             reader,
-            host,
+            hooks,
             timeout,
             slow_disk: SlowDisk::new(timeout),
             routed: None,
@@ -82,7 +86,7 @@ impl<'a> Setup<'a> {
         let mut routed = self.take_routed()?;
         self.reader.set_timeout(Some(STEP));
         let result = loop {
-            self.host.cancel.check()?;
+            self.hooks.cancel.check()?;
             routed.step()?;
             if let Some(result) = done(&mut routed)? {
                 break result;
@@ -108,7 +112,7 @@ impl<'a> Setup<'a> {
     pub(crate) fn message(&mut self, patience: Duration) -> Result<Message, Error> {
         let mut since = Instant::now();
         loop {
-            self.host.cancel.check()?;
+            self.hooks.cancel.check()?;
             let wait = self.step()?;
             self.reader.set_timeout(Some(wait));
             match self.reader.recv() {
@@ -145,7 +149,7 @@ impl<'a> Setup<'a> {
         };
         let mut heard_at = Instant::now();
         self.reader.set_timeout(Some(CANCEL_PERIOD));
-        let cancel = self.host.cancel;
+        let cancel = self.hooks.cancel;
         cancel.run_watched(work, || {
             self.step()?;
             match self.reader.recv() {
@@ -171,7 +175,7 @@ impl<'a> Setup<'a> {
 
     fn warn_of_disk(&mut self, signs: LifeSigns) {
         if let Some(warning) = self.slow_disk.warning(signs.slow_disk()) {
-            self.host.warn(warning);
+            self.hooks.warn(warning);
         }
     }
 

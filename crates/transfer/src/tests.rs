@@ -20,8 +20,8 @@ use farwrite_session::{
 };
 
 use crate::{
-    Cancel, Client, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, RouteShrunk,
-    SETUP, SchemeChoice, SendSettings, TransferReport, Unfinished, receive, send,
+    Cancel, Client, ErrorKind, Event, Observer, RateControl, ReceiveSettings, RouteShrunk, SETUP,
+    SchemeChoice, SendSettings, TransferHooks, TransferReport, Unfinished, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -181,7 +181,7 @@ fn travel(
         let receives = scope.spawn(|| {
             let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
             let redirect = |sender| Ok(link.emulator(sender).addresses()[0][1]);
-            let host = Host {
+            let hooks = TransferHooks {
                 redirect: &redirect,
                 cancel,
                 observer,
@@ -189,7 +189,7 @@ fn travel(
                 max_rate: None,
             };
             let sender = Client::accept(channel.expect("channel"), cancel).expect("a hello");
-            receive(sender, to, &limits, &host)
+            receive(sender, to, &limits, &hooks)
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
         let redirect = |_| {
@@ -197,14 +197,14 @@ fn travel(
             scope.spawn(|| meddle(emulator));
             Ok(emulator.addresses()[0][0])
         };
-        let host = Host {
+        let hooks = TransferHooks {
             redirect: &redirect,
             cancel,
             observer,
             port: None,
             max_rate: None,
         };
-        let sent = send(channel, &psk, source, &settings, &host);
+        let sent = send(channel, &psk, source, &settings, &hooks);
         [sent, receives.join().expect("no panic")]
     });
     // Each end names the address that it sends to, not the address that the peer knows as its own.
@@ -443,7 +443,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
         timeout: TIMEOUT,
     };
     let (cancel, observer) = (Cancel::default(), Reports::default());
-    let host = Host {
+    let hooks = TransferHooks {
         redirect: &crate::unchanged,
         cancel: &cancel,
         observer: &observer,
@@ -456,7 +456,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
             accept_unasked(channel.expect("channel"));
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
-        send(channel, &psk, source, &settings, &host).expect_err("refused")
+        send(channel, &psk, source, &settings, &hooks).expect_err("refused")
     });
     assert_eq!(refused.kind(), ErrorKind::Mismatch);
     let text = refused.to_string();

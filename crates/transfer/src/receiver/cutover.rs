@@ -8,9 +8,9 @@ use farwrite_session::{Cutover, CutoverAccepted, Message};
 use super::receiving;
 use super::stream::{Posted, Stream};
 use crate::channel_writer::Outbox;
-use crate::cutover::Terms;
+use crate::cutover::CutoverTerms;
 use crate::setup::{decode_info, encode_info};
-use crate::{Error, Event, Host, RouteShrunk};
+use crate::{Error, Event, RouteShrunk, TransferHooks};
 
 impl Stream {
     /// Ends the queue pair, makes another, posts the unfinished segments to it, and answers the
@@ -19,12 +19,12 @@ impl Stream {
         &mut self,
         cutover: &Cutover,
         outbox: &Outbox,
-        host: &Host<'_>,
+        hooks: &TransferHooks<'_>,
     ) -> Result<(), Error> {
         let theirs = decode_info(&cutover.info)?;
         let is_finished = |posted: &Posted| posted.outcome() == Some(Outcome::Whole);
         let ahead = self.posted.iter().take_while(|one| is_finished(one));
-        let terms = Terms {
+        let terms = CutoverTerms {
             plan: &self.agreed.plan,
             shape: self.shape,
             scheme: self.agreed.scheme,
@@ -36,7 +36,7 @@ impl Stream {
             mtu: self.shape.mtu,
             carries: shape.mtu,
         };
-        host.observer.observe(Event::RouteShrunk(shrunk));
+        hooks.observer.observe(Event::RouteShrunk(shrunk));
         let mut finished: Vec<u64> = (cutover.first_segment..self.taken_segments).collect();
         for (segment, posted) in (self.taken_segments..).zip(&mut self.posted) {
             if posted.outcome() != Some(Outcome::Whole) {
@@ -58,6 +58,6 @@ impl Stream {
             finished,
             info: encode_info(&ours)?,
         });
-        outbox.send_or_cancel(accepted, host.cancel)
+        outbox.send_or_cancel(accepted, hooks.cancel)
     }
 }

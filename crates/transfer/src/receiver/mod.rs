@@ -30,7 +30,7 @@ use crate::report::{
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
-use crate::{Client, DISK_END, Error, ErrorKind, Host, SchemeChoice, wait_for_disk};
+use crate::{Client, DISK_END, Error, ErrorKind, SchemeChoice, TransferHooks, wait_for_disk};
 use buffer_demand::BufferDemand;
 use disk_writer::DiskWriter;
 use stream::{Agreed, Received, Stream};
@@ -130,7 +130,7 @@ struct Reception<'a> {
     gate: CommitGate,
     shared_results: SharedResults,
     settings: &'a ReceiveSettings,
-    host: &'a Host<'a>,
+    hooks: &'a TransferHooks<'a>,
 }
 
 /// Receives the files of a sender, which has already sent its hello, into a directory.
@@ -144,7 +144,7 @@ pub fn receive(
     sender: Client,
     directory: &Path,
     settings: &ReceiveSettings,
-    host: &Host<'_>,
+    hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Unfinished> {
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
@@ -163,14 +163,14 @@ pub fn receive(
         gate: CommitGate::default(),
         shared_results: SharedResults::default(),
         settings,
-        host,
+        hooks,
     };
     let mut disk = None;
     let result = reception
         .negotiate(&mut reader, ends, directory)
         .and_then(|negotiated| reception.run(negotiated, reader, &mut disk));
     if result.is_err() && !reception.gate.close(DISK_END) {
-        host.warn(
+        hooks.warn(
             "the disk has not answered for long: the file that it was giving its final name may \
              still get it",
         );
@@ -192,8 +192,8 @@ impl Reception<'_> {
         (local, peer): (SocketAddr, SocketAddr),
         directory: &Path,
     ) -> Result<Negotiated, Error> {
-        let cancel = self.host.cancel;
-        let mut setup = Setup::new(reader, self.host, self.settings.timeout);
+        let cancel = self.hooks.cancel;
+        let mut setup = Setup::new(reader, self.hooks, self.settings.timeout);
         let syncs = if self.settings.policy.sync {
             Hello::SYNCS
         } else {
@@ -204,13 +204,13 @@ impl Reception<'_> {
         let theirs = setup.route_offer()?;
         let waited = start.elapsed();
         // The port of the channel: one firewall rule covers both.
-        let offered = Offered::make(local, &self.outbox, self.host)?;
+        let offered = Offered::make(local, &self.outbox, self.hooks)?;
         setup.routed = Some(offered.join(
             RouteRole::Responder,
             &theirs,
             peer,
             Sizes::Untested,
-            self.host,
+            self.hooks,
         )?);
         let plan = setup.expect(SETUP, MessageKind::Plan, |message| match message {
             Message::Plan(plan) => Ok(plan),
@@ -277,7 +277,7 @@ impl Reception<'_> {
     ) -> Result<TransferReport, Error> {
         let (shape, plan, manifest) = (negotiated.shape, negotiated.plan, negotiated.manifest);
         let scheme = plan.scheme.to_string();
-        self.host.note(format!(
+        self.hooks.note(format!(
             "receiving {} in {} from {}: {}, MTU {}",
             Bytes(shape.stream_bytes),
             Files(manifest.files()),
@@ -328,7 +328,7 @@ impl Reception<'_> {
             ended,
             stats,
             shape: last,
-        } = stream.run(context, &manifest, self.host)?;
+        } = stream.run(context, &manifest, self.hooks)?;
         Ok(TransferReport::new(Facts {
             role: Role::Receiver,
             peer: negotiated.peer.to_string(),

@@ -22,7 +22,7 @@ use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::{Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
+use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeChoice, TransferHooks};
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct StreamContext<'a> {
@@ -116,13 +116,13 @@ impl Stream {
         mut self,
         context: StreamContext<'_>,
         manifest: &Arc<Manifest>,
-        host: &Host<'_>,
+        hooks: &TransferHooks<'_>,
     ) -> Result<Received, Error> {
         // Post the receives before the sender learns where to send, since it may send at once.
         self.post()?;
         let info = self.stream_qp.info(&self.routed.endpoint)?;
-        send_qp_info(context.outbox, &info, host.cancel)?;
-        let mut meter = ProgressMeter::new(host.observer, "receiving", Arc::clone(manifest));
+        send_qp_info(context.outbox, &info, hooks.cancel)?;
+        let mut meter = ProgressMeter::new(hooks.observer, "receiving", Arc::clone(manifest));
         // The steps of the sender are those of its disk, and whole messages that arrived here.
         let least = [least_steps(context.timeout, None), 1];
         let mut liveness = Liveness::new(
@@ -133,14 +133,14 @@ impl Stream {
         );
         let mut result = None;
         loop {
-            let stepped = self.step(&context, &mut liveness, &mut meter, (&mut result, host));
+            let stepped = self.step(&context, &mut liveness, &mut meter, (&mut result, hooks));
             let is_over = !matches!(stepped, Ok(false));
             let Some((results, ended)) = result.take_if(|_| is_over) else {
                 stepped?;
                 continue;
             };
             if let Err(error) = stepped {
-                host.warn(format!(
+                hooks.warn(format!(
                     "every file has its verdict, but the sender may not know it: {error}"
                 ));
             }
@@ -161,7 +161,7 @@ impl Stream {
         context: &StreamContext<'_>,
         liveness: &mut Liveness,
         meter: &mut ProgressMeter<'_>,
-        (result, host): (&mut Option<(FileResults, Instant)>, &Host<'_>),
+        (result, hooks): (&mut Option<(FileResults, Instant)>, &TransferHooks<'_>),
     ) -> Result<bool, Error> {
         let start = Instant::now();
         while start.elapsed() < HOUSEKEEPING {
@@ -173,9 +173,9 @@ impl Stream {
                     let (results, _) = result.insert((results?, Instant::now()));
                     meter.finish(results.verified_bytes);
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
-                    host.observer.observe(counters);
+                    hooks.observer.observe(counters);
                 }
-                Ok(Event::Cutover(cutover)) => self.cut_over(&cutover, context.outbox, host)?,
+                Ok(Event::Cutover(cutover)) => self.cut_over(&cutover, context.outbox, hooks)?,
                 Ok(Event::Ended { is_closed, .. }) if is_closed && result.is_some() => {
                     return Ok(true);
                 }
@@ -184,7 +184,7 @@ impl Stream {
             }
         }
         let meter = result.is_none().then_some(meter);
-        self.keep_house(Instant::now(), context, liveness, meter, host)?;
+        self.keep_house(Instant::now(), context, liveness, meter, hooks)?;
         Ok(false)
     }
 
@@ -195,10 +195,11 @@ impl Stream {
         context: &StreamContext<'_>,
         liveness: &mut Liveness,
         meter: Option<&mut ProgressMeter<'_>>,
-        host: &Host<'_>,
+        hooks: &TransferHooks<'_>,
     ) -> Result<(), Error> {
-        host.cancel.check()?;
-        host.observer
+        hooks.cancel.check()?;
+        hooks
+            .observer
             .observe(self.stream_qp.counters(&self.routed.endpoint)?);
         self.routed.keep()?;
         let stats = self.stats()?;
@@ -212,7 +213,7 @@ impl Stream {
             self.routed.ask();
         }
         if let Some(warning) = liveness.look(now, signs)? {
-            host.warn(warning);
+            hooks.warn(warning);
         }
         context.heartbeat.set_arrived_bytes(self.arrived_bytes());
         if let Some(meter) = meter {

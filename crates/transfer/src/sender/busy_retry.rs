@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use farwrite_session::{Channel, Psk};
 
 use crate::connect::connect;
-use crate::host::CANCEL_PERIOD;
-use crate::{Error, ErrorKind, Host};
+use crate::hooks::CANCEL_PERIOD;
+use crate::{Error, ErrorKind, TransferHooks};
 
 /// The pause before this end connects again. The receiver itself keeps a sender waiting for some seconds
 /// before it answers that it is busy.
@@ -43,19 +43,19 @@ impl BusyRetry {
         to: SocketAddr,
         psk: &Psk,
         left: Duration,
-        host: &Host<'_>,
+        hooks: &TransferHooks<'_>,
     ) -> Result<Channel, Error> {
         if !std::mem::replace(&mut self.is_noted, true) {
-            host.note(format!(
+            hooks.note(format!(
                 "the receiver is busy with another transfer or probe: waiting for it, at most {} s",
                 self.limit.as_secs()
             ));
         }
         let pause = Instant::now();
         while pause.elapsed() < PAUSE {
-            host.cancel.check()?;
+            hooks.cancel.check()?;
             std::thread::sleep(CANCEL_PERIOD);
         }
-        connect(&to.into(), psk, left, host.cancel, host.observer)
+        connect(&to.into(), psk, left, hooks.cancel, hooks.observer)
     }
 }

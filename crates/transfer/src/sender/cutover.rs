@@ -10,7 +10,7 @@ use crate::cutover::{MAX_CUTOVERS, arrived_indices};
 use crate::liveness::LifeSigns;
 use crate::setup::{decode_info, encode_info};
 use crate::shape::{Shape, options};
-use crate::{Error, ErrorKind, Event, Host, RouteShrunk, SchemeChoice};
+use crate::{Error, ErrorKind, Event, RouteShrunk, SchemeChoice, TransferHooks};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct CutoverState {
@@ -43,22 +43,26 @@ impl CutoverState {
 impl Stream {
     /// Asks the receiver to continue over another queue pair if the path no longer carries packets
     /// of this size.
-    pub(super) fn watch_size(&mut self, signs: &LifeSigns, host: &Host<'_>) -> Result<(), Error> {
+    pub(super) fn watch_size(
+        &mut self,
+        signs: &LifeSigns,
+        hooks: &TransferHooks<'_>,
+    ) -> Result<(), Error> {
         let waits = signs.slow_disk().is_some() || self.in_flight.is_empty();
         let waits = waits || self.stream_qp.open().is_none();
         let mtu = self.shape.mtu;
         match self.routed.watch_size(signs.all_moved(), waits, mtu) {
-            Some(shrunk) => self.cut_over(shrunk, host),
+            Some(shrunk) => self.cut_over(shrunk, hooks),
             None => Ok(()),
         }
     }
 
     /// Ends the queue pair, and asks the receiver to continue with smaller packets.
-    fn cut_over(&mut self, shrunk: RouteShrunk, host: &Host<'_>) -> Result<(), Error> {
+    fn cut_over(&mut self, shrunk: RouteShrunk, hooks: &TransferHooks<'_>) -> Result<(), Error> {
         let Some(shape) = self.cutover.next_shape(self.shape, shrunk.carries) else {
             return Err(shrunk.into());
         };
-        host.observer.observe(Event::RouteShrunk(shrunk));
+        hooks.observer.observe(Event::RouteShrunk(shrunk));
         self.cutover.times += 1;
         for segment in &mut self.in_flight {
             let state = &mut segment.state;
@@ -84,7 +88,7 @@ impl Stream {
             first_segment: self.settled_segments,
             info: encode_info(&ours)?,
         });
-        self.outbox.send_or_cancel(cutover, host.cancel)
+        self.outbox.send_or_cancel(cutover, hooks.cancel)
     }
 
     /// Handles the receiver's answer.

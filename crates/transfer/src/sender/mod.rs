@@ -26,7 +26,7 @@ use crate::report::{Facts, Files, Role, Sending, SharedResults, TransferReport, 
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
-use crate::{Error, Host, SchemeChoice, wait_for_disk};
+use crate::{Error, SchemeChoice, TransferHooks, wait_for_disk};
 pub use auto::Choices;
 pub(crate) use bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
 use busy_retry::BusyRetry;
@@ -100,11 +100,11 @@ pub fn send(
     psk: &Psk,
     source: Source,
     settings: &SendSettings,
-    host: &Host<'_>,
+    hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Unfinished> {
     let shared_results = SharedResults::of(&source);
     let peer = channel.peer_addr();
-    let sent = send_over(channel, psk, (source, &shared_results), settings, host);
+    let sent = send_over(channel, psk, (source, &shared_results), settings, hooks);
     sent.map_err(|error| Unfinished::new(error, peer, &shared_results))
 }
 
@@ -113,7 +113,7 @@ fn send_over(
     psk: &Psk,
     (source, shared_results): (Source, &SharedResults),
     settings: &SendSettings,
-    host: &Host<'_>,
+    hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Error> {
     let mut waiting = BusyRetry::new(settings.timeout);
     loop {
@@ -127,13 +127,13 @@ fn send_over(
             Arc::clone(&heartbeat),
             settings.timeout,
         )?;
-        let negotiated = negotiate(&mut reader, &outbox, ends, &source, settings, host);
+        let negotiated = negotiate(&mut reader, &outbox, ends, &source, settings, hooks);
         if let Err(error) = &negotiated
             && let Some(left) = waiting.time_left(error)
         {
             // The receiver has closed the channel.
             channel_writer.end(&Ok::<_, Error>(()));
-            channel = waiting.connect(ends.1, psk, left, host)?;
+            channel = waiting.connect(ends.1, psk, left, hooks)?;
             continue;
         }
         let mut disk_reader = None;
@@ -145,7 +145,7 @@ fn send_over(
                 &heartbeat,
                 (source, shared_results),
                 settings,
-                host,
+                hooks,
             )
         });
         channel_writer.end(&result);
@@ -164,16 +164,16 @@ fn negotiate(
     (local, peer): (SocketAddr, SocketAddr),
     source: &Source,
     settings: &SendSettings,
-    host: &Host<'_>,
+    hooks: &TransferHooks<'_>,
 ) -> Result<Negotiated, Error> {
-    let cancel = host.cancel;
-    let mut setup = Setup::new(reader, host, settings.timeout);
+    let cancel = hooks.cancel;
+    let mut setup = Setup::new(reader, hooks, settings.timeout);
     let start = Instant::now();
     outbox.send_or_cancel(hello(0), cancel)?;
     // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
-    let offered = Offered::make(bind, outbox, host)?;
+    let offered = Offered::make(bind, outbox, hooks)?;
     let theirs = setup.hello()?;
     let can_cut_over = theirs.has(Hello::CUTS_OVER);
     let is_synced = theirs.has(Hello::SYNCS);
@@ -188,7 +188,7 @@ fn negotiate(
             largest_mtu: settings.largest_mtu,
         },
     };
-    setup.routed = Some(offered.join(RouteRole::Initiator, &theirs, peer, sizes, host)?);
+    setup.routed = Some(offered.join(RouteRole::Initiator, &theirs, peer, sizes, hooks)?);
     let found = RoutedEndpoint::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
     // The answer to the hello may be late, because this end waits for another sender.
     let rtt = found.map_or(waited, |found| found.rtt);
@@ -276,12 +276,12 @@ fn run(
     heartbeat: &Arc<Heartbeat>,
     (source, shared_results): (Source, &SharedResults),
     settings: &SendSettings,
-    host: &Host<'_>,
+    hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Error> {
     let manifest = Arc::clone(source.manifest());
     let (peer, scheme, synced) = (negotiated.peer, negotiated.scheme, negotiated.is_synced);
     let first_mtu = negotiated.shape.mtu;
-    announce(&negotiated, manifest.files(), settings, host);
+    announce(&negotiated, manifest.files(), settings, hooks);
     let start = Instant::now();
     let peer_heartbeat = Arc::<PeerHeartbeat>::default();
     let verdicts = Verdicts::new(Arc::clone(&manifest), shared_results.clone());
@@ -311,7 +311,7 @@ fn run(
         bottlenecks,
         shape,
         choices,
-    } = stream.run(&heard, &manifest, host)?;
+    } = stream.run(&heard, &manifest, hooks)?;
     Ok(TransferReport::new(Facts {
         role: Role::Sender,
         peer: peer.to_string(),
@@ -330,7 +330,12 @@ fn run(
 }
 
 /// Shows people what will be sent, and how.
-fn announce(negotiated: &Negotiated, files: u32, settings: &SendSettings, host: &Host<'_>) {
+fn announce(
+    negotiated: &Negotiated,
+    files: u32,
+    settings: &SendSettings,
+    hooks: &TransferHooks<'_>,
+) {
     let shape = &negotiated.shape;
     let rate = match settings.rate_control {
         RateControl::Fixed { rate_bps } => format!(
@@ -346,7 +351,7 @@ fn announce(negotiated: &Negotiated, files: u32, settings: &SendSettings, host: 
             format!("the rate of the path ({control})")
         }
     };
-    host.note(format!(
+    hooks.note(format!(
         "sending {} in {} to {}: {} at {rate}, MTU {}",
         Bytes(shape.stream_bytes),
         Files(files),
@@ -360,7 +365,7 @@ fn announce(negotiated: &Negotiated, files: u32, settings: &SendSettings, host: 
         .max_rate_bps()
         .is_some_and(|most| window_bps < most);
     if is_short && shape.segments() > shape.slots.into() {
-        host.warn(format!(
+        hooks.warn(format!(
             "--memory {} holds a rate of {} on this path; give both ends more for a higher one",
             Bytes(settings.memory_bytes),
             Rate(real(window_bps))

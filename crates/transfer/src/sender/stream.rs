@@ -24,7 +24,7 @@ use crate::report::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::{Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
+use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeChoice, TransferHooks};
 use farwrite_units::show::{Percent, Time, real};
 
 /// Filled buffers that wait to be posted.
@@ -161,9 +161,9 @@ impl Stream {
         mut self,
         heard: &Receiver<ChannelEvent>,
         manifest: &Arc<Manifest>,
-        host: &Host<'_>,
+        hooks: &TransferHooks<'_>,
     ) -> Result<Sent, Error> {
-        let mut meter = ProgressMeter::new(host.observer, "sending", Arc::clone(manifest));
+        let mut meter = ProgressMeter::new(hooks.observer, "sending", Arc::clone(manifest));
         let mut kept = Instant::now();
         loop {
             let polled = self.routed.endpoint.poll_and_wait(MAX_WAIT);
@@ -175,7 +175,7 @@ impl Stream {
                     let results = results?;
                     meter.finish(results.verified_bytes);
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
-                    host.observer.observe(counters);
+                    hooks.observer.observe(counters);
                     return self.finish(results);
                 }
                 Ok(ChannelEvent::CutoverAccepted(accepted)) => self.finish_cutover(&accepted)?,
@@ -184,7 +184,7 @@ impl Stream {
             let now = Instant::now();
             if now - kept >= HOUSEKEEPING {
                 kept = now;
-                self.keep_house(now, &mut meter, host)?;
+                self.keep_house(now, &mut meter, hooks)?;
             }
         }
     }
@@ -208,13 +208,14 @@ impl Stream {
         &mut self,
         now: Instant,
         meter: &mut ProgressMeter<'_>,
-        host: &Host<'_>,
+        hooks: &TransferHooks<'_>,
     ) -> Result<(), Error> {
-        host.cancel.check()?;
-        host.observer
+        hooks.cancel.check()?;
+        hooks
+            .observer
             .observe(self.stream_qp.counters(&self.routed.endpoint)?);
         self.routed.keep()?;
-        if let Some(max_rate) = host.max_rate {
+        if let Some(max_rate) = hooks.max_rate {
             self.limit_rate(max_rate.bps())?;
         }
         self.heartbeat.set_received(self.arrived_bytes);
@@ -222,13 +223,13 @@ impl Stream {
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0);
         let signs = LifeSigns::read(now, packets, &self.heartbeat, &self.peer);
-        self.watch_size(&signs, host)?;
+        self.watch_size(&signs, hooks)?;
         let silence = self.liveness.silence(now);
         if silence.is_some() {
             self.routed.ask();
         }
         if let Some(warning) = self.liveness.look(now, signs)? {
-            host.warn(warning);
+            hooks.warn(warning);
         }
         let bottleneck = self.bottleneck()?;
         self.bottlenecks.add(bottleneck);

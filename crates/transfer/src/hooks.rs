@@ -132,9 +132,9 @@ pub trait Observer: Send + Sync {
 /// Returns where to send the first packets to a peer at an address; see [`unchanged`].
 pub type Redirect<'a> = &'a dyn Fn(SocketAddr) -> Result<SocketAddr, Error>;
 
-/// The program that runs a transfer.
+/// What a transfer needs from the program that runs it.
 #[derive(Clone, Copy)]
-pub struct Host<'a> {
+pub struct TransferHooks<'a> {
     /// Where to send packets.
     pub redirect: Redirect<'a>,
     /// Whether the user has cancelled.
@@ -170,7 +170,7 @@ impl MaxRate {
     }
 }
 
-impl Host<'_> {
+impl TransferHooks<'_> {
     pub(crate) fn note(&self, line: impl Into<String>) {
         self.observer.observe(Event::Note(line.into()));
     }
