@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farwrite::metrics::{CONTENT_TYPE, Metric, text};
-use farwrite_http::{Address, Limits, Page, Responder};
+use farwrite_http::{Address, Limits, Page, PageServer};
 
 use crate::exit::{Exit, Failure};
 
 /// The latest counters, which HTTP clients receive.
 pub(crate) struct Metrics {
     newest: Arc<Mutex<Vec<Metric>>>,
-    _responder: Responder,
+    _server: PageServer,
 }
 
 impl Metrics {
@@ -29,8 +29,8 @@ impl Metrics {
                 text: text(&prefix, &newest),
             }
         };
-        let responder = Responder::start(address, "metrics", Limits::default(), page);
-        let responder = responder.map_err(|error| {
+        let server = PageServer::start(address, "metrics", Limits::default(), page);
+        let server = server.map_err(|error| {
             Failure::new(
                 Exit::Usage,
                 format_args!("serving metrics at {address}: {error}; choose another --metrics"),
@@ -38,7 +38,7 @@ impl Metrics {
         })?;
         Ok(Self {
             newest,
-            _responder: responder,
+            _server: server,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Answers HTTP requests with one page, such as the counters of a program.
 //!
-//! [`Responder`] listens at a TCP address or at a Unix socket. One thread serves all connections. Each
+//! [`PageServer`] listens at a TCP address or at a Unix socket. One thread serves all connections. Each
 //! connection gets one answer: to GET and HEAD the page, whatever the path in the request is. Clients
 //! are strangers, so everything that they can cost is limited ([`Limits`], [`MAX_HEAD_BYTES`]): bytes
 //! of a request, time and number of connections, and requests in a second. The header fields of a
@@ -11,13 +11,13 @@
 //! ```
 //! use std::io::{Read, Write};
 //!
-//! use farwrite_http::{Limits, Page, Responder};
+//! use farwrite_http::{Limits, Page, PageServer};
 //!
 //! # let directory = tempfile::tempdir()?;
 //! let path = directory.path().join("page");
 //! let page = || Page { content_type: "text/plain", text: "hello\n".to_owned() };
 //! let address = format!("unix:{}", path.display()).parse()?;
-//! let responder = Responder::start(&address, "page", Limits::default(), page)?;
+//! let server = PageServer::start(&address, "page", Limits::default(), page)?;
 //!
 //! let mut client = std::os::unix::net::UnixStream::connect(&path)?;
 //! client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
@@ -30,8 +30,8 @@
 mod address;
 mod exchange;
 mod listener;
-mod responder;
+mod page_server;
 
 pub use address::{Address, AddressError};
 pub use exchange::{Exchange, MAX_HEAD_BYTES, Page, Wants};
-pub use responder::{Limits, Responder};
+pub use page_server::{Limits, PageServer};

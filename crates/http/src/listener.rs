@@ -1,4 +1,4 @@
-//! The socket that a responder listens at.
+//! The socket that a server listens at.
 
 use std::fs;
 use std::io::{Error, ErrorKind, Result};

@@ -45,16 +45,16 @@ impl Default for Limits {
 
 /// Answers requests for a page from a thread of its own, until it is dropped.
 #[derive(Debug)]
-pub struct Responder {
+pub struct PageServer {
     local: Option<SocketAddr>,
     /// Wakes the thread when it is shut down.
     stop: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Responder {
+impl PageServer {
     /// Listens at `address`. The thread is named `name`, and calls `page` when there are requests, at
-    /// most 100 times a second. If `page` panics, the responder ends, and nothing else.
+    /// most 100 times a second. If `page` panics, the server ends, and nothing else.
     ///
     /// # Errors
     /// The errors of the operating system. [`io::ErrorKind::AddrInUse`] or
@@ -68,7 +68,7 @@ impl Responder {
         let listener = Listener::bind(address)?;
         let local = listener.local;
         let (stop, stopped) = UnixStream::pair()?;
-        let mut server = Server {
+        let mut server = Connections {
             listener,
             stopped,
             limits,
@@ -90,7 +90,7 @@ impl Responder {
     }
 }
 
-impl Drop for Responder {
+impl Drop for PageServer {
     fn drop(&mut self) {
         let _ = self.stop.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
@@ -100,7 +100,7 @@ impl Drop for Responder {
     }
 }
 
-struct Server {
+struct Connections {
     listener: Listener,
     stopped: UnixStream,
     limits: Limits,
@@ -114,8 +114,8 @@ struct Connection {
     end: Instant,
 }
 
-impl Server {
-    /// Waits for an event, and serves all connections. Returns false when the responder was dropped.
+impl Connections {
+    /// Waits for an event, and serves all connections. Returns false when the server was dropped.
     fn turn(&mut self, page: &impl Fn() -> Page) -> bool {
         if self.wait() {
             return false;
@@ -148,7 +148,7 @@ impl Server {
         true
     }
 
-    /// Waits until something can be done. Returns whether the responder was dropped.
+    /// Waits until something can be done. Returns whether the server was dropped.
     fn wait(&self) -> bool {
         let mut sockets = vec![
             PollFd::new(&self.stopped, PollFlags::IN),

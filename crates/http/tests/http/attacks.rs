@@ -1,4 +1,4 @@
-//! What strangers send to bring a responder down.
+//! What strangers send to bring a server down.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use farwrite_http::{Limits, MAX_HEAD_BYTES};
 use crate::{all, connect, get, is_page, start};
 
 /// The number of threads of this process with a name. A thread inherits its name from the thread that
-/// starts it, so these are all threads of a responder.
+/// starts it, so these are all threads of a server.
 fn threads(name: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("proc(5)");
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -35,7 +35,7 @@ fn flood(address: SocketAddr, start: &str, repeated: &str, bytes: usize) -> (usi
 
 #[test]
 fn lengths_of_bodies_are_not_believed() {
-    let (_responder, address) = start("lengths", Limits::default());
+    let (_server, address) = start("lengths", Limits::default());
     for length in [
         "9000000000000000000",
         "10000000000000000000",
@@ -56,11 +56,11 @@ fn lengths_of_bodies_are_not_believed() {
 
 #[test]
 fn one_connection_gets_one_answer() {
-    let (_responder, address) = start("pipelined", Limits::default());
+    let (_server, address) = start("pipelined", Limits::default());
     let request = "GET / HTTP/1.1\r\n\r\n";
     let bytes = 800_000 * request.len();
     let (taken, answer) = flood(address, request, request, bytes);
-    // What the buffers of the two sockets take; the responder reads 64 KiB of it.
+    // What the buffers of the two sockets take; the server reads 64 KiB of it.
     assert!(taken < bytes, "{taken} bytes were taken");
     assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{answer}");
     assert!(is_page(&get(address)));
@@ -69,7 +69,7 @@ fn one_connection_gets_one_answer() {
 
 #[test]
 fn endless_heads_are_refused() {
-    let (_responder, address) = start("heads", Limits::default());
+    let (_server, address) = start("heads", Limits::default());
     for start in ["GET / HTTP/1.1\r\nA: ", "GET /", "", "\u{16}\u{3}\u{1}"] {
         let (taken, answer) = flood(address, start, "a", 300 << 20);
         assert!(taken < 32 << 20, "{taken} bytes were taken");
@@ -89,7 +89,7 @@ fn endless_heads_are_refused() {
 
 #[test]
 fn idle_connections_keep_nobody_out() {
-    let (_responder, address) = start("idle", Limits::default());
+    let (_server, address) = start("idle", Limits::default());
     let mut files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     files.current = files.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)
@@ -126,7 +126,7 @@ fn a_connection_ends_in_time_whatever_it_sends() {
         time: Duration::from_millis(300),
         ..Limits::default()
     };
-    let (_responder, address) = start("slow", limits);
+    let (_server, address) = start("slow", limits);
     let begin = Instant::now();
     let mut slow = connect(address);
     let reader = slow.try_clone().expect("a socket");

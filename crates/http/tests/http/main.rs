@@ -1,4 +1,4 @@
-//! Tests of the responder over sockets.
+//! Tests of the server over sockets.
 
 mod attacks;
 mod sockets;
@@ -7,14 +7,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use farwrite_http::{Limits, Page, Responder};
+use farwrite_http::{Limits, Page, PageServer};
 
-/// A responder on a free port of the loopback interface.
-fn start(name: &str, limits: Limits) -> (Responder, SocketAddr) {
+/// A server on a free port of the loopback interface.
+fn start(name: &str, limits: Limits) -> (PageServer, SocketAddr) {
     let address = "127.0.0.1:0".parse().expect("an address");
-    let responder = Responder::start(&address, name, limits, page).expect("it listens");
-    let local = responder.local_addr().expect("a port");
-    (responder, local)
+    let server = PageServer::start(&address, name, limits, page).expect("it listens");
+    let local = server.local_addr().expect("a port");
+    (server, local)
 }
 
 fn page() -> Page {
@@ -31,7 +31,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Everything that the responder sends. A connection that is reset ends too.
+/// Everything that the server sends. A connection that is reset ends too.
 fn all(mut stream: impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
