@@ -194,7 +194,8 @@ fn the_walk_through_a_comparison_prints_what_the_docs_say() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();
     let docs_directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let docs = fs::read_to_string(docs_directory.join("sim.md")).expect("docs/sim.md");
+    let docs =
+        fs::read_to_string(docs_directory.join("results/sim.md")).expect("docs/results/sim.md");
     let (_, section) = docs
         .split_once("\n## From a peer's files to a comparison\n")
         .expect("the section");
