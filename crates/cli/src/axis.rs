@@ -61,13 +61,17 @@ impl Axis {
         format!("{value} {name}")
     }
 
-    /// The step between ticks: 1, 2 or 5 times a power of ten, with at most ten steps on the axis.
+    /// The step between ticks, with at most ten steps on the axis.
     fn step_s(&self) -> f64 {
-        let least = self.span_s / 10.0;
-        let power = 10_f64.powf(least.log10().floor());
-        let factor = [1.0, 2.0, 5.0]
-            .into_iter()
-            .find(|factor| factor * power >= least);
-        factor.unwrap_or(10.0) * power
+        round_step(self.span_s / 10.0)
     }
+}
+
+/// The smallest step of at least this size that is 1, 2 or 5 times a power of ten.
+pub(crate) fn round_step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.log10().floor());
+    let factor = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|factor| factor * power >= least);
+    factor.unwrap_or(10.0) * power
 }

@@ -5,6 +5,7 @@ mod addresses;
 mod args;
 mod axis;
 mod boxes;
+mod chart;
 mod codes;
 mod console;
 mod demo;

@@ -1,39 +1,26 @@
 //! Draws completion times and slowdowns as a picture (SVG), with one line for each setting.
 
+use std::fmt;
 use std::ops::Range;
 
 use farwrite_experiment::plan::CaseOutcome;
 use farwrite_experiment::{FlowEnd, FlowOutcome};
 use farwrite_units::show::real;
-use plotters::chart::SeriesLabelPosition;
-use plotters::coord::Shift;
-use plotters::prelude::*;
 
 use super::report::{Estimate, Key, Report, Setting, SizeClass};
+use crate::chart::{Chart, HEIGHT, Scale, WIDTH, write_legend};
+use crate::svg::begin;
 
-const WIDTH: u32 = 620;
-const HEIGHT: u32 = 400;
 /// One for each colour.
 const MAX_LINES: usize = COLOURS.len();
 /// A line of the distribution has at most this number of steps.
 const STEPS: usize = 400;
 /// The colours of Okabe and Ito, which differ for colour-blind readers too.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x56, 0xb4, 0xe9),
-    RGBColor(0x57, 0x60, 0x6a),
+const COLOURS: [&str; 7] = [
+    "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#57606a",
 ];
-
-const FONT: (&str, u32) = ("sans-serif", 16);
-const SMALL_FONT: (&str, u32) = ("sans-serif", 13);
-
-/// Why a picture was not drawn.
-type Why = DrawingAreaErrorKind<std::io::Error>;
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// The line of another simulator.
+const DASHED: &str = r##"stroke="#000000" stroke-dasharray="5 4""##;
 
 /// One line of the distribution of completion times.
 #[derive(Debug)]
@@ -47,7 +34,10 @@ struct Distribution {
 
 /// Draws the share of flows that are done within a time. If flows have different sizes, a second
 /// panel has the slowdowns by size. Returns `None` if no flow is done.
-pub(super) fn draw(report: &Report, outcomes: &[CaseOutcome]) -> Result<Option<String>, Why> {
+pub(super) fn draw(
+    report: &Report,
+    outcomes: &[CaseOutcome],
+) -> Result<Option<String>, fmt::Error> {
     let labels = labels(&report.settings);
     let of_settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
     let ours = of_settings.zip(&labels).take(MAX_LINES);
@@ -58,19 +48,14 @@ pub(super) fn draw(report: &Report, outcomes: &[CaseOutcome]) -> Result<Option<S
         return Ok(None);
     }
     let has_classes = report.settings.iter().any(|at| of_one_size(at).len() > 1);
-    let panels = if has_classes { 2 } else { 1 };
+    let charts = if has_classes { 2 } else { 1 };
     let mut svg = String::new();
-    {
-        let size = (WIDTH * panels, HEIGHT);
-        let picture = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        picture.fill(&WHITE)?;
-        let areas = picture.split_evenly((1, panels as usize));
-        draw_distributions(&areas[0], &ours, theirs(report).as_ref())?;
-        if let Some(area) = areas.get(1) {
-            draw_slowdowns(area, &report.settings)?;
-        }
-        picture.present()?;
+    begin(&mut svg, (WIDTH * charts, HEIGHT), "Completion times")?;
+    write_distributions(&mut svg, &ours, theirs(report).as_ref())?;
+    if has_classes {
+        write_slowdowns(&mut svg, &report.settings)?;
     }
+    svg.push_str("</svg>\n");
     Ok(Some(svg))
 }
 
@@ -120,95 +105,70 @@ fn theirs(report: &Report) -> Option<Distribution> {
     })
 }
 
-fn draw_distributions(
-    area: &Area<'_>,
+fn write_distributions(
+    svg: &mut String,
     ours: &[Distribution],
     theirs: Option<&Distribution>,
-) -> Result<(), Why> {
+) -> fmt::Result {
     let times = ours.iter().chain(theirs).flat_map(|line| &line.times_us);
-    let mut chart = ChartBuilder::on(area)
-        .margin(14)
-        .x_label_area_size(44)
-        .y_label_area_size(56)
-        .caption("Share of flows that are done within a time", FONT)
-        .build_cartesian_2d(bounds(times.copied()).log_scale(), 0.0..1.02)?;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .label_style(SMALL_FONT)
-        .x_desc("completion time, us (log scale)")
-        .y_desc("share of flows")
-        .x_label_formatter(&|value| number(*value))
-        .draw()?;
+    let chart = Chart {
+        caption: "Share of flows that are done within a time",
+        x_label: "completion time, us (log scale)",
+        y_label: "share of flows",
+        x: Scale::log(bounds(times.copied())),
+        y: Scale::linear(0.0..1.02),
+    };
+    chart.begin(svg, 0)?;
+    let mut legend = Vec::new();
     for (line, colour) in ours.iter().zip(COLOURS) {
-        chart
-            .draw_series(LineSeries::new(line.points(), colour.stroke_width(2)))?
-            .label(&line.label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        let style = format!(r#"stroke="{colour}" stroke-width="2""#);
+        chart.line(svg, line.points(), &style)?;
+        legend.push((line.label.clone(), style));
     }
     if let Some(theirs) = theirs {
-        let points = theirs.points().into_iter();
-        let series = DashedLineSeries::new(points, 5, 4, BLACK.into());
-        chart
-            .draw_series(series)?
-            .label(format!("{} (dashed)", theirs.label))
-            .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], BLACK));
+        chart.line(svg, theirs.points(), DASHED)?;
+        legend.push((theirs.label.clone(), DASHED.to_owned()));
     }
-    chart
-        .configure_series_labels()
-        .label_font(SMALL_FONT)
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.9))
-        .border_style(RGBColor(0x8c, 0x95, 0x9f))
-        .draw()?;
+    write_legend(svg, &legend)?;
+    svg.push_str("</g>\n");
     Ok(())
 }
 
-fn draw_slowdowns(area: &Area<'_>, settings: &[Setting]) -> Result<(), Why> {
+fn write_slowdowns(svg: &mut String, settings: &[Setting]) -> fmt::Result {
     let settings = &settings[..settings.len().min(MAX_LINES)];
     let classes = || settings.iter().flat_map(of_one_size);
     let values = classes().flat_map(|class| {
         let [mean, p99] = [class.slowdown_mean, class.slowdown_p99].map(ends);
         [mean.start, mean.end, p99.start, p99.end]
     });
-    let mut chart = ChartBuilder::on(area)
-        .margin(14)
-        .x_label_area_size(44)
-        .y_label_area_size(56)
-        .caption(
-            "Slowdown: mean, p99 (hollow), 95% intervals over seeds",
-            FONT,
-        )
-        .build_cartesian_2d(
-            bounds(classes().map(up_to)).log_scale(),
-            bounds(values).log_scale(),
-        )?;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .label_style(SMALL_FONT)
-        .x_desc("messages of up to this number of bytes (log scale)")
-        .y_desc("slowdown (log scale)")
-        .x_label_formatter(&|value| number(*value))
-        .y_label_formatter(&|value| number(*value))
-        .draw()?;
+    let chart = Chart {
+        caption: "Slowdown: mean, p99 (hollow), 95% intervals over seeds",
+        x_label: "messages of up to this number of bytes (log scale)",
+        y_label: "slowdown (log scale)",
+        x: Scale::log(bounds(classes().map(up_to))),
+        y: Scale::log(bounds(values)),
+    };
+    chart.begin(svg, WIDTH)?;
     for (setting, colour) in settings.iter().zip(COLOURS) {
+        let style = format!(r#"stroke="{colour}""#);
         for (value, fill) in [
             (mean as fn(&SizeClass) -> Estimate, colour),
-            (p99 as fn(&SizeClass) -> Estimate, WHITE),
+            (p99 as fn(&SizeClass) -> Estimate, "#ffffff"),
         ] {
             let points = of_one_size(setting).iter();
             let points: Vec<_> = points.map(|at| (up_to(at), value(at))).collect();
             let line = points.iter().map(|(bytes, at)| (*bytes, at.mean));
-            chart.draw_series(LineSeries::new(line.clone(), colour))?;
-            chart.draw_series(points.iter().map(|(bytes, at)| {
+            chart.line(svg, line.clone(), &style)?;
+            for (bytes, at) in &points {
                 let ends = ends(*at);
-                PathElement::new([(*bytes, ends.start), (*bytes, ends.end)], colour)
-            }))?;
-            chart.draw_series(line.clone().map(|at| Circle::new(at, 4, fill.filled())))?;
-            chart.draw_series(line.map(|at| Circle::new(at, 4, colour)))?;
+                chart.line(svg, [(*bytes, ends.start), (*bytes, ends.end)], &style)?;
+            }
+            for point in line {
+                chart.circle(svg, point, fill, colour)?;
+            }
         }
     }
+    svg.push_str("</g>\n");
     Ok(())
 }
 
@@ -279,13 +239,4 @@ fn bounds(values: impl Iterator<Item = f64>) -> Range<f64> {
         (low.min(value), high.max(value))
     });
     low.min(high) / 1.25..high * 1.25
-}
-
-/// A value on an axis, without zeros at its end.
-fn number(value: f64) -> String {
-    if (1e-3..1e5).contains(&value) {
-        format!("{}", (value * 1e3).round() / 1e3)
-    } else {
-        format!("{value:e}")
-    }
 }
