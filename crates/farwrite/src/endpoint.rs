@@ -13,16 +13,16 @@ use farwrite_wire::control::Outcome;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::completions::Notice;
 use crate::error::Error;
 use crate::events::DropEvents;
 use crate::handle::{QueuePair, RecvHandle, SendHandle};
-use crate::intake::Notice;
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, RecvOptions, SendOptions};
 use crate::pair::{Coder, Pair, QpStats};
 use crate::peer::{PeerStats, PeerTable};
 use crate::queue_pairs::QueuePairs;
-use crate::reception::Reception;
+use crate::receive_threads::ReceiveThreads;
 use crate::registry::{Registry, SchemeResolver};
 use crate::schedule::Schedule;
 use crate::turns::Turns;
@@ -43,7 +43,7 @@ pub struct Endpoint<F: Fabric> {
     /// Schedule of the queue pairs.
     schedule: Schedule,
     turns: Turns,
-    pub(crate) reception: Reception,
+    pub(crate) receive_threads: ReceiveThreads,
     known: Registry,
     keys: ChaCha12Rng,
     coder: Coder,
@@ -75,7 +75,7 @@ impl<F: Fabric> Endpoint<F> {
             peer_schedule: Schedule::default(),
             schedule: Schedule::default(),
             turns: Turns::default(),
-            reception: Reception::default(),
+            receive_threads: ReceiveThreads::default(),
             known: Registry::new(),
             keys,
             coder: Coder::default(),
@@ -200,7 +200,7 @@ impl<F: Fabric> Endpoint<F> {
         let mut control_key = [0; 32];
         self.keys.fill_bytes(&mut control_key);
         let pair = Pair::create(&mut self.fabric, name, options, control_key)?;
-        self.reception.insert(name.index, pair.inlet());
+        self.receive_threads.insert(name.index, pair.receive());
         self.queue_pairs.insert(pair);
         Ok(name)
     }
@@ -260,9 +260,9 @@ impl<F: Fabric> Endpoint<F> {
     fn end_pair(&mut self, index: u32, pair: Pair) -> Result<(), Error> {
         self.schedule.remove(index);
         self.turns.remove(index);
-        self.reception.remove(index, pair.name().serial);
+        self.receive_threads.remove(index, pair.name().serial);
         if let Some(peer) = pair.peer_number()
-            && self.peers.leave(peer, index, pair.standing())
+            && self.peers.leave(peer, index, pair.place_in_queue())
         {
             self.peer_schedule.remove(peer_index(peer));
         }

@@ -53,13 +53,13 @@
 
 mod announcement;
 mod completion_context;
-mod control;
+mod completions;
+mod control_packets;
 mod critical;
 mod endpoint;
 mod error;
 pub mod events;
 mod handle;
-mod intake;
 mod losses;
 mod memory;
 pub mod metrics;
@@ -71,7 +71,7 @@ mod progress;
 mod queue_pairs;
 mod reads;
 mod real_time;
-mod reception;
+mod receive_threads;
 mod registry;
 pub mod routes;
 mod schedule;

@@ -77,7 +77,8 @@ impl<F: RealTime<Rx: 'static>> Endpoint<F> {
     /// receives nothing.
     pub fn start_workers(&mut self) -> Result<(), Error> {
         let owner = self.fabric().waker();
-        self.reception.start_threads(&mut self.fabric, &owner)?;
+        self.receive_threads
+            .start_threads(&mut self.fabric, &owner)?;
         Ok(())
     }
 }

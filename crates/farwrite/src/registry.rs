@@ -43,7 +43,7 @@ impl Registry {
 
 /// The scheme halves of one queue pair: for each tag, at most one sender and one receiver.
 #[derive(Default)]
-pub(crate) struct Halves {
+pub(crate) struct SchemeHalves {
     senders: Vec<(SchemeTag, Box<dyn Sender + Send>)>,
     receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>)>,
     /// The sender that was pulled last. The next pull starts after it.
@@ -52,7 +52,7 @@ pub(crate) struct Halves {
     past: SenderCounters,
 }
 
-impl Halves {
+impl SchemeHalves {
     /// Returns the sending half for a tag, and creates it at the first use. Returns `None` for an
     /// unknown scheme.
     pub(crate) fn sender(

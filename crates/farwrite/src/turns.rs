@@ -1,7 +1,7 @@
 //! The order in which queue pairs send: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
 //!
-//! Queue pairs that may have something to send stand in a line. Each may send the same number of
-//! bytes in its turn. Then it moves to the end of the line, or leaves the line. If the fabric has
+//! Queue pairs that may have something to send wait in a queue. Each may send the same number of
+//! bytes in its turn. Then it moves to the end of the queue, or leaves it. If the fabric has
 //! no room for a queue pair, the queue pair keeps its place and the rest of its turn. So queue
 //! pairs that share a full fabric send equal amounts, with a difference of at most one turn.
 
@@ -16,11 +16,11 @@ const POLL_BYTES: u64 = 1 << 20;
 /// nothing, but the turn costs a system call.
 const POLL_REFUSALS: usize = 32;
 
-/// The line of queue pairs that may have something to send, by index.
+/// The queue of queue pairs that may have something to send, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     line: VecDeque<u32>,
-    /// Whether each index is in line.
+    /// Whether each index is in the queue.
     is_in_line: Vec<bool>,
     /// Queue pairs of this round that keep their places, and whether the fabric took some of their
     /// packets.
@@ -28,7 +28,7 @@ pub(crate) struct Turns {
     round: Round,
 }
 
-/// One pass over the line.
+/// One pass over the queue.
 #[derive(Debug, Default)]
 struct Round {
     /// Number of queue pairs that have not had their turn.
@@ -41,19 +41,19 @@ struct Round {
     more: bool,
 }
 
-/// Why queue pairs still stand in line after a round.
+/// Why queue pairs are still in the queue after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// No queue pair stands in line.
+pub(crate) enum Unserved {
+    /// No queue pair is in the queue.
     Empty,
-    /// The fabric has no room for the queue pairs in line.
+    /// The fabric has no room for the queue pairs in the queue.
     Full,
     /// The round reached its limit.
     More,
 }
 
 impl Turns {
-    /// Puts a queue pair at the end of the line, unless it is already in line.
+    /// Puts a queue pair at the end of the queue, unless it is already in it.
     pub(crate) fn join(&mut self, index: u32) {
         let place = index as usize;
         if place >= self.is_in_line.len() {
@@ -64,7 +64,7 @@ impl Turns {
         }
     }
 
-    /// Puts a queue pair at the end of the line during a round. The queue pair gets a turn in this
+    /// Puts a queue pair at the end of the queue during a round. The queue pair gets a turn in this
     /// round.
     pub(crate) fn admit(&mut self, index: u32) {
         let before = self.line.len();
@@ -82,7 +82,7 @@ impl Turns {
         }
     }
 
-    /// Begins a round. In a round, every queue pair in line has at most one turn.
+    /// Begins a round. In a round, every queue pair in the queue has at most one turn.
     pub(crate) fn begin(&mut self) {
         self.round = Round {
             left: self.line.len(),
@@ -125,7 +125,7 @@ impl Turns {
     }
 
     /// Ends a round.
-    pub(crate) fn end(&mut self) -> Rest {
+    pub(crate) fn end(&mut self) -> Unserved {
         // Behind the refused queue pairs, there may be others whose own queues in the fabric have
         // room. Those come first in the next round.
         let is_cut = self.round.refusals >= POLL_REFUSALS;
@@ -141,9 +141,9 @@ impl Turns {
             self.line.push_front(index);
         }
         match (self.round.more, self.line.is_empty()) {
-            (true, _) => Rest::More,
-            (false, false) => Rest::Full,
-            (false, true) => Rest::Empty,
+            (true, _) => Unserved::More,
+            (false, false) => Unserved::Full,
+            (false, true) => Unserved::Empty,
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
 
     /// Runs a round in which each queue pair does what `turn` returns. Returns the queue pairs that
     /// had a turn, and why some queue pairs are still in the queue.
-    fn round(turns: &mut Turns, mut turn: impl FnMut(u32) -> (u64, Halt)) -> (Vec<u32>, Rest) {
+    fn round(turns: &mut Turns, mut turn: impl FnMut(u32) -> (u64, Halt)) -> (Vec<u32>, Unserved) {
         let mut order = Vec::new();
         turns.begin();
         while let Some(index) = turns.next() {
@@ -177,13 +177,13 @@ mod tests {
         let idle = Halt::Idle { posted: false };
         assert_eq!(
             round(&mut turns, |_| (0, idle)),
-            (vec![4, 2, 9], Rest::Empty)
+            (vec![4, 2, 9], Unserved::Empty)
         );
-        assert_eq!(round(&mut turns, |_| (0, idle)), (vec![], Rest::Empty));
+        assert_eq!(round(&mut turns, |_| (0, idle)), (vec![], Unserved::Empty));
         turns.join(2);
         assert_eq!(
             round(&mut turns, |_| (0, Halt::Held)),
-            (vec![2], Rest::Empty)
+            (vec![2], Unserved::Empty)
         );
     }
 
@@ -194,25 +194,25 @@ mod tests {
             2 => (10, Halt::Idle { posted: true }),
             _ => (POLL_BYTES / 2, Halt::TurnOver),
         };
-        assert_eq!(round(&mut turns, over), (vec![1, 2, 3], Rest::More));
-        assert_eq!(round(&mut turns, over), (vec![1, 3], Rest::More));
+        assert_eq!(round(&mut turns, over), (vec![1, 2, 3], Unserved::More));
+        assert_eq!(round(&mut turns, over), (vec![1, 3], Unserved::More));
     }
 
     #[test]
     fn a_round_ends_after_enough_work_and_goes_on_with_the_next() {
         let mut turns = line(&[1, 2, 3]);
         let over = |_| (POLL_BYTES, Halt::TurnOver);
-        assert_eq!(round(&mut turns, over), (vec![1], Rest::More));
-        assert_eq!(round(&mut turns, over), (vec![2], Rest::More));
-        assert_eq!(round(&mut turns, over), (vec![3], Rest::More));
-        assert_eq!(round(&mut turns, over), (vec![1], Rest::More));
+        assert_eq!(round(&mut turns, over), (vec![1], Unserved::More));
+        assert_eq!(round(&mut turns, over), (vec![2], Unserved::More));
+        assert_eq!(round(&mut turns, over), (vec![3], Unserved::More));
+        assert_eq!(round(&mut turns, over), (vec![1], Unserved::More));
     }
 
     #[test]
     fn where_the_fabric_is_full_places_are_kept() {
         let mut turns = line(&[1, 2, 3]);
         let full = |index| (u64::from(index == 1), Halt::Full);
-        assert_eq!(round(&mut turns, full), (vec![1, 2, 3], Rest::Full));
+        assert_eq!(round(&mut turns, full), (vec![1, 2, 3], Unserved::Full));
         // The fabric took nothing of the first queue pair, so that one moves to the end. The others
         // keep their places.
         assert_eq!(round(&mut turns, |_| (0, Halt::Full)).0, [1, 2, 3]);
@@ -224,7 +224,10 @@ mod tests {
         let all: Vec<u32> = (0..100).collect();
         let mut turns = line(&all);
         let refused = |_| (0, Halt::Full);
-        assert_eq!(round(&mut turns, refused), (all[..32].to_vec(), Rest::Full));
+        assert_eq!(
+            round(&mut turns, refused),
+            (all[..32].to_vec(), Unserved::Full)
+        );
         assert_eq!(round(&mut turns, refused).0, all[32..64]);
         assert_eq!(round(&mut turns, refused).0, all[64..96]);
         let mut next = all[96..].to_vec();

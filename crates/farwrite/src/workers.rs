@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use farwrite_fabric::contract::{FabricError, RealTimeRx, Waker};
 
-use crate::intake::{Inlet, Intake, Notice};
+use crate::completions::{CompletionHandler, Notice, PairReceive};
 
 /// Maximum sleep of a worker. Packets end the sleep at once, and so does [`Workers::drop`].
 const MAX_SLEEP: Duration = Duration::from_secs(1);
@@ -45,12 +45,12 @@ struct Shared {
 /// A change to the queue pairs of the endpoint.
 #[derive(Debug)]
 enum Change {
-    Insert(u32, Arc<Inlet>),
+    Insert(u32, Arc<PairReceive>),
     Remove { index: u32, serial: u32 },
 }
 
 /// A message from a thread to the owner. The number of notices is bounded for every queue pair
-/// ([`MAX_WAITING`](crate::intake::MAX_WAITING)), so the channel needs no bound.
+/// ([`MAX_WAITING`](crate::completions::MAX_WAITING)), so the channel needs no bound.
 enum FromThread {
     Notices(Vec<Notice>),
     /// The port has failed permanently, and the thread has ended.
@@ -58,14 +58,14 @@ enum FromThread {
 }
 
 impl Workers {
-    /// Starts a thread for every receive worker. `intake` has the existing queue pairs. `owner`
+    /// Starts a thread for every receive worker. `handler` has the existing queue pairs. `owner`
     /// wakes the owner.
     ///
     /// # Errors
     /// [`FabricError::Io`] when the operating system cannot start a thread.
     pub(crate) fn start<R: RealTimeRx + 'static>(
         receive_workers: Vec<R>,
-        intake: &Intake,
+        handler: &CompletionHandler,
         owner: &Waker,
     ) -> Result<Self, FabricError> {
         let (to_owner, from_threads) = mpsc::channel();
@@ -78,7 +78,7 @@ impl Workers {
             let waker = rx.waker();
             let mut worker = Worker {
                 rx,
-                intake: intake.clone(),
+                handler: handler.clone(),
                 shared: Arc::clone(&shared),
                 to_owner: to_owner.clone(),
                 owner: owner.clone(),
@@ -99,9 +99,11 @@ impl Workers {
     }
 
     /// Adds a queue pair. Its completions may arrive from now on.
-    pub(crate) fn insert(&self, index: u32, inlet: &Arc<Inlet>) {
+    pub(crate) fn insert(&self, index: u32, receive: &Arc<PairReceive>) {
         for thread in &self.threads {
-            thread.shared.push(Change::Insert(index, Arc::clone(inlet)));
+            thread
+                .shared
+                .push(Change::Insert(index, Arc::clone(receive)));
         }
     }
 
@@ -162,7 +164,7 @@ impl Shared {
 /// The state of a worker on its thread.
 struct Worker<R> {
     rx: R,
-    intake: Intake,
+    handler: CompletionHandler,
     shared: Arc<Shared>,
     to_owner: Sender<FromThread>,
     owner: Waker,
@@ -193,12 +195,12 @@ impl<R: RealTimeRx> Worker<R> {
             // connects that queue pair, so no completion arrives before its change.
             for change in self.shared.take() {
                 match change {
-                    Change::Insert(index, inlet) => self.intake.insert(index, inlet),
-                    Change::Remove { index, serial } => self.intake.remove(index, serial),
+                    Change::Insert(index, receive) => self.handler.insert(index, receive),
+                    Change::Remove { index, serial } => self.handler.remove(index, serial),
                 }
             }
             let mut notices = Vec::new();
-            self.intake.take(&mut completions, &mut notices);
+            self.handler.take(&mut completions, &mut notices);
             // From here on, the owner may release memory that was written in this batch.
             self.rx.end_batch();
             if !notices.is_empty() {

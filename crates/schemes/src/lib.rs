@@ -33,5 +33,5 @@ pub mod registry;
 pub mod rtt;
 pub mod scheme;
 pub mod selective_repeat;
-pub mod silence;
+pub mod silent_peer;
 pub mod timing;

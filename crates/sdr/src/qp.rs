@@ -8,17 +8,17 @@ use farwrite_wire::control::{Control, MessageId, Outcome, Place, Terms};
 use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
-use crate::clearing::Waits;
+use crate::clearances::Waits;
 use crate::config::{ConfigError, QpConfig};
 use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
+use crate::message_send::SendSpec;
 use crate::reads::{PeerRequests, Requests};
 use crate::received::Received;
-use crate::recv::{RecvHalf, RecvPlace};
-use crate::send::SendHalf;
-use crate::sending::SendSpec;
+use crate::recv_half::{RecvHalf, RecvPlace};
+use crate::send_half::SendHalf;
 use crate::table::SlotTable;
 use crate::writes::PacketWrites;
 

@@ -5,11 +5,11 @@ use farwrite_wire::control::{
     Control, CriticalChunks, Offer, ReadRefusal, ReadRequest, SchemeTag, Withdrawal,
 };
 
-use crate::clearing::Waits;
+use crate::clearances::Waits;
 use crate::error::{SdrError, Violation};
 use crate::geometry::Geometry;
+use crate::message_send::SendSpec;
 use crate::qp::SdrQp;
-use crate::sending::SendSpec;
 use crate::sparse::Sparse;
 use crate::timers::Timers;
 

@@ -4,10 +4,10 @@ use farwrite_fabric::contract::Fabric;
 
 use super::{Endpoint, peer_index};
 use crate::completion_context::CompletionContext;
+use crate::completions::{Event, Notice};
 use crate::error::Error;
-use crate::intake::{Event, Notice};
 use crate::pair::Halt;
-use crate::turns::Rest;
+use crate::turns::Unserved;
 
 /// Maximum number of queue pairs that a poll visits. The limit keeps the wait of arrivals short.
 const MOST_VISITS: usize = 256;
@@ -31,7 +31,9 @@ impl<F: Fabric> Endpoint<F> {
     /// from the fabric: if this thread is suspended between the two, an earlier time would make
     /// round trips shorter than the path, and the estimate keeps the shortest one.
     pub(crate) fn poll_by(&mut self, clock: impl FnOnce(&F) -> u64) -> Result<Option<u64>, Error> {
-        let more = self.reception.take(&mut self.fabric, &mut self.notices);
+        let more = self
+            .receive_threads
+            .take(&mut self.fabric, &mut self.notices);
         let now_ns = clock(&self.fabric);
         self.now_ns = now_ns;
         self.take_departures()?;
@@ -129,13 +131,13 @@ impl<F: Fabric> Endpoint<F> {
             }
         }
         Ok(match self.turns.end() {
-            Rest::More => Some(now_ns),
+            Unserved::More => Some(now_ns),
             // Most fabrics know at the next poll that the packets have left. The timeouts of the
             // packets begin then.
             _ if has_posted => Some(now_ns),
             // No timer knows when a full fabric has room again.
-            Rest::Full => Some(now_ns.saturating_add(retry_ns)),
-            Rest::Empty => None,
+            Unserved::Full => Some(now_ns.saturating_add(retry_ns)),
+            Unserved::Empty => None,
         })
     }
 
@@ -202,7 +204,7 @@ impl<F: Fabric> Endpoint<F> {
             return;
         };
         if !matches!(event, Event::Arrived) {
-            pair.inlet().took_notice();
+            pair.receive().took_notice();
         }
         match event {
             Event::Arrived => {}

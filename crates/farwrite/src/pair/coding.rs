@@ -115,7 +115,7 @@ impl Pair {
                 self.halves.sender_at(index).handle_job(&view, &job);
             }
         }
-        self.workshop.trim(fabric, SPARE_BYTES)?;
+        self.parity_memory.trim(fabric, SPARE_BYTES)?;
         Ok(bytes as u64)
     }
 
@@ -198,7 +198,7 @@ impl Pair {
         let Some(recv) = self.recv.open.get(&job.message) else {
             return Ok(());
         };
-        let Some((layout, lent)) = recv.layout.zip(recv.lent) else {
+        let Some((layout, region)) = recv.layout.zip(recv.region) else {
             return Ok(());
         };
         let Some(group) = layout.group(job.group as usize) else {
@@ -219,7 +219,10 @@ impl Pair {
                 &layout,
                 &group,
                 &present,
-                [(target.region.lkey, target.offset), (lent.scratch.lkey, 0)],
+                [
+                    (target.region.lkey, target.offset),
+                    (region.scratch.lkey, 0),
+                ],
             )?;
         }
         let first = job.group as usize * layout.code().k();

@@ -1,14 +1,14 @@
 //! One queue pair of an endpoint: it joins SDR, schemes, control and pacing over a fabric.
 
 mod coding;
-mod controlling;
+mod control;
 mod deadlines;
-mod holdings;
+mod fabric_resources;
 mod parity;
 mod reads;
 mod recv;
-mod resting;
 mod send;
+mod spare_memory;
 mod stats;
 
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use farwrite_schemes::lateness::Lateness;
 use farwrite_schemes::scheme::PeerView;
 use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
 
+use crate::completions::PairReceive;
 use crate::error::Error;
 use crate::events::Events;
 use crate::handle::QueuePair;
-use crate::intake::Inlet;
 use crate::memory::MrSlice;
 use crate::options::{QpOptions, RateControl};
 use crate::peer::{self, PeerState, PeerTable, RoundTrip};
-use crate::registry::{Halves, Registry, TableArrivals};
+use crate::registry::{Registry, SchemeHalves, TableArrivals};
 pub(crate) use coding::Coder;
-use controlling::ControlSide;
-use holdings::Holdings;
-use parity::Workshop;
+use control::ControlState;
+use fabric_resources::FabricResources;
+use parity::ParityMemory;
 use reads::Reads;
-use recv::{Offered, RecvSide};
-use resting::Rest;
-use send::SendSide;
+use recv::{Offered, RecvState};
+use send::SendState;
 pub(crate) use send::{Halt, Turn};
+use spare_memory::SpareMemory;
 pub use stats::QpStats;
 
 /// A queue pair. It has a sending side, a receiving side and a control side over one SDR core.
@@ -43,22 +43,22 @@ pub(crate) struct Pair {
     name: QueuePair,
     options: QpOptions,
     sdr: SdrQp,
-    inlet: Arc<Inlet>,
-    holdings: Holdings,
+    receive: Arc<PairReceive>,
+    resources: FabricResources,
     /// The scheme halves for both directions.
-    halves: Halves,
-    send: SendSide,
-    recv: RecvSide,
+    halves: SchemeHalves,
+    send: SendState,
+    recv: RecvState,
     reads: Reads,
-    control: ControlSide,
+    control: ControlState,
     /// The round trip to the peer, as of the last poll.
     round_trip: RoundTrip,
     /// How late packets come that others have overtaken on the way here, as of the last poll.
     lateness: Lateness,
     polled_ns: u64,
-    workshop: Workshop,
+    parity_memory: ParityMemory,
     connected: Option<Connected>,
-    rest: Rest,
+    spare_memory: SpareMemory,
     /// Number of chunks that were lost and then computed from others.
     rebuilt_chunks: u64,
     events: Events,
@@ -84,24 +84,24 @@ impl Pair {
         control_key: [u8; 32],
     ) -> Result<Self, Error> {
         let sdr = SdrQp::new(options.sdr, options.timing)?;
-        let holdings = Holdings::take(fabric, name, sdr.geometry())?;
+        let resources = FabricResources::take(fabric, name, sdr.geometry())?;
         Ok(Self {
             name,
-            inlet: Arc::new(Inlet::new(name.serial, Arc::clone(sdr.table()))),
-            control: ControlSide::new(control_key),
+            receive: Arc::new(PairReceive::new(name.serial, Arc::clone(sdr.table()))),
+            control: ControlState::new(control_key),
             round_trip: RoundTrip::guess(options.initial_rtt),
             lateness: Lateness::default(),
             polled_ns: 0,
-            send: SendSide::default(),
-            recv: RecvSide::new(options.expected_scheme),
+            send: SendState::default(),
+            recv: RecvState::new(options.expected_scheme),
             reads: Reads::default(),
             options,
             sdr,
-            holdings,
-            halves: Halves::default(),
-            workshop: Workshop::default(),
+            resources,
+            halves: SchemeHalves::default(),
+            parity_memory: ParityMemory::default(),
             connected: None,
-            rest: Rest::default(),
+            spare_memory: SpareMemory::default(),
             rebuilt_chunks: 0,
             events: Events::new(name.index),
         })
@@ -116,9 +116,9 @@ impl Pair {
             channels: (0..u16::from(config.channels))
                 .map(|port| fabric.local_addr(port))
                 .collect(),
-            control_qpn: self.holdings.control_qpn().0,
+            control_qpn: self.resources.control_qpn().0,
             data_qpns: self
-                .holdings
+                .resources
                 .data_qpns()
                 .chunks(usize::from(config.channels))
                 .map(|channels| channels.iter().map(|qpn| qpn.0).collect())
@@ -151,7 +151,7 @@ impl Pair {
             return Err(Error::NoCredit);
         }
         peers.check(peer.endpoint, peer.control, &self.options.rate_control)?;
-        self.holdings.connect(fabric, peer)?;
+        self.resources.connect(fabric, peer)?;
         self.sdr.connect(peer)?;
         self.control.packets.connect(peer.control_key);
         let counters = fabric.counters();
@@ -179,13 +179,13 @@ impl Pair {
             }
             .into());
         }
-        Ok(self.holdings.set_routes(fabric, routes)?)
+        Ok(self.resources.set_routes(fabric, routes)?)
     }
 
     /// Returns everything that [`Pair::create`] took to the fabric, then ends all messages. In this
     /// order, a message with an outcome has memory that no packet changes any more.
     pub(crate) fn destroy<F: Fabric>(mut self, fabric: &mut Adapter<F>) -> Result<(), FabricError> {
-        let result = self.holdings.give_back(fabric);
+        let result = self.resources.give_back(fabric);
         self.recv.fail_all();
         self.wait_closed(fabric, None);
         let result = result.and(self.give_parity_back(fabric));
@@ -204,16 +204,16 @@ impl Pair {
     }
 
     /// Returns the state of this queue pair among the queue pairs to its peer.
-    pub(crate) fn standing(&self) -> peer::Standing {
-        self.send.standing
+    pub(crate) fn place_in_queue(&self) -> peer::PlaceInQueue {
+        self.send.place_in_queue
     }
 
     pub(crate) fn name(&self) -> QueuePair {
         self.name
     }
 
-    pub(crate) fn inlet(&self) -> &Arc<Inlet> {
-        &self.inlet
+    pub(crate) fn receive(&self) -> &Arc<PairReceive> {
+        &self.receive
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -221,7 +221,7 @@ impl Pair {
     }
 
     pub(crate) fn stats(&self) -> QpStats {
-        let counts = self.inlet.counts();
+        let counts = self.receive.counts();
         QpStats {
             rtt_ns: self.round_trip.smoothed_ns,
             reordering_window_ns: self.receiver_view(self.polled_ns).reordering_window_ns,
@@ -243,7 +243,7 @@ impl Pair {
     /// have arrived here from the peer.
     pub(crate) fn traffic(&self, peer: &PeerState) -> [u64; 2] {
         let sent = peer.sent_packets() + self.control.packets.sent_packets();
-        [sent, self.inlet.counts().accepted_packets]
+        [sent, self.receive.counts().accepted_packets]
     }
 
     /// What sending halves see of the peer and the time. They do not know how late packets come at the
@@ -308,7 +308,7 @@ impl Pair {
         self.start_unblocked(now_ns);
         // Control before data: an offer must leave before its message.
         self.send_control(fabric, peer, now_ns)?;
-        Ok(self.rest(fabric, now_ns)?)
+        Ok(self.return_spare_memory(fabric, now_ns)?)
     }
 
     /// Returns whether the region is in use: by a message that is sent from it or received into it,
@@ -429,7 +429,7 @@ impl Pair {
             self.control.loss_due_ns,
             self.ping_due_ns(),
             self.send.next_deadline_ns(),
-            self.rest.next_ns(),
+            self.spare_memory.next_ns(),
         ];
         let connected = connected.into_iter().filter(|_| is_connected);
         always.into_iter().chain(connected).flatten().min()

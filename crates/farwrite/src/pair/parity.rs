@@ -29,7 +29,7 @@ pub(super) struct Scratch {
 
 /// Memory for the parity of a receive. The peer can write to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lent {
+pub(super) struct ParityRegion {
     pub(super) scratch: Scratch,
     pub(super) window: Window,
 }
@@ -59,14 +59,14 @@ impl Parity {
 
 /// Manages parity memory between uses.
 #[derive(Default)]
-pub(super) struct Workshop {
+pub(super) struct ParityMemory {
     spare: VecDeque<Scratch>,
     /// Bytes lent to receives. Bytes for sends are not counted, because the user decides how much
     /// to send.
     lent_bytes: u64,
 }
 
-impl Workshop {
+impl ParityMemory {
     /// Takes memory of at least `bytes` and at most `most_bytes` bytes. The parity of a ghost gets
     /// a ghost.
     fn take<F: Fabric>(
@@ -159,27 +159,27 @@ impl Pair {
         let Some(recv) = self.recv.open.get_mut(&message) else {
             return Ok(false);
         };
-        if let Some(lent) = &recv.lent {
-            return Ok(room_bytes(&lent.scratch) >= bytes);
+        if let Some(region) = &recv.region {
+            return Ok(room_bytes(&region.scratch) >= bytes);
         }
         let limit_bytes = self.options.max_parity_bytes;
-        let most_bytes = limit_bytes.saturating_sub(self.workshop.lent_bytes);
+        let most_bytes = limit_bytes.saturating_sub(self.parity_memory.lent_bytes);
         if bytes > most_bytes {
             return Ok(false);
         }
         let is_ghost = fabric.region(recv.target().region.lkey)?.is_ghost();
-        let taken = self.workshop.take(fabric, bytes, most_bytes, is_ghost);
+        let taken = self.parity_memory.take(fabric, bytes, most_bytes, is_ghost);
         let scratch = match taken {
             // The message can be repaired without parity.
             Err(FabricError::OutOfResources(_)) => return Ok(false),
             taken => taken?,
         };
-        let set = self.holdings.windows(place.generation);
+        let set = self.resources.windows(place.generation);
         let length = room_bytes(&scratch);
         let opened = fabric.open_window(set, place.slot, scratch.lkey, 0, length);
         let (window, remote) = opened?;
-        self.workshop.lent_bytes += scratch.bytes;
-        recv.lent = Some(Lent { scratch, window });
+        self.parity_memory.lent_bytes += scratch.bytes;
+        recv.region = Some(ParityRegion { scratch, window });
         let target = Place {
             rkey: remote.rkey.0,
             base: remote.addr,
@@ -206,7 +206,7 @@ impl Pair {
                 .source()
                 .map(|source| fabric.region(source.region.lkey));
             let is_ghost = region.transpose()?.is_some_and(|region| region.is_ghost());
-            send.parity = match self.workshop.take(fabric, bytes, most_bytes, is_ghost) {
+            send.parity = match self.parity_memory.take(fabric, bytes, most_bytes, is_ghost) {
                 Err(FabricError::OutOfResources(_)) => None,
                 taken => Some(Parity {
                     layout,
@@ -243,9 +243,9 @@ impl Pair {
     ) -> Result<(), FabricError> {
         let sends: Vec<Scratch> = self.parity_of_sends().collect();
         for scratch in sends {
-            self.workshop.give(scratch);
+            self.parity_memory.give(scratch);
         }
-        self.workshop.trim(fabric, 0)
+        self.parity_memory.trim(fabric, 0)
     }
 
     /// Records that the receiver has memory for the parity of a send.

@@ -5,9 +5,9 @@ use farwrite_rate::{
 };
 use farwrite_wire::timing::Timing;
 
-use super::credited::CreditedEqds;
-use super::silence::TimedSwift;
+use super::eqds::CreditedEqds;
 use super::stats::SendLimit;
+use super::swift_timeout::TimedSwift;
 use crate::options::RateControl;
 
 /// Maximum rate of an adaptive controller without a configured maximum, in bits per second. No

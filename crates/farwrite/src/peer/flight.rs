@@ -3,12 +3,12 @@
 use farwrite_rate::{Feedback, Newest};
 use farwrite_wire::control::{MessageId, PeerFeedback};
 
-use super::departures::{Departures, Run};
-use super::received::{Amount, Left, Received, Taken};
+use super::packet_log::{PacketLog, Run};
+use super::received::{Amount, CountEffect, Received, SentTotals};
 
 /// What a queue pair knows of a packet that a report names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum ReportedPacket {
     /// The packet was never sent.
     Never,
     /// The packet may have been sent.
@@ -17,13 +17,13 @@ pub(crate) enum Named {
 
 /// What a report says.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum ReportEffect {
     /// This is new.
     New(Feedback),
     /// Nothing that is new.
     Nothing,
-    /// Something that cannot be true.
-    Untrue,
+    /// Something that contradicts what was sent or reported.
+    Contradictory,
 }
 
 /// What the receiver has counted up to a report.
@@ -37,7 +37,7 @@ struct Arrived {
 /// The packets that have left, and how many of them have been reported.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    departures: Departures,
+    log: PacketLog,
     sent: Amount,
     /// Packets of which an older copy had left before.
     repeated_packets: u64,
@@ -83,7 +83,7 @@ impl Flight {
 
     /// Records packets that left.
     pub(super) fn push(&mut self, now_ns: u64, run: &Run) {
-        self.departures.push(now_ns, self.sent.bytes, run);
+        self.log.push(now_ns, self.sent.bytes, run);
         self.sent.bytes += run.bytes;
         let packets = u64::from(run.packets.end - run.packets.start);
         self.sent.packets += packets;
@@ -99,7 +99,7 @@ impl Flight {
     pub(super) fn give_up(&mut self) {
         self.settled_bytes = self.sent.bytes;
         let before = std::mem::replace(&mut self.timed_out_bytes, self.sent.bytes);
-        self.departures.settle(before);
+        self.log.settle(before);
     }
 
     /// Handles a report that arrived through the queue pair with serial number `serial`.
@@ -107,16 +107,16 @@ impl Flight {
         &mut self,
         now_ns: u64,
         serial: u32,
-        named: Named,
+        named: ReportedPacket,
         report: &PeerFeedback,
         base_rtt_ns: Option<u64>,
         least_rtt_ns: u64,
-    ) -> Said {
+    ) -> ReportEffect {
         let departure = match named {
-            Named::Sent { message, packet } => self.departures.find(serial, message, packet),
+            ReportedPacket::Sent { message, packet } => self.log.find(serial, message, packet),
             // A late packet may belong to an older message than the report says.
-            Named::Never if report.is_late => None,
-            Named::Never => return Said::Untrue,
+            ReportedPacket::Never if report.is_late => None,
+            ReportedPacket::Never => return ReportEffect::Contradictory,
         };
         // The receiver held the report after the packet had arrived.
         let arrived_ns = now_ns.saturating_sub(report.hold_ns);
@@ -130,19 +130,19 @@ impl Flight {
             departure.filter(|found| !is_stale || found.sent_bytes > self.reported_bytes);
         let reported_bytes = departure.map_or(self.reported_bytes, |found| found.sent_bytes);
         let is_stale = is_stale && reported_bytes == self.reported_bytes;
-        let left = Left {
+        let left = SentTotals {
             sent: self.sent,
             reported_bytes,
             repeated_packets: self.repeated_packets,
         };
         match self.received.take(report, &left) {
-            Taken::Now => {}
-            Taken::Excess => self.excess_reports += 1,
-            Taken::Overtaken => return Said::Nothing,
-            Taken::Refused => return Said::Untrue,
+            CountEffect::Now => {}
+            CountEffect::Excess => self.excess_reports += 1,
+            CountEffect::Overtaken => return ReportEffect::Nothing,
+            CountEffect::Refused => return ReportEffect::Contradictory,
         }
         if is_stale {
-            return Said::Nothing;
+            return ReportEffect::Nothing;
         }
         let delivered = self.received.delivered();
         // The packet that arrived last may have been late.
@@ -162,8 +162,8 @@ impl Flight {
         }
         self.reported_bytes = reported_bytes;
         self.settled_bytes = self.settled_bytes.max(self.reported_bytes);
-        self.departures.settle(self.reported_bytes);
-        Said::New(Feedback {
+        self.log.settle(self.reported_bytes);
+        ReportEffect::New(Feedback {
             now_ns,
             newest: Some(Newest {
                 sent_bytes: reported_bytes,
@@ -215,9 +215,9 @@ mod tests {
             ..PeerFeedback::default()
         };
         let message = MessageId::new(0);
-        let named = Named::Sent { message, packet };
+        let named = ReportedPacket::Sent { message, packet };
         let said = flight.handle_report(now_ns, 1, named, &report, Some(RTT), RTT / 8 * 7);
-        let Said::New(feedback) = said else {
+        let ReportEffect::New(feedback) = said else {
             panic!("{said:?}");
         };
         let newest = feedback.newest.expect("a packet");

@@ -1,34 +1,34 @@
 //! Peers. A peer is another endpoint instance. All queue pairs to it share its state.
 //!
-//! The state has a sending half ([`sending`]): one controller, one token bucket and a log of what is
+//! The state has a sending half ([`pacing`]): one controller, one token bucket and a log of what is
 //! in flight, for all queue pairs together. Its receiving half ([`reports`]) counts what arrives,
 //! and reports the counts to the sender.
 
-mod asking;
 mod controller;
-mod credited;
-mod crediting;
-mod departures;
+mod credit_grants;
+mod credit_requests;
 mod drain;
 mod drops;
+mod eqds;
 mod flight;
-mod line;
+mod pacing;
+mod packet_log;
 mod received;
 mod reports;
-mod sending;
-mod silence;
+mod send_queue;
 mod state;
 mod stats;
+mod swift_timeout;
 mod table;
 mod waits;
 
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::request::WriteImm;
 
-pub(crate) use departures::Run;
-pub(crate) use flight::Named;
-pub(crate) use line::{Standing, TurnEnd};
+pub(crate) use flight::ReportedPacket;
+pub(crate) use packet_log::Run;
 pub(crate) use reports::NewestPacket;
+pub(crate) use send_queue::{PlaceInQueue, TurnEnd};
 pub(crate) use state::{PeerState, RoundTrip};
 pub use stats::{EcnField, PeerStats, SendLimit};
 pub(crate) use table::PeerTable;

@@ -31,7 +31,7 @@ impl Amount {
 
 /// What has left to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct SentTotals {
     /// All packets.
     pub(super) sent: Amount,
     /// Bytes of these up to the newest packet reported.
@@ -42,7 +42,7 @@ pub(super) struct Left {
 
 /// The result of handling a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum CountEffect {
     /// The report counts no more than may have arrived.
     Now,
     /// The report counts more than may have arrived since the last one. This may be true: networks
@@ -119,15 +119,15 @@ impl Received {
     }
 
     /// Handles a report. `left` includes the packet that the report names.
-    pub(super) fn take(&mut self, report: &PeerFeedback, left: &Left) -> Taken {
+    pub(super) fn take(&mut self, report: &PeerFeedback, left: &SentTotals) -> CountEffect {
         let known = self.latest.filter(|latest| latest.epoch >= report.epoch);
         let gained = match known {
-            Some(latest) if is_older(report, &latest) => return Taken::Overtaken,
+            Some(latest) if is_older(report, &latest) => return CountEffect::Overtaken,
             Some(latest) => since(report, &latest),
             None => Some(*report),
         };
         let Some(mut gained) = gained else {
-            return Taken::Refused;
+            return CountEffect::Refused;
         };
         self.latest = Some(*report);
         let counted = Amount {
@@ -157,19 +157,19 @@ impl Received {
         self.delivered = self.delivered.plus(arrived);
         self.count(&gained, left);
         match is_excess {
-            false => Taken::Now,
-            true => Taken::Excess,
+            false => CountEffect::Now,
+            true => CountEffect::Excess,
         }
     }
 
     /// Returns how many of the packets without new data may be those that this end has sent again.
-    fn repeats_in(&self, gained: &PeerFeedback, left: &Left) -> u64 {
+    fn repeats_in(&self, gained: &PeerFeedback, left: &SentTotals) -> u64 {
         let most_packets = left.repeated_packets - self.own_repeats;
         gained.stale.packets.min(most_packets)
     }
 
     /// Adds what a report adds to the one before.
-    fn count(&mut self, gained: &PeerFeedback, left: &Left) {
+    fn count(&mut self, gained: &PeerFeedback, left: &SentTotals) {
         let stale = gained.stale;
         let most_packets = left.sent.packets - self.own_packets;
         let repeats = self.repeats_in(gained, left);
@@ -241,8 +241,8 @@ mod tests {
         report: &PeerFeedback,
         reported_bytes: u64,
         sent: Amount,
-    ) -> Taken {
-        let left = Left {
+    ) -> CountEffect {
+        let left = SentTotals {
             sent,
             reported_bytes,
             repeated_packets: 0,
@@ -255,15 +255,15 @@ mod tests {
         let mut received = Received::default();
         assert_eq!(
             take(&mut received, &report(1, 10), 10_000, SENT),
-            Taken::Now
+            CountEffect::Now
         );
         assert_eq!(
             take(&mut received, &report(1, 30), 30_000, SENT),
-            Taken::Now
+            CountEffect::Now
         );
         assert_eq!(
             take(&mut received, &report(1, 20), 20_000, SENT),
-            Taken::Overtaken
+            CountEffect::Overtaken
         );
         assert_eq!(
             received.delivered(),
@@ -323,12 +323,12 @@ mod tests {
         for bad in less {
             assert_eq!(
                 take(&mut received, &bad, 31_000, SENT),
-                Taken::Refused,
+                CountEffect::Refused,
                 "{bad:?}"
             );
         }
         assert_eq!(received.delivered().packets, 30);
-        assert_eq!(take(&mut received, &next, 31_000, SENT), Taken::Now);
+        assert_eq!(take(&mut received, &next, 31_000, SENT), CountEffect::Now);
     }
 
     #[test]
@@ -336,11 +336,11 @@ mod tests {
         let mut received = Received::default();
         assert_eq!(
             take(&mut received, &report(1, 50), 50_000, SENT),
-            Taken::Now
+            CountEffect::Now
         );
         // A thousand copies come, and 10 packets. 40 are in flight.
         let flooded = take(&mut received, &report(1, 1_060), 60_000, SENT);
-        assert_eq!(flooded, Taken::Excess);
+        assert_eq!(flooded, CountEffect::Excess);
         assert_eq!(received.delivered().bytes, 60_000);
         let sent = Amount {
             packets: 200,
@@ -348,7 +348,7 @@ mod tests {
         };
         assert_eq!(
             take(&mut received, &report(1, 1_100), 110_000, sent),
-            Taken::Now
+            CountEffect::Now
         );
         assert_eq!(received.delivered().bytes, 100_000);
     }
@@ -357,7 +357,10 @@ mod tests {
     fn a_receiver_that_opens_the_peer_again_goes_on() {
         let mut received = Received::default();
         take(&mut received, &report(1, 30), 30_000, SENT);
-        assert_eq!(take(&mut received, &report(2, 5), 40_000, SENT), Taken::Now);
+        assert_eq!(
+            take(&mut received, &report(2, 5), 40_000, SENT),
+            CountEffect::Now
+        );
         assert_eq!(
             received.delivered(),
             Amount {
@@ -367,9 +370,12 @@ mod tests {
         );
         assert_eq!(
             take(&mut received, &report(1, 31), 31_000, SENT),
-            Taken::Overtaken
+            CountEffect::Overtaken
         );
-        assert_eq!(take(&mut received, &report(2, 6), 41_000, SENT), Taken::Now);
+        assert_eq!(
+            take(&mut received, &report(2, 6), 41_000, SENT),
+            CountEffect::Now
+        );
         assert_eq!(received.delivered().packets, 36);
     }
 
@@ -377,7 +383,7 @@ mod tests {
     fn a_receiver_that_opened_the_peer_earlier_is_taken_from_its_first_report_on() {
         let mut received = Received::default();
         let first = take(&mut received, &report(1, 5_000), 90_000, SENT);
-        assert_eq!(first, Taken::Excess);
+        assert_eq!(first, CountEffect::Excess);
         assert_eq!(
             received.delivered(),
             Amount {
@@ -395,7 +401,7 @@ mod tests {
         };
         assert_eq!(
             take(&mut received, &report(1, 5_050), 150_000, sent),
-            Taken::Now
+            CountEffect::Now
         );
         assert_eq!(
             received.delivered(),
@@ -421,12 +427,12 @@ mod tests {
         let mut received = Received::default();
         assert_eq!(
             take(&mut received, &report(4, 3_136), 64, sent),
-            Taken::Excess
+            CountEffect::Excess
         );
         // One of 64 bytes, and a late one of 1088 bytes.
         assert_eq!(
             take(&mut received, &report(6, 4_288), 128, sent),
-            Taken::Excess
+            CountEffect::Excess
         );
         let all = Amount {
             packets: 2,
@@ -439,7 +445,7 @@ mod tests {
     #[test]
     fn marks_of_packets_without_new_data_count_for_those_that_were_sent_again() {
         let mut received = Received::default();
-        let left = Left {
+        let left = SentTotals {
             sent: SENT,
             reported_bytes: 30_000,
             repeated_packets: 5,
@@ -453,7 +459,7 @@ mod tests {
             },
             ..report(1, 530)
         };
-        assert_eq!(received.take(&flooded, &left), Taken::Excess);
+        assert_eq!(received.take(&flooded, &left), CountEffect::Excess);
         let counted = (received.own_packets(), received.own_marked_packets());
         assert_eq!(counted, (35, 0), "30 with new data, and 5 that left again");
         let next = PeerFeedback {
@@ -466,7 +472,7 @@ mod tests {
             },
             ..flooded
         };
-        assert_eq!(received.take(&next, &left), Taken::Excess);
+        assert_eq!(received.take(&next, &left), CountEffect::Excess);
         let counted = (received.own_packets(), received.own_marked_packets());
         assert_eq!(counted, (55, 2), "20 more with new data");
     }
@@ -543,11 +549,11 @@ mod tests {
                     ..PeerFeedback::default()
                 };
                 let taken = take(&mut received, &report, sent * BYTES, amount(sent));
-                prop_assert_ne!(taken, Taken::Refused);
+                prop_assert_ne!(taken, CountEffect::Refused);
                 let now = received.delivered();
                 prop_assert!(now.is_within(amount(sent)));
                 if step.copies == 0 {
-                    prop_assert_eq!(taken, Taken::Now);
+                    prop_assert_eq!(taken, CountEffect::Now);
                     prop_assert_eq!(now.bytes, before.bytes + fresh * BYTES);
                 }
                 prop_assert_eq!(received.stale_packets(), copies);

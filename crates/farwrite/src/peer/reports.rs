@@ -7,7 +7,7 @@ use farwrite_wire::timing::Timing;
 use super::drain::DrainMeter;
 use super::drops::DropShare;
 use super::waits::Waits;
-use crate::intake::{InletCounts, Latest};
+use crate::completions::{Latest, ReceiveCounts};
 
 /// Reports in each round trip while packets arrive.
 const REPORTS_A_ROUND_TRIP: u64 = 8;
@@ -60,7 +60,7 @@ pub(super) struct Reports {
     overhead_bytes: u64,
     /// Shortest time between two reports.
     least_ns: u64,
-    counts: InletCounts,
+    counts: ReceiveCounts,
     /// The newest packet, and the newest with new data. Each has the index of the queue pair that it
     /// arrived through.
     latest: Latest<(u32, NewestPacket)>,
@@ -89,7 +89,7 @@ impl Reports {
             number,
             overhead_bytes,
             least_ns: timing.min_repeat_ns / 8,
-            counts: InletCounts::default(),
+            counts: ReceiveCounts::default(),
             latest: Latest::default(),
             has_fresh: false,
             waits: Waits::default(),
@@ -108,7 +108,7 @@ impl Reports {
         &mut self,
         now_ns: u64,
         index: u32,
-        gained: &InletCounts,
+        gained: &ReceiveCounts,
         latest: Latest<NewestPacket>,
         period_ns: u64,
     ) {
@@ -219,7 +219,7 @@ impl Reports {
     }
 
     /// Returns the counts of arrivals, including those of queue pairs that no longer exist.
-    pub(super) fn counts(&self) -> &InletCounts {
+    pub(super) fn counts(&self) -> &ReceiveCounts {
         &self.counts
     }
 
@@ -233,7 +233,7 @@ impl Reports {
         }
     }
 
-    fn wire_bytes(&self, counts: &InletCounts) -> u64 {
+    fn wire_bytes(&self, counts: &ReceiveCounts) -> u64 {
         counts.data_bytes + counts.data_packets * self.overhead_bytes
     }
 }
@@ -257,7 +257,7 @@ mod tests {
 
     fn note(reports: &mut Reports, now_ns: u64, packet: u32, is_fresh: bool) {
         let is_late = packet >= LATE;
-        let gained = InletCounts {
+        let gained = ReceiveCounts {
             accepted_packets: 1,
             data_packets: 1,
             data_bytes: 1_000,
@@ -266,7 +266,7 @@ mod tests {
             stale_marked_packets: u64::from(!is_fresh),
             late_packets: u64::from(is_late),
             duplicate_packets: u64::from(!is_late && !is_fresh),
-            ..InletCounts::default()
+            ..ReceiveCounts::default()
         };
         let newest = Some(NewestPacket {
             message: MessageId::new(3),

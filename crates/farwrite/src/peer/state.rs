@@ -11,16 +11,16 @@ use farwrite_wire::control::{self, Control, Credit, CreditRequest, Echo, PeerFee
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::timing::Timing;
 
-use super::asking::{PACKETS_A_REQUEST, Waits};
-use super::crediting::Crediting;
-use super::departures::Run;
-use super::flight::Named;
-use super::line::{Standing, TurnEnd};
+use super::credit_grants::CreditGrants;
+use super::credit_requests::{PACKETS_A_REQUEST, Waits};
+use super::flight::ReportedPacket;
+use super::pacing::Pacing;
+use super::packet_log::Run;
 use super::packet_overhead_bytes;
 use super::reports::{NewestPacket, Reports};
-use super::sending::Sending;
+use super::send_queue::{PlaceInQueue, TurnEnd};
 use super::stats::{EcnField, PeerStats};
-use crate::intake::{InletCounts, Latest};
+use crate::completions::{Latest, ReceiveCounts};
 use crate::options::{QpOptions, RateControl};
 
 /// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
@@ -39,7 +39,7 @@ pub(super) struct Name {
     pub(super) address: SocketAddr,
 }
 
-/// The way to a peer.
+/// The state of a peer.
 #[derive(Debug)]
 pub(crate) struct PeerState {
     pub(super) name: Name,
@@ -51,9 +51,9 @@ pub(crate) struct PeerState {
     pub(super) queue_pairs: usize,
     overhead_bytes: u64,
     pub(super) timing: Timing,
-    pub(super) sending: Sending,
+    pub(super) pacing: Pacing,
     pub(super) reports: Reports,
-    pub(super) crediting: Crediting,
+    pub(super) credit_grants: CreditGrants,
 }
 
 /// The round trip to a peer, as far as it is known.
@@ -105,7 +105,7 @@ impl PeerState {
             queue_pairs: 0,
             overhead_bytes,
             timing: options.timing,
-            sending: Sending::new(
+            pacing: Pacing::new(
                 opened,
                 options.rate_control,
                 options.burst_bytes,
@@ -113,7 +113,7 @@ impl PeerState {
                 options.timing,
             ),
             reports: Reports::new(opened, overhead_bytes, &options.timing, counters),
-            crediting: Crediting::default(),
+            credit_grants: CreditGrants::default(),
         }
     }
 
@@ -142,7 +142,7 @@ impl PeerState {
     /// Before the first measurement, pings may come faster: everything waits for the round trip.
     fn ping_spacing_ns(&self) -> u64 {
         let bytes = self.control_bytes(control::HEADER_BYTES);
-        let share_bps = (self.sending.pace_bps() / PING_SHARE).max(1);
+        let share_bps = (self.pacing.pace_bps() / PING_SHARE).max(1);
         match self.rtt.shortest_ns() {
             Some(_) => bytes * 8 * 1_000_000_000 / share_bps,
             None => 0,
@@ -174,22 +174,22 @@ impl PeerState {
     /// Returns how many bytes queue pair `index` may send now. The last packet may exceed this
     /// number.
     pub(crate) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
-        self.sending.allowance(now_ns, index)
+        self.pacing.allowance(now_ns, index)
     }
 
     /// Records packets that left.
     pub(crate) fn note_departure(&mut self, now_ns: u64, run: &Run) {
-        self.sending.note_departure(now_ns, run);
+        self.pacing.note_departure(now_ns, run);
     }
 
     /// Returns how many data packets have left, repeats included.
     pub(crate) fn sent_packets(&self) -> u64 {
-        self.sending.sent_packets()
+        self.pacing.sent_packets()
     }
 
     /// Returns whether the controller needs to know how much is left to send.
     pub(crate) fn needs_backlog(&self) -> bool {
-        self.sending.needs_backlog()
+        self.pacing.needs_backlog()
     }
 
     /// Ends the turn of queue pair `index`.
@@ -197,24 +197,24 @@ impl PeerState {
         &mut self,
         now_ns: u64,
         index: u32,
-        standing: &mut Standing,
+        place: &mut PlaceInQueue,
         end: &TurnEnd,
     ) {
         let waits = self.waits();
-        self.sending.end_turn(now_ns, index, standing, end, &waits);
+        self.pacing.end_turn(now_ns, index, place, end, &waits);
     }
 
     /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
     /// waits.
     pub(crate) fn release(&mut self, now_ns: u64) -> Option<u32> {
-        self.sending.release(now_ns)
+        self.pacing.release(now_ns)
     }
 
     /// Returns when the peer's state has work next: queue pairs to release, or a control message to send.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let messages = self.messages().into_iter().flatten();
         let times = messages.map(|(_, due_ns)| due_ns);
-        times.chain(self.sending.next_ns(now_ns)).min()
+        times.chain(self.pacing.next_ns(now_ns)).min()
     }
 
     /// Returns the queue pairs whose control packets must carry a message to the peer now.
@@ -227,8 +227,8 @@ impl PeerState {
     fn messages(&self) -> [Option<(u32, u64)>; 3] {
         [
             self.reports.due(),
-            self.sending.request_due(),
-            self.crediting.due(),
+            self.pacing.request_due(),
+            self.credit_grants.due(),
         ]
     }
 
@@ -237,7 +237,7 @@ impl PeerState {
         &mut self,
         now_ns: u64,
         index: u32,
-        gained: &InletCounts,
+        gained: &ReceiveCounts,
         latest: Latest<NewestPacket>,
     ) {
         let period_ns = self.period_ns();
@@ -262,8 +262,8 @@ impl PeerState {
     /// leaves now, if they are due.
     pub(crate) fn take_credit(&mut self, now_ns: u64, index: u32) -> [Option<Control>; 2] {
         let waits = self.waits();
-        let request = self.sending.take_request(now_ns, index, &waits);
-        let credit = self.crediting.take(now_ns, index, &waits);
+        let request = self.pacing.take_request(now_ns, index, &waits);
+        let credit = self.credit_grants.take(now_ns, index, &waits);
         [
             request.map(Control::CreditRequest),
             credit.map(Control::Credit),
@@ -278,7 +278,7 @@ impl PeerState {
         index: u32,
         request: &CreditRequest,
     ) -> bool {
-        let RateControl::Eqds(options) = *self.sending.choice() else {
+        let RateControl::Eqds(options) = *self.pacing.choice() else {
             return false;
         };
         let waits = self.waits();
@@ -287,9 +287,9 @@ impl PeerState {
         let ahead_ns = self.rtt.smoothed_ns() + 4 * waits.period_ns;
         let bytes = u128::from(options.line_rate_bps) * u128::from(ahead_ns) / 8_000_000_000;
         let ahead_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let step_bytes = (PACKETS_A_REQUEST + 1) * self.sending.packet_bytes();
+        let step_bytes = (PACKETS_A_REQUEST + 1) * self.pacing.packet_bytes();
         let ahead_bytes = ahead_bytes.saturating_add(step_bytes);
-        self.crediting
+        self.credit_grants
             .hear(now_ns, index, request, ahead_bytes, &waits);
         true
     }
@@ -297,14 +297,14 @@ impl PeerState {
     /// Handles credit of the peer, or refuses it.
     pub(crate) fn handle_credit(&mut self, now_ns: u64, credit: &Credit) {
         let waits = self.waits();
-        self.sending.handle_credit(now_ns, credit, &waits);
+        self.pacing.handle_credit(now_ns, credit, &waits);
     }
 
     /// Records a genuine control packet with `bytes` of payload that has arrived.
     pub(crate) fn note_control(&mut self, bytes: usize) {
-        if let RateControl::Eqds(_) = self.sending.choice() {
+        if let RateControl::Eqds(_) = self.pacing.choice() {
             let bytes = self.control_bytes(bytes);
-            self.crediting.note_control(bytes);
+            self.credit_grants.note_control(bytes);
         }
     }
 
@@ -329,27 +329,27 @@ impl PeerState {
         &mut self,
         now_ns: u64,
         serial: u32,
-        named: Named,
+        named: ReportedPacket,
         report: &PeerFeedback,
     ) {
         let least_rtt_ns = self.round_trip().least_answer_ns();
-        self.sending
+        self.pacing
             .handle_feedback(now_ns, serial, named, report, least_rtt_ns);
     }
 
     /// Counts a report that was refused because its counts contradict each other (P4.10).
     pub(crate) fn refuse_feedback(&mut self) {
-        self.sending.refuse_feedback();
+        self.pacing.refuse_feedback();
     }
 
     /// Changes the maximum rate to the peer.
     pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
-        self.sending.set_max_rate(max_rate_bps);
+        self.pacing.set_max_rate(max_rate_bps);
     }
 
     pub(crate) fn stats(&self) -> PeerStats {
         let counts = self.reports.counts();
         let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);
-        self.sending.stats(self.rtt.smoothed_ns(), ecn_from_peer)
+        self.pacing.stats(self.rtt.smoothed_ns(), ecn_from_peer)
     }
 }

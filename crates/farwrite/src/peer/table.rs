@@ -9,8 +9,8 @@ use farwrite_sdr::EndpointId;
 use slab::Slab;
 
 use super::controller;
-use super::crediting::Pulls;
-use super::line::Standing;
+use super::credit_grants::CreditPacer;
+use super::send_queue::PlaceInQueue;
 use super::state::{Name, PeerState};
 use crate::error::Error;
 use crate::options::{QpOptions, RateControl};
@@ -26,7 +26,7 @@ pub(crate) struct PeerTable {
     peers: Slab<PeerState>,
     by_name: HashMap<Name, usize>,
     /// Grants credit to all peers under EQDS. `None` while there are none.
-    pulls: Option<Pulls>,
+    pulls: Option<CreditPacer>,
     /// Number of peers so far.
     opened: u64,
 }
@@ -53,7 +53,7 @@ impl PeerTable {
         }
         let number = self.by_name.get(&Name { peer, address });
         let peer = number.map(|&number| &self.peers[number]);
-        match peer.map(|peer| peer.sending.choice()) {
+        match peer.map(|peer| peer.pacing.choice()) {
             Some(present) if !present.is_like(wanted) => Err(Error::RateControl {
                 present: Box::new(*present),
                 wanted: Box::new(*wanted),
@@ -78,8 +78,8 @@ impl PeerTable {
             *opened += 1;
             let peer = PeerState::new(name, *opened, options, counters);
             if let RateControl::Eqds(options) = &options.rate_control {
-                let packet_bytes = peer.sending.packet_bytes();
-                let pulls = pulls.get_or_insert_with(|| Pulls::new(options, packet_bytes));
+                let packet_bytes = peer.pacing.packet_bytes();
+                let pulls = pulls.get_or_insert_with(|| CreditPacer::new(options, packet_bytes));
                 pulls.peers += 1;
             }
             peers.insert(peer)
@@ -107,18 +107,18 @@ impl PeerTable {
 
     /// Removes queue pair `index` from a peer that it has joined. Returns whether the peer was
     /// removed.
-    pub(crate) fn leave(&mut self, number: usize, index: u32, standing: Standing) -> bool {
+    pub(crate) fn leave(&mut self, number: usize, index: u32, place: PlaceInQueue) -> bool {
         let peer = &mut self.peers[number];
         peer.queue_pairs -= 1;
         if peer.queue_pairs == 0 {
             let peer = self.peers.remove(number);
             self.by_name.remove(&peer.name);
-            self.forget_flow(number, peer.sending.choice());
+            self.forget_flow(number, peer.pacing.choice());
             return true;
         }
-        peer.sending.leave(index, standing);
+        peer.pacing.leave(index, place);
         peer.reports.leave(index);
-        peer.crediting.leave(index);
+        peer.credit_grants.leave(index);
         false
     }
 
@@ -140,20 +140,20 @@ impl PeerTable {
             return;
         };
         let waits = peer.waits();
-        pulls.charge(now_ns, peer.crediting.take_control());
-        if let Some(bytes) = peer.crediting.take_ask() {
+        pulls.charge(now_ns, peer.credit_grants.take_control());
+        if let Some(bytes) = peer.credit_grants.take_ask() {
             let late_ns = waits.period_ns + controller::jitter_ns(&peer.timing);
             pulls.ask(now_ns, flow_of(number), bytes, late_ns);
         }
-        if !peer.crediting.is_due(now_ns) {
+        if !peer.credit_grants.is_due(now_ns) {
             return;
         }
         while let Some((flow, bytes)) = pulls.poll(now_ns) {
             if let Some(peer) = self.peers.get_mut(flow as usize) {
-                peer.crediting.grant(bytes);
+                peer.credit_grants.grant(bytes);
             }
         }
-        self.peers[number].crediting.put_off(now_ns, &waits);
+        self.peers[number].credit_grants.put_off(now_ns, &waits);
     }
 
     /// Returns a peer that has queue pairs.
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(join(&mut peers, 1, 3), moved);
         assert_eq!(join(&mut peers, 1, 1), at_old);
         for _ in 0..3 {
-            peers.leave(moved, 0, Standing::default());
+            peers.leave(moved, 0, PlaceInQueue::default());
         }
         assert_ne!(join(&mut peers, 1, 3), at_old);
     }
@@ -243,9 +243,9 @@ mod tests {
         let peer = join(&mut peers, 1, 1);
         assert_eq!(join(&mut peers, 1, 1), peer);
         peers.get_mut(peer).handle_echo(4_500, &ECHO);
-        peers.leave(peer, 0, Standing::default());
+        peers.leave(peer, 0, PlaceInQueue::default());
         assert!(peers.get_mut(peer).round_trip().is_measured());
-        peers.leave(peer, 0, Standing::default());
+        peers.leave(peer, 0, PlaceInQueue::default());
         let peer = join(&mut peers, 1, 1);
         assert!(!peers.get_mut(peer).round_trip().is_measured());
     }

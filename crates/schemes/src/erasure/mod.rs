@@ -7,10 +7,10 @@ mod coded_send;
 mod fallback;
 mod receiver;
 mod repairs;
+mod response_timer;
 mod rows;
 mod sender;
 mod shape;
-mod watch;
 
 use core::num::NonZeroU8;
 

@@ -6,11 +6,11 @@ use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use super::ErasureCoding;
 use super::coded_send::CodedSend;
+use super::response_timer::ResponseTimer;
 use super::shape::Shape;
-use super::watch::Watch;
 use crate::best_effort::RepairSender;
 use crate::scheme::{Chunks, Job, Message, PeerView, Report, Sender, SenderCounters, Work};
-use crate::silence::PROBE_CHUNKS;
+use crate::silent_peer::PROBE_CHUNKS;
 use crate::timing::{crossing_ns, rto_ns};
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct ErasureSender {
     encoding: BTreeSet<u64>,
     /// The timeout at the last call that had a path.
     rto_ns: u64,
-    watch: Watch,
+    response_timer: ResponseTimer,
     outcomes: VecDeque<(u64, Outcome)>,
     counters: SenderCounters,
 }
@@ -42,7 +42,7 @@ impl ErasureSender {
             unsent: BTreeSet::new(),
             encoding: BTreeSet::new(),
             rto_ns: 0,
-            watch: Watch::default(),
+            response_timer: ResponseTimer::default(),
             outcomes: VecDeque::new(),
             counters: SenderCounters::default(),
         }
@@ -147,7 +147,7 @@ impl Sender for ErasureSender {
     fn start(&mut self, view: &PeerView, message: &Message) {
         self.rto_ns = rto_ns(view, self.scheme.alpha);
         if self.messages.is_empty() {
-            self.watch.begin(view.now_ns);
+            self.response_timer.begin(view.now_ns);
         }
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(CodedSend::new(Shape::new(&self.scheme, message)));
@@ -157,7 +157,7 @@ impl Sender for ErasureSender {
 
     fn handle_report(&mut self, view: &PeerView, report: &Report) {
         self.rto_ns = rto_ns(view, self.scheme.alpha);
-        self.watch.heard(view.now_ns);
+        self.response_timer.heard(view.now_ns);
         match report {
             Report::Ack(ack) => self.handle_ack(ack),
             Report::Nack(nack) => self.handle_nack(view, nack),
@@ -165,13 +165,13 @@ impl Sender for ErasureSender {
     }
 
     fn handle_contact(&mut self) {
-        self.watch.silence.heard();
+        self.response_timer.silent_peer.heard();
     }
 
     fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
         self.rto_ns = rto_ns(view, self.scheme.alpha);
         if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {
-            self.watch.departed(view.now_ns);
+            self.response_timer.departed(view.now_ns);
             if !chunks.message.is_parity() {
                 outgoing.departed(view.now_ns, crossing_ns(view), &chunks.range);
             }
@@ -208,7 +208,7 @@ impl Sender for ErasureSender {
     }
 
     fn handle_closed(&mut self, view: &PeerView, message: u64, outcome: Outcome) {
-        self.watch.heard(view.now_ns);
+        self.response_timer.heard(view.now_ns);
         self.finish(message, outcome);
     }
 
@@ -223,9 +223,11 @@ impl Sender for ErasureSender {
             return;
         }
         let waiting = self.is_waiting();
-        let expired = self.watch.handle_timeout(view, self.rto_ns, waiting);
+        let expired = self
+            .response_timer
+            .handle_timeout(view, self.rto_ns, waiting);
         self.counters.timeouts += u64::from(expired);
-        if waiting && (expired || self.watch.silence.next_timeout().is_some()) {
+        if waiting && (expired || self.response_timer.silent_peer.next_timeout().is_some()) {
             let mut left = PROBE_CHUNKS;
             for (message, outgoing) in self.messages.iter_mut().take(PROBE_CHUNKS as usize) {
                 left -= outgoing.probe(view.now_ns, left);
@@ -237,7 +239,7 @@ impl Sender for ErasureSender {
     }
 
     fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
-        let max_chunks = self.watch.silence.limit(max_chunks);
+        let max_chunks = self.response_timer.silent_peer.limit(max_chunks);
         if max_chunks == 0 {
             return None;
         }
@@ -253,7 +255,7 @@ impl Sender for ErasureSender {
         };
         let count = chunks.range.end - chunks.range.start;
         self.counters.sent_chunks += u64::from(count);
-        self.watch.silence.sent(count);
+        self.response_timer.silent_peer.sent(count);
         Some(chunks)
     }
 
@@ -265,7 +267,8 @@ impl Sender for ErasureSender {
         if self.messages.is_empty() {
             return None;
         }
-        self.watch.next_timeout(self.rto_ns, self.is_waiting())
+        self.response_timer
+            .next_timeout(self.rto_ns, self.is_waiting())
     }
 
     fn counters(&self) -> SenderCounters {

@@ -7,7 +7,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use crate::scheme::{Chunks, Message, PeerView, Report, Sender, SenderCounters};
-use crate::silence::Silence;
+use crate::silent_peer::SilentPeer;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct GoBackSender {
     departures: VecDeque<Departure>,
     /// The timeout at the last call that had a path.
     rto_ns: u64,
-    silence: Silence,
+    silent_peer: SilentPeer,
     outcomes: VecDeque<(u64, Outcome)>,
     counters: SenderCounters,
 }
@@ -62,7 +62,7 @@ impl GoBackSender {
             unsent: BTreeSet::new(),
             departures: VecDeque::new(),
             rto_ns: 0,
-            silence: Silence::default(),
+            silent_peer: SilentPeer::default(),
             outcomes: VecDeque::new(),
             counters: SenderCounters::default(),
         }
@@ -173,7 +173,7 @@ impl Sender for GoBackSender {
 
     fn handle_report(&mut self, view: &PeerView, report: &Report) {
         self.rto_ns = rto_ns(view, self.alpha);
-        self.silence.heard();
+        self.silent_peer.heard();
         match report {
             Report::Ack(ack) => self.handle_ack(ack),
             Report::Nack(nack) => self.handle_nack(view, nack),
@@ -182,7 +182,7 @@ impl Sender for GoBackSender {
     }
 
     fn handle_contact(&mut self) {
-        self.silence.heard();
+        self.silent_peer.heard();
     }
 
     fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
@@ -203,7 +203,7 @@ impl Sender for GoBackSender {
     }
 
     fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
-        self.silence.heard();
+        self.silent_peer.heard();
         self.finish(message, outcome);
     }
 
@@ -226,13 +226,13 @@ impl Sender for GoBackSender {
         }
         if expired {
             self.counters.timeouts += 1;
-            self.silence.expired(view, self.rto_ns);
+            self.silent_peer.expired(view, self.rto_ns);
         }
-        self.silence.handle_timeout(view);
+        self.silent_peer.handle_timeout(view);
     }
 
     fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
-        let max_chunks = self.silence.limit(max_chunks);
+        let max_chunks = self.silent_peer.limit(max_chunks);
         if max_chunks == 0 {
             return None;
         }
@@ -251,7 +251,7 @@ impl Sender for GoBackSender {
         }
         self.counters.sent_chunks += u64::from(end - range.start);
         self.counters.retransmitted_chunks += u64::from(again);
-        self.silence.sent(end - range.start);
+        self.silent_peer.sent(end - range.start);
         let message = message.into();
         Some(Chunks { message, range })
     }
@@ -261,7 +261,7 @@ impl Sender for GoBackSender {
     }
 
     fn next_timeout(&self) -> Option<u64> {
-        let probe = self.silence.next_timeout();
+        let probe = self.silent_peer.next_timeout();
         let probe = probe.filter(|_| !self.unsent.is_empty());
         self.expiry_ns().into_iter().chain(probe).min()
     }

@@ -1,13 +1,13 @@
 //! Selective repeat: only missing chunks are sent again (paper section 4.1.1; P5.1, P5.2).
 
 pub(crate) mod ack_state;
-mod departures;
 mod holes;
 mod nacks;
-mod quiet;
 mod receiver;
 mod selective_send;
 mod sender;
+mod sent_chunks;
+mod tail_request;
 
 use alloc::boxed::Box;
 use farwrite_wire::control::SchemeTag;

@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use farwrite_wire::control::Nack;
 
 use super::holes::Holes;
-use super::quiet::Quiet;
+use super::tail_request::TailRequest;
 use crate::scheme::{Arrivals, Message, PeerView};
 
 /// Bytes of one range in a NACK (P4.6).
@@ -22,7 +22,7 @@ pub(super) struct Nacks {
     timers: BTreeSet<(u64, u64)>,
     /// Messages with chunks to request now.
     asking: BTreeSet<u64>,
-    quiet: Quiet,
+    tail_request: TailRequest,
     /// The sender has passed all messages before this one.
     newest: u64,
 }
@@ -51,7 +51,7 @@ impl Nacks {
         };
         self.messages.insert(message.number, watched);
         self.rearm(message.number);
-        self.quiet.started(view);
+        self.tail_request.started(view);
     }
 
     pub(super) fn forget(&mut self, message: u64) {
@@ -62,14 +62,14 @@ impl Nacks {
             self.timers.remove(&(armed_ns, message));
         }
         if self.messages.is_empty() {
-            self.quiet.idle();
+            self.tail_request.idle();
         }
     }
 
     /// Packets of a message have arrived. Chunks `0..cumulative` are present. The highest chunk of
     /// which any packet has arrived is the one before `seen`.
     pub(super) fn arrived(&mut self, view: &PeerView, message: u64, cumulative: u32, seen: u32) {
-        self.quiet.arrived(view);
+        self.tail_request.arrived(view);
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
@@ -113,16 +113,16 @@ impl Nacks {
             }
             self.rearm(number);
         }
-        if self.quiet.handle_timeout(view) {
+        if self.tail_request.handle_timeout(view) {
             self.ask_tails(view);
         }
     }
 
     fn ask_tails(&mut self, view: &PeerView) {
-        let quiet = &self.quiet;
+        let tail_request = &self.tail_request;
         let expected = self.messages.iter_mut().filter(|(_, watched)| {
             // If a message has not begun, the sender may have sent nothing of it.
-            watched.begun || quiet.overdue(view, watched.started_ns)
+            watched.begun || tail_request.overdue(view, watched.started_ns)
         });
         for (number, watched) in expected.take(MAX_TAILS_A_ROUND) {
             watched.holes.ask_tail();
@@ -156,7 +156,10 @@ impl Nacks {
 
     pub(super) fn next_timeout(&self) -> Option<u64> {
         let holes = self.timers.first().map(|(due_ns, _)| *due_ns);
-        holes.into_iter().chain(self.quiet.next_timeout()).min()
+        holes
+            .into_iter()
+            .chain(self.tail_request.next_timeout())
+            .min()
     }
 
     fn rearm(&mut self, number: u64) {

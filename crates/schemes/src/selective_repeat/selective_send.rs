@@ -5,7 +5,7 @@ use core::ops::Range;
 use alloc::vec::Vec;
 use farwrite_wire::control::Ack;
 
-use super::departures::Stamp;
+use super::sent_chunks::Stamp;
 use crate::chunk_set::{ChunkSet, word_mask, words_of};
 
 /// Each chunk is new, queued to be sent again, in flight, or acknowledged.

@@ -4,11 +4,11 @@ use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
-use super::departures::{Departure, Departures};
 use super::selective_send::SelectiveSend;
+use super::sent_chunks::{SentChunks, SentRun};
 use crate::best_effort::RepairSender;
 use crate::scheme::{Chunks, Message, PeerView, Report, Sender, SenderCounters};
-use crate::silence::Silence;
+use crate::silent_peer::SilentPeer;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
 
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub(crate) struct SelectiveSender {
     repeating: BTreeSet<u64>,
     /// Messages with chunks that were never handed out.
     unsent: BTreeSet<u64>,
-    departures: Departures,
+    sent_chunks: SentChunks,
     /// The timeout at the last call that had a path.
     rto_ns: u64,
-    silence: Silence,
+    silent_peer: SilentPeer,
     outcomes: VecDeque<(u64, Outcome)>,
     counters: SenderCounters,
 }
@@ -36,9 +36,9 @@ impl SelectiveSender {
             messages: BTreeMap::new(),
             repeating: BTreeSet::new(),
             unsent: BTreeSet::new(),
-            departures: Departures::default(),
+            sent_chunks: SentChunks::default(),
             rto_ns: 0,
-            silence: Silence::default(),
+            silent_peer: SilentPeer::default(),
             outcomes: VecDeque::new(),
             counters: SenderCounters::default(),
         }
@@ -46,17 +46,17 @@ impl SelectiveSender {
 
     /// Returns how many of `max_chunks` may be sent now (P5.0.9).
     pub(crate) fn allowed_chunks(&self, max_chunks: u32) -> u32 {
-        self.silence.limit(max_chunks)
+        self.silent_peer.limit(max_chunks)
     }
 
     /// Returns when the next probe of a silent peer may be sent.
     pub(crate) fn next_probe(&self) -> Option<u64> {
-        self.silence.next_timeout()
+        self.silent_peer.next_timeout()
     }
 
     /// Records chunks that are sent and that this half does not repair.
     pub(crate) fn note_sent(&mut self, chunks: u32) {
-        self.silence.sent(chunks);
+        self.silent_peer.sent(chunks);
     }
 
     fn handle_ack(&mut self, ack: &Ack) {
@@ -77,7 +77,7 @@ impl SelectiveSender {
             return;
         };
         let crossing_ns = crossing_ns(view);
-        let departures = &self.departures;
+        let departures = &self.sent_chunks;
         // A NACK that crossed the repair says nothing about it. The same holds for a NACK about a
         // chunk that has not left yet.
         let lost = |stamp| {
@@ -115,12 +115,12 @@ impl SelectiveSender {
     /// Removes settled departures from the front, so that the next timeout stays meaningful: the
     /// front departure has chunks without an ACK.
     fn drop_settled_departures(&mut self) {
-        while let Some(front) = self.departures.front() {
+        while let Some(front) = self.sent_chunks.front() {
             let outgoing = self.messages.get(&front.message);
             if outgoing.is_some_and(|outgoing| !outgoing.has_acked(front.range.clone())) {
                 break;
             }
-            self.departures.pop();
+            self.sent_chunks.pop();
         }
     }
 }
@@ -136,7 +136,7 @@ impl Sender for SelectiveSender {
 
     fn handle_report(&mut self, view: &PeerView, report: &Report) {
         self.rto_ns = rto_ns(view, self.alpha);
-        self.silence.heard();
+        self.silent_peer.heard();
         match report {
             Report::Ack(ack) => self.handle_ack(ack),
             Report::Nack(nack) if self.nack => self.handle_nack(view, nack),
@@ -146,13 +146,13 @@ impl Sender for SelectiveSender {
     }
 
     fn handle_contact(&mut self) {
-        self.silence.heard();
+        self.silent_peer.heard();
     }
 
     fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks) {
         self.rto_ns = rto_ns(view, self.alpha);
         if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {
-            let stamp = self.departures.push(Departure {
+            let stamp = self.sent_chunks.push(SentRun {
                 at_ns: view.now_ns,
                 message: chunks.message.data(),
                 range: chunks.range.clone(),
@@ -162,7 +162,7 @@ impl Sender for SelectiveSender {
     }
 
     fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
-        self.silence.heard();
+        self.silent_peer.heard();
         self.finish(message, outcome);
     }
 
@@ -173,10 +173,10 @@ impl Sender for SelectiveSender {
     fn handle_timeout(&mut self, view: &PeerView) {
         self.rto_ns = rto_ns(view, self.alpha);
         let mut expired = false;
-        while let Some(front) = self.departures.front()
+        while let Some(front) = self.sent_chunks.front()
             && front.at_ns.saturating_add(self.rto_ns) <= view.now_ns
         {
-            let Some((stamp, departure)) = self.departures.pop() else {
+            let Some((stamp, departure)) = self.sent_chunks.pop() else {
                 break;
             };
             // A chunk that has left again has a later stamp, and waits for that departure.
@@ -189,18 +189,18 @@ impl Sender for SelectiveSender {
         }
         if expired {
             self.counters.timeouts += 1;
-            self.silence.expired(view, self.rto_ns);
+            self.silent_peer.expired(view, self.rto_ns);
         }
-        self.silence.handle_timeout(view);
+        self.silent_peer.handle_timeout(view);
         self.drop_settled_departures();
     }
 
     fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
-        let max_chunks = self.silence.limit(max_chunks);
+        let max_chunks = self.silent_peer.limit(max_chunks);
         if max_chunks == 0 {
             return None;
         }
-        let stamp = self.departures.not_departed();
+        let stamp = self.sent_chunks.not_departed();
         let (message, range) = if let Some(&message) = self.repeating.first() {
             let outgoing = self.messages.get_mut(&message)?;
             let range = outgoing.take_queued(max_chunks, stamp)?;
@@ -219,7 +219,7 @@ impl Sender for SelectiveSender {
             (message, range)
         };
         self.counters.sent_chunks += range.len() as u64;
-        self.silence.sent(range.end - range.start);
+        self.silent_peer.sent(range.end - range.start);
         let message = message.into();
         Some(Chunks { message, range })
     }
@@ -229,10 +229,10 @@ impl Sender for SelectiveSender {
     }
 
     fn next_timeout(&self) -> Option<u64> {
-        let front = self.departures.front();
+        let front = self.sent_chunks.front();
         let expiry = front.map(|front| front.at_ns.saturating_add(self.rto_ns));
         let can_send = !self.repeating.is_empty() || !self.unsent.is_empty();
-        let probe = self.silence.next_timeout().filter(|_| can_send);
+        let probe = self.silent_peer.next_timeout().filter(|_| can_send);
         expiry.into_iter().chain(probe).min()
     }
 

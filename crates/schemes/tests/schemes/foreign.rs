@@ -9,7 +9,7 @@ use farwrite_schemes::scheme::{
     Arrivals, Chunks, Message, MessageId, PeerView, Receiver, Report, Scheme, Sender,
     SenderCounters,
 };
-use farwrite_schemes::silence::Silence;
+use farwrite_schemes::silent_peer::SilentPeer;
 use farwrite_schemes::timing::{Alpha, rto_ns};
 use farwrite_wire::control::{Ack, Outcome, SchemeTag};
 
@@ -39,7 +39,7 @@ struct Waiting {
     messages: BTreeMap<u64, (u32, u32)>,
     /// The run in flight, and when to send it again.
     under_way: Option<(Chunks, Option<u64>)>,
-    silence: Silence,
+    silent_peer: SilentPeer,
     outcomes: VecDeque<(u64, Outcome)>,
     counters: SenderCounters,
 }
@@ -49,7 +49,7 @@ impl Sender for Waiting {
         self.messages.insert(message.number, (message.chunks, 0));
     }
     fn handle_report(&mut self, view: &PeerView, report: &Report) {
-        self.silence.heard();
+        self.silent_peer.heard();
         let Report::Ack(ack) = report else { return };
         let Some((chunks, acked)) = self.messages.get_mut(&ack.message) else {
             return;
@@ -86,18 +86,18 @@ impl Sender for Waiting {
             .is_some()
         {
             self.counters.timeouts += 1;
-            self.silence.expired(view, rto_ns(view, Alpha::DEFAULT));
+            self.silent_peer.expired(view, rto_ns(view, Alpha::DEFAULT));
         }
-        self.silence.handle_timeout(view);
+        self.silent_peer.handle_timeout(view);
     }
     fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
-        let max_chunks = self.silence.limit(max_chunks);
+        let max_chunks = self.silent_peer.limit(max_chunks);
         if self.under_way.is_some() || max_chunks == 0 {
             return None;
         }
         let (&message, &(chunks, acked)) = self.messages.first_key_value()?;
         let range = acked..chunks.min(acked + max_chunks);
-        self.silence.sent(range.end - range.start);
+        self.silent_peer.sent(range.end - range.start);
         self.counters.sent_chunks += u64::from(range.end - range.start);
         let message = message.into();
         let run = Chunks { message, range };
@@ -109,7 +109,7 @@ impl Sender for Waiting {
     }
     fn next_timeout(&self) -> Option<u64> {
         let run = self.under_way.as_ref().and_then(|(_, at_ns)| *at_ns);
-        let probe = self.silence.next_timeout();
+        let probe = self.silent_peer.next_timeout();
         run.or(probe.filter(|_| !self.messages.is_empty()))
     }
     fn counters(&self) -> SenderCounters {

@@ -11,7 +11,7 @@ use farwrite_wire::control::Outcome;
 use super::OpenRecv;
 use crate::handle::RecvShared;
 use crate::pair::Pair;
-use crate::pair::parity::Lent;
+use crate::pair::parity::ParityRegion;
 use crate::partial::Partial;
 
 /// A receive that has ended and whose windows are closing.
@@ -19,7 +19,7 @@ pub(in crate::pair) struct Closing {
     message: u64,
     /// The windows that are not closed yet.
     windows: Vec<Window>,
-    lent: Option<Lent>,
+    region: Option<ParityRegion>,
     shared: Arc<RecvShared>,
     outcome: Outcome,
     bitmap: ChunkBitmap,
@@ -28,11 +28,11 @@ pub(in crate::pair) struct Closing {
 
 impl Closing {
     pub(in crate::pair) fn new(message: u64, recv: OpenRecv, outcome: Outcome) -> Self {
-        let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
+        let windows = [Some(recv.window), recv.region.map(|region| region.window)];
         Self {
             message,
             windows: windows.into_iter().flatten().collect(),
-            lent: recv.lent,
+            region: recv.region,
             shared: recv.shared,
             outcome,
             bitmap: recv.bitmap,
@@ -53,7 +53,7 @@ impl Closing {
 impl Pair {
     /// Ends the receives whose windows are closed. No packet changes their memory any more.
     pub(crate) fn settle_closing<F: Fabric>(&mut self, fabric: &mut Adapter<F>) {
-        let (workshop, sdr) = (&mut self.workshop, &mut self.sdr);
+        let (parity_memory, sdr) = (&mut self.parity_memory, &mut self.sdr);
         self.recv.closing.retain_mut(|closing| {
             closing
                 .windows
@@ -61,8 +61,8 @@ impl Pair {
             if !closing.windows.is_empty() {
                 return true;
             }
-            if let Some(lent) = closing.lent {
-                workshop.give_lent(lent.scratch);
+            if let Some(region) = closing.region {
+                parity_memory.give_lent(region.scratch);
             }
             // A worker sets the last bit before it stores the last fragment, so only now are all
             // fragments stored.
@@ -72,7 +72,7 @@ impl Pair {
                 closing.shared.set_immediate(immediate);
             }
             // SAFETY: packets are processed between the poll and the end of a batch of a receive
-            // worker, on whichever thread (`Reception`). The receive was completed before its
+            // worker, on whichever thread (`ReceiveThreads`). The receive was completed before its
             // windows were closed, and the fabric has reported these windows as closed: each worker
             // has left the batch that it was in at that time, and finds nothing at the slot in
             // later batches.

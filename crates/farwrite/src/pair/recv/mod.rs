@@ -16,7 +16,7 @@ use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
 
 use super::Pair;
 use super::deadlines::Deadlines;
-use super::parity::Lent;
+use super::parity::ParityRegion;
 use super::reads::Carries;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
@@ -28,7 +28,7 @@ use closing::Closing;
 pub(super) use offered::Offered;
 
 /// The receiving side of a queue pair.
-pub(super) struct RecvSide {
+pub(super) struct RecvState {
     /// Messages that have not ended.
     pub(super) open: BTreeMap<u64, OpenRecv>,
     /// Those open messages whose offer is foreseen and of which nothing has arrived.
@@ -44,7 +44,7 @@ pub(super) struct RecvSide {
     pub(super) losses: Losses,
 }
 
-impl RecvSide {
+impl RecvState {
     pub(super) fn new(expected: SchemeTag) -> Self {
         Self {
             open: BTreeMap::new(),
@@ -96,7 +96,7 @@ pub(super) struct OpenRecv {
     expected_critical: Option<Critical>,
     pub(super) wants_immediate: bool,
     /// Memory for parity, if the receive has any.
-    pub(super) lent: Option<Lent>,
+    pub(super) region: Option<ParityRegion>,
     /// How the message is cut into groups. Set once the message was offered, if there is memory for
     /// all its parity.
     pub(super) layout: Option<Layout>,
@@ -172,7 +172,7 @@ impl Pair {
             return Err(self.retry(Awaited::RecvSlot));
         }
         let (window, remote) = fabric.open_window(
-            self.holdings.windows(place.generation),
+            self.resources.windows(place.generation),
             place.slot,
             target.region.lkey,
             target.offset,
@@ -202,7 +202,7 @@ impl Pair {
             repair: None,
             expected_critical: terms.scheme.and_then(|tag| known.find(tag)?.critical()),
             wants_immediate: terms.exact_length && terms.immediate,
-            lent: None,
+            region: None,
             layout: None,
             shared: Arc::clone(&shared),
         };
@@ -263,7 +263,7 @@ impl Pair {
                 meter.end(message, &TableArrivals(self.sdr.received()));
             }
         }
-        let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
+        let windows = [Some(recv.window), recv.region.map(|region| region.window)];
         let mut closing = Closing::new(message, recv, outcome);
         let mut result = Ok(());
         for window in windows.into_iter().flatten() {
@@ -319,7 +319,7 @@ impl Pair {
         known: &Registry,
         now_ns: u64,
     ) -> Result<(), Error> {
-        self.inlet.take_announcement();
+        self.receive.take_announcement();
         let mut arrived = std::mem::take(&mut self.recv.arrived);
         arrived.clear();
         let received = self.sdr.received();
@@ -331,7 +331,7 @@ impl Pair {
         let answer_ns = self.round_trip.least_answer_ns();
         let Self {
             sdr,
-            recv: RecvSide { open, losses, .. },
+            recv: RecvState { open, losses, .. },
             halves,
             events,
             ..

@@ -149,7 +149,7 @@ impl Pair {
         recv.layout = is_enough.then_some(layout);
         // Memory that is too small receives no parity.
         let parity_bytes = recv.layout.map_or(0, |layout| layout.parity_bytes() as u64);
-        Ok(recv.lent.is_none() || self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
+        Ok(recv.region.is_none() || self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
     }
 
     /// Returns the terms of a receive. The sender receives them with its clearance.

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::handle::{SendHandle, SendShared};
 use crate::memory::MrSlice;
 use crate::options::SendOptions;
-use crate::peer::Standing;
+use crate::peer::PlaceInQueue;
 use crate::registry::Registry;
 use queue::PacketQueue;
 use stream::{Stream, StreamRun};
@@ -34,7 +34,7 @@ use writes::Writes;
 
 /// The sending side of a queue pair.
 #[derive(Default)]
-pub(super) struct SendSide {
+pub(super) struct SendState {
     /// Messages that have not ended.
     pub(super) open: BTreeMap<u64, OpenSend>,
     /// Messages that have ended, but of which the fabric still holds packets.
@@ -47,13 +47,13 @@ pub(super) struct SendSide {
     queue: PacketQueue,
     pub(super) deadlines: Deadlines,
     /// The state of the queue pair among the queue pairs to its peer.
-    pub(super) standing: Standing,
+    pub(super) place_in_queue: PlaceInQueue,
     /// Wire bytes that remain in its turn to send. The value is negative if more than a turn was
     /// sent.
     turn_bytes: i64,
 }
 
-impl SendSide {
+impl SendState {
     /// Returns whether no message is open, and the fabric holds no packets.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
@@ -529,7 +529,7 @@ impl Pair {
 
     /// Ends the messages that are over and of which the fabric holds no packets.
     fn release_sends(&mut self) {
-        let SendSide { leaving, queue, .. } = &mut self.send;
+        let SendState { leaving, queue, .. } = &mut self.send;
         let has_left = |message: &u64| !queue.holds(*message);
         let left: Vec<u64> = leaving.keys().copied().filter(has_left).collect();
         for message in left {
@@ -538,7 +538,7 @@ impl Pair {
             };
             send.finish(outcome);
             if let Some(parity) = send.parity {
-                self.workshop.give(parity.scratch());
+                self.parity_memory.give(parity.scratch());
             }
             self.sdr.close_send(message, outcome);
         }

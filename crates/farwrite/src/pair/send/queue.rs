@@ -45,7 +45,7 @@ impl Source {
 
 /// Consecutive packets of a run that the fabric took.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct AcceptedPackets {
     pub(super) message: MessageId,
     pub(super) packets: Range<u32>,
     /// Bytes of their payloads.
@@ -265,7 +265,7 @@ impl PacketQueue {
         fabric: &mut Adapter<F>,
         max_packets: usize,
         qpn_of: impl Fn(&PacketWrite) -> Qpn,
-        left: impl FnMut(Taken),
+        left: impl FnMut(AcceptedPackets),
     ) -> Result<usize, FabricError> {
         let queued = self.runs.range(self.first_queued()..);
         let packets = queued.flat_map(|run| run.rest.clone().map(|write| (write, run.source)));
@@ -302,7 +302,7 @@ impl PacketQueue {
         &mut self,
         qpn: Qpn,
         packets: &[(PacketWrite, Sge)],
-        mut left: impl FnMut(Taken),
+        mut left: impl FnMut(AcceptedPackets),
     ) {
         let first = self.first_queued();
         let mut packets = packets.iter();
@@ -319,7 +319,7 @@ impl PacketQueue {
             let taken = packets.by_ref().take(count);
             let bytes = taken.map(|(_, local)| u64::from(local.length)).sum();
             run.taken_bytes += bytes;
-            left(Taken {
+            left(AcceptedPackets {
                 message: run.chunks.message,
                 packets: start..run.rest.next_packet(),
                 bytes,

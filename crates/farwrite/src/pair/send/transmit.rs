@@ -68,7 +68,7 @@ impl Pair {
             end.backlog_bytes = self.backlog_bytes(peer.overhead_bytes());
             end.repeats = self.send.queue.starts_with_repeat();
         }
-        peer.end_turn(now_ns, self.name.index, &mut self.send.standing, &end);
+        peer.end_turn(now_ns, self.name.index, &mut self.send.place_in_queue, &end);
         let halt = halt?;
         let sent_bytes = u64::try_from(before - self.send.turn_bytes).unwrap_or(0);
         if halt != Halt::Full {
@@ -122,8 +122,8 @@ impl Pair {
             // A chunk may be longer than the burst.
             let max_packets = usize::try_from(packets).unwrap_or(usize::MAX);
             let mut wire_bytes = 0;
-            let (events, holdings) = (&self.events, &self.holdings);
-            let qpn_of = |write: &PacketWrite| holdings.data_qpn(write.generation, write.channel);
+            let (events, resources) = (&self.events, &self.resources);
+            let qpn_of = |write: &PacketWrite| resources.data_qpn(write.generation, write.channel);
             let queue = &mut self.send.queue;
             let taken = queue.post(fabric, max_packets, qpn_of, |run| {
                 let count = u64::from(run.packets.end - run.packets.start);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::SendSide;
+use super::SendState;
 use super::queue::Departed;
 use super::stream::StreamRun;
 use crate::error::{Error, StreamError};
@@ -110,7 +110,7 @@ impl Writes {
     }
 }
 
-impl SendSide {
+impl SendState {
     /// Drops all of a write that the fabric has not taken. The write ends with `outcome` once the
     /// fabric has sent the rest, or as sent if the fabric has taken all of it.
     fn cut_write(&mut self, number: u64, outcome: WriteOutcome) {

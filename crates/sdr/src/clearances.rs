@@ -87,7 +87,7 @@ const MAX_CLEARANCES: u64 = 16;
 
 /// Which clearances the sender holds, which were sent, and which must be sent now.
 #[derive(Default)]
-pub(crate) struct Clearing {
+pub(crate) struct Clearances {
     /// The next clearance to send: all of `cursor..posted` are due now.
     cursor: u64,
     /// The sender is known to hold the clearances of messages `0..known`.
@@ -148,7 +148,7 @@ impl Recent {
     }
 }
 
-impl Clearing {
+impl Clearances {
     /// Handles a newly posted receive.
     pub(crate) fn posted(&mut self) {
         self.fresh = true;

@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 
 /// Chunks of one message that left together.
 #[derive(Debug)]
-pub(super) struct Departure {
+pub(super) struct SentRun {
     pub(super) at_ns: u64,
     pub(super) message: u64,
     pub(super) range: Range<u32>,
@@ -22,24 +22,24 @@ pub(super) struct Stamp(u32);
 /// Stamps count modulo 2^32. A stamp outlives its departure only in chunks that are acknowledged or
 /// queued again, and the stamps of those chunks are not read.
 #[derive(Debug, Default)]
-pub(super) struct Departures {
-    queue: VecDeque<Departure>,
+pub(super) struct SentChunks {
+    queue: VecDeque<SentRun>,
     /// Stamp of the front departure.
     front: u32,
 }
 
-impl Departures {
-    pub(super) fn push(&mut self, departure: Departure) -> Stamp {
+impl SentChunks {
+    pub(super) fn push(&mut self, departure: SentRun) -> Stamp {
         let index = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         self.queue.push_back(departure);
         Stamp(self.front.wrapping_add(index))
     }
 
-    pub(super) fn front(&self) -> Option<&Departure> {
+    pub(super) fn front(&self) -> Option<&SentRun> {
         self.queue.front()
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Stamp, Departure)> {
+    pub(super) fn pop(&mut self) -> Option<(Stamp, SentRun)> {
         let departure = self.queue.pop_front()?;
         let stamp = Stamp(self.front);
         self.front = self.front.wrapping_add(1);

@@ -56,7 +56,7 @@ impl<T> Room<T> {
     }
 }
 
-pub(crate) struct Sending {
+pub(crate) struct MessageSend {
     pub(crate) spec: SendSpec,
     /// Whether the send started without a length. If so, reports do not prove that the receiver
     /// knows its length.
@@ -77,7 +77,7 @@ pub(crate) struct Sending {
     pub(crate) interval_ns: Option<u64>,
 }
 
-impl Sending {
+impl MessageSend {
     /// Returns whether the receiver knows everything in the offer, and this end knows where to
     /// write.
     pub(crate) fn is_settled(&self) -> bool {

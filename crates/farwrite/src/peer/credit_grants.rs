@@ -3,7 +3,7 @@
 use farwrite_rate::{EqdsOptions, PullPacer};
 use farwrite_wire::control::{Credit, CreditRequest};
 
-use super::asking::Waits;
+use super::credit_requests::Waits;
 
 /// Percentage of the port's rate for which credit is granted. The rest keeps the queue in
 /// front of the port short.
@@ -11,7 +11,7 @@ const RATE_PERCENT: u64 = 99;
 
 /// The pacer of credit that all peers of an endpoint share.
 #[derive(Debug)]
-pub(super) struct Pulls {
+pub(super) struct CreditPacer {
     pub(super) line_rate_bps: u64,
     rate_bps: u64,
     packet_bytes: u64,
@@ -20,7 +20,7 @@ pub(super) struct Pulls {
     pub(super) peers: usize,
 }
 
-impl Pulls {
+impl CreditPacer {
     /// Grants packets of `packet_bytes` bytes on the wire.
     pub(super) fn new(options: &EqdsOptions, packet_bytes: u64) -> Self {
         let rate_bps = options.line_rate_bps / 100 * RATE_PERCENT;
@@ -69,7 +69,7 @@ impl Pulls {
 
 /// The credit of one peer.
 #[derive(Debug, Default)]
-pub(super) struct Crediting {
+pub(super) struct CreditGrants {
     latest: CreditRequest,
     granted_bytes: u64,
     /// Up to which sum credit is granted for the latest request.
@@ -86,7 +86,7 @@ pub(super) struct Crediting {
     has_news: bool,
 }
 
-impl Crediting {
+impl CreditGrants {
     /// Handles a request that arrived through queue pair `index`. At most `ahead_bytes` beyond the
     /// used credit are granted, whatever is wanted.
     pub(super) fn hear(
@@ -198,14 +198,14 @@ mod tests {
     const AHEAD: u64 = 8_000;
 
     /// Two peers ask for `wanted` bytes each at time 0.
-    fn two_peers(wanted: [u64; 2]) -> (Pulls, [Crediting; 2]) {
+    fn two_peers(wanted: [u64; 2]) -> (CreditPacer, [CreditGrants; 2]) {
         // A packet takes a microsecond.
         let options = EqdsOptions {
             line_rate_bps: 8_000_000_000_u64.div_ceil(RATE_PERCENT) * 100,
             first_window_bytes: 1,
         };
-        let mut pulls = Pulls::new(&options, 1_000);
-        let mut peers = [Crediting::default(), Crediting::default()];
+        let mut pulls = CreditPacer::new(&options, 1_000);
+        let mut peers = [CreditGrants::default(), CreditGrants::default()];
         for (flow, wanted_bytes) in (0..).zip(wanted) {
             let peer = &mut peers[flow as usize];
             ask(peer, 0, 0, wanted_bytes);
@@ -215,7 +215,7 @@ mod tests {
         (pulls, peers)
     }
 
-    fn ask(peer: &mut Crediting, now_ns: u64, used_bytes: u64, wanted_bytes: u64) {
+    fn ask(peer: &mut CreditGrants, now_ns: u64, used_bytes: u64, wanted_bytes: u64) {
         let request = CreditRequest {
             epoch: 3,
             used_bytes,
@@ -225,7 +225,11 @@ mod tests {
     }
 
     /// Grants what is due each microsecond, and returns the credit at the end.
-    fn run(pulls: &mut Pulls, peers: &mut [Crediting; 2], ns: std::ops::RangeInclusive<u64>) {
+    fn run(
+        pulls: &mut CreditPacer,
+        peers: &mut [CreditGrants; 2],
+        ns: std::ops::RangeInclusive<u64>,
+    ) {
         for now_ns in ns.step_by(1_000) {
             while let Some((flow, bytes)) = pulls.poll(now_ns) {
                 peers[flow as usize].grant(bytes);
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_opened_again_at_either_end_gets_credit() {
-        let mut peer = Crediting::default();
+        let mut peer = CreditGrants::default();
         ask(&mut peer, 0, 70_000, 90_000);
         assert_eq!((peer.granted_bytes, peer.take_ask()), (70_000, Some(AHEAD)));
         let reopened = CreditRequest {
@@ -292,12 +296,12 @@ mod tests {
 
     #[test]
     fn absurd_requests_grant_no_more_than_the_bound() {
-        let mut peer = Crediting::default();
+        let mut peer = CreditGrants::default();
         ask(&mut peer, 0, u64::MAX, u64::MAX);
         assert_eq!(peer.take_ask(), Some(0));
         peer.grant(u64::MAX);
         assert_eq!(peer.granted_bytes, u64::MAX);
-        let mut peer = Crediting::default();
+        let mut peer = CreditGrants::default();
         ask(&mut peer, 0, 5, u64::MAX);
         peer.grant(u64::MAX);
         assert_eq!(peer.granted_bytes, 5 + AHEAD);

@@ -5,7 +5,7 @@ use crate::timing::repair_ns;
 
 /// Detects that packets have stopped arriving on a queue pair that expects some.
 #[derive(Debug, Default)]
-pub(super) struct Quiet {
+pub(super) struct TailRequest {
     last_arrival_ns: Option<u64>,
     /// Longest recent time between arrivals; `None` before the first.
     gap_ns: Option<u64>,
@@ -14,7 +14,7 @@ pub(super) struct Quiet {
     at_ns: Option<u64>,
 }
 
-impl Quiet {
+impl TailRequest {
     /// A message is expected.
     pub(super) fn started(&mut self, view: &PeerView) {
         self.at_ns
@@ -100,74 +100,74 @@ mod tests {
 
     #[test]
     fn waits_a_round_trip_at_first_and_a_quarter_of_it_in_a_stream() {
-        let mut quiet = Quiet::default();
-        quiet.started(&at(0));
-        assert_eq!(quiet.next_timeout(), Some(92 * MS));
-        quiet.arrived(&at(50));
-        assert_eq!(quiet.next_timeout(), Some(122 * MS));
+        let mut tail_request = TailRequest::default();
+        tail_request.started(&at(0));
+        assert_eq!(tail_request.next_timeout(), Some(92 * MS));
+        tail_request.arrived(&at(50));
+        assert_eq!(tail_request.next_timeout(), Some(122 * MS));
         for now_ms in 51..=100 {
-            quiet.arrived(&at(now_ms));
+            tail_request.arrived(&at(now_ms));
         }
-        assert_eq!(quiet.next_timeout(), Some(122 * MS));
+        assert_eq!(tail_request.next_timeout(), Some(122 * MS));
     }
 
     #[test]
     fn the_silence_of_one_message_does_not_slow_requests_for_the_next() {
         // The time from the first request to the second one.
-        let between_requests = |quiet: &mut Quiet, start_ms: u64| {
-            quiet.started(&at(start_ms));
-            let first_ns = quiet.next_timeout().expect("a message is expected");
-            assert!(quiet.handle_timeout(&at(first_ns / MS)));
-            quiet.next_timeout().expect("a message is expected") - first_ns
+        let between_requests = |tail_request: &mut TailRequest, start_ms: u64| {
+            tail_request.started(&at(start_ms));
+            let first_ns = tail_request.next_timeout().expect("a message is expected");
+            assert!(tail_request.handle_timeout(&at(first_ns / MS)));
+            tail_request.next_timeout().expect("a message is expected") - first_ns
         };
-        let mut quiet = Quiet::default();
-        let expected_ns = between_requests(&mut quiet, 0);
+        let mut tail_request = TailRequest::default();
+        let expected_ns = between_requests(&mut tail_request, 0);
         for _ in 0..3 {
-            let at_ns = quiet.next_timeout().expect("a message is expected");
-            assert!(quiet.handle_timeout(&at(at_ns / MS)));
+            let at_ns = tail_request.next_timeout().expect("a message is expected");
+            assert!(tail_request.handle_timeout(&at(at_ns / MS)));
         }
-        quiet.idle();
-        assert_eq!(between_requests(&mut quiet, 60_000), expected_ns);
+        tail_request.idle();
+        assert_eq!(between_requests(&mut tail_request, 60_000), expected_ns);
     }
 
     #[test]
     fn waits_longer_for_a_sender_paced_slowly() {
-        let mut quiet = Quiet::default();
-        quiet.arrived(&at(0));
-        quiet.arrived(&at(50));
-        assert_eq!(quiet.next_timeout(), Some(152 * MS));
+        let mut tail_request = TailRequest::default();
+        tail_request.arrived(&at(0));
+        tail_request.arrived(&at(50));
+        assert_eq!(tail_request.next_timeout(), Some(152 * MS));
         // The reply to a NACK, one round trip later, does not count.
-        assert!(quiet.handle_timeout(&at(152)));
-        quiet.arrived(&at(260));
-        assert_eq!(quiet.gap_ns, Some(43_750_000));
+        assert!(tail_request.handle_timeout(&at(152)));
+        tail_request.arrived(&at(260));
+        assert_eq!(tail_request.gap_ns, Some(43_750_000));
     }
 
     #[test]
     fn asks_ever_more_rarely_until_something_comes() {
-        let mut quiet = Quiet::default();
-        quiet.started(&at(0));
+        let mut tail_request = TailRequest::default();
+        tail_request.started(&at(0));
         let mut asked_ms = std::vec::Vec::new();
         for _ in 0..7 {
-            let now_ms = quiet.next_timeout().unwrap() / MS;
-            assert!(!quiet.handle_timeout(&at(now_ms - 1)));
-            assert!(quiet.handle_timeout(&at(now_ms)));
+            let now_ms = tail_request.next_timeout().unwrap() / MS;
+            assert!(!tail_request.handle_timeout(&at(now_ms - 1)));
+            assert!(tail_request.handle_timeout(&at(now_ms)));
             asked_ms.push(now_ms);
         }
         assert_eq!(asked_ms, [92, 184, 368, 736, 1472, 2472, 3472]);
-        quiet.arrived(&at(4000));
-        assert_eq!(quiet.next_timeout(), Some(4072 * MS));
-        quiet.idle();
-        assert_eq!(quiet.next_timeout(), None);
+        tail_request.arrived(&at(4000));
+        assert_eq!(tail_request.next_timeout(), Some(4072 * MS));
+        tail_request.idle();
+        assert_eq!(tail_request.next_timeout(), None);
     }
 
     #[test]
     fn a_message_that_has_not_begun_is_overdue_a_repair_after_all_that_came() {
-        let mut quiet = Quiet::default();
-        assert!(!quiet.overdue(&at(91), 0));
-        assert!(quiet.overdue(&at(92), 0));
-        quiet.arrived(&at(50));
-        assert!(!quiet.overdue(&at(141), 0));
-        assert!(quiet.overdue(&at(142), 0));
-        assert!(!quiet.overdue(&at(142), 60 * MS));
+        let mut tail_request = TailRequest::default();
+        assert!(!tail_request.overdue(&at(91), 0));
+        assert!(tail_request.overdue(&at(92), 0));
+        tail_request.arrived(&at(50));
+        assert!(!tail_request.overdue(&at(141), 0));
+        assert!(tail_request.overdue(&at(142), 0));
+        assert!(!tail_request.overdue(&at(142), 60 * MS));
     }
 }

@@ -4,11 +4,11 @@ use farwrite_rate::{Loss, Sent, TokenBucket};
 use farwrite_wire::control::{Credit, CreditRequest, PeerFeedback};
 use farwrite_wire::timing::Timing;
 
-use super::asking::{Asking, Heard, Waits};
 use super::controller::{Controller, burst_bytes};
-use super::departures::Run;
-use super::flight::{Flight, Named, Said};
-use super::line::{Line, Standing, TurnEnd};
+use super::credit_requests::{CreditEffect, CreditRequests, Waits};
+use super::flight::{Flight, ReportEffect, ReportedPacket};
+use super::packet_log::Run;
+use super::send_queue::{PlaceInQueue, SendQueue, TurnEnd};
 use super::stats::{EcnField, PeerStats, SendLimit};
 use crate::options::RateControl;
 
@@ -18,27 +18,27 @@ const MAX_GRAIN_NS: u64 = 100_000;
 
 /// The sending half of a peer's state.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct Pacing {
     choice: RateControl,
     most_burst_bytes: u64,
     packet_bytes: u64,
     timing: Timing,
     controller: Controller,
     /// Requests for credit; `None` with a controller without credit.
-    asking: Option<Asking>,
+    credit_requests: Option<CreditRequests>,
     /// The backlogs of all queue pairs.
     backlog_bytes: u64,
     bucket: TokenBucket,
     flight: Flight,
     /// Bytes of the current turn that the controller does not know yet.
     turn_bytes: u64,
-    line: Line,
+    send_queue: SendQueue,
     /// The earliest time at which the pace allows the next departure.
     paced_until_ns: u64,
     refused_feedback: u64,
 }
 
-impl Sending {
+impl Pacing {
     pub(super) fn new(
         number: u64,
         choice: RateControl,
@@ -47,8 +47,8 @@ impl Sending {
         timing: Timing,
     ) -> Self {
         let controller = Controller::new(&choice, packet_bytes, &timing);
-        let asking = controller.credit_state();
-        let asking = asking.map(|_| Asking::new(number, packet_bytes));
+        let credit_requests = controller.credit_state();
+        let credit_requests = credit_requests.map(|_| CreditRequests::new(number, packet_bytes));
         let pace_bps = controller.get().limits().pace_bps;
         let mut sending = Self {
             bucket: TokenBucket::new(pace_bps, packet_bytes),
@@ -57,11 +57,11 @@ impl Sending {
             packet_bytes,
             timing,
             controller,
-            asking,
+            credit_requests,
             backlog_bytes: 0,
             flight: Flight::default(),
             turn_bytes: 0,
-            line: Line::default(),
+            send_queue: SendQueue::default(),
             paced_until_ns: 0,
             refused_feedback: 0,
         };
@@ -78,7 +78,7 @@ impl Sending {
     }
 
     pub(super) fn needs_backlog(&self) -> bool {
-        self.asking.is_some()
+        self.credit_requests.is_some()
     }
 
     /// Changes the maximum rate of the controller.
@@ -107,7 +107,7 @@ impl Sending {
 
     /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
     pub(super) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
-        if self.line.first().is_some_and(|first| first != index) {
+        if self.send_queue.first().is_some_and(|first| first != index) {
             return 0;
         }
         let room_bytes = self.room_bytes();
@@ -155,12 +155,12 @@ impl Sending {
         &mut self,
         now_ns: u64,
         index: u32,
-        standing: &mut Standing,
+        place: &mut PlaceInQueue,
         end: &TurnEnd,
         waits: &Waits,
     ) {
         let bytes = std::mem::take(&mut self.turn_bytes);
-        self.line.end_turn(index, standing, end, bytes > 0);
+        self.send_queue.end_turn(index, place, end, bytes > 0);
         if end.waits && (bytes > 0 || self.paced_until_ns <= now_ns) {
             self.paced_until_ns = now_ns + self.grain_ns();
         }
@@ -170,10 +170,10 @@ impl Sending {
                 now_ns,
                 bytes,
                 in_flight_bytes,
-                app_limited: !self.line.is_wanting(),
+                app_limited: !self.send_queue.is_wanting(),
             });
         }
-        self.ask(now_ns, index, standing, end, waits);
+        self.ask(now_ns, index, place, end, waits);
     }
 
     /// Prepares a request for credit after a turn.
@@ -181,7 +181,7 @@ impl Sending {
         &mut self,
         now_ns: u64,
         index: u32,
-        standing: &mut Standing,
+        place: &mut PlaceInQueue,
         end: &TurnEnd,
         waits: &Waits,
     ) {
@@ -194,17 +194,17 @@ impl Sending {
             _ => 0,
         };
         let backlog_bytes = end.backlog_bytes.max(least_bytes);
-        let before_bytes = std::mem::replace(&mut standing.backlog_bytes, backlog_bytes);
+        let before_bytes = std::mem::replace(&mut place.backlog_bytes, backlog_bytes);
         self.backlog_bytes = self.backlog_bytes - before_bytes + backlog_bytes;
-        if let Some(asking) = &mut self.asking {
+        if let Some(requests) = &mut self.credit_requests {
             let left_bytes = self.backlog_bytes.saturating_sub(unasked_bytes);
-            asking.note(now_ns, index, (used_bytes, left_bytes), waits);
+            requests.note(now_ns, index, (used_bytes, left_bytes), waits);
         }
     }
 
     /// Returns the queue pair that carries the next request for credit, and when it is due.
     pub(super) fn request_due(&self) -> Option<(u32, u64)> {
-        self.asking.as_ref()?.due()
+        self.credit_requests.as_ref()?.due()
     }
 
     /// Returns a request for credit for a control packet of queue pair `index` that leaves now, if
@@ -215,28 +215,28 @@ impl Sending {
         index: u32,
         waits: &Waits,
     ) -> Option<CreditRequest> {
-        self.asking.as_mut()?.take(now_ns, index, waits)
+        self.credit_requests.as_mut()?.take(now_ns, index, waits)
     }
 
     /// Handles credit of the receiver, or refuses it.
     pub(super) fn handle_credit(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) {
-        let heard = match &mut self.asking {
-            Some(asking) => asking.hear(now_ns, credit, waits),
-            None => Heard::Refused,
+        let heard = match &mut self.credit_requests {
+            Some(requests) => requests.hear(now_ns, credit, waits),
+            None => CreditEffect::Refused,
         };
         match heard {
-            Heard::Granted(bytes) => self.controller.get_mut().on_grant(now_ns, bytes),
-            Heard::Overtaken => {}
-            Heard::Refused => self.refused_feedback += 1,
+            CreditEffect::Granted(bytes) => self.controller.get_mut().on_grant(now_ns, bytes),
+            CreditEffect::Overtaken => {}
+            CreditEffect::Refused => self.refused_feedback += 1,
         }
     }
 
     /// Removes a queue pair that has ended.
-    pub(super) fn leave(&mut self, index: u32, standing: Standing) {
-        self.line.leave(index, standing);
-        self.backlog_bytes -= standing.backlog_bytes;
-        if let Some(asking) = &mut self.asking {
-            asking.leave(index, self.line.first());
+    pub(super) fn leave(&mut self, index: u32, place: PlaceInQueue) {
+        self.send_queue.leave(index, place);
+        self.backlog_bytes -= place.backlog_bytes;
+        if let Some(requests) = &mut self.credit_requests {
+            requests.leave(index, self.send_queue.first());
         }
     }
 
@@ -252,14 +252,14 @@ impl Sending {
                 self.flight.give_up();
             }
         }
-        let first = self.line.first()?;
+        let first = self.send_queue.first()?;
         let may_send = now_ns >= self.paced_until_ns && self.allowance(now_ns, first) > 0;
         may_send.then_some(first)
     }
 
-    /// Returns when to call [`Sending::release`] next.
+    /// Returns when to call [`Pacing::release`] next.
     pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let is_open = self.line.first().is_some() && self.room_bytes() > 0;
+        let is_open = self.send_queue.first().is_some() && self.room_bytes() > 0;
         let paced_ns = is_open.then(|| self.bucket.next_ns(now_ns).max(self.paced_until_ns));
         let timeout_ns = self.controller.get().next_timeout();
         [paced_ns, timeout_ns].into_iter().flatten().min()
@@ -285,16 +285,16 @@ impl Sending {
         &mut self,
         now_ns: u64,
         serial: u32,
-        named: Named,
+        named: ReportedPacket,
         report: &PeerFeedback,
         least_rtt_ns: u64,
     ) {
         let base_rtt_ns = self.controller.base_rtt_ns();
         let flight = &mut self.flight;
         match flight.handle_report(now_ns, serial, named, report, base_rtt_ns, least_rtt_ns) {
-            Said::New(feedback) => self.controller.get_mut().on_feedback(&feedback),
-            Said::Nothing => {}
-            Said::Untrue => self.refuse_feedback(),
+            ReportEffect::New(feedback) => self.controller.get_mut().on_feedback(&feedback),
+            ReportEffect::Nothing => {}
+            ReportEffect::Contradictory => self.refuse_feedback(),
         }
     }
 
@@ -311,7 +311,7 @@ impl Sending {
             pace_bps: limits.pace_bps,
             window_bytes: (limits.window_bytes < u64::MAX).then_some(limits.window_bytes),
             in_flight_bytes: self.in_flight_bytes(),
-            limit: match self.line.is_wanting() {
+            limit: match self.send_queue.is_wanting() {
                 false => SendLimit::Nothing,
                 true => self.controller.limit(&self.choice),
             },
@@ -342,7 +342,7 @@ mod tests {
     const PACKET: u64 = 1_000;
 
     /// Sends a packet through queue pair 1, and leaves nothing else to send.
-    fn send(sending: &mut Sending, now_ns: u64, packet: u32) {
+    fn send(sending: &mut Pacing, now_ns: u64, packet: u32) {
         sending.note_departure(
             now_ns,
             &Run {
@@ -361,11 +361,11 @@ mod tests {
             longest_ns: MS,
         };
         let end = TurnEnd::default();
-        sending.end_turn(now_ns, 0, &mut Standing::default(), &end, &waits);
+        sending.end_turn(now_ns, 0, &mut PlaceInQueue::default(), &end, &waits);
     }
 
     /// Delivers a report of the first `packets` packets.
-    fn hear(sending: &mut Sending, now_ns: u64, packets: u32) {
+    fn hear(sending: &mut Pacing, now_ns: u64, packets: u32) {
         let report = PeerFeedback {
             epoch: 1,
             packet: packets - 1,
@@ -373,7 +373,7 @@ mod tests {
             received_bytes: u64::from(packets) * PACKET,
             ..PeerFeedback::default()
         };
-        let named = Named::Sent {
+        let named = ReportedPacket::Sent {
             message: MessageId::new(0),
             packet: report.packet,
         };
@@ -381,9 +381,9 @@ mod tests {
     }
 
     /// Sends two packets, the first of them before a timeout and the second just before it.
-    fn time_out() -> Sending {
+    fn time_out() -> Pacing {
         let choice = RateControl::default();
-        let mut sending = Sending::new(1, choice, 1 << 20, PACKET, Timing::wide_area());
+        let mut sending = Pacing::new(1, choice, 1 << 20, PACKET, Timing::wide_area());
         send(&mut sending, 0, 0);
         send(&mut sending, 990 * MS, 1);
         sending.release(1_000 * MS);
@@ -391,7 +391,7 @@ mod tests {
         sending
     }
 
-    fn base_rtt_ns(sending: &Sending) -> Option<u64> {
+    fn base_rtt_ns(sending: &Pacing) -> Option<u64> {
         sending.stats(0, EcnField::of(0, 0)).base_rtt_ns
     }
 

@@ -1,6 +1,6 @@
 //! Translates completions into bits in the slot tables of queue pairs.
 //!
-//! An [`Intake`] runs where packets are received: in the owner's poll, or in a receive worker
+//! A [`CompletionHandler`] runs where packets are received: in the owner's poll, or in a receive worker
 //! (`workers.rs`). It sets the bits of arrived packets directly in the slot tables. Everything that
 //! the owner must handle becomes a [`Notice`].
 
@@ -21,9 +21,9 @@ pub(crate) const MAX_WAITING: u32 = 1024;
 /// control packets.
 const MAX_WAITING_DATA: u32 = MAX_WAITING / 2;
 
-/// State of a queue pair that the intake and the owner share.
+/// State of a queue pair that the handler and the owner share.
 #[derive(Debug)]
-pub(crate) struct Inlet {
+pub(crate) struct PairReceive {
     serial: u32,
     table: Arc<SlotTable>,
     announcement: Announcement,
@@ -103,7 +103,7 @@ struct Counts {
 
 /// Counts of a queue pair since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InletCounts {
+pub(crate) struct ReceiveCounts {
     /// Packets from the peer that the fabric's queue pairs of this queue pair accepted.
     pub(crate) accepted_packets: u64,
     /// Data packets, duplicates included, and their payload bytes.
@@ -122,7 +122,7 @@ pub(crate) struct InletCounts {
     pub(crate) unvalidated_controls: u64,
 }
 
-impl InletCounts {
+impl ReceiveCounts {
     fn fields(&mut self) -> [&mut u64; 11] {
         [
             &mut self.accepted_packets,
@@ -172,7 +172,7 @@ pub(crate) struct Notice {
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Data packets arrived. [`Inlet::take_announcement`] clears this state.
+    /// Data packets arrived. [`PairReceive::take_announcement`] clears this state.
     Arrived,
     /// A data packet arrived that had already arrived before.
     Duplicate { message: MessageId, imm: u32 },
@@ -183,7 +183,7 @@ pub(crate) enum Event {
     Control(Box<SendArrival>),
 }
 
-impl Inlet {
+impl PairReceive {
     pub(crate) fn new(serial: u32, table: Arc<SlotTable>) -> Self {
         Self {
             serial,
@@ -222,8 +222,8 @@ impl Inlet {
         !is_full
     }
 
-    pub(crate) fn counts(&self) -> InletCounts {
-        let mut counts = InletCounts::default();
+    pub(crate) fn counts(&self) -> ReceiveCounts {
+        let mut counts = ReceiveCounts::default();
         for (to, from) in counts.fields().into_iter().zip(self.counts.fields()) {
             *to = from.load(Ordering::Relaxed);
         }
@@ -233,34 +233,36 @@ impl Inlet {
 
 /// Processes the completions that one thread receives.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Intake {
-    /// Inlets by index of the queue pair.
-    inlets: Vec<Option<Arc<Inlet>>>,
+pub(crate) struct CompletionHandler {
+    /// Receive states by index of the queue pair.
+    receives: Vec<Option<Arc<PairReceive>>>,
 }
 
 /// Consecutive completions with the same context.
 struct Run<'a> {
     context: u64,
     target: CompletionContext,
-    inlet: &'a Inlet,
-    counts: InletCounts,
+    receive: &'a PairReceive,
+    counts: ReceiveCounts,
     latest: Latest<Newest>,
 }
 
-impl Intake {
+impl CompletionHandler {
     /// Adds a queue pair. Its completions may arrive from now on.
-    pub(crate) fn insert(&mut self, index: u32, inlet: Arc<Inlet>) {
+    pub(crate) fn insert(&mut self, index: u32, receive: Arc<PairReceive>) {
         let place = index as usize;
-        if place >= self.inlets.len() {
-            self.inlets.resize(place + 1, None);
+        if place >= self.receives.len() {
+            self.receives.resize(place + 1, None);
         }
-        self.inlets[place] = Some(inlet);
+        self.receives[place] = Some(receive);
     }
 
     /// Removes a queue pair that has ended. Another queue pair may already have its place.
     pub(crate) fn remove(&mut self, index: u32, serial: u32) {
-        if let Some(place) = self.inlets.get_mut(index as usize)
-            && place.as_ref().is_some_and(|inlet| inlet.serial == serial)
+        if let Some(place) = self.receives.get_mut(index as usize)
+            && place
+                .as_ref()
+                .is_some_and(|receive| receive.serial == serial)
         {
             *place = None;
         }
@@ -278,7 +280,7 @@ impl Intake {
                 run = self.run(context);
             }
             // A queue pair that was destroyed, or was created directly through the fabric, has no
-            // inlet.
+            // receive state.
             if let Some(run) = &mut run {
                 run.take(completion, notices);
             }
@@ -290,12 +292,12 @@ impl Intake {
 
     fn run(&self, context: u64) -> Option<Run<'_>> {
         let target = CompletionContext::decode(context);
-        let inlet = self.inlets.get(target.index as usize)?.as_deref()?;
-        (inlet.serial == target.serial).then_some(Run {
+        let receive = self.receives.get(target.index as usize)?.as_deref()?;
+        (receive.serial == target.serial).then_some(Run {
             context,
             target,
-            inlet,
-            counts: InletCounts::default(),
+            receive,
+            counts: ReceiveCounts::default(),
             latest: Latest::default(),
         })
     }
@@ -320,7 +322,7 @@ impl Run<'_> {
                 self.counts.data_bytes += u64::from(bytes);
                 self.counts.ect_packets += u64::from(ecn != Ecn::NotEct);
                 self.counts.marked_packets += is_marked;
-                let table = &self.inlet.table;
+                let table = &self.receive.table;
                 let arrival = table.handle_packet(generation, imm, bytes);
                 match arrival {
                     Arrival::New { .. } => self.counts.new_bytes += u64::from(bytes),
@@ -389,7 +391,7 @@ impl Run<'_> {
             Event::Control(_) => MAX_WAITING,
             Event::Arrived | Event::Duplicate { .. } | Event::Late { .. } => MAX_WAITING_DATA,
         };
-        if self.inlet.may_wait(most) {
+        if self.receive.may_wait(most) {
             notices.push(self.notice(event));
         }
     }
@@ -406,26 +408,26 @@ impl Run<'_> {
     /// Adds the counts of all packets of the run at once, and announces data.
     fn finish(mut self, notices: &mut Vec<Notice>) {
         let has_data = self.counts.data_packets > 0;
-        let to = self.inlet.counts.fields();
+        let to = self.receive.counts.fields();
         for (count, more) in to.into_iter().zip(self.counts.fields()) {
             if *more > 0 {
                 count.fetch_add(*more, Ordering::Relaxed);
             }
         }
         if has_data {
-            let latest = self.inlet.latest.lock();
+            let latest = self.receive.latest.lock();
             let latest = &mut *latest.unwrap_or_else(PoisonError::into_inner);
             latest.any = self.latest.any.or(latest.any);
             latest.fresh = self.latest.fresh.or(latest.fresh);
         }
-        if has_data && self.inlet.announcement.announce() {
+        if has_data && self.receive.announcement.announce() {
             notices.push(self.notice(Event::Arrived));
         }
     }
 }
 
 impl Counts {
-    /// Returns the counters in the order of [`InletCounts::fields`].
+    /// Returns the counters in the order of [`ReceiveCounts::fields`].
     fn fields(&self) -> [&AtomicU64; 11] {
         [
             &self.accepted_packets,

@@ -12,7 +12,7 @@ pub const PROBE_CHUNKS: u32 = 4;
 /// one more timeout, the path counts as dead: more packets would only fill it, and all of them
 /// would have to be sent again.
 #[derive(Debug, Default)]
-pub struct Silence {
+pub struct SilentPeer {
     /// Time of the first timeout after which nothing has been heard.
     silent_since_ns: Option<u64>,
     probe: Option<Probe>,
@@ -25,7 +25,7 @@ struct Probe {
     chunks_left: u32,
 }
 
-impl Silence {
+impl SilentPeer {
     /// Handles any packet from the peer.
     pub fn heard(&mut self) {
         *self = Self::default();
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn two_timeouts_without_a_word_begin_probing() {
-        let mut silence = Silence::default();
+        let mut silence = SilentPeer::default();
         silence.expired(&at(100 * MS), 75 * MS);
         silence.expired(&at(174 * MS), 75 * MS);
         assert_eq!(silence.limit(100), 100);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_word_between_timeouts_keeps_the_pace() {
-        let mut silence = Silence::default();
+        let mut silence = SilentPeer::default();
         for i in 1..100 {
             silence.expired(&at(i * 75 * MS), 75 * MS);
             silence.heard();
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn probes_grow_rare_up_to_one_a_second() {
-        let mut silence = Silence::default();
+        let mut silence = SilentPeer::default();
         silence.expired(&at(0), 75 * MS);
         silence.expired(&at(75 * MS), 75 * MS);
         let mut last = 75 * MS;
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_timeout_of_more_than_the_longest_interval_is_kept() {
-        let mut silence = Silence::default();
+        let mut silence = SilentPeer::default();
         silence.expired(&at(0), 3_000 * MS);
         silence.expired(&at(3_000 * MS), 3_000 * MS);
         assert_eq!(silence.next_timeout(), Some(6_000 * MS));

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use farwrite_wire::control::{Control, Outcome};
 
-use crate::clearing::Waits;
+use crate::clearances::Waits;
 use crate::sparse::Sparse;
 
 /// How often an end is repeated without a request. A sender that missed the end would otherwise
@@ -23,7 +23,7 @@ struct Ended {
     sent_before: u64,
 }
 
-pub(crate) struct Ends {
+pub(crate) struct EndedReceives {
     /// The ends, indexed by message number modulo `kept`, which is two entries per slot. The sender
     /// has finished with older messages.
     ended: Box<[Ended]>,
@@ -39,7 +39,7 @@ pub(crate) struct Ends {
     window: u64,
 }
 
-impl Ends {
+impl EndedReceives {
     pub(crate) fn new(slots: u32) -> Self {
         let kept = 2 * slots;
         Self {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Completion, Fabric, FabricError, RealTime, Waker};
 
-use crate::intake::{Inlet, Intake, Notice};
+use crate::completions::{CompletionHandler, Notice, PairReceive};
 use crate::workers::Workers;
 
 /// Who receives the packets of an endpoint.
 #[derive(Debug)]
-pub(crate) enum Reception {
+pub(crate) enum ReceiveThreads {
     /// The owner receives in its polls.
     Polled {
-        intake: Intake,
+        handler: CompletionHandler,
         /// Empty between polls, kept for its capacity.
         completions: Vec<Completion>,
     },
@@ -23,16 +23,16 @@ pub(crate) enum Reception {
     Broken(String),
 }
 
-impl Default for Reception {
+impl Default for ReceiveThreads {
     fn default() -> Self {
         Self::Polled {
-            intake: Intake::default(),
+            handler: CompletionHandler::default(),
             completions: Vec::new(),
         }
     }
 }
 
-impl Reception {
+impl ReceiveThreads {
     /// Moves the receive workers of the fabric to threads. `owner` wakes the owner. Does nothing if
     /// there are threads already.
     ///
@@ -44,8 +44,8 @@ impl Reception {
         owner: &Waker,
     ) -> Result<(), FabricError> {
         match self {
-            Self::Polled { intake, .. } => {
-                match Workers::start(fabric.take_workers(), intake, owner) {
+            Self::Polled { handler, .. } => {
+                match Workers::start(fabric.take_workers(), handler, owner) {
                     Ok(workers) => *self = Self::Threads(workers),
                     Err(error) => {
                         *self = Self::Broken(error.to_string());
@@ -60,10 +60,10 @@ impl Reception {
     }
 
     /// Adds a queue pair. Its completions may arrive from now on.
-    pub(crate) fn insert(&mut self, index: u32, inlet: &Arc<Inlet>) {
+    pub(crate) fn insert(&mut self, index: u32, receive: &Arc<PairReceive>) {
         match self {
-            Self::Polled { intake, .. } => intake.insert(index, Arc::clone(inlet)),
-            Self::Threads(workers) => workers.insert(index, inlet),
+            Self::Polled { handler, .. } => handler.insert(index, Arc::clone(receive)),
+            Self::Threads(workers) => workers.insert(index, receive),
             Self::Broken(_) => {}
         }
     }
@@ -71,7 +71,7 @@ impl Reception {
     /// Removes a queue pair that has ended.
     pub(crate) fn remove(&mut self, index: u32, serial: u32) {
         match self {
-            Self::Polled { intake, .. } => intake.remove(index, serial),
+            Self::Polled { handler, .. } => handler.remove(index, serial),
             Self::Threads(workers) => workers.remove(index, serial),
             Self::Broken(_) => {}
         }
@@ -89,11 +89,11 @@ impl Reception {
     ) -> Result<bool, FabricError> {
         match self {
             Self::Polled {
-                intake,
+                handler,
                 completions,
             } => {
                 let more = fabric.poll(completions);
-                intake.take(completions, notices);
+                handler.take(completions, notices);
                 fabric.end_batch();
                 more
             }

@@ -5,13 +5,13 @@ use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpRoute, Qpn, Remot
 use farwrite_sdr::{Geometry, QpInfo};
 
 use crate::completion_context::{CompletionContext, Role};
-use crate::control;
+use crate::completions::MAX_WAITING;
+use crate::control_packets;
 use crate::handle::QueuePair;
-use crate::intake::MAX_WAITING;
 
 /// Queue pairs and window sets of the fabric.
 #[derive(Debug, Default)]
-pub(super) struct Holdings {
+pub(super) struct FabricResources {
     /// Sorted by generation, then by channel. The control queue pair is last.
     qpns: Vec<Qpn>,
     /// Channels of each generation.
@@ -20,18 +20,18 @@ pub(super) struct Holdings {
     windows: Vec<WindowSet>,
 }
 
-impl Holdings {
+impl FabricResources {
     /// Takes all resources that a queue pair of this shape needs, or none.
     pub(super) fn take<F: Fabric>(
         fabric: &mut Adapter<F>,
         name: QueuePair,
         geometry: &Geometry,
     ) -> Result<Self, FabricError> {
-        let mut holdings = Self::default();
-        match holdings.fill(fabric, name, geometry) {
-            Ok(()) => Ok(holdings),
+        let mut resources = Self::default();
+        match resources.fill(fabric, name, geometry) {
+            Ok(()) => Ok(resources),
             Err(error) => {
-                holdings.give_back(fabric)?;
+                resources.give_back(fabric)?;
                 Err(error)
             }
         }
@@ -69,7 +69,7 @@ impl Holdings {
             }
         }
         self.qpns.push(fabric.create_qp(QpAttr {
-            mtu: control::MTU,
+            mtu: control_packets::MTU,
             port: 0,
             recv_buffers: MAX_WAITING,
             context: context(Role::Control),

@@ -1,15 +1,15 @@
-//! The queue pairs to a peer that have something to send, and the line in which they wait for their
+//! The queue pairs to a peer that have something to send, and the queue in which they wait for their
 //! turn.
 
 use std::collections::VecDeque;
 
 /// The state of a queue pair among the queue pairs to its peer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct PlaceInQueue {
     /// Whether the queue pair has something to send.
     wants: bool,
-    /// Whether the queue pair waits in line for the pace or the window.
-    is_in_line: bool,
+    /// Whether the queue pair waits in the queue for the pace or the window.
+    is_waiting: bool,
     /// What the queue pair has left to send, in bytes on the wire.
     pub(super) backlog_bytes: u64,
 }
@@ -31,14 +31,14 @@ pub(crate) struct TurnEnd {
 
 /// Who has something to send, and who sends next.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct SendQueue {
     /// Number of queue pairs that have something to send.
     wanting: usize,
     /// Queue pairs that wait for the pace or the window, by index. The first is the next to send.
     waiting: VecDeque<u32>,
 }
 
-impl Line {
+impl SendQueue {
     /// Returns whether a queue pair has something to send.
     pub(super) fn is_wanting(&self) -> bool {
         self.wanting > 0
@@ -53,29 +53,29 @@ impl Line {
     pub(super) fn end_turn(
         &mut self,
         index: u32,
-        standing: &mut Standing,
+        place: &mut PlaceInQueue,
         end: &TurnEnd,
         has_sent: bool,
     ) {
-        match (standing.wants, end.wants) {
+        match (place.wants, end.wants) {
             (false, true) => self.wanting += 1,
             (true, false) => self.wanting -= 1,
             _ => {}
         }
-        standing.wants = end.wants;
+        place.wants = end.wants;
         // A queue pair that could not send anything stays first.
         if self.first() == Some(index) && (has_sent || !end.waits) {
             self.waiting.pop_front();
-            standing.is_in_line = false;
+            place.is_waiting = false;
         }
-        if end.waits && !std::mem::replace(&mut standing.is_in_line, true) {
+        if end.waits && !std::mem::replace(&mut place.is_waiting, true) {
             self.waiting.push_back(index);
         }
     }
 
     /// Removes a queue pair that has ended.
-    pub(super) fn leave(&mut self, index: u32, standing: Standing) {
-        self.wanting -= usize::from(standing.wants);
+    pub(super) fn leave(&mut self, index: u32, place: PlaceInQueue) {
+        self.wanting -= usize::from(place.wants);
         self.waiting.retain(|&other| other != index);
     }
 }
@@ -93,30 +93,30 @@ mod tests {
 
     #[test]
     fn who_has_sent_goes_to_the_end_and_who_could_not_stays_first() {
-        let mut line = Line::default();
-        let mut standings = [Standing::default(); 3];
-        for (index, standing) in (0..).zip(&mut standings) {
-            line.end_turn(index, standing, &HELD, false);
+        let mut line = SendQueue::default();
+        let mut places = [PlaceInQueue::default(); 3];
+        for (index, place) in (0..).zip(&mut places) {
+            line.end_turn(index, place, &HELD, false);
         }
-        line.end_turn(0, &mut standings[0], &HELD, false);
+        line.end_turn(0, &mut places[0], &HELD, false);
         assert_eq!(line.first(), Some(0));
-        line.end_turn(0, &mut standings[0], &HELD, true);
+        line.end_turn(0, &mut places[0], &HELD, true);
         assert_eq!(line.first(), Some(1));
-        line.end_turn(1, &mut standings[1], &TurnEnd::default(), true);
+        line.end_turn(1, &mut places[1], &TurnEnd::default(), true);
         assert_eq!(line.waiting, [2, 0]);
     }
 
     #[test]
     fn nothing_is_wanted_after_all_have_left_or_sent_all() {
-        let mut line = Line::default();
-        let mut standings = [Standing::default(); 2];
-        for (index, standing) in (0..).zip(&mut standings) {
-            line.end_turn(index, standing, &HELD, false);
+        let mut line = SendQueue::default();
+        let mut places = [PlaceInQueue::default(); 2];
+        for (index, place) in (0..).zip(&mut places) {
+            line.end_turn(index, place, &HELD, false);
         }
-        line.leave(0, standings[0]);
+        line.leave(0, places[0]);
         assert!(line.is_wanting());
         assert_eq!(line.first(), Some(1));
-        line.end_turn(1, &mut standings[1], &TurnEnd::default(), true);
+        line.end_turn(1, &mut places[1], &TurnEnd::default(), true);
         assert!(!line.is_wanting());
         assert_eq!(line.first(), None);
     }

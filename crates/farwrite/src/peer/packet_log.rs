@@ -28,7 +28,7 @@ pub(crate) struct Run {
 
 /// What is known of a packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Departure {
+pub(super) struct LoggedPacket {
     /// Bytes sent to the peer up to and including this packet.
     pub(super) sent_bytes: u64,
     /// When the packet left. `None` if several copies of it may arrive, because it is not known
@@ -41,7 +41,7 @@ pub(super) struct Departure {
     pub(super) is_rewrite: bool,
 }
 
-impl Departure {
+impl LoggedPacket {
     /// Returns whether an older copy than the latest has arrived, whose arrival the sender learns of
     /// at `arrived_ns`: the latest left less than `least_rtt_ns` before, the time in which no packet
     /// comes and is answered.
@@ -94,7 +94,7 @@ type Key = (u32, MessageId, u32);
 
 /// A log of the packets in flight. Finding a packet costs O(log n), whatever a peer requests.
 #[derive(Debug, Default)]
-pub(super) struct Departures {
+pub(super) struct PacketLog {
     /// The pieces of a message do not overlap.
     pieces: BTreeMap<Key, Piece>,
     /// The runs in the order in which they left. Each entry has the key of the first packet, one
@@ -102,7 +102,7 @@ pub(super) struct Departures {
     order: VecDeque<(Key, u32, u64)>,
 }
 
-impl Departures {
+impl PacketLog {
     /// Records a run that left after `start_bytes` bytes.
     pub(super) fn push(&mut self, now_ns: u64, start_bytes: u64, run: &Run) {
         if run.packets.is_empty() {
@@ -136,11 +136,11 @@ impl Departures {
         serial: u32,
         message: impl Into<MessageId>,
         packet: u32,
-    ) -> Option<Departure> {
+    ) -> Option<LoggedPacket> {
         let message = message.into();
         let up_to = (serial, message, 0)..=(serial, message, packet);
         let (&(_, _, first), piece) = self.pieces.range(up_to).next_back()?;
-        (packet < piece.end).then(|| Departure {
+        (packet < piece.end).then(|| LoggedPacket {
             sent_bytes: piece.sent_bytes(packet - first),
             left_ns: piece.left_ns,
             latest_ns: piece.latest_ns,
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_found_with_the_bytes_sent_up_to_it() {
-        let mut log = Departures::default();
+        let mut log = PacketLog::default();
         let short = Run {
             bytes: 9_100,
             ..run(7, 0..10, false)
@@ -239,7 +239,7 @@ mod tests {
         for (found, sent_bytes) in [at(0, 1_400), at(8, 9_400), at(9, 9_500)] {
             assert_eq!(
                 found,
-                Some(Departure {
+                Some(LoggedPacket {
                     sent_bytes,
                     left_ns: Some(5),
                     latest_ns: 5,
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_left_twice_gives_no_time_and_its_neighbours_do() {
-        let mut log = Departures::default();
+        let mut log = PacketLog::default();
         log.push(5, 0, &run(7, 0..10, false));
         log.push(9, 10_000, &run(7, 3..5, true));
         let find = |packet| log.find(1, 7, packet).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(
                 find(packet),
-                Departure {
+                LoggedPacket {
                     sent_bytes,
                     left_ns,
                     latest_ns,
@@ -293,7 +293,7 @@ mod tests {
             replaces_lost: false,
             ..run(7, packets, true)
         };
-        let mut log = Departures::default();
+        let mut log = PacketLog::default();
         log.push(5, 0, &run(7, 0..10, false));
         log.push(6, 10_000, &again(0..10));
         assert_eq!(log.find(1, 7, 3).unwrap().left_ns, None, "two copies");
@@ -315,7 +315,7 @@ mod tests {
         fn the_latest_copy_in_flight_is_found(
             runs in prop::collection::vec((0u32..2, 0u64..2, 0u32..30, 1u32..10, 0u64..3), 1..60),
         ) {
-            let mut log = Departures::default();
+            let mut log = PacketLog::default();
             let mut copies: Vec<(u32, u64, u32, u64, u64)> = Vec::new();
             let (mut sent, mut settled) = (0, 0);
             for (now_ns, (serial, message, start, count, settle)) in (1u64..).zip(runs) {

@@ -6,12 +6,12 @@ use farwrite_wire::control::{
     ClearToSend, Clearance, Control, MessageId, Offer, Outcome, Withdrawal,
 };
 
-use crate::clearing::{self, Waits};
+use crate::clearances::{self, Waits};
 use crate::error::{Awaited, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
+use crate::message_send::{MessageSend, Room, SendSpec, Stage, adds_parity};
 use crate::offer::{self, Described};
-use crate::sending::{Room, SendSpec, Sending, Stage, adds_parity};
 use crate::sparse::Sparse;
 use crate::timers::Timers;
 use crate::writes::PacketWrites;
@@ -21,7 +21,7 @@ pub(crate) struct SendHalf {
     /// Number of sends started so far, which is the number of the next one.
     next: u64,
     /// Sends that have not ended.
-    sends: Sparse<u64, Sending>,
+    sends: Sparse<u64, MessageSend>,
     /// Clearances of messages from `next` on, which have not started.
     ahead: Sparse<u64, Clearance>,
     /// The most receives that the peer is known to have posted.
@@ -52,7 +52,7 @@ impl SendHalf {
         self.next
     }
 
-    fn remove(&mut self, message: u64) -> Option<Sending> {
+    fn remove(&mut self, message: u64) -> Option<MessageSend> {
         let sending = self.sends.remove(message)?;
         self.timers.remove(message);
         Some(sending)
@@ -86,7 +86,7 @@ impl SendHalf {
         if last.is_some_and(|last| self.sends.contains(last)) {
             return Err(Awaited::SendSlot.into());
         }
-        let sending = Sending {
+        let sending = MessageSend {
             spec,
             streaming: spec.length.is_none(),
             stage: Stage::Active,
@@ -146,7 +146,7 @@ impl SendHalf {
         }
     }
 
-    fn active(&self, message: u64) -> Option<&Sending> {
+    fn active(&self, message: u64) -> Option<&MessageSend> {
         let sending = self.sends.get(message)?;
         (sending.stage == Stage::Active).then_some(sending)
     }
@@ -166,7 +166,8 @@ impl SendHalf {
     }
 
     pub(crate) fn accepts_partial(&self, message: u64) -> bool {
-        self.active(message).is_some_and(Sending::accepts_partial)
+        self.active(message)
+            .is_some_and(MessageSend::accepts_partial)
     }
 
     pub(crate) fn writes(&self, message: MessageId, chunks: core::ops::Range<u32>) -> PacketWrites {
@@ -249,7 +250,7 @@ impl SendHalf {
         cts: &ClearToSend,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
-        clearing::check_clearances(&self.geometry, self.next, cts)?;
+        clearances::check_clearances(&self.geometry, self.next, cts)?;
         for (message, clearance) in (cts.first..).zip(&cts.clearances) {
             self.take_clearance(now_ns, message, clearance, events);
             if message < cts.offers {
@@ -363,7 +364,7 @@ impl SendHalf {
         outcome: Outcome,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
-        let limit = clearing::most_posted(&self.geometry, self.next);
+        let limit = clearances::most_posted(&self.geometry, self.next);
         if message >= limit {
             return Err(Violation::MessageOutOfRange { message, limit });
         }

@@ -19,7 +19,7 @@ pub(super) struct Waits {
 
 /// The result of handling a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum CreditEffect {
     /// The sum of all credit has grown to this number of bytes.
     Granted(u64),
     /// A newer credit arrived before it, or it was granted to an earlier epoch.
@@ -30,7 +30,7 @@ pub(super) enum Heard {
 
 /// The requests to a peer.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct CreditRequests {
     /// The number of this end's state of the peer.
     epoch: u64,
     /// Credit that is used between two requests.
@@ -54,7 +54,7 @@ pub(super) struct Asking {
     gap_ns: u64,
 }
 
-impl Asking {
+impl CreditRequests {
     /// Requests to a peer for packets of `packet_bytes` on the wire.
     pub(super) fn new(epoch: u64, packet_bytes: u64) -> Self {
         Self {
@@ -162,15 +162,15 @@ impl Asking {
     }
 
     /// Handles a credit.
-    pub(super) fn hear(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) -> Heard {
+    pub(super) fn hear(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) -> CreditEffect {
         if credit.epoch > self.epoch {
-            return Heard::Refused;
+            return CreditEffect::Refused;
         }
         if credit.epoch < self.epoch || credit.granted_bytes <= self.granted_bytes {
-            return Heard::Overtaken;
+            return CreditEffect::Overtaken;
         }
         if credit.granted_bytes > self.most_wanted_bytes {
-            return Heard::Refused;
+            return CreditEffect::Refused;
         }
         self.granted_bytes = credit.granted_bytes;
         self.repeats = 0;
@@ -182,7 +182,7 @@ impl Asking {
         if !self.is_news() {
             self.due_ns = self.lacks_credit().then(|| self.again_ns(now_ns, waits));
         }
-        Heard::Granted(credit.granted_bytes)
+        CreditEffect::Granted(credit.granted_bytes)
     }
 
     /// Records that a queue pair has ended. `next` is one that waits to send, if there is one.
@@ -206,53 +206,64 @@ mod tests {
     const PACKET: u64 = 100;
 
     /// Asks for 5000 bytes at time 0.
-    fn asking() -> Asking {
-        let mut asking = Asking::new(7, PACKET);
-        asking.note(0, 1, (0, 5_000), &WAITS);
-        let request = asking.take(0, 1, &WAITS).expect("due at once");
+    fn requests() -> CreditRequests {
+        let mut requests = CreditRequests::new(7, PACKET);
+        requests.note(0, 1, (0, 5_000), &WAITS);
+        let request = requests.take(0, 1, &WAITS).expect("due at once");
         assert_eq!((request.epoch, request.wanted_bytes), (7, 5_000));
-        asking
+        requests
     }
 
-    fn grant(asking: &mut Asking, epoch: u64, granted_bytes: u64) -> Heard {
-        grant_at(asking, 0, epoch, granted_bytes)
+    fn grant(requests: &mut CreditRequests, epoch: u64, granted_bytes: u64) -> CreditEffect {
+        grant_at(requests, 0, epoch, granted_bytes)
     }
 
-    fn grant_at(asking: &mut Asking, now_ns: u64, epoch: u64, granted_bytes: u64) -> Heard {
+    fn grant_at(
+        requests: &mut CreditRequests,
+        now_ns: u64,
+        epoch: u64,
+        granted_bytes: u64,
+    ) -> CreditEffect {
         let credit = Credit {
             epoch,
             granted_bytes,
         };
-        asking.hear(now_ns, &credit, &WAITS)
+        requests.hear(now_ns, &credit, &WAITS)
     }
 
     #[test]
     fn a_sender_without_credit_asks_again_after_longer_and_longer_waits() {
-        let mut asking = asking();
+        let mut requests = requests();
         let mut times = Vec::new();
         for _ in 0..4 {
-            let (index, due_ns) = asking.due().expect("no credit came");
-            assert_eq!(asking.take(due_ns, index + 1, &WAITS), None);
-            assert!(asking.take(due_ns, index, &WAITS).is_some());
+            let (index, due_ns) = requests.due().expect("no credit came");
+            assert_eq!(requests.take(due_ns, index + 1, &WAITS), None);
+            assert!(requests.take(due_ns, index, &WAITS).is_some());
             times.push(due_ns);
         }
         assert_eq!(times, [100, 300, 600, 900]);
         // Credit came late once, so repeats come later.
-        assert_eq!(grant_at(&mut asking, 910, 7, 100), Heard::Granted(100));
-        assert_eq!(asking.due(), Some((1, 910 + WAITS.longest_ns)));
+        assert_eq!(
+            grant_at(&mut requests, 910, 7, 100),
+            CreditEffect::Granted(100)
+        );
+        assert_eq!(requests.due(), Some((1, 910 + WAITS.longest_ns)));
     }
 
     #[test]
     fn a_request_leaves_for_sixteen_packets_of_credit() {
-        let mut asking = asking();
+        let mut requests = requests();
         for packets in 1..=16 {
             let now_ns = packets * 20;
             let sum = packets * PACKET;
-            assert_eq!(grant_at(&mut asking, now_ns, 7, sum), Heard::Granted(sum));
-            let again_ns = asking.due().expect("credit is short").1;
+            assert_eq!(
+                grant_at(&mut requests, now_ns, 7, sum),
+                CreditEffect::Granted(sum)
+            );
+            let again_ns = requests.due().expect("credit is short").1;
             assert_eq!(again_ns, now_ns + WAITS.answer_ns);
-            asking.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
-            let is_due = asking.take(now_ns, 1, &WAITS).is_some();
+            requests.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
+            let is_due = requests.take(now_ns, 1, &WAITS).is_some();
             assert_eq!(is_due, packets == 16, "{packets}");
         }
     }
@@ -261,70 +272,73 @@ mod tests {
     /// answer takes.
     #[test]
     fn a_sender_whose_credit_comes_slowly_does_not_repeat_its_request() {
-        let mut asking = asking();
+        let mut requests = requests();
         for packets in 1..=8 {
             let now_ns = packets * 140;
             let sum = packets * PACKET;
-            assert_eq!(grant_at(&mut asking, now_ns, 7, sum), Heard::Granted(sum));
-            asking.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
-            let again_ns = asking.due().expect("credit is short").1;
+            assert_eq!(
+                grant_at(&mut requests, now_ns, 7, sum),
+                CreditEffect::Granted(sum)
+            );
+            requests.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
+            let again_ns = requests.due().expect("credit is short").1;
             assert!(again_ns > now_ns + 140, "{packets}");
         }
     }
 
     #[test]
     fn more_is_requested_when_little_is_left_to_grant_and_a_sender_with_enough_credit_is_silent() {
-        let mut asking = asking();
-        asking.note(3, 2, (0, 6_000), &WAITS);
+        let mut requests = requests();
+        requests.note(3, 2, (0, 6_000), &WAITS);
         assert_eq!(
-            asking.due(),
+            requests.due(),
             Some((2, 100)),
             "the receiver can grant 50 packets"
         );
-        assert_eq!(grant(&mut asking, 7, 4_000), Heard::Granted(4_000));
-        asking.note(3, 2, (0, 6_000), &WAITS);
-        assert_eq!(asking.due(), Some((2, 10)));
-        assert!(asking.take(10, 2, &WAITS).is_some());
-        assert_eq!(grant(&mut asking, 7, 6_000), Heard::Granted(6_000));
-        asking.note(20, 2, (2_000, 4_000), &WAITS);
-        assert_eq!(asking.due(), None);
+        assert_eq!(grant(&mut requests, 7, 4_000), CreditEffect::Granted(4_000));
+        requests.note(3, 2, (0, 6_000), &WAITS);
+        assert_eq!(requests.due(), Some((2, 10)));
+        assert!(requests.take(10, 2, &WAITS).is_some());
+        assert_eq!(grant(&mut requests, 7, 6_000), CreditEffect::Granted(6_000));
+        requests.note(20, 2, (2_000, 4_000), &WAITS);
+        assert_eq!(requests.due(), None);
     }
 
     #[test]
     fn what_is_no_longer_wanted_is_taken_back_once() {
-        let mut asking = asking();
-        assert_eq!(grant(&mut asking, 7, 1_000), Heard::Granted(1_000));
-        asking.note(20, 1, (1_000, 0), &WAITS);
-        let request = asking
+        let mut requests = requests();
+        assert_eq!(grant(&mut requests, 7, 1_000), CreditEffect::Granted(1_000));
+        requests.note(20, 1, (1_000, 0), &WAITS);
+        let request = requests
             .take(20, 1, &WAITS)
             .expect("the receiver grants more");
         assert_eq!((request.used_bytes, request.wanted_bytes), (1_000, 1_000));
-        asking.note(40, 1, (1_000, 0), &WAITS);
-        assert_eq!(asking.due(), None);
+        requests.note(40, 1, (1_000, 0), &WAITS);
+        assert_eq!(requests.due(), None);
         // Credit for the earlier request may be under way.
-        assert_eq!(grant(&mut asking, 7, 5_000), Heard::Granted(5_000));
+        assert_eq!(grant(&mut requests, 7, 5_000), CreditEffect::Granted(5_000));
     }
 
     #[test]
     fn credit_that_was_never_wanted_is_refused_and_old_credit_ignored() {
-        let mut asking = asking();
-        assert_eq!(grant(&mut asking, 7, 5_001), Heard::Refused);
-        assert_eq!(grant(&mut asking, 7, u64::MAX), Heard::Refused);
-        assert_eq!(grant(&mut asking, 8, 10), Heard::Refused);
-        assert_eq!(grant(&mut asking, 6, u64::MAX), Heard::Overtaken);
-        assert_eq!(grant(&mut asking, 7, 3_000), Heard::Granted(3_000));
-        assert_eq!(grant(&mut asking, 7, 2_000), Heard::Overtaken);
-        assert_eq!(grant(&mut asking, 7, 3_000), Heard::Overtaken);
+        let mut requests = requests();
+        assert_eq!(grant(&mut requests, 7, 5_001), CreditEffect::Refused);
+        assert_eq!(grant(&mut requests, 7, u64::MAX), CreditEffect::Refused);
+        assert_eq!(grant(&mut requests, 8, 10), CreditEffect::Refused);
+        assert_eq!(grant(&mut requests, 6, u64::MAX), CreditEffect::Overtaken);
+        assert_eq!(grant(&mut requests, 7, 3_000), CreditEffect::Granted(3_000));
+        assert_eq!(grant(&mut requests, 7, 2_000), CreditEffect::Overtaken);
+        assert_eq!(grant(&mut requests, 7, 3_000), CreditEffect::Overtaken);
     }
 
     #[test]
     fn another_queue_pair_asks_when_one_has_ended() {
-        let mut asking = asking();
-        asking.leave(2, Some(3));
-        assert_eq!(asking.due(), Some((1, 100)));
-        asking.leave(1, Some(3));
-        assert_eq!(asking.due(), Some((3, 100)));
-        asking.leave(3, None);
-        assert_eq!(asking.due(), None);
+        let mut requests = requests();
+        requests.leave(2, Some(3));
+        assert_eq!(requests.due(), Some((1, 100)));
+        requests.leave(1, Some(3));
+        assert_eq!(requests.due(), Some((3, 100)));
+        requests.leave(3, None);
+        assert_eq!(requests.due(), None);
     }
 }

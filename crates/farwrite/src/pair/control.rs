@@ -7,18 +7,18 @@ use farwrite_schemes::scheme::{Report, Sender};
 use farwrite_wire::control::{Control, ParseError, PeerFeedback, StaleCounts};
 
 use super::Pair;
-use super::recv::RecvSide;
-use crate::control::ControlPackets;
+use super::recv::RecvState;
+use crate::completions::ReceiveCounts;
+use crate::control_packets::ControlPackets;
 use crate::error::Error;
-use crate::intake::InletCounts;
-use crate::peer::{Named, NewestPacket, PeerState};
+use crate::peer::{NewestPacket, PeerState, ReportedPacket};
 use crate::registry::TableArrivals;
 
 /// The control side of a queue pair.
-pub(super) struct ControlSide {
+pub(super) struct ControlState {
     pub(super) packets: ControlPackets,
     /// The arrivals that the peer's state has already counted.
-    noted: InletCounts,
+    noted: ReceiveCounts,
     /// When to report losses to the peer.
     pub(super) loss_due_ns: Option<u64>,
     /// The losses last reported to the peer.
@@ -30,11 +30,11 @@ pub(super) struct ControlSide {
     pub(super) refused: u64,
 }
 
-impl ControlSide {
+impl ControlState {
     pub(super) fn new(key: [u8; 32]) -> Self {
         Self {
             packets: ControlPackets::new(key),
-            noted: InletCounts::default(),
+            noted: ReceiveCounts::default(),
             loss_due_ns: None,
             reported_loss: ChunkLoss::default(),
             peer_loss: ChunkLoss::default(),
@@ -118,7 +118,7 @@ impl Pair {
     }
 
     /// Returns what is known here of the packet that a report names.
-    fn named(&self, feedback: &PeerFeedback) -> Named {
+    fn named(&self, feedback: &PeerFeedback) -> ReportedPacket {
         let PeerFeedback {
             message, packet, ..
         } = *feedback;
@@ -129,9 +129,9 @@ impl Pair {
             None => message.data() < self.sdr.next_send(),
         };
         if is_possible {
-            Named::Sent { message, packet }
+            ReportedPacket::Sent { message, packet }
         } else {
-            Named::Never
+            ReportedPacket::Never
         }
     }
 
@@ -141,8 +141,8 @@ impl Pair {
         if let Some(longest_ns) = late.iter().map(|late| late.late_ns).max() {
             peer.note_lateness(now_ns, longest_ns);
         }
-        let latest = self.inlet.take_latest();
-        let counts = self.inlet.counts();
+        let latest = self.receive.take_latest();
+        let counts = self.receive.counts();
         let gained = counts.since(&self.control.noted);
         self.control.noted = counts;
         let geometry = self.geometry();
@@ -251,7 +251,7 @@ impl Pair {
         now_ns: u64,
     ) -> Result<bool, Error> {
         while let Some(packet) = self.control.packets.seal_next(now_ns) {
-            if !fabric.post_send(self.holdings.control_qpn(), packet)? {
+            if !fabric.post_send(self.resources.control_qpn(), packet)? {
                 return Ok(false);
             }
             self.control.packets.sent(now_ns);
@@ -265,8 +265,8 @@ impl Pair {
         let Self {
             sdr,
             halves,
-            recv: RecvSide { losses, .. },
-            control: ControlSide { packets, .. },
+            recv: RecvState { losses, .. },
+            control: ControlState { packets, .. },
             events,
             ..
         } = self;

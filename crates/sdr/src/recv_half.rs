@@ -8,8 +8,8 @@ use farwrite_wire::control::{
 };
 
 use crate::bitmap::ChunkBitmap;
-use crate::clearing::{Clearing, Waits};
-use crate::ends::Ends;
+use crate::clearances::{Clearances, Waits};
+use crate::ended_receives::EndedReceives;
 use crate::error::{Awaited, SdrError, Violation};
 use crate::event::{Event, Refusal};
 use crate::geometry::Geometry;
@@ -46,12 +46,12 @@ pub(crate) struct RecvHalf {
     posted: Sparse<u64, Posted>,
     /// Offers for messages `next..next + slots`.
     ahead: Sparse<u64, Offer>,
-    ends: Ends,
+    ended: EndedReceives,
     /// One past the highest message that the sender is known to have started.
     started: u64,
     /// Messages `0..settled` have a known length or have ended.
     settled: u64,
-    clearing: Clearing,
+    clearances: Clearances,
 }
 
 impl RecvHalf {
@@ -60,11 +60,11 @@ impl RecvHalf {
             received: Received::new(table.clone()),
             posted: Sparse::new(),
             ahead: Sparse::new(),
-            ends: Ends::new(geometry.slots()),
+            ended: EndedReceives::new(geometry.slots()),
             next: 0,
             started: 0,
             settled: 0,
-            clearing: Clearing::default(),
+            clearances: Clearances::default(),
             geometry,
             table,
         }
@@ -141,8 +141,8 @@ impl RecvHalf {
         self.posted.insert(message, posted);
         self.next += 1;
         self.table.set_posted(self.next);
-        self.ends.post();
-        self.clearing.posted();
+        self.ended.post();
+        self.clearances.posted();
         if let Some(offer) = self.ahead.remove(message) {
             self.take_offer(None, offer, events);
         }
@@ -178,7 +178,7 @@ impl RecvHalf {
         }
         posted.clearance.parity = Some(target);
         self.received.post(place.message, target.length);
-        self.clearing.send_from(message);
+        self.clearances.send_from(message);
         Ok(())
     }
 
@@ -210,7 +210,7 @@ impl RecvHalf {
         if self.received.seen(message) > 0 {
             self.started = self.started.max(message + 1);
         }
-        self.ends.add(message, outcome);
+        self.ended.add(message, outcome);
         self.settle();
         Ok(self.place(data))
     }
@@ -238,7 +238,7 @@ impl RecvHalf {
 
     /// Queues a message's end to be sent again, if the message has ended.
     pub(crate) fn late(&mut self, message: u64) {
-        self.ends.ask(message);
+        self.ended.ask(message);
     }
 
     pub(crate) fn handle_offer(
@@ -250,7 +250,7 @@ impl RecvHalf {
         let message = offer.message;
         offer::check_offer(&self.geometry, self.next, offer)?;
         self.started = self.started.max(message + 1);
-        self.clearing.sender_holds(offer.cleared.min(self.next));
+        self.clearances.sender_holds(offer.cleared.min(self.next));
         let unposted = message >= self.next;
         let known = if unposted {
             self.ahead.get(message).copied()
@@ -270,10 +270,10 @@ impl RecvHalf {
         }
         self.settle();
         if message < self.settled {
-            self.clearing.answer(answer_ns);
+            self.clearances.answer(answer_ns);
         }
         if !unposted && offer.cleared <= message {
-            self.clearing.pull(offer.cleared);
+            self.clearances.pull(offer.cleared);
         }
         Ok(())
     }
@@ -358,7 +358,7 @@ impl RecvHalf {
                 .first()
                 .is_none_or(|oldest| oldest + slots >= self.next)
         );
-        self.ends
+        self.ended
             .poll(now_ns, waits)
             .or_else(|| self.poll_clearance(now_ns, waits))
     }
@@ -371,7 +371,7 @@ impl RecvHalf {
         let is_known = |message| received.seen(message) > 0;
         let range = oldest..self.next;
         let range = self
-            .clearing
+            .clearances
             .poll(now_ns, waits, range, is_open, is_known)?;
         Some(Control::ClearToSend(ClearToSend {
             posted: self.next,
@@ -384,7 +384,7 @@ impl RecvHalf {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        let clearing = self.clearing.next_timeout(self.next);
-        self.ends.next_timeout().into_iter().chain(clearing).min()
+        let clearing = self.clearances.next_timeout(self.next);
+        self.ended.next_timeout().into_iter().chain(clearing).min()
     }
 }
