@@ -340,7 +340,7 @@ pub enum Expected {
     #[error("{0}")]
     Message(MessageKind),
     /// Any message about files that are on their way.
-    #[error("a word about files")]
+    #[error("a message about files")]
     AboutFiles,
 }
 

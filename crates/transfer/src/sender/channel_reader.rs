@@ -38,7 +38,7 @@ impl Verdicts {
         let due = self.due();
         if due != Some(index) {
             let due = due.map_or("none".into(), |due| due.to_string());
-            let what = format!("the receiver spoke of file {index}, but {due} is due");
+            let what = format!("the receiver reported file {index}, but {due} is due");
             return Err(Error::new(ErrorKind::Other, what));
         }
         self.next = index + 1;

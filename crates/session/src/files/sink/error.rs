@@ -98,7 +98,7 @@ pub enum SinkError {
     /// The sender reported a file before its turn, or twice, or reported an entry that is not a
     /// file.
     #[error(
-        "the sender spoke of file {came}, but {} is due",
+        "the sender reported file {came}, but {} is due",
         due.map_or("none".into(), |due| due.to_string())
     )]
     OutOfTurn {
