@@ -208,13 +208,13 @@ impl Communicator {
         let (answer, answered) = mpsc::channel();
         self.call(Call::Meet(messages?, answer));
         let stopped = |_| Err(CollectiveError::stopped(self.rank));
-        let said = answered.recv().unwrap_or_else(stopped)?;
-        if let Some(group) = said.agreed {
+        let answer = answered.recv().unwrap_or_else(stopped)?;
+        if let Some(group) = answer.agreed {
             let (view, packet_bytes) = (group.view(self.rank, self.ranks), group.packet_bytes);
             // A second agreement would be the same.
             let _ = self.agreed.set(Agreed { view, packet_bytes });
         }
-        match (said.message, &self.key) {
+        match (answer.message, &self.key) {
             (Some(message), Some(key)) => seal::seal(key, &message).map(Some),
             (message, _) => Ok(message),
         }

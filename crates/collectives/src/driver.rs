@@ -80,7 +80,7 @@ fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<Ud
                 Call::Meet(messages, answer) => match rendezvous.next(&messages) {
                     // The caller waits for the answer.
                     Ok(Some(message)) => {
-                        let _ = answer.send(Ok(said(message)));
+                        let _ = answer.send(Ok(round_answer(message)));
                     }
                     Ok(None) => waiting = Some(answer),
                     Err(error) => {
@@ -106,7 +106,7 @@ fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<Ud
         let stepped = match &waiting {
             Some(answer) => rendezvous.sizes().map(|sizes| match sizes {
                 Some(message) => {
-                    let _ = answer.send(Ok(said(message)));
+                    let _ = answer.send(Ok(round_answer(message)));
                     true
                 }
                 None => false,
@@ -125,7 +125,7 @@ fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<Ud
     }
 }
 
-fn said(message: Vec<u8>) -> RoundAnswer {
+fn round_answer(message: Vec<u8>) -> RoundAnswer {
     RoundAnswer {
         message: Some(message),
         agreed: None,

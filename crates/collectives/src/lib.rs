@@ -19,10 +19,10 @@
 //! ];
 //! let mut messages = Vec::new();
 //! loop {
-//!     let said = ranks.iter().map(|rank| rank.meet(messages.clone()));
-//!     let said = said.collect::<Result<Vec<_>, _>>()?;
-//!     match said.into_iter().collect() {
-//!         Some(said) => messages = said,
+//!     let answers = ranks.iter().map(|rank| rank.meet(messages.clone()));
+//!     let answers = answers.collect::<Result<Vec<_>, _>>()?;
+//!     match answers.into_iter().collect() {
+//!         Some(next) => messages = next,
 //!         None => break,
 //!     }
 //! }

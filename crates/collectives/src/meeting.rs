@@ -113,7 +113,7 @@ impl MeetingMessage {
 }
 
 /// The place of another rank among all ranks other than `rank`.
-pub(crate) fn place_of(peer: usize, rank: usize) -> usize {
+pub(crate) fn index_of_peer(peer: usize, rank: usize) -> usize {
     peer - usize::from(peer > rank)
 }
 

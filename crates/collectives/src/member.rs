@@ -294,7 +294,7 @@ impl<F: Fabric> Member<F> {
                     CollectiveError::Ended { rank, reason } if *rank == own => reason.clone(),
                     error => error.to_string(),
                 };
-                self.peers.say_end(&reason);
+                self.peers.queue_end(&reason);
             }
         }
         let error = self.failure.get_or_insert(error);
@@ -315,7 +315,7 @@ impl<F: Fabric> Member<F> {
         if self.is_idle() && self.failure.is_none() {
             let started = self.in_order.started();
             if self.connected {
-                self.peers.say_leave(started);
+                self.peers.queue_leave(started);
             }
             self.failure = Some(error);
         } else {

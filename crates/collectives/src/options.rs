@@ -268,28 +268,28 @@ impl GroupOptions {
 
     fn problem_of_sizes(&self) -> Option<Problem> {
         if !self.packet_bytes.is_multiple_of(8) || !(64..=65_464).contains(&self.packet_bytes) {
-            return say(
+            return invalid(
                 "packet_bytes",
                 &self.packet_bytes,
                 "a multiple of 8 from 64 to 65464",
             );
         }
         if !(1..=1 << 16).contains(&self.packets_per_segment) {
-            return say(
+            return invalid(
                 "packets_per_segment",
                 &self.packets_per_segment,
                 "from 1 to 65536",
             );
         }
         if u64::from(self.packet_bytes) * u64::from(self.packets_per_segment) > 1 << 30 {
-            return say(
+            return invalid(
                 "packets_per_segment",
                 &self.packets_per_segment,
                 "segments of at most 1 GiB",
             );
         }
         if !(1..=64).contains(&self.segments_in_flight) {
-            return say(
+            return invalid(
                 "segments_in_flight",
                 &self.segments_in_flight,
                 "from 1 to 64",
@@ -309,7 +309,7 @@ impl GroupOptions {
         if let SchemeChoice::Named(scheme) = self.scheme
             && !scheme.is_exact()
         {
-            return say(
+            return invalid(
                 "scheme",
                 &scheme,
                 "a scheme that delivers everything, or auto",
@@ -318,7 +318,7 @@ impl GroupOptions {
         if let Some(loss) = self.expected_loss
             && !(0.0..1.0).contains(&loss)
         {
-            return say("expected_loss", &loss, "a share from 0 to below 1");
+            return invalid("expected_loss", &loss, "a share from 0 to below 1");
         }
         // A segment has no critical ranges, and with `+exact` its receiver would wait for an offer.
         let is_critical = matches!(
@@ -327,7 +327,7 @@ impl GroupOptions {
         );
         if self.bounded.scheme.is_exact() || is_critical {
             let expected = "a scheme of best effort without critical ranges";
-            return say("bounded scheme", &self.bounded.scheme, expected);
+            return invalid("bounded scheme", &self.bounded.scheme, expected);
         }
         let named = match self.scheme {
             SchemeChoice::Named(scheme) => Some(("scheme", scheme)),
@@ -339,7 +339,7 @@ impl GroupOptions {
                 let packets = self.packets_per_segment;
                 let expected =
                     format!("at most {packets} packets of parity for a segment of {packets}");
-                return say(name, &scheme, &expected);
+                return invalid(name, &scheme, &expected);
             }
         }
         None
@@ -350,11 +350,11 @@ impl GroupOptions {
             && let Some(problem) = bounded::hadamard::problem(hadamard)
         {
             let value = format!("{hadamard:?}");
-            return say("bounded.hadamard", &value, &problem.to_string());
+            return invalid("bounded.hadamard", &value, &problem.to_string());
         }
         if self.bounded.parts == Delivery::Bounded && self.bounded.hadamard.is_some() {
             let expected = "exact parts with bounded.hadamard";
-            return say("bounded.parts", &"bounded", expected);
+            return invalid("bounded.parts", &"bounded", expected);
         }
         None
     }
@@ -363,7 +363,7 @@ impl GroupOptions {
 /// A field, its value, and the values that are valid.
 type Problem = (&'static str, String, String);
 
-fn say(name: &'static str, value: &dyn ToString, expected: &str) -> Option<Problem> {
+fn invalid(name: &'static str, value: &dyn ToString, expected: &str) -> Option<Problem> {
     Some((name, value.to_string(), expected.to_owned()))
 }
 

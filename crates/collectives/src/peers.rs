@@ -141,7 +141,7 @@ impl Peers {
     }
 
     /// Sends a message to a rank as soon as a buffer is free.
-    pub(crate) fn say(&mut self, peer: usize, message: ControlMessage) {
+    pub(crate) fn queue_control(&mut self, peer: usize, message: ControlMessage) {
         if let Some(peer) = &mut self.peers[peer] {
             peer.outgoing.push_back(message);
         }
@@ -149,7 +149,7 @@ impl Peers {
 
     /// Sends the record of a bounded operation to all ranks. Records that wait for a buffer share
     /// messages.
-    pub(crate) fn say_record(&mut self, record: Record) {
+    pub(crate) fn queue_record(&mut self, record: Record) {
         for peer in self.remaining_mut() {
             match peer.outgoing.back_mut() {
                 Some(ControlMessage::Records(records)) if records.len() < MAX_RECORDS => {
@@ -175,7 +175,7 @@ impl Peers {
     }
 
     /// Sends the reason why the group has ended to all ranks. Records no longer matter then.
-    pub(crate) fn say_end(&mut self, reason: &str) {
+    pub(crate) fn queue_end(&mut self, reason: &str) {
         for peer in self.remaining_mut() {
             let is_record =
                 |message: &ControlMessage| matches!(message, ControlMessage::Records(_));
@@ -187,7 +187,7 @@ impl Peers {
 
     /// Informs all ranks that this rank starts no more operations. `started` is the number of
     /// collective operations that it has started.
-    pub(crate) fn say_leave(&mut self, started: u64) {
+    pub(crate) fn queue_leave(&mut self, started: u64) {
         for peer in self.remaining_mut() {
             let served = peer.served;
             peer.outgoing

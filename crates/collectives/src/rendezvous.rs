@@ -9,7 +9,7 @@ use farwrite::{Endpoint, RealTime, UdpFabric};
 
 use crate::error::CollectiveError;
 use crate::info::MAX_RANKS;
-use crate::meeting::{Content, MeetingMessage, place_of};
+use crate::meeting::{Content, MeetingMessage, index_of_peer};
 use crate::member::Member;
 use crate::options::GroupOptions;
 
@@ -161,7 +161,7 @@ impl Rendezvous {
             self.routes.push(route);
             offers.push(offer);
         }
-        Ok(self.say(Content::Offers(offers)))
+        Ok(self.message(Content::Offers(offers)))
     }
 
     /// Begins to look for the routes. The rank with the higher number initiates, so that of two ranks
@@ -182,17 +182,17 @@ impl Rendezvous {
                 Content::Offers(offers) => offers,
                 _ => return Err(out_of_turn(peer)),
             };
-            let offer = offers.get(place_of(self.rank, peer));
+            let offer = offers.get(index_of_peer(self.rank, peer));
             let offer = offer.ok_or_else(|| out_of_turn(peer))?;
             let role = match peer < self.rank {
                 true => Role::Initiator,
                 false => Role::Responder,
             };
-            let route = self.routes[place_of(peer, self.rank)];
+            let route = self.routes[index_of_peer(peer, self.rank)];
             self.keeper
                 .join(&self.endpoint, route, role, offer, sizes)?;
         }
-        Ok(self.say(Content::Joined))
+        Ok(self.message(Content::Joined))
     }
 
     /// After all ranks have joined: returns the packet size of this rank, once all its routes are
@@ -205,7 +205,7 @@ impl Rendezvous {
         };
         let mut least = self.packet_bytes;
         for peer in (0..self.ranks).filter(|peer| *peer != self.rank) {
-            let route = self.routes[place_of(peer, self.rank)];
+            let route = self.routes[index_of_peer(peer, self.rank)];
             let found = self.keeper.found(route, patience);
             let found = found.map_err(|problem| CollectiveError::Route {
                 rank: peer,
@@ -222,7 +222,7 @@ impl Rendezvous {
         }
         let packet_bytes = least.unwrap_or(self.group.packet_bytes);
         self.round = Round::Info;
-        Ok(Some(self.say(Content::Sizes { packet_bytes })))
+        Ok(Some(self.message(Content::Sizes { packet_bytes })))
     }
 
     /// Agrees on the smallest of all packet sizes, and creates the queue pairs.
@@ -264,7 +264,7 @@ impl Rendezvous {
         Ok((member, routes, group))
     }
 
-    fn say(&self, content: Content) -> Vec<u8> {
+    fn message(&self, content: Content) -> Vec<u8> {
         let small = |rank: usize| u16::try_from(rank).expect("at most MAX_RANKS");
         debug_assert!(self.ranks <= MAX_RANKS);
         let (rank, ranks) = (small(self.rank), small(self.ranks));
@@ -331,7 +331,7 @@ impl Routes {
             ..
         } = self;
         member.connect_with(infos, |endpoint, peer, qp, info| {
-            let route = routes[place_of(peer, *rank)];
+            let route = routes[index_of_peer(peer, *rank)];
             keeper.connect(endpoint, route, qp, info)
         })
     }

@@ -60,7 +60,7 @@ impl SendsAndReceives {
             self.next_receive += 1;
             execution.number = number;
             let PointEnd { tag, bytes, .. } = end;
-            peers.say(
+            peers.queue_control(
                 end.peer,
                 ControlMessage::WaitingReceive(WaitingReceive { number, tag, bytes }),
             );

@@ -84,7 +84,7 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
 #[derive(Debug)]
 struct Watchdog {
     every: Duration,
-    told: Duration,
+    notified_at: Duration,
     carried: Duration,
 }
 
@@ -93,7 +93,7 @@ impl Watchdog {
     fn new(limit: Duration) -> Self {
         Self {
             every: limit / 4,
-            told: Duration::ZERO,
+            notified_at: Duration::ZERO,
             carried: Duration::ZERO,
         }
     }
@@ -102,9 +102,9 @@ impl Watchdog {
     fn is_due(&mut self, now: Duration, carried: Duration) -> bool {
         let progress = carried > self.carried;
         self.carried = carried;
-        let due = progress && now >= self.told + self.every;
+        let due = progress && now >= self.notified_at + self.every;
         if due {
-            self.told = now;
+            self.notified_at = now;
         }
         due
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     /// Times of messages in ms, for a thread that reports every 100 ms until `stuck`.
-    fn told(limit: u64, stuck: u64) -> Vec<u64> {
+    fn notifications(limit: u64, stuck: u64) -> Vec<u64> {
         let ms = Duration::from_millis;
         let mut watchdog = Watchdog::new(ms(limit));
         let looks = (0..4000).step_by(20);
@@ -126,13 +126,13 @@ mod tests {
 
     #[test]
     fn a_box_that_is_stuck_sends_nothing_more() {
-        let all = told(2000, 4000);
+        let all = notifications(2000, 4000);
         assert_eq!(all, [500, 1000, 1500, 2000, 2500, 3000, 3500]);
         // It may be stuck between two messages.
-        assert_eq!(told(2000, 1499), [500, 1000]);
-        assert_eq!(told(2000, 99), [0u64; 0]);
+        assert_eq!(notifications(2000, 1499), [500, 1000]);
+        assert_eq!(notifications(2000, 99), [0u64; 0]);
         // Messages come often enough for a limit near the interval of reports.
-        assert!(told(400, 4000).len() > 30);
+        assert!(notifications(400, 4000).len() > 30);
     }
 
     #[test]

@@ -277,17 +277,17 @@ impl Damage {
             code,
         } = self.cut;
         let Buffers { data, parity, made } = buffers;
-        let told = "rebuilding chunks";
-        let layout = Layout::new(code, data.len(), chunk_bytes).or_exit(Exit::Other, told)?;
+        let doing = "rebuilding chunks";
+        let layout = Layout::new(code, data.len(), chunk_bytes).or_exit(Exit::Other, doing)?;
         let groups = first..first + layout.groups() as u64;
         let present: Vec<_> = groups.map(|group| self.present(group)).collect();
         let covering = &parity[..layout.parity_bytes()];
         codec
             .recover_message(data, covering, chunk_bytes, &present, threads)
-            .or_exit(Exit::Other, told)?;
+            .or_exit(Exit::Other, doing)?;
         self.cut
             .encode(codec, data, made)
-            .or_exit(Exit::Other, told)?;
+            .or_exit(Exit::Other, doing)?;
         let mut unchecked = 0;
         for (at, present) in present.iter().enumerate() {
             let data_chunks = layout.group(at).map_or(0, |group| group.data_chunks);

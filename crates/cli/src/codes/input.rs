@@ -16,9 +16,9 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
-        let told = format_args!("opening {}", path.display());
-        let file = farwrite_units::input::open(path).or_exit(Exit::Files, told)?;
-        let metadata = file.metadata().or_exit(Exit::Files, told)?;
+        let doing = format_args!("opening {}", path.display());
+        let file = farwrite_units::input::open(path).or_exit(Exit::Files, doing)?;
+        let metadata = file.metadata().or_exit(Exit::Files, doing)?;
         Ok(Self {
             path: path.to_owned(),
             file,

@@ -74,16 +74,16 @@ impl Output {
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let told = format_args!("writing {}", self.path.display());
+        let doing = format_args!("writing {}", self.path.display());
         self.part
             .as_file_mut()
             .write_all(bytes)
-            .or_exit(Exit::Files, told)
+            .or_exit(Exit::Files, doing)
     }
 
     /// Gives the file its name, and replaces any file of that name.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        let told = format!("giving {} its name", self.path.display());
+        let doing = format!("giving {} its name", self.path.display());
         // A network file system may report only now that it has no room.
         self.part
             .as_file()
@@ -92,6 +92,6 @@ impl Output {
         let persisted = self.part.persist(&self.path);
         persisted
             .map(drop)
-            .map_err(|error| Failure::caused(Exit::Files, told, &error.error))
+            .map_err(|error| Failure::caused(Exit::Files, doing, &error.error))
     }
 }

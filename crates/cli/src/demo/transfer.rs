@@ -106,14 +106,14 @@ pub(crate) fn transfer(
     cancel: &Cancel,
     watch: impl FnMut(&TransferState),
 ) -> Result<(Run, Memory), Failure> {
-    let mut wired = ConnectedEnds::new(scenario, scheme, memory)?;
-    let (sends, recvs) = wired
+    let mut ends = ConnectedEnds::new(scenario, scheme, memory)?;
+    let (sends, recvs) = ends
         .post(scenario, scheme)
         .or_exit(Exit::Other, "posting the message")?;
     let live = Live::default();
     let mut sampler = Sampler::new(&recvs, &scenario.chunks_of_messages());
     thread::scope(|scope| {
-        let (sender, receiver) = (&mut wired.sender, &mut wired.receiver);
+        let (sender, receiver) = (&mut ends.sender, &mut ends.receiver);
         let sending = scope.spawn(|| send(sender, &sends, scenario.chunks(), &live));
         let receiving = scope.spawn(|| receive(receiver, &live));
         let watched = watch_over(scenario, &live, cancel, &mut sampler, watch);
@@ -136,13 +136,13 @@ pub(crate) fn transfer(
         Failure::new(Exit::Unreachable, what)
     })?;
     sampler.sample();
-    settle(scheme, wired, times, sampler.finish(times.start))
+    settle(scheme, ends, times, sampler.finish(times.start))
 }
 
 /// Compares the bytes and drops both ends.
 fn settle(
     scheme: SchemeName,
-    wired: ConnectedEnds,
+    ends: ConnectedEnds,
     times: Times,
     fill: Fill,
 ) -> Result<(Run, Memory), Failure> {
@@ -150,7 +150,7 @@ fn settle(
         sender,
         receiver,
         link,
-    } = wired;
+    } = ends;
     let emulator = link.stop().or_exit(Exit::Other, "emulating the link")?;
     verify(scheme, &sender, &receiver)?;
     let granted = receiver.endpoint.fabric().carrier().granted(0);

@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_path_is_read_with_its_units() {
-        let said = parse(
+        let parsed = parse(
             "# measured\nrate = \"400Gbit\"\ndistance = \"3750km\"\nloss_chunk = 1e-5\n\
              mean_burst_chunks = 2\nchunk = \"64KiB\"\nmtu = 4096\n",
         );
@@ -245,16 +245,16 @@ mod tests {
             chunk_bytes: Some(65536),
             mtu: Some(4096),
         };
-        assert_eq!(said, Ok(want));
-        let said =
+        assert_eq!(parsed, Ok(want));
+        let parsed =
             parse("rtt = \"37.5ms\"\nloss_packet = \"0.1%\"\nrate = 1000000000").expect("fine");
-        assert_eq!(said.rtt_s, Some(0.0375));
-        assert_eq!(said.loss, Some((Unit::Packets, 0.001)));
-        assert_eq!(said.rate_bps, Some(1e9));
-        let said = parse("mean_burst_time = \"2ms\"").expect("fine");
-        assert_eq!(said.burst_time, Some(Duration::from_millis(2)));
-        let said = parse("distance = \"2040km\"\nsignal = \"fibre\"").expect("fine");
-        assert_eq!(said.rtt_s, Some(0.02));
+        assert_eq!(parsed.rtt_s, Some(0.0375));
+        assert_eq!(parsed.loss, Some((Unit::Packets, 0.001)));
+        assert_eq!(parsed.rate_bps, Some(1e9));
+        let parsed = parse("mean_burst_time = \"2ms\"").expect("fine");
+        assert_eq!(parsed.burst_time, Some(Duration::from_millis(2)));
+        let parsed = parse("distance = \"2040km\"\nsignal = \"fibre\"").expect("fine");
+        assert_eq!(parsed.rtt_s, Some(0.02));
         // 64 packets arrive with a probability of 0.5 if each arrives with 0.5^(1/64).
         let text = "loss_chunk = 0.5\nchunk = \"64KiB\"\nmtu = 1024";
         let loss = parse(text).expect("fine").loss_packet().expect("complete");

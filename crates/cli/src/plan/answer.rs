@@ -195,14 +195,14 @@ impl Sensitivity {
                 return Ok(None);
             };
             Ok(Some(Border {
-                value: told(question, of.input, border.value)?,
+                value: shown_value(question, of.input, border.value)?,
                 scheme: border.scheme.to_string(),
             }))
         };
         let stakes = of.stakes.iter().map(|stake| {
             Ok(Stake {
                 factor: stake.factor,
-                value: told(question, of.input, stake.value)?,
+                value: shown_value(question, of.input, stake.value)?,
                 best: stake.best.to_string(),
                 cost: stake.cost,
             })
@@ -214,7 +214,7 @@ impl Sensitivity {
                 Input::Bandwidth => "bandwidth_bps",
                 Input::Message => "message_bytes",
             },
-            value: told(question, of.input, of.value)?,
+            value: shown_value(question, of.input, of.value)?,
             below: border(of.below)?,
             above: border(of.above)?,
             stakes: stakes.collect::<Result<_, _>>()?,
@@ -224,7 +224,7 @@ impl Sensitivity {
 
 /// The value of an input. For losses in bursts, it is the resulting loss, because only one
 /// probability of the chain is varied.
-fn told(question: &Question, input: Input, value: f64) -> Result<f64, ModelError> {
+fn shown_value(question: &Question, input: Input, value: f64) -> Result<f64, ModelError> {
     match (input, question.loss) {
         (
             Input::Loss,

@@ -58,31 +58,33 @@ impl PlannedPath {
     }
 
     /// A number of losses in `burst` has the same unit as the loss.
-    fn new(said: Description, burst: Option<Burst>) -> Result<Self, String> {
+    fn new(described: Description, burst: Option<Burst>) -> Result<Self, String> {
         let missing = |what, options| {
             format!(
                 "no {what}: give {options}, or a file with it as --link; see farwrite plan --help"
             )
         };
-        let rate_bps = said.rate_bps.ok_or_else(|| missing("rate", "--rate"))?;
-        let rtt_s = said
+        let rate_bps = described
+            .rate_bps
+            .ok_or_else(|| missing("rate", "--rate"))?;
+        let rtt_s = described
             .rtt_s
             .ok_or_else(|| missing("round trip", "--rtt or --distance"))?;
-        let (unit, loss) = said
+        let (unit, loss) = described
             .loss
             .ok_or_else(|| missing("loss", "--loss or --loss-packet"))?;
-        let said_burst = match said.burst {
+        let described_burst = match described.burst {
             Some((of, _)) if of != unit && burst.is_none() => {
                 return Err("the file's bursts and the loss do not count the same: \
                             mean_burst_chunks goes with loss_chunk and --loss, mean_burst_packets \
                             with loss_packet and --loss-packet"
                     .to_owned());
             }
-            said => said.map(|(_, losses)| Burst::Losses(losses)),
+            described => described.map(|(_, losses)| Burst::Losses(losses)),
         };
-        let said_burst = said.burst_time.map(Burst::Time).or(said_burst);
-        let chunk_bytes = said.chunk_bytes.unwrap_or(CHUNK_BYTES);
-        let mtu = match said.mtu {
+        let described_burst = described.burst_time.map(Burst::Time).or(described_burst);
+        let chunk_bytes = described.chunk_bytes.unwrap_or(CHUNK_BYTES);
+        let mtu = match described.mtu {
             Some(mtu) => u64::from(mtu),
             None => CHUNK_BYTES.min(chunk_bytes),
         };
@@ -93,7 +95,7 @@ impl PlannedPath {
             chunk_bytes,
             unit,
             loss,
-            burst: burst.or(said_burst),
+            burst: burst.or(described_burst),
             packets: packets.map_err(|_| "a chunk has too many packets".to_owned())?,
         })
     }
@@ -207,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    const SAID: Description = Description {
+    const DESCRIPTION: Description = Description {
         rate_bps: Some(1e9),
         rtt_s: Some(0.01),
         loss: Some((Unit::Packets, 0.01)),
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn losses_of_packets_become_losses_of_chunks() {
-        let loss = PlannedPath::new(SAID, None)
+        let loss = PlannedPath::new(DESCRIPTION, None)
             .expect("whole")
             .loss()
             .expect("fine");
@@ -232,12 +234,12 @@ mod tests {
     #[test]
     fn bursts_keep_the_loss_and_have_their_length() {
         for (unit, burst) in [(Unit::Chunks, 5.0), (Unit::Packets, 20.0)] {
-            let said = Description {
+            let described = Description {
                 loss: Some((unit, 0.01)),
                 chunk_bytes: Some(4096),
-                ..SAID
+                ..DESCRIPTION
             };
-            let loss = PlannedPath::new(said, Some(Burst::Losses(burst)))
+            let loss = PlannedPath::new(described, Some(Burst::Losses(burst)))
                 .expect("whole")
                 .loss();
             let loss = loss.expect("fine");
@@ -251,7 +253,7 @@ mod tests {
             assert_eq!(p_bad_to_good, 1.0 / burst);
         }
         // The runs are no longer than those of independent losses.
-        let loss = PlannedPath::new(SAID, Some(Burst::Losses(1.0)))
+        let loss = PlannedPath::new(DESCRIPTION, Some(Burst::Losses(1.0)))
             .expect("whole")
             .loss();
         assert!(matches!(loss, Ok(Loss::Iid { .. })), "{loss:?}");
@@ -261,12 +263,12 @@ mod tests {
     fn a_time_becomes_the_losses_that_it_takes_at_the_rate() {
         // A packet of 4096 bytes takes 32.8 us at 1 Gbit/s, and a chunk four times as long.
         let burst = |unit, time_us| {
-            let said = Description {
+            let described = Description {
                 loss: Some((unit, 0.01)),
                 burst_time: Some(Duration::from_micros(time_us)),
-                ..SAID
+                ..DESCRIPTION
             };
-            PlannedPath::new(said, None)
+            PlannedPath::new(described, None)
                 .expect("whole")
                 .loss()
                 .expect("fine")
@@ -306,35 +308,41 @@ mod tests {
             (
                 Description {
                     rate_bps: None,
-                    ..SAID
+                    ..DESCRIPTION
                 },
                 "--rate",
             ),
             (
                 Description {
                     rtt_s: None,
-                    ..SAID
+                    ..DESCRIPTION
                 },
                 "--distance",
             ),
-            (Description { loss: None, ..SAID }, "--loss-packet"),
+            (
+                Description {
+                    loss: None,
+                    ..DESCRIPTION
+                },
+                "--loss-packet",
+            ),
             (
                 Description {
                     burst: Some((Unit::Chunks, 2.0)),
-                    ..SAID
+                    ..DESCRIPTION
                 },
                 "mean_burst_packets",
             ),
         ];
-        for (said, named) in without {
-            let error = PlannedPath::new(said, None).expect_err(named);
+        for (described, named) in without {
+            let error = PlannedPath::new(described, None).expect_err(named);
             assert!(error.contains(named), "{error}");
         }
-        let said = Description {
+        let described = Description {
             loss: Some((Unit::Packets, 0.9)),
-            ..SAID
+            ..DESCRIPTION
         };
-        let error = PlannedPath::new(said, None).expect("whole").loss();
+        let error = PlannedPath::new(described, None).expect("whole").loss();
         let error = error.expect_err("no chunk arrives").to_string();
         assert!(error.contains("loss_chunk = 0.999"), "{error}");
     }

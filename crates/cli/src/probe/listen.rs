@@ -43,13 +43,13 @@ fn serve(
 ) -> Result<(), Failure> {
     loop {
         let channel = admission.wait(cancel)?;
-        let visitor = Client::accept(channel, cancel).map_err(Failure::from);
-        let ended = visitor.and_then(|visitor| match visitor.wants_probe() {
-            true => answer(visitor, port, cancel, console),
+        let client = Client::accept(channel, cancel).map_err(Failure::from);
+        let ended = client.and_then(|client| match client.wants_probe() {
+            true => answer(client, port, cancel, console),
             false => {
-                let from = visitor.addr();
+                let from = client.addr();
                 let error = probe::Error::NotAProbe { from };
-                Err(visitor.refuse(&error.to_string()).into())
+                Err(client.refuse(&error.to_string()).into())
             }
         });
         if args.once {
@@ -65,14 +65,14 @@ fn serve(
 
 /// Answers one prober, whose hello has arrived.
 pub(crate) fn answer(
-    visitor: Client,
+    client: Client,
     port: &HeldPort,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<(), Failure> {
-    let from = visitor.addr();
+    let from = client.addr();
     console.say(format_args!("a probe from {from}"));
-    let answered = probe::answer(visitor.into_channel(), Some(port), &|| cancel.is_set());
+    let answered = probe::answer(client.into_channel(), Some(port), &|| cancel.is_set());
     let answered = answered.map_err(|error| failure("answering a probe", &error))?;
     console.say(format_args!(
         "answered {from}: {} packets of {} trials arrived",

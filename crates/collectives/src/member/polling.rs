@@ -108,7 +108,7 @@ impl<F: Fabric> Member<F> {
         let most = self.options.payload_bytes();
         let collected = self.in_order.collect(&mut self.endpoint, now_ns)?;
         for record in self.in_order.take_own_records(self.view.rank)? {
-            self.peers.say_record(record);
+            self.peers.queue_record(record);
             moved = true;
         }
         let mut segments = usize::from(collected);

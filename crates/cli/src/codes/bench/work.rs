@@ -78,12 +78,12 @@ impl Work {
     /// # Errors
     /// [`Exit::Corrupt`] if the rebuilt data differ from the original.
     pub(super) fn run(&mut self, task: &Task) -> Result<Duration, Failure> {
-        let told = format_args!("{task}");
+        let doing = format_args!("{task}");
         match task {
             Task::Read => Ok(self.read()),
-            Task::Encode(codec) => self.encode(codec).or_exit(Exit::Other, told),
+            Task::Encode(codec) => self.encode(codec).or_exit(Exit::Other, doing),
             Task::Decode(codec, lost) => {
-                let time = self.decode(codec, *lost).or_exit(Exit::Other, told)?;
+                let time = self.decode(codec, *lost).or_exit(Exit::Other, doing)?;
                 match self.data == self.copy {
                     true => Ok(time),
                     false => Err(Failure::new(
