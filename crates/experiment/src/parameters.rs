@@ -1,16 +1,42 @@
 //! Parameters of DCQCN, Swift, EQDS and IRN in plans, by the names of their papers.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use farwrite::{EqdsOptions, SwiftOptions};
-use farwrite_rate::DcqcnOptions;
-use farwrite_rc::{QpConfig, Recovery};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
+use farwrite_rate::{DcqcnOptions, Parameter, Parameters, Quantity};
+use farwrite_rc::QpConfig;
+use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::units::{maybe_rate, maybe_time, maybe_wait, nanoseconds, write_maybe_time};
+use crate::units::{maybe_rate, maybe_time, maybe_wait, nanoseconds, some_size};
+
+/// Values of some parameters of the options `O`. Absent ones keep the value of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Values<O> {
+    /// A value for each entry of [`Parameters::PARAMETERS`].
+    values: Vec<Option<u64>>,
+    of: PhantomData<fn() -> O>,
+}
+
+/// Parameters of Swift (SIGCOMM 2020).
+pub type Swift = Values<SwiftOptions>;
+/// Parameters of EQDS (NSDI 2022).
+pub type Eqds = Values<EqdsOptions>;
+/// Parameters of IRN (SIGCOMM 2018). `window` of the transport is its limit of packets in flight
+/// (BDP-FC).
+pub type Irn = Values<QpConfig>;
+
+/// Parameters of DCQCN (SIGCOMM 2015). What is absent has the value of the preset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dcqcn {
+    /// The other values.
+    pub preset: DcqcnPreset,
+    /// The values that differ from the preset.
+    pub values: Values<DcqcnOptions>,
+}
 
 /// Values from which the parameters of DCQCN start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -23,128 +49,106 @@ pub enum DcqcnPreset {
     Ns3,
 }
 
-/// Parameters of DCQCN (SIGCOMM 2015). What is absent has the value of the preset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Dcqcn {
-    /// The other values.
-    pub preset: DcqcnPreset,
-    /// Weight of the newest period in alpha: a power of two.
-    pub g: Option<Weight>,
-    /// Period of alpha.
-    #[serde(
-        rename = "K",
-        deserialize_with = "maybe_wait",
-        serialize_with = "write_maybe_time"
-    )]
-    pub alpha_period: Option<Duration>,
-    /// Time between two steps of increase.
-    #[serde(
-        rename = "T",
-        deserialize_with = "maybe_wait",
-        serialize_with = "write_maybe_time"
-    )]
-    pub increase_period: Option<Duration>,
-    /// Bytes between two steps of increase.
-    #[serde(rename = "B", deserialize_with = "crate::units::some_size")]
-    pub increase_bytes: Option<u64>,
-    /// Steps of fast recovery.
-    #[serde(rename = "F", deserialize_with = "few_steps")]
-    pub fast_recovery_steps: Option<u32>,
-    /// Step of additive increase, in bits a second.
-    #[serde(rename = "R_AI", deserialize_with = "maybe_rate")]
-    pub additive_increase_bps: Option<u64>,
-    /// Step of hyper increase, in bits a second.
-    #[serde(rename = "R_HAI", deserialize_with = "maybe_rate")]
-    pub hyper_increase_bps: Option<u64>,
-    /// Shortest time between two congestion notifications.
-    #[serde(
-        rename = "N",
-        deserialize_with = "maybe_time",
-        serialize_with = "write_maybe_time"
-    )]
-    pub notification_interval: Option<Duration>,
-    /// Lowest rate of a flow, in bits a second.
-    #[serde(rename = "min_rate", deserialize_with = "maybe_rate")]
-    pub min_rate_bps: Option<u64>,
-    /// Whether changes of the rate apply when they do in the RDMA trees of ns-3: see
-    /// [`DcqcnOptions::cuts_at_interval_ends`] and [`DcqcnOptions::paces_by_departures`].
-    pub ns3_timing: bool,
+impl<O: Parameters> Default for Values<O> {
+    fn default() -> Self {
+        Self {
+            values: O::PARAMETERS.iter().map(unset).collect(),
+            of: PhantomData,
+        }
+    }
 }
 
-/// Parameters of Swift (SIGCOMM 2020). What is absent has the default of the protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Swift {
-    /// Target delay of the path.
-    #[serde(deserialize_with = "maybe_wait", serialize_with = "write_maybe_time")]
-    pub base_target: Option<Duration>,
-    /// Target delay in the receiver.
-    #[serde(deserialize_with = "maybe_wait", serialize_with = "write_maybe_time")]
-    pub endpoint_target: Option<Duration>,
-    /// Highest value that flow scaling adds to the target.
-    #[serde(deserialize_with = "maybe_time", serialize_with = "write_maybe_time")]
-    pub fs_range: Option<Duration>,
-    /// Window in packets below which flow scaling adds all of `fs_range`.
-    pub fs_min_cwnd: Option<Millionths<1_000, 1_000_000_000>>,
-    /// Window in packets above which flow scaling adds nothing.
-    pub fs_max_cwnd: Option<Millionths<1_000, 1_000_000_000_000>>,
-    /// Packets that each round trip below the target adds to the window.
-    pub ai: Option<Millionths<1, 1_000_000_000_000>>,
-    /// Share of the excess delay by which the window falls.
-    pub beta: Option<Millionths<0, 1_000_000>>,
-    /// Largest share of one decrease.
-    pub max_mdf: Option<Millionths<0, 999_999>>,
-    /// Smallest window in packets.
-    pub min_cwnd: Option<Millionths<1, 1_000_000>>,
-    /// Largest window in packets.
-    pub max_cwnd: Option<Millionths<1_000_000, 1_000_000_000_000>>,
-    /// Consecutive timeouts after which the window is the smallest.
-    pub retx_reset_threshold: Option<u32>,
+impl<O: Parameters> Values<O> {
+    /// The options with these values.
+    pub(crate) fn apply(&self, mut options: O) -> O {
+        for (parameter, value) in O::PARAMETERS.iter().zip(&self.values) {
+            if let Some(value) = value {
+                (parameter.set)(&mut options, *value);
+            }
+        }
+        options
+    }
+
+    /// The value of a parameter.
+    fn get(&self, name: &str) -> Option<u64> {
+        let mut all = O::PARAMETERS.iter().zip(&self.values);
+        let found = all.find(|(parameter, _)| parameter.name == name);
+        found.and_then(|(_, value)| *value)
+    }
+
+    /// Reads the value of the parameter `key`. `also` has another key that the table may have, for the
+    /// error.
+    fn read<'de, M: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        also: Option<&str>,
+        table: &mut M,
+    ) -> Result<(), M::Error> {
+        let names = O::PARAMETERS.iter().map(|parameter| parameter.name);
+        let Some(at) = names.clone().position(|name| name == key) else {
+            let names: Vec<_> = (also.into_iter().chain(names))
+                .map(|name| format!("`{name}`"))
+                .collect();
+            let expected = match &names[..] {
+                [one] => one.clone(),
+                many => format!("one of {}", many.join(", ")),
+            };
+            let why = format!("unknown field `{key}`, expected {expected}");
+            return Err(M::Error::custom(why));
+        };
+        let parameter = &O::PARAMETERS[at];
+        let value = table.next_value_seed(Number(parameter.quantity))?;
+        if self.values[at].replace(value) != unset(parameter) {
+            return Err(M::Error::custom(format!("duplicate field `{key}`")));
+        }
+        Ok(())
+    }
+
+    /// Writes all parameters; absent ones are null.
+    fn write<M: SerializeMap>(&self, table: &mut M) -> Result<(), M::Error> {
+        for (parameter, value) in O::PARAMETERS.iter().zip(&self.values) {
+            let value = value.map(|value| Written(parameter.quantity, value));
+            table.serialize_entry(parameter.name, &value)?;
+        }
+        Ok(())
+    }
 }
 
-/// Parameters of IRN (SIGCOMM 2018). What is absent has the default of the protocol. `window` of the
-/// transport is its limit of packets in flight (BDP-FC).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Irn {
-    /// Timeout while few packets are in flight.
-    #[serde(
-        rename = "RTO_low",
-        deserialize_with = "maybe_wait",
-        serialize_with = "write_maybe_time"
-    )]
-    pub rto_low: Option<Duration>,
-    /// Timeout otherwise.
-    #[serde(
-        rename = "RTO_high",
-        deserialize_with = "maybe_wait",
-        serialize_with = "write_maybe_time"
-    )]
-    pub rto_high: Option<Duration>,
-    /// Largest number of packets in flight for which `RTO_low` applies.
-    #[serde(rename = "N")]
-    pub few_packets: Option<u32>,
+/// The value of a parameter that a plan does not have. A flag is then false.
+fn unset<O>(parameter: &Parameter<O>) -> Option<u64> {
+    matches!(parameter.quantity, Quantity::Flag).then_some(0)
 }
 
-/// Parameters of EQDS (NSDI 2022).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Eqds {
-    /// Bytes that a flow sends before the first credit; `None`: one round trip.
-    #[serde(deserialize_with = "crate::units::some_size")]
-    pub first_window: Option<u64>,
+impl Swift {
+    /// The error of values that contradict each other.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let all = self.apply(SwiftOptions::new(1, 1, 0));
+        let (min, max) = (all.fs_min_cwnd_millionths, all.fs_max_cwnd_millionths);
+        (min >= max).then(|| {
+            format!(
+                "swift.fs_min_cwnd = {} is not below swift.fs_max_cwnd = {}",
+                in_units(min),
+                in_units(max)
+            )
+        })
+    }
 }
 
-/// A number of the form 2^-n, up to 2^-16.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weight {
-    shift: u32,
+impl Irn {
+    /// The error of values that contradict each other.
+    pub(crate) fn contradiction(&self, timeout: Option<Duration>) -> Option<String> {
+        let high = self.get("RTO_high").map(Duration::from_nanos);
+        if timeout.is_some() && high.is_some() {
+            return Some("timeout and irn.RTO_high are the same setting: give one of them".into());
+        }
+        let low = Duration::from_nanos(self.get("RTO_low")?);
+        let high = high.or(timeout)?;
+        (low > high).then(|| {
+            let [low, high] = [low, high].map(humantime::format_duration);
+            format!("irn.RTO_low = {low} is above RTO_high = {high}")
+        })
+    }
 }
-
-/// A number in millionths, with its bounds in millionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Millionths<const LEAST: u64, const MOST: u64>(u64);
 
 impl Dcqcn {
     pub(crate) fn options(&self, line_rate_bps: u64) -> DcqcnOptions {
@@ -152,30 +156,125 @@ impl Dcqcn {
             DcqcnPreset::Paper => DcqcnOptions::paper(line_rate_bps),
             DcqcnPreset::Ns3 => DcqcnOptions::ns3(line_rate_bps),
         };
-        let time = |own: Option<Duration>, base_ns| own.map_or(base_ns, nanoseconds);
-        DcqcnOptions {
-            min_rate_bps: self.min_rate_bps.unwrap_or(base.min_rate_bps),
-            g_shift: self.g.map_or(base.g_shift, |g| g.shift),
-            alpha_timer_ns: time(self.alpha_period, base.alpha_timer_ns),
-            increase_timer_ns: time(self.increase_period, base.increase_timer_ns),
-            byte_counter_bytes: self.increase_bytes.or(base.byte_counter_bytes),
-            fast_recovery_steps: self.fast_recovery_steps.unwrap_or(base.fast_recovery_steps),
-            additive_increase_bps: self
-                .additive_increase_bps
-                .unwrap_or(base.additive_increase_bps),
-            hyper_increase_bps: self.hyper_increase_bps.unwrap_or(base.hyper_increase_bps),
-            notification_interval_ns: time(
-                self.notification_interval,
-                base.notification_interval_ns,
-            ),
-            cuts_at_interval_ends: self.ns3_timing,
-            paces_by_departures: self.ns3_timing,
-            ..base
-        }
+        self.values.apply(base)
     }
 
     /// Parses the name of a preset, or a table.
     pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Self>, D::Error> {
+        Self::deserialize(from).map(Some)
+    }
+}
+
+/// A number of millionths, as plans have it.
+#[expect(clippy::cast_precision_loss, reason = "the bounds are below 2^53")]
+fn in_units(millionths: u64) -> f64 {
+    millionths as f64 / 1e6
+}
+
+/// Reads the number of a parameter.
+struct Number(Quantity);
+
+impl<'de> DeserializeSeed<'de> for Number {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<u64, D::Error> {
+        let time = |time: Option<Duration>| time.map_or(0, nanoseconds);
+        match self.0 {
+            Quantity::Time => maybe_time(from).map(time),
+            Quantity::Wait => maybe_wait(from).map(time),
+            Quantity::Size => some_size(from).map(Option::unwrap_or_default),
+            Quantity::Rate => maybe_rate(from).map(Option::unwrap_or_default),
+            Quantity::Count => u32::deserialize(from).map(u64::from),
+            Quantity::Flag => bool::deserialize(from).map(u64::from),
+            Quantity::Steps { most } => {
+                let number = i64::deserialize(from)?;
+                let steps = u64::try_from(number).ok();
+                let steps = steps.filter(|steps| *steps <= u64::from(most));
+                let wrong = || D::Error::custom(format!("a number of steps from 0 to {most}"));
+                steps.ok_or_else(wrong)
+            }
+            Quantity::Weight => {
+                let number = f64::deserialize(from)?;
+                let shift = (0..=16).find(|shift| number * f64::from(1_u32 << shift) == 1.0);
+                let wrong = "a power of two from 2^-16 to 1, such as 0.00390625 (1/256)";
+                shift.ok_or_else(|| D::Error::custom(wrong))
+            }
+            Quantity::Millionths { least, most } => {
+                let number = f64::deserialize(from)?;
+                if !(in_units(least)..=in_units(most)).contains(&number) {
+                    let (least, most) = (in_units(least), in_units(most));
+                    return Err(D::Error::custom(format!("a number from {least} to {most}")));
+                }
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "within the bounds"
+                )]
+                let millionths = (number * 1e6).round() as u64;
+                Ok(millionths)
+            }
+        }
+    }
+}
+
+/// The number of a parameter, to be written as plans have it.
+struct Written(Quantity, u64);
+
+impl Serialize for Written {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = self.1;
+        match self.0 {
+            Quantity::Time | Quantity::Wait => {
+                to.collect_str(&humantime::format_duration(Duration::from_nanos(value)))
+            }
+            Quantity::Weight => {
+                let shift = u32::try_from(value).unwrap_or(u32::MAX).min(31);
+                to.serialize_f64(1.0 / f64::from(1_u32 << shift))
+            }
+            Quantity::Millionths { .. } => to.serialize_f64(in_units(value)),
+            Quantity::Flag => to.serialize_bool(value != 0),
+            Quantity::Size | Quantity::Rate | Quantity::Steps { .. } | Quantity::Count => {
+                to.serialize_u64(value)
+            }
+        }
+    }
+}
+
+impl<'de, O: Parameters> Deserialize<'de> for Values<O> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Table<O>(PhantomData<O>);
+        impl<'de, O: Parameters> Visitor<'de> for Table<O> {
+            type Value = Values<O>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut table: M) -> Result<Values<O>, M::Error> {
+                let mut values = Values::default();
+                while let Some(key) = table.next_key::<String>()? {
+                    values.read(&key, None, &mut table)?;
+                }
+                Ok(values)
+            }
+        }
+        from.deserialize_map(Table(PhantomData))
+    }
+}
+
+impl<O: Parameters> Serialize for Values<O> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut table = to.serialize_map(None)?;
+        self.write(&mut table)?;
+        table.end()
+    }
+}
+
+/// The key of [`Dcqcn::preset`].
+const PRESET: &str = "preset";
+
+impl<'de> Deserialize<'de> for Dcqcn {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct NameOrTable;
         impl<'de> Visitor<'de> for NameOrTable {
             type Value = Dcqcn;
@@ -194,144 +293,27 @@ impl Dcqcn {
                 })
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, table: M) -> Result<Dcqcn, M::Error> {
-                Dcqcn::deserialize(MapAccessDeserializer::new(table))
+            fn visit_map<M: MapAccess<'de>>(self, mut table: M) -> Result<Dcqcn, M::Error> {
+                let mut dcqcn = Dcqcn::default();
+                while let Some(key) = table.next_key::<String>()? {
+                    match key.as_str() {
+                        PRESET => dcqcn.preset = table.next_value()?,
+                        key => dcqcn.values.read(key, Some(PRESET), &mut table)?,
+                    }
+                }
+                Ok(dcqcn)
             }
         }
-        from.deserialize_any(NameOrTable).map(Some)
+        from.deserialize_any(NameOrTable)
     }
 }
 
-impl Swift {
-    pub(crate) fn apply(&self, base: SwiftOptions) -> SwiftOptions {
-        let time = |own: Option<Duration>, base_ns| own.map_or(base_ns, nanoseconds);
-        SwiftOptions {
-            base_target_ns: time(self.base_target, base.base_target_ns),
-            endpoint_target_ns: time(self.endpoint_target, base.endpoint_target_ns),
-            fs_range_ns: time(self.fs_range, base.fs_range_ns),
-            fs_min_cwnd_millionths: or(self.fs_min_cwnd, base.fs_min_cwnd_millionths),
-            fs_max_cwnd_millionths: or(self.fs_max_cwnd, base.fs_max_cwnd_millionths),
-            ai_millionths: or(self.ai, base.ai_millionths),
-            beta_millionths: or(self.beta, base.beta_millionths),
-            max_mdf_millionths: or(self.max_mdf, base.max_mdf_millionths),
-            min_cwnd_millionths: or(self.min_cwnd, base.min_cwnd_millionths),
-            max_cwnd_millionths: or(self.max_cwnd, base.max_cwnd_millionths),
-            retx_reset_threshold: self
-                .retx_reset_threshold
-                .unwrap_or(base.retx_reset_threshold),
-            ..base
-        }
-    }
-
-    /// The error of values that contradict each other.
-    pub(crate) fn contradiction(&self) -> Option<String> {
-        let all = self.apply(SwiftOptions::new(1, 1, 0));
-        let (min, max) = (all.fs_min_cwnd_millionths, all.fs_max_cwnd_millionths);
-        (min >= max).then(|| {
-            format!(
-                "swift.fs_min_cwnd = {} is not below swift.fs_max_cwnd = {}",
-                in_units(min),
-                in_units(max)
-            )
-        })
-    }
-}
-
-impl Irn {
-    pub(crate) fn apply(&self, base: QpConfig) -> QpConfig {
-        let recovery = match base.recovery {
-            Recovery::Irn {
-                rto_low_ns,
-                rto_low_packets,
-            } => Recovery::Irn {
-                rto_low_ns: self.rto_low.map_or(rto_low_ns, nanoseconds),
-                rto_low_packets: self.few_packets.unwrap_or(rto_low_packets),
-            },
-            other => other,
-        };
-        QpConfig {
-            recovery,
-            ack_timeout_ns: self.rto_high.map_or(base.ack_timeout_ns, nanoseconds),
-            ..base
-        }
-    }
-
-    /// The error of values that contradict each other.
-    pub(crate) fn contradiction(&self, timeout: Option<Duration>) -> Option<String> {
-        if timeout.is_some() && self.rto_high.is_some() {
-            return Some("timeout and irn.RTO_high are the same setting: give one of them".into());
-        }
-        let (low, high) = (self.rto_low?, self.rto_high.or(timeout)?);
-        (low > high).then(|| {
-            let [low, high] = [low, high].map(humantime::format_duration);
-            format!("irn.RTO_low = {low} is above RTO_high = {high}")
-        })
-    }
-}
-
-impl Eqds {
-    pub(crate) fn apply(&self, base: EqdsOptions) -> EqdsOptions {
-        EqdsOptions {
-            first_window_bytes: self.first_window.unwrap_or(base.first_window_bytes),
-            ..base
-        }
-    }
-}
-
-fn or<const LEAST: u64, const MOST: u64>(own: Option<Millionths<LEAST, MOST>>, base: u64) -> u64 {
-    own.map_or(base, |own| own.0)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "the bounds are below 2^53")]
-fn in_units(millionths: u64) -> f64 {
-    millionths as f64 / 1e6
-}
-
-/// Steps of fast recovery.
-fn few_steps<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    let number = i64::deserialize(from)?;
-    let steps = u32::try_from(number).ok().filter(|steps| *steps <= 1_000);
-    let wrong = || D::Error::custom("a number of steps from 0 to 1000");
-    steps.map(Some).ok_or_else(wrong)
-}
-
-impl<'de> Deserialize<'de> for Weight {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let number = f64::deserialize(from)?;
-        let shift = (0..=16).find(|shift| number * f64::from(1_u32 << shift) == 1.0);
-        let wrong = "a power of two from 2^-16 to 1, such as 0.00390625 (1/256)";
-        let shift = shift.ok_or_else(|| D::Error::custom(wrong))?;
-        Ok(Self { shift })
-    }
-}
-
-impl Serialize for Weight {
+impl Serialize for Dcqcn {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(1.0 / f64::from(1_u32 << self.shift))
-    }
-}
-
-impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Millionths<LEAST, MOST> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let number = f64::deserialize(from)?;
-        if !(in_units(LEAST)..=in_units(MOST)).contains(&number) {
-            let (least, most) = (in_units(LEAST), in_units(MOST));
-            let why = format!("a number from {least} to {most}");
-            return Err(D::Error::custom(why));
-        }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "within the bounds"
-        )]
-        let millionths = (number * 1e6).round() as u64;
-        Ok(Self(millionths))
-    }
-}
-
-impl<const LEAST: u64, const MOST: u64> Serialize for Millionths<LEAST, MOST> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(in_units(self.0))
+        let mut table = to.serialize_map(None)?;
+        table.serialize_entry(PRESET, &self.preset)?;
+        self.values.write(&mut table)?;
+        table.end()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Settings of a queue pair.
 
+use farwrite_rate::{Parameter, Parameters, Quantity};
+
 use crate::{RnrTimer, Software};
 
 /// Largest window of a requester, and largest number of packets of one message. Twice this stays
@@ -85,6 +87,28 @@ impl Paths {
         // Beyond the last port, the ports continue below the first one.
         first.checked_add(path).unwrap_or(first - path)
     }
+}
+
+/// The parameters of IRN. `RTO_low` and `N` change nothing in another recovery.
+impl Parameters for QpConfig {
+    const PARAMETERS: &'static [Parameter<Self>] = &[
+        Parameter::new("RTO_low", Quantity::Wait, |to, value| {
+            if let Recovery::Irn { rto_low_ns, .. } = &mut to.recovery {
+                *rto_low_ns = value;
+            }
+        }),
+        Parameter::new("RTO_high", Quantity::Wait, |to, value| {
+            to.ack_timeout_ns = value;
+        }),
+        Parameter::new("N", Quantity::Count, |to, value| {
+            if let Recovery::Irn {
+                rto_low_packets, ..
+            } = &mut to.recovery
+            {
+                *rto_low_packets = u32::try_from(value).unwrap_or(u32::MAX);
+            }
+        }),
+    ];
 }
 
 /// The retransmission scheme.

@@ -7,6 +7,7 @@ use farwrite_rc::{RdmaTransport, Recovery};
 use super::{
     ENDPOINT_OFFSET_BITS, EndpointControl, MOST_PATHS, Protocol, Transport, TransportError,
 };
+use crate::parameters::Swift;
 use crate::{Flow, Start};
 
 impl Transport {
@@ -27,8 +28,9 @@ impl Transport {
             let protocol = self.protocol.clone();
             return Err(TransportError::NoSetting { key, protocol });
         }
-        let swift = self.swift.and_then(|swift| swift.contradiction());
-        let irn = self.irn.and_then(|irn| irn.contradiction(self.timeout));
+        let swift = self.swift.as_ref().and_then(Swift::contradiction);
+        let irn = self.irn.as_ref();
+        let irn = irn.and_then(|irn| irn.contradiction(self.timeout));
         if let Some(why) = swift.or(irn) {
             return Err(TransportError::Contradiction(why));
         }

@@ -5,12 +5,6 @@ use farwrite_rc::PathProfile;
 
 use super::{EndpointControl, Protocol, Transport};
 
-/// Swift's target delay beyond the round trip without queues, in nanoseconds: `base_target` of
-/// [`SwiftOptions::new`], as with the models of Falcon and UCCL.
-const SWIFT_QUEUE_NS: u64 = 20_000;
-/// Swift's target for the time in the receiver beyond a round trip, in nanoseconds.
-const SWIFT_ENDPOINT_NS: u64 = 100_000;
-
 impl Transport {
     /// What an endpoint does at the start of a flow that `farwrite plan` does not count; `None` for
     /// NICs, and for endpoints that start as the planner assumes.
@@ -60,13 +54,9 @@ impl Transport {
             },
             (EndpointControl::Dcqcn, _) => RateControl::Dcqcn(self.dcqcn(path)),
             (EndpointControl::Swift, _) => {
-                let base = SwiftOptions {
-                    base_target_ns: path.rtt_ns.saturating_add(SWIFT_QUEUE_NS),
-                    // Receivers hold reports for up to an eighth of a round trip.
-                    endpoint_target_ns: path.rtt_ns.saturating_add(SWIFT_ENDPOINT_NS),
-                    ..SwiftOptions::new(path.rate_bps, u64::from(self.mtu), 0)
-                };
-                RateControl::Swift(self.swift.unwrap_or_default().apply(base))
+                let base = SwiftOptions::new(path.rate_bps, u64::from(self.mtu), 0)
+                    .over_round_trip(path.rtt_ns);
+                RateControl::Swift(self.swift.clone().unwrap_or_default().apply(base))
             }
             (EndpointControl::Eqds, _) => {
                 let base = EqdsOptions {
@@ -74,7 +64,7 @@ impl Transport {
                     line_rate_bps: ip_share(port_bps, path),
                     first_window_bytes: path.round_trip_bytes(),
                 };
-                RateControl::Eqds(self.eqds.unwrap_or_default().apply(base))
+                RateControl::Eqds(self.eqds.clone().unwrap_or_default().apply(base))
             }
         }
     }

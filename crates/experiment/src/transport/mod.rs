@@ -154,7 +154,10 @@ impl Transport {
     }
 
     fn dcqcn(&self, path: &PathProfile) -> DcqcnOptions {
-        self.dcqcn.unwrap_or_default().options(path.rate_bps)
+        self.dcqcn
+            .clone()
+            .unwrap_or_default()
+            .options(path.rate_bps)
     }
 
     fn default_mtu() -> u32 {

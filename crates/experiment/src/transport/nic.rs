@@ -81,7 +81,7 @@ impl Transport {
                 base.ack_every_packets
             }
         };
-        let base = self.irn.map_or(base, |irn| irn.apply(base));
+        let base = self.irn.as_ref().map_or(base, |irn| irn.apply(base));
         QpConfig {
             window_packets: self.window.unwrap_or(base.window_packets),
             ack_every_packets: self.ack_every.unwrap_or(ack_every),
