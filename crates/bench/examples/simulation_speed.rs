@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Pattern, PatternNetwork, Protocol, Recording, Scene, Transport, Workload, memory_bytes,
-    run,
+    Flow, Pattern, PatternNetwork, Recording, Scene, Transport, TransportSettings, Workload,
+    memory_bytes, run,
 };
 use farwrite_net::{CableConfig, LeafSpine, Options, Pfc, Shape, SwitchConfig, Topology};
 
@@ -25,30 +25,30 @@ fn main() {
     if wants("memory") {
         memory();
     }
-    let nics = Transport::new("roce-nocc");
+    let nics = TransportSettings::new("roce-nocc");
     if wants("pair") {
-        pair("2 hosts, one switch, 2 GB", 2_000_000_000, &nics);
+        pair("2 hosts, one switch, 2 GB", 2_000_000_000, &made(&nics));
     }
     if wants("clos") {
         // With one acknowledgement for each packet, the packets are those of htsim.
         for (mtu, ack_every) in [(4096, None), (4096, Some(1)), (1024, None)] {
-            let nics = Transport {
+            let nics = TransportSettings {
                 mtu,
                 ack_every,
                 ..nics.clone()
             };
             let acks = ack_every.map_or_else(String::new, |every| format!(", ACK each {every}"));
             let name = format!("128 hosts, 25 MB each, MTU {mtu}{acks}");
-            speed(&name, &clos(), &permutation(128, 25_000_000), &nics);
+            speed(&name, &clos(), &permutation(128, 25_000_000), &made(&nics));
         }
     }
     if wants("tree") {
         let name = "432 hosts, three tiers, permutation of 2 MB";
-        speed(name, &tree(), &permutation(432, 2_000_000), &nics);
+        speed(name, &tree(), &permutation(432, 2_000_000), &made(&nics));
     }
     if wants("endpoints") {
         for scheme in ["sr-nack", "ec-mds:32,8"] {
-            let endpoints = Transport::new(&format!("farwrite-{scheme}"));
+            let endpoints = made(&TransportSettings::new(&format!("farwrite-{scheme}")));
             let name = |of: &str| format!("{scheme}, {of}");
             pair(&name("2 hosts, 200 MB"), 200_000_000, &endpoints);
             let flows = permutation(128, 2_500_000);
@@ -109,8 +109,12 @@ fn options(transport: &Transport) -> Options {
     })
 }
 
+fn made(settings: &TransportSettings) -> Transport {
+    settings.transport().expect("valid settings")
+}
+
 fn is_endpoint(transport: &Transport) -> bool {
-    matches!(transport.protocol(), Ok(Protocol::Endpoint(..)))
+    matches!(transport, Transport::Endpoint { .. })
 }
 
 fn speed(name: &str, topology: &Topology, workload: &Workload, transport: &Transport) {
@@ -177,13 +181,14 @@ fn growth(transport: &str, kind: &str, counts: [usize; 2]) {
 /// Prints the memory of a run and its estimate: for `count` hosts, or `count` flows of 10 kB from
 /// 15 hosts to one, or `count` packets in one message.
 fn print_grown(transport: &str, kind: &str, count: usize) {
-    let mut transport = Transport::new(transport);
-    if is_endpoint(&transport) {
-        transport.rate = Some(match kind {
+    let mut settings = TransportSettings::new(transport);
+    if is_endpoint(&made(&settings)) {
+        settings.rate = Some(match kind {
             "packet" => 90_000_000_000,
             _ => 5_000_000_000,
         });
     }
+    let transport = made(&settings);
     let one = |bytes| Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
     let (taken, estimated) = match kind {
         "host" => grown(&star(count), &one(1000), &transport),
@@ -192,7 +197,7 @@ fn print_grown(transport: &str, kind: &str, count: usize) {
             grown(&star(16), &Workload::of(flows.collect()), &transport)
         }
         _ => {
-            let bytes = count as u64 * u64::from(transport.mtu);
+            let bytes = count as u64 * u64::from(transport.mtu());
             grown(&star(2), &one(bytes), &transport)
         }
     };

@@ -46,4 +46,4 @@ pub use parallel::parallel_map;
 pub use pattern::{Pattern, PatternError, PatternNetwork};
 pub use run::{Recording, RunError, Scene, run};
 pub use sizes::{SizeError, Sizes};
-pub use transport::{EndpointControl, Protocol, Transport};
+pub use transport::{Transport, TransportSettings};

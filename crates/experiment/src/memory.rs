@@ -7,7 +7,7 @@ use crate::capture;
 use crate::meter::{Depth, MAX_SAMPLES};
 use crate::run::{Scene, UnstartedFlows, box_path};
 use crate::station::MAX_WRITE_BYTES;
-use crate::transport::Protocol;
+use crate::transport::Transport;
 use crate::{Flow, FlowOutcome, Outcome};
 
 /// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
@@ -30,14 +30,14 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
     let switches = scene.topology.with_role(Role::Switch).count() as u64;
     let hosts = scene.topology.hosts().count() as u64;
     let flows = scene.workload.flows.len() as u64;
-    let mtu = u64::from(scene.transport.mtu);
-    let of_flows = match scene.transport.protocol() {
-        Ok(Protocol::Endpoint(..)) => [
+    let mtu = u64::from(scene.transport.mtu());
+    let of_flows = match scene.transport {
+        Transport::Endpoint(_) => [
             hosts * ENDPOINT_HOST,
             flows.saturating_mul(ENDPOINT_FLOW),
             pieces(scene, mtu).saturating_mul(ENDPOINT_PACKET),
         ],
-        _ => [
+        Transport::Nic(_) => [
             0,
             flows.saturating_mul(FLOW),
             pieces(scene, MAX_WRITE_BYTES).saturating_mul(WRITE),
@@ -60,7 +60,7 @@ fn carried_bytes(scene: &Scene<'_>) -> u64 {
     if scene.boxes.is_empty() {
         return 0;
     }
-    u64::from(scene.transport.mtu) + HEADER_BYTES
+    u64::from(scene.transport.mtu()) + HEADER_BYTES
 }
 
 /// Number of pieces of at most `bytes` bytes in all flows.
@@ -78,7 +78,7 @@ fn most_frames(scene: &Scene<'_>, mtu: u64) -> u64 {
     let wanted = scene.workload.flows.iter().map(|flow| {
         let packets = flow.bytes.div_ceil(mtu);
         // Without a window, the capacity of cables and buffers is the limit.
-        packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
+        packets.min(scene.transport.window().map_or(u64::MAX, u64::from))
     });
     let buffers = scene.topology.with_role(Role::Switch).map(|node| {
         let own = scene.options.exceptions.get(&node);

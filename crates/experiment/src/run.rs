@@ -163,7 +163,6 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     fn checked(scene: &Scene<'a>) -> Result<Self, RunError> {
         scene.workload.validate(scene.topology.hosts().count())?;
-        scene.transport.validate()?;
         scene.transport.check_flows(&scene.workload.flows)?;
         scene.workload.check_end(scene.until_ns)?;
         Self::new(scene)
@@ -196,7 +195,7 @@ impl<'a> Running<'a> {
         let meter = Meter::new(scene.topology, &network, start_ns, scene.recording.ports);
         for (&host, path) in &unstarted.receivers {
             if let Some(host) = network.device_mut(hosts[host]) {
-                host.prepare(scene.transport, path)?;
+                host.prepare(scene.transport, path);
             }
         }
         let mut running = Self {
@@ -414,7 +413,7 @@ pub(crate) fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: Node
     BoxPath {
         rate_bps: cable.map_or(1, |cable| cable.config.rate_bps),
         rtt_ns: longest.map_or(1, |path| path.rtt_ns),
-        mtu: scene.transport.mtu,
+        mtu: scene.transport.mtu(),
         timeout_ns: longest.map_or(u64::MAX, |path| scene.transport.timeout_ns(path)),
     }
 }
@@ -446,7 +445,7 @@ pub(crate) struct UnstartedFlows {
 impl UnstartedFlows {
     pub(crate) fn of(scene: &Scene<'_>) -> Self {
         let wire = PacketFormat {
-            mtu: scene.transport.mtu,
+            mtu: scene.transport.mtu(),
             framing: scene.options.framing_bytes,
         };
         let mut ideal = Ideal::new(scene.topology, scene.options, wire);

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Outcome, Pattern, PatternNetwork, Recording, RunError, Scene, Start, Transport, Workload,
-    parallel_map, run,
+    Flow, Outcome, Pattern, PatternNetwork, Recording, RunError, Scene, Start, Transport,
+    TransportSettings, Workload, parallel_map, run,
 };
 use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
 use farwrite_units::stats::quantile;
@@ -29,7 +29,7 @@ const MARKED: [&str; 5] = [
     "roce-lossy",
     "irn",
     "srnic",
-    "farwrite-best-effort+dcqcn",
+    "farwrite-best-effort@dcqcn",
 ];
 
 /// Endpoints whose messages end at a deadline: the name in the figure, the protocol, and whether
@@ -37,9 +37,9 @@ const MARKED: [&str; 5] = [
 pub(crate) const BOUNDED: [(&str, &str, bool); 5] = [
     ("best effort", "farwrite-best-effort", false),
     ("best effort, fixed rate", "farwrite-best-effort", true),
-    ("best effort, DCQCN", "farwrite-best-effort+dcqcn", false),
-    ("best effort, Swift", "farwrite-best-effort+swift", false),
-    ("best effort, EQDS", "farwrite-best-effort+eqds", false),
+    ("best effort, DCQCN", "farwrite-best-effort@dcqcn", false),
+    ("best effort, Swift", "farwrite-best-effort@swift", false),
+    ("best effort, EQDS", "farwrite-best-effort@eqds", false),
 ];
 
 /// The traffic class of all packets.
@@ -57,9 +57,14 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(name: &'static str, protocol: &str) -> Self {
+        Self::of(name, &TransportSettings::new(protocol))
+    }
+
+    fn of(name: &'static str, settings: &TransportSettings) -> Self {
+        let protocol = settings.protocol.as_str();
         Self {
             name,
-            transport: Transport::new(protocol),
+            transport: settings.transport().expect("valid settings"),
             marks: MARKED.contains(&protocol),
             pauses: protocol == "roce",
         }
@@ -85,10 +90,12 @@ impl Subject {
         deadline_ns: u64,
         rate_bps: u64,
     ) -> Self {
-        let mut subject = Self::new(name, protocol);
-        subject.transport.deadline = Some(Duration::from_nanos(deadline_ns));
-        subject.transport.rate = is_fixed.then_some(rate_bps);
-        subject
+        let settings = TransportSettings {
+            deadline: Some(Duration::from_nanos(deadline_ns)),
+            rate: is_fixed.then_some(rate_bps),
+            ..TransportSettings::new(protocol)
+        };
+        Self::of(name, &settings)
     }
 
     /// Switches with marks as in DCQCN's paper.

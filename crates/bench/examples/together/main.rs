@@ -23,7 +23,7 @@ mod sum;
 use std::time::Instant;
 
 use farwrite_boxes::{lowar, netrt};
-use farwrite_experiment::{Flow, Start, Transport, TriggerKind, Workload};
+use farwrite_experiment::{Flow, Start, TransportSettings, TriggerKind, Workload};
 use farwrite_net::{CableConfig, Role, Topology};
 use options::Options;
 use racks::{Racks, Repair, Scene};
@@ -190,11 +190,12 @@ pub(crate) fn run_endpoints(
     seed: u64,
 ) -> farwrite_experiment::Outcome {
     let options = farwrite_net::Options::with_switches(racks::switch(scene, &Repair::Gbn));
-    let transport = Transport {
+    let transport = TransportSettings {
         mtu: MTU,
         rate,
-        ..Transport::new(ends.protocol)
+        ..TransportSettings::new(ends.protocol)
     };
+    let transport = transport.transport().expect("valid settings");
     let run = farwrite_experiment::run(&farwrite_experiment::Scene {
         topology,
         options: &options,

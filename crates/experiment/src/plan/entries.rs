@@ -216,7 +216,7 @@ pub(super) fn switch_for(
         .iter()
         .filter_map(|flow| flow.priority)
         .collect();
-    priorities.push(transport.priority);
+    priorities.push(transport.priority());
     priorities.sort_unstable();
     priorities.dedup();
     transport.switch(&priorities, framing_bytes)

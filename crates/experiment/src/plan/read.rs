@@ -12,7 +12,8 @@ use super::entries::{PlannedTopology, TopologySource, WorkloadSource};
 use crate::boxes::{BoxKind, BoxPosition};
 use crate::changes::PlannedChange;
 use crate::peers::{self, FileKind};
-use crate::{Pattern, Transport};
+use crate::transport::renamed;
+use crate::{Pattern, Transport, TransportSettings};
 
 /// Largest number of seeds of a plan.
 const MAX_SEEDS: u64 = 100_000;
@@ -143,6 +144,7 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
         Ok(switch)
     })?;
     let transports = transports(file.transport.as_ref())?;
+    notes.extend(file.transport.as_ref().and_then(old_spelling));
     for (what, is_empty) in [
         ("topology", topologies.is_empty()),
         ("workload", workloads.is_empty()),
@@ -222,9 +224,8 @@ fn transports(value: Option<&Value>) -> Result<Vec<(String, Transport)>, PlanErr
     let read = match value {
         None => Vec::new(),
         Some(Value::Table(table)) => entries("transport", table, |table| {
-            let transport: Transport = typed(table)?;
-            transport.validate().map_err(|why| why.to_string())?;
-            Ok(transport)
+            let settings: TransportSettings = typed(table)?;
+            settings.transport().map_err(|why| why.to_string())
         })?,
         Some(Value::Array(list)) if list.is_empty() => {
             let why = format!("the list is empty; {TRANSPORT_FORMS}");
@@ -247,12 +248,30 @@ fn transports(value: Option<&Value>) -> Result<Vec<(String, Transport)>, PlanErr
         return Err(PlanError::at("transport", why));
     }
     if read.is_empty() {
-        return Ok(vec![(
-            DEFAULT_TRANSPORT.to_owned(),
-            Transport::new(DEFAULT_TRANSPORT),
-        )]);
+        let default = Transport::new(DEFAULT_TRANSPORT);
+        let default = default.map_err(|why| PlanError::at("transport", why))?;
+        return Ok(vec![(DEFAULT_TRANSPORT.to_owned(), default)]);
     }
     Ok(read)
+}
+
+/// A note if a transport has the name of the last release.
+fn old_spelling(value: &Value) -> Option<String> {
+    let mut protocols: Box<dyn Iterator<Item = Option<&str>>> = match value {
+        Value::Array(list) => Box::new(list.iter().map(Value::as_str)),
+        Value::Table(table) => {
+            Box::new((table.values()).map(|entry| entry.get("protocol").and_then(Value::as_str)))
+        }
+        _ => return None,
+    };
+    protocols.find_map(|protocol| {
+        let old = protocol?;
+        let new = renamed(old)?;
+        Some(format!(
+            "{old} is now written {new}: @ precedes the control of the rate, and + the repair of best \
+             effort; in this release, both names work"
+        ))
+    })
 }
 
 const DEFAULT_TRANSPORT: &str = "roce";
@@ -263,8 +282,7 @@ fn listed_transport(value: &Value) -> Result<(String, Transport), String> {
     let Value::String(name) = value else {
         return Err(format!("{}: {TRANSPORT_FORMS}", shown(value)));
     };
-    let transport = Transport::new(name);
-    transport.validate().map_err(|why| why.to_string())?;
+    let transport = Transport::new(name).map_err(|why| why.to_string())?;
     Ok((name.clone(), transport))
 }
 

@@ -5,7 +5,7 @@ use farwrite_units::show::real;
 use super::CaseParts;
 use crate::Flow;
 use crate::ideal::{Ideal, PacketFormat};
-use crate::transport::Protocol;
+use crate::transport::Transport;
 
 /// Packet-hops of data that a run simulates per second of processor time, by the measurements of
 /// docs/sim.md: NICs about 2 to 5 million, endpoints 0.3 to 1.2 million.
@@ -60,9 +60,9 @@ impl CaseParts {
     /// Estimates the work of a run.
     pub(super) fn work(&self) -> Work {
         let hops = self.data_packets().saturating_mul(self.path_cables());
-        let hops_per_s = match self.transport.protocol() {
-            Ok(Protocol::Endpoint(..)) => ENDPOINT_HOPS_PER_S,
-            _ => NIC_HOPS_PER_S,
+        let hops_per_s = match self.transport {
+            Transport::Endpoint(_) => ENDPOINT_HOPS_PER_S,
+            Transport::Nic(_) => NIC_HOPS_PER_S,
         };
         Work {
             hops,
@@ -72,7 +72,7 @@ impl CaseParts {
 
     /// Packets of all flows, at most those that the cables of the senders carry until the run ends.
     fn data_packets(&self) -> u64 {
-        let mtu = u64::from(self.transport.mtu);
+        let mtu = u64::from(self.transport.mtu());
         let rates_bps = super::host_rates(&self.topology);
         let mut of_hosts = vec![0_u64; rates_bps.len()];
         for flow in &self.workload.flows {
@@ -94,7 +94,7 @@ impl CaseParts {
     /// Mean number of cables of a flow's path, rounded up, from a sample of the flows.
     fn path_cables(&self) -> u64 {
         let wire = PacketFormat {
-            mtu: self.transport.mtu,
+            mtu: self.transport.mtu(),
             framing: self.options.framing_bytes,
         };
         let mut ideal = Ideal::new(&self.topology, &self.options, wire);

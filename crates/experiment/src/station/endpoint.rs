@@ -14,9 +14,8 @@ use farwrite_link::Dice;
 use farwrite_net::{BytesError, Network, NodeId};
 
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
-use crate::Transport;
 use crate::outcome::FlowError;
-use crate::transport::{ENDPOINT_OFFSET_BITS, EndpointControl};
+use crate::transport::{ENDPOINT_OFFSET_BITS, EndpointTransport};
 use crate::units::nanoseconds;
 
 /// Lower bound of the time after which an unfinished flow fails.
@@ -60,7 +59,7 @@ struct WaitingSend {
 /// unless the transport sets it. The port selects among equal paths.
 pub(super) fn host(
     node: NodeId,
-    transport: &Transport,
+    transport: &EndpointTransport,
     seed: u64,
     board: FlowReports,
 ) -> Result<EndpointHost, BytesError> {
@@ -173,14 +172,14 @@ impl EndpointFlows {
 /// at which the message is sent: now, or a round trip later if the buffer is posted before.
 pub(super) fn start(
     network: &mut Network<Station>,
-    transport: &Transport,
-    (scheme, control): (SchemeName, EndpointControl),
+    transport: &EndpointTransport,
     starting: &FlowSetup,
 ) -> Result<u64, String> {
+    let scheme = transport.scheme;
     let mut ends = Vec::new();
     for (node, port_bps) in starting.ends.into_iter().zip(starting.port_bps) {
-        let rate_control = transport.rate_control(control, &starting.path, port_bps);
-        let options = options(transport, scheme, rate_control, starting);
+        let rate_control = transport.rate_control(&starting.path, port_bps);
+        let options = options(transport, rate_control, starting);
         let endpoint = &mut program(network, node)?.endpoint;
         let qp = endpoint.create_qp(options).map_err(text)?;
         ends.push((node, qp, endpoint.qp_info(qp).map_err(text)?));
@@ -249,11 +248,11 @@ pub(super) fn start(
 
 /// Queue pair options for one message.
 fn options(
-    transport: &Transport,
-    scheme: SchemeName,
+    transport: &EndpointTransport,
     rate_control: RateControl,
     starting: &FlowSetup,
 ) -> QpOptions {
+    let scheme = transport.scheme;
     let path = starting.path;
     let bytes = starting.flow.bytes;
     let base = match path.rtt_ns {

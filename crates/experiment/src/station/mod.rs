@@ -14,7 +14,6 @@ use farwrite_rc::PathProfile;
 
 use crate::boxes::{BoxKind, BoxPath, BoxTotals};
 use crate::outcome::FlowError;
-use crate::transport::{Protocol, TransportError};
 use crate::{Capture, Flow, RunError, Transport};
 use captured::CapturedHost;
 use endpoint::EndpointHost;
@@ -89,9 +88,9 @@ impl Station {
         seed: u64,
         board: &FlowReports,
     ) -> Result<Self, RunError> {
-        Ok(match transport.protocol()? {
-            Protocol::Nic(_) => Self::Nic(Box::new(NicHost::new(node, Rc::clone(board)))),
-            Protocol::Endpoint(..) => {
+        Ok(match transport {
+            Transport::Nic(_) => Self::Nic(Box::new(NicHost::new(node, Rc::clone(board)))),
+            Transport::Endpoint(transport) => {
                 let host = endpoint::host(node, transport, seed, Rc::clone(board));
                 let host = host.map_err(|why| RunError::Host {
                     node: node.0,
@@ -133,15 +132,11 @@ impl Station {
 
     /// Sets up a host that receives flows. `path` has the rate of the host's cable and the longest
     /// round trip of the flows.
-    pub(crate) fn prepare(
-        &mut self,
-        transport: &Transport,
-        path: &PathProfile,
-    ) -> Result<(), TransportError> {
-        match self {
-            Self::Nic(host) => transport.prepare(&mut host.nic, path),
-            Self::Captured(captured) => captured.host.prepare(transport, path),
-            Self::Endpoint(_) | Self::PathBox(_) => Ok(()),
+    pub(crate) fn prepare(&mut self, transport: &Transport, path: &PathProfile) {
+        match (self, transport) {
+            (Self::Nic(host), Transport::Nic(nic)) => nic.prepare(&mut host.nic, path),
+            (Self::Captured(captured), _) => captured.host.prepare(transport, path),
+            _ => {}
         }
     }
 
@@ -171,11 +166,9 @@ pub(crate) fn start(
     starting: &FlowSetup,
 ) -> Result<u64, String> {
     let now_ns = network.now_ns();
-    match transport.protocol().map_err(|why| why.to_string())? {
-        Protocol::Nic(_) => nic::start(network, transport, starting).map(|()| now_ns),
-        Protocol::Endpoint(scheme, control) => {
-            endpoint::start(network, transport, (scheme, control), starting)
-        }
+    match transport {
+        Transport::Nic(transport) => nic::start(network, transport, starting).map(|()| now_ns),
+        Transport::Endpoint(transport) => endpoint::start(network, transport, starting),
     }
 }
 

@@ -7,8 +7,8 @@ use farwrite_net::{Device, Frame, Network, NodeId, Output, Payload, Ports};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpCounters, Remote, Request};
 
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
-use crate::Transport;
 use crate::outcome::FlowError;
+use crate::transport::NicTransport;
 
 /// The key of the memory that each host registers for its peers.
 const RKEY: u32 = 1;
@@ -140,7 +140,7 @@ impl NicHost {
 /// Adds a queue pair at both ends, and posts the WRITEs of the flow.
 pub(super) fn start(
     network: &mut Network<Station>,
-    transport: &Transport,
+    transport: &NicTransport,
     starting: &FlowSetup,
 ) -> Result<(), String> {
     let flow = starting.flow;

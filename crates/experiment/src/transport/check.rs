@@ -1,29 +1,27 @@
 //! Checks of a transport: values out of range, settings that the protocol does not have, and flows that
 //! it cannot carry.
 
-use farwrite::QpConfig as SdrConfig;
+use farwrite::RateControlName;
 use farwrite_rc::{RdmaTransport, Recovery};
 
-use super::{
-    ENDPOINT_OFFSET_BITS, EndpointControl, MOST_PATHS, Protocol, Transport, TransportError,
-};
+use super::name::{ControlName, Protocol};
+use super::nic::recovery;
+use super::{ENDPOINT_OFFSET_BITS, MOST_PATHS, Transport, TransportError, TransportSettings};
 use crate::parameters::Swift;
 use crate::{Flow, Start};
 
-impl Transport {
-    /// Checks the values.
-    ///
-    /// # Errors
-    /// [`TransportError`].
-    pub fn validate(&self) -> Result<(), TransportError> {
+impl TransportSettings {
+    /// Checks the values that have the same range with every protocol, and that the protocol has the
+    /// settings. `None`: the name of the protocol is wrong.
+    pub(super) fn check(&self, protocol: Option<&Protocol>) -> Result<(), TransportError> {
         if self.priority > 7 {
             return Err(TransportError::Priority(self.priority));
         }
         if let Some(paths) = self.paths.filter(|paths| !(1..=MOST_PATHS).contains(paths)) {
             return Err(TransportError::Paths(paths));
         }
-        let protocol = self.protocol()?;
-        let mut foreign = self.foreign_settings(protocol).into_iter();
+        let foreign = protocol.map(|protocol| self.foreign_settings(*protocol));
+        let mut foreign = foreign.into_iter().flatten();
         if let Some((key, _)) = foreign.find(|(_, is_set)| *is_set) {
             let protocol = self.protocol.clone();
             return Err(TransportError::NoSetting { key, protocol });
@@ -31,25 +29,9 @@ impl Transport {
         let swift = self.swift.as_ref().and_then(Swift::contradiction);
         let irn = self.irn.as_ref();
         let irn = irn.and_then(|irn| irn.contradiction(self.timeout));
-        if let Some(why) = swift.or(irn) {
-            return Err(TransportError::Contradiction(why));
-        }
-        match protocol {
-            Protocol::Nic(nic) => Ok(self.queue_pair(nic, 2, &self.path(0)).validate()?),
-            Protocol::Endpoint(scheme, _) => {
-                if !scheme.is_exact() && self.deadline.is_none() {
-                    let why = format!("{}: needs a deadline, such as \"3ms\"", self.protocol);
-                    return Err(TransportError::Endpoint(why));
-                }
-                let config = SdrConfig {
-                    mtu: self.mtu,
-                    max_message_bytes: 1,
-                    ..SdrConfig::default()
-                };
-                let checked = config.validate();
-                checked.map_err(|why| TransportError::Endpoint(why.to_string()))?;
-                Ok(())
-            }
+        match swift.or(irn) {
+            Some(why) if protocol.is_some() => Err(TransportError::Contradiction(why)),
+            _ => Ok(()),
         }
     }
 
@@ -63,24 +45,24 @@ impl Transport {
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
                 ("gap_is_cnp", self.gap_is_cnp.is_some() && !nic.has_dcqcn()),
-                ("paths", self.paths.is_some() && !self.bears_reordering(nic)),
+                ("paths", self.paths.is_some() && !bears_reordering(nic)),
                 ("swift", self.swift.is_some() && !nic.has_swift()),
                 ("irn", self.irn.is_some() && !has_irn(nic)),
                 ("eqds", self.eqds.is_some() && nic != RdmaTransport::Eqds),
                 (
                     "ack_every",
-                    self.ack_every.is_some() && self.recovery(nic) != Recovery::GoBackN,
+                    self.ack_every.is_some() && recovery(nic) != Recovery::GoBackN,
                 ),
                 (
                     "nak_every",
-                    self.nak_every.is_some() && self.recovery(nic) != Recovery::GoBackN,
+                    self.nak_every.is_some() && recovery(nic) != Recovery::GoBackN,
                 ),
             ]
             .to_vec(),
             Protocol::Endpoint(scheme, control) => [
                 (
                     "rate",
-                    self.rate.is_some() && control != EndpointControl::Default,
+                    self.rate.is_some() && control != ControlName::DEFAULT,
                 ),
                 ("deadline", self.deadline.is_some() && scheme.is_exact()),
                 ("window", self.window.is_some()),
@@ -92,28 +74,35 @@ impl Transport {
                 ("paths", self.paths.is_some()),
                 (
                     "dcqcn",
-                    self.dcqcn.is_some() && control != EndpointControl::Dcqcn,
+                    self.dcqcn.is_some() && control != ControlName::Of(RateControlName::Dcqcn),
                 ),
                 (
                     "swift",
-                    self.swift.is_some() && control != EndpointControl::Swift,
+                    self.swift.is_some() && control != ControlName::Of(RateControlName::Swift),
                 ),
                 (
                     "eqds",
-                    self.eqds.is_some() && control != EndpointControl::Eqds,
+                    self.eqds.is_some() && control != ControlName::Of(RateControlName::Eqds),
                 ),
                 ("irn", self.irn.is_some()),
             ]
             .to_vec(),
         }
     }
+}
 
-    /// Whether a gap alone is no loss for a NIC, so that packets of a flow may take several paths.
-    fn bears_reordering(&self, nic: RdmaTransport) -> bool {
-        matches!(
-            self.recovery(nic),
-            Recovery::Trimming | Recovery::Rack { .. }
-        )
+/// Whether a gap alone is no loss for a NIC, so that packets of a flow may take several paths.
+fn bears_reordering(nic: RdmaTransport) -> bool {
+    matches!(recovery(nic), Recovery::Trimming | Recovery::Rack { .. })
+}
+
+impl Transport {
+    /// Checks the values of the protocol.
+    pub(super) fn check(&self) -> Result<(), TransportError> {
+        match self {
+            Self::Nic(nic) => Ok(nic.queue_pair(2, &self.path(0)).validate()?),
+            Self::Endpoint(endpoint) => endpoint.check(),
+        }
     }
 
     /// Checks that the transport can carry all flows of a workload. NICs carry any.
@@ -121,22 +110,23 @@ impl Transport {
     /// # Errors
     /// [`TransportError`] names the first flow that it cannot carry.
     pub(crate) fn check_flows(&self, flows: &[Flow]) -> Result<(), TransportError> {
-        if let Protocol::Nic(_) = self.protocol()? {
-            return Ok(());
-        }
-        let most = u64::from(self.mtu) << ENDPOINT_OFFSET_BITS;
+        let endpoint = match self {
+            Self::Nic(_) => return Ok(()),
+            Self::Endpoint(endpoint) => endpoint,
+        };
+        let most = u64::from(endpoint.mtu) << ENDPOINT_OFFSET_BITS;
         for (number, flow) in flows.iter().enumerate() {
             if flow.is_endless() {
                 return Err(TransportError::EndlessFlow { flow: number });
             }
-            if let Some(priority) = flow.priority.filter(|own| *own != self.priority) {
+            if let Some(priority) = flow.priority.filter(|own| *own != endpoint.priority) {
                 return Err(TransportError::FlowPriority {
                     flow: number,
                     priority,
-                    of_transport: self.priority,
+                    of_transport: endpoint.priority,
                 });
             }
-            if self.posted && !matches!(flow.start, Start::At(_)) {
+            if endpoint.posted && !matches!(flow.start, Start::At(_)) {
                 return Err(TransportError::PostedFlow { flow: number });
             }
             if flow.bytes > most {
@@ -162,87 +152,94 @@ mod tests {
 
     use farwrite::SchemeName;
 
+    use super::super::name::{ENDPOINT, renamed};
     use super::super::names;
-    use super::super::protocol::ENDPOINT;
     use super::*;
     use crate::parameters::Dcqcn;
 
     #[test]
     fn every_protocol_has_valid_defaults() {
         for protocol in RdmaTransport::ALL {
-            Transport::new(protocol.name()).validate().unwrap();
+            let transport = Transport::new(protocol.name()).unwrap();
+            assert_eq!(transport.protocol(), protocol.name());
         }
         for scheme in SchemeName::EXACT {
-            Transport::new(&format!("{ENDPOINT}{scheme}"))
-                .validate()
-                .unwrap();
+            Transport::new(&format!("{ENDPOINT}{scheme}")).unwrap();
         }
-        for (suffix, control) in EndpointControl::NAMED {
-            let transport = Transport::new(&format!("{ENDPOINT}sr-nack{suffix}"));
-            transport.validate().unwrap();
-            let want = Protocol::Endpoint(SchemeName::SrNack, control);
-            assert_eq!(transport.protocol(), Ok(want));
+        for control in ["known", "adaptive", "fixed", "dcqcn", "swift", "eqds"] {
+            let transport = Transport::new(&format!("{ENDPOINT}sr-nack@{control}")).unwrap();
+            let name = match control {
+                "adaptive" => "farwrite-sr-nack".to_owned(),
+                _ => format!("farwrite-sr-nack@{control}"),
+            };
+            assert_eq!(transport.protocol(), name);
+            let old = format!("{ENDPOINT}sr-nack+{control}");
+            if control != "adaptive" {
+                assert_eq!(renamed(&old), Some(name));
+                assert_eq!(Transport::new(&old), Ok(transport.clone()));
+            }
             let plain = transport.switch(&[3], 38);
-            let marks = control == EndpointControl::Dcqcn;
+            let marks = control == "dcqcn";
             assert_eq!(
                 (plain.ecn.is_some(), transport.lacks(&plain)),
                 (marks, None)
             );
         }
         for scheme in SchemeName::BOUNDED {
-            let mut transport = Transport::new(&format!("{ENDPOINT}{scheme}"));
-            let missing = transport.validate().unwrap_err().to_string();
+            let mut settings = TransportSettings::new(&format!("{ENDPOINT}{scheme}"));
+            assert_eq!(renamed(&settings.protocol), None);
+            let missing = settings.transport().unwrap_err().to_string();
             assert!(missing.contains("needs a deadline"), "{missing}");
-            transport.deadline = Some(Duration::from_millis(3));
-            transport.validate().unwrap();
+            settings.deadline = Some(Duration::from_millis(3));
+            settings.transport().unwrap();
         }
     }
 
     #[test]
     fn unknown_names_and_values_out_of_range_are_named() {
-        assert!(Transport::new("farwrite-best-effort").validate().is_err());
-        let unknown = Transport::new("tcp").validate().unwrap_err().to_string();
+        assert!(Transport::new("farwrite-best-effort").is_err());
+        let unknown = Transport::new("tcp").unwrap_err().to_string();
         assert_eq!(
             unknown,
             format!("protocol = \"tcp\": choose one of {}", names())
         );
-        let wrong = Transport {
+        let wrong = TransportSettings {
             mtu: 1500,
-            ..Transport::new("roce")
+            ..TransportSettings::new("roce")
         };
-        let wrong = wrong.validate().unwrap_err().to_string();
+        let wrong = wrong.transport().unwrap_err().to_string();
         assert!(wrong.starts_with("mtu = 1500: "), "{wrong}");
-        let wrong = Transport {
+        let wrong = TransportSettings {
             dcqcn: Some(Dcqcn::default()),
-            ..Transport::new("eqds")
+            ..TransportSettings::new("eqds")
         };
-        let wrong = wrong.validate().unwrap_err().to_string();
+        let wrong = wrong.transport().unwrap_err().to_string();
         assert!(
             wrong.starts_with("dcqcn: eqds has no such setting"),
             "{wrong}"
         );
-        let wrong = Transport {
+        let wrong = TransportSettings {
             window: Some(7),
-            ..Transport::new("farwrite-ec-mds:32,8")
+            ..TransportSettings::new("farwrite-ec-mds:32,8")
         };
-        let wrong = wrong.validate().unwrap_err().to_string();
+        let wrong = wrong.transport().unwrap_err().to_string();
         assert!(
             wrong.starts_with("window: farwrite-ec-mds:32,8 has no such"),
             "{wrong}"
         );
-        let wrong = Transport {
+        let wrong = TransportSettings {
             mtu: 1501,
-            ..Transport::new("farwrite-sr-nack")
+            ..TransportSettings::new("farwrite-sr-nack")
         };
-        let wrong = wrong.validate().unwrap_err().to_string();
+        let wrong = wrong.transport().unwrap_err().to_string();
         assert!(wrong.contains("1501"), "{wrong}");
-        let wrong = Transport {
+        let wrong = TransportSettings {
             rate: Some(1_000_000),
-            ..Transport::new("farwrite-best-effort+sr+swift")
+            ..TransportSettings::new("farwrite-best-effort+sr@swift")
         };
-        let wrong = wrong.validate().unwrap_err().to_string();
+        let wrong = wrong.transport().unwrap_err().to_string();
         assert!(
-            wrong.starts_with("rate: farwrite-best-effort+sr+swift has no such"),
+            wrong.starts_with("rate: farwrite-best-effort+sr@swift has no such"),
             "{wrong}"
         );
     }
@@ -253,14 +250,19 @@ mod tests {
             "farwrite-",
             "farwrite-tcp",
             "farwrite-+dcqcn",
+            "farwrite-@dcqcn",
             "farwrite-sr-nack+tcp",
             "farwrite-sr-nack+dcqcn+swift",
+            "farwrite-sr-nack@dcqcn@swift",
+            "farwrite-sr-nack@Swift",
         ] {
-            let wrong = Transport::new(unknown).validate().unwrap_err().to_string();
+            let wrong = Transport::new(unknown).unwrap_err().to_string();
             let begins = format!("protocol = {unknown:?}: of endpoints, there are farwrite-sr-rto");
             assert!(wrong.starts_with(&begins), "{wrong}");
             assert!(
-                wrong.ends_with("one of +known, +fixed, +dcqcn, +swift, +eqds may follow"),
+                wrong.ends_with(
+                    "one of @known, @adaptive, @fixed, @dcqcn, @swift, @eqds may follow"
+                ),
                 "{wrong}"
             );
         }
@@ -278,7 +280,7 @@ mod tests {
             ("ec-lt:32,8", "\"ec-lt:32,8\" is not a code"),
         ] {
             let name = format!("farwrite-{code}");
-            let wrong = Transport::new(&name).validate().unwrap_err().to_string();
+            let wrong = Transport::new(&name).unwrap_err().to_string();
             let begins = format!("protocol = {name:?}: {why}");
             assert!(wrong.starts_with(&begins), "{wrong}");
         }

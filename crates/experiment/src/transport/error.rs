@@ -3,7 +3,7 @@
 use farwrite::schemes::registry::ParseSchemeError;
 
 use super::MOST_PATHS;
-use super::protocol::{endpoint_names, names};
+use super::name::{endpoint_names, names};
 
 /// Why a transport is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

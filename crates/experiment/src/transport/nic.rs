@@ -1,8 +1,12 @@
 //! A transport on a NIC: the settings of queue pairs, and their congestion control.
 
+use std::time::Duration;
+
+use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, PathProfile, Paths, QpConfig, RdmaTransport, Recovery};
 
-use super::{Protocol, Transport, TransportError};
+use super::TransportError;
+use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 use crate::units::nanoseconds;
 
 /// Largest number of consecutive retransmissions of a NIC without progress.
@@ -11,15 +15,51 @@ const RETRIES: u8 = 7;
 /// acknowledgements to repair losses.
 const ACK_EVERY: u32 = 16;
 
-impl Transport {
+/// NICs with reliable connections. What is `None` has the value of the protocol
+/// ([`RdmaTransport::config`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicTransport {
+    pub(crate) protocol: RdmaTransport,
+    pub(crate) mtu: u32,
+    pub(crate) priority: u8,
+    pub(super) window: Option<u32>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) retries: Option<u8>,
+    pub(super) repair: LossRepair,
+    pub(super) control: NicControl,
+}
+
+/// How a NIC repairs losses, with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LossRepair {
+    GoBackN {
+        ack_every: Option<u32>,
+        nak_every: Option<Duration>,
+    },
+    Irn(Option<Irn>),
+    /// In spite of reordering, so that packets of a flow may take several paths.
+    Reordered {
+        paths: Option<u16>,
+    },
+}
+
+/// What sets the rate of a NIC, with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NicControl {
+    None,
+    Dcqcn {
+        parameters: Option<Dcqcn>,
+        gap_is_cnp: Option<bool>,
+    },
+    Swift(Option<Swift>),
+    Eqds(Option<Eqds>),
+}
+
+impl NicTransport {
     /// Sets up the NIC of a host that receives flows. `path` has the rate of its cable and the
     /// longest round trip of the flows.
-    ///
-    /// # Errors
-    /// [`TransportError::Unknown`].
-    pub(crate) fn prepare(&self, nic: &mut Nic, path: &PathProfile) -> Result<(), TransportError> {
-        self.nic()?.prepare(nic, path, self.dcqcn(path));
-        Ok(())
+    pub(crate) fn prepare(&self, nic: &mut Nic, path: &PathProfile) {
+        self.protocol.prepare(nic, path, self.dcqcn(path));
     }
 
     /// Adds one end of a flow to a NIC and returns the number of its queue pair.
@@ -33,9 +73,8 @@ impl Transport {
         peer_qpn: u32,
         path: &PathProfile,
     ) -> Result<u32, TransportError> {
-        let protocol = self.nic()?;
-        let config = self.queue_pair(protocol, peer_qpn, path);
-        let connected = match self.nic_control(protocol, path) {
+        let config = self.queue_pair(peer_qpn, path);
+        let connected = match self.controller(path) {
             Some(control) => nic.connect_under(to, config, control),
             None => nic.connect(to, config),
         };
@@ -43,69 +82,73 @@ impl Transport {
     }
 
     /// The congestion controller of a queue pair of a NIC.
-    fn nic_control(
-        &self,
-        protocol: RdmaTransport,
-        path: &PathProfile,
-    ) -> Option<Box<dyn farwrite_rate::RateControl + Send>> {
-        let base = protocol.swift(path);
-        if let (Some(own), Some(base)) = (&self.swift, base) {
-            return Some(Box::new(farwrite_rate::Swift::new(own.apply(base))));
-        }
-        if let (Some(own), RdmaTransport::Eqds) = (&self.eqds, protocol) {
-            let options = own.apply(RdmaTransport::first_window(path));
-            return Some(Box::new(farwrite_rate::Eqds::new(options)));
-        }
-        protocol.control(path, self.dcqcn(path))
-    }
-
-    fn nic(&self) -> Result<RdmaTransport, TransportError> {
-        match self.protocol()? {
-            Protocol::Nic(nic) => Ok(nic),
-            Protocol::Endpoint(..) => Err(TransportError::Unknown {
-                name: self.protocol.clone(),
-            }),
-        }
-    }
-
-    pub(super) fn queue_pair(
-        &self,
-        protocol: RdmaTransport,
-        peer_qpn: u32,
-        path: &PathProfile,
-    ) -> QpConfig {
-        let base = protocol.config(peer_qpn, path);
-        let ack_every = match base.recovery {
-            Recovery::GoBackN => ACK_EVERY,
-            Recovery::Irn { .. } | Recovery::Trimming | Recovery::Rack { .. } => {
-                base.ack_every_packets
+    fn controller(&self, path: &PathProfile) -> Option<Box<dyn farwrite_rate::RateControl + Send>> {
+        match (&self.control, self.protocol.swift(path)) {
+            (NicControl::Swift(Some(own)), Some(base)) => {
+                Some(Box::new(farwrite_rate::Swift::new(own.apply(base))))
             }
+            (NicControl::Eqds(Some(own)), _) => {
+                let options = own.apply(RdmaTransport::first_window(path));
+                Some(Box::new(farwrite_rate::Eqds::new(options)))
+            }
+            _ => self.protocol.control(path, self.dcqcn(path)),
+        }
+    }
+
+    fn dcqcn(&self, path: &PathProfile) -> DcqcnOptions {
+        let own = match &self.control {
+            NicControl::Dcqcn { parameters, .. } => parameters.clone(),
+            _ => None,
         };
-        let base = self.irn.as_ref().map_or(base, |irn| irn.apply(base));
+        own.unwrap_or_default().options(path.rate_bps)
+    }
+
+    pub(super) fn queue_pair(&self, peer_qpn: u32, path: &PathProfile) -> QpConfig {
+        let base = self.protocol.config(peer_qpn, path);
+        let base = match &self.repair {
+            LossRepair::GoBackN {
+                ack_every,
+                nak_every,
+            } => QpConfig {
+                ack_every_packets: ack_every.unwrap_or(ACK_EVERY),
+                nak_every_ns: nak_every.map(nanoseconds),
+                ..base
+            },
+            LossRepair::Irn(irn) => irn.as_ref().map_or(base, |irn| irn.apply(base)),
+            LossRepair::Reordered { paths } => QpConfig {
+                paths: paths.map_or(base.paths, |ports| Paths {
+                    ports,
+                    ..base.paths
+                }),
+                ..base
+            },
+        };
+        let gap_is_cnp = match &self.control {
+            NicControl::Dcqcn { gap_is_cnp, .. } => gap_is_cnp.unwrap_or(false),
+            _ => false,
+        };
         QpConfig {
             window_packets: self.window.unwrap_or(base.window_packets),
-            ack_every_packets: self.ack_every.unwrap_or(ack_every),
             ack_timeout_ns: self.timeout.map_or(base.ack_timeout_ns, nanoseconds),
             retry_limit: self.retries.unwrap_or(RETRIES),
-            nak_every_ns: self.nak_every.map(nanoseconds),
-            gap_is_cnp: self.gap_is_cnp.unwrap_or(false),
-            paths: self.paths.map_or(base.paths, |ports| Paths {
-                ports,
-                ..base.paths
-            }),
+            gap_is_cnp,
             ..base
         }
     }
 
-    /// Retransmission timeout of a NIC in nanoseconds; the maximum value for endpoints, which have
-    /// none.
-    pub(crate) fn timeout_ns(&self, path: &PathProfile) -> u64 {
-        let nic = self.nic();
-        nic.map_or(u64::MAX, |nic| self.queue_pair(nic, 2, path).ack_timeout_ns)
+    /// Whether the source ports of the sender choose the paths of packets.
+    pub(super) fn chooses_paths(&self) -> bool {
+        matches!(self.repair, LossRepair::Reordered { paths: Some(_) })
     }
+}
 
-    /// How a NIC repairs losses.
-    pub(super) fn recovery(&self, nic: RdmaTransport) -> Recovery {
-        nic.config(2, &self.path(0)).recovery
-    }
+/// How a NIC repairs losses.
+pub(super) fn recovery(protocol: RdmaTransport) -> Recovery {
+    let any = PathProfile {
+        rate_bps: 1,
+        rtt_ns: 1,
+        mtu_bytes: 4096,
+        framing_bytes: 0,
+    };
+    protocol.config(2, &any).recovery
 }

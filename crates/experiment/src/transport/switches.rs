@@ -3,56 +3,59 @@
 use farwrite_net::{Policy, SwitchConfig};
 use farwrite_rc::RdmaTransport;
 
-use super::{EndpointControl, Protocol, Transport};
+use super::Transport;
 
 impl Transport {
     /// The switches that the protocol needs, for the priorities of its flows. `framing_bytes` is
     /// the field of [`Options`](farwrite_net::Options).
     pub(crate) fn switch(&self, priorities: &[u8], framing_bytes: u32) -> SwitchConfig {
-        match self.protocol() {
-            Ok(Protocol::Nic(nic)) => {
-                let switch = nic.switch(priorities, &self.path(framing_bytes));
-                match self.paths {
-                    // The source ports of the sender choose the paths, and not the switches.
-                    Some(_) => SwitchConfig {
+        match self {
+            Self::Nic(nic) => {
+                let switch = nic.protocol.switch(priorities, &self.path(framing_bytes));
+                if nic.chooses_paths() {
+                    return SwitchConfig {
                         routing: Policy::Ecmp,
                         ..switch
-                    },
-                    None => switch,
+                    };
                 }
+                switch
             }
             // The marks of DCQCN's paper; endpoints need no PFC.
-            Ok(Protocol::Endpoint(_, EndpointControl::Dcqcn)) => {
+            Self::Endpoint(endpoint) if endpoint.has_dcqcn() => {
                 RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes))
             }
             // Endpoints have no other requirements on switches.
-            Ok(Protocol::Endpoint(..)) | Err(_) => SwitchConfig::default(),
+            Self::Endpoint(_) => SwitchConfig::default(),
         }
     }
 
     /// Whether the switches pause the priority of the transport instead of dropping its packets.
     fn is_lossless(&self, switch: &SwitchConfig) -> bool {
         let pfc = switch.pfc.as_ref();
-        pfc.is_some_and(|pfc| pfc.priorities.contains(&self.priority))
+        pfc.is_some_and(|pfc| pfc.priorities.contains(&self.priority()))
     }
 
     /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`
     /// if it does.
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
-        let has_dcqcn = match self.protocol().ok()? {
-            Protocol::Nic(RdmaTransport::Eqds) if switch.trim.is_none() => {
+        let nic = match self {
+            Self::Nic(nic) => Some(nic.protocol),
+            Self::Endpoint(_) => None,
+        };
+        let has_dcqcn = match nic {
+            Some(RdmaTransport::Eqds) if switch.trim.is_none() => {
                 return Some(
                     "the switches do not trim, so dropped packets wait for timeouts; add trim",
                 );
             }
-            Protocol::Nic(RdmaTransport::Roce) if !self.is_lossless(switch) => {
+            Some(RdmaTransport::Roce) if !self.is_lossless(switch) => {
                 return Some(
                     "the switches do not pause the priority of the transport, so they drop packets \
                      of RoCE; add pfc for this priority, or choose roce-lossy",
                 );
             }
-            Protocol::Nic(nic) => nic.has_dcqcn(),
-            Protocol::Endpoint(_, control) => control == EndpointControl::Dcqcn,
+            Some(nic) => nic.has_dcqcn(),
+            None => matches!(self, Self::Endpoint(endpoint) if endpoint.has_dcqcn()),
         };
         let lacks_marks = has_dcqcn && switch.ecn.is_none();
         lacks_marks.then_some("the switches do not mark, so DCQCN never slows a flow; add ecn")

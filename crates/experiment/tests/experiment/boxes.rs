@@ -287,7 +287,7 @@ fn a_box_that_nothing_describes_is_refused() {
     let host = topology.hosts().next().unwrap();
     let at = topology.insert_box(CableId(0), host, "box");
     let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0)]);
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce").unwrap();
     let scene = Scene {
         topology: &topology,
         options: &Options::default(),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::common::{cable, clos, scene, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
-    Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, PatternNetwork, Transport, Workload,
-    run,
+    Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, PatternNetwork, Transport,
+    TransportSettings, Workload, run,
 };
 use farwrite_net::{Loss, Options, Shape, Topology};
 
@@ -15,9 +15,13 @@ fn run_over(topology: &Topology, workload: &Workload, transport: &Transport) -> 
 }
 
 fn fixed(scheme: &str, gbps: u64) -> Transport {
-    Transport {
+    fixed_settings(scheme, gbps).transport().unwrap()
+}
+
+fn fixed_settings(scheme: &str, gbps: u64) -> TransportSettings {
+    TransportSettings {
         rate: Some(gbps * 1_000_000_000),
-        ..Transport::new(&format!("farwrite-{scheme}"))
+        ..TransportSettings::new(&format!("farwrite-{scheme}"))
     }
 }
 
@@ -87,7 +91,7 @@ fn steps_of_a_collective_wait_for_each_other() {
 fn an_incast_ends_without_a_rate_that_anybody_set() {
     let topology = star(8, 10, 1000);
     let flows = (0..7).map(|src| Flow::new(src, 7, 2_000_000, 0)).collect();
-    let transport = Transport::new("farwrite-sr-nack");
+    let transport = Transport::new("farwrite-sr-nack").unwrap();
     let outcome = run_over(&topology, &Workload::of(flows), &transport);
     assert_eq!(outcome.done(), 7);
 }
@@ -99,7 +103,7 @@ const FRAME_BYTES: u64 = 4096 + 64 + 38;
 /// They drain while the messages last, because credit leaves room for all control packets.
 #[test]
 fn credit_bounds_the_queue_of_an_incast() {
-    let transport = Transport::new("farwrite-sr-nack+eqds");
+    let transport = Transport::new("farwrite-sr-nack@eqds").unwrap();
     let topology = star(16, 10, 3000);
     for (senders, bytes) in [(8, 200_000), (8, 5_000_000), (15, 5_000_000)] {
         let flows = (0..senders).map(|src| Flow::new(src, 15, bytes, 0));
@@ -143,7 +147,11 @@ fn a_flow_that_nothing_of_arrives_fails() {
     .build()
     .unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0)]);
-    let outcome = run_over(&topology, &workload, &Transport::new("farwrite-sr-nack"));
+    let outcome = run_over(
+        &topology,
+        &workload,
+        &Transport::new("farwrite-sr-nack").unwrap(),
+    );
     let failed = |flow: &FlowOutcome| flow.end == FlowEnd::Failed(FlowError::Late);
     assert!(outcome.flows.iter().all(failed), "{:?}", outcome.flows);
     assert!(outcome.end_ns >= 60_000_000_000);
@@ -154,10 +162,11 @@ fn a_flow_that_nothing_of_arrives_fails() {
 fn a_flow_with_a_deadline_ends_then_with_what_has_arrived() {
     let topology = star(4, 10, 1000);
     let deadline = std::time::Duration::from_millis(2);
-    let transport = Transport {
+    let transport = TransportSettings {
         deadline: Some(deadline),
-        ..fixed("best-effort", 10)
+        ..fixed_settings("best-effort", 10)
     };
+    let transport = transport.transport().unwrap();
     let mut flows: Vec<_> = (0..3).map(|src| Flow::new(src, 3, 8_000_000, 0)).collect();
     // This flow has a cable of its own.
     flows.push(Flow::new(3, 0, 100_000, 0));
@@ -177,14 +186,14 @@ fn a_flow_with_a_deadline_ends_then_with_what_has_arrived() {
 #[test]
 fn a_flow_may_name_the_priority_of_the_transport_and_no_other() {
     let (topology, options) = (star(2, 10, 1000), Options::default());
-    let transport = Transport::new("farwrite-sr-nack");
+    let transport = Transport::new("farwrite-sr-nack").unwrap();
     let run_with = |priority| {
         let mut flow = Flow::new(0, 1, 1000, 0);
         flow.priority = Some(priority);
         let workload = Workload::of(vec![flow]);
         run(&scene(&topology, &options, &workload, &transport))
     };
-    assert_eq!(run_with(transport.priority).unwrap().done(), 1);
+    assert_eq!(run_with(transport.priority()).unwrap().done(), 1);
     let error = run_with(1).unwrap_err().to_string();
     assert!(
         error.starts_with("flow 0 has priority 1; ")
@@ -219,7 +228,7 @@ fn flows_of_ns3_run_over_endpoints_of_their_priority() {
 #[test]
 fn a_flow_that_is_too_long_for_a_message_is_refused_before_the_run() {
     let (topology, options) = (star(2, 10, 1000), Options::default());
-    let transport = Transport::new("farwrite-sr-nack");
+    let transport = Transport::new("farwrite-sr-nack").unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, (8 << 30) + 1, 0)]);
     let error = run(&scene(&topology, &options, &workload, &transport)).unwrap_err();
     assert_eq!(

@@ -67,7 +67,7 @@ fn flows_without_a_size_send_until_the_run_ends() {
         assert_eq!(endless, [false, true, true]);
         let topology = common::star(4, 100, 1000);
         let options = Options::default();
-        let transport = Transport::new("roce-nocc");
+        let transport = Transport::new("roce-nocc").unwrap();
         let mut scene = common::scene(&topology, &options, &read.workload, &transport);
         let refused = run(&scene).unwrap_err().to_string();
         assert!(refused.starts_with("flow 1 has no size"), "{refused}");

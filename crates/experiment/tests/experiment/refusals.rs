@@ -297,8 +297,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
-        "[transport.t]\nprotocol = \"farwrite-sr-nack+swift\"\neqds = { first_window = \"1kB\" }\n[topology.rack]",
-        "transport.t: eqds: farwrite-sr-nack+swift has no such setting",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack@swift\"\neqds = { first_window = \"1kB\" }\n[topology.rack]",
+        "transport.t: eqds: farwrite-sr-nack@swift has no such setting",
     ),
     (
         "[topology.rack]",
@@ -327,8 +327,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "[topology.rack]",
-        "[transport.t]\nprotocol = \"farwrite-sr-nack+eqds\"\npaths = 4\n[topology.rack]",
-        "transport.t: paths: farwrite-sr-nack+eqds has no such setting; leave the key out",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack@eqds\"\npaths = 4\n[topology.rack]",
+        "transport.t: paths: farwrite-sr-nack@eqds has no such setting; leave the key out",
     ),
     (
         "[topology.rack]",

@@ -3,8 +3,8 @@
 use crate::common::{cable, clos, scene, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
-    Flow, FlowEnd, FlowOutcome, Protocol, Start, Transport, TriggerKind, Workload, memory_bytes,
-    run,
+    Flow, FlowEnd, FlowOutcome, Start, Transport, TransportSettings, TriggerKind, Workload,
+    memory_bytes, run,
 };
 use farwrite_net::{Loss, Options, Pfc, Shape, SwitchConfig};
 
@@ -29,7 +29,7 @@ fn lossless() -> SwitchConfig {
 fn a_packet_and_its_acknowledgement_take_what_the_cables_take() {
     let topology = star(64, 50, 1000);
     let workload = Workload::of(vec![Flow::new(0, 63, 1000, 0)]);
-    let transport = Transport::new("roce-nocc");
+    let transport = Transport::new("roce-nocc").unwrap();
     let options = bare(lossless());
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.flows[0].time_ns(), Some(4356));
@@ -46,7 +46,7 @@ fn flows_alone_take_the_ideal_time() {
         host_cable: cable(100, 500),
         middle_cable: cable(40, 7000),
     };
-    let transport = Transport::new("roce-nocc");
+    let transport = Transport::new("roce-nocc").unwrap();
     for topology in [mixed.build().unwrap(), clos(), star(2, 400, 100)] {
         let last = topology.hosts().count() - 1;
         for bytes in [1, 4096, 4097, 12_288, 100_001, 3_000_000] {
@@ -72,10 +72,11 @@ fn a_pace_of_the_cable_rate_costs_nothing() {
         let topology = star(2, gbps, 1000);
         let workload = Workload::of(vec![Flow::new(0, 1, 25_000_000, 0)]);
         let time_ns = |protocol| {
-            let transport = Transport {
+            let transport = TransportSettings {
                 mtu: 1024,
-                ..Transport::new(protocol)
+                ..TransportSettings::new(protocol)
             };
+            let transport = transport.transport().unwrap();
             let outcome = run(&scene(&topology, &bare(lossless()), &workload, &transport));
             outcome.unwrap().flows[0].time_ns().unwrap() as f64
         };
@@ -95,7 +96,7 @@ fn window_and_timeout_grow_with_the_path() {
     };
     let topology = topology.build().unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 1 << 28, 0)]);
-    let (options, transport) = (Options::default(), Transport::new("roce-nocc"));
+    let (options, transport) = (Options::default(), Transport::new("roce-nocc").unwrap());
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     let slowdown = outcome.flows[0].slowdown().unwrap();
     assert!((1.0..1.001).contains(&slowdown), "{slowdown}");
@@ -107,10 +108,11 @@ fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     let topology = star(16, 50, 1000);
     let flows = (0..15).map(|src| Flow::new(src, 15, 500_000, 10_000 * src as u64));
     let workload = Workload::of(flows.collect());
-    let transport = Transport {
+    let transport = TransportSettings {
         mtu: 1024,
-        ..Transport::new("roce-nocc")
+        ..TransportSettings::new("roce-nocc")
     };
+    let transport = transport.transport().unwrap();
     let options = bare(lossless());
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!((outcome.done(), outcome.repeated()), (15, 0));
@@ -137,7 +139,7 @@ fn the_seed_determines_a_run() {
     let topology = clos();
     let flows = (0..16).map(|src| Flow::new(src, (src + 5) % 16, 200_000, 0));
     let workload = Workload::of(flows.collect());
-    let transport = Transport::new("roce-nocc");
+    let transport = Transport::new("roce-nocc").unwrap();
     let options = Options::with_switches(lossless());
     let run = |seed| {
         let mut scene = scene(&topology, &options, &workload, &transport);
@@ -220,7 +222,7 @@ fn triggers_start_what_waits_for_them() {
     let topology = star(4, 100, 1000);
     let (options, transport) = (
         Options::with_switches(lossless()),
-        Transport::new("roce-nocc"),
+        Transport::new("roce-nocc").unwrap(),
     );
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     let start = |flow: usize| outcome.flows[flow].start_ns;
@@ -250,7 +252,7 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
     .unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 2_000_000, 0)]);
     let options = Options::with_switches(lossless());
-    let transport = Transport::new("roce-nocc");
+    let transport = Transport::new("roce-nocc").unwrap();
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.done(), 1);
     assert!(outcome.repeated() > 0 && outcome.totals.all_dropped() > 0);
@@ -274,7 +276,7 @@ fn samples_begin_with_the_first_flow() {
     let workload = Workload::of(vec![Flow::new(0, 1, 1_000_000, 2_000_000_000)]);
     let (options, transport) = (
         Options::with_switches(lossless()),
-        Transport::new("roce-nocc"),
+        Transport::new("roce-nocc").unwrap(),
     );
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.depths.start_ns, 2_000_000_000);
@@ -284,7 +286,7 @@ fn samples_begin_with_the_first_flow() {
 }
 
 fn every_transport() -> [Transport; 8] {
-    farwrite_rc::RdmaTransport::ALL.map(|protocol| Transport::new(protocol.name()))
+    farwrite_rc::RdmaTransport::ALL.map(|protocol| Transport::new(protocol.name()).unwrap())
 }
 
 /// Returns the switches of a plan that names none.
@@ -292,13 +294,11 @@ fn switches_for(transport: &Transport) -> Options {
     let path = farwrite_rc::PathProfile {
         rate_bps: 1,
         rtt_ns: 1,
-        mtu_bytes: transport.mtu,
+        mtu_bytes: transport.mtu(),
         framing_bytes: 38,
     };
-    let Protocol::Nic(nic) = transport.protocol().unwrap() else {
-        panic!("{} is of no NIC", transport.protocol);
-    };
-    Options::with_switches(nic.switch(&[transport.priority], &path))
+    let nic: farwrite_rc::RdmaTransport = transport.protocol().parse().unwrap();
+    Options::with_switches(nic.switch(&[transport.priority()], &path))
 }
 
 /// Controllers delay a lone flow only by the effect of their first window and their pace. UCCL's
@@ -311,7 +311,7 @@ fn a_flow_alone_is_near_its_ideal_time_under_every_transport() {
             let workload = Workload::of(vec![Flow::new(0, 15, bytes, 5000)]);
             let options = switches_for(&transport);
             let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
-            let protocol = &transport.protocol;
+            let protocol = transport.protocol();
             let software_ns = if protocol == "uccl" { 4_000 } else { 0 };
             let time_ns = outcome.flows[0].time_ns().unwrap() - software_ns;
             let slowdown = time_ns as f64 / outcome.flows[0].ideal_ns.unwrap();
@@ -332,7 +332,7 @@ fn roce_without_pfc_drops_and_goes_back() {
     let flows = (0..8).map(|src| Flow::new(src, 8, 500_000, 0)).collect();
     let workload = Workload::of(flows);
     let outcome_of = |protocol| {
-        let transport = Transport::new(protocol);
+        let transport = Transport::new(protocol).unwrap();
         let mut options = switches_for(&transport);
         if options.switch.pfc.is_none() {
             options.switch.buffer_bytes = 200_000;
@@ -362,9 +362,9 @@ fn a_run_ends_under_every_transport_when_nothing_arrives() {
         let options = switches_for(&transport);
         let outcome = run(&scene(&star(dead), &options, &workload, &transport)).unwrap();
         let failed = |flow: &FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
-        assert!(outcome.flows.iter().all(failed), "{}", transport.protocol);
+        assert!(outcome.flows.iter().all(failed), "{}", transport.protocol());
         let outcome = run(&scene(&star(lossy), &options, &workload, &transport)).unwrap();
-        assert_eq!(outcome.done(), 2, "{}", transport.protocol);
+        assert_eq!(outcome.done(), 2, "{}", transport.protocol());
         assert!(outcome.repeated() > 0);
     }
 }
@@ -374,7 +374,7 @@ fn a_run_ends_under_every_transport_when_nothing_arrives() {
 #[test]
 fn acknowledgements_pass_the_queues_of_switches_that_trim() {
     let topology = clos();
-    let transport = Transport::new("eqds");
+    let transport = Transport::new("eqds").unwrap();
     let options = switches_for(&transport);
     let flows = (0..16).map(|src| Flow::new(src, (src + 5) % 16, 5_000_000, 0));
     let workload = Workload::of(flows.collect());
@@ -391,7 +391,7 @@ fn a_run_can_end_early() {
     let workload = Workload::of(vec![Flow::new(0, 1, 1 << 30, 0)]);
     let (options, transport) = (
         Options::with_switches(lossless()),
-        Transport::new("roce-nocc"),
+        Transport::new("roce-nocc").unwrap(),
     );
     let mut scene = scene(&topology, &options, &workload, &transport);
     scene.until_ns = Some(100_000);
@@ -405,7 +405,7 @@ fn workloads_that_do_not_fit_are_refused() {
     let topology = star(2, 100, 1000);
     let (options, transport) = (
         Options::with_switches(lossless()),
-        Transport::new("roce-nocc"),
+        Transport::new("roce-nocc").unwrap(),
     );
     let error = |flow| {
         let workload = Workload::of(vec![flow]);
@@ -421,7 +421,7 @@ fn workloads_that_do_not_fit_are_refused() {
 fn memory_grows_with_flows_and_hosts() {
     let (options, transport) = (
         Options::with_switches(lossless()),
-        Transport::new("roce-nocc"),
+        Transport::new("roce-nocc").unwrap(),
     );
     let memory = |hosts, flows| {
         let topology = star(hosts, 100, 1000);
@@ -442,7 +442,7 @@ fn memory_grows_with_the_writes_of_a_long_flow() {
             &topology,
             &options,
             &workload,
-            &Transport::new("roce"),
+            &Transport::new("roce").unwrap(),
         ))
     };
     assert!(memory(10_000_000_000_000_000_000) > 1 << 40);
@@ -453,7 +453,7 @@ fn memory_grows_with_the_writes_of_a_long_flow() {
 #[test]
 fn memory_of_endpoints_grows_with_packets() {
     let (topology, options) = (star(2, 100, 1000), Options::default());
-    let transport = Transport::new("farwrite-sr-rto");
+    let transport = Transport::new("farwrite-sr-rto").unwrap();
     let memory = |bytes| {
         let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
         memory_bytes(&scene(&topology, &options, &workload, &transport))

@@ -125,19 +125,19 @@ fn parameters_have_the_names_of_their_papers() {
         ("irn", "irn", irn, "{ RTO_low = \"5us\", N = 100000 }"),
         ("eqds", "eqds", "{}", "{ first_window = \"200kB\" }"),
         (
-            "farwrite-sr-nack+eqds",
+            "farwrite-sr-nack@eqds",
             "eqds",
             "{}",
             "{ first_window = \"200kB\" }",
         ),
         (
-            "farwrite-sr-nack+dcqcn",
+            "farwrite-sr-nack@dcqcn",
             "dcqcn",
             paper,
             "{ N = \"0us\", g = 0.25 }",
         ),
         (
-            "farwrite-sr-nack+swift",
+            "farwrite-sr-nack@swift",
             "swift",
             swift,
             "{ base_target = \"200us\" }",
@@ -148,4 +148,27 @@ fn parameters_have_the_names_of_their_papers() {
         assert_eq!(set(defaults), plain, "{protocol} {defaults}");
         assert_ne!(set(other), plain, "{protocol} {other}");
     }
+}
+
+/// Plans of the last release work as they did, with one note.
+#[test]
+fn a_control_of_the_rate_after_a_plus_is_noted_once() {
+    let with = |names: &str| read(&format!("transport = {names}\n{FIRST}")).unwrap();
+    let old = with("[\"farwrite-sr-nack+dcqcn\", \"farwrite-gbn+eqds\"]");
+    let [note] = old.notes() else {
+        panic!("{:?}", old.notes());
+    };
+    assert!(
+        note.starts_with("farwrite-sr-nack+dcqcn is now written farwrite-sr-nack@dcqcn"),
+        "{note}"
+    );
+    let new = with("[\"farwrite-sr-nack@dcqcn\", \"farwrite-gbn@eqds\"]");
+    assert!(new.notes().is_empty());
+    let hashes = |plan| {
+        let outcomes = sweep(plan, 1, None, |_| true).into_iter();
+        outcomes
+            .map(|case| case.outcome.unwrap().trace_hash)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(hashes(&old), hashes(&new));
 }

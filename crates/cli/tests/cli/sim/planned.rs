@@ -66,7 +66,7 @@ fn simulated(plan: &str) -> Vec<(String, f64)> {
 fn a_known_rate_and_a_posted_buffer_give_the_planned_time() {
     let schemes = ["sr-nack", "ec-mds:32,8"];
     let transports = schemes.map(|scheme| {
-        format!("[transport.\"{scheme}\"]\nprotocol = \"farwrite-{scheme}+fixed\"\nposted = true\n")
+        format!("[transport.\"{scheme}\"]\nprotocol = \"farwrite-{scheme}@fixed\"\nposted = true\n")
     });
     let times = simulated(&plan_toml(100, "8MiB", "1e-3", &transports.concat()));
     let plan = planned(&[
@@ -95,11 +95,11 @@ fn a_known_rate_and_a_posted_buffer_give_the_planned_time() {
 /// What else a simulated flow costs at its start is what both programs say.
 #[test]
 fn what_a_start_costs_is_as_told() {
-    let names = ["+fixed", "", "+known"];
+    let names = ["@fixed", "", "@known"];
     let of = |name: &str| {
         format!("[transport.\"farwrite{name}\"]\nprotocol = \"farwrite-ec-mds:32,8{name}\"\n")
     };
-    let posted = "[transport.posted]\nprotocol = \"farwrite-ec-mds:32,8+fixed\"\nposted = true\n";
+    let posted = "[transport.posted]\nprotocol = \"farwrite-ec-mds:32,8@fixed\"\nposted = true\n";
     let transports = names.map(of).concat() + posted;
     let text_of = plan_toml(1, "128MiB", "1e-4", &transports);
     let times = simulated(&text_of);
@@ -114,10 +114,10 @@ fn what_a_start_costs_is_as_told() {
         (ms(name) - ms(base)) / RTT_MS
     };
     // The clear-to-send.
-    let clearance = rtts("farwrite+fixed", "posted");
+    let clearance = rtts("farwrite@fixed", "posted");
     assert!((clearance - 0.5).abs() < 0.01, "{clearance}");
     // A path that is known is tested by a train, here of 4 ms, which holds the whole message.
-    let test = rtts("farwrite+known", "farwrite+fixed");
+    let test = rtts("farwrite@known", "farwrite@fixed");
     assert!(test.abs() < 0.01, "{test}");
     let plan = planned(&[
         "--size",
@@ -128,7 +128,7 @@ fn what_a_start_costs_is_as_told() {
         "ec-mds:32,8",
     ]);
     let told = plan["search_round_trips"].as_array().expect("two numbers");
-    let search = rtts("farwrite", "farwrite+fixed");
+    let search = rtts("farwrite", "farwrite@fixed");
     let told = number(&told[0])..number(&told[1]);
     assert!(told.contains(&search), "{search} of {told:?}");
 
@@ -137,8 +137,8 @@ fn what_a_start_costs_is_as_told() {
     let shown = text(&sim(directory.path(), &["plan.toml"]).stdout).to_owned();
     for told in [
         "farwrite: senders know nothing of the path",
-        "farwrite+known: senders know the path and test it",
-        "farwrite+fixed: receivers post buffers when flows start",
+        "farwrite@known: senders know the path and test it",
+        "farwrite@fixed: receivers post buffers when flows start",
     ] {
         assert!(shown.contains(told), "{told:?} is not in {shown}");
     }
