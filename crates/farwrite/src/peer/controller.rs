@@ -1,13 +1,12 @@
 //! The controllers that a user can choose.
 
 use farwrite_rate::{
-    Adaptive, AdaptiveOptions, Dcqcn, Fixed, Phase, RateControl as _, Start, SwiftOptions,
+    Adaptive, AdaptiveOptions, Dcqcn, Fixed, PacedEqds, Phase, RateControl as _, Start,
+    SwiftOptions, SwiftTimeout, SwiftWithTimeout,
 };
 use farwrite_wire::timing::Timing;
 
-use super::eqds::CreditedEqds;
 use super::stats::SendLimit;
-use super::swift_timeout::TimedSwift;
 use crate::options::RateControl;
 
 /// Maximum rate of an adaptive controller without a configured maximum, in bits per second. No
@@ -20,8 +19,8 @@ pub(super) enum Controller {
     Fixed(Fixed),
     Adaptive(Box<Adaptive>),
     Dcqcn(Box<Dcqcn>),
-    Swift(Box<TimedSwift>),
-    Eqds(Box<CreditedEqds>),
+    Swift(Box<SwiftWithTimeout>),
+    Eqds(Box<PacedEqds>),
 }
 
 impl Controller {
@@ -45,10 +44,13 @@ impl Controller {
                     packet_bytes,
                     ..options
                 };
-                Self::Swift(Box::new(TimedSwift::new(options, timing)))
+                Self::Swift(Box::new(SwiftWithTimeout::new(
+                    options,
+                    swift_timeout(timing),
+                )))
             }
             RateControl::Eqds(options) => {
-                Self::Eqds(Box::new(CreditedEqds::new(options, recovery_ns)))
+                Self::Eqds(Box::new(PacedEqds::new(options, recovery_ns)))
             }
         }
     }
@@ -123,6 +125,14 @@ impl Controller {
         } else {
             SendLimit::Configured
         }
+    }
+}
+
+/// The parts of Swift's timeout that the round trip does not determine.
+fn swift_timeout(timing: &Timing) -> SwiftTimeout {
+    SwiftTimeout {
+        least_ns: 2 * timing.lateness_ns + timing.min_repeat_ns,
+        first_ns: timing.max_repeat_ns,
     }
 }
 

@@ -9,7 +9,6 @@ mod credit_grants;
 mod credit_requests;
 mod drain;
 mod drops;
-mod eqds;
 mod flight;
 mod pacing;
 mod packet_log;
@@ -18,7 +17,6 @@ mod reports;
 mod send_queue;
 mod state;
 mod stats;
-mod swift_timeout;
 mod table;
 mod waits;
 

@@ -1,11 +1,13 @@
 //! Swift (SIGCOMM 2020).
 
 mod options;
+mod with_timeout;
 
 use crate::math::{mul_div, rate_of};
 use crate::{Feedback, Limits, Loss, RateControl, Sent};
 
 pub use options::SwiftOptions;
+pub use with_timeout::{SwiftTimeout, SwiftWithTimeout};
 
 /// Fixed-point value of a window of one packet.
 const PACKET: u64 = 1 << 20;

@@ -1,7 +1,7 @@
-//! A timeout for Swift, which has a window and leaves timeouts to the transport.
+//! Swift with a timeout, for senders that have none of their own.
 
-use farwrite_rate::{Feedback, Limits, Loss, RateControl, Sent, Swift, SwiftOptions};
-use farwrite_wire::timing::Timing;
+use super::{Swift, SwiftOptions};
+use crate::{Feedback, Limits, Loss, RateControl, Sent};
 
 /// Round trips without a report after which the bytes in flight are given up.
 const ROUND_TRIPS: u64 = 4;
@@ -11,15 +11,21 @@ const MAX_DOUBLINGS: u32 = 6;
 /// the round trip may be far longer than the timing assumes.
 const LONGEST_UNMEASURED_NS: u64 = 16_000_000_000;
 
+/// The parts of the timeout that the round trip does not determine, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwiftTimeout {
+    /// It is added to four round trips.
+    pub least_ns: u64,
+    /// The timeout before the first measurement.
+    pub first_ns: u64,
+}
+
 /// Swift, and when the bytes in flight are given up. Without that, the window would stay full for
 /// ever after a round trip in which all packets or all reports were lost.
-#[derive(Debug)]
-pub(super) struct TimedSwift {
+#[derive(Clone, Debug)]
+pub struct SwiftWithTimeout {
     swift: Swift,
-    /// Part of the timeout that the round trip does not determine, in nanoseconds.
-    least_ns: u64,
-    /// The timeout before the first measurement.
-    first_ns: u64,
+    timeout: SwiftTimeout,
     /// Smoothed round trip of data packets, without the time that the receiver held the report.
     rtt_ns: Option<u64>,
     sent_bytes: u64,
@@ -29,12 +35,13 @@ pub(super) struct TimedSwift {
     timeouts: u32,
 }
 
-impl TimedSwift {
-    pub(super) fn new(options: SwiftOptions, timing: &Timing) -> Self {
+impl SwiftWithTimeout {
+    /// A path that has sent nothing.
+    #[must_use]
+    pub fn new(options: SwiftOptions, timeout: SwiftTimeout) -> Self {
         Self {
             swift: Swift::new(options),
-            least_ns: 2 * timing.lateness_ns + timing.min_repeat_ns,
-            first_ns: timing.max_repeat_ns,
+            timeout,
             rtt_ns: None,
             sent_bytes: 0,
             deadline_ns: None,
@@ -43,10 +50,10 @@ impl TimedSwift {
     }
 
     fn deadline_ns(&self, now_ns: u64) -> u64 {
-        let wait_ns = self.rtt_ns.map_or(self.first_ns, |rtt_ns| {
+        let wait_ns = self.rtt_ns.map_or(self.timeout.first_ns, |rtt_ns| {
             rtt_ns
                 .saturating_mul(ROUND_TRIPS)
-                .saturating_add(self.least_ns)
+                .saturating_add(self.timeout.least_ns)
         });
         let most_ns = wait_ns.saturating_mul(1 << MAX_DOUBLINGS);
         let most_ns = match self.rtt_ns {
@@ -59,7 +66,7 @@ impl TimedSwift {
     }
 }
 
-impl RateControl for TimedSwift {
+impl RateControl for SwiftWithTimeout {
     fn on_sent(&mut self, sent: &Sent) {
         self.sent_bytes += sent.bytes;
         if self.deadline_ns.is_none() {
@@ -110,16 +117,20 @@ impl RateControl for TimedSwift {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farwrite_rate::Newest;
+    use crate::Newest;
 
     const US: u64 = 1_000;
+    const TIMEOUT: SwiftTimeout = SwiftTimeout {
+        least_ns: 25 * US,
+        first_ns: 10_000 * US,
+    };
 
-    fn swift() -> TimedSwift {
+    fn swift() -> SwiftWithTimeout {
         let options = SwiftOptions::new(10_000_000_000, 1_000, 2);
-        TimedSwift::new(options, &Timing::datacenter())
+        SwiftWithTimeout::new(options, TIMEOUT)
     }
 
-    fn send(swift: &mut TimedSwift, now_ns: u64) {
+    fn send(swift: &mut SwiftWithTimeout, now_ns: u64) {
         swift.on_sent(&Sent {
             now_ns,
             bytes: 1_000,
@@ -128,7 +139,7 @@ mod tests {
     }
 
     /// Reports the first `packets` packets. The last of them left 10 us ago.
-    fn hear(swift: &mut TimedSwift, now_ns: u64, packets: u64) {
+    fn hear(swift: &mut SwiftWithTimeout, now_ns: u64, packets: u64) {
         swift.on_feedback(&Feedback {
             now_ns,
             newest: Some(Newest {
@@ -147,7 +158,7 @@ mod tests {
         let mut swift = swift();
         assert_eq!(swift.next_timeout(), None);
         send(&mut swift, 0);
-        let first_ns = Timing::datacenter().max_repeat_ns;
+        let first_ns = TIMEOUT.first_ns;
         assert_eq!(swift.next_timeout(), Some(first_ns));
         let window_bytes = swift.limits().window_bytes;
         swift.on_timeout(first_ns);
@@ -160,7 +171,7 @@ mod tests {
     #[test]
     fn before_the_round_trip_is_known_the_waits_double_beside_late_reports() {
         let mut swift = swift();
-        let (mut now_ns, mut wait_ns) = (0, Timing::datacenter().max_repeat_ns);
+        let (mut now_ns, mut wait_ns) = (0, TIMEOUT.first_ns);
         for packets in 0..10 {
             send(&mut swift, now_ns);
             assert_eq!(swift.next_timeout(), Some(now_ns + wait_ns));
@@ -206,7 +217,7 @@ mod tests {
         send(&mut swift, 0);
         send(&mut swift, 5 * US);
         hear(&mut swift, 10 * US, 1);
-        // Four round trips of 10 us, twice the lateness of 10 us, and 5 us.
+        // Four round trips of 10 us, and 25 us.
         assert_eq!(swift.next_timeout(), Some(75 * US));
         hear(&mut swift, 15 * US, 2);
         assert_eq!(swift.next_timeout(), None);

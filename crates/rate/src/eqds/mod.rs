@@ -1,6 +1,10 @@
 //! EQDS's sender (NSDI 2022).
 
+mod paced;
+
 use crate::{Feedback, Limits, Loss, RateControl, Sent};
+
+pub use paced::PacedEqds;
 
 /// Options of [`Eqds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

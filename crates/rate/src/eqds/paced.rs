@@ -1,16 +1,19 @@
-//! EQDS between an endpoint and a peer.
+//! EQDS with a pace that drops at the receiver reduce.
 
-use farwrite_rate::{Eqds, EqdsOptions, Feedback, Fixed, Limits, Loss, RateControl, Sent};
+use super::{Eqds, EqdsOptions};
+use crate::{Feedback, Fixed, Limits, Loss, RateControl, Sent};
 
 /// EQDS, at a pace that drops at the receiver reduce (P5.5.2).
-#[derive(Debug)]
-pub(super) struct CreditedEqds {
+#[derive(Clone, Debug)]
+pub struct PacedEqds {
     eqds: Eqds,
     pace: Fixed,
 }
 
-impl CreditedEqds {
-    pub(super) fn new(options: EqdsOptions, recovery_ns: u64) -> Self {
+impl PacedEqds {
+    /// A flow that has sent nothing. The pace recovers in `recovery_ns` nanoseconds.
+    #[must_use]
+    pub fn new(options: EqdsOptions, recovery_ns: u64) -> Self {
         Self {
             eqds: Eqds::new(options),
             pace: Fixed::new(options.line_rate_bps, recovery_ns),
@@ -18,12 +21,13 @@ impl CreditedEqds {
     }
 
     /// Returns the credit used so far, and the bytes that may leave without credit.
-    pub(super) fn credit_state(&self) -> (u64, u64) {
+    #[must_use]
+    pub fn credit_state(&self) -> (u64, u64) {
         (self.eqds.used_bytes(), self.eqds.unasked_bytes())
     }
 }
 
-impl RateControl for CreditedEqds {
+impl RateControl for PacedEqds {
     fn on_sent(&mut self, sent: &Sent) {
         self.eqds.on_sent(sent);
     }
