@@ -10,7 +10,7 @@ use farwrite_collectives as collectives;
 use farwrite_collectives::{
     Buffer, Buffers, CommunicatorOptions, Delivery, Missing, OperationOptions, Report,
 };
-use farwrite_deadline::Verdict;
+use farwrite_deadline::RepairChoice;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
@@ -251,7 +251,7 @@ impl From<Report> for Ended {
     fn from(report: Report) -> Self {
         let limit = report.limit.unwrap_or(report.timeout);
         let least_missing_share = match report.repair {
-            Some((_, Verdict::CannotBeMet { least_ppm })) => Some(f64::from(least_ppm) / 1e6),
+            Some((_, RepairChoice::CannotBeMet { least_ppm })) => Some(f64::from(least_ppm) / 1e6),
             _ => None,
         };
         let missing = report.missing.into_iter();

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use farwrite_experiment::Recording;
-use farwrite_experiment::peers::{compare_flows, completion_times};
+use farwrite_experiment::other_simulators::{compare_flows, completion_times};
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
 use farwrite_net::FrameDrop;
 use farwrite_units::input::read_text;

@@ -16,6 +16,7 @@ mod bytes;
 mod device;
 mod frame;
 pub mod lowar;
+mod lru;
 mod message;
 pub mod netrt;
 mod packets;
@@ -25,7 +26,6 @@ mod reorder;
 mod shares;
 mod streams;
 mod timers;
-mod uses;
 
 pub use backpressure::Backpressure;
 pub use device::BoxDevice;

@@ -7,9 +7,9 @@ use core::ops::RangeInclusive;
 
 use crate::Side;
 use crate::frame::View;
+use crate::lru::LruList;
 use crate::packets::Space;
 use crate::shares::{Part, Shares, Source};
-use crate::uses::Uses;
 
 /// The part of all connections that one IP address can have while no other one has any.
 const OF_HOST: Part = Part::new(1, 3);
@@ -63,7 +63,7 @@ impl StreamKey {
 pub(crate) struct StreamTable<S> {
     entries: BTreeMap<StreamKey, Entry<S>>,
     /// The connections, by their last use.
-    uses: Uses<Connection>,
+    uses: LruList<Connection>,
     shares: Shares,
     idle_ns: u64,
 }
@@ -90,7 +90,7 @@ impl<S> StreamTable<S> {
         let of_station = (from == Side::Near).then_some(OF_STATION);
         Self {
             entries: BTreeMap::new(),
-            uses: Uses::default(),
+            uses: LruList::default(),
             shares: Shares::new(limit, OF_HOST, of_station),
             idle_ns,
         }

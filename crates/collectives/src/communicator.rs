@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farwrite::fabric::contract::Waker;
 use farwrite::{Endpoint, RealTime, UdpConfig};
-use farwrite_deadline::Tally;
+use farwrite_deadline::CutCounts;
 
 use crate::buffer::Buffers;
 use crate::driver::{self, Call, Start};
@@ -263,9 +263,9 @@ impl Communicator {
     /// How often a deadline cut the bounded operations of this rank, and how much data that cost.
     /// Only operations that had a limit count.
     #[must_use]
-    pub fn tally(&self) -> Tally {
+    pub fn cut_counts(&self) -> CutCounts {
         let (answer, answered) = mpsc::channel();
-        self.call(Call::Tally(answer));
+        self.call(Call::CutCounts(answer));
         answered.recv().unwrap_or_default()
     }
 

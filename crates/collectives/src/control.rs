@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::bounded::record::Stage;
     use crate::segment::Descriptor;
-    use farwrite_deadline::{Cost, Proposal, Verdict};
+    use farwrite_deadline::{Cost, Proposal, RepairChoice};
     use proptest::prelude::*;
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let proposal = Proposal {
             cost: Cost(1 << 40),
             path_loss_ppm: 9,
-            verdict: Verdict::Repeats { rounds: 3 },
+            repair_choice: RepairChoice::Repeats { rounds: 3 },
             rtt_ns: Some(5),
         };
         Record {

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use farwrite::{RealTime, UdpFabric};
-use farwrite_deadline::Tally;
+use farwrite_deadline::CutCounts;
 
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;
@@ -24,7 +24,7 @@ pub(crate) enum Call {
     /// The messages of all ranks in the last round, and where the answer goes.
     Meet(Vec<Vec<u8>>, Answer),
     Start(Box<Start>),
-    Tally(Sender<Tally>),
+    CutCounts(Sender<CutCounts>),
     Refuse(String),
     /// Whether to look after the other ranks while no operation runs; the answer is why the group
     /// cannot continue.
@@ -92,8 +92,8 @@ fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<Ud
                     let error = Err(CollectiveError::NotConnected);
                     start.completion.complete(error, start.buffers);
                 }
-                Call::Tally(answer) => {
-                    let _ = answer.send(Tally::default());
+                Call::CutCounts(answer) => {
+                    let _ = answer.send(CutCounts::default());
                 }
                 Call::Watch(_, answer) => {
                     let _ = answer.send(None);
@@ -219,8 +219,8 @@ impl Driver {
                     let id = self.member.start_plan(now_ns, plan, timeout, buffers);
                     self.completions.push((id, completion));
                 }
-                Call::Tally(answer) => {
-                    let _ = answer.send(self.member.tally());
+                Call::CutCounts(answer) => {
+                    let _ = answer.send(self.member.cut_counts());
                 }
                 Call::Watch(watches, answer) => {
                     self.member.watch(watches);

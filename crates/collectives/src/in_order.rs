@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use farwrite::{Endpoint, Fabric};
-use farwrite_deadline::Tally;
+use farwrite_deadline::CutCounts;
 
 use crate::bounded::BoundedGroup;
 use crate::bounded::measurements::GroupMeasurements;
@@ -165,8 +165,8 @@ impl OrderedOperations {
     }
 
     /// How often a deadline cut bounded operations, and how much data that cost.
-    pub(crate) fn tally(&self) -> Tally {
-        self.learned.tally()
+    pub(crate) fn cut_counts(&self) -> CutCounts {
+        self.learned.cut_counts()
     }
 
     /// Continues the first phase of bounded operations. An operation begins when all earlier ones

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use farwrite::{Endpoint, Fabric, QpOptions, QueuePair, SchemeName};
-use farwrite_deadline::Tally;
+use farwrite_deadline::CutCounts;
 
 use crate::bounded::measurements::GroupMeasurements;
 use crate::bounded::open_records::OpenOperation;
@@ -254,8 +254,8 @@ impl<F: Fabric> Member<F> {
 
     /// How often a deadline cut the bounded operations of this rank, and how much data that cost.
     /// Only operations that had a limit count.
-    pub fn tally(&self) -> Tally {
-        self.in_order.tally()
+    pub fn cut_counts(&self) -> CutCounts {
+        self.in_order.cut_counts()
     }
 
     /// The number of segments and control messages that other ranks have not confirmed at `now_ns`,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use farwrite::SchemeName;
-use farwrite_deadline::Verdict;
+use farwrite_deadline::RepairChoice;
 
 /// The report of an operation at this rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Report {
     pub limit: Option<Duration>,
     /// For a bounded operation: whether the limit ended a phase at this rank before everything had
     /// arrived here. Bytes that the path dropped before do not count: without a cut,
-    /// they are missing too. [`Communicator::tally`](crate::Communicator::tally) sums this up.
+    /// they are missing too. [`Communicator::cut_counts`](crate::Communicator::cut_counts) sums this up.
     pub was_cut: bool,
     /// The bytes of the result that lack contributions, in order; empty for an exact operation. If
     /// contributions are transformed
@@ -35,8 +35,8 @@ pub struct Report {
     /// transformed result, and each block that they belong to is inexact.
     pub missing: Vec<Missing>,
     /// For a bounded operation: the scheme that carried the contributions of this rank, and the
-    /// verdict of the loss target on the path.
-    pub repair: Option<(SchemeName, Verdict)>,
+    /// choice of repair of the loss target on the path.
+    pub repair: Option<(SchemeName, RepairChoice)>,
     /// The schemes of the exact segments that this rank sent, in the order of their first use. With
     /// [`SchemeChoice::Auto`](farwrite_choice::SchemeChoice::Auto), there can be several.
     pub schemes: Vec<SchemeName>,

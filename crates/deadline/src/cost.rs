@@ -1,6 +1,6 @@
 //! Observations of operations, and the cost per byte that a member derives from them.
 
-use crate::verdict::Verdict;
+use crate::repair_choice::RepairChoice;
 
 /// One part in a million.
 pub(crate) const PPM: u64 = 1_000_000;
@@ -68,8 +68,8 @@ pub struct Observation {
     /// ([`Timeout::with_fixed_scheme`](crate::Timeout::with_fixed_scheme)), the share that its repair
     /// leaves. 0 if not measured.
     pub path_loss_ppm: u32,
-    /// The repair that it ran with. The verdict can have changed since the operation began.
-    pub verdict: Verdict,
+    /// The repair that it ran with. The choice of repair can have changed since the operation began.
+    pub repair_choice: RepairChoice,
     /// Round trip of the paths to this member, in nanoseconds; `None` if not measured.
     pub rtt_ns: Option<u64>,
 }
@@ -86,7 +86,7 @@ impl Observation {
             had_deadline: true,
             timed_out: false,
             path_loss_ppm: 0,
-            verdict: Verdict::Wait,
+            repair_choice: RepairChoice::Wait,
             rtt_ns: None,
         }
     }
@@ -127,7 +127,7 @@ pub struct Proposal {
     /// count as 1000000.
     pub path_loss_ppm: u32,
     /// The repair that the operation ran with at the member.
-    pub verdict: Verdict,
+    pub repair_choice: RepairChoice,
     /// Round trip of the paths to the member, in nanoseconds; `None` if not measured.
     pub rtt_ns: Option<u64>,
 }

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::tally::Tally;
+use crate::cut_counts::CutCounts;
 use crate::timeout::{Bounds, Policy, Timeout};
 
 /// The kind of operation.
@@ -98,9 +98,9 @@ impl Timeouts {
 
     /// The sum over all timeouts.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        let tallies = self.entries.values().map(Timeout::tally);
-        tallies.fold(Tally::default(), Tally::and)
+    pub fn cut_counts(&self) -> CutCounts {
+        let counts = self.entries.values().map(Timeout::cut_counts);
+        counts.fold(CutCounts::default(), CutCounts::and)
     }
 }
 
@@ -132,9 +132,9 @@ mod tests {
             timeout.agree(1 << 20, proposal.as_slice());
             timeout.propose(&Observation::whole(1_000_000, 1 << 20));
         }
-        assert_eq!(timeouts.tally().operations, 2);
+        assert_eq!(timeouts.cut_counts().operations, 2);
         timeouts.remove_group(1);
-        assert_eq!(timeouts.tally().operations, 1);
+        assert_eq!(timeouts.cut_counts().operations, 1);
         let again = timeouts.get_mut(TimeoutKey::new(Collective::Gather, 1 << 20, 1));
         assert_eq!(again.timeout_ns(1 << 20), None);
         let kept = timeouts.get_mut(TimeoutKey::new(Collective::Gather, 1 << 20, 2));

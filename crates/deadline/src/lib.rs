@@ -36,7 +36,7 @@
 //! | [`Policy::LossTarget`] | the least that keeps the share of missing bytes below a target | ours |
 //!
 //! The first two policies, as published, converge to the *typical* time of an operation: two of
-//! five operations take longer and are cut. [`Tally::share_cut`] reports this share. `cargo test -p
+//! five operations take longer and are cut. [`CutCounts::share_cut`] reports this share. `cargo test -p
 //! farwrite-deadline --test policies -- --nocapture` prints the following for 8 members, where
 //! operations take 1 ms plus an exponentially distributed time with mean 0.2 ms:
 //!
@@ -47,7 +47,7 @@
 //! | loss target of 1% | 7.5% | 0.83% |
 //! | loss target of 0.1% | 1.1% | 0.10% |
 //!
-//! If the path itself drops more than the target, waiting cannot help. [`Timeout::verdict`] then
+//! If the path itself drops more than the target, waiting cannot help. [`Timeout::repair_choice`] then
 //! selects parity or repeats, whichever takes less time, or says that the target cannot be met
 //! within the bounds.
 #![no_std]
@@ -58,15 +58,15 @@ extern crate std;
 
 mod budget;
 mod cost;
+mod cut_counts;
 mod key;
 mod loss_target;
-mod tally;
+mod repair_choice;
 mod timeout;
-mod verdict;
 
 pub use budget::phase_ends_ns;
 pub use cost::{Cost, Observation, Proposal};
+pub use cut_counts::CutCounts;
 pub use key::{Collective, TimeoutKey, Timeouts};
-pub use tally::Tally;
+pub use repair_choice::RepairChoice;
 pub use timeout::{Bounds, Policy, Timeout};
-pub use verdict::Verdict;

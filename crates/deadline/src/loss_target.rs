@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::cost::Cost;
-use crate::verdict::{Limits, Verdict};
+use crate::repair_choice::{Limits, RepairChoice};
 
 /// Number of operations whose costs are kept.
 const ROUNDS: usize = 64;
@@ -33,8 +33,8 @@ pub(crate) struct LossTarget {
     rounds: VecDeque<Vec<Cost>>,
     /// Smoothed loss of the path, in millionths; `None` before the first operation.
     loss_ppm: Option<u64>,
-    verdict: Verdict,
-    /// Whether no operation has run with the current verdict yet.
+    repair_choice: RepairChoice,
+    /// Whether no operation has run with the current choice of repair yet.
     is_untried: bool,
     cost: Option<Cost>,
 }
@@ -44,8 +44,8 @@ pub(crate) struct LossTarget {
 const UNTRIED_TIMES: u64 = 4;
 
 impl LossTarget {
-    pub(crate) fn verdict(&self) -> Verdict {
-        self.verdict
+    pub(crate) fn repair_choice(&self) -> RepairChoice {
+        self.repair_choice
     }
 
     /// The highest cost that an operation may have; `None` before the first operation.
@@ -60,13 +60,13 @@ impl LossTarget {
     /// the path. The repair can differ from the current one: operations overlap.
     pub(crate) fn take(
         &mut self,
-        operations: &[(Cost, Verdict)],
+        operations: &[(Cost, RepairChoice)],
         loss_ppm: u64,
         target_ppm: u64,
         limits: Limits,
     ) {
-        let now = self.verdict;
-        let is_current = |&(_, ran): &(Cost, Verdict)| ran.is_same_repair(now);
+        let now = self.repair_choice;
+        let is_current = |&(_, ran): &(Cost, RepairChoice)| ran.is_same_repair(now);
         if operations.iter().all(is_current) {
             self.is_untried = false;
         }
@@ -82,7 +82,7 @@ impl LossTarget {
         let loss_ppm = (before * 4 + loss_ppm) / 5;
         self.loss_ppm = Some(loss_ppm);
         self.decide(loss_ppm, target_ppm, limits);
-        let late_ppm = late_ppm(self.verdict, loss_ppm, target_ppm);
+        let late_ppm = late_ppm(self.repair_choice, loss_ppm, target_ppm);
         self.cost = self.least(late_ppm.max(1)).map(|least| {
             let highest = self.rounds.iter().flatten().copied().max();
             highest
@@ -94,24 +94,24 @@ impl LossTarget {
 
     /// Starts, changes or stops repair.
     fn decide(&mut self, loss_ppm: u64, target_ppm: u64, limits: Limits) {
-        let before = self.verdict;
-        let is_waiting = before.is_same_repair(Verdict::Wait);
+        let before = self.repair_choice;
+        let is_waiting = before.is_same_repair(RepairChoice::Wait);
         // Hysteresis: repair continues until the loss of the path is far below the target.
         let enough_ppm = match is_waiting {
             true => target_ppm,
             false => target_ppm / 2,
         };
-        let is_met = self.verdict.left_ppm(loss_ppm) <= target_ppm;
+        let is_met = self.repair_choice.left_ppm(loss_ppm) <= target_ppm;
         let wanted = if loss_ppm <= enough_ppm {
-            Verdict::Wait
+            RepairChoice::Wait
         } else if !is_waiting && is_met {
-            self.verdict
+            self.repair_choice
         } else {
             let typical = before.cost_without(self.typical(), limits.rtt);
-            let choose = |wanted_ppm| Verdict::choose(loss_ppm, wanted_ppm, typical, limits);
+            let choose = |wanted_ppm| RepairChoice::choose(loss_ppm, wanted_ppm, typical, limits);
             match choose(target_ppm / 2) {
                 // Less room for late bytes is better than to miss the target.
-                Verdict::CannotBeMet { .. } => choose(target_ppm),
+                RepairChoice::CannotBeMet { .. } => choose(target_ppm),
                 repair => repair,
             }
         };
@@ -120,7 +120,7 @@ impl LossTarget {
             costs.for_each(|cost| *cost = cost.with_repair(before, wanted, limits.rtt));
             self.is_untried = true;
         }
-        self.verdict = wanted;
+        self.repair_choice = wanted;
     }
 
     fn typical(&self) -> Cost {
@@ -153,13 +153,13 @@ impl LossTarget {
 }
 
 /// The share of bytes that may be late on a path that drops `loss_ppm`.
-fn late_ppm(verdict: Verdict, loss_ppm: u64, target_ppm: u64) -> u64 {
-    let left_ppm = verdict.left_ppm(loss_ppm);
+fn late_ppm(repair_choice: RepairChoice, loss_ppm: u64, target_ppm: u64) -> u64 {
+    let left_ppm = repair_choice.left_ppm(loss_ppm);
     let aim_ppm = target_ppm - target_ppm / 5;
     let late_ppm = aim_ppm.saturating_sub(left_ppm).max(target_ppm / 8);
-    match verdict {
+    match repair_choice {
         // Late bytes must not add much to what is missing anyway.
-        Verdict::CannotBeMet { .. } => late_ppm,
+        RepairChoice::CannotBeMet { .. } => late_ppm,
         _ => late_ppm.min(target_ppm.saturating_sub(left_ppm)),
     }
 }
@@ -209,30 +209,30 @@ mod tests {
 
     #[test]
     fn the_cost_of_repair_is_counted_once() {
-        for verdict in [
-            Verdict::Repeats { rounds: 1 },
-            Verdict::Parity { k: 32, m: 4 },
+        for repair_choice in [
+            RepairChoice::Repeats { rounds: 1 },
+            RepairChoice::Parity { k: 32, m: 4 },
         ] {
             let rtt = Cost(100);
-            let with = verdict.cost(Cost(1_000), rtt);
-            let without = verdict.cost_without(with, rtt);
+            let with = repair_choice.cost(Cost(1_000), rtt);
+            let without = repair_choice.cost_without(with, rtt);
             assert!(
                 (999..=1_000).contains(&without.0),
-                "{verdict:?}: {without:?}"
+                "{repair_choice:?}: {without:?}"
             );
         }
         let mut target = LossTarget::default();
         let mut cost_after = |loss_ppm, rounds| {
             for _ in 0..rounds {
-                let cost = target.verdict().cost(Cost(1_000), LIMITS.rtt);
-                let verdict = target.verdict();
-                target.take(&[(cost, verdict)], loss_ppm, 1_000, LIMITS);
+                let cost = target.repair_choice().cost(Cost(1_000), LIMITS.rtt);
+                let repair_choice = target.repair_choice();
+                target.take(&[(cost, repair_choice)], loss_ppm, 1_000, LIMITS);
             }
             target.cost().unwrap().0
         };
         // Repair starts, changes and stops. Without it, all operations cost 1000.
         assert!(cost_after(0, ROUNDS) <= 1_000);
-        let two_rounds = Verdict::Repeats { rounds: 2 }.cost(Cost(1_000), LIMITS.rtt);
+        let two_rounds = RepairChoice::Repeats { rounds: 2 }.cost(Cost(1_000), LIMITS.rtt);
         for loss_ppm in [5_000, 30_000, 5_000] {
             assert!(cost_after(loss_ppm, 20) <= two_rounds.0, "{loss_ppm} ppm");
         }
@@ -253,19 +253,20 @@ mod tests {
         let mut target = LossTarget::default();
         let mut take = |loss_ppm| {
             for _ in 0..2 * ROUNDS {
-                let verdict = target.verdict();
-                let cost = verdict.cost(Cost(1_000), limits.rtt);
-                target.take(&[(cost, verdict)], loss_ppm, 10_000, limits);
-                let is_repaired = !matches!(target.verdict(), Verdict::CannotBeMet { .. });
-                assert!(is_repaired, "{loss_ppm} after {verdict:?}");
+                let repair_choice = target.repair_choice();
+                let cost = repair_choice.cost(Cost(1_000), limits.rtt);
+                target.take(&[(cost, repair_choice)], loss_ppm, 10_000, limits);
+                let is_repaired =
+                    !matches!(target.repair_choice(), RepairChoice::CannotBeMet { .. });
+                assert!(is_repaired, "{loss_ppm} after {repair_choice:?}");
             }
-            target.verdict()
+            target.repair_choice()
         };
         let mut last = 0;
         for loss_ppm in [100_000, 150_000, 200_000, 250_000] {
-            let verdict = take(loss_ppm);
-            let Verdict::Parity { m, .. } = verdict else {
-                panic!("{loss_ppm}: {verdict:?}");
+            let repair_choice = take(loss_ppm);
+            let RepairChoice::Parity { m, .. } = repair_choice else {
+                panic!("{loss_ppm}: {repair_choice:?}");
             };
             assert!(m >= last && m <= 24, "{loss_ppm}: {m} after {last}");
             last = m;
@@ -282,13 +283,13 @@ mod tests {
         let mut target = LossTarget::default();
         let mut take = |loss_ppm| {
             for _ in 0..ROUNDS {
-                let verdict = target.verdict();
-                target.take(&[(Cost(1_000), verdict)], loss_ppm, 10_000, tight);
+                let repair_choice = target.repair_choice();
+                target.take(&[(Cost(1_000), repair_choice)], loss_ppm, 10_000, tight);
             }
-            target.verdict()
+            target.repair_choice()
         };
-        assert!(matches!(take(50_000), Verdict::CannotBeMet { .. }));
-        assert_eq!(take(8_000), Verdict::Wait);
+        assert!(matches!(take(50_000), RepairChoice::CannotBeMet { .. }));
+        assert_eq!(take(8_000), RepairChoice::Wait);
     }
 
     #[test]
@@ -298,9 +299,9 @@ mod tests {
             // Operations that take 1000 to 1990.
             for round in 0..2 * ROUNDS as u64 {
                 let cost = Cost(1_000 + round * 37 % 100 * 10);
-                target.take(&[(cost, Verdict::Wait)], loss_ppm, 10_000, LIMITS);
+                target.take(&[(cost, RepairChoice::Wait)], loss_ppm, 10_000, LIMITS);
             }
-            assert_eq!(target.verdict(), Verdict::Wait);
+            assert_eq!(target.repair_choice(), RepairChoice::Wait);
             let costs: Vec<Cost> = target.rounds.iter().flatten().copied().collect();
             let late_ppm = missing_ppm(&costs, target.cost().unwrap().0);
             assert!(
@@ -320,27 +321,27 @@ mod tests {
         };
         let mut target = LossTarget::default();
         for _ in 0..ROUNDS {
-            let verdict = target.verdict();
-            let cost = verdict.cost(Cost(100_000), limits.rtt);
-            target.take(&[(cost, verdict)], 20_000, 10_000, limits);
+            let repair_choice = target.repair_choice();
+            let cost = repair_choice.cost(Cost(100_000), limits.rtt);
+            target.take(&[(cost, repair_choice)], 20_000, 10_000, limits);
         }
-        let repair = Verdict::Parity { k: 32, m: 1 };
-        assert_eq!(target.verdict(), repair);
+        let repair = RepairChoice::Parity { k: 32, m: 1 };
+        assert_eq!(target.repair_choice(), repair);
         assert!((5_001..=10_000).contains(&repair.left_ppm(20_000)));
     }
 
     #[test]
     fn an_operation_with_the_repair_of_before_does_not_try_the_new_one() {
         let mut target = LossTarget::default();
-        let mut take = |verdict: Verdict, loss_ppm| {
-            let cost = verdict.cost(Cost(1_000), LIMITS.rtt);
-            target.take(&[(cost, verdict); 2], loss_ppm, 1_000, LIMITS);
-            (target.verdict(), target.cost().unwrap())
+        let mut take = |repair_choice: RepairChoice, loss_ppm| {
+            let cost = repair_choice.cost(Cost(1_000), LIMITS.rtt);
+            target.take(&[(cost, repair_choice); 2], loss_ppm, 1_000, LIMITS);
+            (target.repair_choice(), target.cost().unwrap())
         };
-        let (repair, untried) = take(Verdict::Wait, 5_000);
+        let (repair, untried) = take(RepairChoice::Wait, 5_000);
         assert!(untried >= repair.cost(Cost(1_000), LIMITS.rtt).times(4, 1));
-        // This operation began before the verdict, so it gives no information about the repair.
-        let (same, still) = take(Verdict::Wait, 5_000);
+        // This operation began before the choice of repair, so it gives no information about the repair.
+        let (same, still) = take(RepairChoice::Wait, 5_000);
         let (again, tried) = take(repair, 5_000);
         assert_eq!((same, again), (repair, repair));
         assert!(still > untried.times(9, 10), "{still:?} {untried:?}");
@@ -352,19 +353,19 @@ mod tests {
         let mut target = LossTarget::default();
         let mut take = |loss_ppm| {
             for _ in 0..60 {
-                let operation = (Cost(1_000), target.verdict());
+                let operation = (Cost(1_000), target.repair_choice());
                 target.take(&[operation], loss_ppm, 1_000, LIMITS);
             }
-            target.verdict()
+            target.repair_choice()
         };
-        assert_eq!(take(900), Verdict::Wait);
+        assert_eq!(take(900), RepairChoice::Wait);
         let repair = take(5_000);
         assert!(!matches!(
             repair,
-            Verdict::Wait | Verdict::CannotBeMet { .. }
+            RepairChoice::Wait | RepairChoice::CannotBeMet { .. }
         ));
         assert_eq!(take(900), repair);
-        assert_eq!(take(400), Verdict::Wait);
+        assert_eq!(take(400), RepairChoice::Wait);
     }
 
     proptest! {

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::cost::{Cost, Observation, PPM, Proposal};
+use crate::cut_counts::CutCounts;
 use crate::loss_target::{LossTarget, UNSEEN_TIMES};
-use crate::tally::Tally;
-use crate::verdict::{Limits, Verdict, most_parity};
+use crate::repair_choice::{Limits, RepairChoice, most_parity};
 
 /// How the next timeout follows from past operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct Timeout {
     /// Chunks of the longest message, if there is a limit.
     message_chunks: Option<u32>,
     is_scheme_fixed: bool,
-    tally: Tally,
+    cut_counts: CutCounts,
 }
 
 impl Timeout {
@@ -75,7 +75,7 @@ impl Timeout {
             loss_target: LossTarget::default(),
             message_chunks: None,
             is_scheme_fixed: false,
-            tally: Tally::default(),
+            cut_counts: CutCounts::default(),
         }
     }
 
@@ -89,8 +89,8 @@ impl Timeout {
         }
     }
 
-    /// The same for operations whose scheme does not change. The verdict is then [`Verdict::Wait`], or
-    /// [`Verdict::CannotBeMet`] with what the scheme leaves: a repair that no operation uses must not
+    /// The same for operations whose scheme does not change. The choice of repair is then [`RepairChoice::Wait`], or
+    /// [`RepairChoice::CannotBeMet`] with what the scheme leaves: a repair that no operation uses must not
     /// change the timeout.
     #[must_use]
     pub fn with_fixed_scheme(self) -> Self {
@@ -116,7 +116,7 @@ impl Timeout {
         }
         let had_deadline = observation.had_deadline && self.agreed.is_some();
         if had_deadline {
-            self.tally.note(observation);
+            self.cut_counts.note(observation);
         }
         let cost = match self.policy {
             Policy::OptiNic => observation.cost(),
@@ -131,13 +131,13 @@ impl Timeout {
             }
             Policy::LossTarget { .. } => {
                 let lost_ppm = u64::from(observation.path_loss_ppm).min(PPM);
-                observation.cost_uncut(observation.verdict.left_ppm(lost_ppm))
+                observation.cost_uncut(observation.repair_choice.left_ppm(lost_ppm))
             }
         };
         Some(Proposal {
             cost,
             path_loss_ppm: observation.path_loss_ppm,
-            verdict: observation.verdict,
+            repair_choice: observation.repair_choice,
             rtt_ns: observation.rtt_ns,
         })
     }
@@ -180,7 +180,7 @@ impl Timeout {
                     slack: Cost::of(SLACK_NS, bytes),
                 };
                 let operations = proposals.iter();
-                let operations = operations.map(|p| (self.bounded(p.cost, bytes), p.verdict));
+                let operations = operations.map(|p| (self.bounded(p.cost, bytes), p.repair_choice));
                 let operations: Vec<_> = operations.collect();
                 self.loss_target
                     .take(&operations, loss_ppm, target_ppm, limits);
@@ -191,14 +191,14 @@ impl Timeout {
 
     /// The repair to use. Only [`Policy::LossTarget`] requests one.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        self.loss_target.verdict()
+    pub fn repair_choice(&self) -> RepairChoice {
+        self.loss_target.repair_choice()
     }
 
     /// The counts of operations so far that had a deadline.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.tally
+    pub fn cut_counts(&self) -> CutCounts {
+        self.cut_counts
     }
 
     /// Limits a cost to the bounds, for an operation of `bytes` bytes.
@@ -243,7 +243,7 @@ mod tests {
         let proposal = |&time_ns: &u64| Proposal {
             cost: Cost::of(time_ns, MIB),
             path_loss_ppm: 0,
-            verdict: Verdict::Wait,
+            repair_choice: RepairChoice::Wait,
             rtt_ns: None,
         };
         times_ns.iter().map(proposal).collect()
@@ -255,7 +255,11 @@ mod tests {
             let timeout = after_warm_up(policy, WIDE);
             assert_eq!(timeout.timeout_ns(MIB), Some(1_300_000), "{policy:?}");
             assert_eq!(timeout.timeout_ns(2 * MIB), Some(2_600_000));
-            assert_eq!(timeout.tally(), Tally::default(), "a warm-up is not cut");
+            assert_eq!(
+                timeout.cut_counts(),
+                CutCounts::default(),
+                "a warm-up is not cut"
+            );
         }
     }
 
@@ -268,7 +272,7 @@ mod tests {
                 ..Observation::whole(9_000_000, MIB)
             };
             timeout.propose(&beside).unwrap();
-            assert_eq!(timeout.tally(), Tally::default(), "{policy:?}");
+            assert_eq!(timeout.cut_counts(), CutCounts::default(), "{policy:?}");
             // It is not part of Celeris' average either.
             let proposal = timeout.propose(&Observation::whole(1_000_000, MIB));
             assert_eq!(
@@ -316,8 +320,11 @@ mod tests {
         };
         // No byte arrived, so the time of the whole operation is unknown.
         assert_eq!(timeout.propose(&nothing).unwrap().cost, Cost(5_200_000));
-        assert_eq!((timeout.tally().operations, timeout.tally().cut), (2, 2));
-        assert!((timeout.tally().share_missing() - 0.75).abs() < 1e-9);
+        assert_eq!(
+            (timeout.cut_counts().operations, timeout.cut_counts().cut),
+            (2, 2)
+        );
+        assert!((timeout.cut_counts().share_missing() - 0.75).abs() < 1e-9);
     }
 
     #[test]
@@ -400,7 +407,7 @@ mod tests {
                 let proposal = |&(cost, path_loss_ppm): &(u64, u32)| Proposal {
                     cost: Cost(cost),
                     path_loss_ppm,
-                    verdict: Verdict::Wait,
+                    repair_choice: RepairChoice::Wait,
                     rtt_ns: None,
                 };
                 let mut proposals: Vec<Proposal> = round.iter().map(proposal).collect();
@@ -410,7 +417,7 @@ mod tests {
                 let [first, second] = timeouts.each_ref().map(|t| t.timeout_ns(bytes));
                 prop_assert_eq!(first, second);
                 prop_assert!(first.is_none_or(|ns| (min_ns..=bounds.max_ns).contains(&ns)));
-                prop_assert_eq!(timeouts[0].verdict(), timeouts[1].verdict());
+                prop_assert_eq!(timeouts[0].repair_choice(), timeouts[1].repair_choice());
             }
         }
     }

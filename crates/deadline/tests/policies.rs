@@ -7,7 +7,8 @@
 )]
 
 use farwrite_deadline::{
-    Bounds, Collective, Observation, Policy, Proposal, Tally, TimeoutKey, Timeouts, Verdict,
+    Bounds, Collective, CutCounts, Observation, Policy, Proposal, RepairChoice, TimeoutKey,
+    Timeouts,
 };
 use farwrite_dice::SplitMix;
 
@@ -23,11 +24,11 @@ fn needed_ns(dice: &mut SplitMix) -> f64 {
 }
 
 /// Returns the share of data that stays missing with this repair.
-fn residual(verdict: Verdict, loss: f64) -> f64 {
-    match verdict {
-        Verdict::Wait | Verdict::CannotBeMet { .. } => loss,
-        Verdict::Repeats { rounds } => loss.powi(1 + i32::try_from(rounds).unwrap()),
-        Verdict::Parity { k, m } => {
+fn residual(repair_choice: RepairChoice, loss: f64) -> f64 {
+    match repair_choice {
+        RepairChoice::Wait | RepairChoice::CannotBeMet { .. } => loss,
+        RepairChoice::Repeats { rounds } => loss.powi(1 + i32::try_from(rounds).unwrap()),
+        RepairChoice::Parity { k, m } => {
             let others = f64::from(k + m - 1);
             let mut exactly = (1.0 - loss).powf(others);
             let mut fewer = 0.0;
@@ -44,29 +45,29 @@ fn residual(verdict: Verdict, loss: f64) -> f64 {
 fn operate(
     dice: &mut SplitMix,
     timeout_ns: Option<u64>,
-    verdict: Verdict,
+    repair_choice: RepairChoice,
     loss: f64,
 ) -> Observation {
-    let needed_ns = match verdict {
-        Verdict::Parity { k, m } => needed_ns(dice) * f64::from(k + m) / f64::from(k),
-        Verdict::Repeats { rounds } => needed_ns(dice) + f64::from(rounds) * RTT_NS as f64,
-        Verdict::Wait | Verdict::CannotBeMet { .. } => needed_ns(dice),
+    let needed_ns = match repair_choice {
+        RepairChoice::Parity { k, m } => needed_ns(dice) * f64::from(k + m) / f64::from(k),
+        RepairChoice::Repeats { rounds } => needed_ns(dice) + f64::from(rounds) * RTT_NS as f64,
+        RepairChoice::Wait | RepairChoice::CannotBeMet { .. } => needed_ns(dice),
     };
     let limit_ns = timeout_ns.map_or(f64::INFINITY, |ns| ns as f64);
     let elapsed_ns = needed_ns.min(limit_ns);
-    let arrived = (1.0 - residual(verdict, loss)) * elapsed_ns / needed_ns;
+    let arrived = (1.0 - residual(repair_choice, loss)) * elapsed_ns / needed_ns;
     Observation {
         elapsed_ns: elapsed_ns as u64,
         received_bytes: (BYTES as f64 * arrived).round() as u64,
         timed_out: needed_ns > limit_ns,
         path_loss_ppm: (loss * 1e6) as u32,
-        verdict,
+        repair_choice,
         ..Observation::whole(0, BYTES)
     }
 }
 
 /// Runs operations of a group. Returns the counts without the first fifth of them.
-fn run(policy: Policy, loss: f64, rounds: usize) -> (Tally, Verdict) {
+fn run(policy: Policy, loss: f64, rounds: usize) -> (CutCounts, RepairChoice) {
     let bounds = Bounds {
         min_ns: 10_000,
         max_ns: 20_000_000,
@@ -76,13 +77,13 @@ fn run(policy: Policy, loss: f64, rounds: usize) -> (Tally, Verdict) {
         .map(|_| Timeouts::new(policy, bounds))
         .collect();
     let mut dice = SplitMix::new(7);
-    let mut before = vec![Tally::default(); MEMBERS];
+    let mut before = vec![CutCounts::default(); MEMBERS];
     for round in 0..=rounds {
         let mut proposals: Vec<Proposal> = Vec::new();
         for member in &mut members {
             let timeout = member.get_mut(key);
-            let (timeout_ns, verdict) = (timeout.timeout_ns(BYTES), timeout.verdict());
-            let observation = operate(&mut dice, timeout_ns, verdict, loss);
+            let (timeout_ns, repair_choice) = (timeout.timeout_ns(BYTES), timeout.repair_choice());
+            let observation = operate(&mut dice, timeout_ns, repair_choice, loss);
             proposals.extend(timeout.propose(&observation));
         }
         for member in &mut members {
@@ -97,20 +98,20 @@ fn run(policy: Policy, loss: f64, rounds: usize) -> (Tally, Verdict) {
             "members disagree"
         );
         if round == rounds / 5 {
-            before = members.iter().map(Timeouts::tally).collect();
+            before = members.iter().map(Timeouts::cut_counts).collect();
         }
     }
-    let mut sum = Tally::default();
+    let mut sum = CutCounts::default();
     for (member, before) in members.iter().zip(before) {
-        let all = member.tally();
-        sum = sum.and(Tally {
+        let all = member.cut_counts();
+        sum = sum.and(CutCounts {
             operations: all.operations - before.operations,
             cut: all.cut - before.cut,
             expected_bytes: all.expected_bytes - before.expected_bytes,
             missing_bytes: all.missing_bytes - before.missing_bytes,
         });
     }
-    (sum, members[0].get_mut(key).verdict())
+    (sum, members[0].get_mut(key).repair_choice())
 }
 
 fn target(target_ppm: u32) -> Policy {
@@ -123,10 +124,10 @@ fn target(target_ppm: u32) -> Policy {
 #[test]
 fn typical_times_cut_many_and_a_target_is_met() {
     let shares = |policy| {
-        let (tally, verdict) = run(policy, 0.0, 2_500);
-        let shares = (tally.share_cut(), tally.share_missing());
+        let (cut_counts, repair_choice) = run(policy, 0.0, 2_500);
+        let shares = (cut_counts.share_cut(), cut_counts.share_missing());
         println!("{policy:?}: cut {:.3}, missing {:.5}", shares.0, shares.1);
-        assert_eq!(verdict, Verdict::Wait);
+        assert_eq!(repair_choice, RepairChoice::Wait);
         shares
     };
     for policy in [Policy::OptiNic, Policy::Celeris] {
@@ -146,25 +147,31 @@ fn typical_times_cut_many_and_a_target_is_met() {
 #[test]
 fn where_the_path_drops_more_than_the_target_it_is_repaired() {
     for loss in [0.002, 0.01, 0.05] {
-        let (tally, verdict) = run(target(1_000), loss, 2_000);
-        println!("{loss}: {verdict:?}, missing {:.5}", tally.share_missing());
+        let (cut_counts, repair_choice) = run(target(1_000), loss, 2_000);
+        println!(
+            "{loss}: {repair_choice:?}, missing {:.5}",
+            cut_counts.share_missing()
+        );
         assert!(!matches!(
-            verdict,
-            Verdict::Wait | Verdict::CannotBeMet { .. }
+            repair_choice,
+            RepairChoice::Wait | RepairChoice::CannotBeMet { .. }
         ));
-        assert!(tally.share_missing() < 0.001, "{loss}: {verdict:?}");
+        assert!(
+            cut_counts.share_missing() < 0.001,
+            "{loss}: {repair_choice:?}"
+        );
         // The published policies only wait, and miss at least the loss of the path.
-        let (tally, verdict) = run(Policy::OptiNic, loss, 2_000);
-        assert_eq!(verdict, Verdict::Wait);
-        assert!(tally.share_missing() > loss);
+        let (cut_counts, repair_choice) = run(Policy::OptiNic, loss, 2_000);
+        assert_eq!(repair_choice, RepairChoice::Wait);
+        assert!(cut_counts.share_missing() > loss);
     }
 }
 
 #[test]
 fn a_target_that_no_repair_reaches_is_said_to_be_out_of_reach() {
-    let (_, verdict) = run(target(1), 0.9, 200);
-    let Verdict::CannotBeMet { least_ppm } = verdict else {
-        panic!("{verdict:?}");
+    let (_, repair_choice) = run(target(1), 0.9, 200);
+    let RepairChoice::CannotBeMet { least_ppm } = repair_choice else {
+        panic!("{repair_choice:?}");
     };
     assert!(least_ppm > 1, "{least_ppm}");
 }

@@ -5,7 +5,7 @@
 //!
 //! - a topology and switches, of [`farwrite_net`];
 //! - a [`Workload`]: flows between hosts, and triggers that start flows after others. A [`Pattern`]
-//!   makes a workload from a seed; [`peers`] reads workloads of other simulators;
+//!   makes a workload from a seed; [`other_simulators`] reads workloads of other simulators;
 //! - a [`Transport`]: the protocol of the hosts and its settings. A host is a NIC of
 //!   [`farwrite_rc`] or an endpoint of [`farwrite`], the same code that users run;
 //! - a seed.
@@ -18,18 +18,18 @@ mod boxes;
 mod capture;
 mod changes;
 mod flow;
+mod hosts;
 mod ideal;
 mod memory;
 mod meter;
+pub mod other_simulators;
 mod outcome;
 mod parallel;
 pub mod parameters;
 mod pattern;
-pub mod peers;
 pub mod plan;
 mod run;
 mod sizes;
-mod station;
 pub mod stats;
 pub mod transport;
 mod units;

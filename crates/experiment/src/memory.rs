@@ -4,9 +4,9 @@ use farwrite_net::Role;
 
 use crate::boxes::HEADER_BYTES;
 use crate::capture;
+use crate::hosts::MAX_WRITE_BYTES;
 use crate::meter::{Depth, MAX_SAMPLES};
 use crate::run::{Scene, UnstartedFlows, box_path};
-use crate::station::MAX_WRITE_BYTES;
 use crate::transport::Transport;
 use crate::{Flow, FlowOutcome, Outcome};
 

@@ -12,10 +12,10 @@ use farwrite_rc::PathProfile;
 use crate::boxes::{BoxPath, BoxTotals, PlacedBox};
 use crate::changes::CableChange;
 use crate::flow::{Start, TriggerKind};
+use crate::hosts::{self, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
 use crate::ideal::{Ideal, PacketFormat};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
-use crate::station::{self, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
 use crate::transport::TransportError;
 use crate::{Transport, Workload, WorkloadError};
 
@@ -138,7 +138,7 @@ pub(crate) fn run_while(
 
 struct Running<'a> {
     scene: Scene<'a>,
-    network: Network<Station>,
+    network: Network<HostOrBox>,
     hosts: Vec<NodeId>,
     board: FlowReports,
     meter: Meter,
@@ -174,11 +174,11 @@ impl<'a> Running<'a> {
         let board: FlowReports = Rc::new(RefCell::new(Vec::new()));
         let unstarted = UnstartedFlows::of(&scene);
         let mut made = stations(&scene, &unstarted, &board)?;
-        let station = |node, _: &farwrite_net::Node| {
-            let station = made.remove(&node);
-            station.expect("a network asks for each of its hosts and boxes once")
+        let host_or_box = |node, _: &farwrite_net::Node| {
+            let host_or_box = made.remove(&node);
+            host_or_box.expect("a network asks for each of its hosts and boxes once")
         };
-        let mut network = Network::new(scene.topology, scene.options, scene.seed, station)?;
+        let mut network = Network::new(scene.topology, scene.options, scene.seed, host_or_box)?;
         for change in scene.changes {
             let planned = network.plan(change.at_ns, change.cable, change.change);
             planned.map_err(|why| RunError::Change {
@@ -276,7 +276,7 @@ impl<'a> Running<'a> {
             #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
             src_port: 49_152 + self.dice.below(16_384) as u16,
         };
-        let started = station::start(&mut self.network, self.scene.transport, &starting);
+        let started = hosts::start(&mut self.network, self.scene.transport, &starting);
         let start_ns = started.map_err(|why| RunError::Flow { flow: number, why })?;
         self.flows[number].start_ns = Some(start_ns);
         self.flows[number].end = FlowEnd::Unfinished;
@@ -360,8 +360,8 @@ impl<'a> Running<'a> {
         self.take_done();
         let mut boxes = BoxTotals::default();
         for placed in self.scene.boxes {
-            let station = self.network.device(placed.node);
-            boxes.add(station.map(Station::box_totals).unwrap_or_default());
+            let host_or_box = self.network.device(placed.node);
+            boxes.add(host_or_box.map(HostOrBox::box_totals).unwrap_or_default());
         }
         let captured = self.scene.recording.host.map(|host| self.hosts[host]);
         let captured = captured.and_then(|node| self.network.device_mut(node));
@@ -384,10 +384,10 @@ fn stations(
     scene: &Scene<'_>,
     unstarted: &UnstartedFlows,
     board: &FlowReports,
-) -> Result<BTreeMap<NodeId, Station>, RunError> {
+) -> Result<BTreeMap<NodeId, HostOrBox>, RunError> {
     let mut made = BTreeMap::new();
     for (index, node) in scene.topology.hosts().enumerate() {
-        let host = Station::host(node, scene.transport, scene.seed, board)?;
+        let host = HostOrBox::host(node, scene.transport, scene.seed, board)?;
         let is_captured = scene.recording.host == Some(index);
         made.insert(node, if is_captured { host.captured() } else { host });
     }
@@ -397,7 +397,7 @@ fn stations(
     }
     for placed in scene.boxes {
         let at = box_path(scene, unstarted, placed.node);
-        made.insert(placed.node, Station::path_box(placed.kind, &at));
+        made.insert(placed.node, HostOrBox::path_box(placed.kind, &at));
     }
     let mut boxes = scene.topology.with_role(Role::Box);
     match boxes.find(|node| !made.contains_key(node)) {

@@ -90,13 +90,13 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         let proposal = timeout.propose(&observation);
         timeout.agree(BYTES, proposal.as_slice());
     }
-    let tally = timeout.tally();
+    let cut_counts = timeout.cut_counts();
     println!(
         "cut: {}, missing: {:.3}",
-        tally.share_cut(),
-        tally.share_missing()
+        cut_counts.share_cut(),
+        cut_counts.share_missing()
     );
-    assert_eq!(tally.operations, 19);
-    assert!(tally.share_missing() < 0.5);
+    assert_eq!(cut_counts.operations, 19);
+    assert!(cut_counts.share_missing() < 0.5);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Targets of the experiment and net crates: plans, and files of other simulators.
 
-use farwrite_experiment::peers::{self, HtsimTopology, ns3};
+use farwrite_experiment::other_simulators::{self, HtsimTopology, ns3};
 use farwrite_experiment::plan::Plan;
 use farwrite_units::parse::parse_simulated;
 use toml::{Table, Value};
@@ -64,7 +64,7 @@ pub fn htsim_topology(data: &[u8]) {
 /// A connection matrix of htsim. Its flows are between its hosts.
 pub fn htsim_connections(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Ok(read) = peers::connections("file", &text) else {
+    let Ok(read) = other_simulators::connections("file", &text) else {
         return;
     };
     assert_eq!(read.workload.flows.len(), read.ids.len());
@@ -114,12 +114,12 @@ pub fn ns3_sizes(data: &[u8]) {
 /// Completion times that another simulator has written. They are matched with two flows.
 pub fn peer_times(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Ok(read) = peers::completion_times("file", &text, &NODES) else {
+    let Ok(read) = other_simulators::completion_times("file", &text, &NODES) else {
         return;
     };
     let flows = ns3::flows("flows", "2\n0 1 3 1000 0\n1 2 3 1000 1e-6", &NODES);
     let flows = flows.expect("valid").flows;
-    let matching = peers::match_flows(&flows, &[Some(1), None], &read);
+    let matching = other_simulators::match_flows(&flows, &[Some(1), None], &read);
     assert_eq!(
         matching.pairs.len() + matching.only_theirs.len(),
         read.len()

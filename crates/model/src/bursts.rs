@@ -430,7 +430,7 @@ mod tests {
                         "{loss} {chunks} {slots}: {got} {want}"
                     );
                 }
-                let got = bursts.mean(chunks).leaning(crate::terms::UPRIGHT);
+                let got = bursts.mean(chunks).weighted(crate::terms::STATIONARY);
                 let want = iid.mean(chunks);
                 assert!(
                     got.low <= want * (1.0 + 1e-9) && want <= got.high * (1.0 + 1e-9),

@@ -96,8 +96,8 @@ impl CompletionTime {
         let chunks = |term: &Term| (place(term).chunks, term.weight);
         let chunks: Vec<(f64, f64)> = self.terms.iter().map(chunks).collect();
         let means = self.recovery.means(&chunks);
-        let lean = |(term, mean): (&Term, Parts)| mean.leaning(term.lean);
-        self.terms.iter().zip(means).map(lean).collect()
+        let state_ratios = |(term, mean): (&Term, Parts)| mean.weighted(term.state_ratios);
+        self.terms.iter().zip(means).map(state_ratios).collect()
     }
 
     /// Probability that the message completes within `t_s` seconds.
@@ -196,7 +196,7 @@ impl CompletionTime {
             sum += if left < 0.0 {
                 term.weight
             } else if at.chunks > 0.0 {
-                term.weight * self.recovery.survival(at.chunks, left, term.lean)
+                term.weight * self.recovery.survival(at.chunks, left, term.state_ratios)
             } else {
                 0.0
             };

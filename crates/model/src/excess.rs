@@ -18,9 +18,11 @@ pub(crate) struct Mean {
 pub(crate) struct Parts(pub(crate) [Mean; 2]);
 
 impl Parts {
-    /// The mean if the probabilities of good and bad are multiplied by `lean`.
-    pub(crate) fn leaning(self, lean: [f64; 2]) -> Mean {
-        let sum = |part: fn(&Mean) -> f64| lean[0] * part(&self.0[0]) + lean[1] * part(&self.0[1]);
+    /// The mean if the probabilities of good and bad are multiplied by `state_ratios`.
+    pub(crate) fn weighted(self, state_ratios: [f64; 2]) -> Mean {
+        let sum = |part: fn(&Mean) -> f64| {
+            state_ratios[0] * part(&self.0[0]) + state_ratios[1] * part(&self.0[1])
+        };
         Mean {
             low: sum(|mean| mean.low),
             middle: sum(|mean| mean.middle),

@@ -42,14 +42,14 @@ impl Recovery {
         })
     }
 
-    /// Probability that the excess over `chunks` chunks is more than `slots`. `lean` multiplies the
+    /// Probability that the excess over `chunks` chunks is more than `slots`. `state_ratios` multiplies the
     /// long-run probabilities of the states before the first chunk.
-    pub(crate) fn survival(&self, chunks: f64, slots: f64, lean: [f64; 2]) -> f64 {
+    pub(crate) fn survival(&self, chunks: f64, slots: f64, state_ratios: [f64; 2]) -> f64 {
         match self {
             Self::Iid(excess) => -excess.log_cdf(chunks, slots).exp_m1(),
             Self::Bursts(excess) => {
                 let [good, bad] = excess.survival(chunks, slots);
-                lean[0] * good + lean[1] * bad
+                state_ratios[0] * good + state_ratios[1] * bad
             }
         }
     }

@@ -33,11 +33,11 @@ pub(crate) struct Term {
     pub(crate) high: Place,
     /// The probabilities that the chain of Markov loss is good, and bad, before the first chunk,
     /// each divided by its long-run value.
-    pub(crate) lean: [f64; 2],
+    pub(crate) state_ratios: [f64; 2],
 }
 
 /// The long-run probabilities.
-pub(crate) const UPRIGHT: [f64; 2] = [1.0, 1.0];
+pub(crate) const STATIONARY: [f64; 2] = [1.0, 1.0];
 
 /// The terms of a setting, in ascending order of chunks.
 pub(crate) fn of(setting: &Checked) -> Result<Vec<Term>, ModelError> {
@@ -58,7 +58,7 @@ fn exactly(weight: f64, place: Place) -> Term {
         low: place,
         middle: place,
         high: place,
-        lean: UPRIGHT,
+        state_ratios: STATIONARY,
     }
 }
 
@@ -74,7 +74,7 @@ fn placed(blocks: &[CountRange], weight: f64, place: impl Fn(f64) -> Place) -> V
         low: place(block.low),
         middle: place(block.mean),
         high: place(block.high),
-        lean: UPRIGHT,
+        state_ratios: STATIONARY,
     };
     blocks.iter().map(term).collect()
 }
@@ -87,10 +87,12 @@ fn selective_repeat(setting: &Checked) -> Result<Vec<Term>, ModelError> {
     // Before the last new chunk is sent, all losses are repaired, each in a slot of its own, except
     // for the losses of the period before it (docs/model.md section 5.1).
     let mut terms = Vec::new();
-    for (lost, lean) in losses(setting, chunks - period, MAX_TERMS)? {
-        let mut leaning = placed(&lost, 1.0, |lost| at(chunks + lost + rtt, period));
-        leaning.iter_mut().for_each(|term| term.lean = lean);
-        terms.append(&mut leaning);
+    for (lost, state_ratios) in losses(setting, chunks - period, MAX_TERMS)? {
+        let mut weighted = placed(&lost, 1.0, |lost| at(chunks + lost + rtt, period));
+        weighted
+            .iter_mut()
+            .for_each(|term| term.state_ratios = state_ratios);
+        terms.append(&mut weighted);
     }
     Ok(terms)
 }
@@ -109,7 +111,7 @@ fn go_back_n(setting: &Checked) -> Result<Vec<Term>, ModelError> {
 }
 
 /// The distribution of the number of transmissions lost in full slots before `successes` are
-/// delivered, for each state after the last success. The state becomes [`Term::lean`].
+/// delivered, for each state after the last success. The state becomes [`Term::state_ratios`].
 fn losses(
     setting: &Checked,
     successes: f64,
@@ -117,7 +119,7 @@ fn losses(
 ) -> Result<Vec<(Lattice, [f64; 2])>, ModelError> {
     let Some(chain) = setting.loss.chain()? else {
         let lattice = negative_binomial(successes, setting.loss_chunk, most);
-        return Ok(vec![(lattice, UPRIGHT)]);
+        return Ok(vec![(lattice, STATIONARY)]);
     };
     let [good, bad] = chain.share;
     let count = |ending| count_losses(&chain, &IDENTITY, successes.max(0.0), &ending, most);
@@ -303,7 +305,7 @@ fn queued(setting: &Checked, terms: Vec<Term>) -> Result<Vec<Term>, ModelError> 
         let extra = losses(setting, term.middle.chunks - period, MAX_PRODUCT)?;
         let less = most_lost(term.middle.chunks - term.low.chunks, setting.loss_chunk);
         let more = most_lost(term.high.chunks - term.middle.chunks, setting.loss_chunk);
-        for (lost, lean) in extra {
+        for (lost, state_ratios) in extra {
             for block in lost {
                 let place = |from: Place, lost| at(from.start + lost, from.chunks.min(period));
                 spread.push(Term {
@@ -311,13 +313,15 @@ fn queued(setting: &Checked, terms: Vec<Term>) -> Result<Vec<Term>, ModelError> 
                     low: place(term.low, block.low - less),
                     middle: place(term.middle, block.mean),
                     high: place(term.high, block.high + more),
-                    lean,
+                    state_ratios,
                 });
             }
         }
     }
-    // Separate by lean, which has two values under Markov loss.
-    let (good, bad) = spread.into_iter().partition(|term| term.lean[0] > 0.0);
+    // Separate by the state ratios, which has two values under Markov loss.
+    let (good, bad) = spread
+        .into_iter()
+        .partition(|term| term.state_ratios[0] > 0.0);
     rest.append(&mut merged(good));
     rest.append(&mut merged(bad));
     Ok(rest)
@@ -334,7 +338,7 @@ fn most_lost(successes: f64, loss: f64) -> f64 {
     mean + 10.0 * deviation - 28.0 / loss.ln()
 }
 
-/// Merges neighbouring terms if there are too many. All terms must have the same lean.
+/// Merges neighbouring terms if there are too many. All terms must have the same state ratios.
 fn merged(mut terms: Vec<Term>) -> Vec<Term> {
     terms.sort_by(|x, y| x.middle.start.total_cmp(&y.middle.start));
     let (Some(first), Some(last)) = (terms.first(), terms.last()) else {

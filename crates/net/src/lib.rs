@@ -62,7 +62,9 @@ mod cable;
 mod core;
 mod counters;
 mod device;
+mod egress_scheduler;
 mod ethernet;
+mod event_hash;
 mod events;
 mod frame;
 pub mod header;
@@ -74,8 +76,6 @@ mod prefetch;
 mod routes;
 mod switch;
 mod topology;
-mod trace;
-mod turns;
 mod units;
 
 pub use bytes::{BytesError, address_of, node_of};

@@ -3,8 +3,8 @@
 use farwrite_link::{Passage, Serialiser, Wire};
 
 use crate::arena::{Fifo, QueuedFrame};
+use crate::egress_scheduler::EgressScheduler;
 use crate::ids::PortId;
-use crate::turns::Turns;
 use crate::{CableConfig, CableId, NodeId, PRIORITIES, PortCounters};
 
 /// A port and the outgoing direction of its cable. What each frame needs comes first, so that it is
@@ -40,7 +40,7 @@ pub(crate) struct Port {
     pub(crate) wire: Option<Box<Wire>>,
     serialiser: Serialiser,
     queued_bytes: u64,
-    turns: Turns,
+    scheduler: EgressScheduler,
     pub(crate) counters: PortCounters,
     queues: [Fifo; PRIORITIES],
     /// Time at which the first of the stopped priorities was stopped.
@@ -91,7 +91,7 @@ impl Port {
             queues: Default::default(),
             waiting: 0,
             queued_bytes: 0,
-            turns: Turns::new(weights),
+            scheduler: EgressScheduler::new(weights),
         }
     }
 
@@ -107,10 +107,10 @@ impl Port {
 
     /// Removes the next frame to send, and returns it with its priority. Skips stopped priorities.
     pub(crate) fn dequeue(&mut self) -> Option<(QueuedFrame, u8)> {
-        let (queues, turns) = (&mut self.queues, &mut self.turns);
+        let (queues, scheduler) = (&mut self.queues, &mut self.scheduler);
         let ready = self.waiting & !self.stopped;
         let head_bytes = |queue: usize| queues[queue].head_bytes().unwrap_or(0);
-        let queue = turns.next(ready, head_bytes)?;
+        let queue = scheduler.next(ready, head_bytes)?;
         let queued = queues[queue].pop()?;
         if queues[queue].is_empty() {
             self.waiting &= !(1 << queue);

@@ -1,6 +1,6 @@
 //! A constant rate, set by the user.
 
-use crate::receiver::ReceiverLimit;
+use crate::receiver_limit::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent};
 
 /// Sends at a constant rate, limited by the receiver's drain rate (P5.5), with no window and no

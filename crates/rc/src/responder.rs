@@ -6,8 +6,8 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_net::header::Roce;
 use farwrite_wire::opcode::Position;
 
-use crate::hold::HeldPacket;
 use crate::opcode::Operation;
+use crate::out_of_order::OutOfOrderPacket;
 use crate::packet::{Assembly, Packet, packets};
 use crate::replies::{ReadReply, Replies};
 use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Syndrome, psn};
@@ -25,9 +25,9 @@ pub(crate) struct Responder {
     pub(crate) inbound: Option<Inbound>,
     receives: VecDeque<ReceiveBuffer>,
     /// Packets that arrived after a gap, by count, within the window (selective repeat).
-    pub(crate) held: BTreeMap<u64, HeldPacket>,
-    /// The packets in `held` that begin a WRITE.
-    pub(crate) held_writes: BTreeSet<u64>,
+    pub(crate) out_of_order: BTreeMap<u64, OutOfOrderPacket>,
+    /// The packets in `out_of_order` that begin a WRITE.
+    pub(crate) out_of_order_writes: BTreeSet<u64>,
     pub(crate) replies: Replies,
     /// Whether this end has refused a request permanently.
     pub(crate) broken: bool,
@@ -69,8 +69,8 @@ impl Responder {
             refused: None,
             inbound: None,
             receives: VecDeque::new(),
-            held: BTreeMap::new(),
-            held_writes: BTreeSet::new(),
+            out_of_order: BTreeMap::new(),
+            out_of_order_writes: BTreeSet::new(),
             replies: Replies::new(config),
             broken: false,
         }
@@ -99,7 +99,7 @@ impl Responder {
         if count > self.expected {
             counters.out_of_order += 1;
             if selective {
-                self.hold(kind, count, packet, memory);
+                self.keep_out_of_order(kind, count, packet, memory);
             } else if self.may_name_gap(now_ns) {
                 self.refuse(now_ns, Syndrome::Nak(Nak::Sequence), counters);
             }
@@ -114,13 +114,13 @@ impl Responder {
         let mut acks = packet.header.bth.ack_request || selective;
         let mut done = self.take(kind, packet, false, memory, completions);
         while done.is_ok()
-            && let Some(held) = self.held.remove(&self.expected)
+            && let Some(held) = self.out_of_order.remove(&self.expected)
         {
             acks = true;
-            self.held_writes.remove(&self.expected);
+            self.out_of_order_writes.remove(&self.expected);
             done = self.take(held.kind, &held.packet, held.placed, memory, completions);
         }
-        debug_assert!(self.held_writes.len() <= self.held.len());
+        debug_assert!(self.out_of_order_writes.len() <= self.out_of_order.len());
         match done {
             Err(syndrome) => self.refuse(now_ns, syndrome, counters),
             // The response to a READ is its acknowledgement.
@@ -161,7 +161,7 @@ impl Responder {
 
     /// Whether packets are missing before a request packet, or between packets that arrived.
     pub(crate) fn is_gap(&self, psn: u32) -> bool {
-        !self.held.is_empty() || self.position(psn) > self.expected
+        !self.out_of_order.is_empty() || self.position(psn) > self.expected
     }
 
     /// Index of a request packet among all packets that the peer has sent.
@@ -172,8 +172,8 @@ impl Responder {
     /// Returns all receive buffers.
     pub(crate) fn fail(&mut self, completions: &mut VecDeque<Completion>) {
         self.broken = true;
-        self.held.clear();
-        self.held_writes.clear();
+        self.out_of_order.clear();
+        self.out_of_order_writes.clear();
         let inbound = match self.inbound.take() {
             Some(Inbound::Send { receive, .. }) => Some(receive),
             _ => None,

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use farwrite_experiment::peers::{self, Found, PeerFlow, completion_times, match_flows};
+use farwrite_experiment::other_simulators::{
+    self, Found, OtherFlow, completion_times, match_flows,
+};
 use farwrite_experiment::plan::{Case, CaseOutcome, MOST_FILE_BYTES, Plan};
 use farwrite_units::input::read_text;
 use serde::Serialize;
@@ -17,7 +19,7 @@ const MOST_APART: usize = 5;
 #[derive(Debug)]
 pub(super) struct Peer {
     file: String,
-    flows: Vec<PeerFlow>,
+    flows: Vec<OtherFlow>,
 }
 
 /// The completion times of a plan beside those of another simulator.
@@ -141,7 +143,7 @@ impl Peer {
             return Vec::new();
         };
         let ids = plan.flow_ids(&case.case);
-        let flows = peers::compare_flows(&case.flows, ids, outcome, &self.flows);
+        let flows = other_simulators::compare_flows(&case.flows, ids, outcome, &self.flows);
         let flows = flows.into_iter();
         flows
             .map(|flow| ComparedFlow::new(case.case.number, &flow))
@@ -150,7 +152,7 @@ impl Peer {
 }
 
 impl ComparedFlow {
-    fn new(run: usize, flow: &peers::ComparedFlow) -> Self {
+    fn new(run: usize, flow: &other_simulators::ComparedFlow) -> Self {
         let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
         Self {
             run,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use farwrite_experiment::peers::Found;
+use farwrite_experiment::other_simulators::Found;
 
 use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison};
 use super::report::{Estimate, Key, Report, Setting};

@@ -133,10 +133,10 @@
 
 mod element;
 mod error;
+mod group_transform;
 mod interleave;
 mod kernel;
 mod loss;
-mod weave;
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -88,7 +88,7 @@ pub(crate) struct Times {
 
 impl Collected {
     /// Whether the deadline ended the exchange before everything had arrived at this rank, as
-    /// [`Tally::cut`](farwrite_deadline::Tally::cut) counts it.
+    /// [`CutCounts::cut`](farwrite_deadline::CutCounts::cut) counts it.
     pub(crate) fn was_cut(&self) -> bool {
         self.timed_out && self.received_bytes < self.expected_bytes
     }

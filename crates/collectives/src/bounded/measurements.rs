@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use farwrite::{ChunkLoss, Endpoint, Error, Fabric, SchemeName};
 use farwrite_codes::{Code, Kind};
-use farwrite_deadline::{Observation, Policy, Proposal, Tally, TimeoutKey, Timeouts, Verdict};
+use farwrite_deadline::{
+    CutCounts, Observation, Policy, Proposal, RepairChoice, TimeoutKey, Timeouts,
+};
 
 use super::collect::Collected;
 use super::options::BoundedOptions;
@@ -45,7 +47,7 @@ pub(crate) struct Terms {
     pub(crate) timeout_ns: Option<u64>,
     /// The scheme that carries contributions.
     pub(crate) scheme: SchemeName,
-    pub(crate) verdict: Verdict,
+    pub(crate) repair_choice: RepairChoice,
 }
 
 /// What this rank knows of the paths to it.
@@ -72,27 +74,27 @@ impl GroupMeasurements {
         }
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        self.timeouts.tally()
+    pub(crate) fn cut_counts(&self) -> CutCounts {
+        self.timeouts.cut_counts()
     }
 
     /// How the next operation of `bytes` bytes runs.
     pub(crate) fn terms(&mut self, key: TimeoutKey, bytes: u64) -> Terms {
         self.begin(key);
         let timeout = self.timeouts.get_mut(key);
-        let verdict = timeout.verdict();
-        let scheme = match verdict {
-            Verdict::Wait | Verdict::CannotBeMet { .. } => self.options.scheme,
-            Verdict::Parity { k, m } => {
+        let repair_choice = timeout.repair_choice();
+        let scheme = match repair_choice {
+            RepairChoice::Wait | RepairChoice::CannotBeMet { .. } => self.options.scheme,
+            RepairChoice::Parity { k, m } => {
                 let code = Code::new(Kind::Mds, k as usize, m as usize);
-                SchemeName::BestEffortEc(code.expect("verdicts have small groups"))
+                SchemeName::BestEffortEc(code.expect("choices have small groups"))
             }
-            Verdict::Repeats { .. } => SchemeName::BestEffortSr,
+            RepairChoice::Repeats { .. } => SchemeName::BestEffortSr,
         };
         Terms {
             timeout_ns: timeout.timeout_ns(bytes),
             scheme,
-            verdict,
+            repair_choice,
         }
     }
 
@@ -132,7 +134,7 @@ impl GroupMeasurements {
             expected_bytes: collected.expected_bytes,
             timed_out: collected.timed_out,
             path_loss_ppm,
-            verdict: terms.map_or(Verdict::Wait, |terms| terms.verdict),
+            repair_choice: terms.map_or(RepairChoice::Wait, |terms| terms.repair_choice),
             had_deadline: terms.is_some_and(|terms| terms.timeout_ns.is_some()),
             rtt_ns: measured.rtt_ns,
         })
@@ -189,14 +191,14 @@ fn chooses_scheme(options: &BoundedOptions) -> bool {
 /// bytes. Losses in bursts leave more than this.
 fn left_ppm(scheme: SchemeName, loss_ppm: u32) -> u32 {
     let repair = match scheme {
-        SchemeName::BestEffort => Verdict::Wait,
+        SchemeName::BestEffort => RepairChoice::Wait,
         SchemeName::BestEffortEc(code) => {
             // An XOR code repairs one loss in each of its m classes of a group.
             let (k, m) = match code.kind() {
                 Kind::Xor => (code.k().div_ceil(code.m()), 1),
                 Kind::Mds => (code.k(), code.m()),
             };
-            Verdict::Parity {
+            RepairChoice::Parity {
                 k: u32::try_from(k).unwrap_or(u32::MAX),
                 m: u32::try_from(m).unwrap_or(u32::MAX),
             }

@@ -30,7 +30,7 @@ mod shares;
 use std::ops::Range;
 
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
-use farwrite_deadline::{Proposal, TimeoutKey, Verdict, phase_ends_ns};
+use farwrite_deadline::{Proposal, RepairChoice, TimeoutKey, phase_ends_ns};
 
 use self::collect::{Collect, Collected, Exchange, Times};
 use self::contribution::runs;
@@ -157,10 +157,10 @@ impl Bounded {
         }
     }
 
-    /// The scheme that carried the contributions, and the verdict that selected it; `None` before
+    /// The scheme that carried the contributions, and the choice of repair that selected it; `None` before
     /// the operation begins.
-    pub(crate) fn repair(&self) -> Option<(SchemeName, Verdict)> {
-        self.terms.map(|terms| (terms.scheme, terms.verdict))
+    pub(crate) fn repair(&self) -> Option<(SchemeName, RepairChoice)> {
+        self.terms.map(|terms| (terms.scheme, terms.repair_choice))
     }
 
     fn key(&self) -> TimeoutKey {

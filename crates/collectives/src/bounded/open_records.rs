@@ -225,7 +225,7 @@ impl OpenRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farwrite_deadline::{Collective, Cost, Verdict};
+    use farwrite_deadline::{Collective, Cost, RepairChoice};
 
     const KEY: (Collective, u64) = (Collective::ReduceScatter, 1 << 20);
 
@@ -248,7 +248,7 @@ mod tests {
             stage: Stage::Ended(Some(Proposal {
                 cost: Cost(cost),
                 path_loss_ppm: 0,
-                verdict: Verdict::Wait,
+                repair_choice: RepairChoice::Wait,
                 rtt_ns: None,
             })),
         }

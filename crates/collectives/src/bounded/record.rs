@@ -30,7 +30,7 @@
 //!
 //! All numbers are big-endian.
 
-use farwrite_deadline::{Cost, Proposal, Verdict};
+use farwrite_deadline::{Cost, Proposal, RepairChoice};
 
 use crate::segment::{Descriptor, HEADER_BYTES, Header};
 
@@ -150,10 +150,10 @@ fn decode_proposal(record: &[u8]) -> Option<Proposal> {
         cost: Cost(number(0)),
         rtt_ns: Some(number(8)).filter(|ns| *ns > 0),
         path_loss_ppm: u32::from_be_bytes(loss),
-        verdict: match [record[21], record[22], record[23]].map(u32::from) {
-            [1, k, m] => Verdict::Parity { k, m },
-            [2, rounds, _] => Verdict::Repeats { rounds },
-            _ => Verdict::Wait,
+        repair_choice: match [record[21], record[22], record[23]].map(u32::from) {
+            [1, k, m] => RepairChoice::Parity { k, m },
+            [2, rounds, _] => RepairChoice::Repeats { rounds },
+            _ => RepairChoice::Wait,
         },
     })
 }
@@ -164,10 +164,10 @@ fn encode_proposal(proposal: Option<Proposal>) -> [u8; PROPOSAL_BYTES] {
         let rtt_ns = proposal.rtt_ns.unwrap_or(0);
         // Groups have at most 32 packets of each kind, and there are at most 8 rounds.
         let byte = |number| u8::try_from(number).unwrap_or(u8::MAX);
-        let repair = match proposal.verdict {
-            Verdict::Wait | Verdict::CannotBeMet { .. } => [0, 0, 0],
-            Verdict::Parity { k, m } => [1, byte(k), byte(m)],
-            Verdict::Repeats { rounds } => [2, byte(rounds), 0],
+        let repair = match proposal.repair_choice {
+            RepairChoice::Wait | RepairChoice::CannotBeMet { .. } => [0, 0, 0],
+            RepairChoice::Parity { k, m } => [1, byte(k), byte(m)],
+            RepairChoice::Repeats { rounds } => [2, byte(rounds), 0],
         };
         out[..8].copy_from_slice(&proposal.cost.0.to_be_bytes());
         out[8..16].copy_from_slice(&rtt_ns.to_be_bytes());
@@ -189,18 +189,21 @@ mod tests {
             packets: 11,
         };
         let mut record = vec![0; layout.bytes()];
-        let proposal = |rtt_ns, verdict| Proposal {
+        let proposal = |rtt_ns, repair_choice| Proposal {
             cost: Cost(1 << 50),
             path_loss_ppm: 10_000,
-            verdict,
+            repair_choice,
             rtt_ns,
         };
         let has_arrived = |rank: usize, packet: usize| (rank + packet).is_multiple_of(3);
         for proposal in [
             None,
-            Some(proposal(None, Verdict::Wait)),
-            Some(proposal(Some(1 << 40), Verdict::Parity { k: 32, m: 24 })),
-            Some(proposal(Some(1), Verdict::Repeats { rounds: 8 })),
+            Some(proposal(None, RepairChoice::Wait)),
+            Some(proposal(
+                Some(1 << 40),
+                RepairChoice::Parity { k: 32, m: 24 },
+            )),
+            Some(proposal(Some(1), RepairChoice::Repeats { rounds: 8 })),
         ] {
             layout.write(&mut record, proposal, has_arrived);
             assert_eq!(layout.proposal(&record), proposal);

@@ -9,7 +9,7 @@ use farwrite_collectives::{
     Algorithm, BoundedOptions, Buffers, CollectiveError, Delivery, ElementType, GroupOptions,
     Missing, Operation, OperationOptions, Reduction, Report, kernel, replay,
 };
-use farwrite_deadline::{Bounds, Policy, Tally};
+use farwrite_deadline::{Bounds, CutCounts, Policy};
 
 use crate::world::{MS, SECOND, World, clean, faulty, losing, options, values};
 
@@ -366,11 +366,11 @@ fn a_rank_that_comes_late_is_left_out_and_comes_back() {
     for _ in 0..4 {
         check_all_reduce(&mut world, Reduction::Sum);
     }
-    assert!(world.members[0].tally().cut >= 1);
+    assert!(world.members[0].cut_counts().cut >= 1);
 }
 
 #[test]
-fn the_tally_sums_up_what_reports_say_of_cuts_and_missing_bytes() {
+fn the_counts_sum_up_what_reports_say_of_cuts_and_missing_bytes() {
     let bounded = BoundedOptions {
         policy: Policy::OptiNic,
         ..BoundedOptions::default()
@@ -410,13 +410,13 @@ fn the_tally_sums_up_what_reports_say_of_cuts_and_missing_bytes() {
     }
     assert!(cut > 0 && lossy_but_not_cut > 0, "the path makes both");
     for (rank, sums) in sums.into_iter().enumerate() {
-        let tally = world.members[rank].tally();
-        let Tally {
+        let cut_counts = world.members[rank].cut_counts();
+        let CutCounts {
             operations,
             cut,
             expected_bytes,
             missing_bytes,
-        } = tally;
+        } = cut_counts;
         assert_eq!([operations, cut, expected_bytes, missing_bytes], sums);
     }
 }

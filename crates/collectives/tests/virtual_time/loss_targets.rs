@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use farwrite::SchemeName;
 use farwrite_collectives::{BoundedOptions, GroupOptions, Reduction, Report};
-use farwrite_deadline::{Bounds, Policy, Verdict};
+use farwrite_deadline::{Bounds, Policy, RepairChoice};
 
 use crate::bounded::{check_all_reduce, check_started, problem, scheme, start_all_reduce, with};
 use crate::world::{MS, SECOND, World, clean, losing};
 
 /// Runs all-reduces with a target on a path that loses packets. Returns the scheme of the last one,
-/// its verdict and its report.
-fn toward_target(world: &mut World, rounds: usize) -> (SchemeName, Verdict, Report) {
+/// its choice of repair and its report.
+fn toward_target(world: &mut World, rounds: usize) -> (SchemeName, RepairChoice, Report) {
     let mut last = None;
     for _ in 0..rounds {
         last = Some(check_all_reduce(world, Reduction::Sum));
     }
     let report = last.expect("some rounds");
-    let (scheme, verdict) = report.repair.expect("a bounded operation");
-    (scheme, verdict, report)
+    let (scheme, repair_choice) = report.repair.expect("a bounded operation");
+    (scheme, repair_choice, report)
 }
 
 fn target(target_ppm: u32, rtt_ns: u64, max_ns: u64) -> GroupOptions {
@@ -41,18 +41,21 @@ fn a_path_that_drops_more_than_the_target_gets_repeats_or_parity() {
     ] {
         let options = target(10_000, rtt_ns, 10 * SECOND);
         let mut world = World::new(7, 3, losing(0.04), &options);
-        let (scheme, verdict, _) = toward_target(&mut world, 1);
-        assert_eq!((scheme, verdict), (SchemeName::BestEffort, Verdict::Wait));
-        let (scheme, verdict, _) = toward_target(&mut world, 12);
+        let (scheme, repair_choice, _) = toward_target(&mut world, 1);
+        assert_eq!(
+            (scheme, repair_choice),
+            (SchemeName::BestEffort, RepairChoice::Wait)
+        );
+        let (scheme, repair_choice, _) = toward_target(&mut world, 12);
         assert!(
             scheme.to_string().starts_with(expected),
-            "{scheme}, {verdict:?}"
+            "{scheme}, {repair_choice:?}"
         );
-        let before = world.members[0].tally();
+        let before = world.members[0].cut_counts();
         toward_target(&mut world, 30);
-        let tally = world.members[0].tally();
-        let missing = tally.missing_bytes - before.missing_bytes;
-        let share = missing as f64 / (tally.expected_bytes - before.expected_bytes) as f64;
+        let cut_counts = world.members[0].cut_counts();
+        let missing = cut_counts.missing_bytes - before.missing_bytes;
+        let share = missing as f64 / (cut_counts.expected_bytes - before.expected_bytes) as f64;
         assert!(share < 0.01, "{expected}: {share} is missing");
     }
 }
@@ -93,12 +96,12 @@ fn parity_is_no_longer_than_segments_of_any_length() {
         }
         let report = check_started(&mut world, Reduction::Sum, count, 1).remove(0);
         let scheme = match report.repair.expect("a bounded operation") {
-            (scheme, Verdict::Parity { k, m }) => {
+            (scheme, RepairChoice::Parity { k, m }) => {
                 assert_eq!(scheme.to_string(), format!("best-effort+ec-mds:{k},{m}"));
                 assert!(m <= 24, "{scheme}");
                 continue;
             }
-            (scheme, Verdict::Repeats { .. }) => (scheme, SchemeName::BestEffortSr),
+            (scheme, RepairChoice::Repeats { .. }) => (scheme, SchemeName::BestEffortSr),
             (scheme, _) => (scheme, SchemeName::BestEffort),
         };
         assert_eq!(scheme.0, scheme.1);
@@ -143,18 +146,21 @@ fn parity_longer_than_a_segment_is_refused_by_name() {
 #[test]
 fn a_path_that_drops_less_than_the_target_gets_neither() {
     let mut world = World::new(8, 3, losing(0.004), &target(20_000, MS, SECOND));
-    let (scheme, verdict, _) = toward_target(&mut world, 30);
-    assert_eq!((scheme, verdict), (SchemeName::BestEffort, Verdict::Wait));
+    let (scheme, repair_choice, _) = toward_target(&mut world, 30);
+    assert_eq!(
+        (scheme, repair_choice),
+        (SchemeName::BestEffort, RepairChoice::Wait)
+    );
 }
 
 #[test]
 fn a_target_that_cannot_be_met_in_time_is_reported_with_what_can() {
     // Not even one chunk of parity fits into the maximum timeout.
     let mut world = World::new(9, 3, losing(0.2), &target(1_000, SECOND, MS));
-    let (scheme, verdict, report) = toward_target(&mut world, 20);
+    let (scheme, repair_choice, report) = toward_target(&mut world, 20);
     assert_eq!(scheme, SchemeName::BestEffort);
-    let Verdict::CannotBeMet { least_ppm } = verdict else {
-        panic!("{verdict:?}");
+    let RepairChoice::CannotBeMet { least_ppm } = repair_choice else {
+        panic!("{repair_choice:?}");
     };
     assert!((100_000..300_000).contains(&least_ppm), "{least_ppm}");
     assert!(report.missing_bytes > 0);
@@ -176,10 +182,10 @@ fn a_scheme_that_leaves_more_than_the_target_is_reported() {
         let mut options = target(10_000, MS, SECOND);
         options.bounded.scheme = name.parse().expect("a scheme");
         let mut world = World::new(10, 3, losing(0.2), &options);
-        let (scheme, verdict, report) = toward_target(&mut world, 30);
+        let (scheme, repair_choice, report) = toward_target(&mut world, 30);
         assert_eq!(scheme, options.bounded.scheme);
-        let Verdict::CannotBeMet { least_ppm } = verdict else {
-            panic!("{name}: {verdict:?}");
+        let RepairChoice::CannotBeMet { least_ppm } = repair_choice else {
+            panic!("{name}: {repair_choice:?}");
         };
         assert!(
             (50_000..300_000).contains(&least_ppm),

@@ -8,7 +8,7 @@ use farwrite_net::{CableConfig, Loss, NodeId, Options, Shape, SwitchConfig, Topo
 use super::read::ReadFile;
 use crate::boxes::{BoxKind, BoxPosition, PlacedBox};
 use crate::changes::PlannedChange;
-use crate::peers::{
+use crate::other_simulators::{
     self, CableFailure, ConnectionMatrix, FileKind, HtsimTopology, ImportedTopology,
 };
 use crate::{Pattern, PatternError, PatternNetwork, Sizes, Transport, Workload};
@@ -67,9 +67,9 @@ pub(super) enum WorkloadSource {
 impl TopologySource {
     /// Reads a topology file. Adds notes about the parts that it ignores.
     pub(super) fn read(file: &str, text: &str, notes: &mut Vec<String>) -> Result<Self, String> {
-        let layout = match peers::kind_of(text) {
+        let layout = match other_simulators::kind_of(text) {
             FileKind::Htsim => HtsimTopology::read(file, text).map(Self::Htsim),
-            FileKind::Ns3 => peers::ns3::topology(file, text).map(Self::Ns3),
+            FileKind::Ns3 => other_simulators::ns3::topology(file, text).map(Self::Ns3),
             FileKind::Toml => {
                 let read = farwrite_net::read_toml(text);
                 let (topology, options) = read.map_err(|why| {
@@ -136,14 +136,15 @@ impl BuiltTopology {
 impl WorkloadSource {
     /// Reads a workload file. Adds notes about the parts that it ignores.
     pub(super) fn read(file: &str, text: &str, notes: &mut Vec<String>) -> Result<Self, String> {
-        match peers::kind_of(text) {
+        match other_simulators::kind_of(text) {
             FileKind::Htsim => {
-                let matrix = peers::connections(file, text).map_err(|why| why.to_string())?;
+                let matrix =
+                    other_simulators::connections(file, text).map_err(|why| why.to_string())?;
                 notes.extend(matrix.notes.iter().map(|note| format!("{file}: {note}")));
                 Ok(Self::Matrix(matrix, file.to_owned()))
             }
             FileKind::Ns3 => {
-                let ignored = peers::ns3::notes_of_flows(file, text);
+                let ignored = other_simulators::ns3::notes_of_flows(file, text);
                 notes.extend(ignored.iter().map(|note| format!("{file}: {note}")));
                 Ok(Self::Ns3(file.to_owned(), text.to_owned()))
             }
@@ -160,7 +161,7 @@ impl WorkloadSource {
         for name in pattern.size_files() {
             let text = read_file(&name)
                 .map_err(|why| format!("{} ({why})", PatternError::Sizes(name.clone())))?;
-            let sizes = peers::ns3::sizes(&name, &text);
+            let sizes = other_simulators::ns3::sizes(&name, &text);
             files.insert(name, sizes.map_err(|why| why.to_string())?);
         }
         Ok(Self::Pattern(pattern, files))
@@ -199,7 +200,7 @@ impl WorkloadSource {
             )),
             Self::Matrix(matrix, _) => Ok(matrix.workload.clone()),
             Self::Ns3(file, text) => {
-                peers::ns3::flows(file, text, host_of).map_err(|why| why.to_string())
+                other_simulators::ns3::flows(file, text, host_of).map_err(|why| why.to_string())
             }
         }
     }

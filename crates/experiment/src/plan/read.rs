@@ -11,7 +11,7 @@ use super::Plan;
 use super::entries::{PlannedTopology, TopologySource, WorkloadSource};
 use crate::boxes::{BoxKind, BoxPosition};
 use crate::changes::PlannedChange;
-use crate::peers::{self, FileKind};
+use crate::other_simulators::{self, FileKind};
 use crate::transport::renamed;
 use crate::{Pattern, Transport, TransportSettings};
 
@@ -102,7 +102,7 @@ fn one() -> u64 {
 
 pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanError> {
     let file: File = toml::from_str(text).map_err(|why| {
-        let hint = match peers::kind_of(text) {
+        let hint = match other_simulators::kind_of(text) {
             FileKind::Htsim => "; files of htsim: --connections FILE --topology FILE",
             FileKind::Ns3 => "; files of ns-3: --flows FILE --topology FILE",
             FileKind::Toml => "",

@@ -4,10 +4,10 @@
 use super::Core;
 use crate::arena::FrameId;
 use crate::counters::FrameDrop;
+use crate::event_hash::Step;
 use crate::ids::{PortId, next_id};
 use crate::switch::MarkAt;
 use crate::topology::Role;
-use crate::trace::Step;
 
 impl Core {
     /// Chooses the egress port of a frame. Puts the frame into the egress queue if the buffer has

@@ -12,13 +12,13 @@ pub use change::Change;
 
 use crate::arena::{Arena, FrameId};
 use crate::counters::FrameDrop;
+use crate::event_hash::{Step, Trace};
 use crate::events::{Event, Events};
 use crate::ids::{PortId, next_id};
 use crate::options::{NetworkError, Options};
 use crate::port::{Port, PortIdentity};
 use crate::switch::Switch;
 use crate::topology::{Role, Topology};
-use crate::trace::{Step, Trace};
 use crate::{CableId, Frame, NodeId, PRIORITIES, SwitchError, routes};
 
 /// The state of a network.

@@ -1,17 +1,17 @@
 //! How ports send: frames, PFC frames and marks.
 //!
 //! A port sends while it is free. Each pass sends a due PFC frame first, and otherwise the frame
-//! that the scheduler ([`Turns`](crate::turns::Turns)) selects. A frame is charged to the shared
+//! that the scheduler ([`EgressScheduler`](crate::egress_scheduler::EgressScheduler)) selects. A frame is charged to the shared
 //! buffer until its transmission begins.
 
 use super::Core;
 use crate::Ecn;
 use crate::arena::{FrameId, QueuedFrame};
 use crate::counters::FrameDrop;
+use crate::event_hash::Step;
 use crate::events::Event;
 use crate::ids::PortId;
 use crate::switch::{MarkAt, PFC_FRAME_BYTES};
-use crate::trace::Step;
 
 impl Core {
     /// Puts a frame into an egress queue. The frame entered the node through the port `ingress`.

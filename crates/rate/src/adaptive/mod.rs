@@ -11,7 +11,7 @@ mod steps;
 mod variation;
 
 use crate::math::{bytes_in, mul_div, rate_of, time_of};
-use crate::receiver::ReceiverLimit;
+use crate::receiver_limit::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent, Start};
 use compete::Compete;
 use cycle::Cycle;

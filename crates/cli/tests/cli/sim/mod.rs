@@ -1,7 +1,7 @@
 //! Runs `farwrite sim` as a user does.
 
 mod compare;
-mod peers;
+mod other_simulators;
 mod planned;
 mod plans;
 mod published;

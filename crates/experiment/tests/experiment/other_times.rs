@@ -1,7 +1,7 @@
 //! Completion times of other simulators, and the flows that they belong to.
 
-use farwrite_experiment::peers::{
-    PeerFlow, PeerTime, completion_times, connections, match_flows, ns3, planned_ns,
+use farwrite_experiment::other_simulators::{
+    OtherFlow, PeerTime, completion_times, connections, match_flows, ns3, planned_ns,
 };
 use farwrite_experiment::{Flow, Start};
 
@@ -17,7 +17,7 @@ const CONWEAVE: &str =
 #[test]
 fn both_ns3_trees_write_the_same_flows() {
     let hpcc = completion_times("fct.txt", HPCC, &HOST_OF).unwrap();
-    let first = PeerFlow {
+    let first = OtherFlow {
         line: 1,
         src: 0,
         dst: 2,

@@ -2,12 +2,12 @@
 
 use farwrite_net::{Device, Frame, Output, Ports};
 
-use super::Station;
+use super::HostOrBox;
 use crate::Capture;
 
 /// A host, and the packets that it has sent and received.
 pub(crate) struct CapturedHost {
-    pub(super) host: Station,
+    pub(super) host: HostOrBox,
     pub(super) capture: Capture,
 }
 

@@ -3,7 +3,7 @@
 use farwrite_units::show::real;
 use serde::Serialize;
 
-use super::{PeerFlow, match_flows, planned_ns};
+use super::{OtherFlow, match_flows, planned_ns};
 use crate::{Flow, Outcome};
 
 /// A flow of a run, a flow of the other simulator, or one that both have. Times are in nanoseconds.
@@ -69,10 +69,10 @@ pub fn compare_flows(
     flows: &[Flow],
     ids: &[Option<u64>],
     outcome: &Outcome,
-    theirs: &[PeerFlow],
+    theirs: &[OtherFlow],
 ) -> Vec<ComparedFlow> {
     let matching = match_flows(flows, ids, theirs);
-    let mut peers: Vec<Option<&PeerFlow>> = vec![None; flows.len()];
+    let mut peers: Vec<Option<&OtherFlow>> = vec![None; flows.len()];
     for (flow, number) in matching.pairs {
         peers[flow] = Some(&theirs[number]);
     }
@@ -100,7 +100,7 @@ fn compared(
     flows: &[Flow],
     outcome: &Outcome,
     number: usize,
-    peer: Option<&PeerFlow>,
+    peer: Option<&OtherFlow>,
 ) -> ComparedFlow {
     let flow = &flows[number];
     let ours_ns = outcome.flows[number].time_ns().map(real);

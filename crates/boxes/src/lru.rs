@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Values by their last use, as a linked list in a vector. Each operation takes a constant time. A place
 /// keeps its number until its value is removed.
 #[derive(Debug)]
-pub(crate) struct Uses<T> {
+pub(crate) struct LruList<T> {
     places: Vec<Place<T>>,
     /// The places without a value.
     free: Vec<usize>,
@@ -24,7 +24,7 @@ struct Place<T> {
     after: Option<usize>,
 }
 
-impl<T> Default for Uses<T> {
+impl<T> Default for LruList<T> {
     fn default() -> Self {
         Self {
             places: Vec::new(),
@@ -36,7 +36,7 @@ impl<T> Default for Uses<T> {
     }
 }
 
-impl<T> Uses<T> {
+impl<T> LruList<T> {
     /// Adds a value that is used now. Returns its place.
     pub(crate) fn push(&mut self, now_ns: u64, value: T) -> usize {
         let new = Place {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_comes_first() {
         let mut dice = SplitMix::new(1);
-        let (mut uses, mut model) = (Uses::default(), Vec::<(usize, u32)>::new());
+        let (mut uses, mut model) = (LruList::default(), Vec::<(usize, u32)>::new());
         for now_ns in 0..5000 {
             match dice.below(5) {
                 0 | 1 => {

@@ -4,7 +4,7 @@ use crate::cost::Observation;
 
 /// Sums over operations that had a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CutCounts {
     /// Number of operations.
     pub operations: u64,
     /// Of these, operations that the deadline ended before all bytes arrived.
@@ -15,7 +15,7 @@ pub struct Tally {
     pub missing_bytes: u64,
 }
 
-impl Tally {
+impl CutCounts {
     pub(crate) fn note(&mut self, observation: &Observation) {
         let Observation {
             received_bytes,

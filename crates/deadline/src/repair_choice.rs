@@ -4,7 +4,7 @@ use crate::cost::{Cost, PPM};
 
 /// The repair that keeps the share of missing bytes below a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RepairChoice {
     /// Waiting is enough: the path drops less than the target.
     #[default]
     Wait,
@@ -59,7 +59,7 @@ pub(crate) fn most_parity(chunks: Option<u32>) -> u32 {
 
 impl Cost {
     /// Converts the cost of an operation with one repair to its estimated cost with another one.
-    pub(crate) fn with_repair(self, from: Verdict, to: Verdict, rtt: Cost) -> Self {
+    pub(crate) fn with_repair(self, from: RepairChoice, to: RepairChoice, rtt: Cost) -> Self {
         match from.is_same_repair(to) {
             true => self,
             false => to.cost(from.cost_without(self, rtt), rtt),
@@ -67,11 +67,12 @@ impl Cost {
     }
 }
 
-impl Verdict {
+impl RepairChoice {
     /// Whether operations run in the same way with both. Without repair, the reason does not
     /// matter.
     pub(crate) fn is_same_repair(self, other: Self) -> bool {
-        let is_none = |verdict| matches!(verdict, Self::Wait | Self::CannotBeMet { .. });
+        let is_none =
+            |repair_choice| matches!(repair_choice, Self::Wait | Self::CannotBeMet { .. });
         self == other || is_none(self) && is_none(other)
     }
 
@@ -199,23 +200,23 @@ mod tests {
     #[test]
     fn the_quicker_of_parity_and_repeats_is_chosen() {
         let cost = Cost(1_000_000);
-        let choose = |rtt, max| Verdict::choose(10_000, 500, cost, limits(rtt, max));
+        let choose = |rtt, max| RepairChoice::choose(10_000, 500, cost, limits(rtt, max));
         // One round of repeats leaves 100 ppm, three parity chunks about 200 ppm.
         let near = choose(Cost(1_000), MAX);
-        assert_eq!(near, Verdict::Repeats { rounds: 1 });
-        let Verdict::Parity { k: 32, m } = choose(Cost(10_000_000), MAX) else {
+        assert_eq!(near, RepairChoice::Repeats { rounds: 1 });
+        let RepairChoice::Parity { k: 32, m } = choose(Cost(10_000_000), MAX) else {
             panic!("parity is quicker");
         };
-        assert!(Verdict::Parity { k: 32, m }.left_ppm(10_000) <= 500);
-        assert!(Verdict::Parity { k: 32, m: m - 1 }.left_ppm(10_000) > 500);
+        assert!(RepairChoice::Parity { k: 32, m }.left_ppm(10_000) <= 500);
+        assert!(RepairChoice::Parity { k: 32, m: m - 1 }.left_ppm(10_000) > 500);
     }
 
     #[test]
     fn all_losses_together_need_few_schemes() {
         let losses = (1..1_000).map(|thousandths| thousandths * 1_000);
-        let choose = |loss_ppm| Verdict::choose(loss_ppm, 500, Cost(1), limits(MAX, MAX));
+        let choose = |loss_ppm| RepairChoice::choose(loss_ppm, 500, Cost(1), limits(MAX, MAX));
         let parity = losses.filter_map(|loss_ppm| match choose(loss_ppm) {
-            Verdict::Parity { k, m } => Some((k, m)),
+            RepairChoice::Parity { k, m } => Some((k, m)),
             _ => None,
         });
         let mut schemes: Vec<_> = parity.collect();
@@ -234,11 +235,11 @@ mod tests {
                 most_parity,
                 ..limits(Cost(1_000_000), MAX)
             };
-            Verdict::choose(350_000, 10_000, Cost(1), limits)
+            RepairChoice::choose(350_000, 10_000, Cost(1), limits)
         };
-        let parity = |m| Verdict::Parity { k: K, m };
+        let parity = |m| RepairChoice::Parity { k: K, m };
         assert_eq!(choose(32), parity(32));
-        assert!(matches!(choose(24), Verdict::Repeats { .. }));
+        assert!(matches!(choose(24), RepairChoice::Repeats { .. }));
     }
 
     #[test]
@@ -247,25 +248,29 @@ mod tests {
             may_repair: false,
             ..limits(Cost(1_000), MAX)
         };
-        let verdict = Verdict::choose(10_000, 500, Cost(1_000_000), fixed);
-        assert_eq!(verdict, Verdict::CannotBeMet { least_ppm: 10_000 });
+        let repair_choice = RepairChoice::choose(10_000, 500, Cost(1_000_000), fixed);
+        assert_eq!(
+            repair_choice,
+            RepairChoice::CannotBeMet { least_ppm: 10_000 }
+        );
     }
 
     #[test]
     fn what_does_not_fit_the_bounds_cannot_be_met() {
         let cost = Cost(1_000_000);
-        let choose = |loss_ppm, rtt, max| Verdict::choose(loss_ppm, 500, cost, limits(rtt, max));
+        let choose =
+            |loss_ppm, rtt, max| RepairChoice::choose(loss_ppm, 500, cost, limits(rtt, max));
         let tight = choose(10_000, Cost(10_000_000), Cost(1_040_000));
         // One parity chunk fits the bounds, but leaves too much.
-        let least_ppm = Verdict::Parity { k: 32, m: 1 }.left_ppm(10_000);
+        let least_ppm = RepairChoice::Parity { k: 32, m: 1 }.left_ppm(10_000);
         let least_ppm = u32::try_from(least_ppm).unwrap();
-        assert_eq!(tight, Verdict::CannotBeMet { least_ppm });
+        assert_eq!(tight, RepairChoice::CannotBeMet { least_ppm });
         let none = choose(10_000, Cost(10_000_000), cost);
-        assert_eq!(none, Verdict::CannotBeMet { least_ppm: 10_000 });
+        assert_eq!(none, RepairChoice::CannotBeMet { least_ppm: 10_000 });
         let dead = choose(PPM, Cost(1), MAX);
         assert_eq!(
             dead,
-            Verdict::CannotBeMet {
+            RepairChoice::CannotBeMet {
                 least_ppm: 1_000_000
             }
         );

@@ -6,7 +6,7 @@ use farwrite_net::header::Header;
 use farwrite_net::{Device, Frame, Network, NodeId, Output, Payload, Ports};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpCounters, Remote, Request};
 
-use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
+use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
 use crate::outcome::FlowError;
 use crate::transport::NicTransport;
 
@@ -139,7 +139,7 @@ impl NicHost {
 
 /// Adds a queue pair at both ends, and posts the WRITEs of the flow.
 pub(super) fn start(
-    network: &mut Network<Station>,
+    network: &mut Network<HostOrBox>,
     transport: &NicTransport,
     starting: &FlowSetup,
 ) -> Result<(), String> {
@@ -211,9 +211,9 @@ fn counters_of(counters: &QpCounters) -> FlowCounters {
     }
 }
 
-fn nic(network: &mut Network<Station>, node: NodeId) -> Result<&mut NicHost, String> {
-    match network.device_mut(node).map(Station::uncaptured) {
-        Some(Station::Nic(host)) => Ok(host),
+fn nic(network: &mut Network<HostOrBox>, node: NodeId) -> Result<&mut NicHost, String> {
+    match network.device_mut(node).map(HostOrBox::uncaptured) {
+        Some(HostOrBox::Nic(host)) => Ok(host),
         _ => Err(format!("node {} has no NIC", node.0)),
     }
 }

@@ -11,7 +11,7 @@ use crate::{Memory, Recovery, psn};
 /// A packet that arrived after a gap. If it belongs to a WRITE, its payload may already be in
 /// memory.
 #[derive(Debug)]
-pub(crate) struct HeldPacket {
+pub(crate) struct OutOfOrderPacket {
     pub(crate) kind: (Operation, Position),
     pub(crate) packet: Packet,
     pub(crate) placed: bool,
@@ -21,7 +21,7 @@ impl Responder {
     /// Keeps a packet that arrived after a gap, and names it to the requester in a NAK. Writes the
     /// payload of a WRITE to memory now if its destination is known. All other effects wait until
     /// the gap is closed.
-    pub(crate) fn hold(
+    pub(crate) fn keep_out_of_order(
         &mut self,
         kind: (Operation, Position),
         count: u64,
@@ -31,20 +31,20 @@ impl Responder {
         if count - self.expected >= u64::from(self.config.window_packets) {
             return;
         }
-        if !self.held.contains_key(&count) {
+        if !self.out_of_order.contains_key(&count) {
             let placed = kind.0 == Operation::Write && self.place(count, packet, memory);
             let mut packet = packet.clone();
             if placed {
                 packet.payload = Payload::Ghost(packet.payload.carried_bytes());
             }
-            let held = HeldPacket {
+            let held = OutOfOrderPacket {
                 kind,
                 packet,
                 placed,
             };
-            self.held.insert(count, held);
+            self.out_of_order.insert(count, held);
             if kind.0 == Operation::Write && begins(kind.1) {
-                self.held_writes.insert(count);
+                self.out_of_order_writes.insert(count);
             }
         }
         self.replies.gap(self.expected, count);
@@ -55,8 +55,8 @@ impl Responder {
     /// this packet.
     fn place(&self, count: u64, packet: &Packet, memory: &mut Memory) -> bool {
         let begins = packet.header.reth.is_some();
-        let before = self.held_writes.range(..count).next_back();
-        let before = before.and_then(|first| Some((*first, &self.held.get(first)?.packet)));
+        let before = self.out_of_order_writes.range(..count).next_back();
+        let before = before.and_then(|first| Some((*first, &self.out_of_order.get(first)?.packet)));
         let first = if begins {
             Some((count, packet))
         } else {
@@ -88,7 +88,7 @@ impl Responder {
         if self.config.recovery == Recovery::Trimming
             && fits
             && !self.broken
-            && !self.held.contains_key(&count)
+            && !self.out_of_order.contains_key(&count)
         {
             self.replies.gap(count, count);
         }

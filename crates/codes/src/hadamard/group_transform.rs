@@ -53,7 +53,7 @@ impl Transform {
                 let (kernel, block) = (band.kernel, band.block);
                 kernel.transform(values, band.row(row), block, scale);
             }
-            band.weave(encoded);
+            band.interleave(encoded);
         });
     }
 
@@ -68,7 +68,7 @@ impl Transform {
     ) {
         let stores = place.stores;
         self.bands(part, place, |band| {
-            band.unweave(encoded);
+            band.deinterleave(encoded);
             let values = &mut values[band.first * band.block..];
             for (row, values) in values.chunks_mut(band.block).take(band.rows).enumerate() {
                 let scale = scale(band.block) * factor;
@@ -117,7 +117,7 @@ impl Band<'_> {
         self.block.min(LINE)
     }
 
-    fn weave<T: Element>(&mut self, encoded: &mut [T]) {
+    fn interleave<T: Element>(&mut self, encoded: &mut [T]) {
         let (run, block, length) = (self.run, self.block, self.rows * self.run);
         if run >= LINE {
             for column in (0..block).step_by(run) {
@@ -141,7 +141,7 @@ impl Band<'_> {
         }
     }
 
-    fn unweave<T: Element>(&mut self, encoded: &[T]) {
+    fn deinterleave<T: Element>(&mut self, encoded: &[T]) {
         let (run, block, length) = (self.run, self.block, self.rows * self.run);
         if run >= LINE {
             for column in (0..block).step_by(run) {

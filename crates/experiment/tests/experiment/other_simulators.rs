@@ -1,7 +1,9 @@
 //! Input files of other simulators.
 
 use crate::common;
-use farwrite_experiment::peers::{FileKind, HtsimTopology, Tier, connections, kind_of, ns3};
+use farwrite_experiment::other_simulators::{
+    FileKind, HtsimTopology, Tier, connections, kind_of, ns3,
+};
 use farwrite_experiment::plan::Plan;
 use farwrite_experiment::{Flow, FlowEnd, Start, Transport, TriggerKind, run};
 use farwrite_net::{Loss, Options, Role};
@@ -287,7 +289,7 @@ fn failed_cables_are_absent() {
     let whole = read.build(&[], "").unwrap().topology;
     let built = read.build(&failures, "x.cm").unwrap().topology;
     assert_eq!(built.cables().len(), whole.cables().len() - 1);
-    let beyond = [farwrite_experiment::peers::CableFailure {
+    let beyond = [farwrite_experiment::other_simulators::CableFailure {
         switch: 8,
         ..failures[0]
     }];

@@ -9,7 +9,7 @@ const QUANTUM_BYTES: u32 = 1024;
 /// first. If no strict queue has a frame, the weighted queues take turns by deficit round robin
 /// (Shreedhar and Varghese, SIGCOMM 1995): each gets bytes in proportion to its weight.
 #[derive(Clone, Debug)]
-pub(crate) struct Turns {
+pub(crate) struct EgressScheduler {
     weights: [u16; PRIORITIES],
     /// Priorities with weight 0, one bit each.
     strict: u8,
@@ -20,7 +20,7 @@ pub(crate) struct Turns {
     granted: bool,
 }
 
-impl Turns {
+impl EgressScheduler {
     /// Makes a scheduler from weights by priority, 0 for strict ones.
     pub(crate) fn new(weights: [u16; PRIORITIES]) -> Self {
         let strict = weights.iter().enumerate();
@@ -74,23 +74,23 @@ mod tests {
 
     #[test]
     fn the_highest_strict_queue_goes_first() {
-        let mut turns = Turns::new([0; PRIORITIES]);
+        let mut scheduler = EgressScheduler::new([0; PRIORITIES]);
         let order = [0b1010_0001, 0b0010_0001, 0b0000_0001, 0];
-        let order = order.map(|ready| turns.next(ready, |_| 1500));
+        let order = order.map(|ready| scheduler.next(ready, |_| 1500));
         assert_eq!(order, [Some(7), Some(5), Some(0), None]);
     }
 
     #[test]
     fn weighted_queues_share_the_bytes_whatever_their_frames() {
         // Priority 7 is strict; 0, 1 and 2 share 1 : 2 : 5, with frames of unequal length.
-        let mut turns = Turns::new([1, 2, 5, 0, 0, 0, 0, 0]);
+        let mut scheduler = EgressScheduler::new([1, 2, 5, 0, 0, 0, 0, 0]);
         let lengths = [1500, 64, 9000];
         let mut sent = [0u64; 3];
         for _ in 0..100_000 {
-            let queue = turns.next(0b111, |queue| lengths[queue]).unwrap();
+            let queue = scheduler.next(0b111, |queue| lengths[queue]).unwrap();
             sent[queue] += u64::from(lengths[queue]);
         }
-        assert_eq!(turns.next(0b1000_0111, |_| 1), Some(7));
+        assert_eq!(scheduler.next(0b1000_0111, |_| 1), Some(7));
         let per_weight = [sent[0], sent[1] / 2, sent[2] / 5];
         let (least, most) = (per_weight.iter().min(), per_weight.iter().max());
         let (least, most) = (*least.unwrap(), *most.unwrap());
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn a_queue_that_was_empty_has_saved_nothing() {
-        let mut turns = Turns::new([1; PRIORITIES]);
+        let mut scheduler = EgressScheduler::new([1; PRIORITIES]);
         for _ in 0..1000 {
-            assert_eq!(turns.next(0b01, |_| 1000), Some(0));
+            assert_eq!(scheduler.next(0b01, |_| 1000), Some(0));
         }
         let both: Vec<_> = (0..100)
-            .filter_map(|_| turns.next(0b11, |_| 1000))
+            .filter_map(|_| scheduler.next(0b11, |_| 1000))
             .collect();
         let late = both.iter().filter(|&&queue| queue == 1).count();
         assert!((45..=55).contains(&late), "{late} of 100");

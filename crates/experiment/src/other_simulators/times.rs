@@ -7,7 +7,7 @@ use super::words::{Line, at_end, lines};
 
 /// A completed flow in the results of another simulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PeerFlow {
+pub struct OtherFlow {
     /// Line of the file.
     pub line: usize,
     /// Index of the sender among the hosts of the topology.
@@ -36,7 +36,7 @@ pub enum PeerTime {
     End(f64),
 }
 
-impl PeerFlow {
+impl OtherFlow {
     /// The completion time in nanoseconds. `planned_ns` is the start of the flow in the input of the
     /// simulator; it counts if the results have no start. `None` if neither is known.
     #[must_use]
@@ -61,7 +61,7 @@ pub fn completion_times(
     file: &str,
     text: &str,
     host_of: &[Option<usize>],
-) -> Result<Vec<PeerFlow>, InputError> {
+) -> Result<Vec<OtherFlow>, InputError> {
     let lines = lines(file, text);
     let flows = match lines.iter().any(is_finish) {
         true => log(&lines, host_of)?,
@@ -82,7 +82,7 @@ pub fn completion_times(
 
 /// A line of ns-3. `ConWeave` writes the numbers of nodes, HPCC their IPv4 addresses. HPCC writes
 /// the ideal time since June 2020.
-fn row(line: &Line<'_>, host_of: &[Option<usize>]) -> Result<PeerFlow, InputError> {
+fn row(line: &Line<'_>, host_of: &[Option<usize>]) -> Result<OtherFlow, InputError> {
     if !(7..=8).contains(&line.words.len()) {
         let first = line.words[0];
         let count = line.words.len();
@@ -111,7 +111,7 @@ fn row(line: &Line<'_>, host_of: &[Option<usize>]) -> Result<PeerFlow, InputErro
         return Err(line.error(format!("the completion time is 0: {FORMS}")));
     }
     let real = farwrite_units::show::real;
-    Ok(PeerFlow {
+    Ok(OtherFlow {
         line: line.number,
         src,
         dst,
@@ -145,7 +145,7 @@ fn is_finish(line: &Line<'_>) -> bool {
 }
 
 /// The completed flows of a log of htsim.
-fn log(lines: &[Line<'_>], host_of: &[Option<usize>]) -> Result<Vec<PeerFlow>, InputError> {
+fn log(lines: &[Line<'_>], host_of: &[Option<usize>]) -> Result<Vec<OtherFlow>, InputError> {
     // Flows between the same hosts have the same name. Then, the log does not say which of them
     // started.
     let mut starts: BTreeMap<&str, Option<f64>> = BTreeMap::new();
@@ -172,7 +172,7 @@ fn finish(
     line: &Line<'_>,
     start_ns: Option<f64>,
     host_of: &[Option<usize>],
-) -> Result<PeerFlow, InputError> {
+) -> Result<OtherFlow, InputError> {
     let name = line.words[1];
     let mut parts = name.rsplit('_').map(str::parse::<usize>);
     let (Some(Ok(dst)), Some(Ok(src))) = (parts.next(), parts.next()) else {
@@ -187,7 +187,7 @@ fn finish(
     let want = "a whole number from 0 on";
     let id = id_at.map(|at| line.number(at + 1, line.words[at], want));
     let id: Option<u64> = id.transpose()?;
-    Ok(PeerFlow {
+    Ok(OtherFlow {
         line: line.number,
         src: host_at(line, src, host_of)?,
         dst: host_at(line, dst, host_of)?,

@@ -13,7 +13,7 @@ use farwrite::{
 use farwrite_link::Dice;
 use farwrite_net::{BytesError, Network, NodeId};
 
-use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, Station};
+use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
 use crate::outcome::FlowError;
 use crate::transport::{ENDPOINT_OFFSET_BITS, EndpointTransport};
 use crate::units::nanoseconds;
@@ -171,7 +171,7 @@ impl EndpointFlows {
 /// Adds a queue pair at both ends, posts the receive buffer and sends the message. Returns the time
 /// at which the message is sent: now, or a round trip later if the buffer is posted before.
 pub(super) fn start(
-    network: &mut Network<Station>,
+    network: &mut Network<HostOrBox>,
     transport: &EndpointTransport,
     starting: &FlowSetup,
 ) -> Result<u64, String> {
@@ -306,9 +306,9 @@ fn patience_ns(ideal_ns: Option<f64>) -> u64 {
         .max(PATIENCE_NS)
 }
 
-fn program(network: &mut Network<Station>, node: NodeId) -> Result<&mut EndpointFlows, String> {
-    match network.device_mut(node).map(Station::uncaptured) {
-        Some(Station::Endpoint(host)) => Ok(host.program_mut()),
+fn program(network: &mut Network<HostOrBox>, node: NodeId) -> Result<&mut EndpointFlows, String> {
+    match network.device_mut(node).map(HostOrBox::uncaptured) {
+        Some(HostOrBox::Endpoint(host)) => Ok(host.program_mut()),
         _ => Err(format!("node {} has no endpoint", node.0)),
     }
 }

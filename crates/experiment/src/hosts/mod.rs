@@ -73,14 +73,14 @@ pub(crate) struct FlowSetup {
 }
 
 /// A host or a box of a run.
-pub(crate) enum Station {
+pub(crate) enum HostOrBox {
     Nic(Box<NicHost>),
     Endpoint(Box<EndpointHost>),
     PathBox(PathBox),
     Captured(Box<CapturedHost>),
 }
 
-impl Station {
+impl HostOrBox {
     /// Makes a host for a transport. All random draws of the host follow from `seed`.
     pub(crate) fn host(
         node: NodeId,
@@ -109,11 +109,11 @@ impl Station {
         }))
     }
 
-    /// The host behind a capture, or the station itself.
+    /// The host behind a capture, or this host or box.
     fn uncaptured(&mut self) -> &mut Self {
         match self {
             Self::Captured(captured) => &mut captured.host,
-            station => station,
+            host_or_box => host_or_box,
         }
     }
 
@@ -161,7 +161,7 @@ impl Station {
 
 /// Starts a flow at both ends, or says why it cannot start.
 pub(crate) fn start(
-    network: &mut Network<Station>,
+    network: &mut Network<HostOrBox>,
     transport: &Transport,
     starting: &FlowSetup,
 ) -> Result<u64, String> {
@@ -172,7 +172,7 @@ pub(crate) fn start(
     }
 }
 
-impl Device for Station {
+impl Device for HostOrBox {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
             Self::Nic(host) => host.handle(now_ns, port, frame),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farwrite_units::show::real;
 
-use super::{PeerFlow, PeerTime};
+use super::{OtherFlow, PeerTime};
 use crate::{Flow, Start};
 
 /// Largest difference of two starts of one flow. ns-3 cuts times to nanoseconds where the reader of
@@ -28,7 +28,7 @@ pub struct FlowMatching {
 /// microsecond. Flows of htsim match by `id` and hosts. Without an `id`, the flows between two hosts
 /// match in the order of the matrix, if the peer completed as many and its log has their order.
 #[must_use]
-pub fn match_flows(ours: &[Flow], ids: &[Option<u64>], theirs: &[PeerFlow]) -> FlowMatching {
+pub fn match_flows(ours: &[Flow], ids: &[Option<u64>], theirs: &[OtherFlow]) -> FlowMatching {
     let mut matching = FlowMatching::default();
     let mut is_matched = vec![false; ours.len()];
     let by_id: BTreeMap<u64, usize> = ids
@@ -81,7 +81,7 @@ impl FlowMatching {
     fn add(
         &mut self,
         ours: &[Flow],
-        theirs: &[PeerFlow],
+        theirs: &[OtherFlow],
         (mut of_ours, mut of_theirs): (Vec<usize>, Vec<usize>),
     ) {
         let ours_ns = |number: usize| planned_ns(&ours[number]);
