@@ -77,10 +77,9 @@ impl Chooser {
     ) -> Self {
         let prior_loss = expected_loss.map_or(PRIOR_LOSS, |loss| packets.loss_chunk(loss));
         Self {
-            // Both crates know a scheme by the same name.
             candidates: candidates
                 .into_iter()
-                .filter_map(|name| Some((name, name.to_string().parse().ok()?)))
+                .filter_map(|name| Some((name, Scheme::try_from(name).ok()?)))
                 .collect(),
             packets,
             measured: Measured::new(None, prior_loss, rtt, rate_bps),

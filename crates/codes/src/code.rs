@@ -162,9 +162,39 @@ impl Code {
     }
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{},{}", self.kind.as_str(), self.k, self.m)
+        write!(f, "{}:{},{}", self.kind, self.k, self.m)
+    }
+}
+
+impl Kind {
+    /// Reads the text of a code of any size, such as `ec-mds:32,8`: the kind, `k` and `m`.
+    ///
+    /// # Errors
+    /// [`ParseCodeError::Form`] or [`ParseCodeError::Number`].
+    pub fn parse_shape(text: &str) -> Result<(Self, usize, usize), ParseCodeError> {
+        let form = || ParseCodeError::Form {
+            given: text.to_owned(),
+        };
+        let (name, shape) = text.split_once(':').ok_or_else(form)?;
+        let kind = [Self::Xor, Self::Mds]
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+            .ok_or_else(form)?;
+        let (k, m) = shape.split_once(',').ok_or_else(form)?;
+        let number = |text: &str| {
+            text.parse().map_err(|_| ParseCodeError::Number {
+                given: text.to_owned(),
+            })
+        };
+        Ok((kind, number(k)?, number(m)?))
     }
 }
 
@@ -172,20 +202,7 @@ impl FromStr for Code {
     type Err = ParseCodeError;
 
     fn from_str(text: &str) -> Result<Self, ParseCodeError> {
-        let form = || ParseCodeError::Form {
-            given: text.to_owned(),
-        };
-        let (name, shape) = text.split_once(':').ok_or_else(form)?;
-        let kind = [Kind::Xor, Kind::Mds]
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
-            .ok_or_else(form)?;
-        let (k, m) = shape.split_once(',').ok_or_else(form)?;
-        let number = |text: &str| {
-            text.parse::<usize>().map_err(|_| ParseCodeError::Number {
-                given: text.to_owned(),
-            })
-        };
-        Ok(Self::new(kind, number(k)?, number(m)?)?)
+        let (kind, k, m) = Kind::parse_shape(text)?;
+        Ok(Self::new(kind, k, m)?)
     }
 }

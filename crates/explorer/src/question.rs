@@ -1,6 +1,6 @@
 //! Converts the inputs of the page to a question for the model.
 
-use farwrite_model::{Code, CompletionTime, ModelError, Scheme, Setting, Variant, chunk_loss};
+use farwrite_model::{CompletionTime, Kind, ModelError, Scheme, Setting, Variant, chunk_loss};
 
 /// The size of a packet in bytes.
 pub const PACKET_BYTES: f64 = 4096.0;
@@ -110,8 +110,8 @@ impl Question {
             0 => return Ok(Scheme::SrRto),
             1 => return Ok(Scheme::SrNack),
             2 => return Ok(Scheme::GoBackN),
-            3 => Code::Mds,
-            _ => Code::Xor,
+            3 => Kind::Mds,
+            _ => Kind::Xor,
         };
         let k = whole("k", Input::K, self.k)?;
         let m = whole("m", Input::M, self.m)?;

@@ -1,8 +1,10 @@
 //! The blocks of a message whose losses shipped receivers report together (`docs/model.md` section
 //! 5.3): when they end, and how long each round of repair takes.
 
+use farwrite_codes::Kind;
+
 use crate::group;
-use crate::scheme::{Code, Scheme};
+use crate::scheme::Scheme;
 use crate::setting::{Checked, Variant};
 use crate::terms;
 
@@ -39,7 +41,7 @@ pub(crate) struct Block {
 /// What both the exact evaluation and the sampler need to know of a message.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    pub(crate) code: Code,
+    pub(crate) code: Kind,
     pub(crate) blocks: f64,
     groups: f64,
     /// Data and parity chunks of a full group.
@@ -75,7 +77,7 @@ impl Layout {
             Scheme::SrNack => {
                 let together = together.floor().max(1.0);
                 Some(Self {
-                    code: Code::Mds,
+                    code: Kind::Mds,
                     blocks: (chunks / together).ceil(),
                     groups: chunks,
                     data: 1,
@@ -91,8 +93,8 @@ impl Layout {
                 let groups = (chunks / f64::from(k)).ceil();
                 let short = small(chunks - (groups - 1.0) * f64::from(k));
                 let last = match code {
-                    Code::Mds => m,
-                    Code::Xor => m.min(short),
+                    Kind::Mds => m,
+                    Kind::Xor => m.min(short),
                 };
                 let (data, parity) = (f64::from(k), f64::from(m));
                 let superblocks = (together / (DEPTH * (data + parity))).round().max(1.0);

@@ -1,9 +1,10 @@
 //! The outcomes of a group of `k` data and `m` parity chunks.
 
+use farwrite_codes::Kind;
+
 use crate::error::{ModelError, Unsupported};
 use crate::lattice::Odds;
 use crate::loss::{Chain, States};
-use crate::scheme::Code;
 
 /// Probabilities of the outcomes of a group. They sum to one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +24,7 @@ pub(crate) struct Outcomes<P> {
 ///
 /// `k` and `m` must be at least 1 and sum to at most 4096, with `m` at most `k` for XOR;
 /// `loss_chunk` must be 0 to 1.
-pub fn group_failure(code: Code, k: u32, m: u32, loss_chunk: f64) -> Result<f64, ModelError> {
+pub fn group_failure(code: Kind, k: u32, m: u32, loss_chunk: f64) -> Result<f64, ModelError> {
     crate::scheme::Scheme::Ec { code, k, m }.check()?;
     crate::loss::probability("loss_chunk", loss_chunk)?;
     Ok(odds(code, k, m, loss_chunk).fail)
@@ -31,10 +32,10 @@ pub fn group_failure(code: Code, k: u32, m: u32, loss_chunk: f64) -> Result<f64,
 
 /// Odds that a group cannot be decoded, with i.i.d. loss. In a short group, `k` may be less than
 /// `m`.
-pub(crate) fn odds(code: Code, k: u32, m: u32, loss: f64) -> Odds {
+pub(crate) fn odds(code: Kind, k: u32, m: u32, loss: f64) -> Odds {
     match code {
-        Code::Mds => more_than(m, k + m, loss),
-        Code::Xor => {
+        Kind::Mds => more_than(m, k + m, loss),
+        Kind::Xor => {
             // The number of sub-groups with one more data chunk than the others, and of the others.
             let more = k % m;
             let mut ok_log = 0.0;
@@ -62,7 +63,7 @@ pub(crate) fn odds(code: Code, k: u32, m: u32, loss: f64) -> Odds {
 }
 
 /// Outcomes of a group with i.i.d. loss.
-pub(crate) fn outcomes(code: Code, k: u32, m: u32, loss: f64) -> Outcomes<f64> {
+pub(crate) fn outcomes(code: Kind, k: u32, m: u32, loss: f64) -> Outcomes<f64> {
     let odds = odds(code, k, m, loss);
     let clean_log = f64::from(k) * (-loss).ln_1p();
     Outcomes {
@@ -74,9 +75,9 @@ pub(crate) fn outcomes(code: Code, k: u32, m: u32, loss: f64) -> Outcomes<f64> {
 
 /// Probability that a group cannot be decoded whose data chunks are missing with probability
 /// `missing`, and its parity chunks with `loss`. A group without missing data is decoded.
-pub(crate) fn failure_of_repaired(code: Code, k: u32, m: u32, missing: f64, loss: f64) -> f64 {
+pub(crate) fn failure_of_repaired(code: Kind, k: u32, m: u32, missing: f64, loss: f64) -> f64 {
     match code {
-        Code::Mds => {
+        Kind::Mds => {
             let tails = tails(m, k, missing);
             let (mut fail, mut weight) = (0.0, (1.0 - loss).powi(exponent(m)));
             for (lost, tail) in (0..).zip(tails.iter().rev()) {
@@ -86,7 +87,7 @@ pub(crate) fn failure_of_repaired(code: Code, k: u32, m: u32, missing: f64, loss
             // The sum of many terms may exceed one by rounding.
             fail.min(1.0)
         }
-        Code::Xor => {
+        Kind::Xor => {
             let sub = |data| {
                 let fail = |most| more_than(most, data, missing).fail;
                 ((1.0 - loss) * fail(1) + loss * fail(0)).min(1.0)
@@ -104,12 +105,12 @@ pub(crate) fn failure_of_repaired(code: Code, k: u32, m: u32, missing: f64, loss
 }
 
 /// Mean number of lost data chunks of a group that cannot be decoded, counted as 0 for others.
-pub(crate) fn lost_data_of_failures(code: Code, k: u32, m: u32, loss: f64) -> f64 {
+pub(crate) fn lost_data_of_failures(code: Kind, k: u32, m: u32, loss: f64) -> f64 {
     let lost = f64::from(k) * loss;
     // The share of lost chunks that are in groups that are decoded.
     let decoded = match code {
-        Code::Mds => more_than(m - 1, k + m - 1, loss).ok,
-        Code::Xor => {
+        Kind::Mds => more_than(m - 1, k + m - 1, loss).ok,
+        Kind::Xor => {
             let (more, ok) = (k % m, odds(code, k, m, loss).ok);
             let share = |subs: u32, data: u32| {
                 let alone = (1.0 - loss).powi(exponent(data));
@@ -184,7 +185,7 @@ const MAX_XOR_BURST: u32 = 16;
 /// Outcomes of a group under Markov loss, as transitions from the state before its first chunk to
 /// the state after its last chunk. Data chunks come first, then parity chunks.
 pub(crate) fn outcomes_markov(
-    code: Code,
+    code: Kind,
     k: u32,
     m: u32,
     chain: &Chain,
@@ -194,17 +195,17 @@ pub(crate) fn outcomes_markov(
         repaired: [[0.0; 2]; 2],
         failed: [[0.0; 2]; 2],
     };
-    if code == Code::Xor && m > MAX_XOR_BURST {
+    if code == Kind::Xor && m > MAX_XOR_BURST {
         return Err(ModelError::Unsupported(Unsupported::XorParity(m)));
     }
     // The losses so far: for MDS their number, for XOR the set of sub-groups with a loss.
     let memory = match code {
-        Code::Mds => m as usize + 1,
-        Code::Xor => 1 << m,
+        Kind::Mds => m as usize + 1,
+        Kind::Xor => 1 << m,
     };
     let spent = |before: usize, chunk: u32| match code {
-        Code::Mds => Some(before + 1).filter(|&now| now < memory),
-        Code::Xor => Some(before | 1 << (chunk % m)).filter(|&now| now != before),
+        Kind::Mds => Some(before + 1).filter(|&now| now < memory),
+        Kind::Xor => Some(before | 1 << (chunk % m)).filter(|&now| now != before),
     };
     for start in 0..2 {
         let mut alive = vec![[0.0; 2]; memory];
@@ -266,7 +267,7 @@ mod tests {
 
     /// Returns the failure probability as a sum over all patterns of losses, along the chain if
     /// there is one.
-    fn by_patterns(code: Code, k: u32, m: u32, loss: &Loss) -> f64 {
+    fn by_patterns(code: Kind, k: u32, m: u32, loss: &Loss) -> f64 {
         let chain = loss.chain().unwrap();
         let p = loss.loss_chunk().unwrap();
         let mut failure = 0.0;
@@ -286,8 +287,8 @@ mod tests {
                 }
             };
             let fails = match code {
-                Code::Mds => pattern.count_ones() > m,
-                Code::Xor => (0..m).any(|sub| {
+                Kind::Mds => pattern.count_ones() > m,
+                Kind::Xor => (0..m).any(|sub| {
                     let members = (0..k).filter(|j| j % m == sub).chain([k + sub]);
                     members.filter(|j| pattern >> j & 1 == 1).count() > 1
                 }),
@@ -306,7 +307,7 @@ mod tests {
             loss_bad: 0.6,
             packets_per_chunk: 2,
         };
-        for code in [Code::Mds, Code::Xor] {
+        for code in [Kind::Mds, Kind::Xor] {
             for (k, m) in [(1, 1), (4, 2), (5, 2), (7, 3), (2, 3)] {
                 for p in [1e-6, 0.01, 0.3] {
                     let want = by_patterns(code, k, m, &Loss::Iid { loss_chunk: p });
@@ -332,15 +333,15 @@ mod tests {
     fn rare_failures_keep_their_digits() {
         // 9 of 40: C(40, 9) p^9.
         let want = 273_438_880.0 * 1e-108;
-        assert!((odds(Code::Mds, 32, 8, 1e-12).fail / want - 1.0).abs() < 1e-9);
+        assert!((odds(Kind::Mds, 32, 8, 1e-12).fail / want - 1.0).abs() < 1e-9);
         // 8 sub-groups, 2 of 5: 80 p^2.
-        assert!((odds(Code::Xor, 32, 8, 1e-12).fail / 80e-24 - 1.0).abs() < 1e-9);
-        assert_eq!(odds(Code::Mds, 32, 8, 0.0).fail, 0.0);
+        assert!((odds(Kind::Xor, 32, 8, 1e-12).fail / 80e-24 - 1.0).abs() < 1e-9);
+        assert_eq!(odds(Kind::Mds, 32, 8, 0.0).fail, 0.0);
         // Rare successes are precise too.
-        let all = odds(Code::Xor, 64, 1, 0.5);
+        let all = odds(Kind::Xor, 64, 1, 0.5);
         assert!((all.ok / (66.0 * 0.5f64.powi(65)) - 1.0).abs() < 1e-9 && all.fail <= 1.0);
-        let all = odds(Code::Xor, 4000, 3, 0.99);
+        let all = odds(Kind::Xor, 4000, 3, 0.99);
         assert!(all.ok == 0.0 && all.fail == 1.0);
-        assert!(group_failure(Code::Xor, 4, 8, 0.1).is_err());
+        assert!(group_failure(Kind::Xor, 4, 8, 0.1).is_err());
     }
 }

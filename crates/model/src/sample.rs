@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use farwrite_codes::Kind;
+
 use crate::blocks::{Layout, Part};
 use crate::channel::Channel;
 use crate::error::ModelError;
 use crate::loss::Loss;
-use crate::scheme::{Code, Scheme};
+use crate::scheme::Scheme;
 use crate::setting::{Checked, Setting, Variant};
 use crate::shipped::Shipped;
 use crate::terms::{decoding, serial_injection};
@@ -188,7 +190,7 @@ impl Sampler {
     }
 
     /// Slots until data and parity are sufficient, or the fallback is complete.
-    fn erasure(&mut self, code: Code, k: u32, m: u32) -> f64 {
+    fn erasure(&mut self, code: Kind, k: u32, m: u32) -> f64 {
         let setting = &self.setting;
         let (data, parity) = (f64::from(k), f64::from(m));
         let groups = (setting.chunks / data).ceil();
@@ -265,7 +267,7 @@ impl Sampler {
         last
     }
 
-    fn first_round(&mut self, code: Code, part: Part) -> Repaired {
+    fn first_round(&mut self, code: Kind, part: Part) -> Repaired {
         let mut lose = |count| (0..count).map(|_| self.channel.loses(0.0)).collect();
         Repaired {
             code,
@@ -285,7 +287,7 @@ impl Sampler {
 /// The chunks of a group that are missing.
 #[derive(Debug)]
 struct Repaired {
-    code: Code,
+    code: Kind,
     data: Vec<bool>,
     parity: Vec<bool>,
 }
@@ -295,8 +297,8 @@ impl Repaired {
         let count = |chunks: &[bool]| chunks.iter().filter(|missing| **missing).count();
         let parity = self.parity.len();
         match self.code {
-            Code::Mds => count(&self.data) > parity - count(&self.parity),
-            Code::Xor => (0..parity).any(|sub| {
+            Kind::Mds => count(&self.data) > parity - count(&self.parity),
+            Kind::Xor => (0..parity).any(|sub| {
                 let data = self.data.iter().skip(sub).step_by(parity);
                 let missing = data.filter(|missing| **missing).count();
                 missing + usize::from(self.parity[sub]) > 1 && missing > 0
@@ -308,17 +310,17 @@ impl Repaired {
 /// The losses of a group.
 #[derive(Debug)]
 struct GroupLosses {
-    code: Code,
+    code: Kind,
     parity: u32,
     lost: Vec<u32>,
     lost_data: bool,
 }
 
 impl GroupLosses {
-    fn new(code: Code, parity: u32) -> Self {
+    fn new(code: Kind, parity: u32) -> Self {
         let counts = match code {
-            Code::Mds => 1,
-            Code::Xor => parity as usize,
+            Kind::Mds => 1,
+            Kind::Xor => parity as usize,
         };
         Self {
             code,
@@ -343,16 +345,16 @@ impl GroupLosses {
             position - data
         };
         let counter = match self.code {
-            Code::Mds => 0,
-            Code::Xor => crate::excess::index(of_kind) % self.lost.len(),
+            Kind::Mds => 0,
+            Kind::Xor => crate::excess::index(of_kind) % self.lost.len(),
         };
         self.lost[counter] += 1;
     }
 
     fn failed(&self) -> bool {
         let most = match self.code {
-            Code::Mds => self.parity,
-            Code::Xor => 1,
+            Kind::Mds => self.parity,
+            Kind::Xor => 1,
         };
         self.lost.iter().any(|&lost| lost > most)
     }

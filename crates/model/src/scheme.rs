@@ -3,19 +3,13 @@
 use core::fmt;
 use core::str::FromStr;
 
+use farwrite_codes::Kind;
+use farwrite_schemes::registry::SchemeName;
+
 use crate::error::{ModelError, Wanted};
 
 /// Highest number of chunks in a group, data and parity together.
 const MAX_GROUP_CHUNKS: u32 = 4096;
-
-/// An erasure code (paper section 5.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
-    /// Maximum distance separable (Reed-Solomon): any `m` of the `k + m` chunks may be lost.
-    Mds,
-    /// `m` sub-groups by `j mod m`, each with one parity chunk. Each may lose one chunk.
-    Xor,
-}
 
 /// A repair scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +23,7 @@ pub enum Scheme {
     /// Parity chunks, with selective repeat for groups that cannot be decoded.
     Ec {
         /// The code of the parity chunks.
-        code: Code,
+        code: Kind,
         /// Data chunks of a group.
         k: u32,
         /// Parity chunks of a group.
@@ -93,26 +87,42 @@ impl Scheme {
         if m == 0 || m > MAX_GROUP_CHUNKS - k {
             return Err(argument("m", m, Wanted::GroupParity));
         }
-        if code == Code::Xor && m > k {
+        if code == Kind::Xor && m > k {
             return Err(argument("m", m, Wanted::XorParity));
         }
         Ok(())
     }
 }
 
+impl TryFrom<SchemeName> for Scheme {
+    type Error = ModelError;
+
+    /// The model has no scheme whose messages may end as partial.
+    fn try_from(name: SchemeName) -> Result<Self, ModelError> {
+        match name {
+            SchemeName::SrRto => Ok(Self::SrRto),
+            SchemeName::SrNack => Ok(Self::SrNack),
+            SchemeName::Gbn => Ok(Self::GoBackN),
+            SchemeName::Ec(code) => {
+                // A group has at most 255 chunks.
+                let [k, m] =
+                    [code.k(), code.m()].map(|chunks| u32::try_from(chunks).unwrap_or(255));
+                let code = code.kind();
+                Ok(Self::Ec { code, k, m })
+            }
+            _ => Err(ModelError::BestEffort(name.to_string())),
+        }
+    }
+}
+
+/// As [`SchemeName`], but groups of codes can be larger.
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SrRto => f.write_str("sr-rto"),
-            Self::SrNack => f.write_str("sr-nack"),
-            Self::GoBackN => f.write_str("gbn"),
-            Self::Ec { code, k, m } => {
-                let code = match code {
-                    Code::Mds => "mds",
-                    Code::Xor => "xor",
-                };
-                write!(f, "ec-{code}:{k},{m}")
-            }
+            Self::SrRto => SchemeName::SrRto.fmt(f),
+            Self::SrNack => SchemeName::SrNack.fmt(f),
+            Self::GoBackN => SchemeName::Gbn.fmt(f),
+            Self::Ec { code, k, m } => write!(f, "{code}:{k},{m}"),
         }
     }
 }
@@ -121,31 +131,19 @@ impl FromStr for Scheme {
     type Err = ModelError;
 
     fn from_str(text: &str) -> Result<Self, ModelError> {
-        let unknown = || ModelError::Scheme(text.to_owned());
         if text.starts_with("best-effort") {
             return Err(ModelError::BestEffort(text.to_owned()));
         }
-        let scheme = match text {
-            "sr-rto" => Self::SrRto,
-            "sr-nack" => Self::SrNack,
-            "gbn" => Self::GoBackN,
-            _ => {
-                let (code, split) = text.split_once(':').ok_or_else(unknown)?;
-                let code = match code {
-                    "ec-mds" => Code::Mds,
-                    "ec-xor" => Code::Xor,
-                    _ => return Err(unknown()),
-                };
-                let (k, m) = split.split_once(',').ok_or_else(unknown)?;
-                Self::Ec {
-                    code,
-                    k: k.parse().map_err(|_| unknown())?,
-                    m: m.parse().map_err(|_| unknown())?,
-                }
-            }
-        };
-        scheme.check()?;
-        Ok(scheme)
+        let unknown = || ModelError::Scheme(text.to_owned());
+        if let Ok((code, k, m)) = Kind::parse_shape(text) {
+            let [k, m] = [k, m].map(u32::try_from);
+            let (k, m) = k.ok().zip(m.ok()).ok_or_else(unknown)?;
+            let scheme = Self::Ec { code, k, m };
+            scheme.check()?;
+            return Ok(scheme);
+        }
+        let name = text.parse::<SchemeName>();
+        name.map_err(|_| unknown())?.try_into()
     }
 }
 
@@ -158,6 +156,25 @@ mod tests {
         for name in ["sr-rto", "sr-nack", "gbn", "ec-mds:32,8", "ec-xor:20,4"] {
             assert_eq!(name.parse::<Scheme>().unwrap().to_string(), name);
         }
+    }
+
+    #[test]
+    fn schemes_of_the_protocol_keep_their_names() {
+        for name in SchemeName::EXACT {
+            let scheme = Scheme::try_from(name).unwrap();
+            assert_eq!(scheme.to_string(), name.to_string());
+            assert_eq!(name.to_string().parse(), Ok(scheme));
+        }
+        for name in SchemeName::BOUNDED {
+            let why = ModelError::BestEffort(name.to_string());
+            assert_eq!(Scheme::try_from(name), Err(why));
+        }
+        // Groups of the protocol have at most 255 chunks.
+        assert!("ec-mds:300,8".parse::<SchemeName>().is_err());
+        assert_eq!(
+            "ec-mds:300,8".parse::<Scheme>().unwrap().to_string(),
+            "ec-mds:300,8"
+        );
     }
 
     #[test]

@@ -12,12 +12,14 @@ use farwrite_schemes::order::WireOrder;
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{CriticalChunks, Message};
 
+use farwrite_codes::Kind;
+
 use crate::blocks::{FIRST_RTTS, LATER_RTTS, TOGETHER_RTTS};
 use crate::channel::Channel;
 use crate::error::{ModelError, Unsupported};
 use crate::excess::index;
 use crate::loss::Loss;
-use crate::scheme::{Code, Scheme};
+use crate::scheme::Scheme;
 use crate::setting::{Checked, LATE_RTTS, Variant};
 use crate::terms::{decoding, serial_injection};
 
@@ -45,7 +47,7 @@ impl fmt::Debug for Order {
 #[derive(Debug)]
 pub(crate) struct Shipped {
     order: Order,
-    code: Code,
+    code: Kind,
     /// Data and parity chunks of a group. A scheme without parity has groups of one chunk.
     data: u32,
     parity: u32,
@@ -120,7 +122,7 @@ impl Shipped {
             return Ok(None);
         };
         let (code, data, parity) = match setting.scheme {
-            Scheme::SrNack => (Code::Mds, 1, 0),
+            Scheme::SrNack => (Kind::Mds, 1, 0),
             Scheme::Ec { code, k, m } => (code, k, m),
             Scheme::SrRto | Scheme::GoBackN => return Ok(None),
         };
@@ -146,8 +148,8 @@ impl Shipped {
             false => (0.0, 0.0),
         };
         let last_parity = match code {
-            Code::Mds => m,
-            Code::Xor => m.min(short),
+            Kind::Mds => m,
+            Kind::Xor => m.min(short),
         };
         Ok(Some(Self {
             order: Order(order(setting.scheme, chunks)?),
@@ -338,8 +340,8 @@ impl Shipped {
             false => self.parity as usize,
         };
         match self.code {
-            Code::Mds => !data.is_empty() && data.len() + parity.len() > spare,
-            Code::Xor => data.iter().any(|at| {
+            Kind::Mds => !data.is_empty() && data.len() + parity.len() > spare,
+            Kind::Xor => data.iter().any(|at| {
                 let sub = |at: &u32| *at as usize % spare;
                 let alike = data.iter().filter(|other| sub(other) == sub(at)).count();
                 alike > 1 || parity.iter().any(|parity| sub(parity) == sub(at))

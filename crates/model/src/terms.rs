@@ -1,10 +1,12 @@
 //! The terms of the distribution of each scheme.
 
+use farwrite_codes::Kind;
+
 use crate::error::ModelError;
 use crate::group;
 use crate::lattice::{CountRange, Lattice, binomial, negative_binomial};
 use crate::loss::{IDENTITY, Loss, States, add};
-use crate::scheme::{Code, Scheme};
+use crate::scheme::Scheme;
 use crate::setting::{Checked, Variant};
 use crate::spectrum::{count_losses, count_steps};
 
@@ -139,7 +141,7 @@ struct Ending {
     failures: Lattice,
 }
 
-fn erasure(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Term>, ModelError> {
+fn erasure(setting: &Checked, code: Kind, k: u32, m: u32) -> Result<Vec<Term>, ModelError> {
     let (data, parity) = (f64::from(k), f64::from(m));
     let groups = (setting.chunks / data).ceil();
     let (injection, endings) = match setting.variant {
@@ -177,7 +179,7 @@ fn erasure(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Term>, M
 }
 
 /// All groups are equal.
-fn paper_ending(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Ending>, ModelError> {
+fn paper_ending(setting: &Checked, code: Kind, k: u32, m: u32) -> Result<Vec<Ending>, ModelError> {
     let groups = (setting.chunks / f64::from(k)).ceil();
     let failures = match setting.loss.chain()? {
         None => binomial(
@@ -217,7 +219,7 @@ pub(crate) fn serial_injection(setting: &Checked, groups: f64, data: f64, parity
 /// The possible outcomes of the last group, which may be short.
 fn serial_endings(
     setting: &Checked,
-    code: Code,
+    code: Kind,
     k: u32,
     m: u32,
 ) -> Result<Vec<Ending>, ModelError> {

@@ -5,11 +5,13 @@ use core::str::FromStr;
 
 use super::estimate::{Estimate, Time};
 use super::{Alternative, Plan};
+use farwrite_codes::Kind;
+
 use crate::completion::CompletionTime;
 use crate::error::{ModelError, Wanted, positive, within};
 use crate::loss::Loss;
 
-use crate::scheme::{Code, Scheme};
+use crate::scheme::Scheme;
 use crate::setting::{Compute, Setting, Variant};
 
 /// The quantity to minimise.
@@ -160,7 +162,7 @@ impl Question {
     /// chunks, at most half the number of data chunks.
     pub fn usual_candidates() -> Vec<Scheme> {
         let mut candidates = vec![Scheme::SrNack, Scheme::SrRto, Scheme::GoBackN];
-        for code in [Code::Xor, Code::Mds] {
+        for code in [Kind::Xor, Kind::Mds] {
             for k in [4, 8, 16, 32, 64, 128] {
                 for m in [1, 2, 4, 8, 16, 32] {
                     if 2 * m <= k {
@@ -308,7 +310,7 @@ impl Question {
     fn core_bps(&self, scheme: Scheme) -> f64 {
         match scheme {
             Scheme::Ec {
-                code: Code::Mds, m, ..
+                code: Kind::Mds, m, ..
             } => self.coding.mds_bps / f64::from(m),
             _ => self.coding.xor_bps,
         }
