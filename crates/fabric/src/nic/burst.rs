@@ -9,7 +9,7 @@ use farwrite_wire::request::{SendOnly, WriteImm, pad_bytes};
 
 use super::MAX_SGE;
 use super::regions::{Found, Regions};
-use super::tx::SendRoute;
+use super::update::SendRoute;
 use crate::contract::{FabricError, Sge, WriteWr};
 
 /// Largest padding that fills a payload up to a multiple of 4 bytes.

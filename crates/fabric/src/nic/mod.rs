@@ -20,6 +20,7 @@ mod regions;
 mod rx;
 mod table;
 mod tx;
+mod update;
 mod window_sets;
 mod windows;
 

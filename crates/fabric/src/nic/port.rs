@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::rx::RxUpdate;
-use super::tx::TxUpdate;
+use super::update::{RxUpdate, TxUpdate};
 use crate::contract::{Counters, DropReason};
 
 /// The shared state of one port.

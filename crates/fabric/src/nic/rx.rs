@@ -15,6 +15,7 @@ use farwrite_wire::packet::{Packet, ParseError};
 
 use super::port::PortState;
 use super::table::Table;
+use super::update::RxUpdate;
 use super::windows::{Batch, Placed, Slots, Worker};
 use super::{Arrival, CarrierRx, ROCE_PORT, header_bytes};
 use crate::contract::{
@@ -31,24 +32,6 @@ pub struct NicRx<R> {
     port: Arc<PortState>,
     worker: Worker,
     tables: Tables,
-}
-
-/// A change that the control object makes to the receive state of a port.
-pub(super) enum RxUpdate {
-    Create {
-        qpn: Qpn,
-        mtu: u32,
-        takes_sends: bool,
-        context: u64,
-    },
-    /// Sets the permitted source of writes.
-    Permit {
-        qpn: Qpn,
-        source: Option<SocketAddr>,
-    },
-    Destroy(Qpn),
-    AddWindows(WindowSet, Arc<Slots>),
-    RemoveWindows(WindowSet),
 }
 
 /// The tables in which packets are looked up.

@@ -1,14 +1,12 @@
 //! The send side of a port.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-
-use farwrite_wire::icrc::Flow;
 
 use super::burst::{Burst, Payloads};
 use super::port::PortState;
 use super::regions::RegionsReader;
 use super::table::Table;
+use super::update::{SendRoute, TxUpdate};
 use super::{CarrierTx, header_bytes};
 use crate::contract::{Counters, Departed, FabricError, Qpn, TxQueue, WriteWr};
 
@@ -24,22 +22,6 @@ pub struct NicTx<T> {
     copied: Vec<u8>,
 }
 
-/// A change that the control object makes to the queue pairs of a port.
-pub(super) enum TxUpdate {
-    Create {
-        qpn: Qpn,
-        mtu: u32,
-        context: u64,
-        first_psn: u32,
-    },
-    Connect {
-        qpn: Qpn,
-        remote: SendRoute,
-    },
-    Disconnect(Qpn),
-    Destroy(Qpn),
-}
-
 /// The sending half of a queue pair.
 struct SendQp {
     mtu: u32,
@@ -48,17 +30,6 @@ struct SendQp {
     psn: u32,
     /// Boxed because it is large.
     remote: Option<Box<SendRoute>>,
-}
-
-/// The addresses of a queue pair's packets.
-pub(super) struct SendRoute {
-    pub(super) qpn: Qpn,
-    /// Destination, with the interface of a link-local address.
-    pub(super) destination: SocketAddr,
-    /// The addresses in the headers of packets.
-    pub(super) flow: Flow,
-    /// The addresses that the ICRC covers, if they differ.
-    pub(super) sealed_as: Option<Box<Flow>>,
 }
 
 impl<T: CarrierTx> NicTx<T> {
