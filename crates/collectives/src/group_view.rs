@@ -2,7 +2,7 @@
 
 use crate::bounded::Hadamard;
 use crate::error::CollectiveError;
-use crate::options::Delivery;
+use crate::operation::Delivery;
 
 /// A rank of a group, and the properties of the group that plans of operations depend on.
 #[derive(Clone, Debug)]

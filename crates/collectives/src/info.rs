@@ -30,7 +30,7 @@ use farwrite::{QpInfo, SchemeTag};
 use farwrite_deadline::Policy;
 
 use crate::bounded::BoundedOptions;
-use crate::options::Delivery;
+use crate::operation::Delivery;
 
 /// The version of the messages between ranks.
 pub(crate) const VERSION: u16 = 7;

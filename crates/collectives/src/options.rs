@@ -13,7 +13,7 @@ use crate::error::CollectiveError;
 use crate::group_view::GroupView;
 use crate::index::to_usize;
 use crate::info::MAX_RANKS;
-use crate::operation::Algorithm;
+use crate::operation::{Algorithm, Delivery};
 use crate::segment::HEADER_BYTES;
 
 /// The maximum number of control messages in flight to each rank.
@@ -378,27 +378,4 @@ pub struct OperationOptions {
     pub timeout: Option<Duration>,
     /// Whether the operation waits for all data.
     pub delivery: Delivery,
-}
-
-/// Whether an operation waits for all data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivery {
-    /// The operation waits for all data: the result is complete.
-    #[default]
-    Exact,
-    /// The operation leaves out contributions that have not arrived after some time: see
-    /// [`BoundedOptions`]. [`Report::missing`](crate::Report::missing) names them. It is available
-    /// for `AllReduce` and `ReduceScatter` of floats, and for `AllGather` and `AllToAll` of equal
-    /// parts, whose values should also be floats.
-    ///
-    /// Each value is the reduction of the contributions of exactly those ranks that the report does
-    /// not name. A mean divides by their number. With [`BoundedOptions::hadamard`], values are inexact
-    /// instead: the packets of a block that arrived are scaled up for those that did not. If nothing
-    /// is reduced, missing bytes are 0. The result of an all-reduce is the same at all ranks, except
-    /// with [`BoundedOptions::parts`].
-    ///
-    /// The first operation of a kind and size class is a warm-up: it waits for everything that the path
-    /// does not drop, to measure how long that takes. Operations of that kind and size class that begin
-    /// before the first one ends do the same.
-    Bounded,
 }

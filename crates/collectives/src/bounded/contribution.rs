@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::collect::Exchange;
+use super::exchange::Exchange;
 use crate::element::Reduction;
 use crate::index::{to_range, to_usize};
 use crate::kernel;

@@ -15,6 +15,7 @@
 
 pub(crate) mod collect;
 mod contribution;
+mod exchange;
 pub(crate) mod frames;
 pub(crate) mod hadamard;
 pub(crate) mod measurements;
@@ -32,8 +33,9 @@ use std::ops::Range;
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 use farwrite_deadline::{Proposal, RepairChoice, TimeoutKey, phase_ends_ns};
 
-use self::collect::{Collect, Collected, Exchange, Times};
+use self::collect::{Collect, Collected, Times};
 use self::contribution::runs;
+use self::exchange::Exchange;
 use self::measurements::{GroupMeasurements, Terms};
 use self::missing_ranges::MissingRanges;
 use self::plan::{BoundedPlan, Gather};

@@ -3,7 +3,7 @@
 use farwrite::SchemeName;
 use farwrite_deadline::{Bounds, Policy};
 
-use crate::options::Delivery;
+use crate::operation::Delivery;
 
 /// How bounded operations of a group work. All ranks must have the same options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use farwrite_deadline::Collective;
 
-use super::collect::Exchange;
+use super::exchange::Exchange;
 use super::frames::Frames;
 use super::hadamard::Encoding;
 use super::record::Layout;
@@ -13,8 +13,7 @@ use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
 use crate::group_view::GroupView;
 use crate::index::{to_range, to_usize};
-use crate::operation::{Algorithm, Operation};
-use crate::options::Delivery;
+use crate::operation::{Algorithm, Delivery, Operation};
 use crate::schedule::{self, Step};
 use crate::scratch::Scratch;
 use crate::sizes::Sizes;

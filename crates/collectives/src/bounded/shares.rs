@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use farwrite::{Endpoint, Error, Fabric, SchemeTag};
 
-use super::collect::{Collect, Collected, Exchange, Times};
+use super::collect::{Collect, Collected, Times};
+use super::exchange::Exchange;
 use super::frames::Frames;
 use super::missing_ranges::MissingRanges;
 use super::qp::BoundedQp;
