@@ -46,7 +46,7 @@ impl Pair {
         }
         match self.spare_memory {
             SpareMemory::Busy => {
-                self.spare_memory = SpareMemory::Due(now_ns.saturating_add(KEEP_NS))
+                self.spare_memory = SpareMemory::Due(now_ns.saturating_add(KEEP_NS));
             }
             SpareMemory::Due(at_ns) if at_ns <= now_ns => {
                 self.spare_memory = SpareMemory::Returned;
