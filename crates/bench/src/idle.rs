@@ -26,11 +26,14 @@ const GRAIN: Duration = Duration::from_millis(1);
 
 /// Measures all cases in alternation, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
-    let crowds: Result<Vec<_>, _> = IDLE.into_iter().map(Crowd::new).collect();
+    let crowds: Result<Vec<_>, _> = IDLE.into_iter().map(ManyQueuePairs::new).collect();
     let mut crowds = crowds?;
     let mut rounds = Vec::new();
     for _ in 0..runs {
-        let round: Result<Vec<_>, _> = crowds.iter_mut().map(Crowd::seconds_a_message).collect();
+        let round: Result<Vec<_>, _> = crowds
+            .iter_mut()
+            .map(ManyQueuePairs::seconds_a_message)
+            .collect();
         rounds.push(round?);
     }
     let rows: Vec<_> = IDLE
@@ -75,14 +78,14 @@ fn options() -> QpOptions {
 }
 
 /// Two endpoints with active and idle queue pairs.
-struct Crowd {
+struct ManyQueuePairs {
     ends: SimEnds,
     active: Vec<[QueuePair; 2]>,
     source: MemoryRegion,
     target: MemoryRegion,
 }
 
-impl Crowd {
+impl ManyQueuePairs {
     /// Connects all queue pairs and uses each once.
     fn new(idle: usize) -> Result<Self, Failure> {
         let link = LinkConfig {

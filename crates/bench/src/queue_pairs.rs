@@ -32,7 +32,7 @@ const MAX_WAIT: Duration = Duration::from_millis(5);
 
 /// Measures all cases in alternation, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
-    let crowds: Result<Vec<_>, _> = QUEUE_PAIRS.into_iter().map(Crowd::new).collect();
+    let crowds: Result<Vec<_>, _> = QUEUE_PAIRS.into_iter().map(ManyQueuePairs::new).collect();
     let mut crowds = crowds?;
     // Each queue pair is used before it is measured.
     for crowd in &mut crowds {
@@ -40,7 +40,7 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     }
     let mut rounds = Vec::new();
     for _ in 0..runs {
-        let round: Result<Vec<_>, _> = crowds.iter_mut().map(Crowd::run).collect();
+        let round: Result<Vec<_>, _> = crowds.iter_mut().map(ManyQueuePairs::run).collect();
         rounds.push(round?);
     }
     let cases = QUEUE_PAIRS.into_iter().enumerate();
@@ -85,12 +85,12 @@ fn row(queue_pairs: usize, rounds: &[Vec<Usage>], case: usize) -> [String; 6] {
 }
 
 /// Two endpoints with queue pairs between them.
-struct Crowd {
+struct ManyQueuePairs {
     sender: Sender,
     receiver: Receiver,
 }
 
-impl Crowd {
+impl ManyQueuePairs {
     fn new(queue_pairs: usize) -> Result<Self, Error> {
         let options = QpOptions {
             sdr: QpConfig {

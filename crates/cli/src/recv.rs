@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use farwrite::HeldPort;
+use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_session::{Listener, parse_listen, shown};
 use farwrite_transfer::{
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
 fn serve(
     args: &RecvArgs,
     settings: &ReceiveSettings,
-    (admission, port): (&Admission, &HeldPort),
+    (admission, port): (&Admission, &ReservedPort),
     (cancel, trace): (&Cancel, &Tracing),
     console: &Console,
 ) -> Result<ExitCode, Failure> {
@@ -211,12 +211,12 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
 
 /// Listens at the given address, or otherwise on all addresses, and holds the UDP port with the same
 /// number, at which data will arrive. A free port (0) must be free for TCP and for UDP.
-pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<(Listener, HeldPort), Failure> {
+pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<(Listener, ReservedPort), Failure> {
     let mut attempts = 1;
     loop {
         let listener = listen_tcp(asked)?;
         let local = listener.local_addr();
-        match HeldPort::bind(local) {
+        match ReservedPort::bind(local) {
             Ok(held) => return Ok((listener, held)),
             Err(SocketError::Bind { source, .. })
                 if source.kind() == io::ErrorKind::AddrInUse

@@ -84,7 +84,7 @@ pub use endpoint::Endpoint;
 pub use error::{Error, StreamError};
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
-pub use farwrite_fabric::udp::{HeldPort, UdpConfig, UdpFabric};
+pub use farwrite_fabric::udp::{ReservedPort, UdpConfig, UdpFabric};
 pub use farwrite_rate::{
     DcqcnOptions, EqdsOptions, Phase, RateControlName, Start, SwiftOptions, UnknownRateControl,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_fabric::contract::FabricError;
-use farwrite_fabric::udp::{HeldPort, UdpConfig, UdpFabric};
+use farwrite_fabric::udp::{ReservedPort, UdpConfig, UdpFabric};
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -97,7 +97,7 @@ impl Endpoint<UdpFabric> {
     ///
     /// # Errors
     /// As [`Endpoint::over_udp`].
-    pub fn over_udp_beside(config: &UdpConfig, held: &HeldPort) -> Result<Self, Error> {
+    pub fn over_udp_beside(config: &UdpConfig, held: &ReservedPort) -> Result<Self, Error> {
         Self::over_bound(UdpFabric::bind_beside(config, held)?)
     }
 

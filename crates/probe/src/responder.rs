@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::udp::{HeldPort, OutgoingBatch, SocketConfig, UdpSocket, wait};
+use farwrite_fabric::udp::{OutgoingBatch, ReservedPort, SocketConfig, UdpSocket, wait};
 use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
 
 use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
@@ -42,7 +42,7 @@ pub struct ResponderSummary {
 /// [`Error::Interrupted`] once `cancelled` returns true. The peer is informed.
 pub fn answer(
     mut channel: Channel,
-    held: Option<&HeldPort>,
+    held: Option<&ReservedPort>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<ResponderSummary, Error> {
     let result = serve(&mut channel, held, cancelled);
@@ -60,7 +60,7 @@ pub fn answer(
 
 fn serve(
     channel: &mut Channel,
-    held: Option<&HeldPort>,
+    held: Option<&ReservedPort>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<ResponderSummary, Error> {
     channel.send(&Message::Hello(Hello {

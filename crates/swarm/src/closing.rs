@@ -81,9 +81,9 @@ impl World<'_> {
     }
 
     fn check_silence(&mut self) -> Result<(), Violation> {
-        let before = self.tap.borrow().tally.sent;
+        let before = self.tap.borrow().counts.sent;
         let rounds = self.run_idle(WATCH_NS)?;
-        let packets = self.tap.borrow().tally.sent - before;
+        let packets = self.tap.borrow().counts.sent - before;
         if packets > 0 {
             let what = format!("{packets} packets were sent with all messages over");
             return Err(self.violation(Rule::Silence, what));
@@ -129,7 +129,7 @@ impl World<'_> {
 
     fn check_counters(&mut self) -> Result<(), Violation> {
         let sums = self.sums()?;
-        let tap = self.tap.borrow().tally;
+        let tap = self.tap.borrow().counts;
         let Sums {
             links,
             sent,
@@ -143,7 +143,7 @@ impl World<'_> {
         );
         let delivered = links.delivered + tap.injected;
         // Unread packets of a host that restarted are lost without being counted.
-        let restarted = !self.books.endpoints.is_empty();
+        let restarted = !self.earlier.endpoints.is_empty();
         let adds_up = sent == tap.sent
             && links.offered == passed
             && (delivered == arrived + undeliverable
@@ -161,7 +161,7 @@ impl World<'_> {
 
     fn sums(&self) -> Result<Sums, Violation> {
         let mut sums = Sums::default();
-        let mut all_links = self.books.links.clone();
+        let mut all_links = self.earlier.links.clone();
         for path in &self.plan.paths {
             let [a, b] = path
                 .hosts
@@ -183,7 +183,7 @@ impl World<'_> {
             sum.reordered += one.reordered;
         }
         let hosts = self.hosts.iter().map(|host| host.running().counters());
-        for counters in hosts.chain(self.books.endpoints.iter().copied()) {
+        for counters in hosts.chain(self.earlier.endpoints.iter().copied()) {
             sums.sent += counters.sent_packets;
             sums.arrived += counters.received_packets + counters.dropped.iter().sum::<u64>();
         }
@@ -196,7 +196,7 @@ impl World<'_> {
         let corrupts = links().any(|link| link.corrupt > 0.0);
         // A packet that arrives twice, or after 64 packets that were sent later, is refused (P4.2).
         let repeats = links().any(|link| link.duplicate > 0.0 || link.reorder.probability > 0.0)
-            || self.tap.borrow().tally.controls_held > 0;
+            || self.tap.borrow().counts.controls_held > 0;
         let deserts = |fault: &Fault| matches!(fault, Fault::Restart { .. } | Fault::Close { .. });
         let deserted = self.plan.faults.iter().any(deserts);
         let lagging = self.plan.pairs.iter().any(|pair| pair.lag_ns > 0);

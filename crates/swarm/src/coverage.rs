@@ -184,7 +184,7 @@ impl World<'_> {
         coverage.saw_if("duplication", links.duplicated > 0);
         coverage.saw_if("corruption", links.corrupted > 0);
         coverage.saw_if("reordering", links.reordered > 0);
-        let tap = self.tap.borrow().tally;
+        let tap = self.tap.borrow().counts;
         coverage.saw_if("control packets lost", tap.controls_dropped > 0);
         coverage.saw_if("control packets late", tap.controls_held > 0);
         coverage.saw_if("late packets of an older message", tap.injected_data > 0);

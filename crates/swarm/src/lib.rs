@@ -21,11 +21,11 @@ pub mod boxes;
 mod closing;
 pub mod collectives;
 mod coverage;
-mod ledger;
 mod networks;
 mod oracle;
+mod partial_receive;
 mod plan;
-mod remains;
+mod recorded_fabric;
 mod shrink;
 mod tap;
 mod verdict;
@@ -37,7 +37,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use coverage::{Coverage, CoverageTable};
 pub use networks::{
-    Carrier, ChangePlan, FlowPlan, NetworkPlan, NetworkReport, NetworkTally, check_network,
+    Carrier, ChangePlan, FlowPlan, NetworkCounts, NetworkPlan, NetworkReport, check_network,
     explain_network,
 };
 pub use plan::{Ending, Fault, MessagePlan, PairPlan, PathPlan, Plan, Repair, Span};
@@ -129,7 +129,7 @@ fn run_world(plan: &Plan, traced: bool) -> Report {
         Err(what) => Some(world.violation(Rule::Panic, what)),
     };
     let tap = world.tap.borrow();
-    let (hash, packets) = (tap.hash(), tap.tally.sent);
+    let (hash, packets) = (tap.hash(), tap.counts.sent);
     drop(tap);
     Report {
         violation,

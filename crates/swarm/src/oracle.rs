@@ -2,8 +2,8 @@
 
 use farwrite::{Outcome, QpConfig, RecvHandle};
 
+use crate::partial_receive::PartialReceive;
 use crate::plan::MessagePlan;
-use crate::remains::Remains;
 use crate::violation::{Rule, Violation};
 use crate::world::{Message, World};
 
@@ -142,7 +142,7 @@ impl<'a> Buffer<'a> {
     }
 
     fn check_partial(&self, recv: &RecvHandle, there: &[bool]) -> Result<(), Broken> {
-        let remains = Remains {
+        let remains = PartialReceive {
             plan: self.plan,
             sdr: self.sdr,
             recv,

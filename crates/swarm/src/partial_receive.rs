@@ -5,7 +5,7 @@ use farwrite::{QpConfig, RecvHandle};
 use crate::plan::{MessagePlan, Repair};
 
 /// A receive that ended as partial.
-pub(crate) struct Remains<'a> {
+pub(crate) struct PartialReceive<'a> {
     pub(crate) plan: &'a MessagePlan,
     pub(crate) sdr: &'a QpConfig,
     pub(crate) recv: &'a RecvHandle,
@@ -13,7 +13,7 @@ pub(crate) struct Remains<'a> {
     pub(crate) there: &'a [bool],
 }
 
-impl Remains<'_> {
+impl PartialReceive<'_> {
     /// # Errors
     /// A text that describes the wrong part of the outcome.
     pub(crate) fn check(&self) -> Result<(), String> {

@@ -16,7 +16,7 @@ use farwrite_dice::SplitMix;
 
 /// The resources of the fabric that an endpoint holds.
 #[derive(Debug, Default)]
-pub(crate) struct Holdings {
+pub(crate) struct Resources {
     pub(crate) regions: BTreeSet<Lkey>,
     pub(crate) window_sets: BTreeSet<WindowSet>,
     /// Windows that are open, or closed and not yet reported.
@@ -35,15 +35,15 @@ pub(crate) struct Fullness {
 }
 
 /// The send queue of a port. It is full at random times.
-pub(crate) struct LedgerTx {
+pub(crate) struct RecordedTx {
     inner: <SimFabric as Fabric>::Tx,
     fullness: Rc<RefCell<Fullness>>,
 }
 
 /// A simulated fabric with a record of its resources.
-pub(crate) struct Ledger {
+pub(crate) struct RecordedFabric {
     inner: SimFabric,
-    pub(crate) holdings: Holdings,
+    pub(crate) holdings: Resources,
     fullness: Rc<RefCell<Fullness>>,
 }
 
@@ -66,17 +66,17 @@ impl Fullness {
     }
 }
 
-impl Ledger {
+impl RecordedFabric {
     pub(crate) fn new(inner: SimFabric, fullness: Rc<RefCell<Fullness>>) -> Self {
         Self {
             inner,
-            holdings: Holdings::default(),
+            holdings: Resources::default(),
             fullness,
         }
     }
 }
 
-impl TxQueue for LedgerTx {
+impl TxQueue for RecordedTx {
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
         let room = self.fullness.borrow_mut().room(writes.len());
         if room == writes.len() {
@@ -102,8 +102,8 @@ impl TxQueue for LedgerTx {
     }
 }
 
-impl Fabric for Ledger {
-    type Tx = LedgerTx;
+impl Fabric for RecordedFabric {
+    type Tx = RecordedTx;
     type Rx = <SimFabric as Fabric>::Rx;
 
     fn capabilities(&self) -> Capabilities {
@@ -114,8 +114,8 @@ impl Fabric for Ledger {
         self.inner.local_addr(port)
     }
 
-    fn take_tx(&mut self, port: u16) -> Result<LedgerTx, FabricError> {
-        Ok(LedgerTx {
+    fn take_tx(&mut self, port: u16) -> Result<RecordedTx, FabricError> {
+        Ok(RecordedTx {
             inner: self.inner.take_tx(port)?,
             fullness: Rc::clone(&self.fullness),
         })

@@ -72,12 +72,12 @@ pub(crate) struct Tap {
     captured: Vec<Captured>,
     /// Control packets held back, by the time of arrival, then by the order of sending.
     held: BTreeMap<(u64, u64), Datagram>,
-    pub(crate) tally: TapTally,
+    pub(crate) counts: TapCounts,
 }
 
 /// Counters of the tap, in packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TapTally {
+pub(crate) struct TapCounts {
     pub(crate) sent: u64,
     pub(crate) controls_dropped: u64,
     pub(crate) controls_held: u64,
@@ -108,7 +108,7 @@ impl Tap {
             kept: Vec::new(),
             captured: Vec::new(),
             held: BTreeMap::new(),
-            tally: TapTally::default(),
+            counts: TapCounts::default(),
             plan: plan.clone(),
         }));
         let state = Rc::clone(&tap);
@@ -178,14 +178,14 @@ impl Tap {
         let (due, kept) = kept.into_iter().partition(is_due);
         self.kept = kept;
         let due: Vec<Kept> = due;
-        self.tally.injected += due.len() as u64;
-        self.tally.injected_data += due.len() as u64;
+        self.counts.injected += due.len() as u64;
+        self.counts.injected_data += due.len() as u64;
         due.into_iter().map(|kept| kept.datagram).collect()
     }
 
     fn see(&mut self, datagram: &Datagram) -> Verdict {
         let now_ns = self.network.now_ns();
-        self.tally.sent += 1;
+        self.counts.sent += 1;
         self.hash_datagram(now_ns, datagram);
         let packet = Packet::parse(&datagram.payload).expect("an endpoint sends whole packets");
         let bth = packet.bth();
@@ -225,11 +225,11 @@ impl Tap {
                 continue;
             }
             if let Fault::ControlLate { delay_ns, .. } = fault {
-                let due = (now_ns + delay_ns, self.tally.sent);
+                let due = (now_ns + delay_ns, self.counts.sent);
                 self.held.insert(due, datagram.clone());
-                self.tally.controls_held += 1;
+                self.counts.controls_held += 1;
             } else {
-                self.tally.controls_dropped += 1;
+                self.counts.controls_dropped += 1;
             }
             return Verdict::Drop;
         }
@@ -306,8 +306,8 @@ impl Tap {
             }
             true
         });
-        self.tally.injected += copies.len() as u64;
-        self.tally.replayed += copies.len() as u64;
+        self.counts.injected += copies.len() as u64;
+        self.counts.replayed += copies.len() as u64;
         copies
     }
 
@@ -315,7 +315,7 @@ impl Tap {
     pub(crate) fn take_held(&mut self, now_ns: u64) -> Vec<Datagram> {
         let later = self.held.split_off(&(now_ns.saturating_add(1), 0));
         let due = std::mem::replace(&mut self.held, later);
-        self.tally.injected += due.len() as u64;
+        self.counts.injected += due.len() as u64;
         due.into_values().collect()
     }
 
@@ -350,7 +350,7 @@ impl Tap {
         if copies {
             return Verdict::Pass;
         }
-        self.tally.kept_back += 1;
+        self.counts.kept_back += 1;
         Verdict::Drop
     }
 

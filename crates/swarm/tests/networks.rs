@@ -7,7 +7,7 @@ mod runner;
 
 use std::time::Duration;
 
-use farwrite_swarm::{NetworkPlan, NetworkTally, check_network, explain_network};
+use farwrite_swarm::{NetworkCounts, NetworkPlan, check_network, explain_network};
 use runner::{Runner, replayed_seed};
 
 const RUNNER: Runner = Runner {
@@ -21,7 +21,7 @@ const RUNNER: Runner = Runner {
 
 #[test]
 fn no_case_in_a_network_breaks_a_rule() {
-    let mut tally = NetworkTally::default();
+    let mut counts = NetworkCounts::default();
     let is_enough = RUNNER.run(|seed, twice| {
         let plan = NetworkPlan::draw(seed);
         let report = check_network(&plan, twice);
@@ -30,11 +30,11 @@ fn no_case_in_a_network_breaks_a_rule() {
             "{}",
             explain_network(seed, &plan)
         );
-        tally += report.tally;
+        counts += report.counts;
     });
-    println!("{tally}");
+    println!("{counts}");
     if is_enough {
-        assert_eq!(tally.holes(), [""; 0], "kinds that no case met");
+        assert_eq!(counts.holes(), [""; 0], "kinds that no case met");
     }
 }
 
@@ -45,7 +45,7 @@ fn replay() {
     let plan = NetworkPlan::draw(seed);
     let report = check_network(&plan, true);
     match report.violation {
-        None => println!("{plan:#?}\nhash {:#018x}\n{}", report.hash, report.tally),
+        None => println!("{plan:#?}\nhash {:#018x}\n{}", report.hash, report.counts),
         Some(violation) => panic!("{violation}\nshrunk:\n{}", explain_network(seed, &plan)),
     }
 }

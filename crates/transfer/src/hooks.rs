@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use farwrite::{Counters, HeldPort, PeerStats, QpStats};
+use farwrite::{Counters, PeerStats, QpStats, ReservedPort};
 
 use crate::error::of_thread;
 use crate::{Error, ErrorKind, RouteShrunk};
@@ -142,7 +142,7 @@ pub struct TransferHooks<'a> {
     /// Receives the reports.
     pub observer: &'a dyn Observer,
     /// The UDP port of a receiver, if this process holds it between transfers.
-    pub port: Option<&'a HeldPort>,
+    pub port: Option<&'a ReservedPort>,
     /// The maximum rate of a sender, if it can change.
     pub max_rate: Option<&'a MaxRate>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farwrite::HeldPort;
+use farwrite::ReservedPort;
 use farwrite_probe as probe;
 use farwrite_session::shown;
 use farwrite_transfer::{Admission, Cancel, Client};
@@ -37,7 +37,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
 fn serve(
     args: &ProbeArgs,
     admission: &Admission,
-    port: &HeldPort,
+    port: &ReservedPort,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<(), Failure> {
@@ -66,7 +66,7 @@ fn serve(
 /// Answers one prober, whose hello has arrived.
 pub(crate) fn answer(
     client: Client,
-    port: &HeldPort,
+    port: &ReservedPort,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<(), Failure> {

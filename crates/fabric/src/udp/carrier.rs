@@ -9,18 +9,18 @@ use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
 
 use super::UdpConfig;
-use super::bell::Bell;
 use super::config::Granted;
 use super::datagram::OutgoingBatch;
 use super::error::SocketError;
-use super::held::HeldPort;
 use super::peers::Peers;
+use super::reserved_port::ReservedPort;
 use super::route_packets::{RoutePackets, SharedRoutePackets};
 use super::routing_table::{self, source_for};
 use super::runs::Runs;
 use super::rx::UdpRx;
 use super::sender::UdpSender;
 use super::socket::{SharedSocket, UdpSocket};
+use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
 use crate::nic::{Burst, Carrier, CarrierTx, Packet, Seal};
 
@@ -37,7 +37,7 @@ const SINGLES_AHEAD: usize = 64;
 #[derive(Debug)]
 pub struct UdpCarrier {
     ports: Vec<UdpPort>,
-    bell: Arc<Bell>,
+    wake_event: Arc<WakeEvent>,
     route_packets: SharedRoutePackets,
 }
 
@@ -46,7 +46,7 @@ struct UdpPort {
     socket: Arc<SharedSocket>,
     peers: Arc<Peers>,
     /// Wakes the worker of the port.
-    worker: Arc<Bell>,
+    worker: Arc<WakeEvent>,
     /// The sending half, until it is handed out.
     sender: Option<UdpSender>,
     receiver: Option<UdpRx>,
@@ -57,7 +57,10 @@ struct UdpPort {
 pub struct UdpTx(UdpSender);
 
 impl UdpCarrier {
-    pub(super) fn bind(config: &UdpConfig, held: Option<&HeldPort>) -> Result<Self, FabricError> {
+    pub(super) fn bind(
+        config: &UdpConfig,
+        held: Option<&ReservedPort>,
+    ) -> Result<Self, FabricError> {
         let first = config.socket.bind.port();
         if config.ports == 0 || (first != 0 && first.checked_add(config.ports - 1).is_none()) {
             return Err(FabricError::BadAttribute {
@@ -76,7 +79,7 @@ impl UdpCarrier {
             let open = Arc::clone(bound.shared());
             let (sender, _) = bound.split();
             let peers = Arc::new(Peers::new(Arc::clone(&open), socket, held.cloned()));
-            let worker = Bell::new()?;
+            let worker = WakeEvent::new()?;
             let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&route_packets));
             Ok(UdpPort {
                 socket: open,
@@ -90,14 +93,14 @@ impl UdpCarrier {
             ports: (0..config.ports)
                 .map(bind)
                 .collect::<Result<_, FabricError>>()?,
-            bell: Bell::new()?,
+            wake_event: WakeEvent::new()?,
             route_packets,
         })
     }
 
     /// Wakes the control object.
-    pub(super) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    pub(super) fn wake_event(&self) -> &Arc<WakeEvent> {
+        &self.wake_event
     }
 
     pub(super) fn route_packets(&self) -> &RoutePackets {

@@ -1,18 +1,17 @@
 //! RoCEv2 over ordinary UDP sockets (Linux).
 
-mod bell;
 mod carrier;
 mod config;
 mod control;
 mod datagram;
 mod error;
-mod held;
 mod kernel_address;
 mod options;
 mod peers;
 mod readable;
 mod real_time;
 mod receiver;
+mod reserved_port;
 mod route_packets;
 mod routing_table;
 mod runs;
@@ -20,6 +19,7 @@ mod rx;
 mod sender;
 mod socket;
 mod sys;
+mod wake_event;
 
 use std::net::SocketAddr;
 
@@ -27,8 +27,8 @@ pub use carrier::{UdpCarrier, UdpTx};
 pub use config::{Granted, SocketConfig};
 pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, ReceivedBatch};
 pub use error::SocketError;
-pub use held::HeldPort;
 pub use receiver::UdpReceiver;
+pub use reserved_port::ReservedPort;
 pub use route_packets::RouteDatagram;
 pub use routing_table::{path_mtu, source_for};
 pub use rx::UdpRx;
@@ -78,7 +78,7 @@ impl UdpFabric {
     ///
     /// # Errors
     /// As [`UdpFabric::bind`].
-    pub fn bind_beside(config: &UdpConfig, held: &HeldPort) -> Result<Self, FabricError> {
+    pub fn bind_beside(config: &UdpConfig, held: &ReservedPort) -> Result<Self, FabricError> {
         Self::over(UdpCarrier::bind(config, Some(held))?)
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use super::config::{Granted, SocketConfig};
-use super::held::HeldPort;
+use super::reserved_port::ReservedPort;
 use super::sys;
 use crate::contract::Ecn;
 
@@ -25,7 +25,11 @@ pub(super) fn open(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
 ///
 /// # Errors
 /// Those of the operating system.
-pub(super) fn open_beside(bind: SocketAddr, v6: bool, held: &HeldPort) -> io::Result<UdpSocket> {
+pub(super) fn open_beside(
+    bind: SocketAddr,
+    v6: bool,
+    held: &ReservedPort,
+) -> io::Result<UdpSocket> {
     let socket = unbound(bind, v6)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     held.share(|| Ok(rustix::net::bind(&socket, &bind)?))?;

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::SocketConfig;
-use super::held::HeldPort;
 use super::readable::Readable;
+use super::reserved_port::ReservedPort;
 use super::socket::SharedSocket;
 use super::{routing_table, sys};
 use crate::contract::FabricError;
@@ -38,7 +38,7 @@ pub(super) struct Peers {
     open: Arc<SharedSocket>,
     config: SocketConfig,
     /// The port of the open socket, if this process holds it apart from the socket.
-    held: Option<HeldPort>,
+    held: Option<ReservedPort>,
     list: Mutex<List>,
     version: AtomicU64,
     /// Whether packets of some peer may arrive through the open socket.
@@ -80,7 +80,7 @@ impl Peers {
     pub(super) fn new(
         open: Arc<SharedSocket>,
         config: SocketConfig,
-        held: Option<HeldPort>,
+        held: Option<ReservedPort>,
     ) -> Self {
         Self {
             open,

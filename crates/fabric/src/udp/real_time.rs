@@ -62,11 +62,11 @@ impl RealTime for UdpFabric {
         }
         let workers = workers.flat_map(UdpRx::when_readable);
         let sockets = workers.chain(carrier.when_not_full());
-        carrier.bell().sleep(sockets, at_most)
+        carrier.wake_event().sleep(sockets, at_most)
     }
 
     fn waker(&self) -> Waker {
-        self.carrier().bell().waker()
+        self.carrier().wake_event().waker()
     }
 }
 
@@ -79,11 +79,11 @@ unsafe impl RealTimeRx for NicRx<UdpRx> {
         if carrier.is_stale() {
             return Ok(());
         }
-        carrier.bell().sleep(carrier.when_readable(), at_most)
+        carrier.wake_event().sleep(carrier.when_readable(), at_most)
     }
 
     fn waker(&self) -> Waker {
-        self.carrier().bell().waker()
+        self.carrier().wake_event().waker()
     }
 }
 

@@ -20,17 +20,17 @@ use super::routing_table;
 /// datagrams, and nobody reads them. At one address, the port is connected to itself, so the kernel
 /// passes it no datagram of another sender.
 #[derive(Clone, Debug)]
-pub struct HeldPort(Arc<Held>);
+pub struct ReservedPort(Arc<Reserved>);
 
 #[derive(Debug)]
-struct Held {
+struct Reserved {
     socket: StdSocket,
     local: SocketAddr,
-    /// Held while another socket may bind the port.
+    /// Reserved while another socket may bind the port.
     sharing: Mutex<()>,
 }
 
-impl HeldPort {
+impl ReservedPort {
     /// Binds a port. Port 0 selects a free port. `[::]` also holds the port of IPv4.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl HeldPort {
     pub fn bind(addr: SocketAddr) -> Result<Self, SocketError> {
         let addr = routing_table::canonical(addr);
         let failed = |source| SocketError::Bind { addr, source };
-        let hold = || -> io::Result<Held> {
+        let hold = || -> io::Result<Reserved> {
             let socket = options::open(addr, addr.is_ipv6())?;
             // The kernel uses its minimum, about 2 kB.
             sockopt::set_socket_recv_buffer_size(&socket, 0)?;
@@ -46,7 +46,7 @@ impl HeldPort {
             if !local.ip().is_unspecified() {
                 rustix::net::connect(&socket, &local)?;
             }
-            Ok(Held {
+            Ok(Reserved {
                 socket,
                 local,
                 sharing: Mutex::new(()),

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
 
-use super::bell::Bell;
 use super::datagram::ReceivedBatch;
 use super::peers::{KnownSockets, Peers};
 use super::real_time::{Instants, now_ns};
 use super::receiver::Buffers;
 use super::route_packets::{RouteDatagram, RoutePackets, SharedRoutePackets};
 use super::socket::SharedSocket;
+use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
 use crate::nic::{Arrival, CarrierRx};
 
@@ -30,7 +30,7 @@ pub struct UdpRx {
     /// Time of the last read of `open`.
     open_read_ns: u64,
     buffers: Buffers,
-    bell: Arc<Bell>,
+    wake_event: Arc<WakeEvent>,
     route_packets: SharedRoutePackets,
 }
 
@@ -39,7 +39,7 @@ impl UdpRx {
         port: u16,
         open: &Arc<SharedSocket>,
         peers: &Arc<Peers>,
-        bell: &Arc<Bell>,
+        wake_event: &Arc<WakeEvent>,
         route_packets: SharedRoutePackets,
     ) -> Self {
         Self {
@@ -48,14 +48,14 @@ impl UdpRx {
             connected: KnownSockets::new(Arc::clone(peers)),
             open_read_ns: 0,
             buffers: Buffers::new(),
-            bell: Arc::clone(bell),
+            wake_event: Arc::clone(wake_event),
             route_packets,
         }
     }
 
     /// Wakes the worker of the port.
-    pub(super) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    pub(super) fn wake_event(&self) -> &Arc<WakeEvent> {
+        &self.wake_event
     }
 
     /// Whether there are new sockets that this half has not seen yet. The worker must not sleep

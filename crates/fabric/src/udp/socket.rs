@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::config::{Granted, SocketConfig};
 use super::datagram::{OutgoingBatch, ReceivedBatch};
 use super::error::SocketError;
-use super::held::HeldPort;
 use super::options::{open, open_beside, open_connected, set_required, set_wanted};
 use super::receiver::UdpReceiver;
+use super::reserved_port::ReservedPort;
 use super::routing_table;
 use super::sender::UdpSender;
 
@@ -47,7 +47,7 @@ pub(super) struct SharedSocket {
 
 impl SharedSocket {
     /// A socket that is not connected.
-    fn bind(config: &SocketConfig, held: Option<&HeldPort>) -> Result<Self, SocketError> {
+    fn bind(config: &SocketConfig, held: Option<&ReservedPort>) -> Result<Self, SocketError> {
         let bind = routing_table::canonical(config.bind);
         let v6 = bind.is_ipv6();
         let failed = |source| SocketError::Bind { addr: bind, source };
@@ -117,13 +117,13 @@ impl UdpSocket {
     ///
     /// # Errors
     /// As [`UdpSocket::bind`].
-    pub fn bind_beside(config: &SocketConfig, held: &HeldPort) -> Result<Self, SocketError> {
+    pub fn bind_beside(config: &SocketConfig, held: &ReservedPort) -> Result<Self, SocketError> {
         Self::bind_at(config, Some(held))
     }
 
     pub(super) fn bind_at(
         config: &SocketConfig,
-        held: Option<&HeldPort>,
+        held: Option<&ReservedPort>,
     ) -> Result<Self, SocketError> {
         let shared = Arc::new(SharedSocket::bind(config, held)?);
         Ok(Self {

@@ -11,48 +11,48 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use super::socket::poll;
 use crate::contract::{FabricError, Waker};
 
-/// The owner is awake, and nobody has rung.
-const QUIET: u8 = 0;
+/// The owner is awake, and nobody has woken it.
+const AWAKE: u8 = 0;
 /// The owner sleeps, or is about to sleep.
 const ASLEEP: u8 = 1;
-/// Somebody has rung since the owner's last sleep.
-const RUNG: u8 = 2;
+/// Somebody has woken the owner since its last sleep.
+const WOKEN: u8 = 2;
 
-/// Wakes one thread, its owner. Ringing costs a system call only while the owner sleeps.
+/// Wakes one thread, its owner. Waking it costs a system call only while the owner sleeps.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct WakeEvent {
     /// Readable when the sleeping owner must wake. It may become readable after the owner has woken
     /// for another reason; then a later sleep ends early.
     event: OwnedFd,
     state: AtomicU8,
 }
 
-impl Bell {
+impl WakeEvent {
     pub(super) fn new() -> Result<Arc<Self>, FabricError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(|e| FabricError::Io {
             what: "making an event counter to wake threads by".into(),
             source: e.into(),
         })?;
-        let state = AtomicU8::new(QUIET);
+        let state = AtomicU8::new(AWAKE);
         Ok(Arc::new(Self { event, state }))
     }
 
     pub(super) fn waker(self: &Arc<Self>) -> Waker {
-        let bell = Arc::clone(self);
-        Waker::new(move || bell.ring())
+        let wake_event = Arc::clone(self);
+        Waker::new(move || wake_event.wake())
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         // Release: the owner sees everything done before.
-        if self.state.swap(RUNG, Ordering::AcqRel) == ASLEEP {
+        if self.state.swap(WOKEN, Ordering::AcqRel) == ASLEEP {
             // This fails only if the event counter is at its maximum, and then the descriptor is
             // readable already.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Sleeps until the bell rings, or returns at once if it has rung since the last sleep. Also
+    /// Sleeps until the owner is woken, or returns at once if it was woken since the last sleep. Also
     /// ends when one of `sockets` is ready, after `at_most`, or early after a signal. Only the
     /// owner calls this.
     pub(super) fn sleep<'a>(
@@ -62,10 +62,10 @@ impl Bell {
     ) -> Result<(), FabricError> {
         let slept = self
             .state
-            .compare_exchange(QUIET, ASLEEP, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed)
             .map_or(Ok(()), |_| self.poll(sockets, at_most));
-        // Acquire: pairs with the release in `ring`. Later rings end the next sleep.
-        self.state.swap(QUIET, Ordering::Acquire);
+        // Acquire: pairs with the release in `wake`. Later calls end the next sleep.
+        self.state.swap(AWAKE, Ordering::Acquire);
         slept.map_err(|source| FabricError::Io {
             what: "waiting for packets".into(),
             source,
@@ -99,35 +99,35 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(20);
 
-    fn sleep(bell: &Bell, at_most: Duration) -> Duration {
+    fn sleep(wake_event: &WakeEvent, at_most: Duration) -> Duration {
         let start = Instant::now();
-        bell.sleep(std::iter::empty(), at_most).unwrap();
+        wake_event.sleep(std::iter::empty(), at_most).unwrap();
         start.elapsed()
     }
 
     #[test]
-    fn nobody_rings_and_the_sleep_ends_on_time() {
-        assert!(sleep(&Bell::new().unwrap(), SHORT) >= SHORT);
+    fn a_sleep_without_a_wake_ends_on_time() {
+        assert!(sleep(&WakeEvent::new().unwrap(), SHORT) >= SHORT);
     }
 
     #[test]
-    fn rings_before_a_sleep_end_that_sleep_only() {
-        let bell = Bell::new().unwrap();
-        let waker = bell.waker();
+    fn wakes_before_a_sleep_end_that_sleep_only() {
+        let wake_event = WakeEvent::new().unwrap();
+        let waker = wake_event.waker();
         for _ in 0..3 {
             (0..1000).for_each(|_| waker.wake());
-            assert!(sleep(&bell, LONG) < LONG);
-            assert!(sleep(&bell, SHORT) >= SHORT);
+            assert!(sleep(&wake_event, LONG) < LONG);
+            assert!(sleep(&wake_event, SHORT) >= SHORT);
         }
     }
 
     #[test]
-    fn a_ring_ends_a_long_sleep() {
-        let bell = Bell::new().unwrap();
-        let waker = bell.waker();
+    fn a_wake_ends_a_long_sleep() {
+        let wake_event = WakeEvent::new().unwrap();
+        let waker = wake_event.waker();
         thread::scope(|scope| {
-            let sleeper = scope.spawn(|| sleep(&bell, LONG));
-            while bell.state.load(Ordering::Relaxed) != ASLEEP {
+            let sleeper = scope.spawn(|| sleep(&wake_event, LONG));
+            while wake_event.state.load(Ordering::Relaxed) != ASLEEP {
                 thread::yield_now();
             }
             waker.wake();
@@ -135,16 +135,16 @@ mod tests {
         });
     }
 
-    /// Every ring ends a sleep, whether it comes before, during or after one.
+    /// Every wake ends a sleep, whether it comes before, during or after one.
     #[test]
-    fn no_ring_is_lost() {
-        let (ping, pong) = (Bell::new().unwrap(), Bell::new().unwrap());
+    fn no_wake_is_lost() {
+        let (ping, pong) = (WakeEvent::new().unwrap(), WakeEvent::new().unwrap());
         let (to_ping, to_pong) = (ping.waker(), pong.waker());
         let turn = AtomicU8::new(0);
-        let play = |bell: &Bell, other: &Waker, mine: u8| {
+        let play = |wake_event: &WakeEvent, other: &Waker, mine: u8| {
             for _ in 0..2000 {
                 while turn.load(Ordering::Relaxed) != mine {
-                    assert!(sleep(bell, LONG) < LONG);
+                    assert!(sleep(wake_event, LONG) < LONG);
                 }
                 turn.store(1 - mine, Ordering::Relaxed);
                 other.wake();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Completion, Fabric, QpAttr, QpRoute, Qpn, RemoteQp};
-use farwrite_fabric::udp::{HeldPort, SocketConfig, UdpConfig, UdpFabric};
+use farwrite_fabric::udp::{ReservedPort, SocketConfig, UdpConfig, UdpFabric};
 use farwrite_wire::opcode::ROUTE_PACKET;
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -19,7 +19,7 @@ fn bind(addr: &str) -> Adapter<UdpFabric> {
 }
 
 /// Same as [`bind`], at a port that is held at `held`.
-fn bind_beside(addr: IpAddr, held: &HeldPort) -> Adapter<UdpFabric> {
+fn bind_beside(addr: IpAddr, held: &ReservedPort) -> Adapter<UdpFabric> {
     let at = SocketAddr::new(addr, held.local_addr().port());
     let fabric = UdpFabric::bind_beside(&config(at), held);
     Adapter::new(fabric.expect("sockets")).expect("all queues")
@@ -95,7 +95,7 @@ fn a_flood_of_strangers_drops_its_own_packets_only() {
         ("127.0.0.1:0", Some("0.0.0.0:0")),
         ("127.0.0.1:0", Some("[::]:0")),
     ] {
-        let held = held.map(|held| HeldPort::bind(held.parse().expect("an address")));
+        let held = held.map(|held| ReservedPort::bind(held.parse().expect("an address")));
         let held = held.map(|held| held.expect("a port"));
         let [(mut a, qa), (mut b, _)] = match &held {
             None => pair(addr),

@@ -10,7 +10,7 @@ use clap::Parser;
 use farwrite_swarm::boxes::{self, BoxPlan};
 use farwrite_swarm::collectives::{self, CollectivePlan};
 use farwrite_swarm::{
-    CoverageTable, NetworkPlan, NetworkTally, Plan, Violation, check, check_network, explain,
+    CoverageTable, NetworkCounts, NetworkPlan, Plan, Violation, check, check_network, explain,
     explain_network,
 };
 
@@ -72,7 +72,7 @@ struct Sums {
     faults: u64,
     failures: u64,
     table: CoverageTable,
-    tally: NetworkTally,
+    counts: NetworkCounts,
     /// Number of cases of boxes, or of collectives, that met each kind of event.
     kinds: BTreeMap<&'static str, u64>,
 }
@@ -160,7 +160,7 @@ impl Soak {
         sums.messages += plan.flows.len() as u64;
         sums.packets += report.frames;
         sums.faults += plan.changes.len() as u64;
-        sums.tally += report.tally;
+        sums.counts += report.counts;
         failure(report.violation, move || explain_network(seed, &plan))
     }
 
@@ -227,7 +227,7 @@ fn main() -> ExitCode {
     soak.print_progress();
     let sums = soak.sums();
     match (soak.args.networks, soak.args.boxes) {
-        (true, _) => print!("{}", sums.tally),
+        (true, _) => print!("{}", sums.counts),
         (_, true) => print_kinds(&sums, &boxes::KINDS),
         _ if soak.args.collectives => print_kinds(&sums, &collectives::KINDS),
         _ => print!("{}", sums.table),

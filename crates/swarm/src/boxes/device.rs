@@ -75,7 +75,7 @@ pub(crate) struct FaultyPath {
     /// The key with which messages are forged.
     pub(crate) key: [u8; 32],
     pub(crate) dice: SplitMix,
-    pub(crate) tally: PathTally,
+    pub(crate) counts: PathCounts,
     /// The single packets that it delivered unchanged, by the port to which they went.
     pub(crate) passed: [HashSet<Vec<u8>>; 2],
     headers: Headers,
@@ -89,7 +89,7 @@ pub(crate) struct FaultyPath {
 
 /// Counts of the faults of the path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PathTally {
+pub(crate) struct PathCounts {
     pub(crate) lost: u64,
     pub(crate) changed: u64,
     pub(crate) doubled: u64,
@@ -106,7 +106,7 @@ impl FaultyPath {
             end_ns: plan.faults_end_ns,
             key,
             dice: SplitMix::new(plan.path_seed),
-            tally: PathTally::default(),
+            counts: PathCounts::default(),
             passed: Default::default(),
             headers: plan.headers,
             seen: Vec::new(),
@@ -132,17 +132,17 @@ impl FaultyPath {
                 0 => self.dice.within(0..self.rates.burst + 1),
                 left => left - 1,
             };
-            self.tally.lost += 1;
+            self.counts.lost += 1;
             return;
         }
         if self.dice.chance(self.rates.double) {
-            self.tally.doubled += 1;
+            self.counts.doubled += 1;
             self.delay(now_ns, to, frame.clone());
         }
         if self.dice.chance(self.rates.change)
             && let Some(changed) = forge::changed(&frame, &mut self.dice)
         {
-            self.tally.changed += 1;
+            self.counts.changed += 1;
             return self.delay(now_ns, to, changed);
         }
         self.delay(now_ns, to, frame);
@@ -151,7 +151,7 @@ impl FaultyPath {
     fn delay(&mut self, now_ns: u64, to: usize, frame: Frame) {
         let mut at_ns = now_ns;
         if self.dice.chance(self.rates.late) {
-            self.tally.late += 1;
+            self.counts.late += 1;
             at_ns += self.dice.within(0..self.rates.late_ns + 1);
         }
         self.send(at_ns, to, frame);
@@ -165,10 +165,10 @@ impl FaultyPath {
         let (to, genuine) = &self.seen[self.dice.index(self.seen.len())];
         let (to, genuine) = (*to, genuine.clone());
         if self.dice.chance(0.3) {
-            self.tally.replayed += 1;
+            self.counts.replayed += 1;
             self.send(now_ns, to, genuine);
         } else if let Some(forged) = self.forged(&genuine) {
-            self.tally.forged += 1;
+            self.counts.forged += 1;
             self.send(now_ns, to, forged);
         }
     }

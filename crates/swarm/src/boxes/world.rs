@@ -373,19 +373,19 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
         let differ = keys.windows(2).any(|pair| pair[0] != pair[1]);
         seen.push(("different keys", u64::from(differ)));
         if let Some(Node::Path(path)) = self.network.device(self.path) {
-            let tally = &path.tally;
+            let counts = &path.counts;
             let forged = if self.plan.key_is_known {
                 "message forged with the right key"
             } else {
                 "message forged with another key"
             };
             seen.extend([
-                ("frames lost", tally.lost),
-                ("frames changed", tally.changed),
-                ("frames doubled", tally.doubled),
-                ("frames late", tally.late),
-                ("message replayed", tally.replayed),
-                (forged, tally.forged),
+                ("frames lost", counts.lost),
+                ("frames changed", counts.changed),
+                ("frames doubled", counts.doubled),
+                ("frames late", counts.late),
+                ("message replayed", counts.replayed),
+                (forged, counts.forged),
             ]);
         }
         for at in self.boxes {

@@ -28,7 +28,7 @@ const KINDS: [&str; 17] = [
 
 /// How often cases have met each kind of event.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NetworkTally {
+pub struct NetworkCounts {
     counts: [u64; KINDS.len()],
 }
 
@@ -51,7 +51,7 @@ pub(super) struct FinishedFlows {
     pub(super) bursty: u64,
 }
 
-impl NetworkTally {
+impl NetworkCounts {
     pub(super) fn new(finished: FinishedFlows, totals: &PortCounters) -> Self {
         Self {
             counts: [
@@ -87,7 +87,7 @@ impl NetworkTally {
     }
 }
 
-impl AddAssign for NetworkTally {
+impl AddAssign for NetworkCounts {
     fn add_assign(&mut self, other: Self) {
         for (sum, more) in self.counts.iter_mut().zip(other.counts) {
             *sum += more;
@@ -95,7 +95,7 @@ impl AddAssign for NetworkTally {
     }
 }
 
-impl Display for NetworkTally {
+impl Display for NetworkCounts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (kind, count) in KINDS.into_iter().zip(self.counts) {
             writeln!(f, "{kind:<34} {count:>10}")?;

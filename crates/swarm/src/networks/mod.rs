@@ -6,10 +6,10 @@
 //! every failure ends; a NIC may give up. Everything ends in bounded time. No frame is lost without
 //! being counted. With PFC and cables that stay as they are, switches drop no frame.
 
+mod counts;
 mod endpoint;
 mod nic;
 mod plan;
-mod tally;
 mod world;
 
 use farwrite::fabric::net::NetHost;
@@ -17,12 +17,12 @@ use farwrite_net::{Device, Frame, Output, Ports};
 
 use crate::quietly;
 use crate::violation::{Rule, Violation};
+pub use counts::NetworkCounts;
 use endpoint::Worker;
 use farwrite_dice::mix;
 use nic::NicHost;
 use plan::MAX_MESSAGES;
 pub use plan::{Carrier, ChangePlan, FlowPlan, NetworkPlan};
-pub use tally::NetworkTally;
 use world::NetworkWorld;
 
 /// Guard bytes behind each receive buffer. Nothing may write them.
@@ -38,7 +38,7 @@ pub struct NetworkReport {
     /// Number of frames that hosts sent.
     pub frames: u64,
     /// The events that the case met. Complete only if no rule was broken.
-    pub tally: NetworkTally,
+    pub counts: NetworkCounts,
 }
 
 /// Runs a case. If `twice`, runs it again and compares the hashes.
@@ -98,7 +98,7 @@ fn run(plan: &NetworkPlan) -> NetworkReport {
         violation,
         hash: world.hash(),
         frames: world.frames(),
-        tally: world.tally(),
+        counts: world.counts(),
     }
 }
 

@@ -6,9 +6,9 @@ use farwrite::{Outcome, QueuePair};
 use farwrite_net::{Cable, FrameDrop, Loss, Network, NodeId, Options, Shape};
 use farwrite_rc::{Completion, PostError};
 
+use super::counts::{FinishedFlows, NetworkCounts};
 use super::nic::{self, NicHost, RequestOutcome};
 use super::plan::{Carrier, FlowPlan, NetworkPlan};
-use super::tally::{FinishedFlows, NetworkTally};
 use super::{Bytes, NetworkHost, Worker, endpoint};
 use crate::plan::{SECOND, US};
 use crate::violation::{Rule, Violation};
@@ -73,7 +73,7 @@ impl<'a> NetworkWorld<'a> {
         self.network.sent()
     }
 
-    pub(super) fn tally(&self) -> NetworkTally {
+    pub(super) fn counts(&self) -> NetworkCounts {
         let mut finished = self.finished;
         let flows = &self.plan.flows;
         if let Shape::FatTree { .. } = self.plan.shape {
@@ -89,7 +89,7 @@ impl<'a> NetworkWorld<'a> {
             )
         };
         finished.bursty = u64::from(topology.cables().iter().any(is_bursty));
-        NetworkTally::new(finished, &self.network.totals())
+        NetworkCounts::new(finished, &self.network.totals())
     }
 
     pub(super) fn violation(&self, rule: Rule, what: impl ToString) -> Violation {

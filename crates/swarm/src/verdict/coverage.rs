@@ -2,12 +2,12 @@
 
 use farwrite::{Outcome, Refusal};
 
-use super::Story;
+use super::MessageEnd;
 use crate::coverage::Coverage;
 use crate::plan::Repair;
 use crate::world::Message;
 
-impl Story<'_> {
+impl MessageEnd<'_> {
     pub(super) fn cover(&self, coverage: &mut Coverage) {
         let Message {
             cancelled,

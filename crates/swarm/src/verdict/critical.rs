@@ -2,12 +2,12 @@
 
 use farwrite::{Outcome, SchemeName};
 
-use super::{Broken, Story, demand};
+use super::{Broken, MessageEnd, demand};
 use crate::oracle::GUARD;
 use crate::violation::Rule;
 use crate::world::Message;
 
-impl Story<'_> {
+impl MessageEnd<'_> {
     /// Whether the bytes of all critical chunks are in the buffer of the receive.
     pub(super) fn has_critical(&self) -> bool {
         let Message {

@@ -16,7 +16,7 @@ use crate::world::{Message, World};
 type Broken = (Rule, &'static str);
 
 /// How a message ended.
-struct Story<'a> {
+struct MessageEnd<'a> {
     plan: &'a MessagePlan,
     message: &'a Message,
     sent: Outcome,
@@ -59,7 +59,7 @@ fn demand(rule: Rule, is_so: bool, otherwise: &'static str) -> Result<(), Broken
     is_so.then_some(()).ok_or((rule, otherwise))
 }
 
-impl Story<'_> {
+impl MessageEnd<'_> {
     fn check(&self) -> Result<(), Broken> {
         self.check_received()?;
         self.check_sent()?;
@@ -279,7 +279,7 @@ impl World<'_> {
             let written_ns = number.and_then(|n| tap.written_ns(plan.pair, plan.from, n));
             let is_overtaken = number.is_some_and(|n| tap.is_overtaken(plan.pair, plan.from, n));
             drop(tap);
-            let story = Story {
+            let story = MessageEnd {
                 plan,
                 message,
                 sent,

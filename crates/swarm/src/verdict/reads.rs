@@ -13,7 +13,7 @@ use crate::world::{Message, World};
 type Broken = (Rule, &'static str);
 
 /// How a read ended.
-struct ReadStory<'a> {
+struct ReadEnd<'a> {
     plan: &'a MessagePlan,
     message: &'a Message,
     received: Outcome,
@@ -25,7 +25,7 @@ fn demand(rule: Rule, is_so: bool, otherwise: &'static str) -> Result<(), Broken
     is_so.then_some(()).ok_or((rule, otherwise))
 }
 
-impl ReadStory<'_> {
+impl ReadEnd<'_> {
     fn recv(&self) -> Option<&RecvHandle> {
         self.message.recv.as_ref()
     }
@@ -112,7 +112,7 @@ impl World<'_> {
         let received = message.received.ok_or_else(|| self.still_open(index))?;
         let mut course = self.plan.course(plan.pair, plan.from);
         let number = course.position(|other| other == index);
-        let story = ReadStory {
+        let story = ReadEnd {
             plan,
             message,
             received,

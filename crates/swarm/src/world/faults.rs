@@ -132,7 +132,7 @@ impl World<'_> {
     fn restart(&mut self, host: usize, gives_up_ns: u64) {
         self.say(|| format!("host {host} restarts"));
         self.coverage.saw("restart");
-        self.books
+        self.earlier
             .endpoints
             .push(self.hosts[host].running().counters());
         self.hosts[host].restart(&self.network);
@@ -204,7 +204,9 @@ impl World<'_> {
             let [a, b] = path.hosts.map(|host| self.hosts[host].addr.ip());
             for (from, to) in [(a, b), (b, a)] {
                 let counters = self.network.link_counters(from, to);
-                self.books.links.push(counters.expect("the path has links"));
+                self.earlier
+                    .links
+                    .push(counters.expect("the path has links"));
             }
             let [forth, back] = path.links.map(healed);
             let joined = self.network.connect(a, b, forth, back);

@@ -17,9 +17,9 @@ use farwrite::fabric::sim::{LinkCounters, SimNetwork};
 use farwrite::{Counters, Endpoint, QpInfo, QpStats, QueuePair};
 
 use crate::coverage::Coverage;
-use crate::ledger::{Fullness, Ledger};
 use crate::plan::show::Millis;
 use crate::plan::{MS, PairPlan, Plan};
+use crate::recorded_fabric::{Fullness, RecordedFabric};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
 use farwrite_dice::{SplitMix, mix};
@@ -61,7 +61,7 @@ pub(crate) struct World<'p> {
     progress_ns: u64,
     /// Whether a post is due and all slots are in use.
     is_waiting: bool,
-    pub(crate) books: Books,
+    pub(crate) earlier: EarlierCounters,
     pub(crate) coverage: Coverage,
     dice: SplitMix,
     trace: Option<Vec<String>>,
@@ -71,7 +71,7 @@ pub(crate) struct World<'p> {
 pub(crate) struct Host {
     addr: SocketAddr,
     ports: u16,
-    endpoint: Option<Endpoint<Ledger>>,
+    endpoint: Option<Endpoint<RecordedFabric>>,
     pub(crate) fullness: Rc<RefCell<Fullness>>,
     paused: bool,
     /// When its last pause ended.
@@ -91,7 +91,7 @@ pub(crate) struct Pair {
     /// When the remaining end gives up.
     pub(crate) gives_up_ns: Option<u64>,
     /// By sending end.
-    courses: [Course; 2],
+    courses: [DirectionMessages; 2],
     /// Whether an end gave up because the other one closed.
     pub(crate) gave_up: bool,
     watches: [PathWatch; 2],
@@ -101,7 +101,7 @@ pub(crate) struct Pair {
 
 /// The messages of one direction of a queue pair, in order.
 #[derive(Default)]
-struct Course {
+struct DirectionMessages {
     messages: Vec<usize>,
     sent: usize,
     posted: usize,
@@ -109,7 +109,7 @@ struct Course {
 
 /// Counters of links and endpoints that no longer exist, for the sums at the end.
 #[derive(Default)]
-pub(crate) struct Books {
+pub(crate) struct EarlierCounters {
     /// Counters of links that were replaced.
     pub(crate) links: Vec<LinkCounters>,
     /// Counters of endpoints that were restarted.
@@ -146,7 +146,7 @@ impl<'p> World<'p> {
             healed: false,
             progress_ns: 0,
             is_waiting: false,
-            books: Books::default(),
+            earlier: EarlierCounters::default(),
             coverage: Coverage::default(),
             dice: SplitMix::new(plan.seed ^ 2),
             trace: traced.then(Vec::new),
@@ -268,7 +268,7 @@ impl<'p> World<'p> {
     fn is_over(&self) -> bool {
         self.open.is_empty()
             && self.pairs.iter().all(|pair| {
-                let posted = |course: &Course| {
+                let posted = |course: &DirectionMessages| {
                     course.sent == course.messages.len() && course.posted == course.messages.len()
                 };
                 let is_done = pair.is_connected() && pair.courses.iter().all(posted);
@@ -337,29 +337,29 @@ impl Host {
         self.starts += 1;
         let mut seed = [self.starts; 32];
         seed[..2].copy_from_slice(&self.ports.to_le_bytes());
-        let ledger = Ledger::new(fabric, Rc::clone(&self.fullness));
-        self.endpoint = Some(Endpoint::new(ledger, seed));
+        let recorded = RecordedFabric::new(fabric, Rc::clone(&self.fullness));
+        self.endpoint = Some(Endpoint::new(recorded, seed));
     }
 
-    pub(crate) fn running(&self) -> &Endpoint<Ledger> {
+    pub(crate) fn running(&self) -> &Endpoint<RecordedFabric> {
         self.endpoint.as_ref().expect("every host runs an endpoint")
     }
 
-    pub(crate) fn endpoint(&mut self) -> &mut Endpoint<Ledger> {
+    pub(crate) fn endpoint(&mut self) -> &mut Endpoint<RecordedFabric> {
         self.endpoint.as_mut().expect("every host runs an endpoint")
     }
 }
 
 impl Pair {
     fn new(plan: &Plan, pair: usize) -> Self {
-        let course = |from| Course {
+        let course = |from| DirectionMessages {
             messages: plan.course(pair, from).collect(),
             // Nobody posts the answers to reads.
             sent: match plan.pairs[pair].reads[from] {
                 true => plan.course(pair, from).count(),
                 false => 0,
             },
-            ..Course::default()
+            ..DirectionMessages::default()
         };
         Self {
             courses: [course(0), course(1)],

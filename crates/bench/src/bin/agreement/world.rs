@@ -16,14 +16,14 @@ use crate::cell::Cell;
 const REST_RTTS: u32 = 10;
 
 /// A host, and what the path loses on the way to it beyond what its cable loses.
-struct Station {
+struct LossyHost {
     host: NetHost<End>,
     /// Probability that a packet to this host is lost.
     loss: f64,
     dice: SplitMix,
 }
 
-impl Device for Station {
+impl Device for LossyHost {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         if self.loss == 0.0 || !self.dice.chance(self.loss) {
             self.host.handle(now_ns, port, frame);
@@ -111,7 +111,7 @@ pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
     let options = network_options();
     let device = |_, _: &_| ends.remove(0);
     let mut network = Network::new(&topology, &options, cell.seed, device)?;
-    let times_ns = |network: &Network<Station>| {
+    let times_ns = |network: &Network<LossyHost>| {
         let sender = network.device(hosts[0]).expect("a host");
         match &sender.host.program().role {
             Role::Sender(sender) => sender.times_ns.clone(),
@@ -130,7 +130,7 @@ pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
 }
 
 /// The sender and the receiver, connected to each other.
-fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<Station>, Failure> {
+fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<LossyHost>, Failure> {
     let rest_ns = rest_ns(cell);
     let sender = Role::Sender(Box::new(Sender {
         options: SendOptions {
@@ -155,7 +155,7 @@ fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<Station>, Failure> {
     }
     let station = |(end, ports): (End, NetPorts)| {
         let loses = cell.keeps_reports && matches!(end.role, Role::Receiver(_));
-        Station {
+        LossyHost {
             host: NetHost::new(ports, end),
             loss: if loses { cell.loss_packet } else { 0.0 },
             dice: SplitMix::new(cell.seed),

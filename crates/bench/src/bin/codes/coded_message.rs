@@ -36,7 +36,7 @@ pub(crate) enum What {
 pub(crate) const ISAL_TILES: [usize; 7] = [256, 512, 1024, 2048, 4096, 16384, usize::MAX];
 
 /// A message in cold memory with its parity.
-pub(crate) struct Contest {
+pub(crate) struct CodedMessage {
     pub(crate) layout: Layout,
     data: Memory,
     parity: Memory,
@@ -45,7 +45,7 @@ pub(crate) struct Contest {
     threads: NonZeroUsize,
 }
 
-impl Contest {
+impl CodedMessage {
     /// A message of whole groups, with at least `bytes` bytes.
     pub(crate) fn new(mds: Code, bytes: usize, chunk_bytes: usize) -> Result<Self, CodecError> {
         let group_bytes = mds.k() * chunk_bytes;

@@ -7,7 +7,7 @@ use farwrite_codes::hadamard::{Element, Interleave, Transform};
 use farwrite_units::stats::median;
 use half::{bf16, f16};
 
-use crate::contest::thread_time;
+use crate::coded_message::thread_time;
 
 /// Elements per block in the measurements of the stride.
 const BLOCK: usize = 1024;

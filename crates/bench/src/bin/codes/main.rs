@@ -1,14 +1,14 @@
 //! Measures the speed of codes, compared with reading the same memory and with ISA-L (paper Fig.
 //! 11), and of the Hadamard transform, compared with copying.
 
-mod contest;
+mod coded_message;
 mod hadamard;
 mod isal;
 mod reading;
 mod table;
 
 use clap::Parser;
-use contest::{Contest, ISAL_TILES, What};
+use coded_message::{CodedMessage, ISAL_TILES, What};
 use farwrite_codes::{Code, Kind};
 use reading::Loop;
 
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
     let code = |kind| Code::new(kind, args.k, args.m);
     let (mds, xor) = (code(Kind::Mds)?, code(Kind::Xor)?);
-    let mut contest = Contest::new(mds, args.size_mib << 20, args.chunk_kib << 10)?;
+    let mut coded_message = CodedMessage::new(mds, args.size_mib << 20, args.chunk_kib << 10)?;
     let mut whats: Vec<What> = Loop::available().map(What::Read).collect();
     // Encode with the MDS code last, because the recovery uses its parity.
     whats.extend([What::Encode(xor), What::Encode(mds)]);
@@ -52,13 +52,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut seconds = vec![Vec::new(); whats.len()];
     for run in 0..args.runs.max(1) {
         for (&what, seconds) in whats.iter().zip(&mut seconds) {
-            seconds.push(contest.run(what)?);
+            seconds.push(coded_message.run(what)?);
             if run == 0 {
-                contest.check(what)?;
+                coded_message.check(what)?;
             }
         }
     }
-    table::print(&contest, &whats, &seconds);
-    drop(contest);
+    table::print(&coded_message, &whats, &seconds);
+    drop(coded_message);
     hadamard::print(args.size_mib << 20, args.runs)
 }

@@ -3,15 +3,15 @@
 use farwrite_codes::Kernel;
 use farwrite_units::stats::median;
 
-use crate::contest::{Contest, What};
+use crate::coded_message::{CodedMessage, What};
 
 /// Cores that the paper needs to encode at 400 Gbit/s (Fig. 11).
 const PAPER_CORES: [(&str, u32); 2] = [("ec-xor:32,8", 4), ("ec-mds:32,8", 8)];
 const PAPER_BYTES_PER_SECOND: f64 = 400e9 / 8.0;
 
 /// Prints medians, each with its ratio to the best reading and to the best of ISA-L.
-pub(crate) fn print(contest: &Contest, whats: &[What], seconds: &[Vec<f64>]) {
-    let bytes = contest.layout.data_bytes();
+pub(crate) fn print(coded_message: &CodedMessage, whats: &[What], seconds: &[Vec<f64>]) {
+    let bytes = coded_message.layout.data_bytes();
     let speeds = whats
         .iter()
         .zip(seconds)
@@ -25,7 +25,7 @@ pub(crate) fn print(contest: &Contest, whats: &[What], seconds: &[Vec<f64>]) {
         "codes        {} MiB in chunks of {} KiB, in cold memory, on one core with {}; \
          GB/s of data, medians of {}",
         bytes >> 20,
-        contest.layout.chunk_bytes() >> 10,
+        coded_message.layout.chunk_bytes() >> 10,
         Kernel::best(),
         seconds[0].len(),
     );
@@ -43,7 +43,7 @@ pub(crate) fn print(contest: &Contest, whats: &[What], seconds: &[Vec<f64>]) {
                     .iter()
                     .find(|(name, _)| *name == code.to_string());
                 let paper = paper.map_or(String::new(), |(_, cores)| format!(" (paper: {cores})"));
-                let same = contest.layout.code() == code;
+                let same = coded_message.layout.code() == code;
                 let isal = best(&|what| same && matches!(what, What::IsalEncode(_)));
                 let name = format!("{code} encode");
                 line(
@@ -55,7 +55,7 @@ pub(crate) fn print(contest: &Contest, whats: &[What], seconds: &[Vec<f64>]) {
             What::Recover(lost) => {
                 let isal =
                     best(&|what| matches!(what, What::IsalRecover(other, _) if other == lost));
-                let name = format!("{} recover {lost}", contest.layout.code());
+                let name = format!("{} recover {lost}", coded_message.layout.code());
                 line(
                     &name,
                     speed,
@@ -63,7 +63,7 @@ pub(crate) fn print(contest: &Contest, whats: &[What], seconds: &[Vec<f64>]) {
                 );
             }
             What::EncodeOnThreads(code) => {
-                let threads = contest.threads();
+                let threads = coded_message.threads();
                 line(
                     &format!("{code} encode"),
                     speed,
