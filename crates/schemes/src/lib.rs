@@ -10,7 +10,7 @@
 //! - [`order`] is the order in which a scheme first sends chunks.
 //! - [`rtt`] and [`lateness`] belong to the endpoint, which hands their results to every scheme.
 //! - [`loss_meter`] measures path loss from the bitmaps, for every scheme.
-//! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silence`] and [`timing`] are the parts that the
+//! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silent_peer`] and [`timing`] are the parts that the
 //!   schemes here share. Schemes written elsewhere may use them too.
 #![no_std]
 
