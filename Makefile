@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install hooks clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,13 @@ torch: ## farwrite.torch, in a separate environment with PyTorch (4.3 GB, downlo
 	$(CARGO) build --quiet --workspace --bin farwrite
 	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
 		WHEEL_PROFILE=dev python/run $(TOOLS) --torch python/check-torch
+
+# Not part of `make test`: 5 GB are downloaded for each version, and removed afterwards.
+TORCH_VERSIONS ?= 2.7.1 2.11.0 newest
+torch-versions: ## the tests of farwrite.torch with old and new versions of PyTorch, one after the other (15 GB of downloads)
+	$(CARGO) build --quiet --workspace --bin farwrite
+	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
+		WHEEL_PROFILE=dev python/run $(TOOLS) python/torch-versions $(TOOLS) $(TORCH_VERSIONS)
 
 gpu: ## tests with tensors of a GPU (needs a GPU of CUDA)
 	python/run $(TOOLS) --torch python -P -m pytest --quiet -p no:cacheprovider python/tests_torch/test_gpu.py

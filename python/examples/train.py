@@ -118,7 +118,7 @@ def join(arguments: argparse.Namespace) -> None:
         policy = farwrite.torch.Bounded(
             arguments.bounded,
             hadamard_block=arguments.hadamard,
-            exact=farwrite.torch.Exact(arguments.exact),
+            exact=farwrite.torch.Exact(**({"scheme": arguments.exact} if arguments.exact else {})),
             parts="bounded" if arguments.resynchronise else "exact",
         )
     # The second line: a store on a network that only the ranks use.
@@ -299,7 +299,7 @@ def main() -> None:
         "--bounded", type=float, help="a share of gradients that may be missing, such as 0.02"
     )
     parser.add_argument("--hadamard", type=int, help="values of a block of the Hadamard transform")
-    parser.add_argument("--exact", default="sr-nack", help="with --bounded: the scheme of exact operations")
+    parser.add_argument("--exact", help="with --bounded: the scheme of exact operations")
     parser.add_argument(
         "--resynchronise",
         type=int,

@@ -245,6 +245,11 @@ pub(crate) struct Ended {
     was_cut: bool,
     /// Start and end of the bytes of the result that lack contributions, and the ranks that they lack.
     missing: Vec<(u64, u64, Vec<usize>)>,
+    /// Ranks, and the seconds after which their first and last exact segments arrived.
+    arrivals: Vec<(usize, f64, f64)>,
+    /// Ranks, the round trips to them in seconds, rates in bits per second, and numbers of chunks that
+    /// were judged and lost since the group began.
+    peers: Vec<(usize, f64, u64, u64, u64)>,
 }
 
 impl From<Report> for Ended {
@@ -254,6 +259,14 @@ impl From<Report> for Ended {
             Some((_, RepairChoice::CannotBeMet { least_ppm })) => Some(f64::from(least_ppm) / 1e6),
             _ => None,
         };
+        let arrivals = report.arrivals.iter();
+        let arrivals = arrivals.map(|a| (a.rank, a.first.as_secs_f64(), a.last.as_secs_f64()));
+        let peers = report.peers.iter().map(|peer| {
+            let rtt_s = peer.rtt.as_secs_f64();
+            let (judged, lost) = (peer.judged_chunks, peer.lost_chunks);
+            (peer.rank, rtt_s, peer.rate_bps, judged, lost)
+        });
+        let (arrivals, peers) = (arrivals.collect(), peers.collect());
         let missing = report.missing.into_iter();
         let missing = missing.map(|Missing { range, ranks }| (range.start, range.end, ranks));
         Self {
@@ -267,6 +280,8 @@ impl From<Report> for Ended {
             least_missing_share,
             was_cut: report.was_cut,
             missing: missing.collect(),
+            arrivals,
+            peers,
         }
     }
 }

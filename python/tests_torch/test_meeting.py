@@ -112,13 +112,13 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Options(trusted_store=True, policy=Exact("ec-mds:32,8"))
     said = both(HashStore(), options=(OPTIONS, other))
     assert "rank 1 has policy Exact(scheme='ec-mds:32,8', expected_loss=None), this rank Exact(" in said[0]
-    assert "rank 0 has policy Exact(scheme='sr-nack', expected_loss=None)" in said[1]
+    assert "rank 0 has policy Exact(scheme='auto', expected_loss=None)" in said[1]
     log, replay = (
         Options(trusted_store=True, policy=Bounded(), **{name: "folder"})
         for name in ("missing_log", "replay_log")
     )
     said = both(HashStore(), options=(log, replay))
-    assert "exact=Exact(scheme='sr-nack', expected_loss=None)), replayed, this rank Bounded(" in said[0]
+    assert "exact=Exact(scheme='auto', expected_loss=None)), replayed, this rank Bounded(" in said[0]
     # It makes no difference to the others whether a rank writes a log.
     silent = Options(trusted_store=True, policy=Bounded())
     assert both(HashStore(), options=(log, silent)) == [[b"of 0", b"of 1"]] * 2

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +13,18 @@ import torch.distributed as dist
 from ranks import Ranks
 
 import farwrite.torch
-from farwrite.torch import Adaptive, Bounded, Dcqcn, Eqds, Exact, Fixed, Options, RateControl, Swift
+from farwrite.torch import (
+    Adaptive,
+    Bounded,
+    Dcqcn,
+    Eqds,
+    Exact,
+    Fixed,
+    Options,
+    RateControl,
+    Swift,
+    reports,
+)
 
 VALUES = 100_000
 GBIT = 10**9
@@ -81,3 +95,62 @@ def _timeouts(timeouts: str) -> None:
     # The first one is the warm-up.
     assert all(1e-3 <= report.timeout_s <= 0.25 for report in reports[1:]), reports
     dist.destroy_process_group(group)
+
+
+def test_reports_say_what_an_operation_waited_for(two: Ranks) -> None:
+    two.run(_waited)
+
+
+def _waited() -> None:
+    group, other = dist.new_group(), 1 - dist.get_rank()
+    farwrite.torch.step_report(group)
+    tensor = torch.ones(VALUES)
+    dist.barrier(group=group)
+    for number in range(3):
+        if number == 2 and dist.get_rank() == 1:
+            time.sleep(0.3)
+        dist.all_reduce(tensor, group=group)
+    report = farwrite.torch.last_report(group)
+    assert report is not None
+    assert report.waited_for == other
+    (arrival,), (peer,) = report.arrivals, report.peers
+    assert 0 <= arrival.first_s <= arrival.last_s <= report.elapsed_s
+    assert peer.rank == other
+    assert peer.loss in (None, 0.0)
+    assert peer.rtt_s > 0
+    assert peer.rate_bps > 10**6
+    step = farwrite.torch.step_report(group)
+    assert (step.operations, step.cut, step.result_bytes) == (4, 0, 3 * tensor.nbytes)
+    assert step.slowest is not None
+    if dist.get_rank() == 0:
+        # The other rank started late.
+        assert arrival.first_s > 0.2
+        assert step.waited_s > 0.2
+        assert step.slowest == report
+    assert farwrite.torch.step_report(group).operations == 0
+    dist.destroy_process_group(group)
+
+
+def test_a_bounded_group_that_is_slower_than_an_exact_one_says_so_once() -> None:
+    tally = reports.Tally("rank 0 of group 'g'", 2)
+    # 4 MiB at 1 Gbit/s and 40 ms: an exact operation takes 82 ms.
+    fast, slow = _ended(0.09), _ended(0.36)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for ended in [fast] * 40 + [slow] * 40:
+            tally.add("all_reduce", ended)
+    assert len(caught) == 1
+    assert str(caught[0].message) == (
+        "rank 0 of group 'g': a bounded all_reduce of 4194304 bytes takes at least 360 ms. An exact one with "
+        "parity would take about 82 ms on this network (40 ms round trip, 1000 Mbit/s to rank 1): try "
+        "policy=Exact('auto')"
+    )
+
+
+def _ended(elapsed_s: float) -> Any:
+    """Return what the native half says of a bounded operation."""
+    return SimpleNamespace(
+        result_bytes=1 << 22, missing_bytes=0, elapsed_s=elapsed_s, timeout_s=1.0, was_cut=False,
+        scheme="best-effort", exact_schemes=[], least_missing_share=None, arrivals=[],
+        peers=[(1, 0.04, 10**9, 1000, 10)],
+    )  # fmt: skip

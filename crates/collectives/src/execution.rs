@@ -1,6 +1,7 @@
 //! An operation in progress: which bytes of which step are done.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use farwrite::{Fabric, SchemeName};
 use farwrite_deadline::TimeoutKey;
@@ -16,7 +17,7 @@ use crate::kernel;
 use crate::mismatch::{self, Mismatch};
 use crate::operation::name;
 use crate::plan::Plan;
-use crate::report::Report;
+use crate::report::{Arrival, PeerReport, Report};
 use crate::schedule::{Action, Step};
 use crate::scratch::Scratch;
 use crate::segment::{Descriptor, Header};
@@ -44,6 +45,8 @@ pub(crate) struct Execution {
     bounded: Option<Bounded>,
     /// Whether other ranks were informed that it makes progress.
     is_announced: bool,
+    /// By rank: when the first and the last segment of it were processed.
+    arrivals: Vec<Option<[u64; 2]>>,
 }
 
 #[derive(Debug)]
@@ -81,6 +84,7 @@ impl Execution {
             copy: None,
             bounded: bounded.map(|bounded| Bounded::new(*bounded)),
             is_announced: false,
+            arrivals: vec![None; ranks],
             steps: with_dependencies(&plan.steps),
             queues: vec![Queues::default(); ranks],
             left: plan.steps.len(),
@@ -332,6 +336,30 @@ impl Execution {
         Ok(true)
     }
 
+    /// Notes that a segment of a rank was processed.
+    pub(crate) fn note_arrival(&mut self, peer: usize, now_ns: u64) {
+        let [_, last_ns] = self.arrivals[peer].get_or_insert([now_ns; 2]);
+        *last_ns = now_ns;
+    }
+
+    /// The ranks that it exchanges segments with.
+    pub(crate) fn partners(&self) -> Vec<usize> {
+        let mut partners: Vec<_> = self.plan.steps.iter().map(|step| step.peer).collect();
+        partners.sort_unstable();
+        partners.dedup();
+        partners
+    }
+
+    fn arrivals(&self) -> Vec<Arrival> {
+        let since = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(self.started_ns));
+        let arrivals = self.arrivals.iter().enumerate();
+        let arrivals = arrivals.filter_map(|(rank, times_ns)| {
+            let [first, last] = (*times_ns)?.map(since);
+            Some(Arrival { rank, first, last })
+        });
+        arrivals.collect()
+    }
+
     /// The end of the bytes of a step that earlier steps no longer use.
     fn ready_to(&self, index: usize) -> u64 {
         let range = &self.steps[index].step.range;
@@ -390,8 +418,13 @@ impl Execution {
         )
     }
 
-    /// Ends an operation whose steps are done.
-    pub(crate) fn finish(mut self, now_ns: u64, scratch: &mut Scratch) -> (Report, Buffers) {
+    /// Ends an operation whose steps are done. `peers` is what was measured of its partners.
+    pub(crate) fn finish(
+        mut self,
+        now_ns: u64,
+        peers: Vec<PeerReport>,
+        scratch: &mut Scratch,
+    ) -> (Report, Buffers) {
         if let (Some(copy), Some(output)) = (&self.copy, &mut self.buffers.output) {
             let result = self.plan.after.clone().unwrap_or(0..0);
             let bytes = &copy.as_slice()[to_range(&result)];
@@ -409,13 +442,15 @@ impl Execution {
             operation: self.number,
             bytes: self.plan.bytes,
             missing_bytes: missing_bytes.sum(),
-            limit: limit_ns.map(std::time::Duration::from_nanos),
+            limit: limit_ns.map(Duration::from_nanos),
             was_cut: self.bounded.as_ref().is_some_and(Bounded::was_cut),
             missing,
+            arrivals: self.arrivals(),
+            peers,
             schemes: self.schemes,
             repair: self.bounded.as_ref().and_then(Bounded::repair),
-            elapsed: std::time::Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
-            timeout: std::time::Duration::from_nanos(self.timeout_ns),
+            elapsed: Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
+            timeout: Duration::from_nanos(self.timeout_ns),
         };
         if let Some(copy) = self.copy.and_then(Buffer::into_vec) {
             scratch.give(copy);

@@ -212,12 +212,13 @@ impl OrderedOperations {
         &mut self,
         endpoint: &mut Endpoint<F>,
         most: u64,
+        now_ns: u64,
     ) -> Result<usize, CollectiveError> {
         let mut segments = 0;
         self.compare_segments(endpoint)?;
         for place in 0..self.running.len().min(ACTIVE) {
             for peer in 0..self.qps.len() {
-                segments += usize::from(self.receive(endpoint, place, peer)?);
+                segments += usize::from(self.receive(endpoint, place, peer, now_ns)?);
                 segments += usize::from(self.send(endpoint, place, peer, most)?);
             }
         }
@@ -280,6 +281,7 @@ impl OrderedOperations {
         endpoint: &mut Endpoint<F>,
         place: usize,
         peer: usize,
+        now_ns: u64,
     ) -> Result<bool, CollectiveError> {
         let Some(qp) = &mut self.qps[peer] else {
             return Ok(false);
@@ -312,6 +314,7 @@ impl OrderedOperations {
         let execution = &mut self.running[place].1;
         let taken = execution.receive(peer, &header, payload)?;
         if taken {
+            execution.note_arrival(peer, now_ns);
             qp.release(endpoint)?;
         }
         Ok(taken)

@@ -90,5 +90,5 @@ pub use farwrite_choice::SchemeChoice;
 pub use member::{Finished, Member, OperationId};
 pub use operation::{Algorithm, Delivery, Operation};
 pub use options::{GroupOptions, OperationOptions};
-pub use report::{Missing, Report};
+pub use report::{Arrival, Missing, PeerReport, Report};
 pub use ticket::Ticket;

@@ -40,6 +40,42 @@ pub struct Report {
     /// The schemes of the exact segments that this rank sent, in the order of their first use. With
     /// [`SchemeChoice::Auto`](farwrite_choice::SchemeChoice::Auto), there can be several.
     pub schemes: Vec<SchemeName>,
+    /// When exact segments of other ranks arrived, in the order of ranks. The operation waited longest
+    /// for the rank with the latest `last`. If its `first` is late too, that rank started late, or
+    /// waited itself.
+    pub arrivals: Vec<Arrival>,
+    /// What this rank has measured of the ranks that it exchanged exact segments with, in the order
+    /// of ranks.
+    pub peers: Vec<PeerReport>,
+}
+
+/// When exact segments of a rank arrived, from the start of the operation at this rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The rank that sent them.
+    pub rank: usize,
+    /// When the first one was processed.
+    pub first: Duration,
+    /// When the last one was processed.
+    pub last: Duration,
+}
+
+/// What a rank has measured of another one when an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerReport {
+    /// The other rank.
+    pub rank: usize,
+    /// The smoothed round trip; [`GroupOptions::initial_rtt`](crate::GroupOptions::initial_rtt) until
+    /// the first measurement.
+    pub rtt: Duration,
+    /// The rate that the path to the rank carries, in bits per second on the wire, as far as it is
+    /// known; otherwise the rate at which packets are paced.
+    pub rate_bps: u64,
+    /// The number of chunks to the rank of which it is known whether they arrived, since the group
+    /// began. Sends and receives are counted separately from collective operations.
+    pub judged_chunks: u64,
+    /// The number of them that were lost.
+    pub lost_chunks: u64,
 }
 
 /// Bytes of a result that lack the contributions of some ranks. If nothing is reduced, they are

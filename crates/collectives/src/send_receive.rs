@@ -175,6 +175,7 @@ impl SendsAndReceives {
         &mut self,
         endpoint: &mut Endpoint<F>,
         peer: usize,
+        now_ns: u64,
     ) -> Result<bool, CollectiveError> {
         let Some(qp) = &mut self.qps[peer] else {
             return Ok(false);
@@ -198,6 +199,7 @@ impl SendsAndReceives {
         let point = point.filter(|point| point.execution.receives_from(peer));
         let point = point.ok_or_else(|| broken("a segment belongs to no receive".into()))?;
         if point.execution.receive(peer, &header, payload)? {
+            point.execution.note_arrival(peer, now_ns);
             qp.release(endpoint)?;
         }
         Ok(true)

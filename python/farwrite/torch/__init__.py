@@ -26,12 +26,13 @@ from farwrite.torch.missing_log import MissingLogError
 from farwrite.torch.options import Bounded, Exact, Options, Policy
 from farwrite.torch.rates import Adaptive, Dcqcn, Eqds, Fixed, RateControl, Swift
 from farwrite.torch.rendezvous import Place, RendezvousError, refusing
-from farwrite.torch.reports import Report
+from farwrite.torch.reports import Arrival, Peer, Report, StepReport
 from farwrite.torch.sites import Sites, average_between_sites
 from farwrite.torch.trace import trace
 
 __all__ = [
     "Adaptive",
+    "Arrival",
     "Bounded",
     "CollectiveError",
     "Dcqcn",
@@ -41,16 +42,19 @@ __all__ = [
     "Hadamard",
     "MissingLogError",
     "Options",
+    "Peer",
     "Policy",
     "ProcessGroup",
     "RateControl",
     "RendezvousError",
     "Report",
     "Sites",
+    "StepReport",
     "Swift",
     "average_between_sites",
     "last_report",
     "resynchronise",
+    "step_report",
     "trace",
 ]
 
@@ -63,10 +67,27 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
     group
         A group of this backend; the default group where it is None.
     """
+    return _ours(group).last_report()
+
+
+def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
+    """Return how the operations of a group went that were waited for since the last call.
+
+    Call it once in each step of a training.
+
+    Parameters
+    ----------
+    group
+        A group of this backend; the default group where it is None.
+    """
+    return _ours(group).step_report()
+
+
+def _ours(group: dist.ProcessGroup | None) -> ProcessGroup:
     group = group or dist.group.WORLD
     if not isinstance(group, ProcessGroup):
         raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
-    return group.last_report()
+    return group
 
 
 #: How many groups of each name and of the same ranks this process has made.

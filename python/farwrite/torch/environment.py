@@ -61,7 +61,7 @@ def key() -> bytes | None:
 
 def scheme() -> str:
     """Return the scheme of exact operations."""
-    return _get(SCHEME) or "sr-nack"
+    return _get(SCHEME) or "auto"
 
 
 def loss_target() -> float | None:

@@ -28,7 +28,7 @@ from farwrite.torch.rendezvous import (
     local_address,
     refusing,
 )
-from farwrite.torch.reports import Report, Tally
+from farwrite.torch.reports import Report, StepReport, Tally
 from farwrite.torch.untraced import untraced
 from farwrite.torch.work import Started, Work
 
@@ -44,11 +44,15 @@ class ProcessGroup(dist.ProcessGroup):
     supports_splitting = False
 
     def __init__(self, place: Place, options: Options, timeout: timedelta) -> None:
-        super().__init__(place.store, place.rank, place.size)
+        try:
+            super().__init__(place.store, place.rank, place.size)
+        except TypeError:
+            # In torch 2.7, only this constructor makes groups whose methods are those of a subclass.
+            super().__init__(place.rank, place.size)
         self.options = options
         self._place = place
         self._description = "undefined"
-        self._tally = Tally()
+        self._tally = Tally(place.describe(), place.size)
         bounded = options.policy if isinstance(options.policy, Bounded) else None
         self._bounded = bounded
         with refusing(place):
@@ -93,6 +97,10 @@ class ProcessGroup(dist.ProcessGroup):
     def last_report(self) -> Report | None:
         """Return how the last operation that was waited for went."""
         return self._tally.last
+
+    def step_report(self) -> StepReport:
+        """Return how the operations since the last call went."""
+        return self._tally.step()
 
     # Its life.
 

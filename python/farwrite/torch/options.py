@@ -16,7 +16,7 @@ class Exact:
     """Every byte of every operation arrives: a scheme repairs what the network loses."""
 
     #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md. With `auto`, each
-    #: rank chooses a scheme for each message that it sends. Default: FARWRITE_TORCH_SCHEME, or `sr-nack`.
+    #: rank chooses a scheme for each message that it sends. Default: FARWRITE_TORCH_SCHEME, or `auto`.
     scheme: str = field(default_factory=environment.scheme)
     #: With `auto`: the share of packets that the network is expected to lose, which counts until it is
     #: measured. None: 1e-5.

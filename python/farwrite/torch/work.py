@@ -61,7 +61,8 @@ class Work(dist.Work):
             Where the operation still runs after ``timeout``.
         """
         # torch has no timeout where it is 0, or -1 ms.
-        until = monotonic() + timeout.total_seconds() if timeout > timedelta(0) else None
+        started = monotonic()
+        until = started + timeout.total_seconds() if timeout > timedelta(0) else None
         ended = [
             ticket.wait(None if until is None else max(0.0, until - monotonic())) for ticket in self._tickets
         ]
@@ -72,6 +73,7 @@ class Work(dist.Work):
                         store(one)
                 for one in ended:
                     self._tally.add(self._operation, one)
+                self._tally.add_wait(monotonic() - started)
                 self._stored = True
                 # These functions hold copies of tensors.
                 self._stores = []

@@ -210,8 +210,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut coded = exact.clone();
     coded.scheme = "ec-mds:32,8".parse()?;
+    let mut auto = exact.clone();
+    auto.scheme = "auto".parse()?;
     setting.measure("exact, sr-nack", &exact, Delivery::Exact);
     setting.measure("exact, ec-mds:32,8", &coded, Delivery::Exact);
+    setting.measure("exact, auto", &auto, Delivery::Exact);
+    setting.measure("bounded, auto", &auto, Delivery::Bounded);
     let mut parts = exact.clone();
     parts.bounded.parts = Delivery::Bounded;
     setting.measure("bounded, bounded parts", &parts, Delivery::Bounded);

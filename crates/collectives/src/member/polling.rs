@@ -10,6 +10,7 @@ use crate::error::{CollectiveError, RankState};
 use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
 use crate::operation::name;
+use crate::report::PeerReport;
 
 /// The maximum number of segments that a poll processes, so that packets do not wait for long.
 const SEGMENTS_A_POLL: usize = 16;
@@ -114,9 +115,10 @@ impl<F: Fabric> Member<F> {
         let mut segments = usize::from(collected);
         loop {
             let before = segments;
-            segments += self.in_order.progress(&mut self.endpoint, most)?;
+            segments += self.in_order.progress(&mut self.endpoint, most, now_ns)?;
             for peer in 0..ranks {
-                segments += usize::from(self.send_receive.receive(&mut self.endpoint, peer)?);
+                let endpoint = &mut self.endpoint;
+                segments += usize::from(self.send_receive.receive(endpoint, peer, now_ns)?);
                 segments += usize::from(self.send_receive.send(&mut self.endpoint, peer, most)?);
             }
             if segments == before || segments >= SEGMENTS_A_POLL {
@@ -146,15 +148,15 @@ impl<F: Fabric> Member<F> {
     /// Ends operations that are done, and ends the group if a timeout has passed. Returns whether an
     /// operation has ended.
     fn end_operations(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
-        let Self {
-            in_order,
-            send_receive,
-            ..
-        } = self;
         let mut ended = false;
-        while let Some((id, done)) = in_order.take_done().or_else(|| send_receive.take_done()) {
+        while let Some((id, done)) = self
+            .in_order
+            .take_done()
+            .or_else(|| self.send_receive.take_done())
+        {
             ended = true;
-            let (report, buffers) = done.finish(now_ns, &mut in_order.scratch);
+            let peers = self.peer_reports(&done)?;
+            let (report, buffers) = done.finish(now_ns, peers, &mut self.in_order.scratch);
             let result = Ok(report);
             self.finished.push_back(Finished {
                 id,
@@ -186,6 +188,37 @@ impl<F: Fabric> Member<F> {
         late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))?;
         self.check_records(now_ns)?;
         Ok(ended)
+    }
+
+    /// What was measured of the ranks that an operation exchanges segments with.
+    fn peer_reports(&self, done: &Execution) -> Result<Vec<PeerReport>, CollectiveError> {
+        let qps = match done.is_point() {
+            true => &self.send_receive.qps,
+            false => &self.in_order.qps,
+        };
+        let mut reports = Vec::new();
+        let mut partners = done.partners();
+        if partners.is_empty() {
+            // A bounded operation without an exact phase exchanges data with all.
+            partners = (0..self.view.ranks).collect();
+        }
+        for rank in partners {
+            let Some(qp) = qps[rank].as_ref().map(ExactQp::queue_pair) else {
+                continue;
+            };
+            let loss = self.endpoint.qp_stats(qp)?.send_loss;
+            let peer = self.endpoint.peer_stats(qp)?;
+            // The pace of an adaptive controller changes all the time, but its learned rate does not.
+            let learned = peer.learned.map(|learned| learned.rate_bps);
+            reports.push(PeerReport {
+                rank,
+                rtt: Duration::from_nanos(peer.rtt_ns),
+                rate_bps: learned.unwrap_or(peer.pace_bps),
+                judged_chunks: loss.judged_chunks(),
+                lost_chunks: loss.lost_chunks(),
+            });
+        }
+        Ok(reports)
     }
 
     /// Ends the group if a rank owes a record for too long, or too many.
