@@ -251,9 +251,17 @@ pub(crate) fn lower_priority() -> io::Result<()> {
 }
 
 fn set_scheduler(policy: i32, sched_priority: i32) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority };
-    // SAFETY: 0 means the calling thread, and the kernel only reads the parameters during the call.
-    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })
+    // SAFETY: `sched_param` is a struct of integers, of which the C library of musl has more than glibc.
+    let mut parameters: libc::sched_param = unsafe { mem::zeroed() };
+    parameters.sched_priority = sched_priority;
+    // `sched_setscheduler` would do it too, but not with musl, which leaves that function out.
+    // SAFETY: the calling thread exists, and the function only reads the parameters during the call.
+    match unsafe {
+        libc::pthread_setschedparam(libc::pthread_self(), policy, &raw const parameters)
+    } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// Makes all threads of the process run as a user and the group of the same number, and in no other group. If
@@ -293,9 +301,10 @@ pub(crate) fn link(fd: BorrowedFd<'_>, name: &str) -> io::Result<Link> {
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
         *to = libc::c_char::from_ne_bytes([from]);
     }
-    let mut ask = |code| {
+    // The C libraries differ in the types of requests and of their constants.
+    let mut ask = |code: libc::c_ulong| {
         // SAFETY: these requests read and write one `ifreq`, which is live.
-        check(unsafe { libc::ioctl(fd.as_raw_fd(), code, &raw mut request) })?;
+        check(unsafe { libc::ioctl(fd.as_raw_fd(), code as libc::Ioctl, &raw mut request) })?;
         Ok::<_, io::Error>(request.ifr_ifru)
     };
     let (kind, flags, mtu) = (

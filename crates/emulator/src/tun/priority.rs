@@ -10,12 +10,17 @@ use std::io;
 /// # Errors
 /// The error of the operating system if the process may not set the priority.
 pub(super) fn raise() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: 0 means the calling thread, and the kernel only reads the parameters during the call.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters) };
+    // SAFETY: `sched_param` is a struct of integers, of which the C library of musl has more than glibc.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // `sched_setscheduler` would do it too, but not with musl, which leaves that function out.
+    // SAFETY: the calling thread exists, and the function only reads the parameters during the call.
+    let result = unsafe {
+        libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_RR, &raw const parameters)
+    };
     if result == 0 {
         Ok(())
     } else {
-        Err(io::Error::last_os_error())
+        Err(io::Error::from_raw_os_error(result))
     }
 }
