@@ -29,7 +29,7 @@ class Messages(unittest.TestCase):
             ("rate: Adding copies", "'adding'"),
             ("Collectives depend on deadline", "'collectives'"),
             ("Add a hook; delete a test", "several changes"),
-            ("Add a hook, and delete a test", "several changes"),
+            ("Add a hook, delete a test, rename both", "several changes"),
             ("Add a hook\nbecause it helps", "second line"),
             ("Add a hook\n\n" + "because " * 12, "a line of the body"),
         ]:
