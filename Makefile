@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb install hooks clean
+.PHONY: help demo explorer test test-small package check unit isal arm loom tsan system browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,9 +40,16 @@ explorer: ## the completion-time model as a web page that works offline: out/exp
 	python3 crates/explorer/bundle.py \
 		$${CARGO_TARGET_DIR:-target}/$(WASM)/page/farwrite_explorer.wasm out/explorer.html
 
-test: check deny unit isal loom system browser python torch ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests
+test: check deny unit isal loom system browser python torch package ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages
 
-CORES := wire codes link path rate deadline sdr schemes rc boxes
+test-small: check deny unit loom python package ## the tests that need neither root nor PyTorch
+
+package: ## what crates.io and PyPI would take, without compiling it again: `make dist` does that
+	@# Packages that are not published are packed too; it is quicker to ask for all.
+	$(CARGO) package --workspace --no-verify --allow-dirty --quiet --target-dir $${CARGO_TARGET_DIR:-target}/package-check
+	dist/metadata
+
+CORES := wire codes link route rate deadline sdr schemes rc boxes
 
 check: ## format, lints (with ISA-L, whose tools it installs on Debian as root), citations, links and messages of commits; also that the core crates are no_std, without clock, sockets and randomness
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
@@ -294,6 +301,10 @@ miri: ## the SDR core, the memory of NICs and the Hadamard transform under Miri 
 deb: ## a Debian package: program, manual pages, shell completions, systemd units; in out/
 	$(CARGO) build --release --locked --package farwrite-cli
 	dist/deb $${CARGO_TARGET_DIR:-target}/release/farwrite out
+
+DIST := out/dist
+dist: ## all packages of a release for x86_64 and aarch64, with checksums, in out/dist (long; downloads zig); dist/check tries them
+	dist/make $(TOOLS) $(DIST)
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli
