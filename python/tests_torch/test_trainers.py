@@ -78,4 +78,9 @@ def test_a_monitored_barrier(job: Ranks) -> None:
 
 
 def _monitored() -> None:
-    dist.monitored_barrier(timeout=timedelta(seconds=60))
+    try:
+        dist.monitored_barrier(timeout=timedelta(seconds=60))
+    except ValueError as error:
+        # torch 2.7 itself refuses it for all backends but gloo.
+        if "only implemented for GLOO" not in str(error):
+            raise
