@@ -53,7 +53,7 @@ pub struct TransportSettings {
     /// is answered with a NAK; `None`: no, its mark decides.
     pub gap_is_cnp: Option<bool>,
     /// With NICs that repair losses in spite of reordering, number of paths over which a sender sprays
-    /// the packets of a flow: 1 to [`MOST_PATHS`]. Each path is a UDP source port. `None`: the value of
+    /// the packets of a flow: 1 to [`MOST_PATHS`](super::MOST_PATHS). Each path is a UDP source port. `None`: the value of
     /// [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config), and with EQDS the spraying of
     /// the switches.
     pub paths: Option<u16>,
