@@ -270,7 +270,7 @@ fn words_out_of_turn_end_the_transfer() {
         words.iter().for_each(|word| liar.say(word));
         let why = liar.hear_why();
         assert!(
-            why.contains("is due") || why.contains("want a word"),
+            why.contains("is due") || why.contains("want a message"),
             "{why}"
         );
         nothing_left(&rig, receiver).assert(1, "receiving");
