@@ -44,8 +44,8 @@ test: check deny unit isal loom system browser python torch package ## all tests
 
 test-small: check deny unit loom python package ## the tests that need neither root nor PyTorch
 
-package: ## what crates.io and PyPI would take, without compiling it again: `make dist` does that
-	@# Packages that are not published are packed too; it is quicker to ask for all.
+package: ## pack all crates for crates.io, without compiling them from there, and check their descriptions
+	@# Cargo also packs the crates that are not published: to name the others takes a list.
 	$(CARGO) package --workspace --no-verify --allow-dirty --quiet --target-dir $${CARGO_TARGET_DIR:-target}/package-check
 	dist/metadata
 

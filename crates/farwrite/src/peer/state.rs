@@ -25,7 +25,7 @@ use crate::options::{QpOptions, RateControl};
 
 /// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
 const CONTROL_OVERHEAD_BYTES: u64 = 16;
-/// Pings take at most one part in so many of the pace (P4.9).
+/// Pings take at most the pace divided by this number (P4.9).
 const PING_SHARE: u64 = 32;
 
 /// A peer is one other endpoint instance, at the address of its control packets. The name
