@@ -75,6 +75,8 @@ struct Negotiated {
     routed: RoutedEndpoint,
     qp: QueuePair,
     scheme: SchemeChoice,
+    /// The rate control of the settings, over the round trip of the path.
+    rate_control: RateControl,
     shape: Shape,
     /// The round trip of the path, as measured during the set-up.
     rtt: Duration,
@@ -199,9 +201,9 @@ fn negotiate(
 
     let manifest = source.manifest();
     let (scheme, shape) = choose(manifest.stream_bytes(), rtt, mtu, settings)?;
+    let rate_control = over_round_trip(settings.rate_control, rtt);
     let mut routed = setup.take_routed()?;
     let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
-        let rate_control = over_round_trip(settings.rate_control, rtt);
         let qp = endpoint.create_qp(options(shape.config(), rate_control, rtt))?;
         Ok((qp, endpoint.qp_info(qp)?))
     };
@@ -229,6 +231,7 @@ fn negotiate(
         routed,
         qp,
         scheme,
+        rate_control,
         shape,
         rtt,
         peer,

@@ -129,7 +129,7 @@ impl Stream {
             cutover: CutoverState::new(
                 negotiated.can_cut_over,
                 negotiated.scheme,
-                settings.rate_control,
+                negotiated.rate_control,
             ),
             picker: match negotiated.scheme {
                 SchemeChoice::Named(scheme) => SchemePicker::Named(scheme),

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::SchemeName;
+use farwrite::{SchemeName, SwiftOptions};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::{TIMEOUT, adaptive, attempt, cross_as, pattern, until_delivered};
@@ -69,7 +69,9 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
         line_rate_bps: 50_000_000,
         first_window_bytes: 20_000,
     });
+    let swift = RateControl::Swift(SwiftOptions::new(50_000_000, 1, 0));
     thread::scope(|scope| {
+        scope.spawn(|| survives("sr-nack", swift));
         scope.spawn(|| survives("auto", adaptive()));
         scope.spawn(|| survives("sr-nack", fixed));
         scope.spawn(|| survives("ec-mds:32,8", adaptive()));
