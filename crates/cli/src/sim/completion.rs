@@ -94,7 +94,11 @@ fn theirs(report: &Report) -> Option<Distribution> {
     let comparison = report.comparison.as_ref()?;
     let run = comparison.rows.first()?.run;
     let rows = comparison.rows.iter().filter(|row| row.run == run);
-    let times_us = ascending(rows.filter_map(|row| row.theirs_us).collect());
+    let times_us = ascending(
+        rows.filter_map(|row| row.theirs_us)
+            .filter(|us| *us > 0.0)
+            .collect(),
+    );
     let name = std::path::Path::new(&comparison.file).file_name();
     let label = name.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let flows = times_us.len();
@@ -235,8 +239,19 @@ fn ascending(mut values: Vec<f64>) -> Vec<f64> {
 
 /// The range of positive values, with a margin.
 fn bounds(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (low, high) = values.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| {
+    let positive = values.filter(|value| *value > 0.0);
+    let (low, high) = positive.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| {
         (low.min(value), high.max(value))
     });
     low.min(high) / 1.25..high * 1.25
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_has_no_logarithm_is_not_on_the_axis() {
+        assert_eq!(bounds([0.0, 8.0, -3.0].into_iter()), 6.4..10.0);
+    }
 }
