@@ -275,7 +275,7 @@ impl Communicator {
         self.call(Call::Refuse(reason));
     }
 
-    /// Whether this rank looks after the others even if no operation runs, until the next call; see
+    /// Whether this rank asks the others for signs of life even if no operation runs, until the next call; see
     /// [`Member::watch`](crate::Member::watch). Returns why the group cannot continue; `None` while
     /// it can.
     pub fn watch(&self, watches: bool) -> Option<CollectiveError> {

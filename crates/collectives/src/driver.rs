@@ -26,7 +26,7 @@ pub(crate) enum Call {
     Start(Box<Start>),
     CutCounts(Sender<CutCounts>),
     Refuse(String),
-    /// Whether to look after the other ranks while no operation runs; the answer is why the group
+    /// Whether to ask the other ranks for signs of life while no operation runs; the answer is why the group
     /// cannot continue.
     Watch(bool, Sender<Option<CollectiveError>>),
     Abort(String),

@@ -205,7 +205,7 @@ impl<F: Fabric> Member<F> {
         id
     }
 
-    /// Whether this rank looks after the others even if no operation runs, until the next call. A
+    /// Whether this rank asks the others for signs of life even if no operation runs, until the next call. A
     /// rank that waits for the others in some other way, such as to make another group, learns in
     /// this way that one of them is [dead](GroupOptions::dead_after).
     pub fn watch(&mut self, watches: bool) {
@@ -311,8 +311,12 @@ impl<F: Fabric> Member<F> {
     /// Informs the other ranks that this rank starts no more operations. Operations that run fail,
     /// and end the group at all ranks.
     pub fn leave(&mut self) {
+        // What was sent must still arrive, and a second call would give it up.
+        if self.failure.is_some() {
+            return;
+        }
         let error = CollectiveError::left(self.view.rank);
-        if self.is_idle() && self.failure.is_none() {
+        if self.is_idle() {
             let started = self.in_order.started();
             if self.connected {
                 self.peers.queue_leave(started);

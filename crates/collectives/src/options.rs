@@ -56,7 +56,9 @@ pub struct GroupOptions {
     pub timeout: Duration,
     /// While operations wait, ranks ask each other for their progress. A rank that does not answer
     /// for this long counts as dead, and the group ends. The network may be interrupted for this
-    /// long, and the machine of a rank may stop it for this long. Ranks may differ.
+    /// long, and the machine of a rank may stop it for this long. Ranks may differ. The thread of a
+    /// [`Communicator`](crate::Communicator) answers while a program computes; the owner of a
+    /// [`Member`](crate::Member) must poll it more often than this.
     pub dead_after: Duration,
     /// The site of each rank, in order, as any number below `u32::MAX`. Ranks of one site are near
     /// each other. If it is empty, all ranks are near each other.

@@ -347,13 +347,11 @@ impl Peers {
                 continue;
             };
             match peer.progress(rank, endpoint, started, &self.refusal) {
-                Ok([taken, sent]) => {
-                    if taken {
-                        peer.heard_ns = Some(now_ns);
-                    }
-                    moved |= taken | sent;
-                }
+                Ok(has_moved) => moved |= has_moved,
                 Err(error) => first = first.or(Some(error)),
+            }
+            if peer.qp.was_heard() {
+                peer.heard_ns = Some(now_ns);
             }
         }
         first.map_or(Ok(moved), Err)
@@ -362,24 +360,23 @@ impl Peers {
 
 impl Peer {
     /// Processes the control messages of this peer and sends those to it. Returns whether there
-    /// were any of the first kind, and whether it did anything else.
+    /// were any.
     fn progress<F: Fabric>(
         &mut self,
         rank: usize,
         endpoint: &mut Endpoint<F>,
         started: u64,
         refusal: &str,
-    ) -> Result<[bool; 2], CollectiveError> {
+    ) -> Result<bool, CollectiveError> {
         let taken = match self.is_broken {
-            true => Ok([false; 2]),
+            true => Ok(false),
             false => self.take_all(rank, endpoint, started, refusal),
         };
         // The peer still receives the reason of the end even if its own control messages cannot be
         // read.
         self.is_broken |= taken.is_err();
         let sent = self.send_all(endpoint);
-        let [taken, posted] = taken?;
-        Ok([taken, posted | sent?])
+        Ok(taken? | sent?)
     }
 
     fn take_all<F: Fabric>(
@@ -388,20 +385,19 @@ impl Peer {
         endpoint: &mut Endpoint<F>,
         started: u64,
         refusal: &str,
-    ) -> Result<[bool; 2], CollectiveError> {
+    ) -> Result<bool, CollectiveError> {
         let broken = |problem| CollectiveError::Connection { rank, problem };
         self.qp.reclaim().map_err(broken)?;
-        let posted = self.qp.post(endpoint)?;
-        let mut taken = false;
+        let mut moved = self.qp.post(endpoint)?;
         while let Some(bytes) = self.qp.front(endpoint).map_err(broken)? {
             let message = ControlMessage::decode(bytes);
             let message =
                 message.ok_or_else(|| broken("a control message cannot be read".into()))?;
             self.qp.release(endpoint)?;
-            taken = true;
+            moved = true;
             self.take(rank, message, started, refusal)?;
         }
-        Ok([taken, posted])
+        Ok(moved)
     }
 
     fn send_all<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, CollectiveError> {

@@ -35,7 +35,7 @@ pub struct Report {
     /// transformed result, and each block that they belong to is inexact.
     pub missing: Vec<Missing>,
     /// For a bounded operation: the scheme that carried the contributions of this rank, and the
-    /// choice of repair of the loss target on the path.
+    /// repair that the loss target chose for the path.
     pub repair: Option<(SchemeName, RepairChoice)>,
     /// The schemes of the exact segments that this rank sent, in the order of their first use. With
     /// [`SchemeChoice::Auto`](farwrite_choice::SchemeChoice::Auto), there can be several.
@@ -45,7 +45,7 @@ pub struct Report {
     /// waited itself.
     pub arrivals: Vec<Arrival>,
     /// What this rank has measured of the ranks that it exchanged exact segments with, in the order
-    /// of ranks.
+    /// of ranks; of all ranks for a bounded operation without an exact phase.
     pub peers: Vec<PeerReport>,
 }
 
@@ -73,6 +73,7 @@ pub struct PeerReport {
     pub rate_bps: u64,
     /// The number of chunks to the rank of which it is known whether they arrived, since the group
     /// began. Sends and receives are counted separately from collective operations.
+    /// Contributions to bounded operations are not counted.
     pub judged_chunks: u64,
     /// The number of them that were lost.
     pub lost_chunks: u64,

@@ -155,7 +155,7 @@ impl<F: Fabric> Member<F> {
             .or_else(|| self.send_receive.take_done())
         {
             ended = true;
-            let peers = self.peer_reports(&done)?;
+            let peers = self.peer_reports(&done);
             let (report, buffers) = done.finish(now_ns, peers, &mut self.in_order.scratch);
             let result = Ok(report);
             self.finished.push_back(Finished {
@@ -190,15 +190,16 @@ impl<F: Fabric> Member<F> {
         Ok(ended)
     }
 
-    /// What was measured of the ranks that an operation exchanges segments with.
-    fn peer_reports(&self, done: &Execution) -> Result<Vec<PeerReport>, CollectiveError> {
+    /// What was measured of the ranks that an operation exchanges segments with. A rank whose queue
+    /// pair is broken is left out: that must not lose the operation.
+    fn peer_reports(&self, done: &Execution) -> Vec<PeerReport> {
         let qps = match done.is_point() {
             true => &self.send_receive.qps,
             false => &self.in_order.qps,
         };
         let mut reports = Vec::new();
         let mut partners = done.partners();
-        if partners.is_empty() {
+        if partners.is_empty() && !done.is_point() {
             // A bounded operation without an exact phase exchanges data with all.
             partners = (0..self.view.ranks).collect();
         }
@@ -206,8 +207,11 @@ impl<F: Fabric> Member<F> {
             let Some(qp) = qps[rank].as_ref().map(ExactQp::queue_pair) else {
                 continue;
             };
-            let loss = self.endpoint.qp_stats(qp)?.send_loss;
-            let peer = self.endpoint.peer_stats(qp)?;
+            let (Ok(stats), Ok(peer)) = (self.endpoint.qp_stats(qp), self.endpoint.peer_stats(qp))
+            else {
+                continue;
+            };
+            let loss = stats.send_loss;
             // The pace of an adaptive controller changes all the time, but its learned rate does not.
             let learned = peer.learned.map(|learned| learned.rate_bps);
             reports.push(PeerReport {
@@ -218,7 +222,7 @@ impl<F: Fabric> Member<F> {
                 lost_chunks: loss.lost_chunks(),
             });
         }
-        Ok(reports)
+        reports
     }
 
     /// Ends the group if a rank owes a record for too long, or too many.

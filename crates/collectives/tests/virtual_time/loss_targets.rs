@@ -10,7 +10,7 @@ use crate::bounded::{check_all_reduce, check_started, problem, scheme, start_all
 use crate::world::{MS, SECOND, World, clean, losing};
 
 /// Runs all-reduces with a target on a path that loses packets. Returns the scheme of the last one,
-/// its choice of repair and its report.
+/// the repair that was chosen, and its report.
 fn toward_target(world: &mut World, rounds: usize) -> (SchemeName, RepairChoice, Report) {
     let mut last = None;
     for _ in 0..rounds {
