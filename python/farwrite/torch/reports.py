@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from dataclasses import dataclass
 from threading import Lock
 
@@ -128,7 +129,8 @@ class Tally:
         self._times: dict[tuple[str, int], list[float]] | None = {}
         #: By rank: the numbers of chunks that were judged and lost since the group began.
         self._chunks: dict[int, tuple[int, int]] = {}
-        self._step: list[Report] = []
+        # A program that never asks for a step must not fill the memory.
+        self._step: deque[Report] = deque(maxlen=_MOST_IN_STEP)
         self._step_chunks = [0, 0]
         self._step_waited_s = 0.0
 
@@ -174,7 +176,8 @@ class Tally:
     def step(self) -> StepReport:
         """Return the sums since the last call."""
         with self._lock:
-            reports, self._step = self._step, []
+            reports = list(self._step)
+            self._step.clear()
             (judged, lost), self._step_chunks = self._step_chunks, [0, 0]
             waited_s, self._step_waited_s = self._step_waited_s, 0.0
         peers = [peer for report in reports for peer in report.peers]
@@ -191,8 +194,7 @@ class Tally:
         )
 
     def _add_to_step(self, report: Report, ended: _native.Ended) -> None:
-        # A program that never asks for a step must not fill the memory.
-        self._step = [*self._step[-_MOST_IN_STEP:], report]
+        self._step.append(report)
         for rank, _, _, judged, lost in ended.peers:
             before = self._chunks.get(rank, (0, 0))
             # Operations can end in another order than they are waited for.
@@ -227,7 +229,7 @@ class Tally:
 
 
 #: A step keeps at most this number of operations.
-_MOST_IN_STEP = 9999
+_MOST_IN_STEP = 10_000
 #: Operations whose exact time is estimated.
 _STEPS = ("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "all_reduce_coalesced")
 
