@@ -158,11 +158,6 @@ impl Dcqcn {
         };
         self.values.apply(base)
     }
-
-    /// Parses the name of a preset, or a table.
-    pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Self>, D::Error> {
-        Self::deserialize(from).map(Some)
-    }
 }
 
 /// A number of millionths, as plans have it.

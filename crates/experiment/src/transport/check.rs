@@ -12,16 +12,15 @@ use crate::{Flow, Start};
 
 impl TransportSettings {
     /// Checks the values that have the same range with every protocol, and that the protocol has the
-    /// settings. `None`: the name of the protocol is wrong.
-    pub(super) fn check(&self, protocol: Option<&Protocol>) -> Result<(), TransportError> {
+    /// settings.
+    pub(super) fn check(&self, protocol: Protocol) -> Result<(), TransportError> {
         if self.priority > 7 {
             return Err(TransportError::Priority(self.priority));
         }
         if let Some(paths) = self.paths.filter(|paths| !(1..=MOST_PATHS).contains(paths)) {
             return Err(TransportError::Paths(paths));
         }
-        let foreign = protocol.map(|protocol| self.foreign_settings(*protocol));
-        let mut foreign = foreign.into_iter().flatten();
+        let mut foreign = self.foreign_settings(protocol).into_iter();
         if let Some((key, _)) = foreign.find(|(_, is_set)| *is_set) {
             let protocol = self.protocol.clone();
             return Err(TransportError::NoSetting { key, protocol });
@@ -29,10 +28,9 @@ impl TransportSettings {
         let swift = self.swift.as_ref().and_then(Swift::contradiction);
         let irn = self.irn.as_ref();
         let irn = irn.and_then(|irn| irn.contradiction(self.timeout));
-        match swift.or(irn) {
-            Some(why) if protocol.is_some() => Err(TransportError::Contradiction(why)),
-            _ => Ok(()),
-        }
+        swift
+            .or(irn)
+            .map_or(Ok(()), |why| Err(TransportError::Contradiction(why)))
     }
 
     /// The settings that the protocol does not have, and whether each is set.

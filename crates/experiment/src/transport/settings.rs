@@ -20,7 +20,7 @@ use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 pub struct TransportSettings {
     /// The name of an [`RdmaTransport`](farwrite_rc::RdmaTransport), or `farwrite-` and the name of
     /// a scheme, which `@known` or `@` and a [`RateControlName`](farwrite::RateControlName) may follow.
-    /// Window, acknowledgements, timeout, retries and DCQCN are settings of NICs only.
+    /// Window, acknowledgements, timeout and retries are settings of NICs only.
     pub protocol: String,
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096. With endpoints, a multiple of 4
     /// from 64 to 65,468.
@@ -53,15 +53,14 @@ pub struct TransportSettings {
     /// is answered with a NAK; `None`: no, its mark decides.
     pub gap_is_cnp: Option<bool>,
     /// With NICs that repair losses in spite of reordering, number of paths over which a sender sprays
-    /// the packets of a flow: 1 to [`MOST_PATHS`](super::MOST_PATHS). Each path is a UDP source port. `None`: the value of
-    /// [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config), and with EQDS the spraying of
-    /// the switches.
+    /// the packets of a flow: 1 to [`MOST_PATHS`](super::MOST_PATHS). Each path is a UDP source port.
+    /// `None`: the value of [`RdmaTransport::config`](farwrite_rc::RdmaTransport::config), and with
+    /// EQDS the spraying of the switches.
     pub paths: Option<u16>,
     /// Traffic class of flows that name none.
     #[serde(default = "TransportSettings::default_priority")]
     pub priority: u8,
     /// Parameters of DCQCN, if the protocol uses it; `None`: those of the DCQCN paper.
-    #[serde(default, deserialize_with = "Dcqcn::read")]
     pub dcqcn: Option<Dcqcn>,
     /// Parameters of Swift, if the protocol uses it.
     pub swift: Option<Swift>,
@@ -124,9 +123,9 @@ impl TransportSettings {
     /// # Errors
     /// [`TransportError`]: a value is out of range, or the protocol does not have a setting.
     pub fn transport(&self) -> Result<Transport, TransportError> {
-        let protocol = Protocol::parse(&self.protocol);
-        self.check(protocol.as_ref().ok())?;
-        let transport = match protocol? {
+        let protocol = Protocol::parse(&self.protocol)?;
+        self.check(protocol)?;
+        let transport = match protocol {
             Protocol::Nic(nic) => Transport::Nic(self.nic(nic)),
             Protocol::Endpoint(scheme, control) => {
                 Transport::Endpoint(self.endpoint(scheme, control))
