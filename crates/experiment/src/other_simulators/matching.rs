@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farwrite_units::show::real;
 
-use super::{OtherFlow, PeerTime};
+use super::{OtherFlow, OtherTime};
 use crate::{Flow, Start};
 
 /// Largest difference of two starts of one flow. ns-3 cuts times to nanoseconds where the reader of
@@ -86,7 +86,7 @@ impl FlowMatching {
     ) {
         let ours_ns = |number: usize| planned_ns(&ours[number]);
         let theirs_ns = |number: usize| theirs[number].start_ns;
-        let is_ns3 = |at: &usize| matches!(theirs[*at].time, PeerTime::Duration(_));
+        let is_ns3 = |at: &usize| matches!(theirs[*at].time, OtherTime::Duration(_));
         of_theirs.sort_by_key(|at| theirs[*at].order);
         if !of_theirs.iter().all(is_ns3) {
             let has_order = of_theirs.iter().all(|at| theirs[*at].order.is_some());

@@ -22,7 +22,7 @@ pub use comparison::{ComparedFlow, Found, compare_flows};
 pub use connections::{CableFailure, ConnectionMatrix, Tier, connections};
 pub use htsim::HtsimTopology;
 pub use matching::{FlowMatching, match_flows, planned_ns};
-pub use times::{OtherFlow, PeerTime, completion_times};
+pub use times::{OtherFlow, OtherTime, completion_times};
 pub use words::InputError;
 
 use farwrite_net::{NodeId, Topology};

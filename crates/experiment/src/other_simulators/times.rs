@@ -24,12 +24,12 @@ pub struct OtherFlow {
     /// Start in nanoseconds; `None`: the file does not have it.
     pub start_ns: Option<f64>,
     /// The time that the file has.
-    pub time: PeerTime,
+    pub time: OtherTime,
 }
 
 /// A time in the results of another simulator, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PeerTime {
+pub enum OtherTime {
     /// From the start of the flow to its end.
     Duration(f64),
     /// From the start of the run to the end of the flow.
@@ -42,8 +42,8 @@ impl OtherFlow {
     #[must_use]
     pub fn time_ns(&self, planned_ns: Option<f64>) -> Option<f64> {
         match self.time {
-            PeerTime::Duration(ns) => Some(ns),
-            PeerTime::End(ns) => Some(ns - self.start_ns.or(planned_ns)?),
+            OtherTime::Duration(ns) => Some(ns),
+            OtherTime::End(ns) => Some(ns - self.start_ns.or(planned_ns)?),
         }
     }
 }
@@ -119,7 +119,7 @@ fn row(line: &Line<'_>, host_of: &[Option<usize>]) -> Result<OtherFlow, InputErr
         id: None,
         order: Some(source_port),
         start_ns: Some(real(start_ns)),
-        time: PeerTime::Duration(real(time_ns)),
+        time: OtherTime::Duration(real(time_ns)),
     })
 }
 
@@ -195,7 +195,7 @@ fn finish(
         id,
         order: line.words[2].parse().ok().or(id),
         start_ns,
-        time: PeerTime::End(microseconds_after(line, &["finished", "at"])?),
+        time: OtherTime::End(microseconds_after(line, &["finished", "at"])?),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Completion times of other simulators, and the flows that they belong to.
 
 use farwrite_experiment::other_simulators::{
-    OtherFlow, PeerTime, completion_times, connections, match_flows, ns3, planned_ns,
+    OtherFlow, OtherTime, completion_times, connections, match_flows, ns3, planned_ns,
 };
 use farwrite_experiment::{Flow, Start};
 
@@ -25,7 +25,7 @@ fn both_ns3_trees_write_the_same_flows() {
         id: None,
         order: Some(10_000),
         start_ns: Some(2e9),
-        time: PeerTime::Duration(5400.0),
+        time: OtherTime::Duration(5400.0),
     };
     assert_eq!(hpcc[0], first);
     assert_eq!((hpcc[1].src, hpcc[1].line, hpcc.len()), (1, 2, 2));

@@ -197,7 +197,7 @@ fn the_walk_through_a_comparison_prints_what_the_docs_say() {
     let docs =
         fs::read_to_string(docs_directory.join("results/sim.md")).expect("docs/results/sim.md");
     let (_, section) = docs
-        .split_once("\n## From a peer's files to a comparison\n")
+        .split_once("\n## From another simulator's files to a comparison\n")
         .expect("the section");
     let (section, _) = section.split_once("\n## ").expect("the next section");
     let blocks = blocks(section);
