@@ -172,7 +172,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// Whether this rank looks after the others while no operation runs, until the next call. Returns
+    /// Whether this rank asks the others for signs of life while no operation runs, until the next call. Returns
     /// why the group cannot continue; None while it can.
     fn watch(&self, py: Python<'_>, watches: bool) -> PyResult<Option<String>> {
         let inner = self.open()?;

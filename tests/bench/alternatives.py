@@ -10,7 +10,7 @@ import table
 from lib.veth import sh, until
 
 MB = 1_000_000
-#: A transfer that takes longer is stopped.
+#: A transfer of another program that takes longer is stopped.
 LIMIT_S = 60.0
 
 #: Name, bytes of the file, and options of `farwrite link`.
@@ -115,7 +115,7 @@ def _quinn(programs, path, source, cc):
         [*ends.quinn_command(programs, cc), "send-file", f"{path.b.v4}:4433", str(source)], stderr=subprocess.DEVNULL))
     code = sender.wait(timeout=LIMIT_S)
     seconds = time.monotonic() - start
-    receiver.wait(timeout=10)
     if code != 0:
         raise ends.Failed(f"quinn ended with {code}")
+    receiver.wait(timeout=10)
     return seconds

@@ -88,7 +88,7 @@ impl Chooser {
         }
     }
 
-    /// Processes the measurements of the queue pair and its path.
+    /// Processes the measurements of the queue pair and its peer.
     pub fn look(&mut self, stats: &QpStats, peer: &PeerStats) {
         let loss = &stats.send_loss;
         let counts = [loss.judged_chunks(), loss.lost_chunks(), loss.bursts()];

@@ -1,8 +1,8 @@
-//! Options whose names have changed. For one release, an old name works as before, with a warning.
+//! Options whose names have changed. An old name works until the next release, with a warning.
 
 use std::ffi::OsStr;
 
-/// An option that had another name in the last release.
+/// An option that had another name before.
 struct Renamed {
     command: &'static str,
     old: &'static str,

@@ -141,7 +141,7 @@ fn rate_controls() -> impl TypedValueParser<Value = RateControlName> {
                 "DCQCN, from --rate down: for datacenters with switches that mark packets (ECN)"
             }
             RateControlName::Swift => {
-                "Swift, up to --rate (new): for datacenters. It keeps the delay near the round trip that \
+                "Swift, up to --rate: for datacenters. It keeps the delay near the round trip that \
                  is measured at the start, and each loss slows it down"
             }
             RateControlName::Eqds => {

@@ -89,9 +89,9 @@ impl Timeout {
         }
     }
 
-    /// The same for operations whose scheme does not change. The choice of repair is then [`RepairChoice::Wait`], or
-    /// [`RepairChoice::CannotBeMet`] with what the scheme leaves: a repair that no operation uses must not
-    /// change the timeout.
+    /// The same for operations whose scheme does not change. The choice is then
+    /// [`RepairChoice::Wait`], or [`RepairChoice::CannotBeMet`] with what the scheme leaves: a repair
+    /// that no operation uses must not change the timeout.
     #[must_use]
     pub fn with_fixed_scheme(self) -> Self {
         Self {

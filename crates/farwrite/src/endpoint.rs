@@ -369,11 +369,11 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.peers.get(self.peer_number(qp)?).stats())
     }
 
-    /// Changes the maximum rate to the peer that a queue pair shares with all others to the same
-    /// peer, in bits per second on the wire (0 counts as 1). With a fixed rate, this is the new rate.
-    /// Queue pairs that to the peer that connect later need this rate too
-    /// ([`RateControl::at_most`](crate::RateControl::at_most)). Only the
-    /// adaptive and the fixed rate control change. The others ignore the call.
+    /// Changes the maximum rate to the peer of a queue pair, in bits per second on the wire (0 counts
+    /// as 1). All queue pairs to this peer share the rate. With a fixed rate, this is the new rate.
+    /// Queue pairs that connect to the peer later need this rate too
+    /// ([`RateControl::at_most`](crate::RateControl::at_most)). Only the adaptive and the fixed rate
+    /// control change. The others ignore the call.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].

@@ -39,11 +39,11 @@ pub enum Error {
     /// The queue pair has no peer yet.
     #[error("queue pair {0} is not connected: call connect_qp with the peer's information first")]
     NotConnected(u32),
-    /// Another queue pair to the same peer has a different rate control. The two queue pairs share
-    /// one peer.
+    /// Another queue pair to the same peer has a different rate control. All queue pairs to
+    /// a peer share one rate control.
     #[error(
-        "the path to the peer has rate control ({present}), and a queue pair with ({wanted}) cannot \
-         share it: give all queue pairs to the peer the same"
+        "the peer has rate control ({present}), and a queue pair with ({wanted}) cannot join: give all \
+         queue pairs to the peer the same"
     )]
     RateControl {
         /// The rate control of the peer.

@@ -109,8 +109,8 @@ impl Metric {
 
 impl<F: Fabric> Endpoint<F> {
     /// Returns the counters of the endpoint: packets of its fabric, then each queue pair by its
-    /// serial number (label `queue_pair`), then each peer by its number (label `path`). All queue
-    /// pairs to the same peer share these. Broken queue pairs are left out.
+    /// serial number (label `queue_pair`), then each peer by its number (label `path`, as in
+    /// earlier versions). All queue pairs to a peer share its counters. Broken queue pairs are left out.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = of_packets(&self.counters());

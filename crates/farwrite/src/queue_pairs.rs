@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::pair::Pair;
 
-/// Maximum number of queue pairs. An index must fit into a [`CompletionContext`](crate::completion_context::CompletionContext).
+/// Maximum number of queue pairs. An index must fit into a
+/// [`CompletionContext`](crate::completion_context::CompletionContext).
 const MOST: usize = 1 << 24;
 
 /// All queue pairs. A place is reused once its queue pair was destroyed. The serial number

@@ -96,8 +96,8 @@ impl CompletionTime {
         let chunks = |term: &Term| (place(term).chunks, term.weight);
         let chunks: Vec<(f64, f64)> = self.terms.iter().map(chunks).collect();
         let means = self.recovery.means(&chunks);
-        let state_ratios = |(term, mean): (&Term, Parts)| mean.weighted(term.state_ratios);
-        self.terms.iter().zip(means).map(state_ratios).collect()
+        let weighted = |(term, mean): (&Term, Parts)| mean.weighted(term.state_ratios);
+        self.terms.iter().zip(means).map(weighted).collect()
     }
 
     /// Probability that the message completes within `t_s` seconds.

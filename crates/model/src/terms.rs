@@ -38,7 +38,7 @@ pub(crate) struct Term {
     pub(crate) state_ratios: [f64; 2],
 }
 
-/// The long-run probabilities.
+/// The state ratios of a chain with its long-run probabilities.
 pub(crate) const STATIONARY: [f64; 2] = [1.0, 1.0];
 
 /// The terms of a setting, in ascending order of chunks.
@@ -320,7 +320,7 @@ fn queued(setting: &Checked, terms: Vec<Term>) -> Result<Vec<Term>, ModelError> 
             }
         }
     }
-    // Separate by the state ratios, which has two values under Markov loss.
+    // Separate by the state ratios, which have two possible values under Markov loss.
     let (good, bad) = spread
         .into_iter()
         .partition(|term| term.state_ratios[0] > 0.0);

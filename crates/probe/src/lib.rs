@@ -8,7 +8,8 @@
 //! trial.
 //!
 //! Modules without sockets and clock: the datagrams ([`datagram`]), the responder's records
-//! ([`open_trials`], [`trial_arrivals`]) and the statistics ([`estimate`]). With them: [`answer`] and [`probe`].
+//! ([`open_trials`], [`trial_arrivals`]) and the statistics ([`estimate`]). With them: [`answer`] and
+//! [`probe`].
 
 pub mod datagram;
 mod error;

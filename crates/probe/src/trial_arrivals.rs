@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::message::{Trial, TrialCounts};
 
-/// It stores the last 64 arrivals of each flow. It compares a late packet with them to compute
+/// A trial stores this many arrivals of each flow, the latest ones. It compares a late packet with them to compute
 /// the packet's extent. If the packet is later than all of them, its extent is a lower bound.
 const RECORDS: usize = 64;
 

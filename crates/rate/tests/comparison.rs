@@ -1,5 +1,6 @@
 //! The adaptive controller beside Swift and a model of BBR version 1 on the same paths, and the changes
-//! of BBR version 3 and Copa. The examples `rate_controllers` and `rate_published` of crate `bench` print whole grids.
+//! of BBR version 3 and Copa. The examples `rate_controllers` and `rate_published` of crate `bench`
+//! print whole grids.
 
 mod common;
 

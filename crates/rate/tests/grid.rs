@@ -1,4 +1,5 @@
-//! Tests the adaptive controller on a part of the grid. The example `rate_grid` of crate `bench` prints the whole grid.
+//! Tests the adaptive controller on a part of the grid. The example `rate_grid` of crate `bench` prints
+//! the whole grid.
 
 mod common;
 

@@ -110,8 +110,8 @@ impl Route {
         }
     }
 
-    /// The addresses of packets; `None` until both ends know them. It changes with the peer's
-    /// address.
+    /// The addresses of packets; `None` until both ends know them. They change with the
+    /// peer's address.
     #[must_use]
     pub fn addresses(&self) -> Option<Addresses> {
         let ((sealed_as, _), peer) = self.seen.zip(self.current)?;

@@ -23,7 +23,7 @@ pub use farwrite_wire::timing::Timing;
 
 use crate::order::{InSequence, WireOrder};
 
-/// The state of the path and the current time, passed to every call.
+/// What a scheme sees of the peer, and the current time. Every call gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerView {
     /// Current time, in nanoseconds of the endpoint's clock. It never runs backward.
@@ -144,9 +144,9 @@ pub trait Sender {
     fn handle_departed(&mut self, view: &PeerView, chunks: &Chunks);
     /// The receiver has room for the parity of a data message: its parity chunks may be handed out.
     /// Called at or after [`Sender::start`], or never.
-    fn handle_parity_clear(&mut self, _path: &PeerView, _message: u64) {}
+    fn handle_parity_clear(&mut self, _view: &PeerView, _message: u64) {}
     /// A job from [`Sender::poll_job`] is done.
-    fn handle_job(&mut self, _path: &PeerView, _job: &Job) {}
+    fn handle_job(&mut self, _view: &PeerView, _job: &Job) {}
     /// The next group to encode, before its parity must be sent. The endpoint encodes groups in any
     /// order, when it has time or has nothing else to send.
     fn poll_job(&mut self) -> Option<Job> {
@@ -199,14 +199,14 @@ pub trait Receiver {
     /// The endpoint itself answers duplicates of a message that has ended (P4.7).
     fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals);
     /// A job from [`Receiver::poll_job`] is done. Its chunks read as arrived, unless it failed.
-    fn handle_job(&mut self, _path: &PeerView, _job: &Job, _arrivals: &dyn Arrivals) {}
+    fn handle_job(&mut self, _view: &PeerView, _job: &Job, _arrivals: &dyn Arrivals) {}
     /// The next group to rebuild. The endpoint does it at once.
     fn poll_job(&mut self, _arrivals: &dyn Arrivals) -> Option<Job> {
         None
     }
     /// The sender of a bounded message has finished with it: nothing more of it leaves. Packets may
     /// still be in flight. Called only if the scheme [is bounded](Scheme::is_bounded).
-    fn handle_sender_done(&mut self, _path: &PeerView, _message: u64) {}
+    fn handle_sender_done(&mut self, _view: &PeerView, _message: u64) {}
     /// Returns whether a message may end as partial at its deadline, with what has arrived.
     fn may_end_partial(&self, _message: u64, _arrivals: &dyn Arrivals) -> bool {
         true

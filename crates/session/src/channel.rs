@@ -40,7 +40,7 @@ impl Channel {
     /// The call tries again after a pause in three cases: no program listens there, the peer is
     /// silent, or the connection is cut before the handshake is finished. It stops when `patience`
     /// has elapsed. So the user may start either end first, and a sender reaches a receiver that is
-    /// flooded with connections as soon as the receiver has a free place. `patience` limits all
+    /// flooded with connections as soon as its table of handshakes has room. `patience` limits all
     /// attempts together. This thread calls `cancelled` often. The call ends at most about 50 ms
     /// after `cancelled` returns true.
     ///

@@ -54,11 +54,9 @@ pub enum Error {
         source: io::Error,
     },
     /// Too many connections had an unfinished handshake. This one was the oldest.
-    #[error(
-        "its handshake was not finished after {after:.1?}, and newer connections needed its place"
-    )]
+    #[error("its handshake was not finished after {after:.1?}, and a newer connection replaced it")]
     Crowded {
-        /// How long the connection held its place.
+        /// How long the handshake had lasted.
         after: Duration,
     },
     /// The peer is some other program (P7.2).

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The largest number of handshakes. If the table is full, a new connection replaces the oldest one. So an
-/// honest peer loses its entry only if as many connections come during its few round trips.
+/// The largest number of handshakes. If the table is full, a new connection replaces the oldest one.
+/// So an honest peer loses its entry only if this many newer connections come during its few round
+/// trips.
 const MAX_HANDSHAKES: usize = 128;
 /// The largest number of handshakes of one source.
 const MAX_HANDSHAKES_OF_SOURCE: usize = 8;

@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// Refuses the client, because this end does not support what it wants. Returns the error that
-    /// the visitor receives.
+    /// the client receives.
     #[must_use]
     pub fn refuse(self, why: &str) -> Error {
         let error = Error::new(ErrorKind::Mismatch, why);

@@ -116,7 +116,7 @@ pub enum Event {
 pub struct EndpointCounters {
     /// Of the queue pairs of the transfer.
     pub stats: QpStats,
-    /// Of the path to the peer.
+    /// Of the peer.
     pub peer: PeerStats,
     /// Of the sockets.
     pub packets: Counters,
@@ -135,7 +135,7 @@ pub type Redirect<'a> = &'a dyn Fn(SocketAddr) -> Result<SocketAddr, Error>;
 /// What a transfer needs from the program that runs it.
 #[derive(Clone, Copy)]
 pub struct TransferHooks<'a> {
-    /// Where to send packets.
+    /// Where to send the first packets to the peer.
     pub redirect: Redirect<'a>,
     /// Whether the user has cancelled.
     pub cancel: &'a Cancel,

@@ -40,7 +40,7 @@ const STOPPED: Duration = Duration::from_secs(1);
 /// The observations of an end so far. Each count only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LifeSigns {
-    /// UDP packets from the peer: of queue pairs, and of the path (P6.2).
+    /// UDP packets from the peer: of queue pairs, and of the route (P6.2).
     pub(crate) packets: [u64; 2],
     /// Messages from the peer on the channel.
     pub(crate) messages: u64,

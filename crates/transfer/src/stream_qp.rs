@@ -10,7 +10,7 @@ pub(crate) struct StreamQp {
     qp: QueuePair,
     /// Statistics of the replaced queue pairs together.
     past: QpStats,
-    /// The path when the last replaced queue pair ended; `None` if none was replaced.
+    /// The statistics of the peer when the last replaced queue pair ended; `None` if none was replaced.
     past_peer: Option<PeerStats>,
     /// Whether the queue pair is connected.
     is_open: bool,
@@ -57,8 +57,8 @@ impl StreamQp {
         })))
     }
 
-    /// The peer of the queue pair. Until the queue pair is connected, these are the statistics of the
-    /// previous one. Congestion marks and doubtful reports are summed over all queue pairs.
+    /// The statistics of the peer. Until the queue pair is connected, they are those of the previous
+    /// queue pair. Congestion marks and doubtful reports are summed over all queue pairs.
     pub(crate) fn peer_stats(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PeerStats, Error> {
         if let Some(past) = self.past_peer.filter(|_| !self.is_open) {
             return Ok(past);

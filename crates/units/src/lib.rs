@@ -1,6 +1,5 @@
 //! Sizes, rates and times as people write them ([`parse`]), also in files ([`written`]), and read
-//! them ([`show`]); and the files that they name ([`input`]). Also
-//! means and quantiles ([`stats`]).
+//! them ([`show`]); and the files that they name ([`input`]). Means and quantiles are in [`stats`].
 
 mod burst;
 pub mod input;

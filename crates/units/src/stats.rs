@@ -54,7 +54,8 @@ pub fn percentile<T: Copy>(ascending: &[T], hundredths: usize) -> Option<T> {
     ascending.get(rank.saturating_sub(1)).copied()
 }
 
-/// As [`percentile`], of any share between 0 and 1.
+/// As [`percentile`], of a share between 0 and 1. Where the product of the share and the number of
+/// values is a whole number, rounding may give the next value.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,

@@ -109,7 +109,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._communicator.abort(f"rank {self._place.rank} aborted group {self._place.group!r}")
 
     def watch(self, watches: bool) -> str | None:
-        """Look after the other ranks while no operation runs, or stop that.
+        """Ask the other ranks for signs of life while no operation runs, or stop that.
 
         Return why the group cannot continue; None while it can.
         """

@@ -52,7 +52,8 @@ class Place:
     #: The number of the attempt to meet, which rank 0 draws. A launcher that starts a job again may keep the
     #: store of the attempt before: its keys have another number.
     attempt: str = ""
-    #: Looks after the ranks of the default group, and returns why that group has ended; None while it works.
+    #: Asks the ranks of the default group for signs of life, and returns why that group has ended; None while
+    #: it works.
     watch: Callable[[], str | None] = lambda: None
 
     @property
@@ -325,8 +326,10 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
         _check_others(place)
         if monotonic() > until:
             absent = [str(rank) for rank, key in enumerate(keys) if not place.store.check([key])]
-            what = f"rank {', '.join(absent)} did not join within {timeout}"
-            raise RendezvousError(f"{place.describe()}: {what}")
+            # The last key may have arrived since the wait.
+            if absent:
+                what = f"rank {', '.join(absent)} did not join within {timeout}"
+                raise RendezvousError(f"{place.describe()}: {what}")
 
 
 def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:

@@ -144,7 +144,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The configuration of the relay. Reads the traces.
+    /// The configuration of the emulator. Reads the traces.
     pub(super) fn config(&self) -> Result<TunEmulatorConfig, Failure> {
         let default = Back::default();
         let back = self.back.as_ref().unwrap_or(&default);

@@ -24,13 +24,13 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let config = args.config()?;
-    let relay = TunEmulator::start(&config).map_err(|error| failure(&error))?;
+    let emulator = TunEmulator::start(&config).map_err(|error| failure(&error))?;
     let end = args.duration.map(|duration| Instant::now() + duration);
     console.say(show::started(&config));
-    while relay.is_running() && !cancel.is_set() && end.is_none_or(|end| Instant::now() < end) {
+    while emulator.is_running() && !cancel.is_set() && end.is_none_or(|end| Instant::now() < end) {
         thread::sleep(LOOK);
     }
-    let (report, result) = relay.stop();
+    let (report, result) = emulator.stop();
     console.say(show::table(&report));
     let ended = result.map_err(|error| failure(&error));
     console.end(ended, &show::json(&report))

@@ -1,5 +1,5 @@
-//! An emulator of TUN: carries any IPv4 and IPv6 packets between two TUN devices through the link
-//! model. It needs root.
+//! The emulator between TUN devices carries any IPv4 and IPv6 packets between two of them through the
+//! link model. It needs root.
 //!
 //! Each direction has a thread. It reads packets from one device, offers them to a
 //! [`Link`](farwrite_link::Link), and writes them to the other device when the link says that they

@@ -1,4 +1,4 @@
-//! An emulator of UDP: relays datagrams between two ends on this machine's loopback
+//! The emulator between UDP ends relays datagrams between two ends on this machine's loopback
 //! interface, through the link model. It needs no privileges.
 //!
 //! End A sends to the emulator's A side as if that were its peer. The emulator delivers the packet

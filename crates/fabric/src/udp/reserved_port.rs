@@ -26,7 +26,7 @@ pub struct ReservedPort(Arc<Reserved>);
 struct Reserved {
     socket: StdSocket,
     local: SocketAddr,
-    /// Reserved while another socket may bind the port.
+    /// Locked while another socket may bind the port.
     sharing: Mutex<()>,
 }
 

@@ -56,7 +56,7 @@ fn held(message: Control, waited_ns: u64) -> Control {
 }
 
 impl Pair {
-    /// Handles a control packet from the peer. `peer` is the peer to the peer.
+    /// Handles a control packet from the peer. `peer` is the state of the peer.
     pub(crate) fn handle_control_packet(
         &mut self,
         now_ns: u64,

@@ -113,7 +113,7 @@ impl Controller {
             Self::Fixed(_) => pace_bps,
             Self::Adaptive(adaptive) => adaptive.ceiling_bps(),
             Self::Dcqcn(_) => max_bps,
-            // The window of Swift follows the path at any pace.
+            // The window of Swift bounds the rate too, and the pace does not show which of the two does.
             Self::Swift(_) => return SendLimit::Path,
             Self::Eqds(eqds) if eqds.credit_bytes() == 0 => return SendLimit::Path,
             Self::Eqds(_) => pace_bps,

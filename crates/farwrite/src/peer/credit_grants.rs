@@ -106,7 +106,7 @@ impl CreditGrants {
         }
         self.latest = *request;
         self.index = Some(index);
-        // A receiver that opened the epoch after its sender begins with what the sender has used.
+        // A receiver that opened its state after the sender begins with what the sender has used.
         self.granted_bytes = self.granted_bytes.max(request.used_bytes);
         let most_bytes = request.used_bytes.saturating_add(ahead_bytes);
         self.target_bytes = request.wanted_bytes.min(most_bytes);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_opened_again_at_either_end_gets_credit() {
+    fn a_state_that_is_opened_again_at_either_end_gets_credit() {
         let mut peer = CreditGrants::default();
         ask(&mut peer, 0, 70_000, 90_000);
         assert_eq!((peer.granted_bytes, peer.take_ask()), (70_000, Some(AHEAD)));
@@ -291,7 +291,7 @@ mod tests {
         peer.hear(1, 2, &reopened, AHEAD, &WAITS);
         assert_eq!((peer.granted_bytes, peer.take_ask()), (0, Some(2_000)));
         ask(&mut peer, 2, 80_000, 90_000);
-        assert_eq!(peer.take_ask(), None, "it names the earlier peer");
+        assert_eq!(peer.take_ask(), None, "it names the earlier epoch");
     }
 
     #[test]

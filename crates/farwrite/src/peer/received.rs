@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_opens_the_peer_again_goes_on() {
+    fn a_receiver_that_opens_its_state_again_goes_on() {
         let mut received = Received::default();
         take(&mut received, &report(1, 30), 30_000, SENT);
         assert_eq!(
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_opened_the_peer_earlier_is_taken_from_its_first_report_on() {
+    fn a_receiver_that_opened_its_state_earlier_is_taken_from_its_first_report_on() {
         let mut received = Received::default();
         let first = take(&mut received, &report(1, 5_000), 90_000, SENT);
         assert_eq!(first, CountEffect::Excess);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_left_before_this_end_opened_the_peer_may_come_later() {
+    fn a_packet_that_left_before_this_end_opened_its_state_may_come_later() {
         let sent = Amount {
             packets: 2,
             bytes: 128,

@@ -25,8 +25,9 @@ use crate::options::{QpOptions, RateControl};
 
 /// Bytes of a control packet's UDP datagram other than its payload: BTH and ICRC.
 const CONTROL_OVERHEAD_BYTES: u64 = 16;
-/// Pings take at most the pace divided by this number (P4.9).
-const PING_SHARE: u64 = 32;
+/// The pause between two pings is the time in which the pace carries this many of them, at most
+/// `max_probe` (P4.9).
+const PINGS_A_PAUSE: u64 = 32;
 
 /// A peer is one other endpoint instance, at the address of its control packets. The name
 /// follows the peer to other addresses.
@@ -66,7 +67,7 @@ pub(crate) struct RoundTrip {
     pub(crate) shortest_ns: Option<u64>,
     /// When the last control packet left, on any queue pair, that the peer is likely to echo.
     pub(crate) probed_ns: u64,
-    /// The time between two pings at which they take [`PING_SHARE`] of the pace.
+    /// The time in which the pace carries [`PINGS_A_PAUSE`] pings; 0 before the first measurement.
     pub(crate) ping_spacing_ns: u64,
 }
 
@@ -142,7 +143,7 @@ impl PeerState {
     /// Before the first measurement, pings may come faster: everything waits for the round trip.
     fn ping_spacing_ns(&self) -> u64 {
         let bytes = self.control_bytes(control::HEADER_BYTES);
-        let share_bps = (self.pacing.pace_bps() / PING_SHARE).max(1);
+        let share_bps = (self.pacing.pace_bps() / PINGS_A_PAUSE).max(1);
         match self.rtt.shortest_ns() {
             Some(_) => bytes * 8 * 1_000_000_000 / share_bps,
             None => 0,
@@ -271,7 +272,8 @@ impl PeerState {
     }
 
     /// Handles a request of the peer for credit, which arrived through queue pair `index`.
-    /// [`grant`](super::PeerTable::grant) passes it to the pacer later. Returns false if this end grants no credit.
+    /// [`grant`](super::PeerTable::grant) passes it to the pacer later. Returns false if this end grants
+    /// no credit.
     pub(crate) fn handle_credit_request(
         &mut self,
         now_ns: u64,

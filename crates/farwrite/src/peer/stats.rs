@@ -49,9 +49,9 @@ pub struct PeerStats {
     /// Reports and credits of the peer that cannot be true. None of them was used.
     pub refused_feedback: u64,
     /// Reports of the peer that count more packets or bytes than were sent and not counted before. No
-    /// more bytes than were sent count as delivered (P5.5.4). Networks that copy packets cause such
-    /// reports, an attacker who repeats packets, a peer that has counted since before this end
-    /// opened the peer, and by a peer that lies.
+    /// more bytes than were sent count as delivered (P5.5.4). The cause is a
+    /// network that copies packets, an attacker who repeats packets, a peer that has counted since
+    /// before this end opened its state of the peer, or a peer that lies.
     pub excess_feedback: u64,
 }
 

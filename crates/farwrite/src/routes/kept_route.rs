@@ -108,7 +108,7 @@ impl KeptRoute {
     ) -> Result<(), Error> {
         let mut result = Ok(());
         self.queue_pairs.retain(|&qp| {
-            match endpoint.set_routes(qp, &[qp_addresses(addresses)]) {
+            match endpoint.set_routes(qp, &[qp_route(addresses)]) {
                 Ok(()) => true,
                 // Its owner has destroyed it, or learns the reason from it.
                 Err(Error::NoSuchQueuePair(_) | Error::BrokenQueuePair { .. }) => false,
@@ -150,7 +150,7 @@ impl KeptRoute {
         qp: QueuePair,
         addresses: Addresses,
     ) -> Result<(), Error> {
-        endpoint.set_routes(qp, &[qp_addresses(addresses)])?;
+        endpoint.set_routes(qp, &[qp_route(addresses)])?;
         self.queue_pairs.push(qp);
         Ok(())
     }
@@ -205,8 +205,8 @@ impl KeptRoute {
     }
 }
 
-/// The addresses of a queue pair.
-fn qp_addresses(addresses: Addresses) -> QpRoute {
+/// The route of a queue pair with these addresses.
+fn qp_route(addresses: Addresses) -> QpRoute {
     QpRoute {
         destination: addresses.peer,
         source: addresses.peer,

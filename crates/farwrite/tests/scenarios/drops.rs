@@ -86,7 +86,7 @@ fn a_sender_that_is_too_fast_slows_down() {
 }
 
 #[test]
-fn the_queue_pairs_of_a_path_share_its_drops() {
+fn the_queue_pairs_to_a_peer_share_its_drops() {
     let mut world = sending(2, 160_000_000);
     run(&mut world, 100, 0, 0);
     // The drops are so few that the pace hardly changes.

@@ -1,8 +1,8 @@
 //! How ports send: frames, PFC frames and marks.
 //!
 //! A port sends while it is free. Each pass sends a due PFC frame first, and otherwise the frame
-//! that the scheduler ([`EgressScheduler`](crate::egress_scheduler::EgressScheduler)) selects. A frame is charged to the shared
-//! buffer until its transmission begins.
+//! that the scheduler ([`EgressScheduler`](crate::egress_scheduler::EgressScheduler)) selects. A
+//! frame is charged to the shared buffer until its transmission begins.
 
 use super::Core;
 use crate::Ecn;

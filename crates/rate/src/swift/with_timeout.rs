@@ -36,7 +36,7 @@ pub struct SwiftWithTimeout {
 }
 
 impl SwiftWithTimeout {
-    /// A path that has sent nothing.
+    /// A flow that has sent nothing.
     #[must_use]
     pub fn new(options: SwiftOptions, timeout: SwiftTimeout) -> Self {
         Self {

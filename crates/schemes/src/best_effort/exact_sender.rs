@@ -115,7 +115,7 @@ impl ExactSender {
 }
 
 impl Sender for ExactSender {
-    fn start(&mut self, _path: &PeerView, message: &Message) {
+    fn start(&mut self, _view: &PeerView, message: &Message) {
         let order = CriticalOrder::of(message);
         let critical = order.critical_count();
         self.messages.entry(message.number).or_insert(ExactSend {

@@ -79,7 +79,7 @@ impl Receiver for BestEffortReceiver {
 
     fn poll_report(
         &mut self,
-        _path: &PeerView,
+        _view: &PeerView,
         _arrivals: &dyn Arrivals,
         _max_bytes: usize,
     ) -> Option<Report> {

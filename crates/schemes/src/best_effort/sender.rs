@@ -31,7 +31,7 @@ impl BestEffortSender {
 }
 
 impl Sender for BestEffortSender {
-    fn start(&mut self, _path: &PeerView, message: &Message) {
+    fn start(&mut self, _view: &PeerView, message: &Message) {
         self.messages
             .entry(message.number)
             .or_insert(UnrepairedSend {
@@ -41,9 +41,9 @@ impl Sender for BestEffortSender {
             });
     }
 
-    fn handle_report(&mut self, _path: &PeerView, _report: &Report) {}
+    fn handle_report(&mut self, _view: &PeerView, _report: &Report) {}
 
-    fn handle_departed(&mut self, _path: &PeerView, chunks: &Chunks) {
+    fn handle_departed(&mut self, _view: &PeerView, chunks: &Chunks) {
         let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) else {
             return;
         };
@@ -56,7 +56,7 @@ impl Sender for BestEffortSender {
         }
     }
 
-    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _view: &PeerView, message: u64, outcome: Outcome) {
         self.finish(message, outcome);
     }
 
@@ -64,9 +64,9 @@ impl Sender for BestEffortSender {
         self.messages.remove(&message);
     }
 
-    fn handle_timeout(&mut self, _path: &PeerView) {}
+    fn handle_timeout(&mut self, _view: &PeerView) {}
 
-    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _view: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let mut unsent = self.messages.iter_mut();
         let (&message, outgoing) = unsent.find(|(_, o)| o.handed_out < o.order.chunks())?;
         let start = outgoing.handed_out;

@@ -25,7 +25,7 @@ pub(super) struct ErasureSender {
     unsent: BTreeSet<u64>,
     /// Messages with groups to encode.
     encoding: BTreeSet<u64>,
-    /// The timeout at the last call that had a path.
+    /// The timeout at the last call that had a [`PeerView`].
     rto_ns: u64,
     response_timer: ResponseTimer,
     outcomes: VecDeque<(u64, Outcome)>,
@@ -178,14 +178,14 @@ impl Sender for ErasureSender {
         }
     }
 
-    fn handle_parity_clear(&mut self, _path: &PeerView, message: u64) {
+    fn handle_parity_clear(&mut self, _view: &PeerView, message: u64) {
         if let Some(outgoing) = self.messages.get_mut(&message) {
             outgoing.clear_parity();
             self.sort(message);
         }
     }
 
-    fn handle_job(&mut self, _path: &PeerView, job: &Job) {
+    fn handle_job(&mut self, _view: &PeerView, job: &Job) {
         if let Some(outgoing) = self.messages.get_mut(&job.message) {
             outgoing.encoded(job.group);
             self.sort(job.message);
@@ -238,7 +238,7 @@ impl Sender for ErasureSender {
         }
     }
 
-    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _view: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.response_timer.silent_peer.limit(max_chunks);
         if max_chunks == 0 {
             return None;

@@ -19,7 +19,7 @@ pub(super) struct GoBackSender {
     /// Departures since the sender last went back, in time order. This differs from sequence order
     /// if a newer message was cleared first. The front has chunks without an ACK.
     departures: VecDeque<Departure>,
-    /// The timeout at the last call that had a path.
+    /// The timeout at the last call that had a [`PeerView`].
     rto_ns: u64,
     silent_peer: SilentPeer,
     outcomes: VecDeque<(u64, Outcome)>,
@@ -202,7 +202,7 @@ impl Sender for GoBackSender {
         }
     }
 
-    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _view: &PeerView, message: u64, outcome: Outcome) {
         self.silent_peer.heard();
         self.finish(message, outcome);
     }
@@ -231,7 +231,7 @@ impl Sender for GoBackSender {
         self.silent_peer.handle_timeout(view);
     }
 
-    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _view: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silent_peer.limit(max_chunks);
         if max_chunks == 0 {
             return None;

@@ -148,7 +148,7 @@ impl Receiver for SelectiveReceiver {
 }
 
 impl RepairReceiver for SelectiveReceiver {
-    fn look(&mut self, _path: &PeerView, message: u64, arrivals: &dyn Arrivals) {
+    fn look(&mut self, _view: &PeerView, message: u64, arrivals: &dyn Arrivals) {
         // This call does not mean that something has arrived, so the timers of ACKs and NACKs do
         // not change.
         if let Some(incoming) = self.messages.get_mut(&message) {

@@ -21,7 +21,7 @@ pub(crate) struct SelectiveSender {
     /// Messages with chunks that were never handed out.
     unsent: BTreeSet<u64>,
     sent_chunks: SentChunks,
-    /// The timeout at the last call that had a path.
+    /// The timeout at the last call that had a [`PeerView`].
     rto_ns: u64,
     silent_peer: SilentPeer,
     outcomes: VecDeque<(u64, Outcome)>,
@@ -161,7 +161,7 @@ impl Sender for SelectiveSender {
         }
     }
 
-    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _view: &PeerView, message: u64, outcome: Outcome) {
         self.silent_peer.heard();
         self.finish(message, outcome);
     }
@@ -195,7 +195,7 @@ impl Sender for SelectiveSender {
         self.drop_settled_departures();
     }
 
-    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _view: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silent_peer.limit(max_chunks);
         if max_chunks == 0 {
             return None;

@@ -45,7 +45,7 @@ struct Waiting {
 }
 
 impl Sender for Waiting {
-    fn start(&mut self, _path: &PeerView, message: &Message) {
+    fn start(&mut self, _view: &PeerView, message: &Message) {
         self.messages.insert(message.number, (message.chunks, 0));
     }
     fn handle_report(&mut self, view: &PeerView, report: &Report) {
@@ -69,7 +69,7 @@ impl Sender for Waiting {
             *at_ns = Some(view.now_ns + rto_ns(view, Alpha::DEFAULT));
         }
     }
-    fn handle_closed(&mut self, _path: &PeerView, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _view: &PeerView, message: u64, outcome: Outcome) {
         if self.messages.remove(&message).is_some() {
             self.outcomes.push_back((message, outcome));
         }
@@ -90,7 +90,7 @@ impl Sender for Waiting {
         }
         self.silent_peer.handle_timeout(view);
     }
-    fn poll_transmit(&mut self, _path: &PeerView, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _view: &PeerView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silent_peer.limit(max_chunks);
         if self.under_way.is_some() || max_chunks == 0 {
             return None;
@@ -126,7 +126,7 @@ struct Answering {
 }
 
 impl Receiver for Answering {
-    fn start(&mut self, _path: &PeerView, message: &Message) {
+    fn start(&mut self, _view: &PeerView, message: &Message) {
         self.messages.insert(message.number, message.chunks);
         self.acks.touch_now(message.number);
     }
@@ -142,7 +142,7 @@ impl Receiver for Answering {
     }
     fn poll_report(
         &mut self,
-        _path: &PeerView,
+        _view: &PeerView,
         arrivals: &dyn Arrivals,
         _max: usize,
     ) -> Option<Report> {

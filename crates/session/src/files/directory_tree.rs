@@ -26,7 +26,7 @@ use super::{EntryRef, Kind, Manifest, Policy, SinkError};
 pub(super) struct DirectoryTree {
     manifest: Arc<Manifest>,
     policy: Policy,
-    branch: OpenDirectories,
+    directories: OpenDirectories,
     root_path: PathBuf,
     room: FreeSpaceWatch,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
@@ -50,7 +50,7 @@ impl DirectoryTree {
         let mut tree = Self {
             manifest: Arc::clone(&manifest),
             policy,
-            branch: OpenDirectories::new(directory, None),
+            directories: OpenDirectories::new(directory, None),
             root_path: root.into(),
             room: FreeSpaceWatch::default(),
             modes_after_failure: Vec::new(),
@@ -70,7 +70,7 @@ impl DirectoryTree {
         }
         tree.sync_grown(&mut grown)?;
         if policy.sync {
-            sync_around(tree.branch.root()).map_err(|source| SinkError::Prepare {
+            sync_around(tree.directories.root()).map_err(|source| SinkError::Prepare {
                 path: root.into(),
                 source,
             })?;
@@ -84,7 +84,7 @@ impl DirectoryTree {
         let Some(reserve_bytes) = self.policy.reserve_bytes else {
             return Ok(());
         };
-        let free = free_bytes(self.branch.root());
+        let free = free_bytes(self.directories.root());
         let Some(free_bytes) = free.map_err(|source| SinkError::Open {
             path: self.root_path.clone(),
             source,
@@ -134,7 +134,7 @@ impl DirectoryTree {
         if reserve_bytes == 0 || !self.room.is_due(written_bytes) {
             return Ok(());
         }
-        match free_bytes(self.branch.root()) {
+        match free_bytes(self.directories.root()) {
             Ok(Some(free_bytes)) if free_bytes < reserve_bytes => Err(SinkError::Reserve {
                 path: self.root_path.clone(),
                 reserve_bytes,
@@ -181,7 +181,7 @@ impl DirectoryTree {
     /// Returns the parent directory of an entry.
     pub(super) fn around(&mut self, index: u32) -> Result<&Directory, EnterError> {
         let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
-        self.branch.enter(&self.manifest, parent)
+        self.directories.enter(&self.manifest, parent)
     }
 
     /// Gives all directories their permissions and times, innermost first, because adding a file to
@@ -207,7 +207,7 @@ impl DirectoryTree {
             }
             let index = u32::try_from(at).unwrap_or(u32::MAX);
             let attributes = (self.policy.mode(entry.mode), entry.modified);
-            let entered = self.branch.enter(&manifest, Some(index));
+            let entered = self.directories.enter(&manifest, Some(index));
             let dressed = entered.map_err(io::Error::from).and_then(|directory| {
                 warnings.set(directory, Thing::Directory, attributes, || path(index))?;
                 if self.policy.sync && dressed_ones.add(index, directory)? {
@@ -236,7 +236,7 @@ impl DirectoryTree {
             Err(error) => return Err(self.failed(error.index, error.source)),
         };
         let is_new = made.map_err(|source| self.failed(index, source))?;
-        let entered = match self.branch.enter(&self.manifest, Some(index)) {
+        let entered = match self.directories.enter(&self.manifest, Some(index)) {
             Ok(directory) => directory,
             Err(error) => return Err(self.failed(error.index, error.source)),
         };
@@ -290,7 +290,7 @@ impl Drop for DirectoryTree {
     fn drop(&mut self) {
         // Innermost first: after its mode changes, a directory may refuse access.
         for (index, mode) in self.modes_after_failure.drain(..).rev() {
-            if let Ok(directory) = self.branch.enter(&self.manifest, Some(index)) {
+            if let Ok(directory) = self.directories.enter(&self.manifest, Some(index)) {
                 let _ = set_mode(directory, mode);
             }
         }

@@ -20,7 +20,7 @@
 //! let mut segment = vec![0; 1 << 20];
 //! loop {
 //!     let read_bytes = source.read(&mut segment);
-//!     // The sender's words first: the sink has to know where a file that was abandoned ends.
+//!     // The sender's reports first: the sink must know where an abandoned file ends.
 //!     while let Some(read) = source.poll_file() {
 //!         match read.result {
 //!             Ok(hash) => sink.handle_hash(read.index, hash)?,

@@ -6,7 +6,7 @@ use std::io;
 use super::Manifest;
 use super::directory::Directory;
 
-/// Most directories that a branch keeps open. A way that is longer is opened again from its start
+/// The largest number of directories that stay open below the first. A longer path is opened again from its start
 /// when it is needed.
 const MOST_OPEN: usize = 64;
 
@@ -50,7 +50,7 @@ impl OpenDirectories {
         }
     }
 
-    /// The directory that the branch starts from.
+    /// The directory that the paths start from.
     pub(super) fn root(&self) -> &Directory {
         &self.root
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::super::{Entry, Kind, ManifestBuilder, Time};
     use super::*;
 
-    /// A way of more directories than a branch keeps open, and others beside it at each depth.
+    /// A path of more directories than stay open, and others beside it at each depth.
     #[test]
     fn long_ways_are_walked_in_any_order() {
         let depth = 3 * MOST_OPEN;
@@ -125,13 +125,14 @@ mod tests {
             parent = ways.iter().rev().nth(1).map(|(index, _)| *index);
         }
         let manifest = builder.build().expect("no name twice");
-        let mut branch = OpenDirectories::new(Directory::open(place.path()).expect("open"), None);
+        let mut directories =
+            OpenDirectories::new(Directory::open(place.path()).expect("open"), None);
         let mut visit = |(index, path): &(u32, std::path::PathBuf)| {
-            let entered = branch.enter(&manifest, Some(*index)).expect("there");
+            let entered = directories.enter(&manifest, Some(*index)).expect("there");
             let id = entered.status().expect("status").id;
             let want = Directory::open(path).expect("open");
             assert_eq!(id, want.status().expect("status").id, "{index}");
-            assert!(branch.open.len() <= MOST_OPEN);
+            assert!(directories.open.len() <= MOST_OPEN);
         };
         ways.iter().for_each(&mut visit);
         ways.iter().rev().for_each(&mut visit);

@@ -35,7 +35,7 @@ impl Root {
     }
 
     /// Opens the path as a directory.
-    pub(super) fn open_branch(&self) -> io::Result<OpenDirectories> {
+    pub(super) fn open_directories(&self) -> io::Result<OpenDirectories> {
         let directory = Directory::open(&self.path)?;
         Ok(OpenDirectories::new(
             directory,

@@ -136,17 +136,17 @@ impl Scanner {
         self.add_below(OpenDirectories::new(directory, None), None)
     }
 
-    /// Adds the contents of a directory of a branch, and of all directories below it. What cannot be
-    /// read below the branch's own directory is left out and remembered.
+    /// Adds the contents of a directory, and of all directories below it. What cannot be read below
+    /// the first directory is left out and remembered.
     fn add_below(
         &mut self,
-        mut branch: OpenDirectories,
+        mut directories: OpenDirectories,
         top: Option<u32>,
     ) -> Result<(), ScanError> {
         let mut pending = vec![top];
         while let Some(parent) = pending.pop() {
             let first = pending.len();
-            match self.add_directory(&mut branch, parent, &mut pending) {
+            match self.add_directory(&mut directories, parent, &mut pending) {
                 Err(error @ ScanError::Io { .. }) if parent != top => {
                     let path = parent.map(|index| self.builder.so_far().path(index));
                     self.unreadable.push(Unreadable {
@@ -166,12 +166,12 @@ impl Scanner {
     /// Adds what a directory contains. `pending` gets the directories in it.
     fn add_directory(
         &mut self,
-        branch: &mut OpenDirectories,
+        directories: &mut OpenDirectories,
         parent: Option<u32>,
         pending: &mut Vec<Option<u32>>,
     ) -> Result<(), ScanError> {
         let limit = usize::try_from(MAX_ENTRIES).unwrap_or(usize::MAX);
-        let entered = branch.enter(self.builder.so_far(), parent);
+        let entered = directories.enter(self.builder.so_far(), parent);
         let directory =
             entered.map_err(|error| ScanError::io(&self.path(Some(error.index)), error.source))?;
         let names = directory.names(limit, |_| true);

@@ -35,7 +35,7 @@ pub struct Source {
     unreadable: Vec<Unreadable>,
     dropped: NotSent,
     /// The index of a root, and its open directories.
-    branch: Option<(usize, OpenDirectories)>,
+    directories: Option<(usize, OpenDirectories)>,
     current: Option<Reading>,
     ended: VecDeque<FileRead>,
 }
@@ -100,7 +100,7 @@ impl Source {
             skipped,
             unreadable,
             dropped,
-            branch: None,
+            directories: None,
             current: None,
             ended: VecDeque::new(),
         };
@@ -218,21 +218,21 @@ impl Source {
                 .open_file()
                 .map_err(|source| self.failed(index, source));
         }
-        let mut branch = match self.branch.take() {
-            Some((open, branch)) if open == at => branch,
-            _ => root.open_branch().map_err(|source| ReadError::Io {
+        let mut directories = match self.directories.take() {
+            Some((open, directories)) if open == at => directories,
+            _ => root.open_directories().map_err(|source| ReadError::Io {
                 path: root.path().into(),
                 source,
             })?,
         };
-        let entered = branch.enter(&self.manifest, entry.parent);
+        let entered = directories.enter(&self.manifest, entry.parent);
         let opened = entered
             .map_err(|error| self.failed(error.index, error.source))
             .and_then(|directory| {
                 let opened = directory.open_to_read(entry.name);
                 opened.map_err(|source| self.failed(index, source))
             });
-        self.branch = Some((at, branch));
+        self.directories = Some((at, directories));
         opened
     }
 

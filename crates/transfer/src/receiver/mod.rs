@@ -37,7 +37,7 @@ use stream::{Agreed, Received, Stream};
 
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
 /// full, the channel reader does not read the channel.
-const WAITING_WORDS: usize = 1 << 14;
+const WAITING_REPORTS: usize = 1 << 14;
 
 /// The limits of a receiver.
 #[derive(Clone, Copy, Debug)]
@@ -287,7 +287,7 @@ impl Reception<'_> {
         ));
         let start = Instant::now();
         let waiting = usize::try_from(shape.slots).unwrap_or(usize::MAX);
-        let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_WORDS));
+        let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_REPORTS));
         let (give_back, empties) = channel();
         let (tell, events) = channel();
         let work = DiskWriter {

@@ -39,7 +39,7 @@ pub(super) struct StreamState {
     pub(super) has_max_rate: bool,
 }
 
-/// How often each limit was seen, at regular intervals.
+/// How often each bottleneck was seen, at regular intervals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bottlenecks {
     seen: [u64; Bottleneck::ALL.len()],
@@ -112,14 +112,14 @@ impl Bottlenecks {
         }
     }
 
-    /// The limit that was seen most; `None` if none was seen.
+    /// The bottleneck that was seen most; `None` if none was seen.
     pub(crate) fn main(&self) -> Option<Bottleneck> {
         let seen = Bottleneck::ALL.into_iter().zip(self.seen);
         let most = seen.max_by_key(|(_, seen)| *seen)?;
         (most.1 > 0).then_some(most.0)
     }
 
-    /// The share of each limit; all 0 if none was seen.
+    /// The share of each bottleneck; all 0 if none was seen.
     pub(crate) fn shares(&self) -> BottleneckShares {
         let all: u64 = self.seen.iter().sum();
         let share = |bottleneck: Bottleneck| {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_state_names_its_limit() {
+    fn each_state_names_its_bottleneck() {
         let usual = StreamState {
             bound: SendLimit::Nothing,
             in_flight_bytes: 0,

@@ -61,7 +61,7 @@ impl Verdicts {
             None => Ok(self.shared_results.take()),
             Some(index) => Err(Error::new(
                 ErrorKind::Other,
-                format!("the receiver ended without a word about file {index}"),
+                format!("the receiver ended without a report on file {index}"),
             )),
         }
     }

@@ -38,8 +38,8 @@ pub(super) struct DiskReader {
 }
 
 impl DiskReader {
-    /// Reads to the end of the stream, or until the transfer ends. Then the shared results get the warnings about
-    /// the files that were read.
+    /// Reads to the end of the stream, or until the transfer ends. Then it adds the warnings about the
+    /// files that were read to the shared results.
     pub(super) fn run(mut self, mut source: Source) {
         let stream_bytes = self.read(&mut source);
         for warning in source.warnings() {

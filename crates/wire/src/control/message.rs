@@ -125,10 +125,10 @@ pub struct ReadRequest {
 /// [`PeerFeedback`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreditRequest {
-    /// The number of the sender's state of the peer. A state that it opens later has a higher number, and its sums
-    /// start at zero.
+    /// The number of the sender's state of the peer. A state that it opens later has a higher number,
+    /// and its sums start at zero.
     pub epoch: u64,
-    /// Credit that the sender has used, or has let expire, since it opened the epoch.
+    /// Credit that the sender has used, or has let expire, since it opened this state.
     pub used_bytes: u64,
     /// Credit that it wants in total: the used credit, and what it has left to send. It is never
     /// less than `used_bytes`.
@@ -140,7 +140,7 @@ pub struct CreditRequest {
 pub struct Credit {
     /// The epoch of the request.
     pub epoch: u64,
-    /// All credit granted since the sender opened the epoch, in bytes on the wire. It is never more
+    /// All credit granted since the sender opened its state, in bytes on the wire. It is never more
     /// than the sender has wanted.
     pub granted_bytes: u64,
 }
@@ -229,12 +229,12 @@ pub struct Nack {
     pub lost: Vec<Range<u32>>,
 }
 
-/// The receiver's measurements of all queue pairs to the peer (P4.10): the input of rate control. Counts are
+/// What arrived from the peer, through all queue pairs (P4.10): the input of rate control. Counts are
 /// sums since the receiver opened its state of the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerFeedback {
-    /// The number of the receiver's state of the peer. A state that it opens later has a higher number, and its
-    /// counts start at zero.
+    /// The number of the receiver's state of the peer. A state that it opens later has a higher
+    /// number, and its counts start at zero.
     pub epoch: u64,
     /// Message of the newest data packet, on the queue pair that this message travels on.
     pub message: MessageId,
@@ -253,7 +253,7 @@ pub struct PeerFeedback {
     pub ect_packets: u64,
     /// Those that carried CE.
     pub marked_packets: u64,
-    /// Data packets of the peer that were dropped at the receiver because its sockets or NIC had no
+    /// Data packets from the peer that were dropped at the receiver because its sockets or NIC had no
     /// room (P5.5.5).
     pub dropped_packets: u64,
     /// Rate at which the receiver processes data packets, in bits per second, counted as

@@ -387,7 +387,7 @@ fn peer_feedback() -> PeerFeedback {
 
 /// Checks the bytes of P4.10.
 #[test]
-fn a_path_feedback_is_laid_out_as_specified() {
+fn a_peer_feedback_is_laid_out_as_specified() {
     let expected = [
         &b"\x07\0\0\x4c"[..],
         &1_u64.to_be_bytes(),
@@ -433,7 +433,7 @@ fn a_path_feedback_is_laid_out_as_specified() {
 }
 
 #[test]
-fn a_path_feedback_with_more_packets_of_one_kind_than_in_total_is_refused() {
+fn a_peer_feedback_with_more_packets_of_one_kind_than_in_total_is_refused() {
     for [received, ect, marked, packets, marked_packets] in [
         [5, 6, 0, 0, 0],
         [5, 5, 6, 5, 5],
