@@ -25,13 +25,13 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def draw(seed: int) -> tuple[Hadamard, torch.Tensor, list[int]]:
     """Draw a transform, values, and where segments end: whole groups, and rests of all kinds."""
-    dice = random.Random(seed)
-    block, packet = 1 << dice.randrange(0, 9), 1 << dice.randrange(0, 7)
-    stride = 1 << dice.randrange(0, packet.bit_length())
-    size = dice.randrange(0, 3 * block * stride + 2 * block)
-    ends = sorted(dice.randrange(0, size + 1) for _ in range(dice.randrange(0, 3)))
+    rng = random.Random(seed)
+    block, packet = 1 << rng.randrange(0, 9), 1 << rng.randrange(0, 7)
+    stride = 1 << rng.randrange(0, packet.bit_length())
+    size = rng.randrange(0, 3 * block * stride + 2 * block)
+    ends = sorted(rng.randrange(0, size + 1) for _ in range(rng.randrange(0, 3)))
     generator = torch.Generator().manual_seed(seed)
-    values = torch.randn(size, generator=generator) * 10 ** dice.uniform(-3, 3)
+    values = torch.randn(size, generator=generator) * 10 ** rng.uniform(-3, 3)
     return Hadamard(block, packet, stride), values, [*ends, size]
 
 

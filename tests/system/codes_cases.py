@@ -25,12 +25,12 @@ def run(report, program, directory):
 
 def _judged(report, program, directory):
     source, parity, whole = (directory / name for name in ("data", "parity", "whole"))
-    dice = random.Random(1)
+    rng = random.Random(1)
     for kind, judge in (("ec-mds", isal.parity), ("ec-xor", _xor)):
         for k, m, chunk_bytes, size in _SHAPES:
             if kind == "ec-xor" and m > k:
                 continue
-            data = dice.randbytes(size)
+            data = rng.randbytes(size)
             source.write_bytes(data)
             cut = ("--code", f"{kind}:{k},{m}", "--chunk-bytes", str(chunk_bytes))
             _codes(program, "encode", *cut, "--in", source, "--out", parity)

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use farwrite::{Outcome, QpConfig, Timing};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_sdr::{Arrival, ImmediateParts, Place, SdrQp, Terms};
 
 use crate::Failure;
@@ -111,10 +111,10 @@ fn packets(order: Order) -> Vec<u32> {
     let mut packets: Vec<u32> = (0..PACKETS).collect();
     if order == Order::Shuffled {
         // A constant seed: every run has the same order.
-        let mut dice = SplitMix::new(1);
+        let mut rng = SplitMix::new(1);
         for window in packets.chunks_exact_mut(64) {
             for last in (1..window.len()).rev() {
-                window.swap(last, dice.index(last + 1));
+                window.swap(last, rng.index(last + 1));
             }
         }
     }

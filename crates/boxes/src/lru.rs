@@ -119,21 +119,21 @@ impl<T> LruList<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farwrite_dice::SplitMix;
+    use farwrite_rng::SplitMix;
 
     /// Compares with a vector, which is sorted by use.
     #[test]
     fn the_least_recently_used_comes_first() {
-        let mut dice = SplitMix::new(1);
+        let mut rng = SplitMix::new(1);
         let (mut uses, mut model) = (LruList::default(), Vec::<(usize, u32)>::new());
         for now_ns in 0..5000 {
-            match dice.below(5) {
+            match rng.below(5) {
                 0 | 1 => {
                     let value = u32::try_from(now_ns).unwrap();
                     model.push((uses.push(now_ns, value), value));
                 }
                 2 | 3 if !model.is_empty() => {
-                    let at = usize::try_from(dice.below(model.len() as u64)).unwrap();
+                    let at = usize::try_from(rng.below(model.len() as u64)).unwrap();
                     let used = model.remove(at);
                     uses.touch(used.0, now_ns);
                     model.push(used);

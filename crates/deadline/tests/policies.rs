@@ -10,7 +10,7 @@ use farwrite_deadline::{
     Bounds, Collective, CutCounts, Observation, Policy, Proposal, RepairChoice, TimeoutKey,
     Timeouts,
 };
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 const BYTES: u64 = 1 << 20;
 const MEMBERS: usize = 8;
@@ -19,8 +19,8 @@ const RTT_NS: u64 = 100_000;
 
 /// Returns the time that a member needs for all bytes that arrive: 1 ms plus an exponentially
 /// distributed time with mean 0.2 ms.
-fn needed_ns(dice: &mut SplitMix) -> f64 {
-    MS - 0.2 * MS * (1.0 - dice.unit()).ln()
+fn needed_ns(rng: &mut SplitMix) -> f64 {
+    MS - 0.2 * MS * (1.0 - rng.unit()).ln()
 }
 
 /// Returns the share of data that stays missing with this repair.
@@ -43,15 +43,15 @@ fn residual(repair_choice: RepairChoice, loss: f64) -> f64 {
 
 /// One operation at one member.
 fn operate(
-    dice: &mut SplitMix,
+    rng: &mut SplitMix,
     timeout_ns: Option<u64>,
     repair_choice: RepairChoice,
     loss: f64,
 ) -> Observation {
     let needed_ns = match repair_choice {
-        RepairChoice::Parity { k, m } => needed_ns(dice) * f64::from(k + m) / f64::from(k),
-        RepairChoice::Repeats { rounds } => needed_ns(dice) + f64::from(rounds) * RTT_NS as f64,
-        RepairChoice::Wait | RepairChoice::CannotBeMet { .. } => needed_ns(dice),
+        RepairChoice::Parity { k, m } => needed_ns(rng) * f64::from(k + m) / f64::from(k),
+        RepairChoice::Repeats { rounds } => needed_ns(rng) + f64::from(rounds) * RTT_NS as f64,
+        RepairChoice::Wait | RepairChoice::CannotBeMet { .. } => needed_ns(rng),
     };
     let limit_ns = timeout_ns.map_or(f64::INFINITY, |ns| ns as f64);
     let elapsed_ns = needed_ns.min(limit_ns);
@@ -76,14 +76,14 @@ fn run(policy: Policy, loss: f64, rounds: usize) -> (CutCounts, RepairChoice) {
     let mut members: Vec<Timeouts> = (0..MEMBERS)
         .map(|_| Timeouts::new(policy, bounds))
         .collect();
-    let mut dice = SplitMix::new(7);
+    let mut rng = SplitMix::new(7);
     let mut before = vec![CutCounts::default(); MEMBERS];
     for round in 0..=rounds {
         let mut proposals: Vec<Proposal> = Vec::new();
         for member in &mut members {
             let timeout = member.get_mut(key);
             let (timeout_ns, repair_choice) = (timeout.timeout_ns(BYTES), timeout.repair_choice());
-            let observation = operate(&mut dice, timeout_ns, repair_choice, loss);
+            let observation = operate(&mut rng, timeout_ns, repair_choice, loss);
             proposals.extend(timeout.propose(&observation));
         }
         for member in &mut members {

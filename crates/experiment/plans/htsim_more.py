@@ -36,10 +36,10 @@ def incast(hosts: int, senders: int, receiver: int, size: int, gap_us: int = 0) 
 
 def permutation(hosts: int, size: int, seed: int) -> str:
     """Each host sends to one other host."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     to = list(range(hosts))
     while any(src == dst for src, dst in enumerate(to)):
-        dice.shuffle(to)
+        rng.shuffle(to)
     return matrix(hosts, [(src, dst, size, 0) for src, dst in enumerate(to)])
 
 

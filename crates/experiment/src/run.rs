@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 use farwrite_net::{Network, NetworkError, NodeId, Options, Role, Topology};
 use farwrite_rc::PathProfile;
 
@@ -157,7 +157,7 @@ struct Running<'a> {
     started: u64,
     /// Flows that have started and have not ended.
     under_way: u64,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl<'a> Running<'a> {
@@ -211,7 +211,7 @@ impl<'a> Running<'a> {
             port_bps: unstarted.port_bps,
             started: 0,
             under_way: 0,
-            dice: Dice::new(scene.seed ^ 0x5EED_0F90),
+            rng: Rng::new(scene.seed ^ 0x5EED_0F90),
             hosts,
         };
         for (number, flow) in workload.flows.iter().enumerate() {
@@ -274,7 +274,7 @@ impl<'a> Running<'a> {
             ideal_ns: self.flows[number].ideal_ns,
             // Any dynamic port.
             #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
-            src_port: 49_152 + self.dice.below(16_384) as u16,
+            src_port: 49_152 + self.rng.below(16_384) as u16,
         };
         let started = hosts::start(&mut self.network, self.scene.transport, &starting);
         let start_ns = started.map_err(|why| RunError::Flow { flow: number, why })?;

@@ -1,6 +1,6 @@
 //! Distributions of message sizes.
 
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 
 /// A distribution of message sizes: a cumulative distribution function that is linear between
 /// points.
@@ -171,8 +171,8 @@ impl Sizes {
     }
 
     /// Draws a size, at least 1.
-    pub fn draw(&self, dice: &mut Dice) -> u64 {
-        let share = uniform(dice);
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        let share = uniform(rng);
         let at = self.points.partition_point(|point| point.1 <= share);
         let at = at.clamp(1, self.points.len() - 1);
         let ((low, below), (high, above)) = (self.points[at - 1], self.points[at]);
@@ -188,22 +188,22 @@ impl Sizes {
 }
 
 /// Uniform in [0, 1), with 53 bits.
-pub(crate) fn uniform(dice: &mut Dice) -> f64 {
+pub(crate) fn uniform(rng: &mut Rng) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float")]
-    let bits = (dice.bits() >> 11) as f64;
+    let bits = (rng.bits() >> 11) as f64;
     bits / 9_007_199_254_740_992.0
 }
 
 /// Draws from the exponential distribution with mean 1. The algorithm only compares uniform draws
 /// (von Neumann, 1951), so the result is the same on every machine.
-pub(crate) fn exponential(dice: &mut Dice) -> f64 {
+pub(crate) fn exponential(rng: &mut Rng) -> f64 {
     let mut whole = 0.0;
     loop {
-        let first = uniform(dice);
+        let first = uniform(rng);
         let mut last = first;
         let mut falls = 1_u32;
         loop {
-            let next = uniform(dice);
+            let next = uniform(rng);
             if next >= last {
                 break;
             }
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn draws_have_the_mean_of_the_distribution() {
         for sizes in [Sizes::web_search(), Sizes::hadoop(), Sizes::fixed(5000)] {
-            let mut dice = Dice::new(1);
-            let sum: u64 = (0..200_000).map(|_| sizes.draw(&mut dice)).sum();
+            let mut rng = Rng::new(1);
+            let sum: u64 = (0..200_000).map(|_| sizes.draw(&mut rng)).sum();
             let mean = farwrite_units::show::real(sum) / 200_000.0;
             let off = mean / sizes.mean() - 1.0;
             assert!(off.abs() < 0.03, "{mean} and {}", sizes.mean());
@@ -237,18 +237,16 @@ mod tests {
 
     #[test]
     fn half_of_hadoop_messages_have_at_most_700_bytes() {
-        let mut dice = Dice::new(2);
+        let mut rng = Rng::new(2);
         let sizes = Sizes::hadoop();
-        let small = (0..100_000)
-            .filter(|_| sizes.draw(&mut dice) <= 700)
-            .count();
+        let small = (0..100_000).filter(|_| sizes.draw(&mut rng) <= 700).count();
         assert!((49_000..51_000).contains(&small), "{small}");
     }
 
     #[test]
     fn exponential_draws_have_mean_and_variance_1() {
-        let mut dice = Dice::new(3);
-        let draws: Vec<_> = (0..200_000).map(|_| exponential(&mut dice)).collect();
+        let mut rng = Rng::new(3);
+        let draws: Vec<_> = (0..200_000).map(|_| exponential(&mut rng)).collect();
         let mean = draws.iter().sum::<f64>() / 200_000.0;
         let square = draws.iter().map(|draw| draw * draw).sum::<f64>() / 200_000.0;
         assert!((mean - 1.0).abs() < 0.01, "{mean}");

@@ -5,7 +5,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use crate::{TARGETS, Target};
 
@@ -25,7 +25,7 @@ pub(crate) fn run(name: &str, target: Target) {
         text.parse().expect("FARWRITE_FUZZ_SEED is a number")
     });
     let mut inputs = Inputs {
-        dice: SplitMix::new(number),
+        rng: SplitMix::new(number),
         seeds,
     };
     for _ in 0..INPUTS {
@@ -94,21 +94,21 @@ const BYTES: [u8; 8] = [0, 1, 2, 4, 0x7F, 0x80, 0xFE, 0xFF];
 
 /// Draws inputs: some are random, most are seeds with changes.
 struct Inputs {
-    dice: SplitMix,
+    rng: SplitMix,
     seeds: Vec<Vec<u8>>,
 }
 
 impl Inputs {
     fn draw(&mut self) -> Vec<u8> {
-        let length = self.dice.index(200);
-        match self.dice.below(10) {
-            0 => self.dice.bytes(length),
+        let length = self.rng.index(200);
+        match self.rng.below(10) {
+            0 => self.rng.bytes(length),
             // Small values parse more often as counts and variants.
-            1 => (0..length).map(|_| self.dice.below(5) as u8).collect(),
+            1 => (0..length).map(|_| self.rng.below(5) as u8).collect(),
             _ => {
-                let seed = self.dice.index(self.seeds.len());
+                let seed = self.rng.index(self.seeds.len());
                 let mut input = self.seeds[seed].clone();
-                for _ in 0..=self.dice.below(4) {
+                for _ in 0..=self.rng.below(4) {
                     self.change(&mut input);
                 }
                 input.truncate(MAX_BYTES);
@@ -118,14 +118,14 @@ impl Inputs {
     }
 
     fn change(&mut self, input: &mut Vec<u8>) {
-        let start = self.dice.index(input.len() + 1);
-        let end = (start + self.dice.index(16)).min(input.len());
-        match self.dice.below(9) {
-            0 => self.set(input, start, |dice, _| dice.below(256) as u8),
-            1 => self.set(input, start, |dice, _| dice.pick(&BYTES)),
-            2 => self.set(input, start, |dice, byte| byte ^ 1 << dice.below(8)),
-            3 => self.set(input, start, |dice, byte| {
-                byte.wrapping_add(dice.pick(&[1, 0xFF]))
+        let start = self.rng.index(input.len() + 1);
+        let end = (start + self.rng.index(16)).min(input.len());
+        match self.rng.below(9) {
+            0 => self.set(input, start, |rng, _| rng.below(256) as u8),
+            1 => self.set(input, start, |rng, _| rng.pick(&BYTES)),
+            2 => self.set(input, start, |rng, byte| byte ^ 1 << rng.below(8)),
+            3 => self.set(input, start, |rng, byte| {
+                byte.wrapping_add(rng.pick(&[1, 0xFF]))
             }),
             4 => input.truncate(start),
             5 => drop(input.drain(start..end)),
@@ -140,7 +140,7 @@ impl Inputs {
 
     fn set(&mut self, input: &mut [u8], at: usize, value: fn(&mut SplitMix, u8) -> u8) {
         if let Some(byte) = input.get_mut(at) {
-            *byte = value(&mut self.dice, *byte);
+            *byte = value(&mut self.rng, *byte);
         }
     }
 
@@ -152,20 +152,20 @@ impl Inputs {
         };
         let rest = &input[start + first..];
         let digits = rest.iter().take_while(|byte| is_digit(byte)).count();
-        let number = self.dice.pick(&NUMBERS).bytes();
+        let number = self.rng.pick(&NUMBERS).bytes();
         drop(input.splice(start + first..start + first + digits, number));
     }
 
     /// Replaces some bytes by a part of a seed, or by the rest of a seed from the same place on.
     fn cross(&mut self, input: &mut Vec<u8>, start: usize, end: usize) {
-        let Self { dice, seeds } = self;
-        let other = &seeds[dice.index(seeds.len())];
-        if dice.percent(50) {
+        let Self { rng, seeds } = self;
+        let other = &seeds[rng.index(seeds.len())];
+        if rng.percent(50) {
             input.truncate(start);
             input.extend(other.get(start..).unwrap_or(&[]));
         } else {
-            let from = dice.index(other.len() + 1);
-            let until = other.len().min(from + dice.index(64));
+            let from = rng.index(other.len() + 1);
+            let until = other.len().min(from + rng.index(64));
             drop(input.splice(start..end, other[from..until].to_vec()));
         }
     }

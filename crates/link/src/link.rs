@@ -7,7 +7,7 @@ use crate::queue::{Admitted, Queue};
 use crate::steps::{Schedules, WireSchedules};
 use crate::wire::{Journey, Passage, Wire};
 use crate::{
-    ConfigError, Datagram, DeliveryTrace, Dice, LinkConfig, LinkCounters, Packet, Serialiser, Step,
+    ConfigError, Datagram, DeliveryTrace, LinkConfig, LinkCounters, Packet, Rng, Serialiser, Step,
 };
 
 /// When a datagram arrives: the time, then the order of sending among datagrams with equal times.
@@ -81,7 +81,7 @@ impl<P: Packet> Link<P> {
     ) -> Result<Self, ConfigError> {
         let wire = Wire::new(config, seed)?;
         // The wire uses the other streams of the seed.
-        let marking = Dice::new(seed).split().split();
+        let marking = Rng::new(seed).split().split();
         Ok(Self {
             queue: serialiser.map(|serialiser| Queue::new(&config, serialiser, marking)),
             wire,

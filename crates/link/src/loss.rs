@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::spells::Spells;
 
 /// How a link loses datagrams, in addition to drops by a full queue.
@@ -87,7 +87,7 @@ impl Loss {
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     state: State,
-    dice: Dice,
+    rng: Rng,
 }
 
 /// A loss model and its state.
@@ -110,7 +110,7 @@ enum State {
 }
 
 impl LossProcess {
-    pub(crate) fn new(model: Loss, dice: Dice) -> Self {
+    pub(crate) fn new(model: Loss, rng: Rng) -> Self {
         let state = match model {
             Loss::None => State::None,
             Loss::Iid { loss_packet } => State::Iid { loss_packet },
@@ -134,24 +134,24 @@ impl LossProcess {
                 loss: [loss_good, loss_bad],
             },
         };
-        Self { state, dice }
+        Self { state, rng }
     }
 
     /// Whether the next datagram is lost. Its last bit is sent at `now_ns`.
     pub(crate) fn next_is_lost(&mut self, now_ns: u64) -> bool {
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         match &mut self.state {
             State::None => false,
-            State::Iid { loss_packet } => dice.chance(*loss_packet),
+            State::Iid { loss_packet } => rng.chance(*loss_packet),
             State::Steps { leave, loss, bad } => {
                 let now = usize::from(*bad);
-                let lost = dice.chance(loss[now]);
-                *bad ^= dice.chance(leave[now]);
+                let lost = rng.chance(loss[now]);
+                *bad ^= rng.chance(leave[now]);
                 lost
             }
             State::Time { spells, loss } => {
-                let bad = spells.is_bad_at(now_ns, dice);
-                dice.chance(loss[usize::from(bad)])
+                let bad = spells.is_bad_at(now_ns, rng);
+                rng.chance(loss[usize::from(bad)])
             }
         }
     }

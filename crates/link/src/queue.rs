@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::config::nanoseconds;
-use crate::{Dice, LinkConfig, Ramp, Serialiser};
+use crate::{LinkConfig, Ramp, Rng, Serialiser};
 
 /// The datagrams that wait, and the one that is being sent. The queue counts them but does not
 /// store them: the departure time of a datagram is known when it is offered, because the schedule
@@ -17,7 +17,7 @@ pub(crate) struct Queue {
     /// Departure times of the datagrams in the queue. Used only with a limit in datagrams.
     departures: VecDeque<u64>,
     ecn: Option<Ramp>,
-    marking: Dice,
+    marking: Rng,
 }
 
 /// A datagram that the queue has accepted.
@@ -31,7 +31,7 @@ pub(crate) struct Admitted {
 
 impl Queue {
     /// An empty queue with the limits and the marks of a validated configuration.
-    pub(crate) fn new(config: &LinkConfig, serialiser: Serialiser, marking: Dice) -> Self {
+    pub(crate) fn new(config: &LinkConfig, serialiser: Serialiser, marking: Rng) -> Self {
         let packets = config.queue_packets.unwrap_or(u64::MAX);
         Self {
             serialiser,

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// Good and bad spells of a path: a Markov chain of two states in continuous time.
 ///
@@ -35,7 +35,7 @@ impl Spells {
 
     /// Whether the state is bad at `now_ns`. The state does not change backward: an earlier time
     /// than that of the last call has the state of that call.
-    pub(crate) fn is_bad_at(&mut self, now_ns: u64, dice: &mut Dice) -> bool {
+    pub(crate) fn is_bad_at(&mut self, now_ns: u64, rng: &mut Rng) -> bool {
         if let Some(spell) = self.now
             && now_ns <= spell.until_ns
         {
@@ -44,7 +44,7 @@ impl Spells {
         let [good_ns, bad_ns] = self.mean_ns;
         let share_bad = bad_ns / (good_ns + bad_ns);
         let bad = match self.now {
-            None => dice.chance(share_bad),
+            None => rng.chance(share_bad),
             Some(last) => {
                 // After the last spell, the state was the other one. The chain forgets it at the sum
                 // of the rates at which it leaves the two states.
@@ -52,10 +52,10 @@ impl Spells {
                 let since_ns = (now_ns - last.until_ns) as f64;
                 let memory = libm::exp(-since_ns * (1.0 / good_ns + 1.0 / bad_ns));
                 let then_bad = f64::from(u8::from(!last.bad));
-                dice.chance(share_bad + (then_bad - share_bad) * memory)
+                rng.chance(share_bad + (then_bad - share_bad) * memory)
             }
         };
-        let left_ns = dice.exponential_ns(self.mean_ns[usize::from(bad)]);
+        let left_ns = rng.exponential_ns(self.mean_ns[usize::from(bad)]);
         self.now = Some(Spell {
             bad,
             until_ns: now_ns.saturating_add(left_ns),

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::config::{check_delay, check_probability, nanoseconds};
-use crate::{ConfigError, Dice};
+use crate::{ConfigError, Rng};
 
 /// An odd number far from the increments of the generator that turns a seed into a state, so that
 /// the streams of two slots have nothing in common.
@@ -86,14 +86,14 @@ impl Variation {
 }
 
 impl Spread {
-    fn draw_ns(self, dice: &mut Dice) -> u64 {
+    fn draw_ns(self, rng: &mut Rng) -> u64 {
         match self {
             Self::None => 0,
-            Self::Uniform { most } => dice.up_to(nanoseconds(most)),
-            Self::Normal { deviation, most } => dice.half_normal_ns(deviation, most),
+            Self::Uniform { most } => rng.up_to(nanoseconds(most)),
+            Self::Normal { deviation, most } => rng.half_normal_ns(deviation, most),
             Self::Spikes { share, most } => {
-                if dice.chance(share) {
-                    dice.up_to(nanoseconds(most))
+                if rng.chance(share) {
+                    rng.up_to(nanoseconds(most))
                 } else {
                     0
                 }
@@ -107,7 +107,7 @@ impl Spread {
 pub(crate) struct Varying {
     variation: Variation,
     /// Draws for datagrams with a delay of their own.
-    dice: Dice,
+    rng: Rng,
     /// The seed of the slots.
     slots: u64,
     /// The last slot that was drawn, and its additional delay.
@@ -117,11 +117,11 @@ pub(crate) struct Varying {
 }
 
 impl Varying {
-    pub(crate) fn new(variation: Variation, mut dice: Dice) -> Self {
-        let slots = dice.bits();
+    pub(crate) fn new(variation: Variation, mut rng: Rng) -> Self {
+        let slots = rng.bits();
         Self {
             variation,
-            dice,
+            rng,
             slots,
             drawn: None,
             last_ns: 0,
@@ -154,14 +154,14 @@ impl Varying {
     fn extra_ns(&mut self, now_ns: u64) -> u64 {
         let Variation { spread, every, .. } = self.variation;
         if every.is_zero() {
-            return spread.draw_ns(&mut self.dice);
+            return spread.draw_ns(&mut self.rng);
         }
         let slot = now_ns / nanoseconds(every);
         match self.drawn {
             Some((drawn, extra_ns)) if drawn == slot => extra_ns,
             _ => {
-                let mut dice = Dice::new(self.slots ^ slot.wrapping_mul(SLOT_STRIDE));
-                let extra_ns = spread.draw_ns(&mut dice);
+                let mut rng = Rng::new(self.slots ^ slot.wrapping_mul(SLOT_STRIDE));
+                let extra_ns = spread.draw_ns(&mut rng);
                 self.drawn = Some((slot, extra_ns));
                 extra_ns
             }

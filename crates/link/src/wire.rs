@@ -4,7 +4,7 @@ use crate::config::nanoseconds;
 use crate::loss::LossProcess;
 use crate::policer::Policing;
 use crate::variation::Varying;
-use crate::{ConfigError, Dice, LinkConfig, Loss, Policer, Variation};
+use crate::{ConfigError, LinkConfig, Loss, Policer, Rng, Variation};
 
 /// The wire behind the bottleneck. It only decides what happens to a datagram; the caller holds the
 /// datagram until it arrives.
@@ -19,7 +19,7 @@ pub struct Wire {
     varying: Varying,
     /// Uses a stream of its own, so that a seed loses the same datagrams for any other faults.
     loss: LossProcess,
-    dice: Dice,
+    rng: Rng,
 }
 
 /// What happens to a datagram.
@@ -55,7 +55,7 @@ impl Wire {
     /// [`ConfigError`], as [`LinkConfig::validate`] gives it.
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, ConfigError> {
         config.validate()?;
-        let dice = Dice::new(seed);
+        let rng = Rng::new(seed);
         Ok(Self {
             config,
             delay_ns: nanoseconds(config.delay),
@@ -64,9 +64,9 @@ impl Wire {
                 && [config.duplicate, config.corrupt, config.reorder.probability] == [0.0; 3],
             policing: config.policer.map(Policing::new),
             // The link uses the third stream for marks.
-            varying: Varying::new(config.variation, dice.split().split().split()),
-            loss: LossProcess::new(config.loss, dice.split()),
-            dice,
+            varying: Varying::new(config.variation, rng.split().split().split()),
+            loss: LossProcess::new(config.loss, rng.split()),
+            rng,
         })
     }
 
@@ -106,7 +106,7 @@ impl Wire {
             return Passage::Lost;
         }
         let delay_ns = self.varying.delay_ns(now_ns, self.delay_ns);
-        let twice = self.dice.chance(self.config.duplicate);
+        let twice = self.rng.chance(self.config.duplicate);
         let first = self.journey(delay_ns, payload_bytes);
         if twice {
             Passage::Twice(first, self.journey(delay_ns, payload_bytes))
@@ -116,9 +116,9 @@ impl Wire {
     }
 
     fn journey(&mut self, delay_ns: u64, payload_bytes: usize) -> Journey {
-        let flip = payload_bytes > 0 && self.dice.chance(self.config.corrupt);
-        let flipped_bit = flip.then(|| self.dice.below(payload_bytes.saturating_mul(8)));
-        let held_back = self.dice.chance(self.config.reorder.probability);
+        let flip = payload_bytes > 0 && self.rng.chance(self.config.corrupt);
+        let flipped_bit = flip.then(|| self.rng.below(payload_bytes.saturating_mul(8)));
+        let held_back = self.rng.chance(self.config.reorder.probability);
         let extra_delay_ns = if held_back { self.extra_delay_ns } else { 0 };
         Journey {
             delay_ns: delay_ns.saturating_add(extra_delay_ns),

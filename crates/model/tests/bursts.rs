@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use farwrite_dice::SplitMix;
 use farwrite_model::{Loss, Setting, Variant};
+use farwrite_rng::SplitMix;
 
 const BANDWIDTH_BPS: f64 = 40e9;
 const SLOT_S: f64 = 4096.0 * 8.0 / BANDWIDTH_BPS;
@@ -31,7 +31,7 @@ fn setting(scheme: &str, chunks: f64, rtt_slots: f64, loss: Loss) -> Setting {
 
 /// The chain, one step for each slot.
 struct Walk {
-    dice: SplitMix,
+    rng: SplitMix,
     leave: [f64; 2],
     bad: bool,
 }
@@ -39,15 +39,15 @@ struct Walk {
 impl Walk {
     fn new(loss: f64, mean_burst: f64, seed: u64) -> Self {
         let leave = [loss / mean_burst / (1.0 - loss), 1.0 / mean_burst];
-        let mut dice = SplitMix::new(seed);
-        let bad = dice.unit() < loss;
-        Self { dice, leave, bad }
+        let mut rng = SplitMix::new(seed);
+        let bad = rng.unit() < loss;
+        Self { rng, leave, bad }
     }
 
     /// Whether the chunk of this slot is lost.
     fn step(&mut self) -> bool {
         let lost = self.bad;
-        self.bad ^= self.dice.unit() < self.leave[usize::from(self.bad)];
+        self.bad ^= self.rng.unit() < self.leave[usize::from(self.bad)];
         lost
     }
 }
@@ -107,7 +107,7 @@ fn bursts_as_long_as_a_timeout_are_drawn() {
         .map(|seed| {
             let walk = &mut Walk::new(loss, burst, seed);
             // The end of a message may be lost, with a delay of a quarter of a round trip.
-            let late = f64::from(u8::from(walk.dice.unit() < loss));
+            let late = f64::from(u8::from(walk.rng.unit() < loss));
             repeated(walk, 2560, 3601) + rtt + late * rtt / 4.0
         })
         .collect();

@@ -253,7 +253,7 @@ fn day_of(at_ns: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farwrite_link::Dice;
+    use farwrite_link::Rng;
 
     #[test]
     fn events_come_by_time_and_then_in_the_order_of_adding() {
@@ -276,19 +276,19 @@ mod tests {
     #[test]
     fn the_order_is_that_of_a_sorted_list() {
         for seed in 0..50 {
-            let mut dice = Dice::new(seed);
+            let mut rng = Rng::new(seed);
             let mut events = Events::default();
             let mut list: Vec<(u64, u32)> = Vec::new();
             let mut now_ns = 0;
             for number in 0..2000 {
-                if dice.chance(0.6) {
-                    let after_ns = dice.bits() >> (32 + dice.below(32));
-                    let at_ns = now_ns + after_ns * dice.below(2) as u64;
+                if rng.chance(0.6) {
+                    let after_ns = rng.bits() >> (32 + rng.below(32));
+                    let at_ns = now_ns + after_ns * rng.below(2) as u64;
                     events.add(at_ns, Event::Wake(NodeId(number)));
                     list.push((at_ns, number));
                 }
-                if dice.chance(0.5) {
-                    let until_ns = now_ns + (dice.bits() >> (32 + dice.below(32)));
+                if rng.chance(0.5) {
+                    let until_ns = now_ns + (rng.bits() >> (32 + rng.below(32)));
                     list.sort_unstable();
                     assert_eq!(events.next_ns(), list.first().map(|(at_ns, _)| *at_ns));
                     let due = list

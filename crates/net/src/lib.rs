@@ -8,7 +8,7 @@
 //!
 //! One 64-bit seed determines a run. Events are ordered by time, and events of the same nanosecond
 //! by the order in which they were scheduled. All random draws come from the seeded generator of
-//! [`farwrite_link::Dice`]. Floating-point code uses IEEE 754 arithmetic only, without library
+//! [`farwrite_link::Rng`]. Floating-point code uses IEEE 754 arithmetic only, without library
 //! functions, so results are the same on every machine.
 //!
 //! **Time** is in whole nanoseconds, as in all of Farwrite. At 400 Gbit/s the shortest frame takes

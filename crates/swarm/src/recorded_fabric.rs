@@ -12,7 +12,7 @@ use farwrite::fabric::contract::{
 };
 use farwrite::fabric::sim::SimFabric;
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// The resources of the fabric that an endpoint holds.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Fullness {
     pub(crate) share: f64,
     /// Number of calls that were accepted only in part.
     pub(crate) refused: u64,
-    dice: SplitMix,
+    rng: SplitMix,
 }
 
 /// The send queue of a port. It is full at random times.
@@ -52,17 +52,17 @@ impl Fullness {
         Self {
             share: 0.0,
             refused: 0,
-            dice: SplitMix::new(seed),
+            rng: SplitMix::new(seed),
         }
     }
 
     /// How many of `count` packets the queue accepts.
     fn room(&mut self, count: usize) -> usize {
-        if count == 0 || self.share == 0.0 || !self.dice.chance(self.share) {
+        if count == 0 || self.share == 0.0 || !self.rng.chance(self.share) {
             return count;
         }
         self.refused += 1;
-        self.dice.index(count)
+        self.rng.index(count)
     }
 }
 

@@ -12,7 +12,7 @@ use farwrite_wire::opcode::UC_SEND_ONLY;
 use farwrite_wire::packet::Packet;
 
 use crate::plan::{Fault, MessagePlan, Plan};
-use farwrite_dice::{SplitMix, mix};
+use farwrite_rng::{SplitMix, mix};
 
 /// Bits of a TOS byte: congestion experienced (RFC 3168).
 const CE: u8 = 3;
@@ -54,7 +54,7 @@ pub(crate) struct Tap {
     network: SimNetwork,
     /// Addresses of the hosts.
     addresses: Vec<IpAddr>,
-    dice: SplitMix,
+    rng: SplitMix,
     hash: u64,
     routes: HashMap<(IpAddr, u32), Route>,
     /// Sends started, by queue pair and sending end.
@@ -97,7 +97,7 @@ impl Tap {
         let tap = Rc::new(RefCell::new(Self {
             network: network.clone(),
             addresses,
-            dice: SplitMix::new(plan.seed ^ 1),
+            rng: SplitMix::new(plan.seed ^ 1),
             hash: 0,
             routes: HashMap::new(),
             started: vec![[0; 2]; plan.pairs.len()],
@@ -221,7 +221,7 @@ impl Tap {
             let hosts = self.plan.paths[*path].hosts;
             let ends = [hosts[*link], hosts[1 - link]].map(|host| self.addresses[host]);
             let is_there = ends == [datagram.src.ip(), datagram.dst.ip()];
-            if !is_there || !span.contains(now_ns) || !self.dice.chance(*share) {
+            if !is_there || !span.contains(now_ns) || !self.rng.chance(*share) {
                 continue;
             }
             if let Fault::ControlLate { delay_ns, .. } = fault {
@@ -337,7 +337,7 @@ impl Tap {
         else {
             return Verdict::Pass;
         };
-        if !self.dice.chance(share) {
+        if !self.rng.chance(share) {
             return Verdict::Pass;
         }
         let slots = u64::from(self.plan.pairs[pair].options.sdr.slots);

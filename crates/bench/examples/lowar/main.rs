@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use case::Case;
 use farwrite_boxes::lowar::{Coding, Shape};
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 use farwrite_net::Loss;
 use farwrite_units::stats::{mean, percentile};
 use options::Options;
@@ -202,13 +202,13 @@ fn bursts_of(options: &Options, kind: &str, rows: &Rows) {
 /// The numbers of lost packets, in a run with the seed of this case.
 fn fixed_bursts(case: &Case, burst: u32, loss_bad: f64) -> BTreeSet<u64> {
     // Other draws than those of the path, which begin from the seed itself.
-    let mut dice = Dice::new(case.seed + 2);
+    let mut rng = Rng::new(case.seed + 2);
     let mut lost = BTreeSet::new();
     let mut at = 0;
     let packets = case.most_packets();
     while at < packets {
-        if dice.chance(BURSTS) {
-            lost.extend((at..at + u64::from(burst)).filter(|_| dice.chance(loss_bad)));
+        if rng.chance(BURSTS) {
+            lost.extend((at..at + u64::from(burst)).filter(|_| rng.chance(loss_bad)));
             at += u64::from(burst);
         }
         at += 1;

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use farwrite_boxes::BoxDevice;
 use farwrite_experiment::{Sizes, parallel_map};
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 use farwrite_net::{CableConfig, Network, NodeId, Options, Payload, Policy, Role, Topology};
 use farwrite_rate::{DcqcnOptions, RateControl};
 use farwrite_rc::{Connection, FIRST_QPN, Nic, QpConfig, RdmaTransport, Remote, Request};
@@ -216,7 +216,7 @@ fn conditions(size: Size, scene: &Scene, flows: usize, seeds: u64) -> String {
 
 /// Flows that fill the cables between racks and core to this share.
 fn workload(size: Size, load: f64, count: usize, seed: u64) -> Vec<Flow> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let sizes = Sizes::web_search();
     let hosts = size.hosts();
     // The share of flows that leave their rack.
@@ -225,17 +225,17 @@ fn workload(size: Size, load: f64, count: usize, seed: u64) -> Vec<Flow> {
     let gap_ns = sizes.mean() * 8e9 * leave / core_bps;
     let mut now_ns = 0.0;
     let mut flow = |_| {
-        let share = (dice.bits() >> 11) as f64 / (1u64 << 53) as f64;
+        let share = (rng.bits() >> 11) as f64 / (1u64 << 53) as f64;
         now_ns -= gap_ns * (1.0 - share).ln();
-        let src = dice.below(hosts);
-        let dst = (src + 1 + dice.below(hosts - 1)) % hosts;
+        let src = rng.below(hosts);
+        let dst = (src + 1 + rng.below(hosts - 1)) % hosts;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let start_ns = now_ns as u64;
         Flow {
             start_ns,
             src,
             dst,
-            bytes: sizes.draw(&mut dice),
+            bytes: sizes.draw(&mut rng),
         }
     };
     (0..count).map(&mut flow).collect()

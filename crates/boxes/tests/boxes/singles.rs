@@ -4,7 +4,7 @@
 use crate::common::{IPV4, Kind, Pair, config, is_box_message, message};
 use farwrite_boxes::lowar::{Coding, Config};
 use farwrite_boxes::{Class, PathBox, Side};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 fn packets(psn: u32, packets: u32) -> Vec<Vec<u8>> {
     let one = |at| message(IPV4, Kind::Sdr, (psn + at) & 0xFF_FFFF, 1).remove(0);
@@ -67,12 +67,12 @@ fn what_stays_missing_is_what_the_code_predicts() {
     let mut pair = Pair::new(&config(32, 4));
     warm(&mut pair, 0);
     let (loss, count) = (0.02, 200_000);
-    let mut dice = SplitMix::new(7);
+    let mut rng = SplitMix::new(7);
     let mut got = 0;
     for psn in 1..=count {
         for frame in packets(psn, 1) {
             for frame in pair.encode(&frame) {
-                if !dice.chance(loss) {
+                if !rng.chance(loss) {
                     let out = pair.decode(frame);
                     assert!(!out.iter().any(|frame| is_box_message(IPV4, frame)));
                     got += out.len();

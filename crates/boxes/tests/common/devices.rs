@@ -54,7 +54,7 @@ impl Lossy {
     }
 
     fn handle(&mut self, port: usize, frame: Frame) {
-        // Marsaglia's xorshift64. `farwrite_dice` is the generator of other tests, but tables of
+        // Marsaglia's xorshift64. `farwrite_rng` is the generator of other tests, but tables of
         // docs/results/boxes.md depend on the draws of this one, through the examples.
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

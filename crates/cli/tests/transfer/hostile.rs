@@ -9,7 +9,7 @@ use std::time::Duration;
 use farwrite::fabric::Adapter;
 use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, Region, RemoteQp, Rkey, Sge, WriteWr};
 use farwrite::{Outcome, QpConfig, UdpConfig, UdpFabric};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_session::files::{Entry, Kind};
 use farwrite_session::{Message, Text, TransferPlan};
 
@@ -339,9 +339,9 @@ fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
         .register(Region::owned(vec![0x66_u8; 4096]))
         .expect("memory");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
-    let (mut sent, mut dice) = (0, SplitMix::new(1));
+    let (mut sent, mut rng) = (0, SplitMix::new(1));
     while !stop.load(Ordering::Acquire) {
-        let random = u32::try_from(dice.next() >> 32).expect("32 bits");
+        let random = u32::try_from(rng.next() >> 32).expect("32 bits");
         // Fabrics give queue pairs random numbers: this number belongs to no queue pair, or to one
         // of another connection.
         let qpn = fabric

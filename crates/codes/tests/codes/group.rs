@@ -1,7 +1,7 @@
 //! Random groups.
 
 use farwrite_codes::{Code, Kernel, Kind, Present};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use proptest::prelude::*;
 
 /// A group: its code, the length of its chunks, and its data.
@@ -70,13 +70,13 @@ pub(crate) fn groups(chunks: usize, chunk_bytes: usize) -> impl Strategy<Value =
 /// Returns the chunks of a group that are left when each chunk is lost with the probability `loss /
 /// 256`.
 pub(crate) fn survivors(group: &Group, seed: u64, loss: u8) -> Present {
-    let dice = bytes(256 + 256, seed);
+    let rng = bytes(256 + 256, seed);
     let mut present = Present::default();
-    for chunk in (0..group.data_chunks()).filter(|&chunk| dice[chunk] >= loss) {
+    for chunk in (0..group.data_chunks()).filter(|&chunk| rng[chunk] >= loss) {
         present.data.insert(chunk);
     }
     let parity = group.code.parity_chunks(group.data_chunks());
-    for chunk in (0..parity).filter(|&chunk| dice[256 + chunk] >= loss) {
+    for chunk in (0..parity).filter(|&chunk| rng[256 + chunk] >= loss) {
         present.parity.insert(chunk);
     }
     present

@@ -113,9 +113,9 @@ proptest! {
         // parity chunks.
         let data_chunks = group.data_chunks();
         let lost = group.code.parity_chunks(data_chunks).min(data_chunks);
-        let dice = bytes(255, seed);
+        let rng = bytes(255, seed);
         let mut order: Vec<usize> = (0..data_chunks).collect();
-        order.sort_by_key(|&chunk| dice[chunk]);
+        order.sort_by_key(|&chunk| rng[chunk]);
         let mut present = Present::all(group.code, data_chunks);
         for chunk in &order[..lost] {
             present.data.remove(*chunk);

@@ -8,15 +8,15 @@ use crate::naive;
 
 /// Cuts `0..chunks` into runs of random length, and returns them in random order.
 fn runs(chunks: usize, seed: u64) -> Vec<std::ops::Range<usize>> {
-    let dice = bytes(2 * chunks, seed);
+    let rng = bytes(2 * chunks, seed);
     let mut runs = Vec::new();
     let mut start = 0;
     while start < chunks {
-        let end = chunks.min(start + 1 + usize::from(dice[start] % 7));
+        let end = chunks.min(start + 1 + usize::from(rng[start] % 7));
         runs.push(start..end);
         start = end;
     }
-    runs.sort_by_key(|run| dice[chunks + run.start]);
+    runs.sort_by_key(|run| rng[chunks + run.start]);
     runs
 }
 
@@ -99,10 +99,10 @@ proptest! {
             let mut decoder =
                 Decoder::new(&codec, group.data.len(), group.chunk_bytes, &mut scratch).unwrap();
             // Single chunks arrive in random order, with parity between the data.
-            let dice = bytes(255, seed);
+            let rng = bytes(255, seed);
             let mut arrivals: Vec<_> = present.data.iter().map(|chunk| (false, chunk)).collect();
             arrivals.extend(present.parity.iter().map(|chunk| (true, chunk)));
-            arrivals.sort_by_key(|&(_, chunk)| dice[chunk]);
+            arrivals.sort_by_key(|&(_, chunk)| rng[chunk]);
             for (is_parity, chunk) in arrivals {
                 let run = chunk..chunk + 1;
                 match is_parity {

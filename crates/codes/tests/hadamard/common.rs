@@ -1,7 +1,7 @@
 //! Random tensors, and the transform computed by its definition.
 
 use farwrite_codes::hadamard::Interleave;
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use half::{bf16, f16};
 use proptest::prelude::*;
 
@@ -87,10 +87,10 @@ impl Format for bf16 {
 
 /// Returns values from -1 to 1, of which some are much smaller.
 pub(crate) fn tensor<T: Format>(elements: usize, seed: u64) -> Vec<T> {
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let mut value = || {
-        let small = dice.next().is_multiple_of(8);
-        let value = dice.index(1 << 20) as f32 / (1 << 19) as f32 - 1.0;
+        let small = rng.next().is_multiple_of(8);
+        let value = rng.index(1 << 20) as f32 / (1 << 19) as f32 - 1.0;
         T::of(if small { value * 1e-4 } else { value })
     };
     (0..elements).map(|_| value()).collect()
@@ -155,8 +155,8 @@ pub(crate) fn shapes(block: u32, packet: u32) -> impl Strategy<Value = Interleav
 
 /// Returns the ends of the segments of a tensor with `elements` elements.
 pub(crate) fn ends(elements: usize, segments: usize, seed: u64) -> Vec<usize> {
-    let mut dice = SplitMix::new(seed);
-    let mut cut = || dice.index(elements + 1);
+    let mut rng = SplitMix::new(seed);
+    let mut cut = || rng.index(elements + 1);
     let mut ends: Vec<usize> = (1..segments).map(|_| cut()).collect();
     ends.push(elements);
     ends.sort_unstable();

@@ -2,7 +2,7 @@
 //! seeded trials.
 
 use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use half::f16;
 
 use crate::common::{distance, norm, tensor, values};
@@ -15,14 +15,14 @@ const TRIALS: usize = if cfg!(miri) { 3 } else { 3000 };
 
 /// Draws which of `PACKETS` packets arrive. With `burst`, losses come in bursts of this mean
 /// length.
-fn arrivals(dice: &mut SplitMix, burst: Option<f64>) -> [bool; PACKETS] {
-    let mut lost = dice.unit() < LOSS;
+fn arrivals(rng: &mut SplitMix, burst: Option<f64>) -> [bool; PACKETS] {
+    let mut lost = rng.unit() < LOSS;
     core::array::from_fn(|_| {
         let now = lost;
         lost = match burst {
-            None => dice.unit() < LOSS,
-            Some(mean) if now => dice.unit() >= 1.0 / mean,
-            Some(mean) => dice.unit() < LOSS / (1.0 - LOSS) / mean,
+            None => rng.unit() < LOSS,
+            Some(mean) if now => rng.unit() >= 1.0 / mean,
+            Some(mean) => rng.unit() < LOSS / (1.0 - LOSS) / mean,
         };
         !now
     })
@@ -47,11 +47,11 @@ fn trials(rescale: Rescale, burst: Option<f64>) -> Trials {
     let mut encoded = vec![0.0; elements];
     transform.encode(&input, &mut encoded, &[elements]).unwrap();
     let energy = norm(&exact).powi(2);
-    let mut dice = SplitMix::new(11);
+    let mut rng = SplitMix::new(11);
     let (mut sum, mut error, mut expected) = (vec![0.0; elements], 0.0, 0.0);
     let mut estimate = vec![0.0; elements];
     for _ in 0..TRIALS {
-        let arrived = arrivals(&mut dice, burst);
+        let arrived = arrivals(&mut rng, burst);
         let mut received = encoded.clone();
         transform
             .decode_partial(

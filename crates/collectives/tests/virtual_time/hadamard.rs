@@ -11,7 +11,7 @@ use farwrite_collectives::{
     Algorithm, BoundedOptions, Buffers, Delivery, ElementType, GroupOptions, Hadamard, Operation,
     OperationOptions, Reduction, Report, replay,
 };
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use crate::world::{World, clean, options};
 
@@ -51,8 +51,8 @@ fn with(hadamard: Option<Hadamard>) -> GroupOptions {
 
 /// Returns values from -1 to 1, like gradients: their mean is near 0.
 fn gradient(rank: usize) -> Vec<f32> {
-    let mut dice = SplitMix::new(rank as u64);
-    let mut value = || f32::from((dice.next() >> 48) as u16) / 32_768.0 - 1.0;
+    let mut rng = SplitMix::new(rank as u64);
+    let mut value = || f32::from((rng.next() >> 48) as u16) / 32_768.0 - 1.0;
     (0..COUNT).map(|_| value()).collect()
 }
 

@@ -3,7 +3,7 @@
 use farwrite_collectives::{
     Algorithm, Buffers, Delivery, ElementType, Operation, OperationOptions, Reduction,
 };
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use crate::world::{MS, World, faulty, options};
 
@@ -20,12 +20,12 @@ struct Case {
     count: usize,
 }
 
-fn draw(dice: &mut SplitMix, ranks: usize) -> Case {
+fn draw(rng: &mut SplitMix, ranks: usize) -> Case {
     let (element, reduction) = (ElementType::F32, Reduction::Sum);
     let all_reduce = Operation::AllReduce { element, reduction };
-    let root = dice.index(ranks);
+    let root = rng.index(ranks);
     let (mut algorithm, mut delivery) = (Algorithm::Auto, Delivery::Exact);
-    let operation = match dice.below(5) {
+    let operation = match rng.below(5) {
         0 => Operation::Broadcast { root },
         1 => Operation::AllGather,
         2 => {
@@ -33,7 +33,7 @@ fn draw(dice: &mut SplitMix, ranks: usize) -> Case {
             all_reduce
         }
         _ => {
-            algorithm = Algorithm::ALL[dice.index(Algorithm::ALL.len())];
+            algorithm = Algorithm::ALL[rng.index(Algorithm::ALL.len())];
             all_reduce
         }
     };
@@ -44,7 +44,7 @@ fn draw(dice: &mut SplitMix, ranks: usize) -> Case {
             delivery,
             timeout: None,
         },
-        count: [1, 40, 700, 5_000][dice.index(4)],
+        count: [1, 40, 700, 5_000][rng.index(4)],
     }
 }
 
@@ -71,21 +71,21 @@ fn expected(case: &Case, number: usize, place: usize, ranks: usize, lacks: &[usi
 #[test]
 fn random_operations_are_right() {
     for seed in 0..12 {
-        let mut dice = SplitMix::new(seed);
-        let ranks = 2 + dice.index(4);
-        let cases: Vec<Case> = (0..12).map(|_| draw(&mut dice, ranks)).collect();
+        let mut rng = SplitMix::new(seed);
+        let ranks = 2 + rng.index(4);
+        let cases: Vec<Case> = (0..12).map(|_| draw(&mut rng, ranks)).collect();
         let mut world = World::new(seed, ranks, faulty(), &options());
         let mut next = vec![0; ranks];
         // Each rank starts the same operations, at its own times.
         while next.iter().any(|&next| next < cases.len()) {
-            let rank = dice.index(ranks);
+            let rank = rng.index(ranks);
             if let Some(case) = cases.get(next[rank]) {
                 let buffers = buffers(case, next[rank], rank, ranks);
                 world.start(rank, &case.operation, case.options, buffers);
                 next[rank] += 1;
             }
-            world.stopped[rank] = dice.below(8) == 0;
-            world.run(dice.below(2 * MS), |_| false);
+            world.stopped[rank] = rng.below(8) == 0;
+            world.run(rng.below(2 * MS), |_| false);
         }
         world.stopped.fill(false);
         world.run_until_over(cases.len());

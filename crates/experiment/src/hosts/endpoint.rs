@@ -10,7 +10,7 @@ use farwrite::{
     Endpoint, Outcome, Partial, QpConfig, QpOptions, QueuePair, RateControl, RecvHandle,
     RecvOptions, Region, SchemeName, SendHandle, SendOptions,
 };
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 use farwrite_net::{BytesError, Network, NodeId};
 
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
@@ -63,9 +63,9 @@ pub(super) fn host(
     seed: u64,
     board: FlowReports,
 ) -> Result<EndpointHost, BytesError> {
-    let mut dice = Dice::new(seed ^ u64::from(node.0).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut rng = Rng::new(seed ^ u64::from(node.0).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
-    let drawn = 49_152 + dice.below(16_384) as u16;
+    let drawn = 49_152 + rng.below(16_384) as u16;
     let options = HostOptions {
         first_port: transport.port.map_or(drawn, NonZeroU16::get),
         priority: transport.priority,

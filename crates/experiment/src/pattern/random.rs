@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 use farwrite_units::show::real;
 
 use super::{MAX_FLOWS, PatternError, PatternNetwork, range};
@@ -13,10 +13,10 @@ use crate::{Flow, Workload};
 /// A uniformly random cycle through all hosts (Sattolo's algorithm), so that no host sends to
 /// itself.
 pub(super) fn permutation(hosts: usize, size: u64, seed: u64) -> Workload {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut targets: Vec<_> = (0..hosts).collect();
     for at in (1..hosts).rev() {
-        targets.swap(at, dice.below(at));
+        targets.swap(at, rng.below(at));
     }
     let flows = targets.into_iter().enumerate();
     Workload::of(
@@ -33,15 +33,15 @@ pub(super) fn poisson(
     flows: usize,
     seed: u64,
 ) -> Workload {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let bytes_per_ns = network.rates_bps.iter().copied().map(real).sum::<f64>() / 8e9;
     let gap_ns = sizes.mean() / (bytes_per_ns * load);
     let mut at_ns = 0.0;
     let flows = (0..flows).map(|_| {
-        at_ns += gap_ns * exponential(&mut dice);
-        let src = dice.below(network.hosts());
-        let dst = other_host(network.hosts(), src, &mut dice);
-        Flow::new(src, dst, sizes.draw(&mut dice), rounded(at_ns))
+        at_ns += gap_ns * exponential(&mut rng);
+        let src = rng.below(network.hosts());
+        let dst = other_host(network.hosts(), src, &mut rng);
+        Flow::new(src, dst, sizes.draw(&mut rng), rounded(at_ns))
     });
     Workload::of(flows.collect())
 }
@@ -66,24 +66,24 @@ pub(super) fn on_off(
         let want = format!("about {expected:.0} bursts; at most {MAX_FLOWS} are possible");
         return Err(range("until", until, want));
     }
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut flows = Vec::new();
     for src in sending {
-        let mut dice = Dice::new(dice.bits());
-        let mut at_ns = exponential(&mut dice) * real(nanoseconds(silence));
+        let mut rng = Rng::new(rng.bits());
+        let mut at_ns = exponential(&mut rng) * real(nanoseconds(silence));
         while at_ns <= real(nanoseconds(until)) {
-            let bytes = rounded(real(burst) * exponential(&mut dice)).max(1);
-            let dst = other_host(network.hosts(), src, &mut dice);
+            let bytes = rounded(real(burst) * exponential(&mut rng)).max(1);
+            let dst = other_host(network.hosts(), src, &mut rng);
             flows.push(Flow::new(src, dst, bytes, rounded(at_ns)));
-            let silence_ns = real(nanoseconds(silence)) * exponential(&mut dice);
+            let silence_ns = real(nanoseconds(silence)) * exponential(&mut rng);
             at_ns += real(bytes) / bytes_per_ns(src) + silence_ns;
         }
     }
     Ok(Workload::of(flows))
 }
 
-fn other_host(hosts: usize, src: usize, dice: &mut Dice) -> usize {
-    let drawn = dice.below(hosts - 1);
+fn other_host(hosts: usize, src: usize, rng: &mut Rng) -> usize {
+    let drawn = rng.below(hosts - 1);
     drawn + usize::from(drawn >= src)
 }
 

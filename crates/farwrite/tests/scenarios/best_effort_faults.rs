@@ -7,8 +7,8 @@ use farwrite::fabric::sim::Verdict;
 use farwrite::{
     Error, Outcome, QpConfig, QpOptions, RateControl, RecvHandle, RecvOptions, SendHandle,
 };
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_rng::SplitMix;
 
 use crate::best_effort::BOUNDED;
 use crate::deadlines::{FAILED, PARTIAL, WHOLE, until};
@@ -91,8 +91,8 @@ fn check(world: &mut World, parcel: &Parcel) {
     }
 }
 
-fn faulty_link(dice: &mut SplitMix) -> LinkConfig {
-    let loss_packet = dice.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]);
+fn faulty_link(rng: &mut SplitMix) -> LinkConfig {
+    let loss_packet = rng.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]);
     let bursts = Loss::Markov {
         p_good_to_bad: 0.01,
         p_bad_to_good: 0.1,
@@ -100,22 +100,22 @@ fn faulty_link(dice: &mut SplitMix) -> LinkConfig {
         loss_bad: 1.0,
     };
     LinkConfig {
-        loss: dice.pick(&[Loss::Iid { loss_packet }, bursts]),
+        loss: rng.pick(&[Loss::Iid { loss_packet }, bursts]),
         reorder: Reorder {
-            probability: dice.pick(&[0.0, 0.0, 0.05]),
-            extra_delay: Duration::from_micros(dice.within(1..5_000)),
+            probability: rng.pick(&[0.0, 0.0, 0.05]),
+            extra_delay: Duration::from_micros(rng.within(1..5_000)),
         },
-        duplicate: dice.pick(&[0.0, 0.0, 0.02]),
+        duplicate: rng.pick(&[0.0, 0.0, 0.02]),
         ..long_haul()
     }
 }
 
 /// Drops some control packets.
-fn lose_controls(world: &World, dice: &mut SplitMix) {
-    let loss = dice.pick(&[0.0, 0.05, 0.3, 0.8]);
-    let mut dice = SplitMix::new(dice.next());
+fn lose_controls(world: &World, rng: &mut SplitMix) {
+    let loss = rng.pick(&[0.0, 0.05, 0.3, 0.8]);
+    let mut rng = SplitMix::new(rng.next());
     world.traffic.filter(move |seen| {
-        let is_lost = !seen.is_data() && dice.chance(loss);
+        let is_lost = !seen.is_data() && rng.chance(loss);
         if is_lost {
             Verdict::Drop
         } else {
@@ -141,19 +141,19 @@ fn post_send(world: &mut World, order: &Order, ops: &mut Ops) -> Outbound {
 }
 
 /// Returns random shapes and rate controls for a scheme.
-fn draw_options(dice: &mut SplitMix, scheme: &str) -> QpOptions {
+fn draw_options(rng: &mut SplitMix, scheme: &str) -> QpOptions {
     let sdr = QpConfig {
         mtu: u32::try_from(MTU).expect("small"),
-        slots: dice.pick(&[2, 8, 64]).try_into().expect("small"),
+        slots: rng.pick(&[2, 8, 64]).try_into().expect("small"),
         max_message_bytes: 1 << 20,
-        channels: dice.pick(&[1, 3]).try_into().expect("small"),
+        channels: rng.pick(&[1, 3]).try_into().expect("small"),
         generations: 8,
         ..QpConfig::default()
     };
     QpOptions {
         sdr,
-        expected_scheme: tag(dice.pick(&[scheme, "best-effort"])),
-        rate_control: dice.pick(&[options().rate_control, RateControl::default()]),
+        expected_scheme: tag(rng.pick(&[scheme, "best-effort"])),
+        rate_control: rng.pick(&[options().rate_control, RateControl::default()]),
         ..options()
     }
 }
@@ -184,30 +184,30 @@ fn check_all(world: &mut World, ops: &Ops, parcels: &[Parcel], name: &str) -> [u
 /// Runs consecutive operations in each direction, like the phases of a collective, over a path with
 /// faults that is down for a while.
 fn mix(seed: u64) {
-    let dice = &mut SplitMix::new(seed);
-    let scheme = dice.pick(&BOUNDED);
-    let options = draw_options(dice, scheme);
-    let link = faulty_link(dice);
+    let rng = &mut SplitMix::new(seed);
+    let scheme = rng.pick(&BOUNDED);
+    let options = draw_options(rng, scheme);
+    let link = faulty_link(rng);
     let mut world = World::new(seed, link, &options);
-    lose_controls(&world, dice);
+    lose_controls(&world, rng);
     let name = format!("{scheme} over {link:?}");
-    let down_at = dice.within(0..40);
+    let down_at = rng.within(0..40);
     let (mut ops, mut parcels) = (Ops::default(), Vec::new());
-    for round in 0..dice.within(1..40) {
+    for round in 0..rng.within(1..40) {
         world.set_down(round == down_at);
         let start_ns = world.now_ns();
-        let bytes = usize::try_from(dice.within(0..200_000)).expect("small");
+        let bytes = usize::try_from(rng.within(0..200_000)).expect("small");
         let order = Order {
-            way: dice.pick(&[Way::Forth, Way::Back]),
-            deadline_ns: Some(start_ns + dice.within(1..80 * MS)),
-            spare: dice.pick(&[0, 0, 5000]),
-            immediate: dice.pick(&[None, Some(7)]),
-            ..Order::new(dice.bytes(bytes), tag(scheme))
+            way: rng.pick(&[Way::Forth, Way::Back]),
+            deadline_ns: Some(start_ns + rng.within(1..80 * MS)),
+            spare: rng.pick(&[0, 0, 5000]),
+            immediate: rng.pick(&[None, Some(7)]),
+            ..Order::new(rng.bytes(bytes), tag(scheme))
         };
-        let deadline_ns = start_ns + dice.within(1..80 * MS);
+        let deadline_ns = start_ns + rng.within(1..80 * MS);
         let terms = RecvOptions {
-            scheme: dice.pick(&[None, Some(order.scheme)]),
-            exact_length: order.spare == 0 && order.immediate.is_none() && dice.chance(0.5),
+            scheme: rng.pick(&[None, Some(order.scheme)]),
+            exact_length: order.spare == 0 && order.immediate.is_none() && rng.chance(0.5),
             ..until(deadline_ns)
         };
         let Ok(inn) = world.post_recv_with(order.way, bytes + order.spare, terms) else {
@@ -216,13 +216,13 @@ fn mix(seed: u64) {
         };
         let side = Side::new(inn.recv.clone(), deadline_ns, start_ns);
         ops.recvs.push(side);
-        ops.run(&mut world, dice.pick(&[0, MS, 30 * MS]));
+        ops.run(&mut world, rng.pick(&[0, MS, 30 * MS]));
         // While the path stays down, no slot is free for a long time.
         world.set_down(false);
         let out = post_send(&mut world, &order, &mut ops);
         world.set_down(round == down_at);
         parcels.push(Parcel { order, out, inn });
-        ops.run(&mut world, dice.within(0..30 * MS));
+        ops.run(&mut world, rng.within(0..30 * MS));
     }
     world.set_down(false);
     ops.run(&mut world, 100 * MS);

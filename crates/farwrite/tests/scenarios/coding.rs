@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{QpConfig, QpOptions};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 use farwrite_wire::packet::Packet;
 
 use crate::parcel::{Order, Parcel};
@@ -59,12 +59,12 @@ fn ship_cleared(world: &mut World, bytes: Vec<u8>, scheme: &str) -> Parcel {
 
 /// Draws `lost` lost chunks for each group of `k` data and `m` parity chunks.
 fn losses(seed: u64, groups: u32, k: u32, m: u32, lost: usize) -> HashSet<(bool, u32)> {
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let mut all = HashSet::new();
     for group in 0..groups {
         let mut chosen = HashSet::new();
         while chosen.len() < lost {
-            chosen.insert(dice.within(0..u64::from(k + m)));
+            chosen.insert(rng.within(0..u64::from(k + m)));
         }
         all.extend(chosen.into_iter().map(|chunk| {
             let chunk = u32::try_from(chunk).expect("small");
@@ -222,13 +222,13 @@ fn short_messages_with_and_without_immediates() {
     for scheme in ["ec-mds:4,2", "ec-xor:4,2", "ec-mds:1,1", "ec-mds:200,55"] {
         seeds::each("short_coded", 3, |seed| {
             let mut world = World::new(seed, lossy, &expecting(scheme));
-            let mut dice = SplitMix::new(seed);
+            let mut rng = SplitMix::new(seed);
             let mut parcels = Vec::new();
             for length in [0, 1, 4095, 4096, 4097, 16_384, 16_385, 40_000] {
                 for immediate in [None, Some(0xdead_beef)] {
                     parcels.push(world.ship(Order {
                         immediate,
-                        ..Order::new(dice.bytes(length), tag(scheme))
+                        ..Order::new(rng.bytes(length), tag(scheme))
                     }));
                 }
             }

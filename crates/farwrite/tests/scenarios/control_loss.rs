@@ -1,6 +1,6 @@
 //! A lost control packet delays a message only a little.
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::Order;

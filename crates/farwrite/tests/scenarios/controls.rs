@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farwrite::{DcqcnOptions, PeerStats, QpOptions, RateControl, SwiftOptions};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Ramp};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::Order;
 use crate::world::{MS, SECOND, World, tag};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{EqdsOptions, Error, Outcome, QpOptions, RateControl};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::controls::{PACKET, RATE_BPS, US, peer_stats, ship};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{QpOptions, RateControl, Timing};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::Order;
 use crate::world::{MS, SCHEMES, SECOND, Way, World, tag};

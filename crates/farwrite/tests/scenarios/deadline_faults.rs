@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{QpConfig, QpOptions, RecvOptions, SchemeTag};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::{Control, Offer, Withdrawal};
 
 use crate::deadlines::{
@@ -117,19 +117,19 @@ fn slots_are_used_again_after_partial_messages() {
     let options = QpOptions { sdr, ..options() };
     for scheme in SCHEMES {
         let mut world = World::new(1, lossy(), &options);
-        let mut dice = SplitMix::new(1);
+        let mut rng = SplitMix::new(1);
         let mut kept = Vec::new();
         for round in 0..40 {
             let start_ns = world.now_ns();
             let parcels: Vec<Parcel> = (0..4)
                 .map(|index| {
                     // Half of the messages barely have enough time to arrive.
-                    let deadline_ns = start_ns + dice.within(13 * MS..30 * MS);
+                    let deadline_ns = start_ns + rng.within(13 * MS..30 * MS);
                     let terms = match (round + index) % 2 {
                         0 => RecvOptions::default(),
                         _ => until(deadline_ns),
                     };
-                    world.ship_to(Order::new(dice.bytes(50_000), tag(scheme)), terms)
+                    world.ship_to(Order::new(rng.bytes(50_000), tag(scheme)), terms)
                 })
                 .collect();
             world.deliver(&parcels, 60 * SECOND);
@@ -172,48 +172,48 @@ fn check_promises(world: &mut World, parcel: &Parcel) {
 
 /// Sends messages with random deadlines over a random path, in both directions.
 fn mix(seed: u64) {
-    let dice = &mut SplitMix::new(seed);
-    let link = losing(dice.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]));
+    let rng = &mut SplitMix::new(seed);
+    let link = losing(rng.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]));
     let sdr = QpConfig {
         mtu: 1000,
-        slots: dice.pick(&[2, 8, 64]).try_into().expect("small"),
+        slots: rng.pick(&[2, 8, 64]).try_into().expect("small"),
         max_message_bytes: 1 << 20,
         ..QpConfig::default()
     };
     let mut world = World::new(seed, link, &QpOptions { sdr, ..options() });
     let mut open: Vec<Parcel> = Vec::new();
-    for _ in 0..dice.within(1..60) {
-        world.run_for(dice.within(0..20 * MS));
+    for _ in 0..rng.within(1..60) {
+        world.run_for(rng.within(0..20 * MS));
         let start_ns = world.now_ns();
-        let within = |dice: &mut SplitMix| {
-            let has_one = dice.chance(0.5);
-            has_one.then(|| start_ns + dice.within(0..100 * MS))
+        let within = |rng: &mut SplitMix| {
+            let has_one = rng.chance(0.5);
+            has_one.then(|| start_ns + rng.within(0..100 * MS))
         };
-        let bytes = usize::try_from(dice.within(0..200_000)).expect("small");
-        let deadline_ns = within(dice);
+        let bytes = usize::try_from(rng.within(0..200_000)).expect("small");
+        let deadline_ns = within(rng);
         // Without a scheme, only a deadline ends a receive.
-        let scheme = match dice.chance(0.2) && deadline_ns.is_some() {
+        let scheme = match rng.chance(0.2) && deadline_ns.is_some() {
             true => SchemeTag::NONE,
-            false => tag(dice.pick(&SCHEMES)),
+            false => tag(rng.pick(&SCHEMES)),
         };
         let order = Order {
-            way: dice.pick(&[Way::Forth, Way::Back]),
-            deadline_ns: within(dice),
-            spare: dice.pick(&[0, 0, 0, 5000]),
-            ..Order::new(dice.bytes(bytes), scheme)
+            way: rng.pick(&[Way::Forth, Way::Back]),
+            deadline_ns: within(rng),
+            spare: rng.pick(&[0, 0, 0, 5000]),
+            ..Order::new(rng.bytes(bytes), scheme)
         };
         let terms = RecvOptions {
-            scheme: dice.pick(&[None, Some(order.scheme)]),
-            exact_length: dice.chance(0.5),
+            scheme: rng.pick(&[None, Some(order.scheme)]),
+            exact_length: rng.chance(0.5),
             deadline_ns,
-            accept_partial: dice.chance(0.5),
+            accept_partial: rng.chance(0.5),
             ..RecvOptions::default()
         };
         let capacity = bytes + order.spare;
         let Ok(inn) = world.post_recv_with(order.way, capacity, terms) else {
             continue;
         };
-        world.run_for(dice.pick(&[0, MS, 30 * MS]));
+        world.run_for(rng.pick(&[0, MS, 30 * MS]));
         // A slot becomes free once the peer has received the end of an older message.
         let out = loop {
             match world.post_send(&order) {

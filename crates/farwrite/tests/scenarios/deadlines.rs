@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use farwrite::fabric::sim::SimNetwork;
 use farwrite::{Endpoint, Outcome, QpConfig, QpOptions, RecvOptions, SchemeTag};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::{Order, Parcel};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::Order;
 use crate::seeds;

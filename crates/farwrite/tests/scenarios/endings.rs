@@ -3,8 +3,8 @@
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
 use farwrite::{Error, Outcome, SchemeTag};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::{Order, Parcel};
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};

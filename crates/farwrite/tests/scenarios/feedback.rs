@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{EcnField, Error, PeerStats, QpOptions, RateControl, SendLimit};
-use farwrite_dice::SplitMix;
 use farwrite_link::LinkConfig;
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::{
     self, Builder, Control, HEADER_BYTES, Header, MESSAGE_OVERHEAD_BYTES, MessageId, PeerFeedback,
 };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use farwrite::DropReason;
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_wire::icrc::{Flow, Icrc};
 
 use crate::parcel::{Order, Parcel};
@@ -34,8 +34,8 @@ pub(crate) fn seal(datagram: &mut Datagram) {
     datagram.payload[body..].copy_from_slice(&icrc.to_le_bytes());
 }
 
-fn flip_bit(bytes: &mut [u8], dice: &mut SplitMix) {
-    let bit = usize::try_from(dice.within(0..bytes.len() as u64 * 8)).expect("a bit");
+fn flip_bit(bytes: &mut [u8], rng: &mut SplitMix) {
+    let bit = usize::try_from(rng.within(0..bytes.len() as u64 * 8)).expect("a bit");
     bytes[bit / 8] ^= 1 << (bit % 8);
 }
 
@@ -50,12 +50,12 @@ fn under_attack(
 ) -> (World, Parcel, u64) {
     let mut world = World::new(seed, long_haul(), &options());
     let forged = Rc::new(RefCell::new(Vec::new()));
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let out = Rc::clone(&forged);
     world.traffic.filter(move |seen| {
         if which(seen) {
             let mut datagram = seen.datagram.clone();
-            forge(&mut datagram, &mut dice);
+            forge(&mut datagram, &mut rng);
             out.borrow_mut().push((seen.now_ns + RTT, datagram));
         }
         Verdict::Pass
@@ -123,29 +123,29 @@ fn replayed_control_packets() {
 
 #[test]
 fn changed_control_packets() {
-    expect_refused("changed_control_packets", is_control, |datagram, dice| {
+    expect_refused("changed_control_packets", is_control, |datagram, rng| {
         let end = datagram.payload.len() - 4;
         // The authentication tag does not cover padding.
         let pad = usize::from(datagram.payload[1] >> 4 & 3);
-        flip_bit(&mut datagram.payload[SEND_PAYLOAD..end - pad], dice);
+        flip_bit(&mut datagram.payload[SEND_PAYLOAD..end - pad], rng);
         seal(datagram);
     });
 }
 
 #[test]
 fn bits_flipped_on_the_path() {
-    let forge: Forgery = |datagram, dice| {
+    let forge: Forgery = |datagram, rng| {
         let end = datagram.payload.len();
         // Only bits after the lengths are flipped: the lengths are checked before the ICRC.
-        flip_bit(&mut datagram.payload[IMMDT..end], dice);
+        flip_bit(&mut datagram.payload[IMMDT..end], rng);
     };
     expect_dropped("bits_flipped", is_any, forge, DropReason::BadIcrc);
 }
 
 #[test]
 fn data_under_a_guessed_key() {
-    let forge: Forgery = |datagram, dice| {
-        let guess = u32::try_from(dice.within(0..1 << 32)).expect("32 bits");
+    let forge: Forgery = |datagram, rng| {
+        let guess = u32::try_from(rng.within(0..1 << 32)).expect("32 bits");
         datagram.payload[RKEY..RKEY + 4].copy_from_slice(&guess.to_be_bytes());
         datagram.payload[WRITE_PAYLOAD..WRITE_PAYLOAD + 64].fill(0xbd);
         seal(datagram);
@@ -155,8 +155,8 @@ fn data_under_a_guessed_key() {
 
 #[test]
 fn packets_for_a_guessed_queue_pair() {
-    let forge: Forgery = |datagram, dice| {
-        let guess = u32::try_from(dice.within(0..1 << 24)).expect("24 bits");
+    let forge: Forgery = |datagram, rng| {
+        let guess = u32::try_from(rng.within(0..1 << 24)).expect("24 bits");
         datagram.payload[DEST_QP..DEST_QP + 3].copy_from_slice(&guess.to_be_bytes()[1..]);
         seal(datagram);
     };
@@ -177,20 +177,20 @@ fn packets_from_a_stranger() {
 
 #[test]
 fn data_past_the_buffer() {
-    let forge: Forgery = |datagram, dice| {
-        let offset = dice.pick(&[1 << 20, 1 << 29, 1 << 40, u64::MAX - 4096]);
+    let forge: Forgery = |datagram, rng| {
+        let offset = rng.pick(&[1 << 20, 1 << 29, 1 << 40, u64::MAX - 4096]);
         datagram.payload[REMOTE_ADDR..REMOTE_ADDR + 8].copy_from_slice(&offset.to_be_bytes());
         seal(datagram);
     };
     // This reason applies only while the buffer is bound. After that, the slot has the null key.
     let mut world = World::new(1, long_haul(), &options());
     let parcel = world.ship(Order::new(SplitMix::new(1).bytes(1 << 20), tag("sr-nack")));
-    let mut dice = SplitMix::new(1);
+    let mut rng = SplitMix::new(1);
     let network = world.network.clone();
     world.traffic.filter(move |seen| {
         if seen.is_data() {
             let mut datagram = seen.datagram.clone();
-            forge(&mut datagram, &mut dice);
+            forge(&mut datagram, &mut rng);
             network.inject(datagram);
         }
         Verdict::Pass
@@ -239,12 +239,12 @@ fn noise() {
             SplitMix::new(seed).bytes(1 << 20),
             tag("sr-nack"),
         ));
-        let mut dice = SplitMix::new(seed);
+        let mut rng = SplitMix::new(seed);
         let mut sent = 0;
         world.run_until(10 * SECOND, |world| {
-            let bytes = usize::try_from(dice.within(0..200)).expect("small");
+            let bytes = usize::try_from(rng.within(0..200)).expect("small");
             let (src, dst) = (addr(1), addr(2));
-            let payload = dice.bytes(bytes);
+            let payload = rng.bytes(bytes);
             world.network.inject(Datagram {
                 src,
                 dst,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{ChunkLoss, QpOptions, RateControl, SchemeTag};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_rng::SplitMix;
 use farwrite_wire::packet::Packet;
 
 use crate::parcel::Order;
@@ -133,7 +133,7 @@ fn a_path_that_reorders_has_no_loss() {
 fn drop_and_keep(world: &World, seed: u64, loss_packet: f64, burst: f64) -> Rc<RefCell<Vec<bool>>> {
     let truth = Rc::new(RefCell::new(Vec::new()));
     let kept = Rc::clone(&truth);
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let mut sent = HashSet::new();
     let mut bad = false;
     let leave = 1.0 / burst;
@@ -142,7 +142,7 @@ fn drop_and_keep(world: &World, seed: u64, loss_packet: f64, burst: f64) -> Rc<R
         if !(seen.is_data() && seen.way == Way::Forth) {
             return Verdict::Pass;
         }
-        bad = dice.unit() < if bad { 1.0 - leave } else { enter };
+        bad = rng.unit() < if bad { 1.0 - leave } else { enter };
         let packet = Packet::parse(&seen.datagram.payload).expect("whole packets");
         if sent.insert((packet.bth().dest_qp, packet.imm())) {
             kept.borrow_mut().push(bad);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farwrite::{Error, Outcome, QpConfig, QpOptions, RateControl, Timing};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::{Inbound, Order, Outbound};
 use crate::seeds;
@@ -33,79 +33,79 @@ struct Errand {
     completed: Option<Outcome>,
 }
 
-fn micros(dice: &mut SplitMix, choices: &[u64]) -> Duration {
-    Duration::from_micros(dice.pick(choices))
+fn micros(rng: &mut SplitMix, choices: &[u64]) -> Duration {
+    Duration::from_micros(rng.pick(choices))
 }
 
-fn random_loss(dice: &mut SplitMix) -> Loss {
-    match dice.within(0..4) {
+fn random_loss(rng: &mut SplitMix) -> Loss {
+    match rng.within(0..4) {
         0 => Loss::None,
         1 => Loss::Iid {
-            loss_packet: 0.02 * dice.unit(),
+            loss_packet: 0.02 * rng.unit(),
         },
         2 => Loss::Iid {
-            loss_packet: 0.2 * dice.unit(),
+            loss_packet: 0.2 * rng.unit(),
         },
         _ => Loss::Markov {
-            p_good_to_bad: 0.01 * dice.unit(),
-            p_bad_to_good: 0.02 + 0.2 * dice.unit(),
-            loss_good: 0.01 * dice.unit(),
-            loss_bad: 0.3 + 0.7 * dice.unit(),
+            p_good_to_bad: 0.01 * rng.unit(),
+            p_bad_to_good: 0.02 + 0.2 * rng.unit(),
+            loss_good: 0.01 * rng.unit(),
+            loss_bad: 0.3 + 0.7 * rng.unit(),
         },
     }
 }
 
 /// Draws one direction of a path: `plain` with additional faults.
-fn random_link(dice: &mut SplitMix, plain: LinkConfig) -> LinkConfig {
+fn random_link(rng: &mut SplitMix, plain: LinkConfig) -> LinkConfig {
     let delay = plain.delay;
     LinkConfig {
-        loss: random_loss(dice),
+        loss: random_loss(rng),
         reorder: Reorder {
-            probability: dice.pick(&[0.0, 0.01, 0.3]) * dice.unit(),
-            extra_delay: delay.mul_f64(dice.unit()) * dice.pick(&[1, 2]),
+            probability: rng.pick(&[0.0, 0.01, 0.3]) * rng.unit(),
+            extra_delay: delay.mul_f64(rng.unit()) * rng.pick(&[1, 2]),
         },
-        duplicate: dice.pick(&[0.0, 0.02, 0.5]) * dice.unit(),
-        corrupt: dice.pick(&[0.0, 0.02]) * dice.unit(),
+        duplicate: rng.pick(&[0.0, 0.02, 0.5]) * rng.unit(),
+        corrupt: rng.pick(&[0.0, 0.02]) * rng.unit(),
         ..plain
     }
 }
 
-fn random_world(seed: u64, dice: &mut SplitMix) -> World {
-    let delay = micros(dice, &[20, 500, 12_500, 100_000]);
-    let rate_bps = dice.pick(&[None, Some(100_000_000), Some(1_000_000_000)]);
+fn random_world(seed: u64, rng: &mut SplitMix) -> World {
+    let delay = micros(rng, &[20, 500, 12_500, 100_000]);
+    let rate_bps = rng.pick(&[None, Some(100_000_000), Some(1_000_000_000)]);
     // If a burst did not fit into its queue, the queue would drop the same packets every time.
-    let (queue_bytes, burst_bytes) = dice.pick(&[
+    let (queue_bytes, burst_bytes) = rng.pick(&[
         (None, 256 * 1024),
         (Some(1_000_000), 256 * 1024),
         (Some(60_000), 50_000),
         (Some(60_000), 1),
     ]);
     let sdr = QpConfig {
-        mtu: dice.pick(&[64, 256, 1024, 4096]),
-        packets_per_chunk: dice.pick(&[1, 4, 16, 64]),
-        slots: dice.pick(&[2, 8, 64]),
+        mtu: rng.pick(&[64, 256, 1024, 4096]),
+        packets_per_chunk: rng.pick(&[1, 4, 16, 64]),
+        slots: rng.pick(&[2, 8, 64]),
         max_message_bytes: 1 << 20,
         // Each use of a slot takes at least one round trip, and packets can be late by up to two.
         // With four generations, none is used again before such packets have arrived.
-        generations: dice.pick(&[4, 4, 8]),
-        channels: dice.pick(&[1, 1, 2, 5]),
+        generations: rng.pick(&[4, 4, 8]),
+        channels: rng.pick(&[1, 1, 2, 5]),
         ..QpConfig::default()
     };
     let within_rate = rate_bps.map_or(2_000_000_000, |bps| bps / 10 * 9);
     // Some senders are too fast for the path. This is not combined with long chunks: a queue that
     // is always full may drop packets of the same chunk every time.
-    let too_fast = sdr.packets_per_chunk <= 4 && dice.chance(0.25);
+    let too_fast = sdr.packets_per_chunk <= 4 && rng.chance(0.25);
     let pace_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
     let options = QpOptions {
         sdr,
         rate_control: RateControl::Fixed { rate_bps: pace_bps },
         burst_bytes,
-        initial_rtt: micros(dice, &[100, 25_000, 1_000_000]),
-        reordering_window: dice.pick(&[None, Some(delay / 2)]),
-        expected_scheme: tag(dice.pick(&MIXED)),
-        max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
+        initial_rtt: micros(rng, &[100, 25_000, 1_000_000]),
+        reordering_window: rng.pick(&[None, Some(delay / 2)]),
+        expected_scheme: tag(rng.pick(&MIXED)),
+        max_parity_bytes: rng.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
         // The timing may also be one that does not fit the path.
-        timing: dice.pick(&[Timing::wide_area(), Timing::datacenter()]),
+        timing: rng.pick(&[Timing::wide_area(), Timing::datacenter()]),
         ..QpOptions::default()
     };
     let plain = LinkConfig {
@@ -114,19 +114,19 @@ fn random_world(seed: u64, dice: &mut SplitMix) -> World {
         queue_bytes,
         ..LinkConfig::default()
     };
-    let (forth, back) = (random_link(dice, plain), random_link(dice, plain));
+    let (forth, back) = (random_link(rng, plain), random_link(rng, plain));
     println!("{options:?}\nforth {forth:?}\nback {back:?}");
     World::with_links(seed, forth, back, &options)
 }
 
-fn random_order(dice: &mut SplitMix, way: Way) -> Order {
-    let most = dice.pick(&[1, 100, 5_000, 60_000, 300_000]);
-    let bytes = usize::try_from(dice.within(0..most)).expect("small");
+fn random_order(rng: &mut SplitMix, way: Way) -> Order {
+    let most = rng.pick(&[1, 100, 5_000, 60_000, 300_000]);
+    let bytes = usize::try_from(rng.within(0..most)).expect("small");
     Order {
         way,
-        immediate: dice.pick(&[None, None, Some(0), Some(0x8765_4321)]),
-        spare: dice.pick(&[0, 0, 1, 10_000]),
-        ..Order::new(dice.bytes(bytes), tag(dice.pick(&MIXED)))
+        immediate: rng.pick(&[None, None, Some(0), Some(0x8765_4321)]),
+        spare: rng.pick(&[0, 0, 1, 10_000]),
+        ..Order::new(rng.bytes(bytes), tag(rng.pick(&MIXED)))
     }
 }
 
@@ -150,10 +150,10 @@ impl Course {
     }
 
     /// Returns the message with this number. Draws it if it is new.
-    fn errand(&mut self, dice: &mut SplitMix, number: usize) -> &mut Errand {
+    fn errand(&mut self, rng: &mut SplitMix, number: usize) -> &mut Errand {
         if number == self.errands.len() {
             self.errands.push(Errand {
-                order: random_order(dice, self.way),
+                order: random_order(rng, self.way),
                 out: None,
                 inn: None,
                 cancelled: false,
@@ -163,9 +163,9 @@ impl Course {
         &mut self.errands[number]
     }
 
-    fn post_send(&mut self, world: &mut World, dice: &mut SplitMix) {
+    fn post_send(&mut self, world: &mut World, rng: &mut SplitMix) {
         let number = self.sends;
-        let errand = self.errand(dice, number);
+        let errand = self.errand(rng, number);
         match world.post_send(&errand.order) {
             Ok(out) => {
                 errand.out = Some(out);
@@ -177,9 +177,9 @@ impl Course {
         }
     }
 
-    fn post_recv(&mut self, world: &mut World, dice: &mut SplitMix) {
+    fn post_recv(&mut self, world: &mut World, rng: &mut SplitMix) {
         let (number, way) = (self.recvs, self.way);
-        let errand = self.errand(dice, number);
+        let errand = self.errand(rng, number);
         match world.post_recv(way, errand.order.bytes.len() + errand.order.spare) {
             Ok(inn) => {
                 errand.inn = Some(inn);
@@ -190,17 +190,17 @@ impl Course {
     }
 
     /// Cancels an open message or completes it early, if there is one.
-    fn interfere(&mut self, world: &mut World, dice: &mut SplitMix) {
+    fn interfere(&mut self, world: &mut World, rng: &mut SplitMix) {
         let open = |e: &&mut Errand| !e.is_over() && !e.cancelled && e.completed.is_none();
         let Some(errand) = self.errands.iter_mut().find(open) else {
             return;
         };
-        if let (Some(out), true) = (&errand.out, dice.chance(0.5)) {
+        if let (Some(out), true) = (&errand.out, rng.chance(0.5)) {
             let endpoint = &mut world.sender(self.way).endpoint;
             endpoint.cancel_send(&out.send).expect("its queue pair");
             errand.cancelled = true;
         } else if let Some(inn) = errand.inn.as_ref().filter(|i| i.recv.outcome().is_none()) {
-            let outcome = dice.pick(&[Outcome::Partial, Outcome::Failed]);
+            let outcome = rng.pick(&[Outcome::Partial, Outcome::Failed]);
             let endpoint = &mut world.receiver(self.way).endpoint;
             endpoint.complete_recv(&inn.recv, outcome).expect("open");
             errand.completed = Some(outcome);
@@ -265,22 +265,22 @@ impl Errand {
 
 /// Runs a mix to its end.
 fn run(seed: u64) {
-    let dice = &mut SplitMix::new(seed);
-    let mut world = random_world(seed, dice);
+    let rng = &mut SplitMix::new(seed);
+    let mut world = random_world(seed, rng);
     let mut courses = [Course::new(Way::Forth), Course::new(Way::Back)];
-    let interferes = dice.chance(0.5);
-    for _ in 0..dice.within(10..150) {
-        let course = &mut courses[usize::from(dice.chance(0.3))];
-        match dice.within(0..20) {
-            0..8 => course.post_send(&mut world, dice),
-            8..16 => course.post_recv(&mut world, dice),
-            16 if interferes => course.interfere(&mut world, dice),
-            17 if dice.chance(0.2) => {
+    let interferes = rng.chance(0.5);
+    for _ in 0..rng.within(10..150) {
+        let course = &mut courses[usize::from(rng.chance(0.3))];
+        match rng.within(0..20) {
+            0..8 => course.post_send(&mut world, rng),
+            8..16 => course.post_recv(&mut world, rng),
+            16 if interferes => course.interfere(&mut world, rng),
+            17 if rng.chance(0.2) => {
                 world.set_down(true);
-                world.run_for(dice.within(1..2_000) * MS);
+                world.run_for(rng.within(1..2_000) * MS);
                 world.set_down(false);
             }
-            _ => world.run_for(dice.within(0..50) * MS),
+            _ => world.run_for(rng.within(0..50) * MS),
         }
     }
     let limit_ns = world.now_ns() + 600 * SECOND;
@@ -298,14 +298,14 @@ b {:?}",
         for course in &mut courses {
             while course.sends < course.errands.len() {
                 let before = course.sends;
-                course.post_send(&mut world, dice);
+                course.post_send(&mut world, rng);
                 if course.sends == before {
                     break;
                 }
             }
             while course.recvs < course.errands.len() {
                 let before = course.recvs;
-                course.post_recv(&mut world, dice);
+                course.post_recv(&mut world, rng);
                 if course.recvs == before {
                     break;
                 }

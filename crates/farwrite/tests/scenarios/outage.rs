@@ -2,8 +2,8 @@
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{Outcome, RateControl, RecvOptions};
-use farwrite_dice::SplitMix;
 use farwrite_link::LinkConfig;
+use farwrite_rng::SplitMix;
 
 use crate::deadlines::order;
 use crate::parcel::{Order, Parcel};

@@ -1,7 +1,7 @@
 //! Reads for scenarios, and the checks of their results.
 
 use farwrite::{ExposedRegion, MemoryRegion, MrSlice, ReadOptions, RecvHandle};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::deadlines::{FAILED, WHOLE};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{Error, Outcome, QpOptions, RateControl, SendOptions};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::{Control, ReadRequest};
 
 use crate::deadlines::{FAILED, PARTIAL, WHOLE};

@@ -6,8 +6,8 @@ use farwrite::{
     Error, ExposedRegion, QpOptions, ReadOptions, ReadRefusal, ReadRefused, Refusal, SchemeName,
     SchemeTag, SendOptions,
 };
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::deadlines::{FAILED, WHOLE};
@@ -315,22 +315,22 @@ fn a_peer_that_asks_for_anything_gets_exposed_bytes_only() {
     seeds::each("asks_for_anything", 20, |seed| {
         let mut world = World::new(seed, long_haul(), &options());
         let shelf = expose(&mut world);
-        let mut dice = SplitMix::new(seed);
+        let mut rng = SplitMix::new(seed);
         let mut reads = Vec::new();
         for _ in 0..60 {
-            let near = EXPOSED as u64 - 2 * dice.within(0..3000);
-            let far = dice.next() >> dice.within(0..64);
-            let offset = dice.pick(&[0, near, far, u64::MAX - far]);
-            let region = ExposedRegion(dice.pick(&[0, 0, 0, 1, far]));
-            let length = usize::try_from(dice.pick(&[0, 1, 3000, 20_000])).expect("small");
-            let limit_ns = world.now_ns() + dice.within(0..3 * RTT);
-            let deadline_ns = dice.pick(&[None, Some(limit_ns)]);
+            let near = EXPOSED as u64 - 2 * rng.within(0..3000);
+            let far = rng.next() >> rng.within(0..64);
+            let offset = rng.pick(&[0, near, far, u64::MAX - far]);
+            let region = ExposedRegion(rng.pick(&[0, 0, 0, 1, far]));
+            let length = usize::try_from(rng.pick(&[0, 1, 3000, 20_000])).expect("small");
+            let limit_ns = world.now_ns() + rng.within(0..3 * RTT);
+            let deadline_ns = rng.pick(&[None, Some(limit_ns)]);
             let options = ReadOptions {
-                scheme: tag(dice.pick(&ALL)),
+                scheme: tag(rng.pick(&ALL)),
                 deadline_ns,
             };
             reads.push(read(&mut world, region, offset, length, options));
-            world.run_for(dice.pick(&[0, MS, RTT]));
+            world.run_for(rng.pick(&[0, MS, RTT]));
         }
         run_to_outcome(&mut world, &reads);
         for read in &reads {
@@ -353,17 +353,17 @@ fn a_peer_that_asks_for_anything_gets_exposed_bytes_only() {
 #[test]
 fn lies_about_reads_bring_no_other_bytes() {
     seeds::each("lies_about_reads", 20, |seed| {
-        let dice = &mut SplitMix::new(seed);
+        let rng = &mut SplitMix::new(seed);
         let mut world = World::new(seed, long_haul(), &options());
         let shelf = expose(&mut world);
-        let forged = turn(&world, dice.pick(&[0.02, 0.2, 0.5]), dice.next());
+        let forged = turn(&world, rng.pick(&[0.02, 0.2, 0.5]), rng.next());
         let mut reads = Vec::new();
-        for _ in 0..dice.within(1..20) {
-            let offset = dice.pick(&[0, 5000, EXPOSED as u64 - 20_000]);
-            let limit_ns = world.now_ns() + dice.within(0..5 * RTT);
+        for _ in 0..rng.within(1..20) {
+            let offset = rng.pick(&[0, 5000, EXPOSED as u64 - 20_000]);
+            let limit_ns = world.now_ns() + rng.within(0..5 * RTT);
             let options = ReadOptions {
-                scheme: tag(dice.pick(&UNCODED)),
-                deadline_ns: dice.pick(&[None, Some(limit_ns)]),
+                scheme: tag(rng.pick(&UNCODED)),
+                deadline_ns: rng.pick(&[None, Some(limit_ns)]),
             };
             reads.push(read(&mut world, shelf.exposed, offset, 20_000, options));
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farwrite::{QpOptions, RateControl};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_rng::SplitMix;
 
 use crate::flows::{Flows, MESSAGE, adaptive};
 use crate::parcel::Order;
@@ -142,13 +142,13 @@ fn the_window_stays_where_packets_keep_their_order() {
                 ..slow()
             };
             let mut world = World::new(seed, link, &options);
-            let mut dice = SplitMix::new(seed);
+            let mut rng = SplitMix::new(seed);
             let mut late = 0;
             for _ in 0..60 {
-                let bytes = 1 + dice.below(300_000);
+                let bytes = 1 + rng.below(300_000);
                 let bytes = vec![0; usize::try_from(bytes).expect("few")];
                 world.ship(Order::new(bytes, tag(scheme)));
-                let limit_ns = world.now_ns() + dice.below(2 * RTT);
+                let limit_ns = world.now_ns() + rng.below(2 * RTT);
                 world.run_until(limit_ns, |world| {
                     let stats = world.b.stats();
                     late += u64::from(stats.reordering_window_ns != stats.rtt_ns / 8);

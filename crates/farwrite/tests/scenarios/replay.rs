@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{PeerStats, QpOptions, QpStats, RateControl, SwiftOptions};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::Order;

@@ -2,7 +2,7 @@
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::{Error, Outcome, QpConfig, QpOptions, SchemeTag, SendHandle, SendOptions};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::{Inbound, Order};

@@ -5,7 +5,7 @@
 //! each test with a thousand seeds. Without these variables, a test runs with a few constant seeds.
 //! with a thousand. Without them a test runs with a few that never change.
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// Runs `scenario` with each seed of a test. If the test fails, the last printed seed reproduces
 /// the failure.
@@ -15,12 +15,12 @@ pub(crate) fn each(test: &str, count: u64, mut scenario: impl FnMut(u64)) {
         return scenario(seed);
     }
     // The name of the test changes the seeds, so that no two tests draw the same mixes.
-    let mut dice = SplitMix::new(
+    let mut rng = SplitMix::new(
         test.bytes()
             .fold(0, |h: u64, b| h.wrapping_mul(131) ^ u64::from(b)),
     );
     for _ in 0..variable("FARWRITE_TEST_SEEDS").unwrap_or(count) {
-        let seed = dice.next();
+        let seed = rng.next();
         announce(test, seed);
         scenario(seed);
     }

@@ -1,8 +1,8 @@
 //! Messages of all sizes, over queue pairs of all shapes.
 
 use farwrite::{Awaited, Error, ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeTag};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::{Order, Parcel};
 use crate::seeds;
@@ -48,7 +48,7 @@ fn exchange(seed: u64, sdr: QpConfig, scheme: SchemeTag) {
         2 * chunk,
         3 * chunk + 5,
     ];
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let mut parcels = Vec::new();
     for bytes in sizes {
         for immediate in [
@@ -57,8 +57,8 @@ fn exchange(seed: u64, sdr: QpConfig, scheme: SchemeTag) {
         ] {
             parcels.push(world.ship(Order {
                 immediate: immediate.filter(|_| sdr.split.user_bits > 0),
-                spare: usize::try_from(dice.within(0..100)).expect("small"),
-                ..Order::new(dice.bytes(bytes), scheme)
+                spare: usize::try_from(rng.within(0..100)).expect("small"),
+                ..Order::new(rng.bytes(bytes), scheme)
             }));
         }
     }
@@ -124,10 +124,10 @@ fn immediates_split_otherwise() {
 fn as_many_messages_in_flight_as_there_are_slots() {
     for scheme in SCHEMES {
         let mut world = World::new(1, lossy(), &shaped(small(1024, 1)));
-        let mut dice = SplitMix::new(1);
+        let mut rng = SplitMix::new(1);
         let mut order = || {
-            let bytes = usize::try_from(dice.within(0..20_000)).expect("small");
-            Order::new(dice.bytes(bytes), tag(scheme))
+            let bytes = usize::try_from(rng.within(0..20_000)).expect("small");
+            Order::new(rng.bytes(bytes), tag(scheme))
         };
         let parcels: Vec<Parcel> = (0..64).map(|_| world.ship(order())).collect();
         let refused = [
@@ -182,15 +182,15 @@ fn a_slot_waits_for_the_offer_of_its_last_message() {
 fn both_ways_at_once_with_all_schemes() {
     seeds::each("both_ways", 4, |seed| {
         let mut world = World::new(seed, lossy(), &shaped(small(4096, 4)));
-        let mut dice = SplitMix::new(seed);
+        let mut rng = SplitMix::new(seed);
         let mut parcels = Vec::new();
         for _ in 0..40 {
-            let most = dice.pick(&[1, 1000, 20_000, 1 << 20]);
-            let bytes = usize::try_from(dice.within(0..most)).expect("small");
+            let most = rng.pick(&[1, 1000, 20_000, 1 << 20]);
+            let bytes = usize::try_from(rng.within(0..most)).expect("small");
             parcels.push(world.ship(Order {
-                way: dice.pick(&[Way::Forth, Way::Back]),
-                immediate: dice.pick(&[None, Some(7), Some(u32::MAX)]),
-                ..Order::new(dice.bytes(bytes), tag(dice.pick(&SCHEMES)))
+                way: rng.pick(&[Way::Forth, Way::Back]),
+                immediate: rng.pick(&[None, Some(7), Some(u32::MAX)]),
+                ..Order::new(rng.bytes(bytes), tag(rng.pick(&SCHEMES)))
             }));
         }
         world.deliver(&parcels, 60 * SECOND);

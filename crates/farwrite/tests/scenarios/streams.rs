@@ -2,8 +2,8 @@
 //! watches the bitmap and requests what is missing.
 
 use farwrite::{Error, Outcome, QpConfig, QpOptions, RateControl, RecvHandle, SchemeTag};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::{Order, UNTOUCHED};
 use crate::seeds;
@@ -74,8 +74,8 @@ fn a_message_without_a_scheme_arrives_in_part() {
 fn a_stream_repaired_by_its_user_from_the_bitmap() {
     seeds::each("a_stream_repaired", 4, |seed| {
         let mut world = World::new(seed, lossy(), &four_packets_a_chunk());
-        let mut dice = SplitMix::new(seed);
-        let bytes = dice.bytes(MESSAGE);
+        let mut rng = SplitMix::new(seed);
+        let bytes = rng.bytes(MESSAGE);
         let source = world.a.endpoint.register(bytes.clone()).expect("room");
         let inn = world.post_recv(Way::Forth, MESSAGE).expect("a free slot");
         let qp = world.a.qp;
@@ -94,9 +94,9 @@ fn a_stream_repaired_by_its_user_from_the_bitmap() {
         let chunks = u32::try_from(MESSAGE.div_ceil(4096)).expect("small");
         let mut next = 0;
         while next < chunks {
-            let end = chunks.min(next + u32::try_from(dice.within(1..40)).expect("small"));
+            let end = chunks.min(next + u32::try_from(rng.within(1..40)).expect("small"));
             run(&mut world, next..end);
-            world.run_for(dice.within(0..3) * MS);
+            world.run_for(rng.within(0..3) * MS);
             next = end;
         }
         assert_eq!(inn.recv.length(), None, "not known before the end");

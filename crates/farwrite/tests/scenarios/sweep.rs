@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use farwrite::{QpOptions, RateControl};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 
 use crate::parcel::Order;
 use crate::world::{RTT, SCHEMES, SECOND, World, long_haul, options, tag};

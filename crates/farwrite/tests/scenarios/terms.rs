@@ -4,7 +4,7 @@
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
 use farwrite::{Error, Outcome, QpConfig, QpOptions, RecvOptions, Refusal, SchemeTag};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::{Order, Parcel};

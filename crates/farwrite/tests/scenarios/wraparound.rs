@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{DropReason, QpConfig, QpOptions};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use crate::parcel::{Order, Parcel};
 use crate::world::{MS, SCHEMES, SECOND, World, long_haul, options, tag};

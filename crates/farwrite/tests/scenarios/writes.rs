@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farwrite::{Error, Outcome, QpConfig, QpOptions, RateControl, RecvOptions, StreamError};
-use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_rng::SplitMix;
 
 use crate::deadlines::PARTIAL;
 use crate::parcel::Order;
@@ -355,34 +355,34 @@ fn packets_that_the_fabric_holds_belong_to_the_write() {
 #[test]
 fn any_writes_report_what_has_left() {
     seeds::each("any_writes", 60, |seed| {
-        let mut dice = SplitMix::new(seed);
+        let mut rng = SplitMix::new(seed);
         let (link, mut options) = slow_path();
         options.sdr = QpConfig {
-            mtu: dice.pick(&[256, 1000, 4096]),
-            packets_per_chunk: dice.pick(&[1, 1, 4, 16]),
+            mtu: rng.pick(&[256, 1000, 4096]),
+            packets_per_chunk: rng.pick(&[1, 1, 4, 16]),
             max_message_bytes: 8 << 20,
             ..options.sdr
         };
-        options.burst_bytes = dice.pick(&[4096, 256 * 1024]);
+        options.burst_bytes = rng.pick(&[4096, 256 * 1024]);
         let chunk_bytes = u64::from(options.sdr.mtu) * u64::from(options.sdr.packets_per_chunk);
-        let chunks = dice.within(1..80);
+        let chunks = rng.within(1..80);
         let mut world = World::new(seed, link, &options);
         let bytes = usize::try_from(chunks * chunk_bytes).expect("short");
         let mut window = Window::open(&mut world, &options, bytes);
-        let closes = dice.chance(0.3);
-        for _ in 0..dice.within(1..40) {
-            let first = dice.within(0..chunks);
-            let end = dice.within(first + 1..chunks + 1);
+        let closes = rng.chance(0.3);
+        for _ in 0..rng.within(1..40) {
+            let first = rng.within(0..chunks);
+            let end = rng.within(first + 1..chunks + 1);
             let now_ns = world.now_ns();
-            let limit_ns = dice.pick(&[MS / 10, MS, 10 * MS, 100 * MS]);
-            let deadline_ns = dice
+            let limit_ns = rng.pick(&[MS / 10, MS, 10 * MS, 100 * MS]);
+            let deadline_ns = rng
                 .chance(0.8)
-                .then(|| now_ns + 1 + dice.within(0..limit_ns));
+                .then(|| now_ns + 1 + rng.within(0..limit_ns));
             let first_chunk = u32::try_from(first).expect("few");
             let bytes = (end - first) * chunk_bytes;
             let written = window.write(&mut world, first_chunk, bytes, deadline_ns);
             written.expect("it fits");
-            world.run_for(dice.within(0..3) * dice.within(0..5 * MS));
+            world.run_for(rng.within(0..3) * rng.within(0..5 * MS));
         }
         if closes {
             let a = &mut world.a;

@@ -52,10 +52,7 @@ impl Core {
             Change::Down => Action::Down(true),
             Change::Up => Action::Down(false),
             Change::Config(config) => {
-                let wires = [
-                    config.wire(self.dice.bits())?,
-                    config.wire(self.dice.bits())?,
-                ];
+                let wires = [config.wire(self.rng.bits())?, config.wire(self.rng.bits())?];
                 Action::Config(config, wires)
             }
         };

@@ -6,7 +6,7 @@ mod transmit;
 
 use std::ops::Range;
 
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 
 pub use change::Change;
 
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     framing_bytes: u32,
     reroute_ns: Option<u64>,
     /// The generator from which all seeds are drawn.
-    dice: Dice,
+    rng: Rng,
 }
 
 /// The state of one node.
@@ -71,9 +71,9 @@ impl Core {
     ) -> Result<Self, NetworkError> {
         topology.validate()?;
         options.validate(topology)?;
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let nodes = lay_out(topology, options);
-        let (ports, cables) = plug_in(topology, options, &nodes, &mut dice)?;
+        let (ports, cables) = plug_in(topology, options, &nodes, &mut rng)?;
         let at_switch = ports.iter().map(|port| port.switch.is_some()).collect();
         let mut core = Self {
             now_ns: 0,
@@ -90,7 +90,7 @@ impl Core {
             changes: Vec::new(),
             framing_bytes: options.framing_bytes,
             reroute_ns: options.reroute_ns(),
-            dice,
+            rng,
         };
         core.add_switches(topology, options)?;
         core.reroute();
@@ -111,7 +111,7 @@ impl Core {
             };
             let headroom: Vec<_> = ports.iter().map(headroom).collect();
             check_headroom(config, &headroom)?;
-            let switch = Switch::new(config.clone(), headroom, &mut self.dice);
+            let switch = Switch::new(config.clone(), headroom, &mut self.rng);
             self.switches.push(switch);
         }
         Ok(())
@@ -275,7 +275,7 @@ fn plug_in(
     topology: &Topology,
     options: &Options,
     nodes: &[NodeState],
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> Result<(Vec<Port>, Vec<[PortId; 2]>), NetworkError> {
     let mut taken = vec![0; nodes.len()];
     let mut ports = Vec::with_capacity(2 * topology.cables().len());
@@ -306,10 +306,7 @@ fn plug_in(
                 Role::Switch => options.switch_config(node).weights,
                 Role::Host | Role::Box => [0; PRIORITIES],
             };
-            let wire = cable
-                .config
-                .wire(dice.bits())
-                .map_err(NetworkError::Cable)?;
+            let wire = cable.config.wire(rng.bits()).map_err(NetworkError::Cable)?;
             ports.push((
                 ends[at].0,
                 Port::new(identity, &cable.config, wire, weights),

@@ -11,7 +11,7 @@ pub(crate) use buffer::Buffer;
 pub(crate) use config::PFC_FRAME_BYTES;
 pub(crate) use router::{PortGroups, Router};
 
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 
 /// The decision state of one switch. Its egress queues belong to its ports.
 #[derive(Debug)]
@@ -19,15 +19,15 @@ pub(crate) struct Switch {
     pub(crate) config: SwitchConfig,
     pub(crate) buffer: Buffer,
     pub(crate) router: Router,
-    marking: Dice,
+    marking: Rng,
 }
 
 impl Switch {
-    pub(crate) fn new(config: SwitchConfig, headroom: Vec<u64>, dice: &mut Dice) -> Self {
+    pub(crate) fn new(config: SwitchConfig, headroom: Vec<u64>, rng: &mut Rng) -> Self {
         Self {
             buffer: Buffer::new(&config, headroom),
-            router: Router::new(config.routing, dice),
-            marking: Dice::new(dice.bits()),
+            router: Router::new(config.routing, rng),
+            marking: Rng::new(rng.bits()),
             config,
         }
     }

@@ -1,6 +1,6 @@
 //! The choice of a path among equal ones.
 
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 
 use super::config::Policy;
 use super::last_ports::LastPorts;
@@ -26,7 +26,7 @@ pub(crate) struct Router {
     /// Makes the hashes of different switches differ. Otherwise, all frames that one switch sends
     /// to another would hash alike there.
     salt: u64,
-    dice: Dice,
+    rng: Rng,
     /// The least loaded ports of each group, as DRILL remembers them.
     remembered: Vec<Vec<u16>>,
     flowlets: Vec<Flowlet>,
@@ -61,7 +61,7 @@ struct Flowlet {
 }
 
 impl Router {
-    pub(crate) fn new(policy: Policy, dice: &mut Dice) -> Self {
+    pub(crate) fn new(policy: Policy, rng: &mut Rng) -> Self {
         let flows = match policy {
             Policy::Flowlet { flows, .. } => flows,
             _ => 0,
@@ -74,8 +74,8 @@ impl Router {
             policy,
             routes: Vec::new(),
             groups: Vec::new(),
-            salt: dice.bits(),
-            dice: Dice::new(dice.bits()),
+            salt: rng.bits(),
+            rng: Rng::new(rng.bits()),
             remembered: Vec::new(),
             flowlets: vec![over; flows],
             last_ports: LastPorts::default(),
@@ -116,7 +116,7 @@ impl Router {
             ([], _) => return None,
             (&[only], _) => only,
             (ports, Policy::Ecmp) => ports[scale(hash, ports.len())],
-            (ports, Policy::Spray) => ports[self.dice.below(ports.len())],
+            (ports, Policy::Spray) => ports[self.rng.below(ports.len())],
             (_, Policy::Drill { d, m }) => self.drill(group, d, m, queued_bytes),
             (_, Policy::Flowlet { gap, .. }) => {
                 let gap_ns = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
@@ -137,7 +137,7 @@ impl Router {
         // would stay on one port while all ports are idle.
         let known = seen.len();
         for _ in 0..d {
-            seen.push(ports[self.dice.below(ports.len())]);
+            seen.push(ports[self.rng.below(ports.len())]);
         }
         seen.rotate_left(known);
         seen.sort_by_key(|&port| bytes(port));
@@ -159,7 +159,7 @@ impl Router {
         let index = scale(hash, self.flowlets.len());
         let flowlet = &mut self.flowlets[index];
         if now_ns >= flowlet.until_ns || !ports.contains(&flowlet.port) {
-            flowlet.port = ports[self.dice.below(ports.len())];
+            flowlet.port = ports[self.rng.below(ports.len())];
         }
         flowlet.until_ns = now_ns.saturating_add(gap_ns);
         flowlet.port
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn router(policy: Policy, ports: u16) -> Router {
-        let mut router = Router::new(policy, &mut Dice::new(7));
+        let mut router = Router::new(policy, &mut Rng::new(7));
         router.set_groups(PortGroups {
             of_host: vec![0],
             ports: vec![(0..ports).collect()],

@@ -1,6 +1,6 @@
 //! Conversion between frames and the bytes of packets.
 
-use farwrite_link::{Datagram, Dice};
+use farwrite_link::{Datagram, Rng};
 use farwrite_net::header::{Header, HeaderError, Roce};
 use farwrite_net::{BytesError, Ecn, Frame, NodeId, Payload, ROCE_PORT, address_of};
 use farwrite_wire::header::{Aeth, Bth, Deth, Reth};
@@ -180,22 +180,22 @@ fn other_headers_travel_as_they_are() {
 /// becomes the same frame again.
 #[test]
 fn no_bytes_break_the_parser() {
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     let sound: Vec<_> = examples()
         .iter()
         .map(|frame| frame.to_datagram().unwrap())
         .collect();
     let mut frames = 0;
     for _ in 0..50_000 {
-        let mut datagram = sound[dice.below(sound.len())].clone();
-        for _ in 0..dice.below(4) {
-            let at = dice.below(datagram.payload.len());
-            datagram.payload[at] = u8::try_from(dice.below(256)).unwrap();
+        let mut datagram = sound[rng.below(sound.len())].clone();
+        for _ in 0..rng.below(4) {
+            let at = rng.below(datagram.payload.len());
+            datagram.payload[at] = u8::try_from(rng.below(256)).unwrap();
         }
-        if dice.chance(0.2) {
+        if rng.chance(0.2) {
             datagram
                 .payload
-                .truncate(dice.below(datagram.payload.len()) + 1);
+                .truncate(rng.below(datagram.payload.len()) + 1);
         }
         let Ok(frame) = Frame::from_datagram(&datagram) else {
             continue;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Host, cable, check_conservation, frame, hosts, network, send};
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 use farwrite_net::{
     CableConfig, CableId, Change, Ecn, Frame, LeafSpine, Loss, MarkAt, Network, Options, Payload,
     Pfc, Policy, Red, Role, Shape, SwitchConfig, Topology, Trim,
@@ -12,18 +12,18 @@ use farwrite_net::{
 /// Topology, switches, traffic and failures drawn from a seed. With `real`, frames carry real
 /// bytes.
 fn drawn(seed: u64, real: bool) -> (Topology, Network<Host>) {
-    let mut dice = Dice::new(seed);
-    let topology = draw_topology(&mut dice);
-    let options = draw_options(&mut dice);
+    let mut rng = Rng::new(seed);
+    let topology = draw_topology(&mut rng);
+    let options = draw_options(&mut rng);
     let mut network = network(&topology, &options, seed);
     let ends = hosts(&topology);
     for psn in 0..3000 {
-        let (src, dst) = (dice.below(ends.len()), dice.below(ends.len()));
-        let payload_bytes = u32::try_from(dice.below(4097)).unwrap();
+        let (src, dst) = (rng.below(ends.len()), rng.below(ends.len()));
+        let payload_bytes = u32::try_from(rng.below(4097)).unwrap();
         let mut frame = frame(ends[src], ends[dst], psn, payload_bytes);
-        frame.src_port = u16::try_from(dice.below(50)).unwrap();
-        frame.priority = u8::try_from(dice.below(8)).unwrap();
-        frame.ecn = if dice.chance(0.8) {
+        frame.src_port = u16::try_from(rng.below(50)).unwrap();
+        frame.priority = u8::try_from(rng.below(8)).unwrap();
+        frame.ecn = if rng.chance(0.8) {
             Ecn::Capable0
         } else {
             Ecn::NotCapable
@@ -31,22 +31,22 @@ fn drawn(seed: u64, real: bool) -> (Topology, Network<Host>) {
         if real {
             frame.payload = Payload::Bytes(vec![7; payload_bytes as usize].into());
         }
-        let at_ns = dice.below(50_000) as u64;
+        let at_ns = rng.below(50_000) as u64;
         send(&mut network, at_ns, [frame]);
     }
-    for _ in 0..dice.below(4) {
-        let cable = CableId(u32::try_from(dice.below(topology.cables().len())).unwrap());
-        let at_ns = dice.below(100_000) as u64;
+    for _ in 0..rng.below(4) {
+        let cable = CableId(u32::try_from(rng.below(topology.cables().len())).unwrap());
+        let at_ns = rng.below(100_000) as u64;
         network.plan(at_ns, cable, Change::Down).unwrap();
-        if dice.chance(0.7) {
+        if rng.chance(0.7) {
             network.plan(at_ns + 20_000, cable, Change::Up).unwrap();
         }
     }
     (topology, network)
 }
 
-fn draw_topology(dice: &mut Dice) -> Topology {
-    let loss = |dice: &mut Dice| match dice.below(3) {
+fn draw_topology(rng: &mut Rng) -> Topology {
+    let loss = |rng: &mut Rng| match rng.below(3) {
         0 => Loss::None,
         1 => Loss::Iid { loss_packet: 0.01 },
         _ => Loss::Markov {
@@ -57,7 +57,7 @@ fn draw_topology(dice: &mut Dice) -> Topology {
         },
     };
     let mut wire = |gbit| CableConfig {
-        loss: loss(dice),
+        loss: loss(rng),
         ..cable(gbit, 1000)
     };
     let (edge, middle) = (wire(100), wire(40));
@@ -68,7 +68,7 @@ fn draw_topology(dice: &mut Dice) -> Topology {
         host_cable: edge,
         spine_cable: middle,
     };
-    let shape = match dice.below(6) {
+    let shape = match rng.below(6) {
         0 => Shape::Dumbbell {
             left: 4,
             right: 4,
@@ -100,14 +100,14 @@ fn draw_topology(dice: &mut Dice) -> Topology {
         },
     };
     let mut topology = shape.build().unwrap();
-    if dice.chance(0.3) {
+    if rng.chance(0.3) {
         let beside = topology.cables()[0].ends[1];
         topology.insert_box(CableId(0), beside, "box");
     }
     topology
 }
 
-fn draw_options(dice: &mut Dice) -> Options {
+fn draw_options(rng: &mut Rng) -> Options {
     let ecn = Red {
         kmin_bytes: 10_000,
         kmax_bytes: 50_000,
@@ -124,22 +124,22 @@ fn draw_options(dice: &mut Dice) -> Options {
         },
     ];
     let switch = SwitchConfig {
-        buffer_bytes: 1 << 20 >> dice.below(3),
-        alpha: [0.5, 1.0, 8.0][dice.below(3)],
-        latency: Duration::from_nanos(dice.below(500) as u64),
-        weights: [[0; 8], [1, 2, 3, 4, 0, 0, 0, 0]][dice.below(2)],
-        ecn: dice.chance(0.5).then_some(ecn),
-        pfc: dice.chance(0.5).then(|| Pfc {
+        buffer_bytes: 1 << 20 >> rng.below(3),
+        alpha: [0.5, 1.0, 8.0][rng.below(3)],
+        latency: Duration::from_nanos(rng.below(500) as u64),
+        weights: [[0; 8], [1, 2, 3, 4, 0, 0, 0, 0]][rng.below(2)],
+        ecn: rng.chance(0.5).then_some(ecn),
+        pfc: rng.chance(0.5).then(|| Pfc {
             headroom_bytes: Some(4000),
             ..Pfc::new(&[3, 4])
         }),
-        trim: dice.chance(0.3).then_some(Trim {
+        trim: rng.chance(0.3).then_some(Trim {
             queue_bytes: 30_000,
             priority: 7,
         }),
-        routing: policies[dice.below(4)],
+        routing: policies[rng.below(4)],
     };
-    let reroute = dice.chance(0.7).then(|| Duration::from_micros(10));
+    let reroute = rng.chance(0.7).then(|| Duration::from_micros(10));
     Options {
         switch,
         reroute,

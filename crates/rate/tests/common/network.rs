@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farwrite_dice::SplitMix;
 use farwrite_link::{Datagram, DeliveryTrace, Link, LinkConfig, Loss, Passage, Policer, Wire};
+use farwrite_rng::SplitMix;
 
 use super::case::Case;
 use super::flow::{Receiver, ReportInFlight, Sender};

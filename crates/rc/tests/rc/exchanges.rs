@@ -3,7 +3,7 @@
 use crate::common::{
     BYTES, Ends, RKEY, completions, config, data, message, place, psns, read, send, write,
 };
-use farwrite_link::Dice;
+use farwrite_link::Rng;
 use farwrite_net::Payload;
 use farwrite_net::header::Roce;
 use farwrite_rc::{
@@ -505,8 +505,8 @@ fn requests_and_responses_take_turns() {
 /// Headers of peers with arbitrary content.
 #[test]
 fn no_packet_breaks_a_queue_pair() {
-    let mut dice = Dice::new(1);
-    let mut below = |limit: usize| u32::try_from(dice.below(limit)).unwrap();
+    let mut rng = Rng::new(1);
+    let mut below = |limit: usize| u32::try_from(rng.below(limit)).unwrap();
     let mut answers = 0;
     for _ in 0..300 {
         let mut ends = Ends::new(config());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_route::{PROBE_BYTES, Search};
 use proptest::prelude::*;
 
@@ -154,8 +154,8 @@ proptest! {
         rebinds_at in 4000..5000_u64,
     ) {
         let mut world = World::new();
-        let mut dice = SplitMix::new(seed);
-        let mut passes = |_: &_| !dice.percent(20);
+        let mut rng = SplitMix::new(seed);
+        let mut passes = |_: &_| !rng.percent(20);
         world.run(rebinds_at * MS, &mut passes);
         prop_assert_eq!(world.routes(), world.right_routes());
         world.mapped = addr("192.0.2.1:40777");

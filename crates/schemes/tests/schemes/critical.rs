@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
     Arrivals, Chunks, CriticalChunks, Message, MessageId, Outcome, PeerView, Receiver, Report,
@@ -135,7 +135,7 @@ struct World {
     receiver: Box<dyn Receiver + Send>,
     message: Message,
     memory: Memory,
-    dice: SplitMix,
+    rng: SplitMix,
     loss: f64,
     now_ns: u64,
     events: BTreeMap<(u64, usize), Event>,
@@ -154,7 +154,7 @@ impl World {
             receiver: scheme.receiver(),
             message,
             memory: Memory::default(),
-            dice: SplitMix::new(seed),
+            rng: SplitMix::new(seed),
             loss,
             now_ns: 0,
             events: BTreeMap::new(),
@@ -174,7 +174,7 @@ impl World {
 
     fn push(&mut self, event: Event) {
         self.count += 1;
-        let late_ns = self.dice.within(0..WINDOW_NS / 2);
+        let late_ns = self.rng.within(0..WINDOW_NS / 2);
         let at_ns = self.now_ns + RTT_NS / 2 + late_ns;
         self.events.insert((at_ns, self.count), event);
     }
@@ -208,7 +208,7 @@ impl World {
                 if !is_repeat {
                     order.push(chunk);
                 }
-                if !self.dice.chance(self.loss) {
+                if !self.rng.chance(self.loss) {
                     self.push(Event::Arrive(number, chunk));
                 }
             }
@@ -256,7 +256,7 @@ impl World {
             self.receiver.handle_timeout(&now, &self.memory);
         }
         while let Some(report) = self.receiver.poll_report(&now, &self.memory, 100) {
-            if !self.dice.chance(self.loss) {
+            if !self.rng.chance(self.loss) {
                 self.push(Event::Report(report));
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use farwrite_codes::{Code, Kind};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_schemes::erasure::ErasureCoding;
 use farwrite_schemes::scheme::{CriticalChunks, MessageId, Scheme};
 use farwrite_schemes::timing::Alpha;
@@ -29,7 +29,7 @@ fn one_pass_ns(scheme: &dyn Scheme, channel: &Channel, chunks: u32) -> u64 {
 fn lose_in_each_group(
     code: Code,
     chunks: u32,
-    dice: &mut SplitMix,
+    rng: &mut SplitMix,
     most: impl Fn(u32) -> u32,
 ) -> BTreeSet<(MessageId, u32)> {
     let (k, m) = (
@@ -44,7 +44,7 @@ fn lose_in_each_group(
             (0..data).map(|i| (DATA, group * k + i)).collect();
         of_group.extend((0..parity).map(|i| (PARITY, group * m + i)));
         for _ in 0..most(data) {
-            let at = usize::try_from(dice.below(of_group.len() as u64)).unwrap();
+            let at = usize::try_from(rng.below(of_group.len() as u64)).unwrap();
             lost.insert(of_group.swap_remove(at));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use farwrite_codes::Present;
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
     Arrivals, Chunks, CriticalChunks, Job, Layout, Message, MessageId, PeerView, Receiver, Report,
@@ -196,7 +196,7 @@ pub(crate) struct World {
     scheme: SchemeTag,
     channel: Channel,
     pub(crate) now_ns: u64,
-    dice: SplitMix,
+    rng: SplitMix,
     in_burst: bool,
     sender: Box<dyn Sender + Send>,
     receiver: Box<dyn Receiver + Send>,
@@ -219,7 +219,7 @@ impl World {
     pub(crate) fn new(scheme: &dyn Scheme, channel: Channel) -> Self {
         Self {
             scheme: scheme.tag(),
-            dice: SplitMix::new(channel.seed),
+            rng: SplitMix::new(channel.seed),
             channel,
             now_ns: 0,
             in_burst: false,
@@ -391,9 +391,9 @@ impl World {
         }
         self.wire_free_ns = self.now_ns + chunks.range.len() as u64 * self.channel.chunk_ns;
         let flight_ns = self.wire_free_ns + self.channel.rtt_ns / 2;
-        let copies = 1 + u64::from(self.dice.chance(self.channel.duplicate));
+        let copies = 1 + u64::from(self.rng.chance(self.channel.duplicate));
         for _ in 0..copies {
-            let late_ns = self.dice.below(self.channel.late_ns + 1);
+            let late_ns = self.rng.below(self.channel.late_ns + 1);
             if !arriving.is_empty() {
                 let event = Event::Arrived(chunks.message, arriving.clone());
                 self.push(flight_ns + late_ns, event);
@@ -467,20 +467,20 @@ impl World {
         let enter = loss / burst / (1.0 - loss).max(0.01);
         let flips = if self.in_burst { 1.0 / burst } else { enter };
         if burst <= 1.0 {
-            return self.dice.chance(loss);
+            return self.rng.chance(loss);
         }
-        self.in_burst ^= self.dice.chance(flips);
+        self.in_burst ^= self.rng.chance(flips);
         self.in_burst
     }
 
     fn send_back(&mut self, event: impl Fn() -> Event) {
-        let lost = self.dice.chance(self.channel.loss_report);
+        let lost = self.rng.chance(self.channel.loss_report);
         if lost || self.channel.dead_ns.contains(&self.now_ns) {
             return;
         }
-        let copies = 1 + u64::from(self.dice.chance(self.channel.duplicate));
+        let copies = 1 + u64::from(self.rng.chance(self.channel.duplicate));
         for _ in 0..copies {
-            let late_ns = self.dice.below(self.channel.late_report_ns + 1);
+            let late_ns = self.rng.below(self.channel.late_report_ns + 1);
             let at_ns = self.now_ns + self.channel.rtt_ns / 2 + late_ns;
             self.push(at_ns, event());
         }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::loss_meter::LossMeter;
 use farwrite_schemes::order::{InSequence, WireOrder};
@@ -87,12 +87,12 @@ fn counts(lost: impl Iterator<Item = Option<bool>>) -> LossCounts {
 
 /// Draws losses from a chain of two states, of which one loses everything and the other nothing.
 /// The parameters are the share of lost chunks and the mean length of a burst.
-fn losses(dice: &mut SplitMix, chunks: u32, loss_chunk: f64, burst_chunks: f64) -> Vec<bool> {
+fn losses(rng: &mut SplitMix, chunks: u32, loss_chunk: f64, burst_chunks: f64) -> Vec<bool> {
     let mut bad = false;
     let leave = 1.0 / burst_chunks;
     let enter = leave * loss_chunk / (1.0 - loss_chunk);
     let step = |_| {
-        bad = dice.chance(if bad { 1.0 - leave } else { enter });
+        bad = rng.chance(if bad { 1.0 - leave } else { enter });
         bad
     };
     (0..chunks).map(step).collect()
@@ -118,9 +118,9 @@ struct Transfer {
 impl Transfer {
     /// Returns the result of the meter, and the actual losses.
     fn run(&self) -> (ChunkLoss, LossCounts) {
-        let mut dice = SplitMix::new(self.seed);
+        let mut rng = SplitMix::new(self.seed);
         let total: u32 = self.messages.iter().sum();
-        let mut lost = losses(&mut dice, total, self.loss_chunk, self.burst_chunks);
+        let mut lost = losses(&mut rng, total, self.loss_chunk, self.burst_chunks);
         let (rest, tail) = lost.split_at_mut(total as usize - self.tail);
         rest[rest.len() - 1] = false;
         tail.fill(true);
@@ -128,19 +128,19 @@ impl Transfer {
         let chunks = chunks.flat_map(|(number, &chunks)| (0..chunks).map(move |c| (number, c)));
         let mut events = BinaryHeap::new();
         for (i, (chunk, &lost)) in chunks.zip(&lost).enumerate() {
-            let mut at_ns = RTT_NS + i as u64 * CHUNK_NS + dice.below(self.late_ns);
+            let mut at_ns = RTT_NS + i as u64 * CHUNK_NS + rng.below(self.late_ns);
             let is_tail = i + self.tail >= total as usize;
             if lost && is_tail {
                 at_ns += WINDOW_NS + RTT_NS;
             } else if lost {
-                at_ns += WINDOW_NS + RTT_NS + dice.below(RTT_NS);
-                while dice.chance(self.loss_chunk) {
+                at_ns += WINDOW_NS + RTT_NS + rng.below(RTT_NS);
+                while rng.chance(self.loss_chunk) {
                     at_ns += RTT_NS;
                 }
             }
             events.push(Reverse((at_ns, chunk)));
-            if dice.chance(0.05) {
-                events.push(Reverse((at_ns + dice.below(3 * RTT_NS), chunk)));
+            if rng.chance(0.05) {
+                events.push(Reverse((at_ns + rng.below(3 * RTT_NS), chunk)));
             }
         }
         let loss = self.watch(events);
@@ -358,7 +358,7 @@ proptest! {
         messages in prop::collection::vec(2u32..60, 1..8),
         loss_chunk in 0.0f64..0.05,
     ) {
-        let mut dice = SplitMix::new(seed);
+        let mut rng = SplitMix::new(seed);
         let mut coded = Coded::new();
         let mut truth = Vec::new();
         let ends = messages.len() as u64;
@@ -369,7 +369,7 @@ proptest! {
             let mut lost = Vec::new();
             let mut ended = None;
             for position in 0..order.len() {
-                lost.push(dice.chance(loss_chunk));
+                lost.push(rng.chance(loss_chunk));
                 let chunk = order.at(position).filter(|_| !lost[position as usize]);
                 coded.arrive(number, chunk.filter(|_| ended.is_none()));
                 if ended.is_none() && coded.rebuild(number, groups) {
@@ -431,16 +431,16 @@ fn parity_that_comes_late_is_not_lost() {
 fn chunks_that_are_late_are_not_lost() {
     for loss_chunk in [0.0, 0.02] {
         let (groups, messages) = (200, 5);
-        let mut dice = SplitMix::new(3);
+        let mut rng = SplitMix::new(3);
         let (mut arrivals, mut lost) = (BTreeSet::new(), 0);
         for number in 0..messages {
             let order = Grouped { number, groups };
             for position in 0..order.len() {
                 let place = number * u64::from(order.len()) + u64::from(position);
-                if dice.chance(loss_chunk) {
+                if rng.chance(loss_chunk) {
                     lost += 1;
                 } else {
-                    let at_ns = RTT_NS + place * CHUNK_NS + dice.below(WINDOW_NS / 2);
+                    let at_ns = RTT_NS + place * CHUNK_NS + rng.below(WINDOW_NS / 2);
                     arrivals.insert((at_ns, number, position));
                 }
             }

@@ -1,7 +1,7 @@
 //! Two queue pairs over a network that loses, duplicates and reorders packets (paper sections 3.1
 //! to 3.3).
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_sdr::{ImmediateSplit, QpConfig};
 use farwrite_wire::control::Outcome;
 use proptest::prelude::*;

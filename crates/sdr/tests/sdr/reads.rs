@@ -1,6 +1,6 @@
 //! Reads: requests are repeated until they are answered, and answered in their order (P3.13).
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_sdr::{
     Event, Place, ReadRefusal, ReadSpec, Refusal, SdrError, SdrQp, SendSpec, Terms, Violation,
     Withdrawal,
@@ -285,7 +285,7 @@ fn only_an_open_receive_can_be_requested() {
 
 /// Runs reads over a network that loses most control messages. Every second one is refused.
 fn run(seed: u64) {
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let (mut reader, mut exposer) = pair();
     let (mut posted, mut over, mut answered) = (0, 0, 0);
     let reads = 40;
@@ -303,7 +303,7 @@ fn run(seed: u64) {
             };
             reader.post_recv(place, target, terms()).unwrap();
             let message = place.message.data();
-            let deadline_ns = dice.chance(0.5).then_some(now_ns + 2 * RTT_NS);
+            let deadline_ns = rng.chance(0.5).then_some(now_ns + 2 * RTT_NS);
             reader
                 .request_read(message, spec(600, deadline_ns))
                 .unwrap();
@@ -319,12 +319,12 @@ fn run(seed: u64) {
             answered += 1;
         }
         while let Some(control) = reader.poll_control(now_ns, RTT_NS) {
-            if dice.chance(0.3) {
+            if rng.chance(0.3) {
                 exposer.handle_control(now_ns, &control).unwrap();
             }
         }
         while let Some(control) = exposer.poll_control(now_ns, RTT_NS) {
-            if dice.chance(0.3) {
+            if rng.chance(0.3) {
                 reader.handle_control(now_ns, &control).unwrap();
             }
         }
@@ -341,8 +341,8 @@ fn run(seed: u64) {
             }
         }
         // Its user may end a read at any time.
-        let message = dice.within(0..posted.max(1));
-        if dice.chance(0.05) && reader.complete_recv(message, Outcome::Failed).is_ok() {
+        let message = rng.within(0..posted.max(1));
+        if rng.chance(0.05) && reader.complete_recv(message, Outcome::Failed).is_ok() {
             over += 1;
         }
     }

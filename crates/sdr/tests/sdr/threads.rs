@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_sdr::{Arrival, QpConfig, SlotTable};
 use farwrite_wire::control::Control;
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_sdr::{
     Arrival, ChunkBitmap, Geometry, ImmediateParts, QpConfig, SdrError, SdrQp, SlotTable, Terms,
 };

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_sdr::{
     Arrival, ChunkBitmap, Event, Place, QpConfig, RecvPlace, Refusal, SdrError, SdrQp, SendSpec,
     Terms,

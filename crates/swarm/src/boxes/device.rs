@@ -14,7 +14,7 @@ use super::forge;
 use super::headers::{Converted, Headers};
 use super::plan::{BoxPlan, Rates};
 use super::singles::{Singles, is_single};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// Highest number of box messages that the path remembers.
 const MAX_SEEN: usize = 40;
@@ -74,7 +74,7 @@ pub(crate) struct FaultyPath {
     pub(crate) end_ns: u64,
     /// The key with which messages are forged.
     pub(crate) key: [u8; 32],
-    pub(crate) dice: SplitMix,
+    pub(crate) rng: SplitMix,
     pub(crate) counts: PathCounts,
     /// The single packets that it delivered unchanged, by the port to which they went.
     pub(crate) passed: [HashSet<Vec<u8>>; 2],
@@ -105,7 +105,7 @@ impl FaultyPath {
             rates: plan.rates,
             end_ns: plan.faults_end_ns,
             key,
-            dice: SplitMix::new(plan.path_seed),
+            rng: SplitMix::new(plan.path_seed),
             counts: PathCounts::default(),
             passed: Default::default(),
             headers: plan.headers,
@@ -124,23 +124,23 @@ impl FaultyPath {
         if forge::message(&frame).is_some() && self.seen.len() < MAX_SEEN {
             self.seen.push((to, frame.clone()));
         }
-        if self.dice.chance(self.rates.forge) {
+        if self.rng.chance(self.rates.forge) {
             self.forge(now_ns);
         }
-        if self.burst > 0 || self.dice.chance(self.rates.loss) {
+        if self.burst > 0 || self.rng.chance(self.rates.loss) {
             self.burst = match self.burst {
-                0 => self.dice.within(0..self.rates.burst + 1),
+                0 => self.rng.within(0..self.rates.burst + 1),
                 left => left - 1,
             };
             self.counts.lost += 1;
             return;
         }
-        if self.dice.chance(self.rates.double) {
+        if self.rng.chance(self.rates.double) {
             self.counts.doubled += 1;
             self.delay(now_ns, to, frame.clone());
         }
-        if self.dice.chance(self.rates.change)
-            && let Some(changed) = forge::changed(&frame, &mut self.dice)
+        if self.rng.chance(self.rates.change)
+            && let Some(changed) = forge::changed(&frame, &mut self.rng)
         {
             self.counts.changed += 1;
             return self.delay(now_ns, to, changed);
@@ -150,9 +150,9 @@ impl FaultyPath {
 
     fn delay(&mut self, now_ns: u64, to: usize, frame: Frame) {
         let mut at_ns = now_ns;
-        if self.dice.chance(self.rates.late) {
+        if self.rng.chance(self.rates.late) {
             self.counts.late += 1;
-            at_ns += self.dice.within(0..self.rates.late_ns + 1);
+            at_ns += self.rng.within(0..self.rates.late_ns + 1);
         }
         self.send(at_ns, to, frame);
     }
@@ -162,9 +162,9 @@ impl FaultyPath {
         if self.seen.is_empty() {
             return;
         }
-        let (to, genuine) = &self.seen[self.dice.index(self.seen.len())];
+        let (to, genuine) = &self.seen[self.rng.index(self.seen.len())];
         let (to, genuine) = (*to, genuine.clone());
-        if self.dice.chance(0.3) {
+        if self.rng.chance(0.3) {
             self.counts.replayed += 1;
             self.send(now_ns, to, genuine);
         } else if let Some(forged) = self.forged(&genuine) {
@@ -174,7 +174,7 @@ impl FaultyPath {
     }
 
     fn forged(&mut self, genuine: &Frame) -> Option<Frame> {
-        forge::forged(genuine, self.headers, &self.key, &mut self.dice)
+        forge::forged(genuine, self.headers, &self.key, &mut self.rng)
     }
 
     fn send(&mut self, at_ns: u64, port: usize, frame: Frame) {

@@ -1,8 +1,8 @@
 //! Traffic that boxes must not touch: fragments of packets, and other datagrams to the port of RoCEv2.
 
 use farwrite_boxes::{BoxFrame, PathBox, Side};
-use farwrite_dice::SplitMix;
 use farwrite_net::checksum;
+use farwrite_rng::SplitMix;
 
 use super::headers::Headers;
 
@@ -18,7 +18,7 @@ const IPV6_FRAGMENT: u8 = 44;
 /// Draws foreign frames, and checks that a box passes them on as they are and at once.
 #[derive(Debug)]
 pub(crate) struct Foreign {
-    dice: SplitMix,
+    rng: SplitMix,
     /// How many the box got.
     pub(crate) frames: u64,
     /// What the box did with the first one that it did not pass on.
@@ -28,7 +28,7 @@ pub(crate) struct Foreign {
 impl Foreign {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            dice: SplitMix::new(seed),
+            rng: SplitMix::new(seed),
             frames: 0,
             broken: None,
         }
@@ -36,10 +36,10 @@ impl Foreign {
 
     /// A foreign frame that follows `frame` of the network, or nothing.
     pub(crate) fn draw(&mut self, headers: Headers, frame: &[u8]) -> Option<Vec<u8>> {
-        if !self.dice.chance(SHARE) {
+        if !self.rng.chance(SHARE) {
             return None;
         }
-        Some(match self.dice.index(3) {
+        Some(match self.rng.index(3) {
             0 => headers.for_box(&self.datagram(frame)),
             at => fragment(headers.for_box(frame), headers, at == 1),
         })
@@ -67,7 +67,7 @@ impl Foreign {
     fn datagram(&mut self, frame: &[u8]) -> Vec<u8> {
         let headers = IP + IPV4_BYTES + UDP_BYTES;
         let mut bytes = frame[..headers].to_vec();
-        bytes.extend((0..self.dice.within(4..80)).map(|_| self.dice.next().to_le_bytes()[0]));
+        bytes.extend((0..self.rng.within(4..80)).map(|_| self.rng.next().to_le_bytes()[0]));
         let length = |from: usize| u16::try_from(bytes.len() - from).expect("a short datagram");
         let (ip_bytes, udp_bytes) = (length(IP), length(IP + IPV4_BYTES));
         let mut put = |at: usize, value: u16| {

@@ -10,7 +10,7 @@ use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::opcode::BOX_MESSAGE;
 
 use super::headers::Headers;
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 const TAG_BYTES: usize = 16;
 const LOWAR_KEY: [u8; 32] = *b"farwrite lowar box without a key";
@@ -34,14 +34,14 @@ pub(crate) fn forged(
     genuine: &Frame,
     headers: Headers,
     key: &[u8; 32],
-    dice: &mut SplitMix,
+    rng: &mut SplitMix,
 ) -> Option<Frame> {
     let sealed = message(genuine)?;
     let bytes = sealed.len().checked_sub(TAG_BYTES + ICRC_BYTES)?;
     let mut message = sealed[..bytes].to_vec();
-    for _ in 0..dice.within(1..4) {
-        let at = dice.index(bytes - 1) + 1;
-        message[at] ^= 1 << dice.within(0..8);
+    for _ in 0..rng.within(1..4) {
+        let at = rng.index(bytes - 1) + 1;
+        message[at] ^= 1 << rng.within(0..8);
     }
     let ends = genuine.to_datagram().ok()?;
     let mut hash = blake3::Hasher::new_keyed(key);
@@ -67,10 +67,10 @@ pub(crate) fn forged(
 }
 
 /// The frame with one bit changed. A packet becomes opaque bytes, because its ICRC is wrong.
-pub(crate) fn changed(frame: &Frame, dice: &mut SplitMix) -> Option<Frame> {
+pub(crate) fn changed(frame: &Frame, rng: &mut SplitMix) -> Option<Frame> {
     let Datagram { mut payload, .. } = frame.to_datagram().ok()?;
-    let at = dice.index(payload.len());
-    payload[at] ^= 1 << dice.within(0..8);
+    let at = rng.index(payload.len());
+    payload[at] ^= 1 << rng.within(0..8);
     Some(Frame {
         header: Header::Other(payload.into()),
         payload: farwrite_net::Payload::Bytes([].into()),

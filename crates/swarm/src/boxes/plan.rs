@@ -9,7 +9,7 @@ use farwrite_boxes::{Backpressure, netrt};
 use super::headers::Headers;
 use super::singles::SinglesPlan;
 use super::traffic::{self, RequestPlan};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 pub(crate) const RATE_BPS: u64 = 10_000_000_000;
 const US: u64 = 1_000;
@@ -91,54 +91,54 @@ impl BoxPlan {
     /// The case of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut dice = SplitMix::new(seed);
-        let delay_ns = dice.pick(&[2 * US, 20 * US, 200 * US, 2 * MS]);
-        let keys = draw_keys(&mut dice);
-        let missing = dice.chance(0.1).then(|| dice.index(2));
+        let mut rng = SplitMix::new(seed);
+        let delay_ns = rng.pick(&[2 * US, 20 * US, 200 * US, 2 * MS]);
+        let keys = draw_keys(&mut rng);
+        let missing = rng.chance(0.1).then(|| rng.index(2));
         let mut configs = |config: &mut dyn FnMut(&mut SplitMix, usize)| {
             for at in (0..2).filter(|at| missing != Some(*at)) {
-                config(&mut dice, at);
+                config(&mut rng, at);
             }
         };
         let boxes = if seed.is_multiple_of(2) {
             let mut drawn = [None, None];
-            configs(&mut |dice, at| drawn[at] = Some(draw_lowar(dice, keys[at])));
+            configs(&mut |rng, at| drawn[at] = Some(draw_lowar(rng, keys[at])));
             Boxes::Lowar(drawn)
         } else {
             let mut drawn = [None, None];
-            configs(&mut |dice, at| drawn[at] = Some(draw_netrt(dice, keys[at], delay_ns)));
+            configs(&mut |rng, at| drawn[at] = Some(draw_netrt(rng, keys[at], delay_ns)));
             Boxes::NetRt(drawn)
         };
-        let faults_end_ns = dice.pick(&[MS, 10 * MS, 100 * MS]);
-        let mut restarts: Vec<_> = (0..dice.pick(&[0, 0, 1, 6]))
+        let faults_end_ns = rng.pick(&[MS, 10 * MS, 100 * MS]);
+        let mut restarts: Vec<_> = (0..rng.pick(&[0, 0, 1, 6]))
             .map(|_| Restart {
-                at_ns: dice.within(0..faults_end_ns),
-                at: dice.index(2),
+                at_ns: rng.within(0..faults_end_ns),
+                at: rng.index(2),
             })
             .collect();
         restarts.sort_by_key(|restart| restart.at_ns);
-        let connections = dice.pick(&[1, 1, 2, 4]);
+        let connections = rng.pick(&[1, 1, 2, 4]);
         Self {
             boxes,
-            backpressure: draw_backpressure(&mut dice),
+            backpressure: draw_backpressure(&mut rng),
             delay: Duration::from_nanos(delay_ns),
-            rates: draw_rates(&mut dice),
+            rates: draw_rates(&mut rng),
             faults_end_ns,
             restarts,
-            key_is_known: dice.chance(0.5),
-            mtu_bytes: dice.pick(&[256, 512, 1024]),
-            first_psn: dice.pick(&[0, 0x7F_FFF0, 0xFF_FFF0]),
+            key_is_known: rng.chance(0.5),
+            mtu_bytes: rng.pick(&[256, 512, 1024]),
+            first_psn: rng.pick(&[0, 0x7F_FFF0, 0xFF_FFF0]),
             requests: (0..connections)
-                .map(|_| [traffic::draw(&mut dice), traffic::draw(&mut dice)])
+                .map(|_| [traffic::draw(&mut rng), traffic::draw(&mut rng)])
                 .collect(),
-            path_seed: dice.next(),
+            path_seed: rng.next(),
             headers: Headers {
-                ipv6: dice.chance(0.4),
-                tags: dice.pick(&[0, 0, 1, 2]),
+                ipv6: rng.chance(0.4),
+                tags: rng.pick(&[0, 0, 1, 2]),
             },
-            singles: [SinglesPlan::draw(&mut dice), SinglesPlan::draw(&mut dice)],
-            around: draw_around(&mut dice),
-            foreign_seed: dice.chance(0.3).then(|| dice.next()),
+            singles: [SinglesPlan::draw(&mut rng), SinglesPlan::draw(&mut rng)],
+            around: draw_around(&mut rng),
+            foreign_seed: rng.chance(0.3).then(|| rng.next()),
         }
     }
 
@@ -159,66 +159,62 @@ impl BoxPlan {
     }
 }
 
-fn draw_keys(dice: &mut SplitMix) -> [Option<[u8; 32]>; 2] {
-    let key = dice.chance(0.5).then_some([7; 32]);
-    let other = if dice.chance(0.05) {
-        Some([8; 32])
-    } else {
-        key
-    };
+fn draw_keys(rng: &mut SplitMix) -> [Option<[u8; 32]>; 2] {
+    let key = rng.chance(0.5).then_some([7; 32]);
+    let other = if rng.chance(0.05) { Some([8; 32]) } else { key };
     [key, other]
 }
 
-fn draw_around(dice: &mut SplitMix) -> [[bool; 2]; 2] {
-    if dice.chance(0.15) {
-        [0, 1].map(|_| [0, 1].map(|_| dice.chance(0.4)))
+fn draw_around(rng: &mut SplitMix) -> [[bool; 2]; 2] {
+    if rng.chance(0.15) {
+        [0, 1].map(|_| [0, 1].map(|_| rng.chance(0.4)))
     } else {
         Default::default()
     }
 }
 
 /// Draws settings. Often one of the limits is too low.
-fn draw_lowar(dice: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
+fn draw_lowar(rng: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
     let shape = |packets, units| Shape::new(packets, units).expect("a shape");
     let shapes = [shape(1, 1), shape(4, 2), shape(8, 1), shape(16, 8)];
     lowar::Config {
         key,
-        coding: if dice.chance(0.3) {
+        coding: if rng.chance(0.3) {
             Coding::Adaptive
         } else {
-            Coding::Fixed(dice.pick(&shapes))
+            Coding::Fixed(rng.pick(&shapes))
         },
-        path_mtu_bytes: dice.pick(&[1500, 1500, 1500, 300]),
-        max_units: dice.pick(&[1024, 1024, 9, 1]),
-        max_held: dice.pick(&[2048, 2048, 3, 0]),
-        max_connections: dice.pick(&[512, 512, 512, 1, 0]),
-        idle_ns: dice.pick(&[10_000 * MS, MS]),
-        hold_ns: dice.pick(&[4 * MS, 300 * US]),
-        probe_ns: dice.pick(&[10 * MS, 100 * US]),
-        silence_ns: dice.pick(&[1000 * MS, 20 * MS]),
+        path_mtu_bytes: rng.pick(&[1500, 1500, 1500, 300]),
+        max_units: rng.pick(&[1024, 1024, 9, 1]),
+        max_held: rng.pick(&[2048, 2048, 3, 0]),
+        max_connections: rng.pick(&[512, 512, 512, 1, 0]),
+        idle_ns: rng.pick(&[10_000 * MS, MS]),
+        hold_ns: rng.pick(&[4 * MS, 300 * US]),
+        probe_ns: rng.pick(&[10 * MS, 100 * US]),
+        silence_ns: rng.pick(&[1000 * MS, 20 * MS]),
         ..lowar::Config::default()
     }
 }
 
-fn draw_netrt(dice: &mut SplitMix, key: Option<[u8; 32]>, delay_ns: u64) -> netrt::Config {
+fn draw_netrt(rng: &mut SplitMix, key: Option<[u8; 32]>, delay_ns: u64) -> netrt::Config {
     let plain = netrt::Config::new(RATE_BPS, 2 * delay_ns + 10 * US);
     netrt::Config {
         key,
-        pool_bytes: dice.pick(&[1 << 20, 60_000, 3_000, 0]),
-        max_held: dice.pick(&[2048, 2048, 3, 0]),
-        bitmap_bits: dice.pick(&[128, 128, 1, 300, 65_536]),
-        max_connections: dice.pick(&[512, 512, 512, 1, 0]),
-        idle_ns: dice.pick(&[10_000 * MS, MS]),
-        request_delay_ns: dice.pick(&[0, 0, 30 * US]),
-        request_ns: dice.pick(&[plain.request_ns, plain.request_ns, 0]),
-        hold_ns: dice.pick(&[4 * MS, 300 * US]),
-        mark_ns: dice.pick(&[plain.mark_ns, 10 * US]),
+        pool_bytes: rng.pick(&[1 << 20, 60_000, 3_000, 0]),
+        max_held: rng.pick(&[2048, 2048, 3, 0]),
+        bitmap_bits: rng.pick(&[128, 128, 1, 300, 65_536]),
+        max_connections: rng.pick(&[512, 512, 512, 1, 0]),
+        idle_ns: rng.pick(&[10_000 * MS, MS]),
+        request_delay_ns: rng.pick(&[0, 0, 30 * US]),
+        request_ns: rng.pick(&[plain.request_ns, plain.request_ns, 0]),
+        hold_ns: rng.pick(&[4 * MS, 300 * US]),
+        mark_ns: rng.pick(&[plain.mark_ns, 10 * US]),
         ..plain
     }
 }
 
-fn draw_backpressure(dice: &mut SplitMix) -> Backpressure {
-    dice.pick(&[
+fn draw_backpressure(rng: &mut SplitMix) -> Backpressure {
+    rng.pick(&[
         Backpressure::default(),
         Backpressure::Pfc {
             stop_bytes: 3_000,
@@ -229,10 +225,10 @@ fn draw_backpressure(dice: &mut SplitMix) -> Backpressure {
 }
 
 /// Draws the faults. Each kind is either present or absent.
-fn draw_rates(dice: &mut SplitMix) -> Rates {
+fn draw_rates(rng: &mut SplitMix) -> Rates {
     let mut rate = |rates: &[f64]| {
-        let rate = dice.pick(rates);
-        if dice.chance(0.6) { rate } else { 0.0 }
+        let rate = rng.pick(rates);
+        if rng.chance(0.6) { rate } else { 0.0 }
     };
     Rates {
         loss: rate(&[0.003, 0.03, 0.2]),
@@ -240,8 +236,8 @@ fn draw_rates(dice: &mut SplitMix) -> Rates {
         double: rate(&[0.02, 0.3]),
         late: rate(&[0.01, 0.2]),
         forge: rate(&[0.02, 0.3]),
-        burst: dice.pick(&[0, 0, 3, 20]),
-        late_ns: dice.pick(&[3 * US, 50 * US, 3 * MS]),
+        burst: rng.pick(&[0, 0, 3, 20]),
+        late_ns: rng.pick(&[3 * US, 50 * US, 3 * MS]),
     }
 }
 

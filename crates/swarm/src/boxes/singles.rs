@@ -9,7 +9,7 @@ use farwrite_wire::header::{Bth, Reth};
 use farwrite_wire::opcode::{Class, UC_WRITE_ONLY_WITH_IMM, lookup};
 
 use super::device::identity;
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// A queue pair that neither NIC has.
 const QPN: u32 = 0x5D0;
@@ -27,13 +27,13 @@ pub struct SinglesPlan {
 }
 
 impl SinglesPlan {
-    pub(crate) fn draw(dice: &mut SplitMix) -> Option<Self> {
+    pub(crate) fn draw(rng: &mut SplitMix) -> Option<Self> {
         let plan = Self {
-            packets: dice.pick(&[3, 40, 300]),
-            gap_ns: dice.pick(&[0, US, 20 * US, 300 * US]),
-            first_psn: dice.pick(&[0, 0xFF_FFF0]),
+            packets: rng.pick(&[3, 40, 300]),
+            gap_ns: rng.pick(&[0, US, 20 * US, 300 * US]),
+            first_psn: rng.pick(&[0, 0xFF_FFF0]),
         };
-        dice.chance(0.5).then_some(plan)
+        rng.chance(0.5).then_some(plan)
     }
 
     /// The packets, with the times at which they are sent.

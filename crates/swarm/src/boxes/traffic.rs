@@ -3,7 +3,7 @@
 use farwrite_net::Payload;
 use farwrite_rc::{Completion, Remote, Request};
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// The key of the memory region that each NIC has for a connection.
 pub(crate) fn rkey(connection: usize) -> u32 {
@@ -23,16 +23,16 @@ pub(crate) enum RequestPlan {
     Read { slot: usize, bytes: u32 },
 }
 
-pub(crate) fn draw(dice: &mut SplitMix) -> Vec<RequestPlan> {
-    let count = dice.within(0..MAX_REQUESTS);
+pub(crate) fn draw(rng: &mut SplitMix) -> Vec<RequestPlan> {
+    let count = rng.within(0..MAX_REQUESTS);
     let mut plan = |number: u64| {
-        let most = dice.pick(&[1, 600, u64::from(MAX_BYTES)]);
-        let bytes = u32::try_from(dice.within(0..most + 1)).expect("at most MAX_BYTES");
-        match dice.within(0..3) {
+        let most = rng.pick(&[1, 600, u64::from(MAX_BYTES)]);
+        let bytes = u32::try_from(rng.within(0..most + 1)).expect("at most MAX_BYTES");
+        match rng.within(0..3) {
             0 => RequestPlan::Write { bytes },
             1 => RequestPlan::Send { bytes },
             _ => RequestPlan::Read {
-                slot: usize::try_from(dice.within(0..number + 1)).expect("few"),
+                slot: usize::try_from(rng.within(0..number + 1)).expect("few"),
                 bytes,
             },
         }

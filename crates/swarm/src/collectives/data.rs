@@ -6,7 +6,7 @@ use std::ops::Range;
 use farwrite_collectives::{
     Algorithm, Buffers, ElementType, Missing, Operation, Reduction, kernel,
 };
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use super::plan::Step;
 
@@ -25,9 +25,9 @@ fn parts_of(step: &Step, rank: usize, ranks: usize) -> usize {
 /// The contribution of a rank to a step.
 pub(super) fn contribution(step: &Step, number: usize, rank: usize, ranks: usize) -> Vec<u8> {
     let element = step.element();
-    let dice = &mut SplitMix::new((number * 64 + rank) as u64);
+    let rng = &mut SplitMix::new((number * 64 + rank) as u64);
     let parts = parts_of(step, rank, ranks);
-    let values = (0..parts * step.count).map(|_| value(dice, element));
+    let values = (0..parts * step.count).map(|_| value(rng, element));
     values.flatten().collect()
 }
 
@@ -36,12 +36,12 @@ pub(super) fn contribution(step: &Step, number: usize, rank: usize, ranks: usize
     clippy::cast_possible_truncation,
     reason = "the low bits are random too"
 )]
-fn value(dice: &mut SplitMix, element: ElementType) -> Vec<u8> {
-    let bits = dice.next();
+fn value(rng: &mut SplitMix, element: ElementType) -> Vec<u8> {
+    let bits = rng.next();
     let (sign, mantissa) = (bits >> 63, bits >> 20);
     match element {
-        ElementType::F64 => ((dice.unit() - 0.5) * 1e3).to_ne_bytes().to_vec(),
-        ElementType::F32 => (((dice.unit() - 0.5) * 1e3) as f32).to_ne_bytes().to_vec(),
+        ElementType::F64 => ((rng.unit() - 0.5) * 1e3).to_ne_bytes().to_vec(),
+        ElementType::F32 => (((rng.unit() - 0.5) * 1e3) as f32).to_ne_bytes().to_vec(),
         ElementType::F16 => {
             let bits = sign << 15 | (12 + bits % 6) << 10 | mantissa & 0x3ff;
             (bits as u16).to_ne_bytes().to_vec()

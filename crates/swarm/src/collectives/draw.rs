@@ -9,7 +9,7 @@ use farwrite_collectives::{
     OperationOptions, Reduction,
 };
 use farwrite_deadline::{Bounds, Policy};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use super::plan::{CollectivePlan, Fault, MS, Step};
 
@@ -23,29 +23,29 @@ impl CollectivePlan {
     /// Draws the plan of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let dice = &mut SplitMix::new(seed);
-        let ranks = 2 + dice.index(4);
-        let link = link(dice);
-        let steps = 2 + dice.index(8);
-        let has_end = dice.percent(40);
-        let mut options = options(dice, ranks, &link);
+        let rng = &mut SplitMix::new(seed);
+        let ranks = 2 + rng.index(4);
+        let link = link(rng);
+        let steps = 2 + rng.index(8);
+        let has_end = rng.percent(40);
+        let mut options = options(rng, ranks, &link);
         if has_end {
-            options.timeout = Duration::from_millis(dice.within(800..3_000));
+            options.timeout = Duration::from_millis(rng.within(800..3_000));
         }
-        let steps: Vec<Step> = match dice.percent(30) {
-            true => repeated(dice, ranks, steps + 4),
-            false => (0..steps).map(|_| step(dice, ranks, &options)).collect(),
+        let steps: Vec<Step> = match rng.percent(30) {
+            true => repeated(rng, ranks, steps + 4),
+            false => (0..steps).map(|_| step(rng, ranks, &options)).collect(),
         };
         let faults = match has_end {
-            true => vec![fatal(dice, ranks, &steps, options.timeout)],
-            false => (0..dice.index(4)).map(|_| passing(dice, ranks)).collect(),
+            true => vec![fatal(rng, ranks, &steps, options.timeout)],
+            false => (0..rng.index(4)).map(|_| passing(rng, ranks)).collect(),
         };
-        let path_seed = dice.next();
-        let clocks = clocks(dice, ranks);
+        let path_seed = rng.next();
+        let clocks = clocks(rng, ranks);
         // Ranks that only stall, or are only cut off, are not dead.
         options.dead_after = Duration::from_millis(match has_end {
-            true => dice.pick(&[500, 1_000, 2_000]),
-            false => dice.pick(&[3_000, 5_000]),
+            true => rng.pick(&[500, 1_000, 2_000]),
+            false => rng.pick(&[3_000, 5_000]),
         });
         Self {
             ranks,
@@ -60,21 +60,21 @@ impl CollectivePlan {
 }
 
 /// Half of the cases have clocks that differ by up to 100 s and 400 millionths.
-fn clocks(dice: &mut SplitMix, ranks: usize) -> Vec<SimClock> {
-    let has_skew = dice.percent(50);
+fn clocks(rng: &mut SplitMix, ranks: usize) -> Vec<SimClock> {
+    let has_skew = rng.percent(50);
     let clock = |_| match has_skew {
         true => SimClock {
-            offset_ns: dice.below(MOST_OFFSET_NS),
-            fast_ppm: i16::try_from(dice.below(401)).expect("small") - 200,
+            offset_ns: rng.below(MOST_OFFSET_NS),
+            fast_ppm: i16::try_from(rng.below(401)).expect("small") - 200,
         },
         false => SimClock::default(),
     };
     (0..ranks).map(clock).collect()
 }
 
-fn link(dice: &mut SplitMix) -> LinkConfig {
-    let loss_packet = dice.pick(&[0.0, 0.001, 0.01, 0.03]);
-    let loss = match dice.below(4) {
+fn link(rng: &mut SplitMix) -> LinkConfig {
+    let loss_packet = rng.pick(&[0.0, 0.001, 0.01, 0.03]);
+    let loss = match rng.below(4) {
         0 => Loss::Markov {
             p_good_to_bad: 0.002,
             p_bad_to_good: 0.1,
@@ -85,47 +85,47 @@ fn link(dice: &mut SplitMix) -> LinkConfig {
         _ => Loss::None,
     };
     let mut link = LinkConfig {
-        delay: Duration::from_micros(dice.within(20..4_000)),
-        rate_bps: Some(dice.pick(&[100_000_000, 1_000_000_000, 10_000_000_000])),
+        delay: Duration::from_micros(rng.within(20..4_000)),
+        rate_bps: Some(rng.pick(&[100_000_000, 1_000_000_000, 10_000_000_000])),
         loss,
         ..LinkConfig::default()
     };
-    if dice.percent(40) {
+    if rng.percent(40) {
         link.duplicate = 0.01;
         link.corrupt = 0.002;
     }
-    if dice.percent(40) {
+    if rng.percent(40) {
         link.reorder.probability = 0.05;
-        link.reorder.extra_delay = Duration::from_micros(dice.within(10..500));
+        link.reorder.extra_delay = Duration::from_micros(rng.within(10..500));
     }
     link
 }
 
-fn options(dice: &mut SplitMix, ranks: usize, link: &LinkConfig) -> GroupOptions {
+fn options(rng: &mut SplitMix, ranks: usize, link: &LinkConfig) -> GroupOptions {
     let rate_bps = link.rate_bps.unwrap_or(1_000_000_000) / 2;
     let mut sites = Vec::new();
-    if dice.percent(25) {
-        sites = (0..ranks).map(|_| u32::from(dice.percent(50))).collect();
+    if rng.percent(25) {
+        sites = (0..ranks).map(|_| u32::from(rng.percent(50))).collect();
     }
-    let scheme = dice.pick(&["sr-nack", "auto", "sr-rto", "ec-mds:4,2", "ec-xor:4,2"]);
+    let scheme = rng.pick(&["sr-nack", "auto", "sr-rto", "ec-mds:4,2", "ec-xor:4,2"]);
     GroupOptions {
         scheme: scheme.parse().expect("a scheme"),
-        packet_bytes: dice.pick(&[256, 512, 1408]),
-        packets_per_segment: dice.pick(&[4, 8, 16]),
-        segments_in_flight: dice.pick(&[1, 2, 4, 8]),
+        packet_bytes: rng.pick(&[256, 512, 1408]),
+        packets_per_segment: rng.pick(&[4, 8, 16]),
+        segments_in_flight: rng.pick(&[1, 2, 4, 8]),
         initial_rtt: link.delay * 2,
-        rate_control: match dice.percent(50) {
+        rate_control: match rng.percent(50) {
             true => RateControl::Fixed { rate_bps },
             false => RateControl::default(),
         },
         timeout: Duration::from_secs(40),
         sites,
-        bounded: bounded(dice),
+        bounded: bounded(rng),
         ..GroupOptions::default()
     }
 }
 
-fn bounded(dice: &mut SplitMix) -> BoundedOptions {
+fn bounded(rng: &mut SplitMix) -> BoundedOptions {
     let target = |target_ppm| Policy::LossTarget {
         target_ppm,
         rtt_ns: 2 * MS,
@@ -137,19 +137,19 @@ fn bounded(dice: &mut SplitMix) -> BoundedOptions {
         target(50_000),
     ];
     let plain = "best-effort";
-    let scheme = dice.pick(&[plain, plain, "best-effort+sr", "best-effort+ec-mds:4,2"]);
-    let has_bounded_parts = dice.percent(30);
-    let is_transformed = !has_bounded_parts && dice.percent(30);
+    let scheme = rng.pick(&[plain, plain, "best-effort+sr", "best-effort+ec-mds:4,2"]);
+    let has_bounded_parts = rng.percent(30);
+    let is_transformed = !has_bounded_parts && rng.percent(30);
     BoundedOptions {
         scheme: scheme.parse().expect("a scheme"),
-        policy: dice.pick(&policies),
+        policy: rng.pick(&policies),
         bounds: Bounds {
-            min_ns: dice.pick(&[10_000, MS]),
-            max_ns: dice.pick(&[5 * MS, 1_000 * MS]),
+            min_ns: rng.pick(&[10_000, MS]),
+            max_ns: rng.pick(&[5 * MS, 1_000 * MS]),
         },
         hadamard: is_transformed.then(|| Hadamard {
-            block: dice.pick(&[4, 64, 1024]),
-            stride: dice.pick(&[0, 1, 4]),
+            block: rng.pick(&[4, 64, 1024]),
+            stride: rng.pick(&[0, 1, 4]),
         }),
         parts: match has_bounded_parts {
             true => Delivery::Bounded,
@@ -159,9 +159,9 @@ fn bounded(dice: &mut SplitMix) -> BoundedOptions {
 }
 
 /// The same bounded operation, again and again with pauses, as in training: so that timeouts adapt.
-fn repeated(dice: &mut SplitMix, ranks: usize, steps: usize) -> Vec<Step> {
+fn repeated(rng: &mut SplitMix, ranks: usize, steps: usize) -> Vec<Step> {
     let (element, reduction) = (ElementType::F32, Reduction::Mean);
-    let operation = match dice.below(4) {
+    let operation = match rng.below(4) {
         0 => Operation::AllReduce { element, reduction },
         1 => Operation::ReduceScatter { element, reduction },
         2 => Operation::AllGather,
@@ -174,31 +174,31 @@ fn repeated(dice: &mut SplitMix, ranks: usize, steps: usize) -> Vec<Step> {
         delivery: Delivery::Bounded,
         ..OperationOptions::default()
     };
-    let pause_ns = MS * dice.within(2..25);
-    let count = dice.pick(&COUNTS[2..]);
+    let pause_ns = MS * rng.within(2..25);
+    let count = rng.pick(&COUNTS[2..]);
     let step = |_| Step {
         operation: operation.clone(),
         sender: 0,
         options,
         count,
-        gaps_ns: (0..ranks).map(|_| pause_ns + gap_ns(dice)).collect(),
+        gaps_ns: (0..ranks).map(|_| pause_ns + gap_ns(rng)).collect(),
     };
     (0..steps).map(step).collect()
 }
 
-fn step(dice: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {
-    let element = dice.pick(&ElementType::ALL);
-    let reduction = dice.pick(&Reduction::ALL);
+fn step(rng: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {
+    let element = rng.pick(&ElementType::ALL);
+    let reduction = rng.pick(&Reduction::ALL);
     let reduction = match reduction.supports(element) {
         true => reduction,
         false => Reduction::Max,
     };
-    let root = dice.index(ranks);
+    let root = rng.index(ranks);
     let mut options = OperationOptions::default();
     let mut sender = 0;
     let auto = Algorithm::Auto;
     let two = [auto, Algorithm::Ring, Algorithm::Direct];
-    let (operation, algorithms): (_, &[Algorithm]) = match dice.below(13) {
+    let (operation, algorithms): (_, &[Algorithm]) = match rng.below(13) {
         0..4 => (Operation::AllReduce { element, reduction }, &Algorithm::ALL),
         4 | 5 => (Operation::ReduceScatter { element, reduction }, &two),
         6 => (Operation::AllGather, &two),
@@ -219,7 +219,7 @@ fn step(dice: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {
             &[auto],
         ),
         10 => (
-            match dice.percent(50) {
+            match rng.percent(50) {
                 true => Operation::Gather { root },
                 false => Operation::Scatter { root },
             },
@@ -227,12 +227,12 @@ fn step(dice: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {
         ),
         11 => (Operation::Barrier, &[auto]),
         _ => {
-            sender = (root + 1 + dice.index(ranks - 1)) % ranks;
-            let tag = u32::from(dice.percent(50));
+            sender = (root + 1 + rng.index(ranks - 1)) % ranks;
+            let tag = u32::from(rng.percent(50));
             (Operation::Send { to: root, tag }, &[auto])
         }
     };
-    options.algorithm = dice.pick(algorithms);
+    options.algorithm = rng.pick(algorithms);
     let is_float = matches!(
         element,
         ElementType::F64 | ElementType::F32 | ElementType::F16 | ElementType::Bf16
@@ -242,7 +242,7 @@ fn step(dice: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {
         Operation::AllGather | Operation::AllToAll { .. } => true,
         _ => false,
     };
-    if may_be_bounded && dice.percent(60) {
+    if may_be_bounded && rng.percent(60) {
         options.delivery = Delivery::Bounded;
         options.algorithm = auto;
     }
@@ -255,27 +255,27 @@ fn step(dice: &mut SplitMix, ranks: usize, group: &GroupOptions) -> Step {
         operation,
         sender,
         options,
-        count: dice.pick(&COUNTS),
-        gaps_ns: (0..ranks).map(|_| gap_ns(dice)).collect(),
+        count: rng.pick(&COUNTS),
+        gaps_ns: (0..ranks).map(|_| gap_ns(rng)).collect(),
     }
 }
 
 /// Most ranks start soon. Some start late.
-fn gap_ns(dice: &mut SplitMix) -> u64 {
-    match dice.below(10) {
-        0 => dice.below(100 * MS),
-        1..4 => dice.below(5 * MS),
-        _ => dice.below(MS / 2),
+fn gap_ns(rng: &mut SplitMix) -> u64 {
+    match rng.below(10) {
+        0 => rng.below(100 * MS),
+        1..4 => rng.below(5 * MS),
+        _ => rng.below(MS / 2),
     }
 }
 
 /// Draws a fault after which all operations must succeed.
-fn passing(dice: &mut SplitMix, ranks: usize) -> Fault {
-    let rank = dice.index(ranks);
-    let from_ns = dice.below(BUSY_NS);
-    let to_ns = from_ns + dice.below(800 * MS);
-    let (from, to) = (rank, (rank + 1 + dice.index(ranks - 1)) % ranks);
-    match dice.below(3) {
+fn passing(rng: &mut SplitMix, ranks: usize) -> Fault {
+    let rank = rng.index(ranks);
+    let from_ns = rng.below(BUSY_NS);
+    let to_ns = from_ns + rng.below(800 * MS);
+    let (from, to) = (rank, (rank + 1 + rng.index(ranks - 1)) % ranks);
+    match rng.below(3) {
         0 => Fault::Stall {
             rank,
             from_ns,
@@ -297,22 +297,22 @@ fn passing(dice: &mut SplitMix, ranks: usize) -> Fault {
 }
 
 /// Draws a fault that may end the group.
-fn fatal(dice: &mut SplitMix, ranks: usize, steps: &[Step], timeout: Duration) -> Fault {
-    let rank = dice.index(ranks);
-    let at_ns = dice.below(BUSY_NS);
+fn fatal(rng: &mut SplitMix, ranks: usize, steps: &[Step], timeout: Duration) -> Fault {
+    let rank = rng.index(ranks);
+    let at_ns = rng.below(BUSY_NS);
     let timeout_ns = u64::try_from(timeout.as_nanos()).expect("seconds");
-    match dice.below(5) {
+    match rng.below(5) {
         0 => Fault::Death { rank, at_ns },
         1 => Fault::LateReturn {
             rank,
             from_ns: at_ns,
-            to_ns: at_ns + 2 * timeout_ns + dice.below(timeout_ns),
+            to_ns: at_ns + 2 * timeout_ns + rng.below(timeout_ns),
         },
         2 => Fault::Leave { rank, at_ns },
         3 => Fault::Abort { rank, at_ns },
         _ => Fault::Differ {
             rank,
-            step: dice.index(steps.len()),
+            step: rng.index(steps.len()),
         },
     }
 }

@@ -19,7 +19,7 @@ use crate::quietly;
 use crate::violation::{Rule, Violation};
 pub use counts::NetworkCounts;
 use endpoint::Worker;
-use farwrite_dice::mix;
+use farwrite_rng::mix;
 use nic::NicHost;
 use plan::MAX_MESSAGES;
 pub use plan::{Carrier, ChangePlan, FlowPlan, NetworkPlan};

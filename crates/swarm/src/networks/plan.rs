@@ -12,7 +12,7 @@ use farwrite_rc::{RdmaTransport, Recovery};
 
 use super::nic;
 use crate::plan::{MS, SECOND, US};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// The traffic class of all packets.
 pub(super) const PRIORITY: u8 = 3;
@@ -94,23 +94,23 @@ impl NetworkPlan {
     /// Never, because all drawn shapes are valid.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut dice = SplitMix::new(seed ^ 0x006e_6574_776f_726b);
-        let shape = shape(&mut dice);
+        let mut rng = SplitMix::new(seed ^ 0x006e_6574_776f_726b);
+        let shape = shape(&mut rng);
         let topology = shape.build().expect("shapes that are drawn are valid");
-        let transport = dice.pick(&RdmaTransport::ALL);
-        let has_pfc = dice.chance(0.4);
+        let transport = rng.pick(&RdmaTransport::ALL);
+        let has_pfc = rng.chance(0.4);
         let path = nic::path(rtt_ns(&shape));
-        let mut switch = switch(&mut dice, transport.switch(&[PRIORITY], &path), has_pfc);
+        let mut switch = switch(&mut rng, transport.switch(&[PRIORITY], &path), has_pfc);
         if let (Shape::Datacenters { .. }, true) = (&shape, has_pfc) {
             // The headroom of long cables.
             switch.buffer_bytes = 1 << 30;
         }
         // With PFC, routing tables do not change: packets on detours in lossless queues can
         // deadlock, also in real networks.
-        let reroute = (!has_pfc && dice.chance(0.7)).then(|| micros(&mut dice, 10..500));
-        let rate_bps = dice.within(1..8) * GBIT;
-        let first_window_bytes = dice.pick(&[1, 20_000, 200_000]);
-        let rate_control = dice.pick(&[
+        let reroute = (!has_pfc && rng.chance(0.7)).then(|| micros(&mut rng, 10..500));
+        let rate_bps = rng.within(1..8) * GBIT;
+        let first_window_bytes = rng.pick(&[1, 20_000, 200_000]);
+        let rate_control = rng.pick(&[
             RateControl::default(),
             RateControl::Fixed { rate_bps },
             RateControl::Dcqcn(DcqcnOptions::paper(rate_bps)),
@@ -122,9 +122,9 @@ impl NetworkPlan {
             }),
         ]);
         let hosts = topology.hosts().count();
-        let flows = (0..dice.within(3..10)).map(|_| flow(&mut dice, hosts));
+        let flows = (0..rng.within(3..10)).map(|_| flow(&mut rng, hosts));
         let flows = flows.collect();
-        let changes = (0..dice.within(0..4)).flat_map(|_| failure(&mut dice, &topology));
+        let changes = (0..rng.within(0..4)).flat_map(|_| failure(&mut rng, &topology));
         let changes = changes.collect();
         Self {
             seed,
@@ -180,14 +180,14 @@ impl NetworkPlan {
     }
 }
 
-fn micros(dice: &mut SplitMix, range: Range<u64>) -> Duration {
-    Duration::from_micros(dice.within(range))
+fn micros(rng: &mut SplitMix, range: Range<u64>) -> Duration {
+    Duration::from_micros(rng.within(range))
 }
 
-fn cable(dice: &mut SplitMix) -> CableConfig {
-    let mut cable = CableConfig::new(dice.pick(&[10, 25, 100]) * GBIT, micros(dice, 1..20));
-    let loss_packet = dice.pick(&[0.0, 0.0, 1e-3, 1e-2]);
-    cable.loss = match dice.unit() {
+fn cable(rng: &mut SplitMix) -> CableConfig {
+    let mut cable = CableConfig::new(rng.pick(&[10, 25, 100]) * GBIT, micros(rng, 1..20));
+    let loss_packet = rng.pick(&[0.0, 0.0, 1e-3, 1e-2]);
+    cable.loss = match rng.unit() {
         _ if loss_packet == 0.0 => Loss::None,
         0.0..0.15 => Loss::in_bursts(loss_packet, 8.0),
         0.15..0.3 => Loss::in_timed_bursts(loss_packet, Duration::from_micros(5)),
@@ -223,11 +223,11 @@ fn swift(rate_bps: u64, shape: &Shape) -> SwiftOptions {
     }
 }
 
-fn shape(dice: &mut SplitMix) -> Shape {
-    let (host_cable, other_cable) = (cable(dice), cable(dice));
-    match dice.index(8) {
+fn shape(rng: &mut SplitMix) -> Shape {
+    let (host_cable, other_cable) = (cable(rng), cable(rng));
+    match rng.index(8) {
         0 => Shape::Star {
-            hosts: dice.pick(&[4, 6, 8]),
+            hosts: rng.pick(&[4, 6, 8]),
             cable: host_cable,
         },
         1 => Shape::Dumbbell {
@@ -240,27 +240,27 @@ fn shape(dice: &mut SplitMix) -> Shape {
             k: 4,
             host_cable,
             pod_cable: other_cable,
-            core_cable: cable(dice),
+            core_cable: cable(rng),
         },
         4 | 5 => Shape::Datacenters {
-            sites: dice.pick(&[2, 3]),
+            sites: rng.pick(&[2, 3]),
             site: LeafSpine {
-                leaves: dice.pick(&[1, 2]),
-                spines: dice.pick(&[1, 2]),
-                hosts_per_leaf: dice.pick(&[2, 4]),
+                leaves: rng.pick(&[1, 2]),
+                spines: rng.pick(&[1, 2]),
+                hosts_per_leaf: rng.pick(&[2, 4]),
                 host_cable,
                 spine_cable: other_cable,
             },
-            border_cable: cable(dice),
+            border_cable: cable(rng),
             long_cable: CableConfig {
-                delay: micros(dice, 200..5_000),
-                ..cable(dice)
+                delay: micros(rng, 200..5_000),
+                ..cable(rng)
             },
         },
         _ => Shape::LeafSpine(LeafSpine {
-            leaves: dice.pick(&[2, 3]),
-            spines: dice.pick(&[2, 3, 4]),
-            hosts_per_leaf: dice.pick(&[2, 4]),
+            leaves: rng.pick(&[2, 3]),
+            spines: rng.pick(&[2, 3, 4]),
+            hosts_per_leaf: rng.pick(&[2, 4]),
             host_cable,
             spine_cable: other_cable,
         }),
@@ -268,34 +268,34 @@ fn shape(dice: &mut SplitMix) -> Shape {
 }
 
 /// Draws switches. `wanted` are those of the transport.
-fn switch(dice: &mut SplitMix, wanted: SwitchConfig, has_pfc: bool) -> SwitchConfig {
+fn switch(rng: &mut SplitMix, wanted: SwitchConfig, has_pfc: bool) -> SwitchConfig {
     let red = Red {
-        kmin_bytes: dice.within(1..100) * 1000,
+        kmin_bytes: rng.within(1..100) * 1000,
         kmax_bytes: 200_000,
-        pmax: dice.unit(),
-        at: dice.pick(&[MarkAt::Arrival, MarkAt::Departure]),
+        pmax: rng.unit(),
+        at: rng.pick(&[MarkAt::Arrival, MarkAt::Departure]),
     };
     let pfc = Pfc {
-        xoff: dice.pick(&[XoffThreshold::Bytes(20_000), XoffThreshold::Alpha(0.125)]),
+        xoff: rng.pick(&[XoffThreshold::Bytes(20_000), XoffThreshold::Alpha(0.125)]),
         ..Pfc::new(&[PRIORITY])
     };
     SwitchConfig {
         // With PFC, the buffer must include the headroom.
         buffer_bytes: match has_pfc {
             true => 16 << 20,
-            false => dice.within(50..2000) * 1000,
+            false => rng.within(50..2000) * 1000,
         },
-        latency: Duration::from_nanos(dice.within(0..1000)),
-        ecn: dice.chance(0.6).then_some(red),
+        latency: Duration::from_nanos(rng.within(0..1000)),
+        ecn: rng.chance(0.6).then_some(red),
         pfc: has_pfc.then_some(pfc),
         // A lossless queue does not trim.
         trim: wanted.trim.filter(|_| !has_pfc),
-        routing: match dice.index(4) {
+        routing: match rng.index(4) {
             0 => Policy::Ecmp,
             1 => Policy::Spray,
             2 => Policy::Drill { d: 2, m: 1 },
             _ => Policy::Flowlet {
-                gap: micros(dice, 1..50),
+                gap: micros(rng, 1..50),
                 flows: 256,
             },
         },
@@ -303,30 +303,30 @@ fn switch(dice: &mut SplitMix, wanted: SwitchConfig, has_pfc: bool) -> SwitchCon
     }
 }
 
-fn flow(dice: &mut SplitMix, hosts: usize) -> FlowPlan {
-    let is_endpoint = dice.chance(0.5);
+fn flow(rng: &mut SplitMix, hosts: usize) -> FlowPlan {
+    let is_endpoint = rng.chance(0.5);
     // Two hosts of the same kind, so both numbers are even or both are odd.
     let kind = hosts / 2;
-    let src = dice.index(kind);
-    let dst = (src + 1 + dice.index(kind - 1)) % kind;
+    let src = rng.index(kind);
+    let dst = (src + 1 + rng.index(kind - 1)) % kind;
     let number = |place: usize| 2 * place + usize::from(!is_endpoint);
-    let most = dice.pick(&[100, 20_000, 400_000]);
+    let most = rng.pick(&[100, 20_000, 400_000]);
     FlowPlan {
         src: number(src),
         dst: number(dst),
         messages: match is_endpoint {
             true => 1,
-            false => dice.pick(&[1, 1, 2, MAX_MESSAGES]),
+            false => rng.pick(&[1, 1, 2, MAX_MESSAGES]),
         },
-        bytes: 1 + dice.index(most),
-        start_ns: dice.within(0..2 * MS),
+        bytes: 1 + rng.index(most),
+        start_ns: rng.within(0..2 * MS),
         carrier: match is_endpoint {
             true => {
                 let schemes = ["sr-rto", "sr-nack", "gbn", "ec-xor:8,4", "ec-mds:32,8"];
-                let scheme = dice.pick(&schemes).parse();
+                let scheme = rng.pick(&schemes).parse();
                 Carrier::Endpoint(scheme.expect("schemes that are drawn exist"))
             }
-            false => dice.pick(&[
+            false => rng.pick(&[
                 Carrier::Write,
                 Carrier::WriteImmediate,
                 Carrier::Send,
@@ -337,20 +337,20 @@ fn flow(dice: &mut SplitMix, hosts: usize) -> FlowPlan {
 }
 
 /// A cable that fails or degrades, and recovers after some time.
-fn failure(dice: &mut SplitMix, topology: &Topology) -> [ChangePlan; 2] {
-    let place = dice.index(topology.cables().len());
+fn failure(rng: &mut SplitMix, topology: &Topology) -> [ChangePlan; 2] {
+    let place = rng.index(topology.cables().len());
     let cable = CableId(u32::try_from(place).expect("few cables"));
     let before = topology.cables()[place].config;
     let mut worse = before;
     worse.rate_bps /= 10;
     worse.delay *= 10;
     worse.loss = Loss::Iid { loss_packet: 0.05 };
-    let [change, back] = match dice.chance(0.6) {
+    let [change, back] = match rng.chance(0.6) {
         true => [Change::Down, Change::Up],
         false => [Change::Config(worse), Change::Config(before)],
     };
-    let at_ns = dice.within(0..3 * MS);
-    let back_ns = at_ns + dice.within(20 * US..4 * MS);
+    let at_ns = rng.within(0..3 * MS);
+    let back_ns = at_ns + rng.within(20 * US..4 * MS);
     [(at_ns, change), (back_ns, back)].map(|(at_ns, change)| ChangePlan {
         at_ns,
         cable,

@@ -22,7 +22,7 @@ use crate::plan::{MS, PairPlan, Plan};
 use crate::recorded_fabric::{Fullness, RecordedFabric};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
-use farwrite_dice::{SplitMix, mix};
+use farwrite_rng::{SplitMix, mix};
 pub(crate) use outcomes::Message;
 use paths::PathWatch;
 pub(crate) use writes::Write;
@@ -63,7 +63,7 @@ pub(crate) struct World<'p> {
     is_waiting: bool,
     pub(crate) earlier: EarlierCounters,
     pub(crate) coverage: Coverage,
-    dice: SplitMix,
+    rng: SplitMix,
     trace: Option<Vec<String>>,
 }
 
@@ -148,7 +148,7 @@ impl<'p> World<'p> {
             is_waiting: false,
             earlier: EarlierCounters::default(),
             coverage: Coverage::default(),
-            dice: SplitMix::new(plan.seed ^ 2),
+            rng: SplitMix::new(plan.seed ^ 2),
             trace: traced.then(Vec::new),
             plan,
             network,

@@ -64,8 +64,8 @@ impl World<'_> {
         for index in changed {
             self.observe_message(index)?;
         }
-        if !self.open.is_empty() && self.dice.chance(GLANCE) {
-            let nth = self.dice.index(self.open.len());
+        if !self.open.is_empty() && self.rng.chance(GLANCE) {
+            let nth = self.rng.index(self.open.len());
             let index = *self.open.iter().nth(nth).expect("below their number");
             self.glance(index)?;
         }

@@ -7,13 +7,13 @@ use super::World;
 use crate::oracle::{GUARD, UNTOUCHED};
 use crate::plan::{Ending, MessagePlan, PairPlan, Plan, Repair};
 use crate::violation::{Rule, Violation};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// The bytes of a message. None of them is [`UNTOUCHED`].
 pub(super) fn content(plan: &Plan, index: usize) -> Vec<u8> {
-    let mut dice = SplitMix::new(plan.seed ^ (index as u64) << 32);
+    let mut rng = SplitMix::new(plan.seed ^ (index as u64) << 32);
     let bytes = plan.messages[index].bytes;
-    let words = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes());
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes());
     let written = |byte| if byte == UNTOUCHED { !UNTOUCHED } else { byte };
     words.map(written).take(bytes).collect()
 }

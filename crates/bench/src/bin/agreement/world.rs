@@ -5,8 +5,8 @@ use std::time::Duration;
 use farwrite::fabric::contract::Region;
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, NetPorts, Program, host};
 use farwrite::{Endpoint, MemoryRegion, Outcome, QueuePair, RecvHandle, SendHandle, SendOptions};
-use farwrite_dice::SplitMix;
 use farwrite_net::{Device, Frame, Network, NodeId, Options, Output, Ports, Shape};
+use farwrite_rng::SplitMix;
 
 use crate::Failure;
 use crate::cell::Cell;
@@ -20,12 +20,12 @@ struct LossyHost {
     host: NetHost<End>,
     /// Probability that a packet to this host is lost.
     loss: f64,
-    dice: SplitMix,
+    rng: SplitMix,
 }
 
 impl Device for LossyHost {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
-        if self.loss == 0.0 || !self.dice.chance(self.loss) {
+        if self.loss == 0.0 || !self.rng.chance(self.loss) {
             self.host.handle(now_ns, port, frame);
         }
     }
@@ -158,7 +158,7 @@ fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<LossyHost>, Failure> {
         LossyHost {
             host: NetHost::new(ports, end),
             loss: if loses { cell.loss_packet } else { 0.0 },
-            dice: SplitMix::new(cell.seed),
+            rng: SplitMix::new(cell.seed),
         }
     };
     Ok(ends.into_iter().map(station).collect())

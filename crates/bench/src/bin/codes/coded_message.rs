@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::time::{Duration, Instant};
 
 use farwrite_codes::{Code, Codec, CodecError, Layout, Present};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::isal::Product;
@@ -54,10 +54,10 @@ impl CodedMessage {
             bytes.div_ceil(group_bytes.max(1)) * group_bytes,
             chunk_bytes,
         )?;
-        let mut dice = SplitMix::new(1);
+        let mut rng = SplitMix::new(1);
         let mut data = Memory::new(layout.data_bytes());
         for word in data.as_chunks_mut::<8>().0 {
-            *word = dice.next().to_le_bytes();
+            *word = rng.next().to_le_bytes();
         }
         let mut parity = Memory::new(layout.parity_bytes());
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);

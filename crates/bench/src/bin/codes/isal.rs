@@ -106,7 +106,7 @@ fn int(value: usize) -> c_int {
 mod tests {
     use super::*;
     use farwrite_codes::{Code, Codec, Kernel, Kind, Present};
-    use farwrite_dice::SplitMix;
+    use farwrite_rng::SplitMix;
     use proptest::prelude::*;
 
     fn shape() -> impl Strategy<Value = (usize, usize)> {

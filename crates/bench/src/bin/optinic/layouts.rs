@@ -2,7 +2,7 @@
 //! coefficients.
 
 use farwrite_codes::hadamard::{Interleave, Rescale, Transform, TransformError};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use crate::Failure;
 use crate::measured::Measured;
@@ -100,10 +100,10 @@ fn measure(
     reason = "rounds to the format of tensors"
 )]
 fn normal(seed: u64) -> Vec<f32> {
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let pairs = (0..VALUES / 2).flat_map(|_| {
-        let length = (-2.0 * (1.0 - dice.unit()).ln()).sqrt();
-        let (sin, cos) = (std::f64::consts::TAU * dice.unit()).sin_cos();
+        let length = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
+        let (sin, cos) = (std::f64::consts::TAU * rng.unit()).sin_cos();
         [length * sin, length * cos]
     });
     pairs.map(|value| value as f32).collect()
@@ -111,8 +111,8 @@ fn normal(seed: u64) -> Vec<f32> {
 
 /// Which packets are lost. All layouts lose the same ones.
 fn lost(seed: u64, drop: f64) -> Vec<bool> {
-    let mut dice = SplitMix::new(!seed);
-    (0..VALUES / PACKET).map(|_| dice.chance(drop)).collect()
+    let mut rng = SplitMix::new(!seed);
+    (0..VALUES / PACKET).map(|_| rng.chance(drop)).collect()
 }
 
 fn add(panel: &Panel<'_>, series: &str, drop: f64, errors: &[Measured; RESCALES.len()]) {

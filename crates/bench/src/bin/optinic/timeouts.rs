@@ -1,7 +1,7 @@
 //! OA: the timeouts of a group by policy, as its path becomes slower, and what they cut.
 
 use farwrite_deadline::{Bounds, Observation, Policy, Proposal, Timeout};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 use farwrite_units::stats;
 
 use crate::rows::{Panel, Rows};
@@ -86,14 +86,14 @@ pub(crate) fn run(rows: &Rows, groups: u64) {
 /// The operations of a group, the warm-up first.
 fn group(policy: Option<Policy>, seed: u64) -> Vec<Operation> {
     // All policies meet the same times.
-    let mut dice = SplitMix::new(seed);
+    let mut rng = SplitMix::new(seed);
     let policy_or_any = policy.unwrap_or(Policy::OptiNic);
     let mut members = vec![Timeout::new(policy_or_any, BOUNDS); MEMBERS];
     let mut operations = Vec::new();
     for number in 0..=OPERATIONS {
         let agreed_ns = members[0].timeout_ns(BYTES);
         let timeout_ns = policy.and(agreed_ns);
-        let mut needed_ns = needed(&mut dice, number);
+        let mut needed_ns = needed(&mut rng, number);
         let observe = |&needed_ns: &u64| observation(needed_ns, timeout_ns);
         let observations: Vec<_> = needed_ns.iter().map(observe).collect();
         let each = members.iter_mut().zip(&observations);
@@ -115,9 +115,9 @@ fn group(policy: Option<Policy>, seed: u64) -> Vec<Operation> {
 
 /// How long each member would have to wait for everything.
 #[expect(clippy::cast_possible_truncation, reason = "rounds to nanoseconds")]
-fn needed(dice: &mut SplitMix, number: usize) -> Vec<u64> {
+fn needed(rng: &mut SplitMix, number: usize) -> Vec<u64> {
     let least_ns = LEAST_NS[usize::from(number >= CHANGE)];
-    let times = (0..MEMBERS).map(|_| least_ns * (1.0 - dice.unit()).powf(-1.0 / SHAPE));
+    let times = (0..MEMBERS).map(|_| least_ns * (1.0 - rng.unit()).powf(-1.0 / SHAPE));
     times.map(|ns| ns as u64).collect()
 }
 

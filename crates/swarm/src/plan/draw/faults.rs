@@ -1,14 +1,14 @@
 //! Draws the faults of a plan.
 
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 use super::Draft;
 use crate::plan::{Fault, PairPlan, SECOND, Span, US};
 
 impl Draft {
     fn span(&mut self) -> Span {
-        let from_ns = self.dice.within(0..self.span_ns);
-        let length_ns = self.dice.within(1..self.span_ns) / self.dice.pick(&[1, 4, 20]);
+        let from_ns = self.rng.within(0..self.span_ns);
+        let length_ns = self.rng.within(1..self.span_ns) / self.rng.pick(&[1, 4, 20]);
         Span {
             from_ns,
             until_ns: from_ns + length_ns.max(US),
@@ -16,30 +16,28 @@ impl Draft {
     }
 
     pub(super) fn add_faults(&mut self) {
-        for _ in 0..self.dice.pick(&[0, 1, 1, 2, 4]) {
+        for _ in 0..self.rng.pick(&[0, 1, 1, 2, 4]) {
             let span = self.span();
-            let fault = match self.dice.within(0..10) {
+            let fault = match self.rng.within(0..10) {
                 0..2 => Fault::Cut {
-                    path: self.dice.index(self.plan.paths.len()),
-                    ways: self
-                        .dice
-                        .pick(&[[true, true], [true, false], [false, true]]),
+                    path: self.rng.index(self.plan.paths.len()),
+                    ways: self.rng.pick(&[[true, true], [true, false], [false, true]]),
                     span,
                 },
                 2..4 => Fault::ControlLoss {
-                    path: self.dice.index(self.plan.paths.len()),
-                    link: self.dice.index(2),
+                    path: self.rng.index(self.plan.paths.len()),
+                    link: self.rng.index(2),
                     span,
-                    share: self.dice.pick(&[0.3, 0.9, 1.0]),
+                    share: self.rng.pick(&[0.3, 0.9, 1.0]),
                 },
                 4..6 => Fault::Pause {
-                    host: self.dice.index(self.plan.hosts()),
+                    host: self.rng.index(self.plan.hosts()),
                     span,
                 },
                 6..8 => Fault::Full {
-                    host: self.dice.index(self.plan.hosts()),
+                    host: self.rng.index(self.plan.hosts()),
                     span,
-                    share: self.dice.pick(&[0.1, 0.9]),
+                    share: self.rng.pick(&[0.1, 0.9]),
                 },
                 8 => self.late_control(span),
                 _ => {
@@ -55,10 +53,10 @@ impl Draft {
     /// be late, and the protocol would require more generations (P3.10). The queueing delay of data
     /// at a bottleneck is not known here, so such a link loses control packets instead.
     fn late_control(&mut self, span: Span) -> Fault {
-        let path = self.dice.index(self.plan.paths.len());
-        let link = self.dice.index(2);
-        let wait_ns = self.dice.within(1..self.span_ns / 2);
-        let share = self.dice.pick(&[0.05, 0.3, 1.0]);
+        let path = self.rng.index(self.plan.paths.len());
+        let link = self.rng.index(2);
+        let wait_ns = self.rng.within(1..self.span_ns / 2);
+        let share = self.rng.pick(&[0.05, 0.3, 1.0]);
         let config = &self.plan.paths[path].links[link];
         let link_ns = u64::try_from(config.delay.as_nanos()).expect("less than a minute");
         match config.rate_bps {
@@ -82,10 +80,10 @@ impl Draft {
     fn add_desertion(&mut self, span: Span) {
         let at_ns = span.from_ns;
         let grace_ns = span.until_ns - span.from_ns;
-        let pair = self.dice.index(self.plan.pairs.len());
+        let pair = self.rng.index(self.plan.pairs.len());
         let path = self.plan.pairs[pair].path;
-        let end = self.dice.index(2);
-        self.plan.faults.push(if self.dice.chance(0.6) {
+        let end = self.rng.index(2);
+        self.plan.faults.push(if self.rng.chance(0.6) {
             Fault::Restart {
                 host: self.plan.paths[path].hosts[end],
                 at_ns,
@@ -101,7 +99,7 @@ impl Draft {
         });
         let next = self.plan.pairs.len();
         // The new one opens while packets of the old one are in flight.
-        let opens_ns = at_ns + self.dice.within(1..self.span_ns / 4);
+        let opens_ns = at_ns + self.rng.within(1..self.span_ns / 4);
         let options = self.plan.pairs[pair].options.clone();
         self.plan.pairs.push(PairPlan {
             path,
@@ -118,45 +116,45 @@ impl Draft {
 
     pub(super) fn add_late_packets(&mut self) {
         for pair in 0..self.plan.pairs.len() {
-            if self.dice.chance(0.5) {
+            if self.rng.chance(0.5) {
                 continue;
             }
             let opens_ns = self.plan.pairs[pair].opens_ns;
             let generations = u64::from(self.plan.pairs[pair].options.sdr.generations);
             let fault = Fault::Late {
                 pair,
-                from: usize::from(self.dice.chance(0.3)),
+                from: usize::from(self.rng.chance(0.3)),
                 span: Span {
                     from_ns: opens_ns,
-                    until_ns: opens_ns + self.dice.within(1..2 * self.span_ns),
+                    until_ns: opens_ns + self.rng.within(1..2 * self.span_ns),
                 },
-                share: self.dice.pick(&[0.02, 0.2, 0.5]),
-                age: self.dice.within(1..generations),
-                copies: self.dice.chance(0.7),
+                share: self.rng.pick(&[0.02, 0.2, 0.5]),
+                age: self.rng.within(1..generations),
+                copies: self.rng.chance(0.7),
             };
             self.plan.faults.push(fault);
         }
     }
 
-    /// Adds someone who repeats a packet. It has dice of its own, so that it changes nothing else.
+    /// Adds someone who repeats a packet. It has a generator of its own, so that it changes nothing else.
     pub(super) fn add_replay(&mut self, seed: u64) {
-        let mut dice = SplitMix::new(seed ^ 8);
-        if !dice.chance(0.15) {
+        let mut rng = SplitMix::new(seed ^ 8);
+        if !rng.chance(0.15) {
             return;
         }
-        let pair = dice.index(self.plan.pairs.len());
-        let from_ns = self.plan.pairs[pair].opens_ns + dice.within(0..self.span_ns);
-        let length_ns = dice.within(1..self.span_ns).max(US);
+        let pair = rng.index(self.plan.pairs.len());
+        let from_ns = self.plan.pairs[pair].opens_ns + rng.within(0..self.span_ns);
+        let length_ns = rng.within(1..self.span_ns).max(US);
         self.plan.faults.push(Fault::Replay {
             pair,
-            from: usize::from(dice.chance(0.3)),
+            from: usize::from(rng.chance(0.3)),
             span: Span {
                 from_ns,
                 until_ns: from_ns + length_ns,
             },
-            every_ns: (length_ns / dice.pick(&[5, 50, 200])).max(1),
-            copies: dice.pick(&[1, 10, 50]),
-            marked: dice.chance(0.3),
+            every_ns: (length_ns / rng.pick(&[5, 50, 200])).max(1),
+            copies: rng.pick(&[1, 10, 50]),
+            marked: rng.chance(0.3),
         });
     }
 
@@ -167,7 +165,7 @@ impl Draft {
         let pairs = self.plan.pairs.iter();
         let connects = pairs.map(|pair| pair.opens_ns + pair.lag_ns);
         let last_ns = posts.chain(ends).chain(connects).max().unwrap_or(0);
-        self.plan.heal_ns = last_ns + self.dice.within(1..2 * SECOND);
+        self.plan.heal_ns = last_ns + self.rng.within(1..2 * SECOND);
     }
 }
 

@@ -15,7 +15,7 @@ use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
 
 use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
-use farwrite_dice::SplitMix;
+use farwrite_rng::SplitMix;
 
 /// Schemes with codes of all shapes, and schemes without codes.
 const SCHEMES: [&str; 19] = [
@@ -50,7 +50,7 @@ const MAX_BYTES: u64 = 600_000;
 
 /// A plan that is being built.
 struct Draft {
-    dice: SplitMix,
+    rng: SplitMix,
     plan: Plan,
     /// Time over which messages are posted.
     span_ns: u64,
@@ -65,11 +65,11 @@ impl Plan {
     /// Draws the plan of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut dice = SplitMix::new(seed);
+        let mut rng = SplitMix::new(seed);
         let mut draft = Draft {
             plan: Self {
-                seed: dice.next(),
-                ipv6: dice.chance(0.5),
+                seed: rng.next(),
+                ipv6: rng.chance(0.5),
                 paths: Vec::new(),
                 pairs: Vec::new(),
                 messages: Vec::new(),
@@ -80,9 +80,9 @@ impl Plan {
             span_ns: 0,
             packets: 0,
             bytes: 0,
-            deadline_share: dice.pick(&[0.0, 0.0, 0.2, 0.6]),
-            terms_share: dice.pick(&[0.0, 0.3, 0.8]),
-            dice,
+            deadline_share: rng.pick(&[0.0, 0.0, 0.2, 0.6]),
+            terms_share: rng.pick(&[0.0, 0.3, 0.8]),
+            rng,
         };
         draft.add_paths();
         draft.share_line_rate();
@@ -107,18 +107,18 @@ fn slowest_bps(links: &[LinkConfig; 2]) -> u64 {
 
 /// A controller for datacenters, on a path that need not be in one. Swift's targets leave room for
 /// the delays of the swarm's hosts; otherwise its window would fall to the least one.
-fn datacenter_control(dice: &mut SplitMix, line_rate_bps: u64, rtt_ns: u64) -> RateControl {
-    match dice.within(0..3) {
+fn datacenter_control(rng: &mut SplitMix, line_rate_bps: u64, rtt_ns: u64) -> RateControl {
+    match rng.within(0..3) {
         0 => return RateControl::Dcqcn(DcqcnOptions::paper(line_rate_bps)),
         1 => {
             return RateControl::Eqds(EqdsOptions {
                 line_rate_bps,
-                first_window_bytes: dice.pick(&[1, 5_000, 100_000]),
+                first_window_bytes: rng.pick(&[1, 5_000, 100_000]),
             });
         }
         _ => {}
     }
-    let target_ns = rtt_ns * dice.pick(&[2, 4]) + 5 * MS;
+    let target_ns = rtt_ns * rng.pick(&[2, 4]) + 5 * MS;
     RateControl::Swift(SwiftOptions {
         base_target_ns: target_ns,
         endpoint_target_ns: target_ns,
@@ -130,10 +130,10 @@ fn datacenter_control(dice: &mut SplitMix, line_rate_bps: u64, rtt_ns: u64) -> R
 
 /// A timing profile, or other durations. They need not fit the path: with an unsuitable timing,
 /// messages take longer but still end.
-fn timing(dice: &mut SplitMix) -> Timing {
+fn timing(rng: &mut SplitMix) -> Timing {
     let mut about = |bits: std::ops::Range<u64>| {
-        let ns = 1 << dice.within(bits);
-        ns + dice.within(0..ns)
+        let ns = 1 << rng.within(bits);
+        ns + rng.within(0..ns)
     };
     let max_repeat_ns = about(21..29);
     let other = Timing {
@@ -145,7 +145,7 @@ fn timing(dice: &mut SplitMix) -> Timing {
         pace_recovery_ns: about(20..34),
         fabric_retry_ns: about(11..20),
     };
-    dice.pick(&[
+    rng.pick(&[
         Timing::wide_area(),
         Timing::wide_area(),
         Timing::wide_area(),
@@ -156,27 +156,27 @@ fn timing(dice: &mut SplitMix) -> Timing {
 }
 
 /// Critical ranges of a message.
-fn critical(dice: &mut SplitMix, bytes: u64) -> CriticalRanges {
+fn critical(rng: &mut SplitMix, bytes: u64) -> CriticalRanges {
     let count = if bytes > 0 {
-        dice.pick(&[0, 1, 1, 2, 8])
+        rng.pick(&[0, 1, 1, 2, 8])
     } else {
         0
     };
-    let longest = dice.pick(&[1, bytes / 4, bytes]).max(1);
+    let longest = rng.pick(&[1, bytes / 4, bytes]).max(1);
     let ranges = (0..count).map(|_| {
-        let start = dice.within(0..bytes);
-        start..bytes.min(start + dice.within(1..longest + 1))
+        let start = rng.within(0..bytes);
+        start..bytes.min(start + rng.within(1..longest + 1))
     });
     CriticalRanges::new(ranges).expect("8 ranges at most, and none empty")
 }
 
 impl Draft {
     fn add_paths(&mut self) {
-        let hosts = self.dice.pick(&[2, 2, 2, 3, 4]);
+        let hosts = self.rng.pick(&[2, 2, 2, 3, 4]);
         for host in 1..hosts {
-            let other = self.dice.index(host);
-            let delay = Duration::from_micros(self.dice.pick(&[20, 500, 5_000, 12_500, 100_000]));
-            let rate_bps = self.dice.pick(&[
+            let other = self.rng.index(host);
+            let delay = Duration::from_micros(self.rng.pick(&[20, 500, 5_000, 12_500, 100_000]));
+            let rate_bps = self.rng.pick(&[
                 None,
                 Some(20_000_000),
                 Some(100_000_000),
@@ -185,15 +185,15 @@ impl Draft {
             let plain = LinkConfig {
                 delay,
                 rate_bps,
-                queue_bytes: self.dice.pick(&[None, None, Some(60_000), Some(1_000_000)]),
+                queue_bytes: self.rng.pick(&[None, None, Some(60_000), Some(1_000_000)]),
                 ..LinkConfig::default()
             };
             let mut links = [plain; 2];
-            if self.dice.chance(0.2) {
+            if self.rng.chance(0.2) {
                 // One direction differs from the other.
-                let slow = self.dice.index(2);
-                links[slow].delay = delay.mul_f64(4.0 * self.dice.unit());
-                links[slow].rate_bps = self.dice.pick(&[rate_bps, Some(5_000_000)]);
+                let slow = self.rng.index(2);
+                links[slow].delay = delay.mul_f64(4.0 * self.rng.unit());
+                links[slow].rate_bps = self.rng.pick(&[rate_bps, Some(5_000_000)]);
             }
             for link in &mut links {
                 self.spoil(link);
@@ -211,24 +211,24 @@ impl Draft {
 
     /// A controller for a path. Its hint may belong to another path.
     fn rate_control(&mut self, links: &[LinkConfig; 2], delay: Duration) -> RateControl {
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let within_bps = slowest_bps(links);
-        if dice.chance(0.5) {
-            let too_fast = dice.chance(0.25);
+        if rng.chance(0.5) {
+            let too_fast = rng.chance(0.25);
             let rate_bps = within_bps * if too_fast { 3 } else { 2 } / 2;
             return RateControl::Fixed { rate_bps };
         }
         let rtt_ns = 2 * u64::try_from(delay.as_nanos()).expect("a short delay");
-        if dice.chance(0.2) {
-            return datacenter_control(dice, within_bps, rtt_ns);
+        if rng.chance(0.2) {
+            return datacenter_control(rng, within_bps, rtt_ns);
         }
         let start = Start {
-            rate_bps: dice.pick(&[within_bps / 10, within_bps, within_bps * 10]),
-            rtt_ns: dice.pick(&[rtt_ns / 2, rtt_ns, rtt_ns * 3]),
+            rate_bps: rng.pick(&[within_bps / 10, within_bps, within_bps * 10]),
+            rtt_ns: rng.pick(&[rtt_ns / 2, rtt_ns, rtt_ns * 3]),
         };
         RateControl::Adaptive {
-            max_bps: dice.pick(&[None, Some(within_bps), Some(within_bps * 2)]),
-            start: dice.pick(&[None, None, Some(start)]),
+            max_bps: rng.pick(&[None, Some(within_bps), Some(within_bps * 2)]),
+            start: rng.pick(&[None, None, Some(start)]),
         }
     }
 
@@ -266,42 +266,42 @@ impl Draft {
 
     /// Adds faults to a link.
     fn spoil(&mut self, link: &mut LinkConfig) {
-        let dice = &mut self.dice;
-        link.loss = match dice.within(0..8) {
+        let rng = &mut self.rng;
+        link.loss = match rng.within(0..8) {
             0 | 4 => Loss::None,
             1 | 5 => Loss::Iid {
-                loss_packet: 0.02 * dice.unit(),
+                loss_packet: 0.02 * rng.unit(),
             },
             2 | 6 => Loss::Iid {
-                loss_packet: 0.2 * dice.unit(),
+                loss_packet: 0.2 * rng.unit(),
             },
             3 => Loss::MarkovInTime {
-                mean_good: Duration::from_micros(dice.within(1_000..50_000)),
-                mean_bad: Duration::from_micros(dice.within(10..1_000)),
-                loss_good: 0.01 * dice.unit(),
-                loss_bad: 0.3 + 0.7 * dice.unit(),
+                mean_good: Duration::from_micros(rng.within(1_000..50_000)),
+                mean_bad: Duration::from_micros(rng.within(10..1_000)),
+                loss_good: 0.01 * rng.unit(),
+                loss_bad: 0.3 + 0.7 * rng.unit(),
             },
             _ => Loss::Markov {
-                p_good_to_bad: 0.02 * dice.unit(),
-                p_bad_to_good: 0.02 + 0.2 * dice.unit(),
-                loss_good: 0.01 * dice.unit(),
-                loss_bad: 0.3 + 0.7 * dice.unit(),
+                p_good_to_bad: 0.02 * rng.unit(),
+                p_bad_to_good: 0.02 + 0.2 * rng.unit(),
+                loss_good: 0.01 * rng.unit(),
+                loss_bad: 0.3 + 0.7 * rng.unit(),
             },
         };
-        link.duplicate = dice.pick(&[0.0, 0.0, 0.02, 0.5]) * dice.unit();
+        link.duplicate = rng.pick(&[0.0, 0.0, 0.02, 0.5]) * rng.unit();
         // Over IPv4, an end accepts an ICRC that is valid with another identification (P2.5), so a
         // flipped bit sometimes passes. Over IPv6, it never does.
         if self.plan.ipv6 {
-            link.corrupt = dice.pick(&[0.0, 0.02]) * dice.unit();
+            link.corrupt = rng.pick(&[0.0, 0.02]) * rng.unit();
         }
         // The time for which packets are held back depends on the generations: see
         // `Draft::reorder`.
-        link.reorder.probability = dice.pick(&[0.0, 0.01, 0.3]) * dice.unit();
+        link.reorder.probability = rng.pick(&[0.0, 0.01, 0.3]) * rng.unit();
     }
 
     fn add_pairs(&mut self) {
-        for _ in 0..self.dice.pick(&[1, 1, 2, 3]) {
-            let path = self.dice.index(self.plan.paths.len());
+        for _ in 0..self.rng.pick(&[1, 1, 2, 3]) {
+            let path = self.rng.index(self.plan.paths.len());
             self.add_pair(path, 0);
         }
         self.reorder();
@@ -309,14 +309,14 @@ impl Draft {
 
     fn add_pair(&mut self, path: usize, opens_ns: u64) {
         let mut sdr = self.shape();
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let PathPlan {
             links,
             rate_control,
             ..
         } = &self.plan.paths[path];
-        let late_ns = dice.within(1..self.span_ns);
-        let lag_ns = dice.pick(&[0, 0, late_ns]);
+        let late_ns = rng.within(1..self.span_ns);
+        let lag_ns = rng.pick(&[0, 0, late_ns]);
         // A chunk that overflows the queue in the same way each time never arrives whole. So bursts
         // must fit the queue, and only short chunks may sometimes be sent too fast for the path.
         let has_queue = links.iter().any(|link| link.queue_bytes.is_some());
@@ -325,8 +325,8 @@ impl Draft {
         } else {
             &[1, 50_000, 256 * 1024]
         };
-        let burst_bytes = dice.pick(bursts);
-        let timing = timing(dice);
+        let burst_bytes = rng.pick(bursts);
+        let timing = timing(rng);
         let within_bps = slowest_bps(links);
         let too_fast =
             matches!(rate_control, RateControl::Fixed { rate_bps } if *rate_bps > within_bps);
@@ -337,17 +337,17 @@ impl Draft {
             rate_control: *rate_control,
             burst_bytes,
             timing,
-            initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),
-            reordering_window: dice.pick(&[None, Some(links[0].delay / 2)]),
+            initial_rtt: Duration::from_micros(rng.pick(&[100, 25_000, 1_000_000])),
+            reordering_window: rng.pick(&[None, Some(links[0].delay / 2)]),
             expected_scheme: if sdr.parity {
-                dice.pick(&SCHEMES)
+                rng.pick(&SCHEMES)
                     .parse::<SchemeName>()
                     .expect("a name")
                     .tag()
             } else {
                 SchemeTag::NONE
             },
-            max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
+            max_parity_bytes: rng.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
             sdr,
             ..QpOptions::default()
         };
@@ -361,24 +361,24 @@ impl Draft {
     }
 
     fn shape(&mut self) -> QpConfig {
-        let dice = &mut self.dice;
-        let mtu = dice.pick(&[64, 256, 1000, 1024, 4096]);
+        let rng = &mut self.rng;
+        let mtu = rng.pick(&[64, 256, 1000, 1024, 4096]);
         let (id_bits, offset_bits, user_bits) =
-            dice.pick(&[(10, 18, 4), (10, 18, 4), (8, 24, 0), (9, 8, 15), (7, 9, 16)]);
+            rng.pick(&[(10, 18, 4), (10, 18, 4), (8, 24, 0), (9, 8, 15), (7, 9, 16)]);
         let most_bytes = u64::from(mtu) << offset_bits;
         QpConfig {
             mtu,
-            packets_per_chunk: dice.pick(&[1, 1, 2, 3, 4, 16, 64]),
+            packets_per_chunk: rng.pick(&[1, 1, 2, 3, 4, 16, 64]),
             split: ImmediateSplit {
                 id_bits,
                 offset_bits,
                 user_bits,
             },
-            slots: dice.pick(&[1, 2, 2, 4, 8, 64]),
-            parity: dice.chance(0.85),
-            max_message_bytes: dice.pick(&[5_000, 1 << 16, 1 << 20]).min(most_bytes),
-            generations: dice.pick(&[2, 2, 3, 4, 4, 8, 16]),
-            channels: dice.pick(&[1, 1, 2, 5]),
+            slots: rng.pick(&[1, 2, 2, 4, 8, 64]),
+            parity: rng.chance(0.85),
+            max_message_bytes: rng.pick(&[5_000, 1 << 16, 1 << 20]).min(most_bytes),
+            generations: rng.pick(&[2, 2, 3, 4, 4, 8, 16]),
+            channels: rng.pick(&[1, 1, 2, 5]),
         }
     }
 
@@ -392,7 +392,7 @@ impl Draft {
             let trips = u32::from(generations.unwrap_or(2) - 2) / 2;
             let rtt = path.links[0].delay + path.links[1].delay;
             for link in &mut path.links {
-                let share = 0.95 * self.dice.unit();
+                let share = 0.95 * self.rng.unit();
                 let extra_delay = (rtt * trips).mul_f64(share);
                 let probability = if trips == 0 {
                     0.0
@@ -416,14 +416,14 @@ impl Draft {
                 .filter(|name| parity || !name.contains("ec-"))
                 .collect();
             let schemes: Vec<SchemeName> = (0..SCHEMES_A_PAIR)
-                .map(|_| self.dice.pick(&usable).parse().expect("a name"))
+                .map(|_| self.rng.pick(&usable).parse().expect("a name"))
                 .collect();
-            let count = self.dice.pick(&[1, 3, 8, 20, 60]);
-            let largest = self.dice.pick(&[40, 3_000, 20_000, 300_000]);
+            let count = self.rng.pick(&[1, 3, 8, 20, 60]);
+            let largest = self.rng.pick(&[40, 3_000, 20_000, 300_000]);
             let mut at_ns = self.plan.pairs[pair].opens_ns;
             for _ in 0..count {
                 let gap_ns = self.span_ns / count;
-                at_ns += self.dice.within(0..gap_ns * 2);
+                at_ns += self.rng.within(0..gap_ns * 2);
                 self.add_message(pair, &schemes, largest, at_ns);
             }
         }
@@ -432,13 +432,13 @@ impl Draft {
     fn add_message(&mut self, pair: usize, schemes: &[SchemeName], largest: u64, at_ns: u64) {
         let sdr = self.plan.pairs[pair].options.sdr;
         let mtu = u64::from(sdr.mtu);
-        let dice = &mut self.dice;
-        let bytes = match dice.within(0..8) {
+        let rng = &mut self.rng;
+        let bytes = match rng.within(0..8) {
             0 => 0,
             1 => 1,
-            2 => dice.pick(&[mtu - 1, mtu, mtu + 1]),
-            3 => mtu * u64::from(sdr.packets_per_chunk) * dice.within(1..6),
-            _ => dice.within(0..largest),
+            2 => rng.pick(&[mtu - 1, mtu, mtu + 1]),
+            3 => mtu * u64::from(sdr.packets_per_chunk) * rng.within(1..6),
+            _ => rng.within(0..largest),
         };
         let room_bytes = MAX_BYTES - self.bytes;
         let room_packets = (MAX_PACKETS - self.packets.min(MAX_PACKETS - 1)) * mtu;
@@ -448,33 +448,33 @@ impl Draft {
             .min(room_packets);
         self.bytes += bytes;
         self.packets += bytes.div_ceil(mtu).max(1);
-        let spare = dice.pick(&[0, 0, 1, 10_000]);
-        let scheme = match dice.within(0..10) {
+        let spare = rng.pick(&[0, 0, 1, 10_000]);
+        let scheme = match rng.within(0..10) {
             0 => Repair::Nothing,
             1 if bytes > 0 => Repair::Stream,
-            _ => Repair::Scheme(dice.pick(schemes)),
+            _ => Repair::Scheme(rng.pick(schemes)),
         };
         let critical = match scheme {
             Repair::Scheme(SchemeName::BestEffortFirst | SchemeName::BestEffortExact) => {
-                critical(dice, bytes)
+                critical(rng, bytes)
             }
             _ => CriticalRanges::NONE,
         };
-        let is_short = bytes > 0 && scheme != Repair::Stream && dice.chance(0.03);
+        let is_short = bytes > 0 && scheme != Repair::Stream && rng.chance(0.03);
         let capacity = if is_short {
-            dice.within(0..bytes)
+            rng.within(0..bytes)
         } else {
             (bytes + spare).min(sdr.max_message_bytes)
         };
-        let immediate = dice.pick(&[None, None, Some(0), Some(0x8765_4321)]);
+        let immediate = rng.pick(&[None, None, Some(0), Some(0x8765_4321)]);
         let immediate = immediate.filter(|_| sdr.split.user_bits > 0);
-        let (early, late) = (dice.chance(0.3), dice.chance(0.3));
+        let (early, late) = (rng.chance(0.3), rng.chance(0.3));
         let slack_ns = self.span_ns / 4;
-        let after_ns = dice.within(1..self.span_ns / 2);
-        let outcome = dice.pick(&[Outcome::Partial, Outcome::Failed]);
+        let after_ns = rng.within(1..self.span_ns / 2);
+        let outcome = rng.pick(&[Outcome::Partial, Outcome::Failed]);
         self.plan.messages.push(MessagePlan {
             pair,
-            from: usize::from(dice.chance(0.3)),
+            from: usize::from(rng.chance(0.3)),
             bytes: usize::try_from(bytes).expect("small"),
             capacity: usize::try_from(capacity).expect("small"),
             scheme,
@@ -484,11 +484,11 @@ impl Draft {
             send_limit_ns: None,
             recv_limit_ns: None,
             write_limits_ns: Vec::new(),
-            send_ns: at_ns + if late { dice.within(0..slack_ns) } else { 0 },
-            recv_ns: at_ns + if early { 0 } else { dice.within(0..slack_ns) },
+            send_ns: at_ns + if late { rng.within(0..slack_ns) } else { 0 },
+            recv_ns: at_ns + if early { 0 } else { rng.within(0..slack_ns) },
             ending: match scheme {
-                Repair::Scheme(_) if dice.chance(0.9) => Ending::Natural,
-                _ if dice.chance(0.3) => Ending::Cancel { after_ns },
+                Repair::Scheme(_) if rng.chance(0.9) => Ending::Natural,
+                _ if rng.chance(0.3) => Ending::Cancel { after_ns },
                 // Only the receiver can end a message without a scheme.
                 _ => Ending::Complete { after_ns, outcome },
             },

@@ -13,12 +13,12 @@ const HOUR_NS: u64 = 3600 * SECOND;
 impl Draft {
     /// Draws the deadlines of the last message.
     pub(super) fn set_limits(&mut self) {
-        if !self.dice.chance(self.deadline_share) {
+        if !self.rng.chance(self.deadline_share) {
             return;
         }
         let usual_ns = self.usual_ns();
         let (at_sender, at_receiver) =
-            self.dice
+            self.rng
                 .pick(&[(true, false), (false, true), (false, true), (true, true)]);
         let send_limit_ns = self.limit(usual_ns);
         let recv_limit_ns = self.limit(usual_ns);
@@ -52,39 +52,39 @@ impl Draft {
 
     /// How long an end waits: too short, about long enough, or very long.
     fn limit(&mut self, usual_ns: u64) -> u64 {
-        match self.dice.within(0..10) {
+        match self.rng.within(0..10) {
             0 => 0,
-            1..3 => self.dice.within(1..usual_ns),
-            3..7 => usual_ns / 2 + self.dice.within(0..2 * usual_ns),
+            1..3 => self.rng.within(1..usual_ns),
+            3..7 => usual_ns / 2 + self.rng.within(0..2 * usual_ns),
             7 => HOUR_NS,
-            _ => self.dice.within(10 * usual_ns..10 * usual_ns + 10 * SECOND),
+            _ => self.rng.within(10 * usual_ns..10 * usual_ns + 10 * SECOND),
         }
     }
 
     /// Draws the terms of the last message's receive. The message meets most of them.
     pub(super) fn set_terms(&mut self, schemes: &[SchemeName]) {
-        if !self.dice.chance(self.terms_share) {
+        if !self.rng.chance(self.terms_share) {
             return;
         }
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let message = self.plan.messages.last_mut().expect("one was added");
         let sdr = &self.plan.pairs[message.pair].options.sdr;
         let tag = match message.scheme {
-            Repair::Scheme(scheme) if !dice.chance(WRONG) => scheme.tag(),
-            Repair::Nothing | Repair::Stream if !dice.chance(WRONG) => SchemeTag::NONE,
-            _ => dice.pick(schemes).tag(),
+            Repair::Scheme(scheme) if !rng.chance(WRONG) => scheme.tag(),
+            Repair::Nothing | Repair::Stream if !rng.chance(WRONG) => SchemeTag::NONE,
+            _ => rng.pick(schemes).tag(),
         };
-        message.terms.scheme = dice.chance(0.6).then_some(tag);
-        message.terms.accepts_partial = dice.chance(0.6);
-        if !dice.chance(0.6) {
+        message.terms.scheme = rng.chance(0.6).then_some(tag);
+        message.terms.accepts_partial = rng.chance(0.6);
+        if !rng.chance(0.6) {
             return;
         }
         message.terms.exact_length = true;
-        if message.capacity >= message.bytes && !dice.chance(WRONG) {
+        if message.capacity >= message.bytes && !rng.chance(WRONG) {
             message.capacity = message.bytes;
         }
         let has_immediate = message.immediate.is_some();
-        let is_wrong = sdr.split.user_bits > 0 && dice.chance(WRONG);
+        let is_wrong = sdr.split.user_bits > 0 && rng.chance(WRONG);
         message.terms.immediate = has_immediate != is_wrong;
     }
 }

@@ -1,21 +1,21 @@
 //! Seeded random draws for link models and simulations.
 //!
-//! `farwrite-dice` has another generator, `SplitMix`, for tests and the fault swarm. The two stay
-//! separate for two reasons. First, [`Dice`] is part of shipped crates and needs streams that
-//! provably do not overlap ([`Dice::split`]), which `SplitMix` does not have; `farwrite-dice` is
+//! `farwrite-rng` has another generator, `SplitMix`, for tests and the fault swarm. The two stay
+//! separate for two reasons. First, [`Rng`] is part of shipped crates and needs streams that
+//! provably do not overlap ([`Rng::split`]), which `SplitMix` does not have; `farwrite-rng` is
 //! only for tests. Second, documented results and printed seeds depend on the sequence of draws of
 //! each generator.
 
 use core::time::Duration;
 
-use rand_core::{Rng, SeedableRng};
+use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A stream of random draws that depends only on its seed.
 #[derive(Clone, Debug)]
-pub struct Dice(Xoshiro256PlusPlus);
+pub struct Rng(Xoshiro256PlusPlus);
 
-impl Dice {
+impl Rng {
     /// The stream of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {

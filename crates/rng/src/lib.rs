@@ -1,15 +1,15 @@
 //! Seeded random draws for tests and for the fault swarm. All of them use one generator, so that a
 //! printed seed gives the same case on every machine.
 //!
-//! Link models and simulations use `farwrite_link::Dice` instead: it is part of shipped crates, and
+//! Link models and simulations use `farwrite_link::Rng` instead: it is part of shipped crates, and
 //! its streams can be split without overlap. The two generators stay separate, because documented
 //! results and printed seeds depend on the sequence of draws of each.
 //!
 //! ```
-//! use farwrite_dice::SplitMix;
+//! use farwrite_rng::SplitMix;
 //!
-//! let mut dice = SplitMix::new(7);
-//! assert!((3..9).contains(&dice.within(3..9)));
+//! let mut rng = SplitMix::new(7);
+//! assert!((3..9).contains(&rng.within(3..9)));
 //! // The same seed gives the same draws.
 //! assert_eq!(SplitMix::new(7).bytes(20), SplitMix::new(7).bytes(20));
 //! ```
