@@ -13,7 +13,7 @@ use std::process::Command;
 
 use common::{IPV4, frame, payload};
 use farwrite_boxes::netrt::{self, NetRt};
-use farwrite_boxes::{PathBox, Side, lowar};
+use farwrite_boxes::{Middlebox, Side, lowar};
 
 /// Messages of a packet, before a flow is idle.
 const MESSAGES: u32 = 4;
@@ -115,7 +115,7 @@ fn netrt(flows: usize, begun: u32) -> netrt::Config {
 
 /// The memory of two boxes whose flows have each begun a message of this number of packets, and the
 /// frames held.
-fn measure<B: PathBox>(flows: usize, config: &B::Config, begun: u32) -> (usize, usize) {
+fn measure<B: Middlebox>(flows: usize, config: &B::Config, begun: u32) -> (usize, usize) {
     let numbers = 0..u32::try_from(flows).expect("few");
     let before = resident_bytes();
     let mut boxes = [B::new(config, 1), B::new(config, 1)];
@@ -156,7 +156,7 @@ fn packet(opcode: u8, flow: u32, psn: u32) -> Vec<u8> {
 
 /// Sends a packet from the NIC of the first box. The path may lose it, and all that the second box
 /// answers.
-fn send<B: PathBox>(boxes: &mut [B; 2], now_ns: u64, packet: Vec<u8>, lost: Lost) {
+fn send<B: Middlebox>(boxes: &mut [B; 2], now_ns: u64, packet: Vec<u8>, lost: Lost) {
     boxes[0].handle(now_ns, Side::Near, packet);
     while let Some(sent) = boxes[0].poll() {
         if sent.to == Side::Far && lost != Lost::Packet {

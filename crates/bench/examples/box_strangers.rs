@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{IPV4, ack, addresses, frame, offset, packet_of, payload};
 use farwrite_boxes::lowar::{Config, Lowar};
 use farwrite_boxes::netrt::{self, NetRt};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Middlebox, Side};
 use farwrite_wire::icrc::{Flow, IdRange, verify};
 
 /// RC RDMA WRITE Middle.
@@ -51,7 +51,7 @@ fn packet(qpn: u32, psn: u32) -> Vec<u8> {
     packet_of(66, IpAddr::from([192, 0, 2, 66]), qpn, bytes)
 }
 
-fn measure<B: PathBox>(name: &str, config: &B::Config) {
+fn measure<B: Middlebox>(name: &str, config: &B::Config) {
     let mut inner = B::new(config, 1);
     let mut now_ns = 0;
     let mut give = |frame: Vec<u8>| {

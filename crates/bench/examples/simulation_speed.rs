@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Pattern, PatternNetwork, Recording, Scene, Transport, TransportSettings, Workload,
+    Flow, Pattern, PatternNetwork, Recording, RunSetup, Transport, TransportSettings, Workload,
     memory_bytes, run,
 };
 use farwrite_net::{CableConfig, LeafSpine, Options, Pfc, Shape, SwitchConfig, Topology};
@@ -119,9 +119,9 @@ fn is_endpoint(transport: &Transport) -> bool {
 
 fn speed(name: &str, topology: &Topology, workload: &Workload, transport: &Transport) {
     let options = options(transport);
-    let scene = scene(topology, &options, workload, transport);
+    let setup = setup(topology, &options, workload, transport);
     let begun = processor_time();
-    let outcome = run(&scene).expect("a valid scene");
+    let outcome = run(&setup).expect("a valid setup");
     let took = (processor_time() - begun).as_secs_f64();
     assert_eq!(
         outcome.done(),
@@ -210,12 +210,12 @@ fn grown(topology: &Topology, workload: &Workload, transport: &Transport) -> (i6
         buffer_bytes: 4 << 30,
         ..options(transport).switch
     });
-    let scene = scene(topology, &options, workload, transport);
+    let setup = setup(topology, &options, workload, transport);
     std::fs::write("/proc/self/clear_refs", "5").expect("Linux resets the peak");
     let before = status("VmRSS:");
-    let outcome = run(&scene).expect("a valid scene");
+    let outcome = run(&setup).expect("a valid setup");
     assert_eq!(outcome.done(), workload.flows.len(), "all flows end");
-    (status("VmHWM:") - before, memory_bytes(&scene))
+    (status("VmHWM:") - before, memory_bytes(&setup))
 }
 
 fn status(key: &str) -> i64 {
@@ -225,13 +225,13 @@ fn status(key: &str) -> i64 {
     kib.expect("a number of kB") * 1024
 }
 
-fn scene<'a>(
+fn setup<'a>(
     topology: &'a Topology,
     options: &'a Options,
     workload: &'a Workload,
     transport: &'a Transport,
-) -> Scene<'a> {
-    Scene {
+) -> RunSetup<'a> {
+    RunSetup {
         topology,
         options,
         workload,

@@ -6,7 +6,7 @@ use farwrite_net::{Device, Ecn, Frame, Output, Ports, ROCE_PORT};
 
 use crate::backpressure::Backpressure;
 use crate::bytes::{from_bytes, to_bytes};
-use crate::{Class, PathBox, PortQueue, Side};
+use crate::{Class, Middlebox, PortQueue, Side};
 
 /// A box between two cables. It forwards two kinds of frames unchanged, without handing them to the
 /// box: frames that a switch trimmed, which have no representation as bytes; and frames to a UDP
@@ -14,7 +14,7 @@ use crate::{Class, PathBox, PortQueue, Side};
 ///
 /// The ports of a device have no limit. [`with_buffer`](Self::with_buffer) gives the far port one.
 #[derive(Debug)]
-pub struct BoxDevice<B: PathBox> {
+pub struct BoxDevice<B: Middlebox> {
     inner: B,
     config: B::Config,
     boot: u64,
@@ -35,7 +35,7 @@ pub struct BoxDevice<B: PathBox> {
     marked: u64,
 }
 
-impl<B: PathBox> BoxDevice<B> {
+impl<B: Middlebox> BoxDevice<B> {
     /// A box with its NICs at port `near_port`, 0 or 1, and the path at the other port.
     #[must_use]
     pub fn new(config: B::Config, near_port: usize, backpressure: Backpressure) -> Self {
@@ -183,7 +183,7 @@ impl<B: PathBox> BoxDevice<B> {
     }
 }
 
-impl<B: PathBox> Device for BoxDevice<B> {
+impl<B: Middlebox> Device for BoxDevice<B> {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         let from = match port == self.near_port {
             true => Side::Near,

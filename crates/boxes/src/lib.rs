@@ -3,7 +3,7 @@
 //!
 //! [`lowar`] adds repair packets at one end of a long path and recovers losses at the other.
 //! [`netrt`] keeps copies of packets beside the sender, and repeats the packets that the box beside
-//! the receiver requests. Both implement [`PathBox`]: its inputs are frames and the time, its
+//! the receiver requests. Both implement [`Middlebox`]: its inputs are frames and the time, its
 //! outputs are frames. [`BoxDevice`] makes a box a device of [`farwrite_net`].
 #![no_std]
 
@@ -84,7 +84,7 @@ impl BoxFrame {
 /// Frames that the box does not protect pass unchanged and in order: other protocols, fragments,
 /// packets with IP options, box messages sealed with another key, and RoCEv2 packets outside of its
 /// settings.
-pub trait PathBox {
+pub trait Middlebox {
     /// The settings of the box.
     type Config;
     /// What the box counts.

@@ -9,7 +9,7 @@ use crate::Class;
 /// same rate. Then repairs make room for data.
 ///
 /// LoWAR's repairs keep their place among the data: a repair that data overtakes is useless
-/// ([`PathBox::poll`](crate::PathBox::poll)), so the queue drops it or sends it in order. NetRT's
+/// ([`Middlebox::poll`](crate::Middlebox::poll)), so the queue drops it or sends it in order. NetRT's
 /// are ahead.
 #[derive(Debug)]
 pub struct PortQueue<T> {

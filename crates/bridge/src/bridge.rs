@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite_boxes::{Backpressure, BoxFrame, Class, PathBox, Side};
+use farwrite_boxes::{Backpressure, BoxFrame, Class, Middlebox, Side};
 use farwrite_trains::{VNET_BYTES, mark_congestion};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ pub struct BridgeConfig {
 }
 
 /// A running bridge. Dropping it stops the bridge, and the frames that the box holds are lost.
-pub struct Bridge<B: PathBox> {
+pub struct Bridge<B: Middlebox> {
     thread: Option<JoinHandle<Result<(), BridgeError>>>,
     shared: Arc<Mutex<BridgeReport<B::Counters>>>,
     stop: Arc<OwnedFd>,
@@ -88,7 +88,7 @@ pub struct SideReport {
 
 impl<B> Bridge<B>
 where
-    B: PathBox + Send + 'static,
+    B: Middlebox + Send + 'static,
     B::Counters: Clone + Default + Send,
 {
     /// Opens the interfaces, gives up the privileges of the process, and starts the thread. The process keeps
@@ -203,7 +203,7 @@ fn wake(stop: &OwnedFd) {
     let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
 }
 
-impl<B: PathBox> Drop for Bridge<B> {
+impl<B: Middlebox> Drop for Bridge<B> {
     fn drop(&mut self) {
         wake(&self.stop);
         // Ignore the thread's result, which `stop` would return. A panic while dropping would end
@@ -236,7 +236,7 @@ impl End {
     }
 }
 
-struct Worker<B: PathBox> {
+struct Worker<B: Middlebox> {
     inner: B,
     ends: [End; 2],
     throttle: Throttle,
@@ -253,7 +253,7 @@ struct Worker<B: PathBox> {
 const NEAR: usize = 0;
 const FAR: usize = 1;
 
-impl<B: PathBox> Worker<B>
+impl<B: Middlebox> Worker<B>
 where
     B::Counters: Clone,
 {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use farwrite_boxes::{BoxFrame, Class, PathBox, Side};
+use farwrite_boxes::{BoxFrame, Class, Middlebox, Side};
 
 /// Forwards all frames from one side to the other. Shows the cost of a bridge without a box.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub struct Forward {
     frames: VecDeque<BoxFrame>,
 }
 
-impl PathBox for Forward {
+impl Middlebox for Forward {
     type Config = ();
     type Counters = ();
 

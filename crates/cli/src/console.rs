@@ -330,9 +330,9 @@ fn write_all(
                 };
                 failed = failed.or(written.err());
             }
-            Item::Progress(standing) => {
+            Item::Progress(state) => {
                 if let Some(drawing) = &mut drawing {
-                    drawing.show(&mut stream, &standing);
+                    drawing.show(&mut stream, &state);
                 }
             }
             Item::EndProgress => {
@@ -368,23 +368,23 @@ impl Drawing {
         }
     }
 
-    fn show(&mut self, stream: &mut impl Write, standing: &ProgressState) {
+    fn show(&mut self, stream: &mut impl Write, state: &ProgressState) {
         if self.is_quiet {
             return;
         }
-        if self.label.as_ref() != Some(&standing.label) {
-            self.begin(standing);
+        if self.label.as_ref() != Some(&state.label) {
+            self.begin(state);
         }
         if self.on_terminal {
-            self.bar.set_message(standing.detail.clone());
-            self.bar.set_position(standing.done);
-        } else if standing.is_last || self.line_at.elapsed() >= LINE_PERIOD {
+            self.bar.set_message(state.detail.clone());
+            self.bar.set_position(state.done);
+        } else if state.is_last || self.line_at.elapsed() >= LINE_PERIOD {
             self.line_at = Instant::now();
-            let percent = u128::from(standing.done) * 100 / u128::from(standing.total.max(1));
-            let (label, detail) = (&standing.label, &standing.detail);
+            let percent = u128::from(state.done) * 100 / u128::from(state.total.max(1));
+            let (label, detail) = (&state.label, &state.detail);
             let _ = writeln!(stream, "  {label:<10}  {percent:>3} % {detail}");
         }
-        if standing.is_last {
+        if state.is_last {
             self.end(stream);
         }
     }
@@ -398,8 +398,8 @@ impl Drawing {
         }
     }
 
-    fn begin(&mut self, standing: &ProgressState) {
-        self.label = Some(standing.label.clone());
+    fn begin(&mut self, state: &ProgressState) {
+        self.label = Some(state.label.clone());
         self.line_at = Instant::now();
         if !self.on_terminal {
             return;
@@ -409,7 +409,7 @@ impl Drawing {
                 .expect("the template is constant")
                 .progress_chars("=> ");
         let target = ProgressDrawTarget::stderr_with_hz(15);
-        self.bar = ProgressBar::with_draw_target(Some(standing.total), target).with_style(style);
-        self.bar.set_prefix(standing.label.clone());
+        self.bar = ProgressBar::with_draw_target(Some(state.total), target).with_style(style);
+        self.bar.set_prefix(state.label.clone());
     }
 }

@@ -88,7 +88,7 @@ pub(crate) enum BoxPosition {
 
 /// The path that a box serves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BoxPath {
+pub(crate) struct BoxLink {
     /// Rate of the cable in bits per second.
     pub(crate) rate_bps: u64,
     /// The longest round trip of a flow with empty queues.
@@ -99,7 +99,7 @@ pub(crate) struct BoxPath {
     pub(crate) timeout_ns: u64,
 }
 
-impl BoxPath {
+impl BoxLink {
     /// How long a box holds back packets if the plan does not set it: the default, but at most a
     /// quarter of the timeout of the NICs.
     fn hold_ns(&self, default_ns: u64) -> u64 {
@@ -168,7 +168,7 @@ impl BoxPosition {
 
 impl BoxKind {
     /// Estimated upper bound of the memory of a box, in bytes.
-    pub(crate) fn memory_bytes(&self, at: &BoxPath) -> u64 {
+    pub(crate) fn memory_bytes(&self, at: &BoxLink) -> u64 {
         let frame_bytes = u64::from(at.mtu) + HEADER_BYTES;
         let frames = |count: usize| (count as u64).saturating_mul(frame_bytes);
         match self {
@@ -184,7 +184,7 @@ impl BoxKind {
     }
 
     /// The problem with the hold time of a box, and the remedy; `None` if there is no problem.
-    pub(crate) fn waits_too_long(&self, at: &BoxPath) -> Option<String> {
+    pub(crate) fn waits_too_long(&self, at: &BoxLink) -> Option<String> {
         let hold_ns = match self {
             Self::Lowar(own) => own.config(at).hold_ns,
             Self::Netrt(own) => own.config(at).hold_ns,
@@ -201,7 +201,7 @@ impl BoxKind {
     /// How a box pauses the hosts beside it. LoWAR boxes use their default. NetRT boxes pause from
     /// a short queue on: the pool already has copies of the packets in that queue, so a longer
     /// queue would need a larger pool.
-    pub(crate) fn backpressure(&self, at: &BoxPath) -> Backpressure {
+    pub(crate) fn backpressure(&self, at: &BoxLink) -> Backpressure {
         let packet_bytes = u64::from(at.mtu) + HEADER_BYTES;
         match self {
             Self::Lowar(_) => Backpressure::default(),
@@ -215,7 +215,7 @@ impl BoxKind {
 
 impl LowarBox {
     /// Cables carry packets of any length, so repair packets are never too long.
-    pub(crate) fn config(&self, at: &BoxPath) -> lowar::Config {
+    pub(crate) fn config(&self, at: &BoxLink) -> lowar::Config {
         let base = lowar::Config::default();
         lowar::Config {
             coding: self.coding,
@@ -228,7 +228,7 @@ impl LowarBox {
 }
 
 impl NetrtBox {
-    pub(crate) fn config(&self, at: &BoxPath) -> netrt::Config {
+    pub(crate) fn config(&self, at: &BoxLink) -> netrt::Config {
         let queued_bytes = (STOP_PACKETS + REACTION_PACKETS) * (u64::from(at.mtu) + HEADER_BYTES);
         let base = netrt::Config::new(at.rate_bps, at.rtt_ns).with_queue(queued_bytes);
         let pool = self

@@ -44,6 +44,6 @@ pub use meter::{Depth, Depths};
 pub use outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
 pub use parallel::parallel_map;
 pub use pattern::{Pattern, PatternError, PatternNetwork};
-pub use run::{Recording, RunError, Scene, run};
+pub use run::{Recording, RunError, RunSetup, run};
 pub use sizes::{SizeError, Sizes};
 pub use transport::{Transport, TransportSettings};

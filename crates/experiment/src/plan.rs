@@ -21,7 +21,7 @@ use crate::changes::{self, PlannedChange};
 use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
 use crate::{
-    CableChange, PatternError, PatternNetwork, PlacedBox, Recording, Scene, Transport, Workload,
+    CableChange, PatternError, PatternNetwork, PlacedBox, Recording, RunSetup, Transport, Workload,
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 use work::Work;
@@ -334,7 +334,7 @@ impl Plan {
                     names.topology
                 ));
             }
-            if let Some(note) = problem_of_boxes(&parts.scene(Recording::default())) {
+            if let Some(note) = problem_of_boxes(&parts.setup(Recording::default())) {
                 let at = format!(
                     "topology.{} with transport.{}",
                     names.topology, names.transport
@@ -388,10 +388,10 @@ impl CaseParts {
         Ok(())
     }
 
-    /// The scene to run. `recording` is the field of [`Scene`].
+    /// The setup to run. `recording` is the field of [`RunSetup`].
     #[must_use]
-    pub fn scene(&self, recording: Recording) -> Scene<'_> {
-        Scene {
+    pub fn setup(&self, recording: Recording) -> RunSetup<'_> {
+        RunSetup {
             topology: &self.topology,
             options: &self.options,
             workload: &self.workload,

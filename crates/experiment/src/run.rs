@@ -9,7 +9,7 @@ use farwrite_link::Rng;
 use farwrite_net::{Network, NetworkError, NodeId, Options, Role, Topology};
 use farwrite_rc::PathProfile;
 
-use crate::boxes::{BoxPath, BoxTotals, PlacedBox};
+use crate::boxes::{BoxLink, BoxTotals, PlacedBox};
 use crate::changes::CableChange;
 use crate::flow::{Start, TriggerKind};
 use crate::hosts::{self, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
@@ -21,7 +21,7 @@ use crate::{Transport, Workload, WorkloadError};
 
 /// The parts of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub struct RunSetup<'a> {
     /// Nodes and cables.
     pub topology: &'a Topology,
     /// Switches and other options of the network.
@@ -80,13 +80,13 @@ pub enum RunError {
         /// The reason.
         why: String,
     },
-    /// A node is a box, and the scene has no settings for it.
-    #[error("node {node} is a box without settings; add it to the boxes of the scene")]
+    /// A node is a box, and the setup has no settings for it.
+    #[error("node {node} is a box without settings; add it to the boxes of the setup")]
     Box {
         /// Number of the node.
         node: u32,
     },
-    /// A cable cannot change as the scene says.
+    /// A cable cannot change as the setup says.
     #[error("cable {cable}: {why}")]
     Change {
         /// Index of the cable.
@@ -104,12 +104,12 @@ pub enum RunError {
     },
 }
 
-/// Runs a scene on the calling thread.
+/// Runs a setup on the calling thread.
 ///
 /// # Errors
 /// [`RunError`].
-pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
-    let mut running = Running::checked(scene)?;
+pub fn run(setup: &RunSetup<'_>) -> Result<Outcome, RunError> {
+    let mut running = Running::checked(setup)?;
     running.run(&mut |_| true)?;
     Ok(running.finish())
 }
@@ -127,17 +127,17 @@ pub(crate) struct RunProgress {
 
 /// The same as [`run`], as long as `goes_on` returns true; `None` if the run stopped before its end.
 pub(crate) fn run_while(
-    scene: &Scene<'_>,
+    setup: &RunSetup<'_>,
     goes_on: &mut dyn FnMut(RunProgress) -> bool,
 ) -> Result<Option<Outcome>, RunError> {
-    let mut running = Running::checked(scene)?;
+    let mut running = Running::checked(setup)?;
     let is_whole = running.run(goes_on)?;
     goes_on(running.progress());
     Ok(is_whole.then(|| running.finish()))
 }
 
 struct Running<'a> {
-    scene: Scene<'a>,
+    setup: RunSetup<'a>,
     network: Network<HostOrBox>,
     hosts: Vec<NodeId>,
     board: FlowReports,
@@ -161,45 +161,45 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn checked(scene: &Scene<'a>) -> Result<Self, RunError> {
-        scene.workload.validate(scene.topology.hosts().count())?;
-        scene.transport.check_flows(&scene.workload.flows)?;
-        scene.workload.check_end(scene.until_ns)?;
-        Self::new(scene)
+    fn checked(setup: &RunSetup<'a>) -> Result<Self, RunError> {
+        setup.workload.validate(setup.topology.hosts().count())?;
+        setup.transport.check_flows(&setup.workload.flows)?;
+        setup.workload.check_end(setup.until_ns)?;
+        Self::new(setup)
     }
 
-    fn new(scene: &Scene<'a>) -> Result<Self, RunError> {
-        let scene = *scene;
-        let hosts: Vec<_> = scene.topology.hosts().collect();
+    fn new(setup: &RunSetup<'a>) -> Result<Self, RunError> {
+        let setup = *setup;
+        let hosts: Vec<_> = setup.topology.hosts().collect();
         let board: FlowReports = Rc::new(RefCell::new(Vec::new()));
-        let unstarted = UnstartedFlows::of(&scene);
-        let mut made = stations(&scene, &unstarted, &board)?;
+        let unstarted = UnstartedFlows::of(&setup);
+        let mut made = stations(&setup, &unstarted, &board)?;
         let host_or_box = |node, _: &farwrite_net::Node| {
             let host_or_box = made.remove(&node);
             host_or_box.expect("a network asks for each of its hosts and boxes once")
         };
-        let mut network = Network::new(scene.topology, scene.options, scene.seed, host_or_box)?;
-        for change in scene.changes {
+        let mut network = Network::new(setup.topology, setup.options, setup.seed, host_or_box)?;
+        for change in setup.changes {
             let planned = network.plan(change.at_ns, change.cable, change.change);
             planned.map_err(|why| RunError::Change {
                 cable: change.cable.0,
                 why: why.to_string(),
             })?;
         }
-        let workload = scene.workload;
+        let workload = setup.workload;
         let starts = workload.flows.iter().filter_map(|flow| match flow.start {
             Start::At(at_ns) => Some(at_ns),
             Start::On(_) => None,
         });
         let start_ns = starts.min().unwrap_or(0);
-        let meter = Meter::new(scene.topology, &network, start_ns, scene.recording.ports);
+        let meter = Meter::new(setup.topology, &network, start_ns, setup.recording.ports);
         for (&host, path) in &unstarted.receivers {
             if let Some(host) = network.device_mut(hosts[host]) {
-                host.prepare(scene.transport, path);
+                host.prepare(setup.transport, path);
             }
         }
         let mut running = Self {
-            scene,
+            setup,
             network,
             board,
             meter,
@@ -211,7 +211,7 @@ impl<'a> Running<'a> {
             port_bps: unstarted.port_bps,
             started: 0,
             under_way: 0,
-            rng: Rng::new(scene.seed ^ 0x5EED_0F90),
+            rng: Rng::new(setup.seed ^ 0x5EED_0F90),
             hosts,
         };
         for (number, flow) in workload.flows.iter().enumerate() {
@@ -226,7 +226,7 @@ impl<'a> Running<'a> {
     /// Runs to the end, and returns true; or returns false after a sample of the queues at which
     /// `goes_on` is false. Samples come at least each thousandth of the time so far.
     fn run(&mut self, goes_on: &mut dyn FnMut(RunProgress) -> bool) -> Result<bool, RunError> {
-        let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
+        let until_ns = self.setup.until_ns.unwrap_or(u64::MAX);
         // When all flows are done, only idle timers and duplicates of delivered packets remain.
         while !self.starts.is_empty() || self.under_way > 0 {
             let start_ns = self.starts.peek().map(|Reverse((at_ns, _))| *at_ns);
@@ -258,13 +258,13 @@ impl<'a> Running<'a> {
     fn progress(&self) -> RunProgress {
         RunProgress {
             virtual_ns: self.network.now_ns().saturating_sub(self.start_ns),
-            flows: self.scene.workload.flows.len() as u64,
+            flows: self.setup.workload.flows.len() as u64,
             ended_flows: self.started - self.under_way,
         }
     }
 
     fn start(&mut self, number: usize) -> Result<(), RunError> {
-        let flow = self.scene.workload.flows[number];
+        let flow = self.setup.workload.flows[number];
         let starting = FlowSetup {
             number,
             flow,
@@ -276,7 +276,7 @@ impl<'a> Running<'a> {
             #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
             src_port: 49_152 + self.rng.below(16_384) as u16,
         };
-        let started = hosts::start(&mut self.network, self.scene.transport, &starting);
+        let started = hosts::start(&mut self.network, self.setup.transport, &starting);
         let start_ns = started.map_err(|why| RunError::Flow { flow: number, why })?;
         self.flows[number].start_ns = Some(start_ns);
         self.flows[number].end = FlowEnd::Unfinished;
@@ -288,7 +288,7 @@ impl<'a> Running<'a> {
     /// Processes the reports of the hosts.
     fn take_done(&mut self) {
         while let Some(FlowReport { flow, at_ns, what }) = self.pop_done() {
-            let triggers = self.scene.workload.flows[flow];
+            let triggers = self.setup.workload.flows[flow];
             match what {
                 FlowProgress::Sent => {
                     self.flows[flow].end = FlowEnd::Done { at_ns };
@@ -328,7 +328,7 @@ impl<'a> Running<'a> {
         let Some(trigger) = trigger else {
             return;
         };
-        let at = self.scene.workload.triggers[trigger];
+        let at = self.setup.workload.triggers[trigger];
         let (count, waiting) = &mut self.triggers[trigger];
         *count += 1;
         let starting = match at.kind {
@@ -348,7 +348,7 @@ impl<'a> Running<'a> {
             if self.flows[number].end == FlowEnd::NotStarted {
                 continue;
             }
-            let src = self.hosts[self.scene.workload.flows[number].src];
+            let src = self.hosts[self.setup.workload.flows[number].src];
             let host = self.network.device_mut(src);
             let counted = host.map(|host| host.finish(now_ns, number));
             let counted = counted.unwrap_or_default();
@@ -359,11 +359,11 @@ impl<'a> Running<'a> {
         }
         self.take_done();
         let mut boxes = BoxTotals::default();
-        for placed in self.scene.boxes {
+        for placed in self.setup.boxes {
             let host_or_box = self.network.device(placed.node);
             boxes.add(host_or_box.map(HostOrBox::box_totals).unwrap_or_default());
         }
-        let captured = self.scene.recording.host.map(|host| self.hosts[host]);
+        let captured = self.setup.recording.host.map(|host| self.hosts[host]);
         let captured = captured.and_then(|node| self.network.device_mut(node));
         let capture = captured.and_then(|host| host.take_capture());
         Outcome {
@@ -379,53 +379,53 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Makes the hosts and boxes of a scene.
+/// Makes the hosts and boxes of a setup.
 fn stations(
-    scene: &Scene<'_>,
+    setup: &RunSetup<'_>,
     unstarted: &UnstartedFlows,
     board: &FlowReports,
 ) -> Result<BTreeMap<NodeId, HostOrBox>, RunError> {
     let mut made = BTreeMap::new();
-    for (index, node) in scene.topology.hosts().enumerate() {
-        let host = HostOrBox::host(node, scene.transport, scene.seed, board)?;
-        let is_captured = scene.recording.host == Some(index);
+    for (index, node) in setup.topology.hosts().enumerate() {
+        let host = HostOrBox::host(node, setup.transport, setup.seed, board)?;
+        let is_captured = setup.recording.host == Some(index);
         made.insert(node, if is_captured { host.captured() } else { host });
     }
-    if let Some(host) = scene.recording.host.filter(|host| *host >= made.len()) {
+    if let Some(host) = setup.recording.host.filter(|host| *host >= made.len()) {
         let last = made.len().saturating_sub(1);
         return Err(RunError::Captured { host, last });
     }
-    for placed in scene.boxes {
-        let at = box_path(scene, unstarted, placed.node);
-        made.insert(placed.node, HostOrBox::path_box(placed.kind, &at));
+    for placed in setup.boxes {
+        let at = box_path(setup, unstarted, placed.node);
+        made.insert(placed.node, HostOrBox::box_node(placed.kind, &at));
     }
-    let mut boxes = scene.topology.with_role(Role::Box);
+    let mut boxes = setup.topology.with_role(Role::Box);
     match boxes.find(|node| !made.contains_key(node)) {
         Some(NodeId(node)) => Err(RunError::Box { node }),
         None => Ok(made),
     }
 }
 
-pub(crate) fn box_path(scene: &Scene<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxPath {
-    let mut cables = scene.topology.cables().iter();
+pub(crate) fn box_path(setup: &RunSetup<'_>, unstarted: &UnstartedFlows, node: NodeId) -> BoxLink {
+    let mut cables = setup.topology.cables().iter();
     let cable = cables.find(|cable| cable.ends.contains(&node));
     let longest = unstarted.receivers.values().max_by_key(|path| path.rtt_ns);
-    BoxPath {
+    BoxLink {
         rate_bps: cable.map_or(1, |cable| cable.config.rate_bps),
         rtt_ns: longest.map_or(1, |path| path.rtt_ns),
-        mtu: scene.transport.mtu(),
-        timeout_ns: longest.map_or(u64::MAX, |path| scene.transport.timeout_ns(path)),
+        mtu: setup.transport.mtu(),
+        timeout_ns: longest.map_or(u64::MAX, |path| setup.transport.timeout_ns(path)),
     }
 }
 
-/// The reason why the boxes of a scene do not work as intended, and the remedy; `None` if they do.
-pub(crate) fn problem_of_boxes(scene: &Scene<'_>) -> Option<String> {
-    if scene.boxes.is_empty() {
+/// The reason why the boxes of a setup do not work as intended, and the remedy; `None` if they do.
+pub(crate) fn problem_of_boxes(setup: &RunSetup<'_>) -> Option<String> {
+    if setup.boxes.is_empty() {
         return None;
     }
-    let unstarted = UnstartedFlows::of(scene);
-    scene.boxes.iter().find_map(|placed| {
-        let at = box_path(scene, &unstarted, placed.node);
+    let unstarted = UnstartedFlows::of(setup);
+    setup.boxes.iter().find_map(|placed| {
+        let at = box_path(setup, &unstarted, placed.node);
         placed.kind.waits_too_long(&at)
     })
 }
@@ -443,14 +443,14 @@ pub(crate) struct UnstartedFlows {
 }
 
 impl UnstartedFlows {
-    pub(crate) fn of(scene: &Scene<'_>) -> Self {
+    pub(crate) fn of(setup: &RunSetup<'_>) -> Self {
         let wire = PacketFormat {
-            mtu: scene.transport.mtu(),
-            framing: scene.options.framing_bytes,
+            mtu: setup.transport.mtu(),
+            framing: setup.options.framing_bytes,
         };
-        let mut ideal = Ideal::new(scene.topology, scene.options, wire);
-        let hosts = 0..scene.topology.hosts().count();
-        let flows = &scene.workload.flows;
+        let mut ideal = Ideal::new(setup.topology, setup.options, wire);
+        let hosts = 0..setup.topology.hosts().count();
+        let flows = &setup.workload.flows;
         // Query the ideal times source by source, because they are cached for one source.
         let mut by_source: Vec<_> = (0..flows.len()).collect();
         by_source.sort_by_key(|number| flows[*number].src);

@@ -2,7 +2,7 @@
 
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_boxes::netrt::{self, NetRt};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Middlebox, Side};
 use farwrite_wire::icrc::{Flow, Icrc};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -67,7 +67,7 @@ pub fn netrt(data: &[u8]) {
 ///
 /// The box does not panic. Frames from the near side leave unchanged and in order. Frames from the
 /// far side come out if `passes` accepts how they are wrapped. At the end, the box holds nothing.
-fn feed<B: PathBox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: impl Fn(&B)) {
+fn feed<B: Middlebox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: impl Fn(&B)) {
     let mut now_ns = 0;
     let mut sent = Vec::new();
     let mut far_frames = 0;
@@ -104,7 +104,7 @@ fn feed<B: PathBox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: imp
     assert!(sent.iter().all(|frame| left.any(|out| out == frame)));
 }
 
-fn drain(this: &mut impl PathBox, out: &mut [Vec<Vec<u8>>; 2]) {
+fn drain(this: &mut impl Middlebox, out: &mut [Vec<Vec<u8>>; 2]) {
     while let Some(frame) = this.poll() {
         out[usize::from(frame.to == Side::Far)].push(frame.bytes);
     }

@@ -57,7 +57,7 @@ pub struct Reorder {
 
 /// A direction of a path between end A and end B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PathDirection {
+pub enum LinkDirection {
     /// From end A to end B.
     #[error("forward")]
     Forward,

@@ -65,7 +65,7 @@ mod trace;
 mod variation;
 mod wire;
 
-pub use config::{ConfigError, LinkConfig, MAX_DELAY, MAX_RATE_BPS, PathDirection, Reorder};
+pub use config::{ConfigError, LinkConfig, LinkDirection, MAX_DELAY, MAX_RATE_BPS, Reorder};
 pub use counters::LinkCounters;
 pub use datagram::Datagram;
 pub use link::Link;

@@ -11,7 +11,7 @@ use crate::geometry::Geometry;
 
 /// How long to wait before the same information is sent again.
 #[derive(Clone, Copy)]
-pub(crate) struct Waits {
+pub(crate) struct RepeatWaits {
     /// Wait before the first repeat: a quarter of the round trip, so that one loss delays the
     /// message by only a fraction of it.
     pub(crate) first_ns: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Waits {
     pub(crate) longest_ns: u64,
 }
 
-impl Waits {
+impl RepeatWaits {
     pub(crate) fn new(timing: &Timing, rtt_ns: u64) -> Self {
         Self {
             first_ns: (rtt_ns / 4).max(timing.min_repeat_ns),
@@ -181,7 +181,7 @@ impl Clearances {
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
-        waits: &Waits,
+        waits: &RepeatWaits,
         posted: Range<u64>,
         is_open: impl Fn(u64) -> bool,
         is_known: impl Fn(u64) -> bool,
@@ -226,7 +226,7 @@ impl Clearances {
     fn poll_repeat(
         &mut self,
         now_ns: u64,
-        waits: &Waits,
+        waits: &RepeatWaits,
         posted: &Range<u64>,
         is_known: impl Fn(u64) -> bool,
     ) {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use farwrite_wire::control::{Control, Outcome};
 
-use crate::clearances::Waits;
+use crate::clearances::RepeatWaits;
 use crate::sparse::Sparse;
 
 /// How often an end is repeated without a request. A sender that missed the end would otherwise
@@ -112,7 +112,7 @@ impl EndedReceives {
     }
 
     /// Returns the next end to send now.
-    pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
+    pub(crate) fn poll(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
         let interval_ns = waits.first_ns;
         self.enter_window(now_ns / (interval_ns / 2).max(1));
         while self

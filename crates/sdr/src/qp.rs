@@ -8,7 +8,7 @@ use farwrite_wire::control::{Control, MessageId, Outcome, Place, Terms};
 use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
-use crate::clearances::Waits;
+use crate::clearances::RepeatWaits;
 use crate::config::{ConfigError, QpConfig};
 use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
@@ -58,7 +58,7 @@ pub struct SdrQp {
     connected: bool,
     timing: Timing,
     /// Computed from the last round trip passed in.
-    waits: Waits,
+    waits: RepeatWaits,
 }
 
 impl SdrQp {
@@ -78,7 +78,7 @@ impl SdrQp {
             events: VecDeque::new(),
             connected: false,
             timing,
-            waits: Waits::new(&timing, 0),
+            waits: RepeatWaits::new(&timing, 0),
             geometry,
             table,
         })
@@ -336,7 +336,7 @@ impl SdrQp {
         if !self.connected {
             return None;
         }
-        self.waits = Waits::new(&self.timing, rtt_ns);
+        self.waits = RepeatWaits::new(&self.timing, rtt_ns);
         self.recv
             .poll(now_ns, &self.waits)
             .or_else(|| {

@@ -5,7 +5,7 @@ use farwrite_wire::control::{
     Control, CriticalChunks, Offer, ReadRefusal, ReadRequest, SchemeTag, Withdrawal,
 };
 
-use crate::clearances::Waits;
+use crate::clearances::RepeatWaits;
 use crate::error::{SdrError, Violation};
 use crate::geometry::Geometry;
 use crate::message_send::SendSpec;
@@ -91,7 +91,7 @@ impl Requests {
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
-        waits: &Waits,
+        waits: &RepeatWaits,
         is_started: impl Fn(u64) -> bool,
     ) -> Option<Control> {
         while let Some(message) = self.timers.due(now_ns) {

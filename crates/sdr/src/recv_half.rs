@@ -8,7 +8,7 @@ use farwrite_wire::control::{
 };
 
 use crate::bitmap::ChunkBitmap;
-use crate::clearances::{Clearances, Waits};
+use crate::clearances::{Clearances, RepeatWaits};
 use crate::ended_receives::EndedReceives;
 use crate::error::{Awaited, SdrError, Violation};
 use crate::event::{Event, Refusal};
@@ -350,7 +350,7 @@ impl RecvHalf {
         }
     }
 
-    pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
+    pub(crate) fn poll(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
         let slots = u64::from(self.geometry.slots());
         debug_assert!(self.settled <= self.next + slots, "offers beyond all slots");
         debug_assert!(
@@ -363,7 +363,7 @@ impl RecvHalf {
             .or_else(|| self.poll_clearance(now_ns, waits))
     }
 
-    fn poll_clearance(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
+    fn poll_clearance(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
         let oldest = self.next.saturating_sub(self.geometry.slots().into());
         let (posted, received) = (&self.posted, &self.received);
         let is_open = |message| posted.contains(message);

@@ -6,7 +6,7 @@ use farwrite_wire::control::{
     ClearToSend, Clearance, Control, MessageId, Offer, Outcome, Withdrawal,
 };
 
-use crate::clearances::{self, Waits};
+use crate::clearances::{self, RepeatWaits};
 use crate::error::{Awaited, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
@@ -377,7 +377,7 @@ impl SendHalf {
         Ok(())
     }
 
-    pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
+    pub(crate) fn poll(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
         self.count_cleared();
         while let Some(message) = self.timers.due(now_ns) {
             let mut cleared = self.cleared;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Outcome, Pattern, PatternNetwork, Recording, RunError, Scene, Start, Transport,
+    Flow, Outcome, Pattern, PatternNetwork, Recording, RunError, RunSetup, Start, Transport,
     TransportSettings, Workload, parallel_map, run,
 };
 use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
@@ -122,7 +122,7 @@ impl Subject {
         workload: &Workload,
         seed: u64,
     ) -> Result<Outcome, RunError> {
-        run(&Scene {
+        run(&RunSetup {
             topology,
             options: &self.options(buffer_bytes),
             workload,

@@ -196,7 +196,7 @@ pub(crate) fn run_endpoints(
         ..TransportSettings::new(ends.protocol)
     };
     let transport = transport.transport().expect("valid settings");
-    let run = farwrite_experiment::run(&farwrite_experiment::Scene {
+    let run = farwrite_experiment::run(&farwrite_experiment::RunSetup {
         topology,
         options: &options,
         workload,

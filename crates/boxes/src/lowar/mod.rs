@@ -28,7 +28,7 @@ use crate::frame::View;
 use crate::message::Seal;
 use crate::packets::{PacketKind, Space};
 use crate::streams::StreamKey;
-use crate::{BoxFrame, Class, PathBox, Side};
+use crate::{BoxFrame, Class, Middlebox, Side};
 use farwrite_wire::packet::Packet;
 
 /// A LoWAR box.
@@ -40,7 +40,7 @@ pub struct Lowar {
     out: VecDeque<BoxFrame>,
 }
 
-impl PathBox for Lowar {
+impl Middlebox for Lowar {
     type Config = Config;
     type Counters = Counters;
 

@@ -33,7 +33,7 @@ use crate::frame::View;
 use crate::message::Seal;
 use crate::packets::{PacketKind, Space};
 use crate::streams::StreamKey;
-use crate::{BoxFrame, Class, PathBox, Side};
+use crate::{BoxFrame, Class, Middlebox, Side};
 
 /// A NetRT box.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct NetRt {
     out: VecDeque<BoxFrame>,
 }
 
-impl PathBox for NetRt {
+impl Middlebox for NetRt {
     type Config = Config;
     type Counters = Counters;
 

@@ -8,7 +8,7 @@ use crate::common::{
 use std::net::IpAddr;
 
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Middlebox, Side};
 
 const TAG_BYTES: usize = 16;
 

@@ -8,7 +8,7 @@ use crate::common::{
     psn_of,
 };
 use farwrite_boxes::netrt::{Config, NetRt};
-use farwrite_boxes::{BoxFrame, Class, PathBox, Side};
+use farwrite_boxes::{BoxFrame, Class, Middlebox, Side};
 
 const US: u64 = 1000;
 /// PSNs wrap on the way.

@@ -2,7 +2,7 @@
 
 use crate::common::{IPV4, Kind, is_box_message, message};
 use farwrite_boxes::netrt::{Config, NetRt};
-use farwrite_boxes::{BoxFrame, PathBox, Side};
+use farwrite_boxes::{BoxFrame, Middlebox, Side};
 
 const US: u64 = 1000;
 const PACKETS: u32 = 6;

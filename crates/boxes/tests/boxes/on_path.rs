@@ -3,7 +3,7 @@
 
 use crate::common::{IPV4, Kind, Link, Pair, config, is_box_message, is_repair, message};
 use crate::faults::{warm, write};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Middlebox, Side};
 
 /// Somebody on the path replays repair packets of earlier blocks before each packet, while each block
 /// loses a packet.

@@ -7,7 +7,7 @@ use crate::common::{
     IPV4, Kind, Link, Pair, ack, config, drain, is_box_message, is_repair, message, offset, psn_of,
 };
 use farwrite_boxes::lowar::Config;
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Middlebox, Side};
 
 /// PSNs wrap on the way.
 const FIRST_PSN: u32 = 0xFF_FFFC;

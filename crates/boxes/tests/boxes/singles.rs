@@ -3,7 +3,7 @@
 
 use crate::common::{IPV4, Kind, Pair, config, is_box_message, message};
 use farwrite_boxes::lowar::{Coding, Config};
-use farwrite_boxes::{Class, PathBox, Side};
+use farwrite_boxes::{Class, Middlebox, Side};
 use farwrite_rng::SplitMix;
 
 fn packets(psn: u32, packets: u32) -> Vec<Vec<u8>> {

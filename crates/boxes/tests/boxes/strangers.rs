@@ -9,7 +9,7 @@ use crate::faults::{send_without, warm, write};
 use crate::netrt_frames;
 use farwrite_boxes::lowar::Config;
 use farwrite_boxes::netrt::NetRt;
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Middlebox, Side};
 
 /// RC RDMA WRITE First and Middle, and UC RDMA WRITE Only with immediate.
 const FIRST: u8 = 0x06;

@@ -1,7 +1,7 @@
 //! Requests of all kinds between two NICs, and a check that all of them complete correctly.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
-use farwrite_boxes::PathBox;
+use farwrite_boxes::Middlebox;
 use farwrite_net::Payload;
 use farwrite_rc::{Completion, QpConfig, Remote, Request};
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ pub(crate) fn asks() -> impl Strategy<Value = Vec<Ask>> {
 
 /// Posts the requests at host a, runs the network, and checks completions and memory. Calls
 /// `faults` between steps of time.
-pub(crate) fn exchange<B: PathBox>(
+pub(crate) fn exchange<B: Middlebox>(
     path: &mut Path<B>,
     asks: &[Ask],
     mut faults: impl FnMut(&mut Path<B>, u64),

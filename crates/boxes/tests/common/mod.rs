@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
-use farwrite_boxes::{PathBox, Side};
+use farwrite_boxes::{Middlebox, Side};
 use farwrite_wire::header::Bth;
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::opcode::lookup;

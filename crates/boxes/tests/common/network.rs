@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use farwrite_boxes::{Backpressure, BoxDevice, PathBox};
+use farwrite_boxes::{Backpressure, BoxDevice, Middlebox};
 use farwrite_net::header::Header;
 use farwrite_net::{
     CableConfig, Device, Frame, Loss, Network, NodeId, Options, Output, Ports, Role, Topology,
 };
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 
-pub(crate) enum Node<B: PathBox> {
+pub(crate) enum Node<B: Middlebox> {
     Nic(Box<Nic>),
     Box(Box<BoxDevice<B>>),
     /// Forwards all frames. It takes the place of a missing box.
@@ -65,7 +65,7 @@ impl Fork {
 /// Which frames bypass the box beside a NIC: frames from the NIC, and frames to it.
 pub(crate) type Around = [bool; 2];
 
-impl<B: PathBox> Device for Node<B> {
+impl<B: Middlebox> Device for Node<B> {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
             Self::Nic(nic) => nic.handle(now_ns, port, frame),
@@ -101,7 +101,7 @@ impl<B: PathBox> Device for Node<B> {
 const GAPS: &str = "gaps";
 
 /// The path: host a, box, long cable, box, host b.
-pub(crate) struct Path<B: PathBox> {
+pub(crate) struct Path<B: Middlebox> {
     pub(crate) network: Network<Node<B>>,
     pub(crate) hosts: [NodeId; 2],
     pub(crate) boxes: [NodeId; 2],
@@ -123,7 +123,7 @@ pub(crate) struct Setting<C> {
     pub(crate) buffer: Option<u64>,
 }
 
-impl<B: PathBox> Path<B>
+impl<B: Middlebox> Path<B>
 where
     B::Config: Clone,
 {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use farwrite_boxes::PathBox as _;
+use farwrite_boxes::Middlebox as _;
 use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar};
 use farwrite_bridge::Forward;
 

@@ -13,7 +13,7 @@ use std::{iter, thread};
 
 use clap::Args;
 use farwrite::metrics::Metric;
-use farwrite_boxes::{Backpressure, PathBox};
+use farwrite_boxes::{Backpressure, Middlebox};
 use farwrite_bridge::{
     Bridge, BridgeConfig, BridgeError, BridgeReport, Forward, gain_no_privileges,
 };
@@ -169,7 +169,7 @@ impl BridgeArgs {
 }
 
 /// What the program needs to know about a box.
-trait Shown: PathBox<Counters: Clone + Default + Send> + Send + 'static {
+trait Shown: Middlebox<Counters: Clone + Default + Send> + Send + 'static {
     /// The name of the metrics of the box.
     const NAME: &'static str;
     /// The counters whose rates the live table shows.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use farwrite_boxes::PathBox as _;
+use farwrite_boxes::Middlebox as _;
 use farwrite_boxes::netrt::{Config, Counters, NetRt};
 use farwrite_units::parse::{parse_count, parse_rate, parse_rtt};
 use farwrite_units::show::{Bytes, Time};

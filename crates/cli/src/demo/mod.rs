@@ -94,8 +94,7 @@ fn run_scheme(
     memory.target.fill(0);
     let chunks = scenario.chunks();
     let progress = console.progress(&scheme.to_string(), chunks);
-    let show =
-        |standing: &TransferState| progress.show(standing.arrived_chunks, tell(scenario, standing));
+    let show = |state: &TransferState| progress.show(state.arrived_chunks, tell(scenario, state));
     let (run, memory) = transfer(scenario, scheme, memory, cancel, show)?;
     let row = Row::new(scenario, &run);
     let figures = figures(
@@ -108,13 +107,13 @@ fn run_scheme(
 }
 
 /// The text beside a progress bar while chunks arrive.
-fn tell(scenario: &Scenario, standing: &TransferState) -> String {
-    let bits = real(standing.arrived_chunks * scenario.chunk_bytes()) * 8.0;
-    let sender = standing.sender.sender;
+fn tell(scenario: &Scenario, state: &TransferState) -> String {
+    let bits = real(state.arrived_chunks * scenario.chunk_bytes()) * 8.0;
+    let sender = state.sender.sender;
     let retransmitted = real(sender.retransmitted_chunks) / real(sender.sent_chunks.max(1));
     // At the very start, the rate would be a division by almost zero.
-    let seconds = standing.elapsed.as_secs_f64().max(1e-3);
-    figures(bits / seconds, retransmitted, standing.elapsed)
+    let seconds = state.elapsed.as_secs_f64().max(1e-3);
+    figures(bits / seconds, retransmitted, state.elapsed)
 }
 
 fn figures(bps: f64, retransmitted_share: f64, elapsed: Duration) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use farwrite_emulator::tun::{Namespace, PathConfig, TunEmulatorConfig, TunEnd};
+use farwrite_emulator::tun::{Namespace, TunEmulatorConfig, TunEnd, TunLinkConfig};
 use farwrite_link::{DeliveryTrace, LinkConfig, Loss, Policer, Reorder, Variation};
 use farwrite_units::parse::{parse_duration, parse_loss, parse_rate, parse_rtt};
 use farwrite_units::{Burst, input};
@@ -205,7 +205,7 @@ impl LinkArgs {
         trace: Option<Arc<DeliveryTrace>>,
         queue: Option<Queue>,
         rtt: Duration,
-    ) -> Result<PathConfig, Failure> {
+    ) -> Result<TunLinkConfig, Failure> {
         let rate_bps = link
             .rate_bps
             .or(trace.as_ref().map(|trace| trace.mean_bps()));
@@ -223,7 +223,7 @@ impl LinkArgs {
             let what = "without a rate no packet waits, so there is no queue; give --rate";
             return Err(Failure::new(Exit::Usage, what));
         }
-        Ok(PathConfig {
+        Ok(TunLinkConfig {
             link,
             trace,
             steps: Vec::new(),
@@ -298,7 +298,7 @@ mod tests {
              1%:2ms --back loss=0,queue=100p --step 10s:rate=250Mbit,rtt=80ms",
         )
         .expect("fine");
-        let PathConfig { link, steps, .. } = config.forward;
+        let TunLinkConfig { link, steps, .. } = config.forward;
         assert_eq!(link.delay, Duration::from_millis(20));
         assert_eq!(
             (link.rate_bps, link.queue_bytes),

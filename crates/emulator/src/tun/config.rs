@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use farwrite_link::{ConfigError, DeliveryTrace, LinkConfig, PathDirection, Step};
+use farwrite_link::{ConfigError, DeliveryTrace, LinkConfig, LinkDirection, Step};
 
 use crate::Task;
 
@@ -15,9 +15,9 @@ pub struct TunEmulatorConfig {
     /// End A and end B.
     pub ends: [TunEnd; 2],
     /// The path from A to B.
-    pub forward: PathConfig,
+    pub forward: TunLinkConfig,
     /// The path from B to A.
-    pub backward: PathConfig,
+    pub backward: TunLinkConfig,
     /// MTU in bytes, 1280 to 65535. Only for devices that the emulator creates.
     pub mtu: u16,
     /// Whether trains of packets pass in one piece (offloads).
@@ -32,7 +32,7 @@ pub struct TunEmulatorConfig {
 
 /// One direction of a path. Times count from the start of the emulator.
 #[derive(Clone, Debug, Default)]
-pub struct PathConfig {
+pub struct TunLinkConfig {
     /// Properties of the link. [`LinkConfig::duplicate`] works; [`LinkConfig::corrupt`] has no
     /// effect, because the receiving kernel does not verify incomplete checksums.
     pub link: LinkConfig,
@@ -92,7 +92,7 @@ pub enum TunEmulatorError {
     #[error("{direction}: {source}")]
     Path {
         /// The direction of the path.
-        direction: PathDirection,
+        direction: LinkDirection,
         /// The reason.
         source: ConfigError,
     },

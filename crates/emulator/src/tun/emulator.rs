@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite_link::{Link, LinkCounters, PathDirection};
+use farwrite_link::{Link, LinkCounters, LinkDirection};
 
 use super::device::TunDevice;
 use super::direction::{Direction, DirectionTotals};
-use super::{PathConfig, TunEmulatorConfig, TunEmulatorError};
+use super::{TunEmulatorConfig, TunEmulatorError, TunLinkConfig};
 use crate::timed_link::{TimedLink, direction_seeds};
 use crate::wake::Wake;
 use crate::{Lateness, Task};
@@ -66,7 +66,7 @@ impl TunEmulator {
         if config.mtu < 1280 {
             return Err(TunEmulatorError::Mtu(config.mtu));
         }
-        let link = |direction, path: &PathConfig, seed| {
+        let link = |direction, path: &TunLinkConfig, seed| {
             let link = match &path.trace {
                 Some(trace) => Link::traced(path.link, Arc::clone(trace), &path.steps, seed),
                 None => Link::with_steps(path.link, &path.steps, seed),
@@ -75,8 +75,8 @@ impl TunEmulator {
         };
         let [forward, backward] = direction_seeds(config.seed);
         let links = [
-            link(PathDirection::Forward, &config.forward, forward)?,
-            link(PathDirection::Backward, &config.backward, backward)?,
+            link(LinkDirection::Forward, &config.forward, forward)?,
+            link(LinkDirection::Backward, &config.backward, backward)?,
         ];
         let [a, b] = &config.ends;
         let a = Arc::new(TunDevice::open(a, config.mtu, config.offload)?);

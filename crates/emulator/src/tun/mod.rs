@@ -24,5 +24,7 @@ mod emulator;
 mod namespace;
 mod priority;
 
-pub use config::{DeviceTask, Namespace, PathConfig, TunEmulatorConfig, TunEmulatorError, TunEnd};
+pub use config::{
+    DeviceTask, Namespace, TunEmulatorConfig, TunEmulatorError, TunEnd, TunLinkConfig,
+};
 pub use emulator::{DirectionReport, TunEmulator, TunReport};

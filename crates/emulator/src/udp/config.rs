@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite_fabric::udp::SocketError;
-use farwrite_link::{ConfigError, LinkConfig, PathDirection};
+use farwrite_link::{ConfigError, LinkConfig, LinkDirection};
 use farwrite_wire::icrc::MixedFamilies;
 
 use crate::Task;
@@ -84,7 +84,7 @@ pub enum UdpEmulatorError {
     #[error("{direction} {source}")]
     Link {
         /// The direction of the link.
-        direction: PathDirection,
+        direction: LinkDirection,
         /// The reason.
         source: ConfigError,
     },

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use farwrite_fabric::udp::SocketError;
-use farwrite_link::{Datagram, Link, LinkConfig, PathDirection};
+use farwrite_link::{Datagram, Link, LinkConfig, LinkDirection};
 use rustix::event::{PollFd, PollFlags};
 
 use super::UdpControl;
@@ -45,7 +45,7 @@ struct UdpDirection {
 
 impl UdpDirection {
     fn new(
-        direction: PathDirection,
+        direction: LinkDirection,
         config: LinkConfig,
         seed: u64,
         start: Instant,
@@ -68,8 +68,8 @@ impl UdpThread {
         let start = Instant::now();
         let [forward, backward] = direction_seeds(config.seed);
         let directions = [
-            UdpDirection::new(PathDirection::Forward, config.forward, forward, start)?,
-            UdpDirection::new(PathDirection::Backward, config.backward, backward, start)?,
+            UdpDirection::new(LinkDirection::Forward, config.forward, forward, start)?,
+            UdpDirection::new(LinkDirection::Backward, config.backward, backward, start)?,
         ];
         if config.channels.is_empty() {
             return Err(UdpEmulatorError::NoChannel);

@@ -1,10 +1,10 @@
 //! Hosts and boxes of a run. A host is a NIC or an endpoint, and reports the completion of its
 //! flows.
 
+mod box_node;
 mod captured;
 mod endpoint;
 mod nic;
-mod path_box;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,14 +12,14 @@ use std::rc::Rc;
 use farwrite_net::{Device, Frame, Network, NodeId, Output, Ports};
 use farwrite_rc::PathProfile;
 
-use crate::boxes::{BoxKind, BoxPath, BoxTotals};
+use crate::boxes::{BoxKind, BoxLink, BoxTotals};
 use crate::outcome::FlowError;
 use crate::{Capture, Flow, RunError, Transport};
+use box_node::BoxNode;
 use captured::CapturedHost;
 use endpoint::EndpointHost;
 pub(crate) use nic::MAX_WRITE_BYTES;
 use nic::NicHost;
-use path_box::PathBox;
 
 /// Reports of the hosts that the run has not processed yet.
 pub(crate) type FlowReports = Rc<RefCell<Vec<FlowReport>>>;
@@ -76,7 +76,7 @@ pub(crate) struct FlowSetup {
 pub(crate) enum HostOrBox {
     Nic(Box<NicHost>),
     Endpoint(Box<EndpointHost>),
-    PathBox(PathBox),
+    BoxNode(BoxNode),
     Captured(Box<CapturedHost>),
 }
 
@@ -126,8 +126,8 @@ impl HostOrBox {
     }
 
     /// Makes a box.
-    pub(crate) fn path_box(kind: BoxKind, at: &BoxPath) -> Self {
-        Self::PathBox(PathBox::new(kind, at))
+    pub(crate) fn box_node(kind: BoxKind, at: &BoxLink) -> Self {
+        Self::BoxNode(BoxNode::new(kind, at))
     }
 
     /// Sets up a host that receives flows. `path` has the rate of the host's cable and the longest
@@ -143,7 +143,7 @@ impl HostOrBox {
     /// Counters of a box; zero for a host.
     pub(crate) fn box_totals(&self) -> BoxTotals {
         match self {
-            Self::PathBox(path_box) => path_box.totals(),
+            Self::BoxNode(box_node) => box_node.totals(),
             Self::Nic(_) | Self::Endpoint(_) | Self::Captured(_) => BoxTotals::default(),
         }
     }
@@ -154,7 +154,7 @@ impl HostOrBox {
             Self::Nic(host) => host.finish(now_ns, flow),
             Self::Endpoint(host) => host.program().counted(flow),
             Self::Captured(captured) => captured.host.finish(now_ns, flow),
-            Self::PathBox(_) => FlowCounters::default(),
+            Self::BoxNode(_) => FlowCounters::default(),
         }
     }
 }
@@ -177,7 +177,7 @@ impl Device for HostOrBox {
         match self {
             Self::Nic(host) => host.handle(now_ns, port, frame),
             Self::Endpoint(host) => host.handle(now_ns, port, frame),
-            Self::PathBox(path_box) => path_box.handle(now_ns, port, frame),
+            Self::BoxNode(box_node) => box_node.handle(now_ns, port, frame),
             Self::Captured(captured) => captured.handle(now_ns, port, frame),
         }
     }
@@ -186,7 +186,7 @@ impl Device for HostOrBox {
         match self {
             Self::Nic(host) => host.poll(now_ns, ports),
             Self::Endpoint(host) => host.poll(now_ns, ports),
-            Self::PathBox(path_box) => path_box.poll(now_ns, ports),
+            Self::BoxNode(box_node) => box_node.poll(now_ns, ports),
             Self::Captured(captured) => captured.poll(now_ns, ports),
         }
     }
@@ -195,7 +195,7 @@ impl Device for HostOrBox {
         match self {
             Self::Nic(host) => host.nic.next_ns(),
             Self::Endpoint(host) => host.next_ns(),
-            Self::PathBox(path_box) => path_box.next_ns(),
+            Self::BoxNode(box_node) => box_node.next_ns(),
             Self::Captured(captured) => captured.next_ns(),
         }
     }

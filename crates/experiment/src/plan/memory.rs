@@ -22,9 +22,9 @@ impl Plan {
         let mut memory = PlanMemory::default();
         for case in self.settings() {
             let parts = self.parts(&case)?;
-            let scene = parts.scene(Recording::default());
-            memory.run_bytes = memory.run_bytes.max(memory_bytes(&scene));
-            let of_seeds = result_bytes(&scene).saturating_mul(self.seeds.len() as u64);
+            let setup = parts.setup(Recording::default());
+            memory.run_bytes = memory.run_bytes.max(memory_bytes(&setup));
+            let of_seeds = result_bytes(&setup).saturating_mul(self.seeds.len() as u64);
             memory.results_bytes = memory.results_bytes.saturating_add(of_seeds);
         }
         Ok(memory)
@@ -47,7 +47,7 @@ impl Plan {
             .saturating_mul(cases.len().min(threads) as u64);
         let recorded = recorded.and_then(|(run, recording)| Some((cases.get(run)?, recording)));
         let recorded = match recorded {
-            Some((case, recording)) => recorded_bytes(&self.parts(case)?.scene(recording)),
+            Some((case, recording)) => recorded_bytes(&self.parts(case)?.setup(recording)),
             None => 0,
         };
         let parts = [running, memory.results_bytes, recorded];

@@ -142,7 +142,7 @@ pub fn sweep(
     outcomes
 }
 
-/// Runs one case on the calling thread. `recording` is the field of [`Scene`](crate::Scene).
+/// Runs one case on the calling thread. `recording` is the field of [`RunSetup`](crate::RunSetup).
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "nothing stops the run")]
 pub fn run_case(plan: &Plan, case: Case, recording: Recording) -> CaseOutcome {
@@ -167,7 +167,7 @@ fn run_case_while(
             });
         }
     };
-    let outcome = run_while(&parts.scene(recording), goes_on).map_err(|why| why.to_string());
+    let outcome = run_while(&parts.setup(recording), goes_on).map_err(|why| why.to_string());
     Some(CaseOutcome {
         case,
         flows: parts.workload.flows,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
-use farwrite_experiment::{Flow, Outcome, Recording, RunError, Scene, Transport, Workload, run};
+use farwrite_experiment::{Flow, Outcome, Recording, RunError, RunSetup, Transport, Workload, run};
 use farwrite_net::{CableConfig, CableId, Options, Shape};
 
 /// Two writes from one site to another, 2 ms away. The cable between the sites loses packets.
@@ -288,7 +288,7 @@ fn a_box_that_nothing_describes_is_refused() {
     let at = topology.insert_box(CableId(0), host, "box");
     let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0)]);
     let transport = Transport::new("roce").unwrap();
-    let scene = Scene {
+    let setup = RunSetup {
         topology: &topology,
         options: &Options::default(),
         workload: &workload,
@@ -299,5 +299,5 @@ fn a_box_that_nothing_describes_is_refused() {
         until_ns: None,
         recording: Recording::default(),
     };
-    assert_eq!(run(&scene).unwrap_err(), RunError::Box { node: at.0 });
+    assert_eq!(run(&setup).unwrap_err(), RunError::Box { node: at.0 });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{cable, clos, scene, star};
+use crate::common::{cable, clos, setup, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
     Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, PatternNetwork, Transport,
@@ -11,7 +11,7 @@ use farwrite_experiment::{
 use farwrite_net::{Loss, Options, Shape, Topology};
 
 fn run_over(topology: &Topology, workload: &Workload, transport: &Transport) -> Outcome {
-    run(&scene(topology, &Options::default(), workload, transport)).unwrap()
+    run(&setup(topology, &Options::default(), workload, transport)).unwrap()
 }
 
 fn fixed(scheme: &str, gbps: u64) -> Transport {
@@ -191,7 +191,7 @@ fn a_flow_may_name_the_priority_of_the_transport_and_no_other() {
         let mut flow = Flow::new(0, 1, 1000, 0);
         flow.priority = Some(priority);
         let workload = Workload::of(vec![flow]);
-        run(&scene(&topology, &options, &workload, &transport))
+        run(&setup(&topology, &options, &workload, &transport))
     };
     assert_eq!(run_with(transport.priority()).unwrap().done(), 1);
     let error = run_with(1).unwrap_err().to_string();
@@ -230,7 +230,7 @@ fn a_flow_that_is_too_long_for_a_message_is_refused_before_the_run() {
     let (topology, options) = (star(2, 10, 1000), Options::default());
     let transport = Transport::new("farwrite-sr-nack").unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, (8 << 30) + 1, 0)]);
-    let error = run(&scene(&topology, &options, &workload, &transport)).unwrap_err();
+    let error = run(&setup(&topology, &options, &workload, &transport)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "flow 0 has 8589934593 bytes; a message of an endpoint has at most 8589934592 at this mtu"

@@ -70,13 +70,13 @@ fn flows_without_a_size_send_until_the_run_ends() {
         let topology = common::star(4, 100, 1000);
         let options = Options::default();
         let transport = Transport::new("roce-nocc").unwrap();
-        let mut scene = common::scene(&topology, &options, &read.workload, &transport);
-        let refused = run(&scene).unwrap_err().to_string();
+        let mut setup = common::setup(&topology, &options, &read.workload, &transport);
+        let refused = run(&setup).unwrap_err().to_string();
         assert!(refused.starts_with("flow 1 has no size"), "{refused}");
         assert!(refused.contains("until"), "{refused}");
         // Longer than a WRITE of 1 GiB takes.
-        scene.until_ns = Some(100_000_000);
-        let outcome = run(&scene).unwrap();
+        setup.until_ns = Some(100_000_000);
+        let outcome = run(&setup).unwrap();
         assert_eq!((outcome.done(), outcome.end_ns), (1, 100_000_000));
         let [sized, early, triggered] = [0, 1, 2].map(|flow| outcome.flows[flow]);
         assert!(sized.time_ns().is_some());

@@ -1,6 +1,6 @@
 //! Runs of workloads.
 
-use crate::common::{cable, clos, scene, star};
+use crate::common::{cable, clos, setup, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
     Flow, FlowEnd, FlowOutcome, Start, Transport, TransportSettings, TriggerKind, Workload,
@@ -31,7 +31,7 @@ fn a_packet_and_its_acknowledgement_take_what_the_cables_take() {
     let workload = Workload::of(vec![Flow::new(0, 63, 1000, 0)]);
     let transport = Transport::new("roce-nocc").unwrap();
     let options = bare(lossless());
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.flows[0].time_ns(), Some(4356));
     let slowdown = outcome.flows[0].slowdown().unwrap();
     assert!((1.0..1.001).contains(&slowdown), "{slowdown}");
@@ -55,7 +55,7 @@ fn flows_alone_take_the_ideal_time() {
                 latency: std::time::Duration::from_nanos(300),
                 ..lossless()
             });
-            let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+            let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
             let ideal_ns = outcome.flows[0].ideal_ns.unwrap();
             let more_ns = outcome.flows[0].time_ns().unwrap() as f64 - ideal_ns;
             // Each cable rounds up to the next nanosecond.
@@ -77,7 +77,7 @@ fn a_pace_of_the_cable_rate_costs_nothing() {
                 ..TransportSettings::new(protocol)
             };
             let transport = transport.transport().unwrap();
-            let outcome = run(&scene(&topology, &bare(lossless()), &workload, &transport));
+            let outcome = run(&setup(&topology, &bare(lossless()), &workload, &transport));
             outcome.unwrap().flows[0].time_ns().unwrap() as f64
         };
         let unpaced = time_ns("roce-nocc");
@@ -97,7 +97,7 @@ fn window_and_timeout_grow_with_the_path() {
     let topology = topology.build().unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 1 << 28, 0)]);
     let (options, transport) = (Options::default(), Transport::new("roce-nocc").unwrap());
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     let slowdown = outcome.flows[0].slowdown().unwrap();
     assert!((1.0..1.001).contains(&slowdown), "{slowdown}");
     assert_eq!((outcome.flows[0].timeouts, outcome.repeated()), (0, 0));
@@ -114,7 +114,7 @@ fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     };
     let transport = transport.transport().unwrap();
     let options = bare(lossless());
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!((outcome.done(), outcome.repeated()), (15, 0));
     assert_eq!(outcome.totals.all_dropped(), 0);
     // 7.5 MB with 44 bytes more for each 1024 at 50 Gbit/s, and one round trip.
@@ -142,9 +142,9 @@ fn the_seed_determines_a_run() {
     let transport = Transport::new("roce-nocc").unwrap();
     let options = Options::with_switches(lossless());
     let run = |seed| {
-        let mut scene = scene(&topology, &options, &workload, &transport);
-        scene.seed = seed;
-        run(&scene).unwrap()
+        let mut setup = setup(&topology, &options, &workload, &transport);
+        setup.seed = seed;
+        run(&setup).unwrap()
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).trace_hash, run(2).trace_hash);
@@ -224,7 +224,7 @@ fn triggers_start_what_waits_for_them() {
         Options::with_switches(lossless()),
         Transport::new("roce-nocc").unwrap(),
     );
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     let start = |flow: usize| outcome.flows[flow].start_ns;
     let end = |flow: usize| match outcome.flows[flow].end {
         FlowEnd::Done { at_ns } => at_ns,
@@ -253,7 +253,7 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
     let workload = Workload::of(vec![Flow::new(0, 1, 2_000_000, 0)]);
     let options = Options::with_switches(lossless());
     let transport = Transport::new("roce-nocc").unwrap();
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.done(), 1);
     assert!(outcome.repeated() > 0 && outcome.totals.all_dropped() > 0);
 
@@ -264,7 +264,7 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
     }
     .build()
     .unwrap();
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     assert!(matches!(outcome.flows[0].end, FlowEnd::Failed(_)));
     assert!(outcome.flows[0].timeouts > 0);
 }
@@ -278,7 +278,7 @@ fn samples_begin_with_the_first_flow() {
         Options::with_switches(lossless()),
         Transport::new("roce-nocc").unwrap(),
     );
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.depths.start_ns, 2_000_000_000);
     let sampled_ns = outcome.depths.interval_ns * outcome.depths.samples.len() as u64;
     let missing_ns = outcome.end_ns - 2_000_000_000 - sampled_ns;
@@ -310,7 +310,7 @@ fn a_flow_alone_is_near_its_ideal_time_under_every_transport() {
         for bytes in [1, 4096, 100_001, 25_000_000] {
             let workload = Workload::of(vec![Flow::new(0, 15, bytes, 5000)]);
             let options = switches_for(&transport);
-            let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+            let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
             let protocol = transport.protocol();
             let software_ns = if protocol == "uccl" { 4_000 } else { 0 };
             let time_ns = outcome.flows[0].time_ns().unwrap() - software_ns;
@@ -337,7 +337,7 @@ fn roce_without_pfc_drops_and_goes_back() {
         if options.switch.pfc.is_none() {
             options.switch.buffer_bytes = 200_000;
         }
-        run(&scene(&topology, &options, &workload, &transport)).unwrap()
+        run(&setup(&topology, &options, &workload, &transport)).unwrap()
     };
     let (lossless, lossy) = (outcome_of("roce"), outcome_of("roce-lossy"));
     assert_eq!((lossless.done(), lossy.done()), (8, 8));
@@ -360,10 +360,10 @@ fn a_run_ends_under_every_transport_when_nothing_arrives() {
     let workload = Workload::of(flows);
     for transport in every_transport() {
         let options = switches_for(&transport);
-        let outcome = run(&scene(&star(dead), &options, &workload, &transport)).unwrap();
+        let outcome = run(&setup(&star(dead), &options, &workload, &transport)).unwrap();
         let failed = |flow: &FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
         assert!(outcome.flows.iter().all(failed), "{}", transport.protocol());
-        let outcome = run(&scene(&star(lossy), &options, &workload, &transport)).unwrap();
+        let outcome = run(&setup(&star(lossy), &options, &workload, &transport)).unwrap();
         assert_eq!(outcome.done(), 2, "{}", transport.protocol());
         assert!(outcome.repeated() > 0);
     }
@@ -378,7 +378,7 @@ fn acknowledgements_pass_the_queues_of_switches_that_trim() {
     let options = switches_for(&transport);
     let flows = (0..16).map(|src| Flow::new(src, (src + 5) % 16, 5_000_000, 0));
     let workload = Workload::of(flows.collect());
-    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.done(), 16);
     assert!(outcome.totals.trimmed > 0);
     assert_eq!(outcome.totals.all_dropped(), 0);
@@ -393,9 +393,9 @@ fn a_run_can_end_early() {
         Options::with_switches(lossless()),
         Transport::new("roce-nocc").unwrap(),
     );
-    let mut scene = scene(&topology, &options, &workload, &transport);
-    scene.until_ns = Some(100_000);
-    let outcome = run(&scene).unwrap();
+    let mut setup = setup(&topology, &options, &workload, &transport);
+    setup.until_ns = Some(100_000);
+    let outcome = run(&setup).unwrap();
     assert_eq!(outcome.flows[0].end, FlowEnd::Unfinished);
     assert_eq!(outcome.end_ns, 100_000);
 }
@@ -409,8 +409,8 @@ fn workloads_that_do_not_fit_are_refused() {
     );
     let error = |flow| {
         let workload = Workload::of(vec![flow]);
-        let scene = scene(&topology, &options, &workload, &transport);
-        run(&scene).unwrap_err().to_string()
+        let setup = setup(&topology, &options, &workload, &transport);
+        run(&setup).unwrap_err().to_string()
     };
     assert!(error(Flow::new(0, 2, 1, 0)).contains("host 2; the topology has hosts 0 to 1"));
     assert!(error(Flow::new(1, 1, 1, 0)).contains("host 1 to itself"));
@@ -426,7 +426,7 @@ fn memory_grows_with_flows_and_hosts() {
     let memory = |hosts, flows| {
         let topology = star(hosts, 100, 1000);
         let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0); flows]);
-        memory_bytes(&scene(&topology, &options, &workload, &transport))
+        memory_bytes(&setup(&topology, &options, &workload, &transport))
     };
     assert!(memory(2, 1_000_000) > memory(2, 10) + (1 << 30));
     assert!(memory(1000, 10) > memory(2, 10) + 1_000_000);
@@ -438,7 +438,7 @@ fn memory_grows_with_the_writes_of_a_long_flow() {
     let (topology, options) = (star(2, 100, 1000), Options::default());
     let memory = |bytes| {
         let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
-        memory_bytes(&scene(
+        memory_bytes(&setup(
             &topology,
             &options,
             &workload,
@@ -456,7 +456,7 @@ fn memory_of_endpoints_grows_with_packets() {
     let transport = Transport::new("farwrite-sr-rto").unwrap();
     let memory = |bytes| {
         let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
-        memory_bytes(&scene(&topology, &options, &workload, &transport))
+        memory_bytes(&setup(&topology, &options, &workload, &transport))
     };
     let (short, long) = (memory(1 << 30), memory(8 << 30));
     assert_eq!(long - short, 6 * (7 << 18));

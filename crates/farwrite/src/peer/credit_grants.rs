@@ -3,7 +3,7 @@
 use farwrite_rate::{EqdsOptions, PullPacer};
 use farwrite_wire::control::{Credit, CreditRequest};
 
-use super::credit_requests::Waits;
+use super::credit_requests::RequestTimes;
 
 /// Percentage of the port's rate for which credit is granted. The rest keeps the queue in
 /// front of the port short.
@@ -95,7 +95,7 @@ impl CreditGrants {
         index: u32,
         request: &CreditRequest,
         ahead_bytes: u64,
-        waits: &Waits,
+        waits: &RequestTimes,
     ) {
         let latest = &self.latest;
         if (request.epoch, request.used_bytes) < (latest.epoch, latest.used_bytes) {
@@ -146,13 +146,13 @@ impl CreditGrants {
     }
 
     /// Puts off a credit that is due but has no news.
-    pub(super) fn put_off(&mut self, now_ns: u64, waits: &Waits) {
+    pub(super) fn put_off(&mut self, now_ns: u64, waits: &RequestTimes) {
         if self.is_due(now_ns) && !self.has_news {
             self.due_ns = self.next_ns(now_ns, waits);
         }
     }
 
-    fn next_ns(&self, now_ns: u64, waits: &Waits) -> Option<u64> {
+    fn next_ns(&self, now_ns: u64, waits: &RequestTimes) -> Option<u64> {
         let grants_more = self.granted_bytes < self.target_bytes;
         grants_more.then(|| now_ns.saturating_add(waits.period_ns))
     }
@@ -164,7 +164,7 @@ impl CreditGrants {
 
     /// Returns the credit for a control packet of queue pair `index` that leaves now, if one is
     /// due.
-    pub(super) fn take(&mut self, now_ns: u64, index: u32, waits: &Waits) -> Option<Credit> {
+    pub(super) fn take(&mut self, now_ns: u64, index: u32, waits: &RequestTimes) -> Option<Credit> {
         if self.index != Some(index) || !self.is_due(now_ns) || !self.has_news {
             return None;
         }
@@ -190,7 +190,7 @@ impl CreditGrants {
 mod tests {
     use super::*;
 
-    const WAITS: Waits = Waits {
+    const WAITS: RequestTimes = RequestTimes {
         period_ns: 1_000,
         answer_ns: 10_000,
         longest_ns: 100_000,

@@ -8,7 +8,7 @@ pub(super) const PACKETS_A_REQUEST: u64 = 16;
 
 /// Times that the requests to a peer depend on, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waits {
+pub(super) struct RequestTimes {
     /// Shortest time between two requests, or between two credits.
     pub(super) period_ns: u64,
     /// Time until a request that was lost is repeated.
@@ -89,7 +89,7 @@ impl CreditRequests {
         now_ns: u64,
         index: u32,
         (used_bytes, backlog_bytes): (u64, u64),
-        waits: &Waits,
+        waits: &RequestTimes,
     ) {
         self.used_bytes = self.used_bytes.max(used_bytes);
         self.backlog_bytes = backlog_bytes;
@@ -124,7 +124,7 @@ impl CreditRequests {
     }
 
     /// When to repeat a request to which no credit came.
-    fn again_ns(&self, now_ns: u64, waits: &Waits) -> u64 {
+    fn again_ns(&self, now_ns: u64, waits: &RequestTimes) -> u64 {
         let wait_ns = waits.answer_ns.max(self.gap_ns.saturating_mul(2));
         let doubled_ns = wait_ns.saturating_mul(1 << self.repeats.min(32));
         now_ns.saturating_add(doubled_ns.min(waits.longest_ns))
@@ -137,7 +137,12 @@ impl CreditRequests {
 
     /// Returns the request for a control packet of queue pair `index` that leaves now, if one is
     /// due.
-    pub(super) fn take(&mut self, now_ns: u64, index: u32, waits: &Waits) -> Option<CreditRequest> {
+    pub(super) fn take(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        waits: &RequestTimes,
+    ) -> Option<CreditRequest> {
         let (through, due_ns) = self.due()?;
         if through != index || due_ns > now_ns {
             return None;
@@ -162,7 +167,12 @@ impl CreditRequests {
     }
 
     /// Handles a credit.
-    pub(super) fn hear(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) -> CreditEffect {
+    pub(super) fn hear(
+        &mut self,
+        now_ns: u64,
+        credit: &Credit,
+        waits: &RequestTimes,
+    ) -> CreditEffect {
         if credit.epoch > self.epoch {
             return CreditEffect::Refused;
         }
@@ -197,7 +207,7 @@ impl CreditRequests {
 mod tests {
     use super::*;
 
-    const WAITS: Waits = Waits {
+    const WAITS: RequestTimes = RequestTimes {
         period_ns: 10,
         answer_ns: 100,
         longest_ns: 300,

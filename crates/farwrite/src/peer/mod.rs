@@ -10,6 +10,7 @@ mod credit_requests;
 mod drain;
 mod drops;
 mod flight;
+mod host_waits;
 mod pacing;
 mod packet_log;
 mod received;
@@ -18,7 +19,6 @@ mod send_queue;
 mod state;
 mod stats;
 mod table;
-mod waits;
 
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::request::WriteImm;

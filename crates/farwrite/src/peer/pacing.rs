@@ -5,7 +5,7 @@ use farwrite_wire::control::{Credit, CreditRequest, PeerFeedback};
 use farwrite_wire::timing::Timing;
 
 use super::controller::{Controller, burst_bytes};
-use super::credit_requests::{CreditEffect, CreditRequests, Waits};
+use super::credit_requests::{CreditEffect, CreditRequests, RequestTimes};
 use super::flight::{Flight, ReportEffect, ReportedPacket};
 use super::packet_log::Run;
 use super::send_queue::{PlaceInQueue, SendQueue, TurnEnd};
@@ -157,7 +157,7 @@ impl Pacing {
         index: u32,
         place: &mut PlaceInQueue,
         end: &TurnEnd,
-        waits: &Waits,
+        waits: &RequestTimes,
     ) {
         let bytes = std::mem::take(&mut self.turn_bytes);
         self.send_queue.end_turn(index, place, end, bytes > 0);
@@ -183,7 +183,7 @@ impl Pacing {
         index: u32,
         place: &mut PlaceInQueue,
         end: &TurnEnd,
-        waits: &Waits,
+        waits: &RequestTimes,
     ) {
         let Some((used_bytes, unasked_bytes)) = self.controller.credit_state() else {
             return;
@@ -213,13 +213,13 @@ impl Pacing {
         &mut self,
         now_ns: u64,
         index: u32,
-        waits: &Waits,
+        waits: &RequestTimes,
     ) -> Option<CreditRequest> {
         self.credit_requests.as_mut()?.take(now_ns, index, waits)
     }
 
     /// Handles credit of the receiver, or refuses it.
-    pub(super) fn handle_credit(&mut self, now_ns: u64, credit: &Credit, waits: &Waits) {
+    pub(super) fn handle_credit(&mut self, now_ns: u64, credit: &Credit, waits: &RequestTimes) {
         let heard = match &mut self.credit_requests {
             Some(requests) => requests.hear(now_ns, credit, waits),
             None => CreditEffect::Refused,
@@ -355,7 +355,7 @@ mod tests {
                 replaces_lost: false,
             },
         );
-        let waits = Waits {
+        let waits = RequestTimes {
             period_ns: MS,
             answer_ns: MS,
             longest_ns: MS,

@@ -6,7 +6,7 @@ use farwrite_wire::timing::Timing;
 
 use super::drain::DrainMeter;
 use super::drops::DropShare;
-use super::waits::Waits;
+use super::host_waits::HostWaits;
 use crate::completions::{Latest, ReceiveCounts};
 
 /// Reports in each round trip while packets arrive.
@@ -66,7 +66,7 @@ pub(super) struct Reports {
     latest: Latest<(u32, NewestPacket)>,
     /// Whether new data has arrived since the last report.
     has_fresh: bool,
-    waits: Waits,
+    waits: HostWaits,
     drain: DrainMeter,
     drops: DropShare,
     /// When the next report is due.
@@ -92,7 +92,7 @@ impl Reports {
             counts: ReceiveCounts::default(),
             latest: Latest::default(),
             has_fresh: false,
-            waits: Waits::default(),
+            waits: HostWaits::default(),
             drain: DrainMeter::new(timing.min_ping_ns),
             drops: DropShare::new(counters, 0),
             due_ns: None,

@@ -12,7 +12,7 @@ use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::timing::Timing;
 
 use super::credit_grants::CreditGrants;
-use super::credit_requests::{PACKETS_A_REQUEST, Waits};
+use super::credit_requests::{PACKETS_A_REQUEST, RequestTimes};
 use super::flight::ReportedPacket;
 use super::pacing::Pacing;
 use super::packet_log::Run;
@@ -310,9 +310,9 @@ impl PeerState {
         }
     }
 
-    pub(super) fn waits(&self) -> Waits {
+    pub(super) fn waits(&self) -> RequestTimes {
         let period_ns = self.period_ns();
-        Waits {
+        RequestTimes {
             period_ns,
             answer_ns: self.rtt.smoothed_ns() + 2 * period_ns + self.timing.lateness_ns,
             longest_ns: self.timing.max_probe_ns,

@@ -5,13 +5,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use farwrite_wire::control::Outcome;
 
 use super::RepairReceiver;
-use super::endings::Endings;
+use super::open_messages::OpenMessages;
 use crate::scheme::{Arrivals, Job, Message, MessageId, PeerView, Receiver, Report};
 
 /// Wraps a scheme that repairs losses, and ends its messages in time.
 pub(super) struct BoundedReceiver {
     repairs: Box<dyn RepairReceiver + Send>,
-    endings: Endings,
+    endings: OpenMessages,
     deadlines: BTreeMap<u64, u64>,
     /// Deadlines that have not been reached, the earliest first.
     looks: BTreeSet<(u64, u64)>,
@@ -24,7 +24,7 @@ impl BoundedReceiver {
     pub(super) fn new(repairs: Box<dyn RepairReceiver + Send>) -> Self {
         Self {
             repairs,
-            endings: Endings::default(),
+            endings: OpenMessages::default(),
             deadlines: BTreeMap::new(),
             looks: BTreeSet::new(),
             ending: BTreeSet::new(),

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use farwrite_wire::control::{Ack, Outcome};
 
 use super::critical::CriticalOrder;
-use super::endings::Endings;
+use super::open_messages::OpenMessages;
 use crate::ack_clock::AckClock;
 use crate::scheme::{Arrivals, Message, MessageId, PeerView, Receiver, Report};
 use crate::selective_repeat::SelectiveReceiver;
@@ -15,7 +15,7 @@ pub(super) struct ExactReceiver {
     /// Reports on the critical chunks. It knows each by its position.
     repairs: SelectiveReceiver,
     messages: BTreeMap<u64, ExactRecv>,
-    endings: Endings,
+    endings: OpenMessages,
     /// Repeats the last ACK of messages whose critical chunks have arrived, while packets of them
     /// arrive: the sender may have missed it.
     acks: AckClock,
@@ -80,7 +80,7 @@ impl ExactReceiver {
         Self {
             repairs,
             messages: BTreeMap::new(),
-            endings: Endings::default(),
+            endings: OpenMessages::default(),
             acks: AckClock::default(),
             outcomes: VecDeque::new(),
         }

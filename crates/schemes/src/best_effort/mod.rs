@@ -9,9 +9,9 @@
 mod bounded_receiver;
 mod bounded_sender;
 mod critical;
-mod endings;
 mod exact_receiver;
 mod exact_sender;
+mod open_messages;
 mod receiver;
 mod sender;
 

@@ -4,14 +4,14 @@ use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
 use super::critical::CriticalOrder;
-use super::endings::Endings;
+use super::open_messages::OpenMessages;
 use crate::scheme::{Arrivals, Message, MessageId, PeerView, Receiver, Report};
 
 #[derive(Debug, Default)]
 pub(super) struct BestEffortReceiver {
     /// The chunks of each open message.
     messages: BTreeMap<u64, CriticalOrder>,
-    endings: Endings,
+    endings: OpenMessages,
     outcomes: VecDeque<(u64, Outcome)>,
 }
 

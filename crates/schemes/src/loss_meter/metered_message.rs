@@ -18,7 +18,7 @@ const MAX_REACH: u32 = 1024;
 
 /// The result of a chunk's first transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum FirstTransmission {
     Arrived,
     Lost,
     /// The result is not known.
@@ -53,22 +53,22 @@ struct End {
     /// One past the last position that can be judged.
     limit: u32,
     /// Unjudged positions below the limit with a fate other than a simple arrival, in order.
-    others: Vec<(u32, Fate)>,
+    others: Vec<(u32, FirstTransmission)>,
 }
 
 impl End {
-    fn fates(&self, positions: Range<u32>, mut each: impl FnMut(Fate, u32)) {
+    fn fates(&self, positions: Range<u32>, mut each: impl FnMut(FirstTransmission, u32)) {
         let limit = self.limit.clamp(positions.start, positions.end);
         let mut next = positions.start;
         for &(position, fate) in &self.others {
             if (next..limit).contains(&position) {
-                each(Fate::Arrived, position - next);
+                each(FirstTransmission::Arrived, position - next);
                 each(fate, 1);
                 next = position + 1;
             }
         }
-        each(Fate::Arrived, limit - next);
-        each(Fate::Unknown, positions.end - limit);
+        each(FirstTransmission::Arrived, limit - next);
+        each(FirstTransmission::Unknown, positions.end - limit);
     }
 }
 
@@ -128,18 +128,18 @@ impl MeteredMessage {
         let mut lost = end
             .others
             .iter_mut()
-            .filter(|(_, fate)| *fate == Fate::Lost);
+            .filter(|(_, fate)| *fate == FirstTransmission::Lost);
         if let Some((_, fate)) = lost.find(|(position, _)| self.order.at(*position) == Some(chunk))
         {
             *fate = match is_whole {
-                true => Fate::Arrived,
-                false => Fate::Unknown,
+                true => FirstTransmission::Arrived,
+                false => FirstTransmission::Unknown,
             };
         }
     }
 
     /// Reports the fates of the unjudged positions below `end`, for a message that has ended.
-    pub(super) fn fates_at_end(&self, end: u32, each: impl FnMut(Fate, u32)) {
+    pub(super) fn fates_at_end(&self, end: u32, each: impl FnMut(FirstTransmission, u32)) {
         if self.front > 0
             && self.length > 1
             && let Some(known) = &self.end
@@ -241,12 +241,12 @@ impl MeteredMessage {
         &self,
         positions: Range<u32>,
         arrivals: &dyn Arrivals,
-        mut each: impl FnMut(Fate, u32),
+        mut each: impl FnMut(FirstTransmission, u32),
     ) {
         // If no chunk was seen in its turn, the sender may have sent nothing. For a message of a
         // single chunk, the meter can detect an arrival but not a loss.
         if self.front == 0 || self.length == 1 {
-            each(Fate::Unknown, positions.end - positions.start);
+            each(FirstTransmission::Unknown, positions.end - positions.start);
         } else if let Some(end) = &self.end {
             end.fates(positions, each);
         } else if self.order.is_sequence() {
@@ -264,7 +264,7 @@ impl MeteredMessage {
         &self,
         positions: Range<u32>,
         arrivals: &dyn Arrivals,
-        mut each: impl FnMut(Fate, u32),
+        mut each: impl FnMut(FirstTransmission, u32),
     ) {
         for (word, mask) in words_of(positions) {
             let bits = arrivals.word(self.number.into(), word);
@@ -272,8 +272,8 @@ impl MeteredMessage {
             while at < end {
                 let rest = bits >> at;
                 let (fate, run) = match rest & 1 {
-                    0 => (Fate::Lost, rest.trailing_zeros()),
-                    _ => (Fate::Arrived, rest.trailing_ones()),
+                    0 => (FirstTransmission::Lost, rest.trailing_zeros()),
+                    _ => (FirstTransmission::Arrived, rest.trailing_ones()),
                 };
                 let run = run.min(end - at);
                 each(fate, run);
@@ -305,7 +305,7 @@ impl MeteredMessage {
                 |fate, run| {
                     let run = position..position + run;
                     position = run.end;
-                    if fate != Fate::Arrived {
+                    if fate != FirstTransmission::Arrived {
                         others.extend(run.map(|position| (position, fate)));
                     }
                 },
@@ -314,23 +314,23 @@ impl MeteredMessage {
         self.end = Some(End { limit, others });
     }
 
-    fn fate(&self, position: u32, parity_front: u32, bits: &mut Bits<'_>) -> Fate {
+    fn fate(&self, position: u32, parity_front: u32, bits: &mut Bits<'_>) -> FirstTransmission {
         let Some(chunk) = self.order.at(position) else {
-            return Fate::Unknown;
+            return FirstTransmission::Unknown;
         };
         if chunk.0.is_parity() {
             return match bits.has(chunk) {
-                true => Fate::Arrived,
-                false if position < parity_front => Fate::Lost,
-                false => Fate::Elsewhere,
+                true => FirstTransmission::Arrived,
+                false if position < parity_front => FirstTransmission::Lost,
+                false => FirstTransmission::Elsewhere,
             };
         }
         match self.rebuilt.get(&chunk.1) {
-            Some(&front) if position < front => Fate::Lost,
+            Some(&front) if position < front => FirstTransmission::Lost,
             // It was computed ahead of its turn.
-            Some(_) => Fate::Unknown,
-            None if bits.has(chunk) => Fate::Arrived,
-            None => Fate::Lost,
+            Some(_) => FirstTransmission::Unknown,
+            None if bits.has(chunk) => FirstTransmission::Arrived,
+            None => FirstTransmission::Lost,
         }
     }
 

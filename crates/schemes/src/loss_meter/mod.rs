@@ -1,6 +1,6 @@
 //! Path loss, measured at the receiver from the bitmaps (P5.7).
 
-mod front;
+mod highest_position;
 mod metered_message;
 mod overtaken;
 
@@ -14,8 +14,8 @@ use farwrite_wire::control::LossCounts;
 use crate::chunk_loss::ChunkLoss;
 use crate::order::WireOrder;
 use crate::scheme::{Arrivals, Message, MessageId, PeerView};
-use front::Front;
-use metered_message::{Fate, MeteredMessage};
+use highest_position::HighestPosition;
+use metered_message::{FirstTransmission, MeteredMessage};
 pub use overtaken::LateChunk;
 use overtaken::Overtaken;
 
@@ -31,7 +31,7 @@ pub struct LossMeter {
     messages: BTreeMap<u64, MeteredMessage>,
     /// The newest message of which a chunk has arrived.
     newest: Option<u64>,
-    front: Front,
+    front: HighestPosition,
     /// Earlier places of the front. Positions up to each place are to be judged.
     passed: VecDeque<Passed>,
     overtaken: Overtaken,
@@ -269,25 +269,25 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, fate: Fate, run: u32) {
+    fn add(&mut self, fate: FirstTransmission, run: u32) {
         if run == 0 {
             return;
         }
         let chunks = u64::from(run);
         match fate {
-            Fate::Arrived => {
+            FirstTransmission::Arrived => {
                 self.counts.judged_chunks += chunks;
                 self.run = 0;
             }
-            Fate::Lost => {
+            FirstTransmission::Lost => {
                 self.counts.judged_chunks += chunks;
                 self.counts.lost_chunks += chunks;
                 self.counts.bursts += u64::from(self.run == 0);
                 self.run += chunks;
                 self.counts.longest_burst_chunks = self.counts.longest_burst_chunks.max(self.run);
             }
-            Fate::Unknown => self.break_off(),
-            Fate::Elsewhere => {}
+            FirstTransmission::Unknown => self.break_off(),
+            FirstTransmission::Elsewhere => {}
         }
     }
 

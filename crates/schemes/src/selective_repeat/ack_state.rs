@@ -17,13 +17,13 @@ pub(crate) struct AckState {
     chunks: u32,
     /// Chunks `0..cumulative` have arrived.
     pub(crate) cumulative: u32,
-    lap: Lap,
+    lap: AckRound,
     acks_this_round: u32,
 }
 
 /// How far the selective parts of successive ACKs have advanced around the window.
 #[derive(Debug)]
-struct Lap {
+struct AckRound {
     /// Bitmap word at which the next selective part begins. If it is below the cumulative point,
     /// the part begins at that point.
     next_word: u32,
@@ -52,7 +52,7 @@ impl AckState {
             number,
             chunks,
             cumulative: 0,
-            lap: Lap {
+            lap: AckRound {
                 next_word: 0,
                 left: 0,
                 stale: true,
@@ -124,7 +124,7 @@ impl AckState {
     }
 }
 
-impl Lap {
+impl AckRound {
     /// The words that the next ACK reports, at most `room`.
     fn advance(&mut self, window: &Range<u32>, room: u32) -> Range<u32> {
         let first = if window.contains(&self.next_word) {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
-use farwrite_boxes::{BoxDevice, PathBox};
+use farwrite_boxes::{BoxDevice, Middlebox};
 use farwrite_link::Datagram;
 use farwrite_net::header::Header;
 use farwrite_net::{Device, Frame, Output, Ports};
@@ -19,7 +19,7 @@ use farwrite_rng::SplitMix;
 /// Highest number of box messages that the path remembers.
 const MAX_SEEN: usize = 40;
 
-pub(crate) enum Node<B: PathBox> {
+pub(crate) enum Node<B: Middlebox> {
     Host(Box<BoxHost>),
     Box(Box<BoxNode<B>>),
     /// Forwards all frames; stands in place of a missing box.
@@ -28,7 +28,7 @@ pub(crate) enum Node<B: PathBox> {
 }
 
 /// A box, and the frames that take a way around it.
-pub(crate) struct BoxNode<B: PathBox> {
+pub(crate) struct BoxNode<B: Middlebox> {
     pub(crate) device: BoxDevice<Converted<B>>,
     /// Whether the frames that arrive at a port do.
     pub(crate) around: [bool; 2],
@@ -191,7 +191,7 @@ impl FaultyPath {
     }
 }
 
-impl<B: PathBox> Device for Node<B> {
+impl<B: Middlebox> Device for Node<B> {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
             Self::Host(host) => {

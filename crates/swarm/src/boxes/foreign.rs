@@ -1,6 +1,6 @@
 //! Traffic that boxes must not touch: fragments of packets, and other datagrams to the port of RoCEv2.
 
-use farwrite_boxes::{BoxFrame, PathBox, Side};
+use farwrite_boxes::{BoxFrame, Middlebox, Side};
 use farwrite_net::checksum;
 use farwrite_rng::SplitMix;
 
@@ -46,7 +46,7 @@ impl Foreign {
     }
 
     /// Gives the box a foreign frame. The box has nothing else to send.
-    pub(crate) fn pass<B: PathBox>(
+    pub(crate) fn pass<B: Middlebox>(
         &mut self,
         now_ns: u64,
         inner: &mut B,

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use farwrite_boxes::{BoxFrame, PathBox, Side};
+use farwrite_boxes::{BoxFrame, Middlebox, Side};
 use farwrite_net::checksum;
 use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::{Flow, reseal};
@@ -184,7 +184,7 @@ pub(crate) struct Converted<B> {
 /// The settings of a box, the headers of its frames, and the seed of foreign frames if there are any.
 pub(crate) type ConvertedConfig<C> = (C, Headers, Option<u64>);
 
-impl<B: PathBox> PathBox for Converted<B> {
+impl<B: Middlebox> Middlebox for Converted<B> {
     type Config = ConvertedConfig<B::Config>;
     type Counters = B::Counters;
 

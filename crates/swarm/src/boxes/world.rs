@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite_boxes::lowar::{self, Lowar};
 use farwrite_boxes::netrt::{self, NetRt};
-use farwrite_boxes::{BoxDevice, PathBox};
+use farwrite_boxes::{BoxDevice, Middlebox};
 use farwrite_net::{CableConfig, Network, NodeId, Options, Role, Topology};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 
@@ -25,7 +25,7 @@ const QUIET_NS: u64 = 60_000_000_000;
 const ACK_TIMEOUT_NS: u64 = 12_000_000;
 
 /// A box, and the events that its counters show.
-pub(crate) trait Watched: PathBox<Config: Clone> {
+pub(crate) trait Watched: Middlebox<Config: Clone> {
     fn met(counters: &Self::Counters) -> Vec<(&'static str, u64)>;
 }
 
@@ -62,7 +62,7 @@ impl Watched for NetRt {
     }
 }
 
-pub(crate) struct BoxWorld<'a, B: PathBox> {
+pub(crate) struct BoxWorld<'a, B: Middlebox> {
     plan: &'a BoxPlan,
     network: Network<Node<B>>,
     hosts: [NodeId; 2],

@@ -40,7 +40,7 @@ pub(crate) struct Cell {
 
 /// The waits of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum ModelWaits {
     /// The waits of the paper: 1 and 3 round trips, and half a round trip for the end of parity
     /// (4.2).
     Paper,
@@ -86,7 +86,7 @@ impl Cell {
             return Err("--keep-reports: for single messages and independent losses only".into());
         }
         // The model checks the other arguments.
-        self.model(Waits::Paper)?.sample(0, 0)?;
+        self.model(ModelWaits::Paper)?.sample(0, 0)?;
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Cell {
 
     /// The model setting of a message, or of a ring with buffers of the cell's bytes. Its rate is
     /// the payload rate.
-    pub(crate) fn model(&self, waits: Waits) -> Result<Setting, Failure> {
+    pub(crate) fn model(&self, waits: ModelWaits) -> Result<Setting, Failure> {
         let scheme: Scheme = self.scheme.to_string().parse()?;
         let payload_share = f64::from(self.mtu) / f64::from(self.mtu + packet_overhead_bytes(true));
         #[expect(clippy::cast_precision_loss, reason = "at most 2^33")]
@@ -165,9 +165,9 @@ impl Cell {
                 packets_per_chunk: 1,
             };
         }
-        if waits == Waits::Protocol && self.sites.is_none() && setting.has_rounds()? {
+        if waits == ModelWaits::Protocol && self.sites.is_none() && setting.has_rounds()? {
             setting.variant = Variant::Protocol;
-        } else if waits == Waits::Protocol {
+        } else if waits == ModelWaits::Protocol {
             let (rto_rtts, beta) = scheme.protocol_waits();
             (setting.rto_rtts, setting.beta) = (Some(rto_rtts), beta);
         }

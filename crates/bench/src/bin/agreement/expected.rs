@@ -4,7 +4,7 @@ use farwrite_model::{Collective, CompletionTime, ModelError};
 use farwrite_units::stats;
 
 use crate::Failure;
-use crate::cell::{Cell, Waits};
+use crate::cell::{Cell, ModelWaits};
 
 /// Number of messages drawn from the model where it has no exact evaluation.
 const MESSAGES: usize = 10_000;
@@ -21,7 +21,7 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    pub(crate) fn new(cell: &Cell, waits: Waits) -> Result<Self, Failure> {
+    pub(crate) fn new(cell: &Cell, waits: ModelWaits) -> Result<Self, Failure> {
         let setting = cell.model(waits)?;
         let mut times_s = match cell.sites {
             None => match setting.completion_time() {

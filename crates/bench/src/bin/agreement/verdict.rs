@@ -3,7 +3,7 @@
 use farwrite_units::stats::{self, deviation};
 
 use crate::Failure;
-use crate::cell::{Cell, Waits};
+use crate::cell::{Cell, ModelWaits};
 use crate::expected::Expected;
 
 /// Highest relative deviation of the mean.
@@ -63,8 +63,8 @@ impl Comparison {
     /// Compares times, in seconds, with the model.
     pub(crate) fn new(cell: &Cell, mut times_s: Vec<f64>) -> Result<Self, Failure> {
         times_s.sort_by(f64::total_cmp);
-        let ours = Expected::new(cell, Waits::Protocol)?;
-        let paper = Expected::new(cell, Waits::Paper)?;
+        let ours = Expected::new(cell, ModelWaits::Protocol)?;
+        let paper = Expected::new(cell, ModelWaits::Paper)?;
         let tail = match times_s.len() {
             10_000.. => Some(0.999),
             1_000.. => Some(0.99),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_experiment::{Recording, Scene, Transport, Workload};
+use farwrite_experiment::{Recording, RunSetup, Transport, Workload};
 use farwrite_net::{CableConfig, LeafSpine, Options, Shape, Topology};
 
 pub(crate) fn cable(gbps: u64, delay_ns: u64) -> CableConfig {
@@ -26,13 +26,13 @@ pub(crate) fn clos() -> Topology {
     clos.build().unwrap()
 }
 
-pub(crate) fn scene<'a>(
+pub(crate) fn setup<'a>(
     topology: &'a Topology,
     options: &'a Options,
     workload: &'a Workload,
     transport: &'a Transport,
-) -> Scene<'a> {
-    Scene {
+) -> RunSetup<'a> {
+    RunSetup {
         topology,
         options,
         workload,

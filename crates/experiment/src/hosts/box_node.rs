@@ -5,20 +5,20 @@ use farwrite_boxes::lowar::Lowar;
 use farwrite_boxes::netrt::NetRt;
 use farwrite_net::{Device, Frame, Output, Ports};
 
-use crate::boxes::{BoxKind, BoxPath, BoxTotals};
+use crate::boxes::{BoxKind, BoxLink, BoxTotals};
 
 /// The port of a box toward the NICs ([`farwrite_net::Topology::insert_box`]).
 const NEAR_PORT: usize = 1;
 
 /// A box of a run.
 #[derive(Debug)]
-pub(crate) enum PathBox {
+pub(crate) enum BoxNode {
     Lowar(Box<BoxDevice<Lowar>>),
     Netrt(Box<BoxDevice<NetRt>>),
 }
 
-impl PathBox {
-    pub(super) fn new(kind: BoxKind, at: &BoxPath) -> Self {
+impl BoxNode {
+    pub(super) fn new(kind: BoxKind, at: &BoxLink) -> Self {
         let backpressure = kind.backpressure(at);
         match kind {
             BoxKind::Lowar(own) => {
@@ -56,7 +56,7 @@ impl PathBox {
     }
 }
 
-impl Device for PathBox {
+impl Device for BoxNode {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
             Self::Lowar(device) => device.handle(now_ns, port, frame),

@@ -11,7 +11,7 @@ const REPEAT_ROUND_TRIPS: u64 = 4;
 
 /// Tracks when the highest position seen so far was reached.
 #[derive(Debug, Default)]
-pub(super) struct Front {
+pub(super) struct HighestPosition {
     moved_ns: u64,
     /// The front moved by `positions` between this time and `moved_ns`.
     since_ns: u64,
@@ -20,7 +20,7 @@ pub(super) struct Front {
     unclear_until_ns: u64,
 }
 
-impl Front {
+impl HighestPosition {
     /// Returns whether the chunks that the front passes now were sent for the first time, as far as is
     /// known. `is_unfinished`: chunks of earlier turns are missing, so a long pause may end with their
     /// repeats.
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_slow_pace_is_no_standstill_and_neither_is_a_burst_of_losses() {
-        let mut front = Front::default();
+        let mut front = HighestPosition::default();
         front.restart(MS);
         assert!(
             front.moves(&view(11 * MS), 1),
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_repair_of_the_last_chunk_is_told_from_the_one_after_it() {
         for (still_ns, stood) in [(7 * MS, false), (8 * MS, true)] {
-            let mut front = Front::default();
+            let mut front = HighestPosition::default();
             front.restart(0);
             for i in 1..=100 {
                 assert!(!front.moves(&view(i * 10_000), 1));

@@ -11,14 +11,14 @@ const MIN_WINDOW_NS: u64 = 10_000_000;
 /// than the path, packets always wait, and the sender must slow down. The shortest wait of the last
 /// round trips distinguishes the two: it is zero after a pause.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct HostWaits {
     /// Shortest waits of the current and the previous window.
     shortest_ns: [Option<u64>; 2],
     window_start_ns: u64,
     noted_ns: Option<u64>,
 }
 
-impl Waits {
+impl HostWaits {
     /// Records that the newest packet waited for `wait_ns` until now. Returns the part of the wait
     /// that is no pause. `rtt_ns` is the round trip.
     pub(super) fn note(&mut self, now_ns: u64, wait_ns: u64, rtt_ns: u64) -> u64 {
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_pause_does_not_count() {
-        let mut waits = Waits::default();
+        let mut waits = HostWaits::default();
         for ms in 0..100 {
             // The receiver pauses from 50 to 65 ms, and catches up until 80 ms.
             let wait_ns = match ms {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_slow_receiver_counts_after_two_round_trips() {
-        let mut waits = Waits::default();
+        let mut waits = HostWaits::default();
         for ms in 0..200 {
             let wait_ns = (5 + ms / 50) * MS;
             let lasting_ns = waits.note(ms * MS, wait_ns, RTT);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_wait_after_a_gap_is_a_pause() {
-        let mut waits = Waits::default();
+        let mut waits = HostWaits::default();
         for ms in 0..100 {
             waits.note(ms * MS, 5 * MS, RTT);
         }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_short_round_trip_does_not_shorten_pauses() {
-        let mut waits = Waits::default();
+        let mut waits = HostWaits::default();
         assert_eq!(waits.note(0, 0, 50_000), 0);
         assert_eq!(waits.note(9 * MS, 8 * MS, 50_000), 0);
     }

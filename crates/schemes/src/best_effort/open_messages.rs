@@ -7,7 +7,7 @@ use crate::scheme::PeerView;
 /// The open messages of a receiving half. A message has a time to end once its sender has finished
 /// with it.
 #[derive(Debug, Default)]
-pub(super) struct Endings {
+pub(super) struct OpenMessages {
     /// When each open message ends; `None` while the sender may send more of it.
     open: BTreeMap<u64, Option<u64>>,
     /// The same times, the earliest first.
@@ -16,7 +16,7 @@ pub(super) struct Endings {
     newest: u64,
 }
 
-impl Endings {
+impl OpenMessages {
     /// Opens a message. Returns whether it was not open before.
     pub(super) fn start(&mut self, view: &PeerView, message: u64) -> bool {
         let is_new = !self.open.contains_key(&message);
