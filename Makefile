@@ -117,8 +117,10 @@ gpu: ## tests with tensors of a GPU (needs a GPU of CUDA)
 wheel: ## the Python package as a wheel, in target/wheels
 	@python/run $(TOOLS) sh -c 'ls "$$PYTHONPATH"/../wheels/*.whl'
 
-deny: $(DENY) ## licences, sources and the borders between crates
+deny: $(DENY) ## licences, sources, the borders between crates, and advisories where their database can be fetched
 	$(DENY) --locked --log-level error check bans licenses sources
+	@if timeout 60 $(DENY) fetch db 2>/dev/null; then $(DENY) --locked --log-level error check advisories; \
+	else echo "deny: ADVISORIES ARE NOT CHECKED: the database of RustSec on github.com cannot be fetched" >&2; fi
 
 $(DENY):
 	$(CARGO) install --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
