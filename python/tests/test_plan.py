@@ -56,7 +56,7 @@ def test_bursts() -> None:
 
 def test_what_cannot_be_used_has_a_reason() -> None:
     found = plan(*LONG_HAUL, 1e-4, candidates=["sr-nack", "ec-mds:200,55"])
-    assert "must be at most the budget" in found.left_out["ec-mds:200,55"]
+    assert "must be at most the parity budget" in found.left_out["ec-mds:200,55"]
 
 
 def test_refusals() -> None:

@@ -45,7 +45,7 @@ pub enum ModelError {
     #[error("variant: must be serial or protocol where coding takes time")]
     PaperCoding,
     /// A scheme sends more parity than a plan allows.
-    #[error("parity = {0} of the data: must be at most the budget, {1}")]
+    #[error("parity = {0} of the data: must be at most the parity budget, {1}")]
     ParityBudget(f64, f64),
     /// A scheme codes, and a plan has no cores for that.
     #[error("cores = 0: must be above zero for a scheme with parity")]

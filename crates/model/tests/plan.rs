@@ -227,7 +227,7 @@ fn schemes_that_cannot_be_used_are_named_with_the_reason() {
     assert_eq!(
         reasons(&question),
         [
-            "ec-mds:200,55: parity = 0.275 of the data: must be at most the budget, 0.25",
+            "ec-mds:200,55: parity = 0.275 of the data: must be at most the parity budget, 0.25",
             "ec-mds:250,10: k + m with variant = \"protocol\" = 260: take at most 255, as the \
              protocol does (P5.4)",
         ]
