@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package check unit isal arm loom tsan system browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ explorer: ## the completion-time model as a web page that works offline: out/exp
 	python3 crates/explorer/bundle.py \
 		$${CARGO_TARGET_DIR:-target}/$(WASM)/page/farwrite_explorer.wasm out/explorer.html
 
-test: check deny unit isal loom system browser python torch package ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages
+test: check deny unit isal loom system browser python torch package macos ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages, what compiles for macOS
 
 test-small: check deny unit loom python package ## the tests that need neither root nor PyTorch
 
@@ -48,6 +48,11 @@ package: ## pack all crates for crates.io, without compiling them from there, an
 	@# Cargo also packs the crates that are not published: to name the others takes a list.
 	$(CARGO) package --workspace --no-verify --allow-dirty --quiet --target-dir $${CARGO_TARGET_DIR:-target}/package-check
 	dist/metadata
+
+# `make macos PROCESSOR=x86_64` for the other processor; `make dist` checks both.
+PROCESSOR ?= aarch64
+macos: ## check that the model, the simulator and the Python package without torch compile for macOS (downloads zig)
+	dist/macos $(TOOLS) $(PROCESSOR)
 
 CORES := wire codes link route rate deadline sdr schemes rc boxes
 

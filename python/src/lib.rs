@@ -6,14 +6,18 @@
 //! `farwrite-experiment`, operations of a group in `farwrite-collectives`.
 
 mod collective;
+#[cfg(target_os = "linux")]
 mod communicator;
 mod completion;
+#[cfg(target_os = "linux")]
 mod group_options;
 mod hadamard;
+#[cfg(target_os = "linux")]
 mod operation;
 mod plan;
 mod points;
 mod probability;
+#[cfg(target_os = "linux")]
 mod replay;
 mod setting;
 mod sim;
@@ -26,6 +30,7 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::collective::CollectiveTimes;
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::communicator::{CollectiveError, Communicator, Ended, Ticket};
     #[pymodule_export]
@@ -38,6 +43,7 @@ mod _native {
     use crate::points::PointError;
     #[pymodule_export]
     use crate::probability::{chunk_loss, group_failure, losses_in_burst, parity_overhead};
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::replay::replay;
     #[pymodule_export]

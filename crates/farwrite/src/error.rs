@@ -8,6 +8,7 @@ use farwrite_sdr::{Awaited, ConfigError, ConnectError, SdrError};
 use crate::critical::CriticalError;
 use crate::options::RateControl;
 use crate::reads::ExposedRegion;
+#[cfg(target_os = "linux")]
 use crate::routes::RouteError;
 
 /// Why a call on an [`Endpoint`](crate::Endpoint) failed.
@@ -70,6 +71,7 @@ pub enum Error {
     )]
     NoCredit,
     /// There is no route to a peer, or none of use.
+    #[cfg(target_os = "linux")]
     #[error(transparent)]
     Route(#[from] RouteError),
     /// The message has ended, or was never posted.

@@ -51,6 +51,14 @@
 //! # }
 //! ```
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(
+        dead_code,
+        reason = "routes use it, and they exist over UDP sockets only"
+    )
+)]
+
 mod announcement;
 mod completion_context;
 mod completions;
@@ -64,6 +72,8 @@ mod losses;
 mod memory;
 pub mod metrics;
 mod options;
+#[cfg(target_os = "linux")]
+mod over_udp;
 mod pair;
 mod partial;
 mod peer;
@@ -73,6 +83,7 @@ mod reads;
 mod real_time;
 mod receive_threads;
 mod registry;
+#[cfg(target_os = "linux")]
 pub mod routes;
 mod schedule;
 mod turns;
@@ -84,6 +95,7 @@ pub use endpoint::Endpoint;
 pub use error::{Error, StreamError};
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
+#[cfg(target_os = "linux")]
 pub use farwrite_fabric::udp::{ReservedPort, UdpConfig, UdpFabric};
 pub use farwrite_rate::{
     DcqcnOptions, EqdsOptions, Phase, RateControlName, Start, SwiftOptions, UnknownRateControl,
