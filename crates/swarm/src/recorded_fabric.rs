@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite::fabric::contract::{
-    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpRoute, Qpn, Region,
-    RegionPtr, RemotePlace, RemoteQp, TxQueue, Window, WindowSet, WriteWr,
+    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpRoute, QpSealing, Qpn,
+    Region, RegionPtr, RemotePlace, RemoteQp, TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::SimFabric;
 
@@ -192,6 +192,10 @@ impl Fabric for RecordedFabric {
         let qpn = self.inner.create_qp(attr)?;
         self.holdings.queue_pairs.insert(qpn);
         Ok(qpn)
+    }
+
+    fn seal_qp(&mut self, qpn: Qpn, sealing: Option<QpSealing>) -> Result<(), FabricError> {
+        self.inner.seal_qp(qpn, sealing)
     }
 
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {

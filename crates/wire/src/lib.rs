@@ -1,7 +1,7 @@
 //! RoCEv2 packets and Farwrite control messages, built and parsed in place.
 //!
-//! Nothing here keeps state between packets (except [`control::ReplayWindow`]) or knows the purpose
-//! of a message. The crate converts bytes to checked views and plain structs, and back. Sections of
+//! Nothing here keeps state between packets (except [`control::ReplayWindow`] and
+//! [`sealing::CounterWindow`]) or knows the purpose of a message. The crate converts bytes to checked views and plain structs, and back. Sections of
 //! the specification (`docs/protocol.md`) are cited as `P<number>`, and clauses of the InfiniBand
 //! Architecture Specification, volume 1, as `IBTA <number>`.
 //!
@@ -17,4 +17,5 @@ pub mod icrc;
 pub mod opcode;
 pub mod packet;
 pub mod request;
+pub mod sealing;
 pub mod timing;

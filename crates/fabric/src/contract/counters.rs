@@ -20,6 +20,10 @@ pub enum DropReason {
     TooLong,
     /// A SEND arrived at a queue pair without receive buffers.
     NoReceive,
+    /// The counter of a sealed write was accepted before, or is too old to know (P2.7).
+    Replayed,
+    /// The tag of a sealed write is wrong, or a write to a sealed queue pair is not sealed.
+    BadTag,
     /// The key was never assigned, or its window set was destroyed so long ago that the fabric no
     /// longer remembers it.
     UnknownKey,
@@ -34,7 +38,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Malformed,
         Self::BadIcrc,
         Self::UnknownQp,
@@ -42,6 +46,8 @@ impl DropReason {
         Self::UnsupportedOpcode,
         Self::TooLong,
         Self::NoReceive,
+        Self::Replayed,
+        Self::BadTag,
         Self::UnknownKey,
         Self::RevokedKey,
         Self::OutOfBounds,

@@ -94,6 +94,9 @@ pub enum Capability {
     /// Memory regions without bytes ([`Region::ghost`](super::Region::ghost)).
     #[error("ghost memory")]
     GhostMemory,
+    /// Sealed queue pairs ([`Fabric::seal_qp`](super::Fabric::seal_qp)).
+    #[error("sealed queue pairs")]
+    Sealing,
 }
 
 /// What a table of a fabric holds.

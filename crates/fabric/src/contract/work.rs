@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+pub use farwrite_wire::sealing::{Cipher, DirectionSecret};
+
 /// The local key of a registered memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lkey(pub u32);
@@ -207,6 +209,17 @@ pub struct QpAttr {
     pub recv_buffers: u32,
 }
 
+/// How the writes of a queue pair are sealed (P2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpSealing {
+    /// The cipher of both directions.
+    pub cipher: Cipher,
+    /// The secret of writes to the peer.
+    pub send: DirectionSecret,
+    /// The secret of writes from the peer.
+    pub receive: DirectionSecret,
+}
+
 /// The remote end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteQp {
@@ -257,4 +270,6 @@ pub struct Capabilities {
     pub ghosts: bool,
     /// Largest number of entries of [`WriteWr::local`].
     pub max_sge: usize,
+    /// Whether queue pairs can seal their writes, and the cipher that is the fastest one here.
+    pub sealing: Option<Cipher>,
 }

@@ -6,12 +6,16 @@ use std::ops::Range;
 use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::request::{SendOnly, WriteImm, pad_bytes};
+use farwrite_wire::sealing::SEALING_BYTES;
 
 use super::MAX_SGE;
 use super::regions::{Found, Regions};
+use super::sealing::Sealer;
 use super::update::SendRoute;
 use crate::contract::{FabricError, Sge, WriteWr};
 
+/// The bits of a PSN.
+const PSN_MASK: u32 = 0x00ff_ffff;
 /// Largest padding that fills a payload up to a multiple of 4 bytes.
 const MAX_PAD_BYTES: usize = 3;
 
@@ -40,7 +44,8 @@ pub(super) struct Payloads<'a> {
     pieces: Vec<Piece<'a>>,
     /// For each write, the end (exclusive) of its pieces in `pieces`.
     ends: Vec<usize>,
-    /// Copies of bytes that a peer may write: the ICRC and the packet must have the same bytes.
+    /// Sealed payloads, and copies of bytes that a peer may write: the ICRC and the packet must have
+    /// the same bytes.
     copied: &'a [u8],
 }
 
@@ -51,6 +56,51 @@ enum Piece<'a> {
     Copied(Range<usize>),
     /// Ghost bytes, read as zeros.
     Ghost(usize),
+}
+
+impl Piece<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::InPlace(bytes) => bytes.len(),
+            Self::Copied(range) => range.len(),
+            Self::Ghost(bytes) => *bytes,
+        }
+    }
+}
+
+/// How the writes of a burst are sealed.
+pub(super) struct BurstSealing<'a> {
+    pub(super) sealer: &'a mut Sealer,
+    pub(super) remote: &'a SendRoute,
+    /// PSN of the next packet.
+    pub(super) psn: u32,
+    /// Counter of the next packet.
+    pub(super) counter: &'a mut u64,
+}
+
+impl BurstSealing<'_> {
+    /// Seals the payload of the next packet, `bytes[start..]`.
+    fn seal(
+        &mut self,
+        write: &WriteWr<'_>,
+        bytes: &mut Vec<u8>,
+        start: usize,
+    ) -> Result<(), FabricError> {
+        let plain_bytes = u32::try_from(bytes.len() - start).unwrap_or(u32::MAX);
+        let packet = WriteImm {
+            dest_qp: self.remote.qpn.0,
+            psn: self.psn & PSN_MASK,
+            remote_addr: write.remote_addr,
+            rkey: write.rkey.0,
+            imm: write.imm,
+            payload_bytes: plain_bytes.saturating_add(SEALING_BYTES),
+        };
+        let counter = *self.counter;
+        // Before sealing: no failure lets a counter be used again.
+        *self.counter += 1;
+        self.psn = self.psn.wrapping_add(1);
+        self.sealer.seal(counter, &packet, bytes, start)
+    }
 }
 
 /// Source of the zeros of ghosts: as many as the largest packet has bytes.
@@ -93,6 +143,60 @@ impl<'a> Payloads<'a> {
         })
     }
 
+    /// Checks writes as [`Payloads::find`] does.
+    pub(super) fn check(
+        regions: &Regions,
+        writes: &[WriteWr<'_>],
+        mtu: u32,
+    ) -> Result<(), FabricError> {
+        let mut regions = regions.lookups();
+        for write in writes {
+            check_entries(write.local, mtu)?;
+            for sge in write.local {
+                regions.find(sge)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Same as [`Payloads::find`], for a queue pair that seals. Each payload is read once, into
+    /// `copied`, and sealed there: memory that changes meanwhile cannot give two texts for one
+    /// counter.
+    pub(super) fn seal(
+        regions: &'a Regions,
+        writes: &[WriteWr<'_>],
+        mtu: u32,
+        copied: &'a mut Vec<u8>,
+        sealing: &mut BurstSealing<'_>,
+    ) -> Result<Self, FabricError> {
+        copied.clear();
+        let mut pieces = Vec::with_capacity(writes.len());
+        let mut regions = regions.lookups();
+        for write in writes {
+            check_entries(write.local, mtu)?;
+            let start = copied.len();
+            for sge in write.local {
+                match regions.find(sge)? {
+                    Found::Bytes(bytes) => copied.extend_from_slice(bytes),
+                    found => {
+                        let at = copied.len();
+                        copied.resize(at + sge.length as usize, 0);
+                        if matches!(found, Found::Shared) {
+                            regions.copy_out(sge, &mut copied[at..])?;
+                        }
+                    }
+                }
+            }
+            sealing.seal(write, copied, start)?;
+            pieces.push(Piece::Copied(start..copied.len()));
+        }
+        Ok(Self {
+            ends: (1..=pieces.len()).collect(),
+            pieces,
+            copied,
+        })
+    }
+
     /// The pieces of one write.
     fn of(&self, index: usize) -> &[Piece<'a>] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -120,12 +224,13 @@ enum TxRequest<'a> {
 }
 
 impl TxRequest<'_> {
-    /// At most the MTU, because `find` has checked it.
+    /// At most the MTU and what sealing adds, because `find` or `seal` has checked it.
     fn payload_bytes(&self) -> u32 {
-        match self {
-            Self::Write { write, .. } => write.local.iter().map(|sge| sge.length).sum(),
-            Self::Send(payload) => u32::try_from(payload.len()).unwrap_or(u32::MAX),
-        }
+        let bytes = match self {
+            Self::Write { pieces, .. } => pieces.iter().map(Piece::bytes).sum(),
+            Self::Send(payload) => payload.len(),
+        };
+        u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 }
 
@@ -209,7 +314,7 @@ impl<'a> Burst<'a> {
         };
         // PSNs count modulo 2^24, so higher bits do not matter.
         #[allow(clippy::cast_possible_truncation)]
-        let psn = self.first_psn.wrapping_add(index as u32) & 0x00ff_ffff;
+        let psn = self.first_psn.wrapping_add(index as u32) & PSN_MASK;
         Some(Packet {
             request,
             dest_qp: self.remote.qpn.0,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farwrite_wire::icrc::Flow;
+use farwrite_wire::sealing::SEALING_BYTES;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
@@ -11,13 +12,14 @@ use super::numbers::Numbers;
 use super::port::PortState;
 use super::queue_pairs::{QueuePairs, check_remote, check_route};
 use super::regions::RegionsOwner;
+use super::sealing;
 use super::update::{RxUpdate, SendRoute, TxUpdate};
 use super::window_sets::WindowSets;
 use super::windows::{Epochs, Worker};
 use super::{Carrier, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
-    Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute, Qpn,
-    Region, RegionPtr, RemotePlace, RemoteQp, Window, WindowSet,
+    Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
+    QpSealing, Qpn, Region, RegionPtr, RemotePlace, RemoteQp, Window, WindowSet,
 };
 
 /// The software NIC over a carrier `C`.
@@ -121,6 +123,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
             null_key_completes: true,
             ghosts: C::GHOSTS,
             max_sge: MAX_SGE,
+            sealing: Some(sealing::fastest_cipher()),
         }
     }
 
@@ -229,6 +232,27 @@ impl<C: Carrier> Fabric for NicFabric<C> {
             context: attr.context,
         });
         Ok(qpn)
+    }
+
+    fn seal_qp(&mut self, qpn: Qpn, sealing: Option<QpSealing>) -> Result<(), FabricError> {
+        let max_mtu = self.carrier.max_mtu().saturating_sub(SEALING_BYTES);
+        let queue_pair = self.queue_pairs.get_mut(qpn)?;
+        if queue_pair.remote.is_some() {
+            return Err(FabricError::InUse(Object::QueuePair));
+        }
+        if sealing.is_some() && queue_pair.mtu > max_mtu {
+            return Err(FabricError::BadAttribute {
+                name: "mtu of a sealed queue pair",
+                value: queue_pair.mtu.to_string(),
+                want: format!("at most {max_mtu}"),
+            });
+        }
+        let port = &self.ports[usize::from(queue_pair.port)];
+        let send = sealing.map(|with| (with.cipher, with.send));
+        let receive = sealing.map(|with| (with.cipher, with.receive));
+        port.tx.push(TxUpdate::Seal { qpn, with: send });
+        port.rx.push(RxUpdate::Seal { qpn, with: receive });
+        Ok(())
     }
 
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {

@@ -9,6 +9,8 @@
 //! through lists of updates, so no packet waits for a lock that another port holds. Only two things
 //! are shared: the regions, by a lock that a queue takes once per post, and the slots of windows,
 //! by atomics.
+//!
+//! A queue pair can seal its writes ([`Fabric::seal_qp`](crate::contract::Fabric::seal_qp), P2.7).
 
 mod burst;
 mod carrier;
@@ -18,6 +20,7 @@ mod port;
 mod queue_pairs;
 mod regions;
 mod rx;
+mod sealing;
 mod table;
 mod tx;
 mod update;

@@ -15,6 +15,7 @@ pub(super) struct QueuePairs {
 /// One queue pair.
 pub(super) struct QueuePair {
     pub(super) port: u16,
+    pub(super) mtu: u32,
     /// The peer's queue pair; `None` if not connected.
     pub(super) remote: Option<Qpn>,
     /// Permitted source of the peer's packets.
@@ -49,6 +50,7 @@ impl QueuePairs {
         let qpn = numbers.qpn(&self.table);
         let queue_pair = QueuePair {
             port: attr.port,
+            mtu: attr.mtu,
             remote: None,
             source: None,
         };

@@ -12,8 +12,10 @@ use farwrite_wire::header::{DEFAULT_PKEY, Reth};
 use farwrite_wire::icrc::{self, IdRange};
 use farwrite_wire::opcode::{UC_SEND_ONLY, UC_WRITE_ONLY_WITH_IMM};
 use farwrite_wire::packet::{Packet, ParseError};
+use farwrite_wire::sealing::SEALING_BYTES;
 
 use super::port::PortState;
+use super::sealing::Opener;
 use super::table::Table;
 use super::update::RxUpdate;
 use super::windows::{Batch, Placed, Slots, Worker};
@@ -32,6 +34,8 @@ pub struct NicRx<R> {
     port: Arc<PortState>,
     worker: Worker,
     tables: Tables,
+    /// Buffer for the opened payload of a sealed packet, reused.
+    opened: Vec<u8>,
 }
 
 /// The tables in which packets are looked up.
@@ -50,6 +54,8 @@ struct RecvQp {
     context: u64,
     /// Permitted source of writes; `None` if not connected.
     source: Option<SocketAddr>,
+    /// Set if the writes are sealed. Boxed because it is large.
+    opener: Option<Box<Opener>>,
 }
 
 /// The meaning of a remote key.
@@ -65,6 +71,7 @@ impl<R> NicRx<R> {
             port,
             worker,
             tables: Tables::default(),
+            opened: Vec::new(),
         }
     }
 
@@ -82,6 +89,7 @@ impl<R: CarrierRx> RxWorker for NicRx<R> {
         self.tables.update(&self.port);
         let mut receiver = Receiver {
             tables: &mut self.tables,
+            opened: &mut self.opened,
             batch: &batch,
             counters: Counters::default(),
             out,
@@ -118,12 +126,22 @@ impl Tables {
                         takes_sends,
                         context,
                         source: None,
+                        opener: None,
                     };
                     self.queue_pairs.insert(qpn.0, queue_pair);
+                }
+                RxUpdate::Seal { qpn, with } => {
+                    if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
+                        let opener = with.map(|(cipher, secret)| Opener::new(cipher, secret, qpn));
+                        queue_pair.opener = opener.map(Box::new);
+                    }
                 }
                 RxUpdate::Permit { qpn, source } => {
                     if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
                         queue_pair.source = source;
+                        if source.is_none() {
+                            queue_pair.opener = None;
+                        }
                     }
                 }
                 RxUpdate::Destroy(qpn) => {
@@ -168,9 +186,31 @@ fn place(
     }
 }
 
+/// Parses a packet, and checks its form and its ICRC.
+fn parse<'a>(arrival: &Arrival<'a>) -> Result<Packet<'a>, DropReason> {
+    let packet = Packet::parse(arrival.payload).map_err(form)?;
+    if packet.bth().pkey != DEFAULT_PKEY {
+        return Err(DropReason::Malformed);
+    }
+    check_icrc(arrival)?;
+    Ok(packet)
+}
+
+/// Verifies a sealed packet, and returns its payload, which is in `scratch`.
+fn open<'a>(
+    opener: &mut Opener,
+    bytes: &[u8],
+    packet: &Packet<'_>,
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], DropReason> {
+    let header = bytes.first_chunk().ok_or(DropReason::Malformed)?;
+    opener.open(header, packet.payload(), scratch)
+}
+
 /// One batch of a worker.
 struct Receiver<'a> {
     tables: &'a mut Tables,
+    opened: &'a mut Vec<u8>,
     batch: &'a Batch<'a>,
     counters: Counters,
     out: &'a mut Vec<Completion>,
@@ -180,7 +220,7 @@ impl Receiver<'_> {
     /// Applies a packet, or drops it and counts the reason.
     ///
     /// The first failing check determines the reason: form, ICRC, queue pair, peer, opcode, MTU,
-    /// receive buffer, key, bounds. (An invalid opcode fails the check of the form, because the
+    /// receive buffer, counter, tag, key, bounds. (An invalid opcode fails the check of the form, because the
     /// rest of the packet cannot be parsed.) Only a packet that passes all checks changes any
     /// state.
     fn receive(&mut self, arrival: &Arrival<'_>) {
@@ -195,18 +235,14 @@ impl Receiver<'_> {
     }
 
     fn apply(&mut self, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let packet = Packet::parse(arrival.payload).map_err(form)?;
+        let packet = parse(arrival)?;
         let bth = packet.bth();
-        if bth.pkey != DEFAULT_PKEY {
-            return Err(DropReason::Malformed);
-        }
-        check_icrc(arrival)?;
         let Tables {
             queue_pairs,
             windows,
             ..
         } = &mut *self.tables;
-        let queue_pair = queue_pairs.get(bth.dest_qp);
+        let queue_pair = queue_pairs.get_mut(bth.dest_qp);
         let queue_pair = queue_pair.ok_or(DropReason::UnknownQp)?;
         let permitted = queue_pair.source.ok_or(DropReason::Stranger)?;
         let is_peer = is_from(permitted, arrival.flow.src());
@@ -216,7 +252,12 @@ impl Receiver<'_> {
         }
         let request = request.ok_or(DropReason::UnsupportedOpcode)?;
         let bytes = u32::try_from(packet.payload().len()).map_err(|_| DropReason::TooLong)?;
-        if bytes > queue_pair.mtu {
+        let opener = match request {
+            RxRequest::Send => None,
+            RxRequest::Write { .. } => queue_pair.opener.as_deref_mut(),
+        };
+        let sealing_bytes = opener.as_ref().map_or(0, |_| SEALING_BYTES);
+        if bytes > queue_pair.mtu + sealing_bytes {
             return Err(DropReason::TooLong);
         }
         let Arrival {
@@ -244,12 +285,16 @@ impl Receiver<'_> {
                 })));
             }
             RxRequest::Write { reth, imm } => {
-                let placed = place(windows, reth, packet.payload(), self.batch)?;
+                let payload = match opener {
+                    None => packet.payload(),
+                    Some(opener) => open(opener, arrival.payload, &packet, self.opened)?,
+                };
+                let placed = place(windows, reth, payload, self.batch)?;
                 self.out.push(Completion::Write {
                     qpn,
                     context,
                     imm,
-                    bytes,
+                    bytes: bytes - sealing_bytes,
                     ecn,
                     arrived_ns,
                 });

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::burst::{Burst, Payloads};
+use super::burst::{Burst, BurstSealing, Payloads};
 use super::port::PortState;
-use super::regions::RegionsReader;
+use super::regions::{Regions, RegionsReader};
+use super::sealing::Sealer;
 use super::table::Table;
 use super::update::{SendRoute, TxUpdate};
 use super::{CarrierTx, header_bytes};
@@ -30,7 +31,23 @@ struct SendQp {
     psn: u32,
     /// Boxed because it is large.
     remote: Option<Box<SendRoute>>,
+    /// Set if the writes are sealed, or were.
+    sealing: Option<Box<SendSealing>>,
 }
+
+/// How a queue pair seals.
+#[derive(Default)]
+struct SendSealing {
+    /// `None` after the queue pair was disconnected.
+    sealer: Option<Sealer>,
+    /// Counter of the next sealed packet. It never goes back, also where the queue pair is connected
+    /// again.
+    counter: u64,
+}
+
+/// Number of writes that are sealed before the carrier takes them. So what was sealed is still in the
+/// cache when the ICRC is computed and the packets are copied (256 KiB for packets of 4096 bytes).
+const SEALED_AHEAD: usize = 64;
 
 impl<T: CarrierTx> NicTx<T> {
     pub(super) fn new(carrier: T, port: Arc<PortState>, regions: RegionsReader) -> Self {
@@ -59,8 +76,14 @@ impl<T: CarrierTx> NicTx<T> {
                         context,
                         psn,
                         remote: None,
+                        sealing: None,
                     };
                     self.queue_pairs.insert(qpn.0, queue_pair);
+                }
+                TxUpdate::Seal { qpn, with } => {
+                    if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
+                        queue_pair.seal(with.map(|(cipher, secret)| Sealer::new(cipher, secret)));
+                    }
                 }
                 TxUpdate::Connect { qpn, remote } => {
                     if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
@@ -70,6 +93,7 @@ impl<T: CarrierTx> NicTx<T> {
                 TxUpdate::Disconnect(qpn) => {
                     if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
                         queue_pair.remote = None;
+                        queue_pair.seal(None);
                     }
                     self.departed.retain(|departed| departed.qpn != qpn);
                 }
@@ -83,9 +107,59 @@ impl<T: CarrierTx> NicTx<T> {
 }
 
 impl SendQp {
+    fn seal(&mut self, sealer: Option<Sealer>) {
+        if sealer.is_some() || self.sealing.is_some() {
+            self.sealing.get_or_insert_default().sealer = sealer;
+        }
+    }
+
+    fn seals(&self) -> bool {
+        let sealing = self.sealing.as_ref();
+        sealing.is_some_and(|sealing| sealing.sealer.is_some())
+    }
+
     fn remote(&self, qpn: Qpn) -> Result<&SendRoute, FabricError> {
         let remote = self.remote.as_deref();
         remote.ok_or(FabricError::NotConnected(qpn.0))
+    }
+
+    /// Makes the packets of writes, sealed if the queue pair seals, and sends them. Returns the number
+    /// of packets that the carrier accepted, and the bytes of their IP datagrams.
+    ///
+    /// Packets that were sealed and not accepted are discarded with their counters: a later post seals
+    /// the writes again.
+    fn post<T: CarrierTx>(
+        &mut self,
+        carrier: &mut T,
+        qpn: Qpn,
+        writes: &[WriteWr<'_>],
+        regions: &Regions,
+        copied: &mut Vec<u8>,
+    ) -> Result<(usize, u64), FabricError> {
+        let remote = self.remote.as_deref();
+        let payloads = match (self.sealing.as_deref_mut(), remote) {
+            (
+                Some(SendSealing {
+                    sealer: Some(sealer),
+                    counter,
+                }),
+                Some(remote),
+            ) => {
+                let mut sealing = BurstSealing {
+                    sealer,
+                    remote,
+                    psn: self.psn,
+                    counter,
+                };
+                Payloads::seal(regions, writes, self.mtu, copied, &mut sealing)?
+            }
+            _ => Payloads::find(regions, writes, self.mtu, copied)?,
+        };
+        let remote = remote.ok_or(FabricError::NotConnected(qpn.0))?;
+        let burst = Burst::of_writes(writes, &payloads, remote, self.psn);
+        let sent = send(carrier, qpn, &burst)?;
+        self.sent(sent.0);
+        Ok(sent)
     }
 
     /// Records that the carrier accepted packets.
@@ -103,13 +177,29 @@ impl<T: CarrierTx> TxQueue for NicTx<T> {
         let queue_pair = self.queue_pairs.get_mut(qpn.0);
         let queue_pair = queue_pair.ok_or(FabricError::UnknownQp(qpn.0))?;
         let regions = self.regions.read();
-        let payloads = Payloads::find(&regions, writes, queue_pair.mtu, &mut self.copied)?;
-        let remote = queue_pair.remote(qpn)?;
-        let burst = Burst::of_writes(writes, &payloads, remote, queue_pair.psn);
-        let (taken, bytes) = send(&mut self.carrier, qpn, &burst)?;
+        let mut ahead = writes.len().max(1);
+        if queue_pair.seals() {
+            // Nothing is sent if one of them is wrong.
+            Payloads::check(&regions, writes, queue_pair.mtu)?;
+            ahead = SEALED_AHEAD;
+        }
+        let mut taken = 0;
+        for part in writes.chunks(ahead) {
+            let posted = queue_pair.post(&mut self.carrier, qpn, part, &regions, &mut self.copied);
+            match posted {
+                Ok((packets, bytes)) => {
+                    count_sent(&self.port, packets, bytes);
+                    taken += packets;
+                    if packets < part.len() {
+                        break;
+                    }
+                }
+                // The error comes again with the next post.
+                Err(_) if taken > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
         drop(regions);
-        queue_pair.sent(taken);
-        count_sent(&self.port, taken, bytes);
         let context = queue_pair.context;
         // If the carrier did not accept all writes, the last accepted one completes too.
         let cut = (taken < writes.len()).then_some(taken);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farwrite_wire::icrc::Flow;
+use farwrite_wire::sealing::{Cipher, DirectionSecret};
 
 use super::windows::Slots;
 use crate::contract::{Qpn, WindowSet};
@@ -15,6 +16,11 @@ pub(super) enum TxUpdate {
         mtu: u32,
         context: u64,
         first_psn: u32,
+    },
+    /// Whether the writes are sealed. Comes before `Connect`.
+    Seal {
+        qpn: Qpn,
+        with: Option<(Cipher, DirectionSecret)>,
     },
     Connect {
         qpn: Qpn,
@@ -43,7 +49,12 @@ pub(super) enum RxUpdate {
         takes_sends: bool,
         context: u64,
     },
-    /// Sets the permitted source of writes.
+    /// Whether only sealed writes are accepted. Comes before `Permit`.
+    Seal {
+        qpn: Qpn,
+        with: Option<(Cipher, DirectionSecret)>,
+    },
+    /// Sets the permitted source of writes. `None` also ends sealing.
     Permit {
         qpn: Qpn,
         source: Option<SocketAddr>,

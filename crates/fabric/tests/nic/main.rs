@@ -5,4 +5,5 @@ mod choices;
 mod model;
 mod partial;
 mod routes;
+mod sealing;
 mod two_ends;

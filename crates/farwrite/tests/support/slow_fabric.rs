@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite::fabric::contract::{
-    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute, Qpn,
-    Region, RegionPtr, RemotePlace, RemoteQp, Rkey, Sge, Table, TxQueue, Window, WindowSet,
-    WriteWr,
+    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
+    QpSealing, Qpn, Region, RegionPtr, RemotePlace, RemoteQp, Rkey, Sge, Table, TxQueue, Window,
+    WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 
@@ -267,6 +267,9 @@ impl Fabric for SlowFabric {
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
         let result = self.inner.create_qp(attr);
         self.count(1, result)
+    }
+    fn seal_qp(&mut self, qpn: Qpn, sealing: Option<QpSealing>) -> Result<(), FabricError> {
+        self.inner.seal_qp(qpn, sealing)
     }
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
         self.inner.connect_qp(qpn, remote)

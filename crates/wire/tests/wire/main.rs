@@ -4,3 +4,4 @@ mod common;
 mod control;
 mod icrc;
 mod packet;
+mod sealing;
