@@ -242,6 +242,8 @@
 //! the shortest round trip again (10 s; version 3: 5 s). Paths whose delay varies are in
 //! `docs/results/performance.md`, *Published controllers*.
 //!
+//! `adaptive/constants.rs` has all constants, each with its reason.
+//!
 //! The grid below decided between alternatives. With growth that doubles in one round trip instead
 //! of one and a half, a single flow dropped up to 1.2 % of its packets at a buffer of 0.2. With
 //! growth that doubles in two round trips, a flow needed up to 28 round trips instead of 23 after

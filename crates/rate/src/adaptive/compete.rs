@@ -1,24 +1,9 @@
 //! The window of phase `Compete`, beside flows that keep the queue full.
 
+use super::constants::{OVERFULL_ROUNDS, PAUSE_ROUNDS, RISE_ROUNDS, YIELD_ROUNDS};
 use super::cubic::Cubic;
 use super::path::PathEstimate;
 use crate::math::mul_div;
-
-/// Number of round trips in which the window rises to the bytes that it then holds.
-const RISE_ROUNDS: u64 = 8;
-
-/// If packets are lost again within this number of round trips after a cut, the other flows did not
-/// yield. A CUBIC window takes longer to recover.
-const YIELD_ROUNDS: u64 = 16;
-
-/// The flow reacts to heavy loss when the round trips with heavy loss outnumber those with light
-/// loss by this number. BBR keeps a rate for 10 round trips.
-const OVERFULL_ROUNDS: u32 = 24;
-
-/// Number of round trips until the first attempt to drain the queue. Each further pause is twice as
-/// long, up to the second value: while this flow drains, BBR raises its rate to use the free
-/// capacity.
-const PAUSE_ROUNDS: [u64; 2] = [12, 96];
 
 /// A window that grows and is cut like the window of CUBIC, but with a floor. The floor is
 /// `path_bytes` beside flows that do not yield, and half of that beside flows that yield.

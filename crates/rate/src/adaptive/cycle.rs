@@ -1,62 +1,10 @@
 //! Observes the queue from one cut of the window to the next.
 
+use super::constants::{
+    COLLAPSES, Decline, EXCESS, EXCESS_PACKETS, FAILURE, KEPT, LOW_ROUNDS, PATIENCE, YIELDED, YOUNG,
+};
 use super::path::Sample;
 use crate::math::mul_div;
-
-/// Number of failed attempts to drain the queue after which the flow concludes that other flows
-/// fill it; the second value applies if others filled it shortly before. If many equal flows start
-/// one after the other, or have few packets each, they need more than six attempts to empty a queue
-/// together. If they entered `Compete`, they would keep it full forever.
-const PATIENCE: [u32; 2] = [10, 2];
-
-/// The flow concludes the same if twice the number of failed attempts exceeds the number of successful
-/// ones by this number. Linux's BBR paces 1 % below its estimate and random loss shortens its queue,
-/// so the queue runs empty after every second to fifth attempt: ten failures in a row are rare.
-const EXCESS: u32 = 24;
-const FAILURE: u32 = 2;
-
-/// Of the attempts of equal flows, less than a fifth fail. If each of them has fewer packets than
-/// this, more attempts fail, so a successful attempt counts as much as a failed one.
-const EXCESS_PACKETS: u64 = 16;
-
-/// The flow concludes the same after failed attempts in a row that left it with a small part of a
-/// large window. A BBR flow keeps its rate for 10 round trips or more, and takes what this flow gives
-/// up. When this flow has nothing left, the queue runs empty. Equal flows drain a queue in fewer
-/// attempts, unless each has few packets in flight.
-const COLLAPSES: [Decline; 2] = [Decline::of(4, 16, 512), Decline::of(7, 4, 256)];
-
-/// If the queue runs empty after such attempts, a train tests what the others have left.
-const YIELDED: Decline = Decline::of(4, 4, 32);
-
-/// Failed attempts in a row, and what they leave of a window.
-#[derive(Clone, Copy, Debug)]
-struct Decline {
-    attempts: u32,
-    /// The flow has less than this part of its window before them.
-    part: u64,
-    /// Least number of packets of that window.
-    packets: u64,
-}
-
-impl Decline {
-    const fn of(attempts: u32, part: u64, packets: u64) -> Self {
-        Self {
-            attempts,
-            part,
-            packets,
-        }
-    }
-}
-
-/// The first attempts on a new path use a lower window, because the estimates are uncertain.
-const YOUNG: u32 = 3;
-
-/// Number of round trips after a cut in which the random loss is measured.
-const LOW_ROUNDS: u32 = 2;
-
-/// Factor of the window while the queue drains, in 256ths: 0.9 of the flow's share, and less after
-/// each failed attempt.
-const KEPT: [u64; 3] = [230, 192, 128];
 
 /// Observations since the last cut of the window.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,20 +1,7 @@
 //! The growth of a window between two cuts.
 
+use super::constants::{DOUBLING_HALVES, FIRST_STEP, GROWTH_UNIT, MAX_DOUBLINGS};
 use crate::math::mul_div;
-
-/// Fixed-point scale of growth.
-const UNIT: u64 = 256;
-
-/// Doublings after which growth stops.
-const MAX_DOUBLINGS: u64 = 40;
-
-/// The first doubling adds the square root of the window, in packets, divided by this.
-const FIRST_STEP: u64 = 8;
-
-/// Time of a doubling, in half round trips. The sender detects a queue one round trip or more after
-/// it has formed. If growth doubled in one round trip, a single flow would overflow a queue of a
-/// fifth of the path at each cut.
-const DOUBLING_HALVES: u64 = 3;
 
 /// Growth since a cut, in units of the first step, in 256ths: `2^(t / d) - 1`, with a d of one and a
 /// half round trips.
@@ -30,11 +17,11 @@ impl Growth {
         let doubling_ns = (base_ns.saturating_mul(DOUBLING_HALVES) / 2).max(1);
         let doublings = elapsed_ns / doubling_ns;
         if doublings >= MAX_DOUBLINGS {
-            return Self((UNIT << MAX_DOUBLINGS) - UNIT);
+            return Self((GROWTH_UNIT << MAX_DOUBLINGS) - GROWTH_UNIT);
         }
         // Interpolate linearly between two powers of two.
-        let part = mul_div(elapsed_ns % doubling_ns, UNIT, doubling_ns);
-        Self(((UNIT + part) << doublings) - UNIT)
+        let part = mul_div(elapsed_ns % doubling_ns, GROWTH_UNIT, doubling_ns);
+        Self(((GROWTH_UNIT + part) << doublings) - GROWTH_UNIT)
     }
 
     /// Bytes that this growth adds to a window of `window_bytes`. The added bytes double until they
@@ -43,7 +30,7 @@ impl Growth {
     pub(super) fn bytes(self, window_bytes: u64, packet_bytes: u64) -> u64 {
         let packets = window_bytes / packet_bytes.max(1);
         let step_bytes = packets.max(1).isqrt().saturating_mul(packet_bytes);
-        let doubled_bytes = mul_div(step_bytes, self.0, UNIT * FIRST_STEP);
+        let doubled_bytes = mul_div(step_bytes, self.0, GROWTH_UNIT * FIRST_STEP);
         let quarter_bytes = (window_bytes / 4).max(packet_bytes);
         let times = doubled_bytes / quarter_bytes.max(1);
         if times < 1 {

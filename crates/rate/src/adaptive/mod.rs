@@ -1,6 +1,7 @@
 //! The adaptive controller: a rate that follows the path.
 
 mod compete;
+mod constants;
 mod cubic;
 mod cycle;
 mod growth;
@@ -14,23 +15,12 @@ use crate::math::{bytes_in, mul_div, rate_of, time_of};
 use crate::receiver_limit::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent, Start};
 use compete::Compete;
+use constants::{FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, REPEATS, UNGROWN};
 use cycle::Cycle;
 use growth::Growth;
 use path::PathEstimate;
-use probe::{Probe, REPEATS};
+use probe::Probe;
 use variation::Noise;
-
-/// Timeout of the first report, in nanoseconds (RFC 6298 section 2.1).
-const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
-
-/// Highest rate in bits a second, and largest window in bytes. Products of the two must not
-/// overflow.
-const MAX_BPS: u64 = 1 << 50;
-const MAX_BYTES: u64 = 1 << 50;
-
-/// When a variation is detected, a train tests this multiple of the share: the variation has ended
-/// growth too early.
-const UNGROWN: u64 = 2;
 
 /// Options of an [`Adaptive`] controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

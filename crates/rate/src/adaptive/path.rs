@@ -1,23 +1,12 @@
 //! Estimates the path from reports: round trip, queue, rate, loss, marks.
 
+use super::constants::{MAX_RANDOM_LOSS_PPM, MAX_RTT_NS, POINTS};
 use super::variation::{Noise, Variation};
 use crate::math::mul_div;
 use crate::{Feedback, Newest};
 
-/// Upper bound of round-trip samples, in nanoseconds, because a peer may report false values
-/// (P5.6.1).
-const MAX_RTT_NS: u64 = 10_000_000_000;
-
-/// Number of points kept. They are an eighth of a round trip apart, so they cover two round trips.
-const POINTS: usize = 16;
-
 /// Parts of a million.
 pub(super) const MILLION: u64 = 1_000_000;
-
-/// Upper bound of the random loss, in parts of a million. The delay of a queue that never runs
-/// empty counts as part of the base, and its drops as random loss. Without a bound, the flow would
-/// send more and more into such a queue.
-const MAX_RANDOM_LOSS_PPM: u64 = 250_000;
 
 /// The sums of one report, at the instant when its newest packet arrived.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,40 +1,12 @@
 //! A train: a short burst of packets that measures the rate of the path.
 
+use super::constants::{
+    DOUBTFUL, FIRST_NS, FIRST_PACKETS, MIN_PACKETS, NOISY_SHARE, REPEATS, SLOWEST_NS, STEP,
+    TRAIN_SHARE,
+};
 use super::path::Sample;
 use crate::Start;
 use crate::math::{bytes_in, mul_div, rate_of, time_of};
-
-/// A train lasts one part in this number of the round trip, between hosts with little noise.
-const TRAIN_SHARE: u64 = 16;
-
-/// Between noisy hosts, a searching train lasts at most one part in this number of the round trip,
-/// or 5/4 of the noise if that is longer.
-const NOISY_SHARE: u64 = 8;
-
-/// Least number of packets of a train, and number of packets of the first train on an unknown path
-/// (RFC 6928 allows 10 packets of 1500 bytes).
-const MIN_PACKETS: u64 = 8;
-const FIRST_PACKETS: u64 = 16;
-
-/// Length of the first train on an unknown path, in nanoseconds.
-const FIRST_NS: u64 = 1_000_000;
-
-/// Longest duration of the shortest train, in nanoseconds. Trains without a report do not get
-/// slower than that: the timeouts already grow, and a slower train delays the end of a silence.
-const SLOWEST_NS: u64 = 1_000_000_000;
-
-/// Factor between the rates of two trains if the path carried the first one. So the path carries at
-/// least a quarter of a train's rate. A train of a sixteenth of the round trip queues at most 3/16
-/// of the bytes that the path holds, and one of an eighth at most 3/8.
-const STEP: u64 = 4;
-
-/// A delay of up to this multiple of the noise may be noise, because hosts state their usual noise,
-/// and an emulator or a busy processor is late for longer.
-const DOUBTFUL: u64 = 2;
-
-/// Number of trains of a start-up that are sent again because their result is in doubt. Each costs
-/// a round trip; a wrong result costs ten or more, because growth has to find the rate.
-pub(super) const REPEATS: u32 = 2;
 
 /// A train that is being sent or reported.
 #[derive(Clone, Copy, Debug)]

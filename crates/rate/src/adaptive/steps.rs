@@ -1,29 +1,12 @@
 //! The state transitions: what a report does in each state.
 
 use super::compete::Compete;
+use super::constants::{FREED, OVERFULL_LOSS_PPM, STRAY_LOSS_PPM, WARNED_NS, WARNED_ROUNDS};
 use super::path::Sample;
 use super::probe::{Probe, TrainResult};
 use super::{Adaptive, AdaptiveOptions, State};
 use crate::Start;
 use crate::math::{bytes_in, mul_div};
-
-/// Loss beyond the random loss, in parts of a million, above which a steady delay counts as a full
-/// queue instead of a longer path.
-const STRAY_LOSS_PPM: u64 = 1_000;
-
-/// Loss beyond the random loss, in parts of a million, that several flows cause if each keeps a
-/// full path in flight. One BBR flow causes less: see the column `dropped` of the example `rate_grid
-/// noisy`.
-const OVERFULL_LOSS_PPM: u64 = 300_000;
-
-/// For this time after `Compete`, fewer failed attempts to drain are enough to conclude that other
-/// flows fill the queue. The longer of the two values applies; one is in round trips, one in
-/// nanoseconds. BBR pauses for 200 ms.
-const WARNED_ROUNDS: u64 = 96;
-const WARNED_NS: u64 = 1_000_000_000;
-
-/// When others have left capacity, a train tests this multiple of the flow's share.
-const FREED: u64 = 4;
 
 impl Adaptive {
     /// Cuts the window to `share_bytes`, and below that until the queue is empty.

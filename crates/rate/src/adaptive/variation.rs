@@ -1,32 +1,10 @@
 //! Variation of the path's delay that no queue causes: of Wi-Fi, mobile networks and satellites.
 
+use super::constants::{
+    BURST_PACKETS, GROWTH_SHARE, MEMORY_NS, RISE_MULTIPLE, RISES_ENOUGH, RISES_KEPT, SHORT_ROUNDS,
+};
 use super::path::Sample;
 use crate::math::mul_div;
-
-/// A queue grows by the bytes that others send beyond what the path carries. Flows that fill a queue
-/// on purpose grow it by less than one part in this number of the time that passes: BBR by a quarter
-/// of a round trip in a round trip, CUBIC by much less.
-const GROWTH_SHARE: u64 = 3;
-
-/// Number of packet times by which a burst of others delays a packet.
-const BURST_PACKETS: u64 = 2;
-
-/// A rise counts if the delay falls by half of it within this number of round trips. What senders do
-/// because of a queue shows after one round trip or more, so a queue stays for that time.
-const SHORT_ROUNDS: u64 = 2;
-
-/// Number of the latest rises that are kept, and number of them that show a variation. Fewer can
-/// be flows that have started while others ended.
-const KEPT: usize = 8;
-const ENOUGH: usize = 5;
-
-/// For how long a rise counts, in nanoseconds. Variation has its own time scale, which is not that
-/// of the round trip.
-const MEMORY_NS: u64 = 10_000_000_000;
-
-/// The variation is this multiple of the longest rise: a rise begins anywhere between the shortest
-/// delay and the longest.
-const RISES: u64 = 2;
 
 /// Delays that hosts and packets cause, in nanoseconds. Shorter rises are not a variation of the
 /// path.
@@ -53,7 +31,7 @@ pub(super) struct Variation {
     /// The latest rise that has not fallen.
     pending: Option<Rise>,
     /// The latest rises that have, at most one for each round trip.
-    rises: [Option<Rise>; KEPT],
+    rises: [Option<Rise>; RISES_KEPT],
 }
 
 impl Variation {
@@ -110,11 +88,11 @@ impl Variation {
         let since_ns = now_ns.saturating_sub(MEMORY_NS);
         let is_recent = |rise: &&Rise| rise.top.departed_ns >= since_ns;
         let recent = self.rises.iter().flatten().filter(is_recent);
-        if recent.clone().count() < ENOUGH {
+        if recent.clone().count() < RISES_ENOUGH {
             return 0;
         }
         let longest_ns = recent.map(|rise| rise.ns).max();
-        RISES.saturating_mul(longest_ns.unwrap_or(0))
+        RISE_MULTIPLE.saturating_mul(longest_ns.unwrap_or(0))
     }
 }
 
