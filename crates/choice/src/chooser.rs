@@ -186,7 +186,7 @@ impl Chooser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SchemeChoice;
+    use crate::SchemeSetting;
 
     const RATE_BPS: u64 = 100_000_000;
 
@@ -196,7 +196,7 @@ mod tests {
             mtu: 4096,
             chunk_bytes: 4096,
         };
-        let candidates = SchemeChoice::Auto.candidates();
+        let candidates = SchemeSetting::Auto.candidates();
         let rtt = Duration::from_millis(rtt_ms);
         Chooser::new(candidates, packets, rtt, RATE_BPS, expected_loss)
     }
@@ -260,7 +260,7 @@ mod tests {
                 chunk_bytes,
             };
             let rtt = Duration::from_millis(100);
-            let candidates = SchemeChoice::Auto.candidates();
+            let candidates = SchemeSetting::Auto.candidates();
             let chooser = Chooser::new(candidates, packets, rtt, RATE_BPS, Some(0.01));
             chooser.measured().prior_loss
         };

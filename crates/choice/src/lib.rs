@@ -8,16 +8,16 @@
 //! repairs would keep slots occupied.
 //!
 //! The choice belongs to the sender of a message. Its offer names the scheme, so the receiver needs
-//! no agreement, only memory for the parity of [`SchemeChoice::most_parity`].
+//! no agreement, only memory for the parity of [`SchemeSetting::most_parity`].
 
 mod chooser;
 mod cost;
 mod measured;
 mod parity;
-mod scheme_choice;
+mod scheme_setting;
 
 pub use chooser::{Choice, Chooser, Packets};
 pub use cost::Cost;
 pub use measured::{Losses, Measured};
 pub use parity::{group_chunks, parity_bytes};
-pub use scheme_choice::SchemeChoice;
+pub use scheme_setting::SchemeSetting;

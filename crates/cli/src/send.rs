@@ -10,7 +10,7 @@ use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
 use farwrite_transfer::{
     self as transfer, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
-    SchemeChoice, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport, Unfinished,
+    SchemeSetting, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -75,7 +75,7 @@ pub(crate) struct SendArgs {
     psk_file: Option<PathBuf>,
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
-    scheme: SchemeChoice,
+    scheme: SchemeSetting,
     /// File that describes the path, as `farwrite probe --save` writes it. The transfer starts at its
     /// rate and round trip, tries packets up to its MTU, and expects its losses
     #[arg(long, value_name = "FILE")]

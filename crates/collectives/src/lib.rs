@@ -86,7 +86,7 @@ pub use buffer::{Buffer, Buffers};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use element::{ElementType, Reduction};
 pub use error::{CollectiveError, RankState};
-pub use farwrite_choice::SchemeChoice;
+pub use farwrite_choice::SchemeSetting;
 pub use member::{Finished, Member, OperationId};
 pub use operation::{Algorithm, Delivery, Operation};
 pub use options::{GroupOptions, OperationOptions};

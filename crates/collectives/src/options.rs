@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Timing};
-use farwrite_choice::{SchemeChoice, parity_bytes};
+use farwrite_choice::{SchemeSetting, parity_bytes};
 use farwrite_codes::Layout;
 
 use crate::bounded::frames::Frames;
@@ -31,9 +31,9 @@ pub struct GroupOptions {
     /// What repairs losses of exact operations: an exact scheme, or the choice of the planner for
     /// each segment. Each rank selects what it sends with. Each segment names its scheme, so ranks need
     /// not choose the same one. The parity of a whole segment must be no longer than the segment: m
-    /// at most k if `packets_per_segment` is a multiple of k. [`SchemeChoice::Auto`] omits schemes with more parity.
-    pub scheme: SchemeChoice,
-    /// With [`SchemeChoice::Auto`]: the share of packets that the path is expected to lose. It counts
+    /// at most k if `packets_per_segment` is a multiple of k. [`SchemeSetting::Auto`] omits schemes with more parity.
+    pub scheme: SchemeSetting,
+    /// With [`SchemeSetting::Auto`]: the share of packets that the path is expected to lose. It counts
     /// until enough packets were judged. `None`: 1e-5. Ranks may differ.
     pub expected_loss: Option<f64>,
     /// The payload size of a packet in bytes: a multiple of 8, and at most the packet size that the
@@ -308,7 +308,7 @@ impl GroupOptions {
     }
 
     fn problem_of_schemes(&self) -> Option<Problem> {
-        if let SchemeChoice::Named(scheme) = self.scheme
+        if let SchemeSetting::Named(scheme) = self.scheme
             && !scheme.is_exact()
         {
             return invalid(
@@ -332,8 +332,8 @@ impl GroupOptions {
             return invalid("bounded scheme", &self.bounded.scheme, expected);
         }
         let named = match self.scheme {
-            SchemeChoice::Named(scheme) => Some(("scheme", scheme)),
-            SchemeChoice::Auto => None,
+            SchemeSetting::Named(scheme) => Some(("scheme", scheme)),
+            SchemeSetting::Auto => None,
         };
         let bounded = ("bounded scheme", self.bounded.scheme);
         for (name, scheme) in named.into_iter().chain([bounded]) {

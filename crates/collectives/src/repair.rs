@@ -4,7 +4,7 @@
 //! agreement, and the result of an operation does not depend on the choice.
 
 use farwrite::{Endpoint, Error, Fabric, QueuePair, SchemeName};
-use farwrite_choice::{Chooser, Packets, SchemeChoice};
+use farwrite_choice::{Chooser, Packets, SchemeSetting};
 
 use crate::options::GroupOptions;
 
@@ -30,7 +30,7 @@ pub(crate) struct Auto {
 impl Repair {
     /// What repairs segments in a group with these options.
     pub(crate) fn new(options: &GroupOptions) -> Self {
-        if let SchemeChoice::Named(scheme) = options.scheme {
+        if let SchemeSetting::Named(scheme) = options.scheme {
             return Self::Named(scheme);
         }
         let packets = Packets {
@@ -94,7 +94,7 @@ mod tests {
 
     fn auto(expected_loss: f64, rtt_ms: u64, packets_per_segment: u32) -> Auto {
         let options = GroupOptions {
-            scheme: SchemeChoice::Auto,
+            scheme: SchemeSetting::Auto,
             expected_loss: Some(expected_loss),
             initial_rtt: Duration::from_millis(rtt_ms),
             rate_control: farwrite::RateControl::Fixed {

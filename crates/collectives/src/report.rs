@@ -38,7 +38,7 @@ pub struct Report {
     /// repair that the loss target chose for the path.
     pub repair: Option<(SchemeName, RepairChoice)>,
     /// The schemes of the exact segments that this rank sent, in the order of their first use. With
-    /// [`SchemeChoice::Auto`](farwrite_choice::SchemeChoice::Auto), there can be several.
+    /// [`SchemeSetting::Auto`](farwrite_choice::SchemeSetting::Auto), there can be several.
     pub schemes: Vec<SchemeName>,
     /// When exact segments of other ranks arrived, in the order of ranks. The operation waited longest
     /// for the rank with the latest `last`. If its `first` is late too, that rank started late, or

@@ -1,5 +1,5 @@
-//! The control side of a queue pair: it seals and opens control packets, and measures the round
-//! trip.
+//! The control side of a queue pair: it seals and opens control packets, and passes on
+//! the timestamps from which the round trip is measured.
 
 use std::collections::VecDeque;
 

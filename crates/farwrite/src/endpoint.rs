@@ -22,7 +22,7 @@ use crate::options::{QpOptions, RecvOptions, SendOptions};
 use crate::pair::{Coder, Pair, QpStats};
 use crate::peer::{PeerStats, PeerTable};
 use crate::queue_pairs::QueuePairs;
-use crate::receive_threads::ReceiveThreads;
+use crate::receiving::Receiving;
 use crate::registry::{Registry, SchemeResolver};
 use crate::schedule::Schedule;
 use crate::turns::Turns;
@@ -43,7 +43,7 @@ pub struct Endpoint<F: Fabric> {
     /// Schedule of the queue pairs.
     schedule: Schedule,
     turns: Turns,
-    pub(crate) receive_threads: ReceiveThreads,
+    pub(crate) receive_threads: Receiving,
     known: Registry,
     keys: ChaCha12Rng,
     coder: Coder,
@@ -75,7 +75,7 @@ impl<F: Fabric> Endpoint<F> {
             peer_schedule: Schedule::default(),
             schedule: Schedule::default(),
             turns: Turns::default(),
-            receive_threads: ReceiveThreads::default(),
+            receive_threads: Receiving::default(),
             known: Registry::new(),
             keys,
             coder: Coder::default(),

@@ -81,13 +81,13 @@ mod progress;
 mod queue_pairs;
 mod reads;
 mod real_time;
-mod receive_threads;
+mod receive_workers;
+mod receiving;
 mod registry;
 #[cfg(target_os = "linux")]
 pub mod routes;
 mod schedule;
 mod turns;
-mod workers;
 mod writes;
 
 pub use critical::{CriticalError, CriticalRanges};

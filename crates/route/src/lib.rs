@@ -25,13 +25,13 @@
 
 extern crate alloc;
 
-mod candidate;
+mod new_address;
 mod packet;
 mod route;
-mod search;
+mod size_search;
 mod terms;
 
 pub use packet::{MIN_BYTES, PacketError, PacketType, RoutePacket, TRAILER_BYTES, stated_index};
 pub use route::{PROBE_BYTES, Route};
-pub use search::Search;
+pub use size_search::SizeSearch;
 pub use terms::{Addresses, Config, Refused, Role, Transmit};

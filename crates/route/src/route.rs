@@ -6,9 +6,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use farwrite_wire::control::ReplayWindow;
 
-use crate::candidate::{Candidate, Seen, wire_bytes};
+use crate::new_address::{NewAddress, Seen, wire_bytes};
 use crate::packet::{MIN_BYTES, PacketType, RoutePacket, is_resealed};
-use crate::search::Search;
+use crate::size_search::SizeSearch;
 use crate::terms::{Addresses, Config, Refused, Role, Transmit};
 
 /// Length of a probe that does not test a size. It is long enough that its receiver may send a
@@ -62,7 +62,7 @@ pub struct Route {
     /// The accepted address of the peer. The initiator accepts its configured address from the
     /// start.
     current: Option<SocketAddr>,
-    candidate: Option<Candidate>,
+    candidate: Option<NewAddress>,
     /// How the peer sees this end's packets, and the probe whose reply said so.
     seen: Option<Seen>,
     /// Whether the peer's last reply said that it has not accepted this end's address.
@@ -84,7 +84,7 @@ impl Route {
         let (current, candidate) = match config.role {
             Role::Initiator => (Some(config.peer), None),
             Role::Responder => {
-                let mut named = Candidate::new(config.peer, 0, now_ns);
+                let mut named = NewAddress::new(config.peer, 0, now_ns);
                 named.allow(UNASKED_PROBES * wire_bytes(MIN_BYTES));
                 (None, Some(named))
             }
@@ -139,7 +139,7 @@ impl Route {
     }
 
     /// Starts a new search, for instance if the result of the last one is doubtful.
-    pub fn search(&mut self, search: Search) {
+    pub fn search(&mut self, search: SizeSearch) {
         self.config.search = Some(search);
     }
 
@@ -148,7 +148,7 @@ impl Route {
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         let search = self.config.search.as_ref();
-        search.is_some_and(Search::is_hopeless)
+        search.is_some_and(SizeSearch::is_hopeless)
     }
 
     /// The round trip; `None` before the first reply.
@@ -274,7 +274,7 @@ impl Route {
             if !is_newest {
                 return Err(Refused::Overtaken);
             }
-            self.candidate = Some(Candidate::new(src, packet.counter, now_ns));
+            self.candidate = Some(NewAddress::new(src, packet.counter, now_ns));
         }
         if let Some(candidate) = &mut self.candidate {
             candidate.allow(wire_bytes(bytes));
@@ -284,7 +284,7 @@ impl Route {
 
     /// Drops the candidate if the old address is alive: it has sent a packet after the candidate's.
     fn drop_candidate_before(&mut self, counter: u64) {
-        let is_older = |c: &Candidate| c.since_counter > 0 && c.since_counter < counter;
+        let is_older = |c: &NewAddress| c.since_counter > 0 && c.since_counter < counter;
         if self.candidate.as_ref().is_some_and(is_older) {
             self.candidate = None;
         }
@@ -349,7 +349,7 @@ impl Route {
     /// packets to the old address reach the peer but none comes from it, it is given up after
     /// [`REPRIEVES`] answers.
     fn keep_current(&mut self, src: SocketAddr, probe: &Probe) {
-        let is_older = |c: &Candidate| c.since_ns < probe.sent_ns;
+        let is_older = |c: &NewAddress| c.since_ns < probe.sent_ns;
         if self.candidate.as_ref().is_some_and(is_older) && self.reprieves < REPRIEVES {
             self.candidate = None;
             self.reprieves += u8::from(self.current != Some(src));

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::packet::PacketError;
-use crate::search::Search;
+use crate::size_search::SizeSearch;
 
 /// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Config {
     /// it.
     pub peer: SocketAddr,
     /// The size search toward the peer; `None` tests no sizes.
-    pub search: Option<Search>,
+    pub search: Option<SizeSearch>,
 }
 
 /// The addresses of a route's packets.

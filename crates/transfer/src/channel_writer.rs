@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use farwrite_session::{CloseHandle, Error as SessionError, Message, Text, Writer};
 
 use crate::error::of_thread;
-use crate::heartbeat::Heartbeat;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
+use crate::progress_counts::OwnCounts;
 use crate::{Error, ErrorKind};
 
 /// The time between two signs of life (P7.6). A peer may give up after a second of silence, so several
@@ -70,7 +70,7 @@ impl ChannelWriter {
     pub(crate) fn start(
         mut writer: Writer,
         close_handle: CloseHandle,
-        heartbeat: Arc<Heartbeat>,
+        heartbeat: Arc<OwnCounts>,
         timeout: Duration,
     ) -> Result<(Self, Outbox), Error> {
         writer.set_timeout(None);
@@ -160,7 +160,7 @@ fn write_messages(
     mut writer: Writer,
     queued: &Receiver<Message>,
     shared: &Shared,
-    heartbeat: &Heartbeat,
+    heartbeat: &OwnCounts,
 ) -> Result<(), SessionError> {
     let send = |writer: &mut Writer, message: &Message| {
         *shared.waits_since() = Some(Instant::now());
@@ -212,7 +212,7 @@ mod tests {
             let (mut reader, _writer) = peer.join().expect("no panic").expect("channel").split();
             let close_handle = channel.close_handle();
             let (_reader, writer) = channel.split();
-            let heartbeat = Arc::new(Heartbeat::default());
+            let heartbeat = Arc::new(OwnCounts::default());
             let (channel_writer, outbox) =
                 ChannelWriter::start(writer, close_handle, heartbeat, TIMEOUT).expect("a thread");
             let of_thread_too = outbox.clone();

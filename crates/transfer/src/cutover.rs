@@ -5,7 +5,7 @@ use farwrite::QpConfig;
 use farwrite_session::TransferPlan;
 
 use crate::shape::{MIN_TRANSFER_MTU, Shape};
-use crate::{Error, ErrorKind, SchemeChoice};
+use crate::{Error, ErrorKind, SchemeSetting};
 
 /// How often a stream may change to another queue pair. Common links have ten sizes (`shape.rs`),
 /// and a path rarely meets more than one of them.
@@ -17,7 +17,7 @@ pub(crate) struct CutoverTerms<'a> {
     pub(crate) plan: &'a TransferPlan,
     /// The current shape.
     pub(crate) shape: Shape,
-    pub(crate) scheme: SchemeChoice,
+    pub(crate) scheme: SchemeSetting,
     /// Segments that have arrived without a gap, counted from the start of the stream.
     pub(crate) arrived: u64,
 }
@@ -117,7 +117,7 @@ mod tests {
         CutoverTerms {
             plan,
             shape: SHAPE,
-            scheme: SchemeChoice::Named(SchemeName::SrNack),
+            scheme: SchemeSetting::Named(SchemeName::SrNack),
             arrived: 20,
         }
     }

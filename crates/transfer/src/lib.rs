@@ -23,10 +23,10 @@ mod client;
 mod connect;
 mod cutover;
 pub mod error;
-mod heartbeat;
 mod hooks;
 mod liveness;
 mod loss;
+mod progress_counts;
 mod progress_meter;
 mod receiver;
 mod report;
@@ -48,7 +48,7 @@ pub use connect::connect;
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
 pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, RateControlName, Start, SwiftOptions};
-pub use farwrite_choice::{SchemeChoice, parity_bytes};
+pub use farwrite_choice::{SchemeSetting, parity_bytes};
 pub use hooks::{
     Cancel, EndpointCounters, Event, MaxRate, Observer, Redirect, TransferHooks, unchanged,
 };

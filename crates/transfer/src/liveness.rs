@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::heartbeat::{FILE_STEPS, Heartbeat, PeerHeartbeat};
+use crate::progress_counts::{FILE_STEPS, OwnCounts, PeerCounts};
 use crate::{Error, ErrorKind};
 
 /// After the peer's queue pair is known, its first packets must come within this time.
@@ -59,8 +59,8 @@ impl LifeSigns {
     pub(crate) fn read(
         now: Instant,
         packets: [u64; 2],
-        own: &Heartbeat,
-        peer: &PeerHeartbeat,
+        own: &OwnCounts,
+        peer: &PeerCounts,
     ) -> Self {
         Self {
             packets,

@@ -10,9 +10,9 @@ use farwrite_session::{
 };
 
 use crate::channel_writer::Outbox;
-use crate::heartbeat::Heartbeat;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::liveness::{LifeSigns, SlowDisk};
+use crate::progress_counts::OwnCounts;
 use crate::route::{RoutedEndpoint, STEP};
 use crate::{Error, ErrorKind, TransferHooks};
 
@@ -139,7 +139,7 @@ impl<'a> Setup<'a> {
     /// listens for the peer's signs of life.
     pub(crate) fn run<T: Send + 'static>(
         &mut self,
-        heartbeat: &Arc<Heartbeat>,
+        heartbeat: &Arc<OwnCounts>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         let of_thread_too = Arc::clone(heartbeat);

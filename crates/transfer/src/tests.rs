@@ -21,7 +21,7 @@ use farwrite_session::{
 
 use crate::{
     Cancel, Client, ErrorKind, Event, Observer, RateControl, ReceiveSettings, RouteShrunk, SETUP,
-    SchemeChoice, SendSettings, TransferHooks, TransferReport, Unfinished, receive, send,
+    SchemeSetting, SendSettings, TransferHooks, TransferReport, Unfinished, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -77,7 +77,7 @@ impl Link {
 /// Moves bytes across a link. Calls `meddle` while they are in transit.
 fn cross(
     config: LinkConfig,
-    scheme: SchemeChoice,
+    scheme: SchemeSetting,
     rate_bps: u64,
     bytes: &[u8],
     meddle: impl Fn(&UdpEmulator) + Sync,
@@ -231,7 +231,7 @@ fn files_cross_a_long_lossy_link_with_every_scheme() {
     for scheme in SchemeName::EXACT {
         let reports = cross(
             config,
-            SchemeChoice::Named(scheme),
+            SchemeSetting::Named(scheme),
             100_000_000,
             &pattern(1_500_000),
             |_| {},
@@ -281,7 +281,7 @@ fn a_link_dead_for_five_seconds_is_survived() {
     let start = Instant::now();
     cross(
         config,
-        SchemeChoice::Named(SchemeName::SrNack),
+        SchemeSetting::Named(SchemeName::SrNack),
         50_000_000,
         &pattern(6_000_000),
         |link| {
@@ -321,7 +321,7 @@ fn auto_codes_where_a_long_path_loses_much() {
     };
     let reports = cross(
         config,
-        SchemeChoice::Auto,
+        SchemeSetting::Auto,
         100_000_000,
         &pattern(6_000_000),
         |_| {},
@@ -347,7 +347,7 @@ fn auto_repeats_where_nothing_is_lost() {
     };
     let reports = cross(
         config,
-        SchemeChoice::Auto,
+        SchemeSetting::Auto,
         100_000_000,
         &pattern(6_000_000),
         |_| {},
@@ -368,7 +368,7 @@ fn reports_of_more_than_was_sent_are_shown() {
             duplicate,
             ..LinkConfig::default()
         };
-        let scheme = SchemeChoice::Named(SchemeName::SrNack);
+        let scheme = SchemeSetting::Named(SchemeName::SrNack);
         let bytes = pattern(2_000_000);
         let [sent, _] = cross(config, scheme, 100_000_000, &bytes, |_| {});
         let details = sent.details().join("\n");
@@ -433,7 +433,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
     let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
     let addr = listener.local_addr();
     let settings = SendSettings {
-        scheme: SchemeChoice::Auto,
+        scheme: SchemeSetting::Auto,
         rate_control: adaptive(),
         expected_loss: None,
         mtu: Some(1024),

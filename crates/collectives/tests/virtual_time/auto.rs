@@ -6,7 +6,7 @@ use farwrite::SchemeName;
 use farwrite::fabric::sim::{LinkConfig, Loss};
 use farwrite_collectives::{
     Buffers, ElementType, GroupOptions, Operation, OperationOptions, Reduction, Report,
-    SchemeChoice,
+    SchemeSetting,
 };
 
 use crate::world::{World, address, options, values};
@@ -30,7 +30,7 @@ fn far(loss_packet: f64) -> LinkConfig {
 /// room for the parity of all candidates.
 fn choosing() -> GroupOptions {
     GroupOptions {
-        scheme: SchemeChoice::Auto,
+        scheme: SchemeSetting::Auto,
         packets_per_segment: 16,
         segments_in_flight: 16,
         ..options()

@@ -14,11 +14,11 @@ use farwrite_wire::timing::Timing;
 use super::credit_grants::CreditGrants;
 use super::credit_requests::{PACKETS_A_REQUEST, RequestTimes};
 use super::flight::ReportedPacket;
-use super::pacing::Pacing;
 use super::packet_log::Run;
 use super::packet_overhead_bytes;
 use super::reports::{NewestPacket, Reports};
 use super::send_queue::{PlaceInQueue, TurnEnd};
+use super::sending::PeerSending;
 use super::stats::{EcnField, PeerStats};
 use crate::completions::{Latest, ReceiveCounts};
 use crate::options::{QpOptions, RateControl};
@@ -52,7 +52,7 @@ pub(crate) struct PeerState {
     pub(super) queue_pairs: usize,
     overhead_bytes: u64,
     pub(super) timing: Timing,
-    pub(super) pacing: Pacing,
+    pub(super) pacing: PeerSending,
     pub(super) reports: Reports,
     pub(super) credit_grants: CreditGrants,
 }
@@ -106,7 +106,7 @@ impl PeerState {
             queue_pairs: 0,
             overhead_bytes,
             timing: options.timing,
-            pacing: Pacing::new(
+            pacing: PeerSending::new(
                 opened,
                 options.rate_control,
                 options.burst_bytes,

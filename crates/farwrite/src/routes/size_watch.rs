@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farwrite_route::{Route, Search};
+use farwrite_route::{Route, SizeSearch};
 
 use super::RouteShrunk;
 use super::sizes::{candidates, datagram_bytes, payload_bytes};
@@ -86,7 +86,7 @@ impl SizeWatch {
         let smaller = candidates(peer, LEAST_MTU, None).into_iter();
         let full = datagram_bytes(mtu);
         let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
-        route.search(Search::new(sizes));
+        route.search(SizeSearch::new(sizes));
         self.tests += 1;
         Finding::Tests
     }

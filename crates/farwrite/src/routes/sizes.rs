@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use farwrite_fabric::udp::path_mtu;
-use farwrite_route::Search;
+use farwrite_route::SizeSearch;
 
 use crate::peer::{ROCE_OVERHEAD_BYTES, packet_overhead_bytes};
 
@@ -38,14 +38,14 @@ pub enum Sizes {
 
 impl Sizes {
     /// The search on the route to `peer`.
-    pub(super) fn search(self, peer: SocketAddr) -> Option<Search> {
+    pub(super) fn search(self, peer: SocketAddr) -> Option<SizeSearch> {
         match self {
             Self::Untested => None,
-            Self::Exactly { mtu } => Some(Search::exactly(datagram_bytes(mtu))),
+            Self::Exactly { mtu } => Some(SizeSearch::exactly(datagram_bytes(mtu))),
             Self::Largest {
                 least_mtu,
                 largest_mtu,
-            } => Some(Search::new(candidates(peer, least_mtu, largest_mtu))),
+            } => Some(SizeSearch::new(candidates(peer, least_mtu, largest_mtu))),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use farwrite_route::Search;
+use farwrite_route::SizeSearch;
 
 use super::{ProbeStage, Session};
 use crate::Error;
@@ -23,7 +23,7 @@ impl Session<'_> {
         (self.host.observe)(ProbeStage::Mtu);
         let least = u32::try_from(MIN_BYTES).unwrap_or(u32::MAX);
         let most = MOST_BYTES.saturating_sub(self.overhead_bytes).max(least);
-        let mut search = Search::up_to(most);
+        let mut search = SizeSearch::up_to(most);
         // Questions of this size have been answered already.
         search.pass(least);
         let mut refused = u32::MAX;
@@ -50,7 +50,7 @@ impl Session<'_> {
 
     /// Sends questions of the sizes that are due, and waits until more are due. Returns the smallest
     /// size that this machine refused to send.
-    fn ask_sizes(&mut self, search: &mut Search, most: u32) -> Result<Option<u32>, Error> {
+    fn ask_sizes(&mut self, search: &mut SizeSearch, most: u32) -> Result<Option<u32>, Error> {
         let path_bps = self.findings.rate.map_or(0.0, |rate| rate.bps);
         let timeout_ns = ns(self.longest_trip() * 3 / 2 + WAIT);
         let mut refused = None;
@@ -76,7 +76,7 @@ impl Session<'_> {
     fn receive_sizes(
         &mut self,
         patience: Duration,
-        search: &mut Search,
+        search: &mut SizeSearch,
         most: u32,
     ) -> Result<(), Error> {
         let end = Instant::now() + patience;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_rng::SplitMix;
-use farwrite_route::{PROBE_BYTES, Search};
+use farwrite_route::{PROBE_BYTES, SizeSearch};
 use proptest::prelude::*;
 
 use crate::world::{DELAY, MS, World, addr};
@@ -65,12 +65,12 @@ fn a_path_that_begins_to_carry_less_is_measured_again() {
     world.carries = 4500;
     world
         .initiator
-        .search(Search::new([1216, 1472, 4132, 8972]));
+        .search(SizeSearch::new([1216, 1472, 4132, 8972]));
     world.run(3000 * MS, |_| true);
     let largest = world.initiator.largest().expect("found");
     assert!((4132..=4500).contains(&largest), "{largest}");
     // A path that is down gives no information about sizes.
-    world.initiator.search(Search::new([1216, 4132]));
+    world.initiator.search(SizeSearch::new([1216, 4132]));
     world.run(8000 * MS, |_| false);
     assert_eq!(world.initiator.largest(), None);
     world.run(12_000 * MS, |_| true);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farwrite_route::{Addresses, Config, Role, Route, Search};
+use farwrite_route::{Addresses, Config, Role, Route, SizeSearch};
 
 pub(crate) const MS: u64 = 1_000_000;
 /// One-way delay.
@@ -55,7 +55,7 @@ impl World {
             recv_index: 2,
             local: near,
             peer: public_responder(),
-            search: Some(Search::new([1216, 1472, 4132, 8972])),
+            search: Some(SizeSearch::new([1216, 1472, 4132, 8972])),
         };
         let responder = Config {
             role: Role::Responder,

@@ -11,7 +11,7 @@ use super::Event;
 use super::disk_writer::Job;
 use crate::cutover::MAX_CUTOVERS;
 use crate::error::of_thread;
-use crate::heartbeat::PeerHeartbeat;
+use crate::progress_counts::PeerCounts;
 use crate::{Error, ErrorKind};
 
 /// Reads the channel in its own thread, until the channel ends.
@@ -19,7 +19,7 @@ pub(super) fn start(
     reader: Reader,
     jobs: SyncSender<Job>,
     events: Sender<Event>,
-    peer: Arc<PeerHeartbeat>,
+    peer: Arc<PeerCounts>,
 ) -> Result<(), Error> {
     let work = move || {
         let mut is_closed = false;
@@ -51,7 +51,7 @@ fn listen(
     mut reader: Reader,
     jobs: &SyncSender<Job>,
     events: &Sender<Event>,
-    peer: &PeerHeartbeat,
+    peer: &PeerCounts,
     is_closed: &mut bool,
 ) -> Result<(), Error> {
     let failed = |error: SessionError| Error::of_session("receiving", &error);

@@ -11,7 +11,7 @@ use farwrite_session::{Message, Text};
 
 use super::Event;
 use crate::channel_writer::{Closed, Outbox};
-use crate::heartbeat::Heartbeat;
+use crate::progress_counts::OwnCounts;
 use crate::report::{FileResults, SharedResults};
 use crate::{Error, ErrorKind};
 
@@ -76,7 +76,7 @@ pub(super) struct DiskWriter {
     pub(super) manifest: Arc<Manifest>,
     pub(super) shared_results: SharedResults,
     pub(super) outbox: Outbox,
-    pub(super) heartbeat: Arc<Heartbeat>,
+    pub(super) heartbeat: Arc<OwnCounts>,
     pub(super) jobs: Receiver<Job>,
     pub(super) empties: Sender<Region>,
     pub(super) events: Sender<Event>,

@@ -23,14 +23,14 @@ use farwrite_units::show::Bytes;
 
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
-use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{
     Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
 };
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
-use crate::{Client, DISK_END, Error, ErrorKind, SchemeChoice, TransferHooks, wait_for_disk};
+use crate::{Client, DISK_END, Error, ErrorKind, SchemeSetting, TransferHooks, wait_for_disk};
 use buffer_demand::BufferDemand;
 use disk_writer::DiskWriter;
 use stream::{Agreed, Received, Stream};
@@ -126,7 +126,7 @@ enum Event {
 /// What both parts of a reception use.
 struct Reception<'a> {
     outbox: Outbox,
-    heartbeat: Arc<Heartbeat>,
+    heartbeat: Arc<OwnCounts>,
     gate: CommitGate,
     shared_results: SharedResults,
     settings: &'a ReceiveSettings,
@@ -150,7 +150,7 @@ pub fn receive(
     let ends = (channel.local_addr(), channel.peer_addr());
     let close_handle = channel.close_handle();
     let (mut reader, writer) = channel.split();
-    let heartbeat = Arc::<Heartbeat>::default();
+    let heartbeat = Arc::<OwnCounts>::default();
     let (channel_writer, outbox) = ChannelWriter::start(
         writer,
         close_handle,
@@ -304,7 +304,7 @@ impl Reception<'_> {
         let thread = thread::Builder::new().name("disk-writer".into());
         let thread = thread.spawn(move || work.run());
         *disk = Some(thread.map_err(|error| of_thread(&error))?);
-        let peer = Arc::<PeerHeartbeat>::default();
+        let peer = Arc::<PeerCounts>::default();
         channel_reader::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
         let agreed = Agreed {
             scheme: scheme_of(&plan)?,
@@ -362,8 +362,8 @@ fn receiving(
     }
 }
 
-fn scheme_of(plan: &TransferPlan) -> Result<SchemeChoice, Error> {
-    let scheme = plan.scheme.as_str().parse::<SchemeChoice>();
+fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {
+    let scheme = plan.scheme.as_str().parse::<SchemeSetting>();
     scheme.map_err(|error| Error::caused(ErrorKind::Mismatch, "the sender's plan", &error))
 }
 

@@ -14,21 +14,21 @@ use super::Event;
 use super::buffer_demand::BufferDemand;
 use super::disk_writer::{Job, Segment};
 use crate::channel_writer::Outbox;
-use crate::heartbeat::{Heartbeat, PeerHeartbeat};
 use crate::liveness::{LifeSigns, Liveness, least_steps};
+use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
 use crate::report::FileResults;
 use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeChoice, TransferHooks};
+use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeSetting, TransferHooks};
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct StreamContext<'a> {
     pub(super) outbox: &'a Outbox,
-    pub(super) heartbeat: &'a Heartbeat,
-    pub(super) peer: &'a PeerHeartbeat,
+    pub(super) heartbeat: &'a OwnCounts,
+    pub(super) peer: &'a PeerCounts,
     pub(super) events: &'a Receiver<Event>,
     pub(super) timeout: Duration,
     /// The UDP ports of both ends, for people.
@@ -38,7 +38,7 @@ pub(super) struct StreamContext<'a> {
 /// What both ends have agreed on for the whole stream.
 pub(super) struct Agreed {
     pub(super) plan: TransferPlan,
-    pub(super) scheme: SchemeChoice,
+    pub(super) scheme: SchemeSetting,
     pub(super) control: RateControl,
 }
 

@@ -10,7 +10,7 @@ use farwrite_session::{
 };
 
 use crate::error::of_thread;
-use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{FileResults, SharedResults};
 use crate::{Error, ErrorKind};
 
@@ -79,8 +79,8 @@ pub(super) enum ChannelEvent {
 pub(super) fn start(
     reader: Reader,
     verdicts: Verdicts,
-    heartbeat: Arc<Heartbeat>,
-    peer: Arc<PeerHeartbeat>,
+    heartbeat: Arc<OwnCounts>,
+    peer: Arc<PeerCounts>,
 ) -> Result<Receiver<ChannelEvent>, Error> {
     // The queue holds one event. If a receiver sends answers that nobody requested, this thread
     // waits and does not store them all.
@@ -101,8 +101,8 @@ fn listen(
     mut reader: Reader,
     mut verdicts: Verdicts,
     tell: &SyncSender<ChannelEvent>,
-    heartbeat: &Heartbeat,
-    peer: &PeerHeartbeat,
+    heartbeat: &OwnCounts,
+    peer: &PeerCounts,
 ) -> Result<FileResults, Error> {
     let failed = |error: SessionError| Error::of_session("sending", &error);
     reader.set_timeout(None);

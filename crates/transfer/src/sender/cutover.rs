@@ -10,19 +10,19 @@ use crate::cutover::{MAX_CUTOVERS, arrived_indices};
 use crate::liveness::LifeSigns;
 use crate::setup::{decode_info, encode_info};
 use crate::shape::{Shape, options};
-use crate::{Error, ErrorKind, Event, RouteShrunk, SchemeChoice, TransferHooks};
+use crate::{Error, ErrorKind, Event, RouteShrunk, SchemeSetting, TransferHooks};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct CutoverState {
     /// Whether the receiver supports it.
     is_possible: bool,
-    scheme: SchemeChoice,
+    scheme: SchemeSetting,
     pub(super) rate_control: RateControl,
     times: u32,
 }
 
 impl CutoverState {
-    pub(super) fn new(is_possible: bool, scheme: SchemeChoice, rate_control: RateControl) -> Self {
+    pub(super) fn new(is_possible: bool, scheme: SchemeSetting, rate_control: RateControl) -> Self {
         Self {
             is_possible,
             scheme,

@@ -8,7 +8,7 @@ use farwrite_session::Message;
 use farwrite_session::files::Source;
 
 use crate::channel_writer::{Closed, Outbox};
-use crate::heartbeat::Heartbeat;
+use crate::progress_counts::OwnCounts;
 use crate::report::SharedResults;
 
 /// Bytes of one read. The size is small, so that a slow disk still shows progress.
@@ -26,7 +26,7 @@ pub(super) struct Filled {
 /// Reads files into buffers, and queues their hashes for the receiver.
 pub(super) struct DiskReader {
     pub(super) outbox: Outbox,
-    pub(super) heartbeat: Arc<Heartbeat>,
+    pub(super) heartbeat: Arc<OwnCounts>,
     /// Bytes of a buffer.
     pub(super) segment_bytes: usize,
     /// Buffers that may still be made.

@@ -21,12 +21,12 @@ use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
-use crate::heartbeat::{Heartbeat, PeerHeartbeat};
+use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, SharedResults, TransferReport, Unfinished};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
-use crate::{Error, SchemeChoice, TransferHooks, wait_for_disk};
+use crate::{Error, SchemeSetting, TransferHooks, wait_for_disk};
 pub use auto::Choices;
 pub(crate) use bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
 use busy_retry::BusyRetry;
@@ -37,7 +37,7 @@ use stream::{Sent, Stream};
 #[derive(Clone, Copy, Debug)]
 pub struct SendSettings {
     /// What repairs losses.
-    pub scheme: SchemeChoice,
+    pub scheme: SchemeSetting,
     /// The control of the sending rate. The targets of Swift count from the round trip, which the
     /// transfer measures.
     pub rate_control: RateControl,
@@ -74,7 +74,7 @@ impl SendSettings {
 struct Negotiated {
     routed: RoutedEndpoint,
     qp: QueuePair,
-    scheme: SchemeChoice,
+    scheme: SchemeSetting,
     /// The rate control of the settings, over the round trip of the path.
     rate_control: RateControl,
     shape: Shape,
@@ -122,7 +122,7 @@ fn send_over(
         let ends = (channel.local_addr(), channel.peer_addr());
         let close_handle = channel.close_handle();
         let (mut reader, writer) = channel.split();
-        let heartbeat = Arc::<Heartbeat>::default();
+        let heartbeat = Arc::<OwnCounts>::default();
         let (channel_writer, outbox) = ChannelWriter::start(
             writer,
             close_handle,
@@ -258,15 +258,15 @@ fn choose(
     rtt: Duration,
     mtu: u32,
     settings: &SendSettings,
-) -> Result<(SchemeChoice, Shape), Error> {
+) -> Result<(SchemeSetting, Shape), Error> {
     let (speed, memory_bytes) = (settings.speed(), settings.memory_bytes);
     let cut =
         |scheme: SchemeName| Shape::choose(stream_bytes, speed, rtt, mtu, memory_bytes, scheme);
     match cut(settings.scheme.most_parity()) {
         // If the memory is too small for parity, one candidate remains.
-        Err(_) if settings.scheme == SchemeChoice::Auto => {
+        Err(_) if settings.scheme == SchemeSetting::Auto => {
             let scheme = SchemeName::SrNack;
-            Ok((SchemeChoice::Named(scheme), cut(scheme)?))
+            Ok((SchemeSetting::Named(scheme), cut(scheme)?))
         }
         shape => Ok((settings.scheme, shape?)),
     }
@@ -276,7 +276,7 @@ fn choose(
 fn run(
     negotiated: Negotiated,
     (reader, outbox, disk_reader): (Reader, Outbox, &mut Option<JoinHandle<()>>),
-    heartbeat: &Arc<Heartbeat>,
+    heartbeat: &Arc<OwnCounts>,
     (source, shared_results): (Source, &SharedResults),
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
@@ -286,7 +286,7 @@ fn run(
     let first_mtu = negotiated.shape.mtu;
     announce(&negotiated, manifest.files(), settings, hooks);
     let start = Instant::now();
-    let peer_heartbeat = Arc::<PeerHeartbeat>::default();
+    let peer_heartbeat = Arc::<PeerCounts>::default();
     let verdicts = Verdicts::new(Arc::clone(&manifest), shared_results.clone());
     let heard = channel_reader::start(
         reader,

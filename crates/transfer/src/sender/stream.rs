@@ -17,14 +17,14 @@ use super::cutover::CutoverState;
 use super::disk_reader::{DiskReader, Filled};
 use super::{Negotiated, SendSettings};
 use crate::channel_writer::Outbox;
-use crate::heartbeat::{Heartbeat, PeerHeartbeat};
 use crate::liveness::{LifeSigns, Liveness, least_steps};
+use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
 use crate::report::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeChoice, TransferHooks};
+use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeSetting, TransferHooks};
 use farwrite_units::show::{Percent, Time, real};
 
 /// Filled buffers that wait to be posted.
@@ -92,8 +92,8 @@ pub(super) struct Stream {
     empties: Sender<Region>,
     filled: Receiver<Filled>,
     pub(super) outbox: Outbox,
-    heartbeat: Arc<Heartbeat>,
-    peer: Arc<PeerHeartbeat>,
+    heartbeat: Arc<OwnCounts>,
+    peer: Arc<PeerCounts>,
 }
 
 impl Stream {
@@ -102,7 +102,7 @@ impl Stream {
         negotiated: Negotiated,
         settings: &SendSettings,
         outbox: Outbox,
-        (heartbeat, peer): (Arc<Heartbeat>, Arc<PeerHeartbeat>),
+        (heartbeat, peer): (Arc<OwnCounts>, Arc<PeerCounts>),
         shared_results: SharedResults,
     ) -> (Self, DiskReader) {
         let shape = negotiated.shape;
@@ -132,8 +132,8 @@ impl Stream {
                 negotiated.rate_control,
             ),
             picker: match negotiated.scheme {
-                SchemeChoice::Named(scheme) => SchemePicker::Named(scheme),
-                SchemeChoice::Auto => {
+                SchemeSetting::Named(scheme) => SchemePicker::Named(scheme),
+                SchemeSetting::Auto => {
                     let likely_bps = settings.speed().likely_bps;
                     let loss = settings.expected_loss;
                     let auto = Auto::new(shape, negotiated.rtt, likely_bps, loss);

@@ -11,7 +11,7 @@ use farwrite_link::LinkConfig;
 use farwrite_session::files::{Source, Special};
 
 use super::{Reports, TIMEOUT, pattern, travel, until_delivered};
-use crate::{Cancel, Error, ErrorKind, SchemeChoice, SendSettings, Unfinished};
+use crate::{Cancel, Error, ErrorKind, SchemeSetting, SendSettings, Unfinished};
 
 /// Runs a test as a user who may not read everything. Root may read everything.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -56,7 +56,7 @@ fn what_happened_to_files_is_told_after_a_failure() {
 
     let config = LinkConfig::default();
     let settings = SendSettings {
-        scheme: SchemeChoice::Auto,
+        scheme: SchemeSetting::Auto,
         rate_control: RateControl::Fixed {
             rate_bps: 20_000_000,
         },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use farwrite_link::LinkConfig;
 
 use super::{TIMEOUT, attempt, pattern};
-use crate::{RateControl, SchemeChoice, SendSettings};
+use crate::{RateControl, SchemeSetting, SendSettings};
 
 /// The whole file is one message, which takes more than a second.
 #[test]
@@ -18,7 +18,7 @@ fn progress_is_what_has_arrived_and_not_whole_messages() {
         ..LinkConfig::default()
     };
     let settings = SendSettings {
-        scheme: SchemeChoice::Auto,
+        scheme: SchemeSetting::Auto,
         rate_control: RateControl::default(),
         expected_loss: None,
         mtu: Some(1400),

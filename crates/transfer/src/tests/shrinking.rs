@@ -7,7 +7,7 @@ use farwrite::{SchemeName, SwiftOptions};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::{TIMEOUT, adaptive, attempt, cross_as, pattern, until_delivered};
-use crate::{EqdsOptions, ErrorKind, RateControl, SchemeChoice, SendSettings};
+use crate::{EqdsOptions, ErrorKind, RateControl, SchemeSetting, SendSettings};
 
 /// Sends over a path of jumbo frames that shrinks according to `steps`: when the first number of
 /// packets has arrived, the path carries the second number of bytes of UDP payload. Returns both
@@ -84,7 +84,7 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
 fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
     let sizes = [8868, 5000, 1472, 1464, 1432, 1422, 1392, 1372, 1252];
     let settings = SendSettings {
-        scheme: SchemeChoice::Named(SchemeName::SrNack),
+        scheme: SchemeSetting::Named(SchemeName::SrNack),
         rate_control: RateControl::Fixed {
             rate_bps: 50_000_000,
         },

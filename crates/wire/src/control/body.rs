@@ -3,12 +3,12 @@
 mod clearance;
 mod offer;
 
-use super::check::{ParseError, check};
 use super::message::{
     Ack, Control, Credit, CreditRequest, LossCounts, MessageId, Nack, Outcome, PeerFeedback,
     ReadRequest, SchemeTag, StaleCounts,
 };
-use super::packet::MESSAGE_OVERHEAD_BYTES;
+use super::sealed_packet::MESSAGE_OVERHEAD_BYTES;
+use super::value_checks::{ParseError, check};
 use alloc::vec::Vec;
 
 pub use clearance::{

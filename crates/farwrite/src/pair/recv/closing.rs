@@ -72,7 +72,7 @@ impl Pair {
                 closing.shared.set_immediate(immediate);
             }
             // SAFETY: packets are processed between the poll and the end of a batch of a receive
-            // worker, on whichever thread (`ReceiveThreads`). The receive was completed before its
+            // worker, on whichever thread (`Receiving`). The receive was completed before its
             // windows were closed, and the fabric has reported these windows as closed: each worker
             // has left the batch that it was in at that time, and finds nothing at the slot in
             // later batches.

@@ -8,7 +8,7 @@ mod choices;
 use std::time::Duration;
 
 use farwrite::{PeerStats, QpStats, SchemeName};
-use farwrite_choice::{Chooser, Packets, SchemeChoice};
+use farwrite_choice::{Chooser, Packets, SchemeSetting};
 use farwrite_units::show::{Percent, Rate, Time, real};
 
 use crate::shape::Shape;
@@ -37,7 +37,7 @@ impl Auto {
         rate_bps: u64,
         expected_loss: Option<f64>,
     ) -> Self {
-        let candidates = SchemeChoice::Auto.candidates();
+        let candidates = SchemeSetting::Auto.candidates();
         Self {
             chooser: Chooser::new(candidates, packets(&shape), rtt, rate_bps, expected_loss),
             shape,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Reader;
 use crate::control::message::{ClearToSend, Clearance, Place, SchemeTag, Terms};
-use crate::control::packet::MESSAGE_OVERHEAD_BYTES;
+use crate::control::sealed_packet::MESSAGE_OVERHEAD_BYTES;
 
 /// A bit in the generation byte of a clearance: memory for parity follows.
 const HAS_PARITY: u8 = 0x80;

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::Reader;
-use crate::control::check::ParseError;
 use crate::control::critical::CriticalChunks;
 use crate::control::message::{Control, Offer, ReadRefusal, Withdrawal};
+use crate::control::value_checks::ParseError;
 
 const LENGTH_KNOWN: u8 = 1;
 const HAS_IMMEDIATE: u8 = 2;

@@ -9,23 +9,23 @@ use farwrite::schemes::registry::ParseSchemeError;
 /// What repairs losses.
 ///
 /// ```
-/// use farwrite_choice::SchemeChoice;
+/// use farwrite_choice::SchemeSetting;
 ///
-/// assert_eq!("auto".parse(), Ok(SchemeChoice::Auto));
-/// let named: SchemeChoice = "ec-mds:32,8".parse().expect("a scheme");
+/// assert_eq!("auto".parse(), Ok(SchemeSetting::Auto));
+/// let named: SchemeSetting = "ec-mds:32,8".parse().expect("a scheme");
 /// assert_eq!(named.to_string(), "ec-mds:32,8");
 /// // Everything must arrive.
-/// assert!("best-effort".parse::<SchemeChoice>().is_err());
+/// assert!("best-effort".parse::<SchemeSetting>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SchemeChoice {
+pub enum SchemeSetting {
     /// The planner decides, message by message, from a few candidates.
     Auto,
     /// This scheme.
     Named(SchemeName),
 }
 
-impl SchemeChoice {
+impl SchemeSetting {
     /// The planner's candidates: only a few, since a receiver admits few on a queue pair.
     const CANDIDATES: [&str; 5] = [
         "sr-nack",
@@ -58,7 +58,7 @@ impl SchemeChoice {
     }
 }
 
-impl fmt::Display for SchemeChoice {
+impl fmt::Display for SchemeSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -67,13 +67,13 @@ impl fmt::Display for SchemeChoice {
     }
 }
 
-impl From<SchemeName> for SchemeChoice {
+impl From<SchemeName> for SchemeSetting {
     fn from(name: SchemeName) -> Self {
         Self::Named(name)
     }
 }
 
-impl FromStr for SchemeChoice {
+impl FromStr for SchemeSetting {
     type Err = ParseSchemeError;
 
     fn from_str(name: &str) -> Result<Self, ParseSchemeError> {
@@ -92,25 +92,25 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_shown() {
         for name in ["auto", "sr-nack", "ec-mds:20,4"] {
-            let choice = name.parse::<SchemeChoice>().expect(name);
+            let choice = name.parse::<SchemeSetting>().expect(name);
             assert_eq!(choice.to_string(), name);
         }
-        "automatic".parse::<SchemeChoice>().expect_err("no scheme");
+        "automatic".parse::<SchemeSetting>().expect_err("no scheme");
         for name in SchemeName::BOUNDED.map(|name| name.to_string()) {
-            name.parse::<SchemeChoice>().expect_err("it is not exact");
+            name.parse::<SchemeSetting>().expect_err("it is not exact");
         }
     }
 
     #[test]
     fn there_is_room_for_the_parity_of_every_candidate() {
         assert_eq!(
-            SchemeChoice::Auto.candidates().len(),
-            SchemeChoice::CANDIDATES.len()
+            SchemeSetting::Auto.candidates().len(),
+            SchemeSetting::CANDIDATES.len()
         );
-        assert_eq!(SchemeChoice::Auto.most_parity().to_string(), "ec-mds:32,8");
-        for candidate in SchemeChoice::Auto.candidates() {
+        assert_eq!(SchemeSetting::Auto.most_parity().to_string(), "ec-mds:32,8");
+        for candidate in SchemeSetting::Auto.candidates() {
             for bytes in [1, 4096, 4097, 31 * 4096, 33 * 4096, 127 * 4096, 8 << 20] {
-                let most = parity_bytes(SchemeChoice::Auto.most_parity(), bytes, 4096);
+                let most = parity_bytes(SchemeSetting::Auto.most_parity(), bytes, 4096);
                 let parity = parity_bytes(candidate, bytes, 4096);
                 assert!(parity <= most, "{candidate} at {bytes}: {parity} > {most}");
             }

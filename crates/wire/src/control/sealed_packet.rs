@@ -1,8 +1,8 @@
 //! A control packet: header, tag, messages (P4.1, P4.2).
 
 use super::body;
-use super::check::{self, ParseError};
 use super::message::Control;
+use super::value_checks::{self, ParseError};
 use crate::header::field;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -111,7 +111,11 @@ impl Builder {
     /// Adds a message. Returns false and adds nothing if it does not fit.
     #[must_use]
     pub fn push(&mut self, control: &Control) -> bool {
-        debug_assert_eq!(check::check(control), Ok(()), "the peer would refuse it");
+        debug_assert_eq!(
+            value_checks::check(control),
+            Ok(()),
+            "the peer would refuse it"
+        );
         let start = self.bytes.len();
         self.bytes.extend([body::kind(control), 0, 0, 0]);
         body::encode(control, &mut self.bytes);

@@ -18,7 +18,7 @@ const MAX_GRAIN_NS: u64 = 100_000;
 
 /// The sending half of a peer's state.
 #[derive(Debug)]
-pub(super) struct Pacing {
+pub(super) struct PeerSending {
     choice: RateControl,
     most_burst_bytes: u64,
     packet_bytes: u64,
@@ -38,7 +38,7 @@ pub(super) struct Pacing {
     refused_feedback: u64,
 }
 
-impl Pacing {
+impl PeerSending {
     pub(super) fn new(
         number: u64,
         choice: RateControl,
@@ -257,7 +257,7 @@ impl Pacing {
         may_send.then_some(first)
     }
 
-    /// Returns when to call [`Pacing::release`] next.
+    /// Returns when to call [`PeerSending::release`] next.
     pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let is_open = self.send_queue.first().is_some() && self.room_bytes() > 0;
         let paced_ns = is_open.then(|| self.bucket.next_ns(now_ns).max(self.paced_until_ns));
@@ -342,7 +342,7 @@ mod tests {
     const PACKET: u64 = 1_000;
 
     /// Sends a packet through queue pair 1, and leaves nothing else to send.
-    fn send(sending: &mut Pacing, now_ns: u64, packet: u32) {
+    fn send(sending: &mut PeerSending, now_ns: u64, packet: u32) {
         sending.note_departure(
             now_ns,
             &Run {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// Delivers a report of the first `packets` packets.
-    fn hear(sending: &mut Pacing, now_ns: u64, packets: u32) {
+    fn hear(sending: &mut PeerSending, now_ns: u64, packets: u32) {
         let report = PeerFeedback {
             epoch: 1,
             packet: packets - 1,
@@ -381,9 +381,9 @@ mod tests {
     }
 
     /// Sends two packets, the first of them before a timeout and the second just before it.
-    fn time_out() -> Pacing {
+    fn time_out() -> PeerSending {
         let choice = RateControl::default();
-        let mut sending = Pacing::new(1, choice, 1 << 20, PACKET, Timing::wide_area());
+        let mut sending = PeerSending::new(1, choice, 1 << 20, PACKET, Timing::wide_area());
         send(&mut sending, 0, 0);
         send(&mut sending, 990 * MS, 1);
         sending.release(1_000 * MS);
@@ -391,7 +391,7 @@ mod tests {
         sending
     }
 
-    fn base_rtt_ns(sending: &Pacing) -> Option<u64> {
+    fn base_rtt_ns(sending: &PeerSending) -> Option<u64> {
         sending.stats(0, EcnField::of(0, 0)).base_rtt_ns
     }
 

@@ -21,10 +21,10 @@ const REFINED: u32 = 8;
 /// The search for one direction of a path. Sizes are bytes of a datagram (UDP payload).
 ///
 /// ```
-/// use farwrite_route::Search;
+/// use farwrite_route::SizeSearch;
 ///
 /// const TIMEOUT_NS: u64 = 1_000_000;
-/// let mut search = Search::new([1_280, 1_500, 9_000]);
+/// let mut search = SizeSearch::new([1_280, 1_500, 9_000]);
 /// // Sizes up to 1500 are answered, and larger ones this machine refuses to send.
 /// while search.outcome().is_none() {
 ///     match search.probe(0, TIMEOUT_NS).expect("a size is open") {
@@ -35,7 +35,7 @@ const REFINED: u32 = 8;
 /// assert_eq!(search.outcome(), Some(1_500));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct SizeSearch {
     /// Sizes that may still pass, ascending, all above `passed`.
     open: Vec<Size>,
     /// The largest size that was answered.
@@ -109,7 +109,7 @@ impl Size {
     }
 }
 
-impl Search {
+impl SizeSearch {
     /// A search that tests `candidates`, and then sizes between them.
     #[must_use]
     pub fn new(candidates: impl IntoIterator<Item = u32>) -> Self {
@@ -212,7 +212,7 @@ impl Search {
         Some(bytes)
     }
 
-    /// When [`Search::probe`] returns the next size.
+    /// When [`SizeSearch::probe`] returns the next size.
     pub fn next_ns(&self, timeout_ns: u64) -> Option<u64> {
         let known = self.open.iter().take(match self.passed {
             Some(_) => usize::MAX,
@@ -287,7 +287,7 @@ mod tests {
     /// Searches on a path that carries `carries` bytes and loses the probes for whose number
     /// `is_lost` returns `true`. Returns the outcome and the number of round trips.
     fn search(carries: u32, mut is_lost: impl FnMut(u32) -> bool) -> (u32, u64) {
-        let mut search = Search::new(LADDER);
+        let mut search = SizeSearch::new(LADDER);
         let (mut now_ns, mut sent) = (0, 0);
         while search.outcome().is_none() {
             let mut answers = Vec::new();
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn the_largest_size_is_found_to_the_byte() {
         for carries in [100, 101, 1_279, 1_500, 8_999, 9_215, 9_216] {
-            let mut search = Search::up_to(9_216);
+            let mut search = SizeSearch::up_to(9_216);
             // A size that is known to pass.
             search.pass(100);
             let mut trips = 0;
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_goes_on_to_the_largest_size() {
-        let mut search = Search::up_to(9_216);
+        let mut search = SizeSearch::up_to(9_216);
         search.pass(100);
         search.too_large(9_216);
         // All probes of this size are lost, or their answers are late, so the search gives up
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn nothing_fails_before_something_passes() {
-        let mut search = Search::new(LADDER);
+        let mut search = SizeSearch::new(LADDER);
         for trip in 0..100 {
             while search.probe(trip * RTT_NS, RTT_NS).is_some() {}
         }
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn a_size_that_was_asked_for_passes_or_does_not() {
         for (carries, outcome) in [(4132, 4132), (1472, 256)] {
-            let mut search = Search::exactly(4132);
+            let mut search = SizeSearch::exactly(4132);
             for trip in 0..10 {
                 let probes = core::iter::from_fn(|| search.probe(trip * RTT_NS, RTT_NS));
                 let answered: Vec<_> = probes.filter(|bytes| *bytes <= carries).collect();
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn what_this_machine_refuses_is_not_tried_again() {
-        let mut search = Search::new(LADDER);
+        let mut search = SizeSearch::new(LADDER);
         search.too_large(4132);
         search.pass(1472);
         let refined: Vec<_> = search.open.iter().map(|size| size.bytes).collect();

@@ -15,7 +15,7 @@ pub(crate) type Seen = (Option<(SocketAddr, SocketAddr)>, u64);
 
 /// A new address of the peer.
 #[derive(Clone, Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct NewAddress {
     pub(crate) address: SocketAddr,
     /// Counter of the first packet that came from this address; 0 if none has.
     pub(crate) since_counter: u64,
@@ -36,7 +36,7 @@ pub(crate) fn wire_bytes(bytes: usize) -> u64 {
     bytes as u64 + u64::from(ip_udp_bytes(false))
 }
 
-impl Candidate {
+impl NewAddress {
     pub(crate) fn new(address: SocketAddr, since_counter: u64, since_ns: u64) -> Self {
         Self {
             address,

@@ -14,7 +14,7 @@ pub(crate) const FILE_STEPS: u64 = 4096;
 
 /// The progress of this end. Counts only grow.
 #[derive(Debug)]
-pub(crate) struct Heartbeat {
+pub(crate) struct OwnCounts {
     start: Instant,
     stream_bytes: AtomicU64,
     /// Bytes of the stream that have arrived at a receiver.
@@ -27,7 +27,7 @@ pub(crate) struct Heartbeat {
     disk_since: AtomicU64,
 }
 
-impl Default for Heartbeat {
+impl Default for OwnCounts {
     fn default() -> Self {
         Self {
             start: Instant::now(),
@@ -40,7 +40,7 @@ impl Default for Heartbeat {
     }
 }
 
-impl Heartbeat {
+impl OwnCounts {
     /// Marks the disk as busy until the returned value is dropped.
     pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
         self.disk_since
@@ -111,7 +111,7 @@ impl Heartbeat {
 }
 
 /// A disk operation that is in progress.
-pub(crate) struct DiskOperation<'a>(&'a Heartbeat);
+pub(crate) struct DiskOperation<'a>(&'a OwnCounts);
 
 impl Drop for DiskOperation<'_> {
     fn drop(&mut self) {
@@ -121,7 +121,7 @@ impl Drop for DiskOperation<'_> {
 
 /// The peer's last report on itself.
 #[derive(Debug, Default)]
-pub(crate) struct PeerHeartbeat {
+pub(crate) struct PeerCounts {
     /// Messages that arrived on the channel.
     messages: AtomicU64,
     /// Whether the channel reader waits for this end's disk, and therefore does not read the channel.
@@ -131,7 +131,7 @@ pub(crate) struct PeerHeartbeat {
     disk_ms: AtomicU64,
 }
 
-impl PeerHeartbeat {
+impl PeerCounts {
     /// Counts a message that arrived on the channel.
     pub(crate) fn add_message(&self) {
         self.messages.fetch_add(1, Ordering::Relaxed);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_operation_counts_until_it_ends() {
-        let heartbeat = Heartbeat::default();
+        let heartbeat = OwnCounts::default();
         let later = Instant::now() + Duration::from_secs(90);
         assert_eq!(heartbeat.progress(later).disk_ms, 0);
         let operation = heartbeat.disk_operation();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_step_counts_as_movement() {
-        let heartbeat = Heartbeat::default();
+        let heartbeat = OwnCounts::default();
         heartbeat.add_stream_bytes(10);
         heartbeat.add_file();
         heartbeat.set_received(5);

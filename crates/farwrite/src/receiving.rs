@@ -6,11 +6,11 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Completion, Fabric, FabricError, RealTime, Waker};
 
 use crate::completions::{CompletionHandler, Notice, PairReceive};
-use crate::workers::Workers;
+use crate::receive_workers::Workers;
 
 /// Who receives the packets of an endpoint.
 #[derive(Debug)]
-pub(crate) enum ReceiveThreads {
+pub(crate) enum Receiving {
     /// The owner receives in its polls.
     Polled {
         handler: CompletionHandler,
@@ -23,7 +23,7 @@ pub(crate) enum ReceiveThreads {
     Broken(String),
 }
 
-impl Default for ReceiveThreads {
+impl Default for Receiving {
     fn default() -> Self {
         Self::Polled {
             handler: CompletionHandler::default(),
@@ -32,7 +32,7 @@ impl Default for ReceiveThreads {
     }
 }
 
-impl ReceiveThreads {
+impl Receiving {
     /// Moves the receive workers of the fabric to threads. `owner` wakes the owner. Does nothing if
     /// there are threads already.
     ///
