@@ -14,11 +14,31 @@ use crate::error::Error;
 /// Maximum sleep of the thread. Packets, timers and calls end the sleep at once.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Maximum number of calls between two polls. The limit keeps the wait of packets short.
-const CALLS_A_POLL: usize = 64;
+/// Maximum number of requests between two polls. The limit keeps the wait of packets short.
+const REQUESTS_A_POLL: usize = 64;
 
 /// A call that waits for the thread.
 type Call<F> = Box<dyn FnOnce(&mut Endpoint<F>) + Send>;
+
+/// Work that the thread does after every poll.
+type Task<F> = Box<dyn FnMut(&mut Endpoint<F>) -> TaskState + Send>;
+
+/// What other threads ask of the thread.
+enum Request<F: RealTime> {
+    Call(Call<F>),
+    Task(Task<F>),
+}
+
+/// What a task of [`ProgressThread::add_task`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// Nothing. The thread may sleep.
+    Idle,
+    /// It has used the endpoint, which must be polled before the thread sleeps.
+    Worked,
+    /// It has ended, and is dropped.
+    Done,
+}
 
 /// An endpoint that a thread of its own polls, so that any thread can use it.
 ///
@@ -53,7 +73,7 @@ type Call<F> = Box<dyn FnOnce(&mut Endpoint<F>) + Send>;
 /// ```
 pub struct ProgressThread<F: RealTime> {
     shared: Arc<Shared>,
-    calls: Sender<Call<F>>,
+    requests: Sender<Request<F>>,
     waker: Waker,
     /// `None` once the thread is joined.
     thread: Option<JoinHandle<Endpoint<F>>>,
@@ -87,11 +107,12 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
     pub fn start_thread(self) -> Result<ProgressThread<F>, Error> {
         let shared = Arc::new(Shared::default());
         let waker = self.fabric().waker();
-        let (calls, received) = mpsc::channel();
+        let (requests, received) = mpsc::channel();
         let progress = Progress {
             endpoint: self,
+            tasks: Vec::new(),
             shared: Arc::clone(&shared),
-            calls: received,
+            requests: received,
         };
         let builder = Builder::new().name("farwrite".into());
         let thread = builder.spawn(move || progress.run());
@@ -101,7 +122,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
         })?;
         Ok(ProgressThread {
             shared,
-            calls,
+            requests,
             waker,
             thread: Some(thread),
         })
@@ -130,10 +151,34 @@ impl<F: RealTime> ProgressThread<F> {
             // The caller waits for the answer.
             let _ = answer.send(call(endpoint));
         });
-        let sent = self.calls.send(call);
-        self.waker.wake();
-        let answer = sent.ok().and_then(|()| answered.recv().ok());
+        self.request(Request::Call(call))?;
+        let answer = answered.recv().ok();
         answer.ok_or_else(|| self.shared.stopped())
+    }
+
+    /// Adds work that the thread does after every poll, from now on until it is
+    /// [`TaskState::Done`]. A task must not wait. [`ProgressThread::waker`] makes the thread poll,
+    /// and run its tasks, at once. When the thread ends, it drops its tasks.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread has ended.
+    pub fn add_task(
+        &self,
+        task: impl FnMut(&mut Endpoint<F>) -> TaskState + Send + 'static,
+    ) -> Result<(), Error> {
+        self.request(Request::Task(Box::new(task)))
+    }
+
+    /// Returns a waker of the thread: it makes the thread poll at once.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn request(&self, request: Request<F>) -> Result<(), Error> {
+        let sent = self.requests.send(request);
+        self.waker.wake();
+        sent.map_err(|_| self.shared.stopped())
     }
 
     /// Sleeps until `ready` returns something. `ready` is called after every poll of the endpoint.
@@ -249,8 +294,9 @@ impl Drop for Waiting<'_> {
 /// What runs on the thread.
 struct Progress<F: RealTime> {
     endpoint: Endpoint<F>,
+    tasks: Vec<Task<F>>,
     shared: Arc<Shared>,
-    calls: Receiver<Call<F>>,
+    requests: Receiver<Request<F>>,
 }
 
 impl<F: RealTime> Progress<F> {
@@ -266,19 +312,34 @@ impl<F: RealTime> Progress<F> {
 
     fn poll_until_stopped(&mut self) -> Result<(), Error> {
         while !self.shared.stop.load(Ordering::Acquire) {
-            let mut calls = 0;
-            for call in self.calls.try_iter().take(CALLS_A_POLL) {
-                call(&mut self.endpoint);
-                calls += 1;
+            let mut requests = 0;
+            for request in self.requests.try_iter().take(REQUESTS_A_POLL) {
+                match request {
+                    Request::Call(call) => call(&mut self.endpoint),
+                    Request::Task(task) => self.tasks.push(task),
+                }
+                requests += 1;
             }
             let next_ns = self.endpoint.poll_now()?;
+            let has_worked = self.run_tasks();
             self.shared.announce();
-            // There may be more calls, whose wakes ended earlier sleeps.
-            if calls < CALLS_A_POLL {
+            // There may be more requests, whose wakes ended earlier sleeps.
+            if requests < REQUESTS_A_POLL && !has_worked {
                 self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
             }
         }
         Ok(())
+    }
+
+    /// Runs all tasks. Returns whether the endpoint must be polled again.
+    fn run_tasks(&mut self) -> bool {
+        let mut has_worked = false;
+        self.tasks.retain_mut(|task| {
+            let state = task(&mut self.endpoint);
+            has_worked |= state != TaskState::Idle;
+            state != TaskState::Done
+        });
+        has_worked
     }
 }
 

@@ -1,9 +1,12 @@
 //! An endpoint on a thread of its own, used from several threads.
 
+use std::sync::mpsc::channel;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, Error, Outcome, ProgressThread, QueuePair, SendOptions, UdpFabric};
+use farwrite::{
+    Endpoint, Error, Outcome, ProgressThread, QueuePair, SendOptions, TaskState, UdpFabric,
+};
 
 use crate::ends::{endpoint, options, payload};
 
@@ -158,5 +161,44 @@ fn a_panic_in_a_call_ends_the_calls_and_waits_of_others() {
     assert_eq!(
         call.expect_err("no thread").to_string(),
         "the endpoint's thread has ended"
+    );
+}
+
+/// A task runs after each poll until it is done, and is dropped with the thread.
+#[test]
+fn tasks_run_after_polls() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    let (ran, runs) = channel();
+    let mut left = 3;
+    progress
+        .add_task(move |_| {
+            left -= 1;
+            ran.send(left).expect("the test listens");
+            if left == 0 {
+                TaskState::Done
+            } else {
+                TaskState::Worked
+            }
+        })
+        .expect("it runs");
+    // `Worked` makes the thread poll again, and `Done` drops the task with its end of the channel.
+    assert_eq!(runs.iter().collect::<Vec<_>>(), [2, 1, 0]);
+
+    let (ran, runs) = channel();
+    let idle = move |_: &mut Endpoint<UdpFabric>| {
+        ran.send(()).expect("the test listens");
+        TaskState::Idle
+    };
+    progress.add_task(idle).expect("it runs");
+    runs.recv_timeout(LONG).expect("the first run");
+    let waker = progress.waker();
+    while runs.try_recv().is_ok() {}
+    waker.wake();
+    runs.recv_timeout(Duration::from_millis(900))
+        .expect("a wake makes it run");
+    drop(progress.stop());
+    assert!(
+        runs.iter().count() < 1000,
+        "and it is dropped with the thread"
     );
 }
