@@ -1,0 +1,375 @@
+//! The sending half of a stream, without I/O: gathers bytes into messages.
+
+use std::collections::VecDeque;
+
+use farwrite::fabric::contract::FabricError;
+use farwrite::{
+    Endpoint, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, Region, SendHandle, SendOptions,
+};
+
+use crate::buffers::Buffers;
+use crate::error::Error;
+use crate::message::{HEAD_BYTES, Head, SIGNAL_BYTES, VIOLATION_CODE};
+use crate::options::StreamOptions;
+use crate::scheme::SchemePicker;
+
+/// Messages that may be started and not have left. Enough for the fabric to have work between two
+/// polls, and few, because a signal waits behind them.
+const MOST_LEAVING: usize = 4;
+
+/// The sending half of a stream.
+///
+/// [`StreamSender::write`] takes bytes as long as there is a free buffer, and needs no endpoint.
+/// [`ByteStream::progress`](crate::ByteStream::progress) sends what was written.
+///
+/// A full buffer leaves as soon as the endpoint can send it. A buffer that is not full leaves as
+/// soon as all earlier messages have left, and fewer than half of the messages are open. So a small write that finds nothing before it leaves at
+/// once, and small writes that come while bytes are leaving are gathered. No timer delays them.
+pub struct StreamSender {
+    qp: QueuePair,
+    picker: SchemePicker,
+    buffers: Buffers,
+    /// With as many messages open, a message waits until it is full. Otherwise a round trip of small
+    /// writes would take all buffers, and nothing could be gathered.
+    most_short: usize,
+    /// Bytes that no message carries yet. Only the last buffer may have room.
+    gathered: VecDeque<Gathered>,
+    /// Messages that were started.
+    open: Vec<OpenMessage>,
+    /// Memory of messages that have ended, which the fabric still holds.
+    held: Vec<MemoryRegion>,
+    stage: Stage,
+    /// The signals to send.
+    reset: Option<u32>,
+    stop: Option<u32>,
+    error: Option<Error>,
+    accepted_bytes: u64,
+}
+
+/// A buffer with bytes behind the head of a message.
+struct Gathered {
+    region: Region,
+    /// Bytes in use, with the head.
+    filled: usize,
+}
+
+struct OpenMessage {
+    handle: SendHandle,
+    region: MemoryRegion,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// No more bytes are written, and the last message was not started.
+    Ending,
+    /// The last message was started.
+    Ended,
+}
+
+impl StreamSender {
+    /// Creates the sending half of the stream on a queue pair with these options
+    /// ([`StreamOptions::queue_pair`]).
+    #[must_use]
+    pub fn new(qp: QueuePair, options: &StreamOptions, queue_pair: &QpOptions) -> Self {
+        Self {
+            qp,
+            picker: SchemePicker::new(options.scheme, queue_pair, options.messages),
+            buffers: Buffers::new(options.message_bytes, options.messages),
+            most_short: options.messages as usize / 2,
+            gathered: VecDeque::new(),
+            open: Vec::new(),
+            held: Vec::new(),
+            stage: Stage::Open,
+            reset: None,
+            stop: None,
+            error: None,
+            accepted_bytes: 0,
+        }
+    }
+
+    /// Takes as many bytes as there is room for, and returns how many. Returns 0 while there is no
+    /// room.
+    ///
+    /// # Errors
+    /// [`Error::Finished`] after the end of the direction, and the error that ended the stream.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.check()?;
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let Some(last) = self.buffer_with_room() else {
+                break;
+            };
+            let left = &bytes[taken..];
+            let room = &mut last.region[last.filled..];
+            let length = left.len().min(room.len());
+            room[..length].copy_from_slice(&left[..length]);
+            last.filled += length;
+            taken += length;
+        }
+        self.accepted_bytes += taken as u64;
+        Ok(taken)
+    }
+
+    /// Returns the last buffer, if bytes can be added to it.
+    fn buffer_with_room(&mut self) -> Option<&mut Gathered> {
+        let full = self.buffers.buffer_bytes();
+        if self.gathered.back().is_none_or(|last| last.filled == full) {
+            let region = self.buffers.take()?;
+            let filled = HEAD_BYTES;
+            self.gathered.push_back(Gathered { region, filled });
+        }
+        self.gathered.back_mut()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match &self.error {
+            Some(error) => Err(error.clone()),
+            None if self.stage != Stage::Open => Err(Error::Finished),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether [`StreamSender::write`] would take a byte or return an error.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        let full = self.buffers.buffer_bytes();
+        self.check().is_err()
+            || self.buffers.has_one()
+            || self.gathered.back().is_some_and(|last| last.filled < full)
+    }
+
+    /// Ends the direction after the bytes that were written. A second call does nothing.
+    pub fn finish(&mut self) {
+        if self.stage == Stage::Open {
+            self.stage = Stage::Ending;
+        }
+    }
+
+    /// Gives up the direction: bytes that no message carries yet are dropped. The peer reads what
+    /// has left, and then [`Error::Reset`]. Does nothing if the last message was started.
+    pub fn reset(&mut self, code: u32) {
+        if self.stage != Stage::Ended && self.reset.is_none() {
+            self.stage = Stage::Ending;
+            self.reset = Some(code);
+            self.drop_gathered();
+        }
+    }
+
+    /// Asks the peer to send no more.
+    pub(crate) fn stop_peer(&mut self, code: u32) {
+        self.stop.get_or_insert(code);
+    }
+
+    /// The peer asks for no more bytes.
+    pub(crate) fn take_stop(&mut self, code: u32) {
+        if self.error.is_none() && self.stage != Stage::Ended {
+            self.error = Some(Error::Stopped(code));
+        }
+        self.reset(code);
+    }
+
+    /// The other half has failed. Tells the peer, if the queue pair still works.
+    pub(crate) fn take_failure(&mut self, error: &Error) {
+        if !matches!(error, Error::Violation(_) | Error::MessageFailed(_)) {
+            return self.fail(error.clone());
+        }
+        self.error.get_or_insert(error.clone());
+        self.reset(VIOLATION_CODE);
+        self.stop_peer(VIOLATION_CODE);
+    }
+
+    /// Ends the half with an error: nothing more is sent.
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+        self.stage = Stage::Ended;
+        (self.reset, self.stop) = (None, None);
+        self.drop_gathered();
+    }
+
+    fn drop_gathered(&mut self) {
+        for gathered in self.gathered.drain(..) {
+            self.buffers.give(gathered.region);
+        }
+    }
+
+    /// Returns whether the peer has everything, the end of the direction included, so that nothing
+    /// is left to do.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Ended && self.is_delivered()
+    }
+
+    /// Returns whether the peer has everything that was written up to now.
+    #[must_use]
+    pub fn is_delivered(&self) -> bool {
+        self.gathered.is_empty()
+            && self.open.is_empty()
+            && self.stage != Stage::Ending
+            && self.stop.is_none()
+    }
+
+    /// Returns the error that ended the half, if there is one.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
+    /// Bytes that [`StreamSender::write`] has taken.
+    #[must_use]
+    pub fn accepted_bytes(&self) -> u64 {
+        self.accepted_bytes
+    }
+
+    /// Takes back the memory of messages that have ended, and starts messages. Returns whether
+    /// something has changed, so that the endpoint must be polled again.
+    pub(crate) fn progress<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> bool {
+        let settled = self.settle(endpoint);
+        let started = match self.start(endpoint) {
+            Ok(started) => started,
+            Err(error) => {
+                self.fail(error.into());
+                true
+            }
+        };
+        settled || started
+    }
+
+    /// Takes back the memory of messages that have ended.
+    fn settle<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> bool {
+        let before = self.open.len() + self.held.len();
+        if before == 0 {
+            return false;
+        }
+        let mut failed = None;
+        self.open.retain(|message| {
+            let Some(outcome) = message.handle.outcome() else {
+                return true;
+            };
+            if outcome != Outcome::Whole {
+                failed = failed.or(Some(message.handle.message()));
+            }
+            self.held.push(message.region);
+            false
+        });
+        if let Some(message) = failed {
+            self.fail(Error::MessageFailed(message));
+        }
+        let buffer_bytes = self.buffers.buffer_bytes() as u64;
+        let buffers = &mut self.buffers;
+        self.held.retain(|&held| match endpoint.deregister(held) {
+            Ok(region) => {
+                // The memory of a signal is smaller.
+                if region.length() == buffer_bytes {
+                    buffers.give(region);
+                }
+                false
+            }
+            Err(farwrite::Error::Fabric(FabricError::InUse(_))) => true,
+            Err(_) => false,
+        });
+        self.open.len() + self.held.len() != before
+    }
+
+    /// Starts the messages that may start now.
+    fn start<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, farwrite::Error> {
+        let mut started = false;
+        loop {
+            let leaving = self
+                .open
+                .iter()
+                .filter(|open| !open.handle.is_injected())
+                .count();
+            let Some(head) = self.next_head(leaving) else {
+                return Ok(started);
+            };
+            let Gathered { mut region, filled } = match head {
+                Head::Data | Head::Last => self.gathered.pop_front().unwrap_or_else(empty),
+                Head::Reset(_) | Head::Stop(_) => signal(),
+            };
+            head.write(&mut region);
+            let waiting = self.gathered.len() as u64 + 1;
+            if let Err(region) = self.post(endpoint, region, filled, waiting)? {
+                if matches!(head, Head::Data | Head::Last) && filled > HEAD_BYTES {
+                    self.gathered.push_front(Gathered { region, filled });
+                }
+                return Ok(started);
+            }
+            started = true;
+            match head {
+                Head::Data => {}
+                Head::Last | Head::Reset(_) => (self.stage, self.reset) = (Stage::Ended, None),
+                Head::Stop(_) => self.stop = None,
+            }
+        }
+    }
+
+    /// Returns what the next message is, if one may start while `leaving` messages have not left.
+    fn next_head(&self, leaving: usize) -> Option<Head> {
+        if leaving >= MOST_LEAVING {
+            return None;
+        }
+        if let Some(code) = self.stop {
+            return Some(Head::Stop(code));
+        }
+        if let Some(code) = self.reset {
+            return Some(Head::Reset(code));
+        }
+        if self.stage == Stage::Ending && self.gathered.len() <= 1 {
+            return Some(Head::Last);
+        }
+        let first = self.gathered.front()?;
+        let is_full = first.filled == self.buffers.buffer_bytes();
+        let may_be_short = leaving == 0 && self.open.len() < self.most_short;
+        (is_full || may_be_short).then_some(Head::Data)
+    }
+
+    /// Starts a message. Returns the region if the queue pair cannot start one now.
+    fn post<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        region: Region,
+        filled: usize,
+        waiting: u64,
+    ) -> Result<Result<(), Region>, farwrite::Error> {
+        let bytes = filled as u64;
+        let scheme = self.picker.pick(endpoint, self.qp, (bytes, waiting));
+        let options = SendOptions {
+            scheme,
+            ..SendOptions::default()
+        };
+        let region = endpoint.register_region(region)?;
+        match endpoint.post_send(self.qp, region.slice(0..bytes), options) {
+            Ok(handle) => {
+                self.open.push(OpenMessage { handle, region });
+                Ok(Ok(()))
+            }
+            Err(farwrite::Error::Retry { .. } | farwrite::Error::NotConnected(_)) => {
+                endpoint.deregister(region).map(Err)
+            }
+            Err(error) => {
+                // The region goes with the error.
+                endpoint.deregister(region)?;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The memory of a last message without bytes of the stream.
+fn empty() -> Gathered {
+    let region = Region::owned([0_u8; HEAD_BYTES]);
+    Gathered {
+        region,
+        filled: HEAD_BYTES,
+    }
+}
+
+/// The memory of a signal.
+fn signal() -> Gathered {
+    let region = Region::owned([0_u8; SIGNAL_BYTES]);
+    Gathered {
+        region,
+        filled: SIGNAL_BYTES,
+    }
+}

@@ -1,0 +1,189 @@
+//! Bytes arrive in order, whatever the path does and however they are written and read.
+
+use std::time::Duration;
+
+use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_stream::{SchemeSetting, StreamOptions};
+use proptest::prelude::*;
+
+use crate::world::{MS, SECOND, World, bytes, drain, feed, path, small};
+
+/// A path that loses, doubles and reorders packets.
+fn bad_path() -> LinkConfig {
+    LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.02 },
+        duplicate: 0.01,
+        reorder: Reorder {
+            probability: 0.05,
+            extra_delay: Duration::from_millis(8),
+        },
+        ..path()
+    }
+}
+
+#[test]
+fn both_directions_arrive_in_order_over_a_bad_path() {
+    for (seed, scheme) in (1..).zip(["sr-nack", "sr-rto", "gbn", "ec-mds:32,8", "auto"]) {
+        let scheme: SchemeSetting = scheme.parse().expect("a scheme");
+        let options = StreamOptions { scheme, ..small() };
+        let mut world = World::new(seed, bad_path(), &options, 1);
+        let (there, back) = (bytes(1, 400_000), bytes(2, 250_001));
+        let (mut sent, mut heard) = ([0; 2], [Vec::new(), Vec::new()]);
+        let mut ended = [false; 2];
+        let all = world.run(60 * SECOND, |world| {
+            let stream = &mut world.streams[0];
+            feed(&mut stream.a, &there, &mut sent[0]);
+            feed(&mut stream.b, &back, &mut sent[1]);
+            ended[0] = drain(&mut stream.b, &mut heard[0]);
+            ended[1] = drain(&mut stream.a, &mut heard[1]);
+            ended == [true; 2] && stream.a.is_over() && stream.b.is_over()
+        });
+        assert!(all, "{scheme}: {} of {}", heard[0].len(), there.len());
+        assert!(heard == [there, back], "{scheme}");
+    }
+}
+
+/// A stream that nobody reads takes its own memory and nothing else.
+#[test]
+fn a_stream_that_nobody_reads_does_not_stop_others() {
+    const STREAMS: usize = 6;
+    let options = small();
+    let mut world = World::new(3, bad_path(), &options, STREAMS);
+    let data: Vec<_> = (0..STREAMS).map(|n| bytes(n as u64, 300_000)).collect();
+    let mut sent = [0; STREAMS];
+    let mut heard = vec![Vec::new(); STREAMS];
+    let mut run = |world: &mut World, read_from: usize| {
+        world.run(60 * SECOND, |world| {
+            let streams = world.streams.iter_mut().enumerate();
+            let ended = streams.map(|(n, stream)| {
+                feed(&mut stream.a, &data[n], &mut sent[n]);
+                n < read_from || drain(&mut stream.b, &mut heard[n])
+            });
+            // All of them, not only those before the first that has not ended.
+            ended.fold(true, |all, ended| all & ended)
+        })
+    };
+    assert!(run(&mut world, 1), "the others have arrived");
+    world.run_for(10 * SECOND);
+    let blocked = &world.streams[0];
+    let held = blocked.b.receiver.unread_bytes();
+    let accepted = blocked.a.sender.accepted_bytes();
+    assert!(
+        held > options.window_bytes() / 2 && held <= options.window_bytes(),
+        "{held}"
+    );
+    assert!(
+        accepted <= 2 * options.window_bytes(),
+        "{accepted} bytes were taken"
+    );
+    assert!(
+        run(&mut world, 0),
+        "the blocked one goes on when it is read"
+    );
+    assert!(heard == data);
+}
+
+/// While a path is down, the reader posts buffers, and the notice of them is lost.
+#[test]
+fn a_blocked_stream_goes_on_after_a_long_outage() {
+    let options = small();
+    let mut world = World::new(4, path(), &options, 1);
+    let data = bytes(9, 400_000);
+    let (mut sent, mut heard) = (0, Vec::new());
+    world.run(SECOND, |world| {
+        feed(&mut world.streams[0].a, &data, &mut sent);
+        false
+    });
+    world.set_down(true);
+    world.run(60 * SECOND, |world| {
+        drain(&mut world.streams[0].b, &mut heard)
+    });
+    world.set_down(false);
+    let all = world.run(10 * SECOND, |world| {
+        feed(&mut world.streams[0].a, &data, &mut sent);
+        drain(&mut world.streams[0].b, &mut heard)
+    });
+    assert!(all && heard == data);
+}
+
+#[test]
+fn small_writes_leave_at_once_and_are_gathered_behind_others() {
+    let mut world = World::new(5, path(), &StreamOptions::default(), 1);
+    // The clearances arrive.
+    world.run_for(SECOND);
+    let start_ns = world.network.now_ns();
+    assert_eq!(world.streams[0].a.sender.write(b"first").expect("open"), 5);
+    let mut heard = Vec::new();
+    assert!(world.run(SECOND, |world| {
+        drain(&mut world.streams[0].b, &mut heard);
+        heard == b"first"
+    }));
+    let took_ns = world.network.now_ns() - start_ns;
+    assert!(took_ns < 11 * MS, "{took_ns} ns, with 10 ms on the path");
+
+    // Small writes for a round trip, faster than the peer posts buffers.
+    heard.clear();
+    for _ in 0..2000 {
+        let written = world.streams[0].a.sender.write(&[7; 100]);
+        assert_eq!(written.expect("open"), 100);
+        world.run_for(MS / 100);
+    }
+    assert!(world.run(SECOND, |world| {
+        drain(&mut world.streams[0].b, &mut heard);
+        heard.len() == 200_000
+    }));
+    let qa = world.streams[0].qa;
+    let packets = world.a.qp_stats(qa).expect("its own").sender.sent_chunks;
+    // 49 if all bytes went together, 2000 if each write went alone.
+    assert!(packets < 120, "{packets} packets");
+}
+
+/// What an end does at one time.
+#[derive(Clone, Debug)]
+enum Act {
+    Write(usize),
+    Read(usize),
+    Wait(u64),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        (0_usize..60_000).prop_map(Act::Write),
+        (0_usize..40_000).prop_map(Act::Read),
+        (0_u64..40).prop_map(Act::Wait),
+    ];
+    prop::collection::vec(act, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any sizes of writes and reads give the same bytes.
+    #[test]
+    fn any_writes_and_reads_give_the_same_bytes(acts in acts(), seed in 0_u64..1000) {
+        let mut world = World::new(seed, bad_path(), &small(), 1);
+        let (mut sent, mut heard) = (Vec::new(), Vec::new());
+        for act in acts {
+            let stream = &mut world.streams[0];
+            match act {
+                Act::Write(length) => {
+                    let more = bytes(sent.len() as u64, length);
+                    let taken = stream.a.sender.write(&more).expect("open");
+                    sent.extend_from_slice(&more[..taken]);
+                    stream.a.progress(&mut world.a);
+                }
+                Act::Read(length) => {
+                    let mut piece = vec![0; length];
+                    let copied = stream.b.receiver.read(&mut piece).expect("open");
+                    heard.extend_from_slice(&piece[..copied.unwrap_or(0)]);
+                    stream.b.progress(&mut world.b);
+                }
+                Act::Wait(ms) => world.run_for(ms * MS),
+            }
+        }
+        world.streams[0].a.sender.finish();
+        let ended = world.run(60 * SECOND, |world| drain(&mut world.streams[0].b, &mut heard));
+        prop_assert!(ended, "{} of {}", heard.len(), sent.len());
+        prop_assert!(heard == sent);
+    }
+}
