@@ -1,0 +1,119 @@
+//! What a stream's user and the thread of its endpoint share.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use farwrite::fabric::contract::Waker;
+
+use crate::byte_stream;
+use crate::error::Error;
+use crate::receiver::StreamReceiver;
+use crate::sender::StreamSender;
+
+/// A stream, between its user's threads and the endpoint's.
+pub(crate) struct Shared {
+    pub(crate) sender: Half<StreamSender>,
+    pub(crate) receiver: Half<StreamReceiver>,
+    /// Makes the endpoint's thread poll.
+    waker: Waker,
+}
+
+/// A half, and who waits for it.
+pub(crate) struct Half<T> {
+    state: Mutex<HalfState<T>>,
+    changed: Condvar,
+}
+
+pub(crate) struct HalfState<T> {
+    pub(crate) half: T,
+    /// The user has dropped its handle.
+    pub(crate) is_dropped: bool,
+}
+
+impl<T> Half<T> {
+    fn new(half: T) -> Self {
+        let state = HalfState {
+            half,
+            is_dropped: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HalfState<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes who waits, after a change.
+    pub(crate) fn notify(&self, state: MutexGuard<'_, HalfState<T>>) {
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Calls `ready` after every change, until it returns something. `None` for `at_most`: no limit.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub(crate) fn wait<R>(
+        &self,
+        at_most: Option<Duration>,
+        mut ready: impl FnMut(&mut T) -> Option<R>,
+    ) -> Result<R, Error> {
+        let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
+        let mut state = self.lock();
+        loop {
+            if let Some(answer) = ready(&mut state.half) {
+                return Ok(answer);
+            }
+            state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Err(Error::TimedOut),
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(sender: StreamSender, receiver: StreamReceiver, waker: Waker) -> Self {
+        Self {
+            sender: Half::new(sender),
+            receiver: Half::new(receiver),
+            waker,
+        }
+    }
+
+    /// The user has changed something that the endpoint's thread must see.
+    pub(crate) fn wake_endpoint(&self) {
+        self.waker.wake();
+    }
+
+    /// Reads no more.
+    pub(crate) fn stop(&self, code: u32) {
+        // The order in which all threads lock.
+        let mut receiver = self.receiver.lock();
+        let mut sender = self.sender.lock();
+        byte_stream::stop(&mut sender.half, &mut receiver.half, code);
+        drop(sender);
+        self.receiver.notify(receiver);
+        self.wake_endpoint();
+    }
+
+    /// Ends both halves.
+    pub(crate) fn fail(&self, error: &Error) {
+        let mut receiver = self.receiver.lock();
+        receiver.half.fail(error.clone());
+        self.receiver.notify(receiver);
+        let mut sender = self.sender.lock();
+        sender.half.fail(error.clone());
+        self.sender.notify(sender);
+    }
+}

@@ -1,0 +1,286 @@
+//! A stream for threads: `Read` and `Write`.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farwrite::{Endpoint, QpOptions, QueuePair, RealTime};
+
+use crate::error::Error;
+use crate::options::StreamOptions;
+use crate::receiver::StreamReceiver;
+use crate::sender::StreamSender;
+use crate::shared::Shared;
+use crate::task::StreamTask;
+
+/// Bytes that are copied at a time. The endpoint's thread waits for that long at most.
+const COPY_BYTES: usize = 64 * 1024;
+
+/// A byte stream in both directions, for threads.
+///
+/// [`Stream::split`] gives a half to each of two threads. Dropping a half ends it: the peer reads
+/// the end of the stream after what was written, and its writes fail once nobody reads them. What
+/// was written still leaves, as long as the endpoint's thread runs: call
+/// [`Stream::wait_delivered`] before the program ends.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use farwrite::{Endpoint, QpOptions, UdpConfig};
+/// use farwrite_stream::{Stream, StreamOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Two ends in one process. `connect` and `listen` do this between machines.
+/// let (options, base) = (StreamOptions::default(), QpOptions::default());
+/// let mut a = Endpoint::over_udp(&UdpConfig::new("127.0.0.1:0".parse()?))?;
+/// let mut b = Endpoint::over_udp(&UdpConfig::new("127.0.0.1:0".parse()?))?;
+/// let (mut to_b, mut task_a) = Stream::create(&mut a, &options, &base)?;
+/// let (mut to_a, mut task_b) = Stream::create(&mut b, &options, &base)?;
+/// let (info_a, info_b) = (a.qp_info(task_a.queue_pair())?, b.qp_info(task_b.queue_pair())?);
+/// a.connect_qp(task_a.queue_pair(), &info_b)?;
+/// b.connect_qp(task_b.queue_pair(), &info_a)?;
+/// let (a, b) = (a.start_thread()?, b.start_thread()?);
+/// a.add_task(move |a| task_a.run(a))?;
+/// b.add_task(move |b| task_b.run(b))?;
+///
+/// to_b.write_all(b"hello")?;
+/// to_b.shutdown(std::net::Shutdown::Write);
+/// let mut heard = String::new();
+/// to_a.read_to_string(&mut heard)?;
+/// assert_eq!(heard, "hello");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Stream {
+    pub(crate) reader: ReadHalf,
+    pub(crate) writer: WriteHalf,
+}
+
+/// The half of a [`Stream`] that reads.
+pub struct ReadHalf {
+    pub(crate) shared: Arc<Shared>,
+    timeout: Option<Duration>,
+}
+
+/// The half of a [`Stream`] that writes.
+pub struct WriteHalf {
+    pub(crate) shared: Arc<Shared>,
+    timeout: Option<Duration>,
+}
+
+impl Stream {
+    /// Creates a queue pair with a stream on it. The caller connects the queue pair
+    /// ([`StreamTask::queue_pair`]), and has the task run after every poll of the endpoint.
+    ///
+    /// # Errors
+    /// Options that are out of range, and the errors of [`Endpoint::create_qp`].
+    pub fn create<F: RealTime>(
+        endpoint: &mut Endpoint<F>,
+        options: &StreamOptions,
+        base: &QpOptions,
+    ) -> Result<(Self, StreamTask), Error> {
+        options.check()?;
+        let queue_pair = options.queue_pair(base);
+        let qp = endpoint.create_qp(queue_pair.clone())?;
+        Ok(Self::on_queue_pair(endpoint, qp, options, &queue_pair))
+    }
+
+    /// Creates the stream on a queue pair that has the options `queue_pair`
+    /// ([`StreamOptions::queue_pair`]), and carries nothing else.
+    #[must_use]
+    pub fn on_queue_pair<F: RealTime>(
+        endpoint: &Endpoint<F>,
+        qp: QueuePair,
+        options: &StreamOptions,
+        queue_pair: &QpOptions,
+    ) -> (Self, StreamTask) {
+        let sender = StreamSender::new(qp, options, queue_pair);
+        let receiver = StreamReceiver::new(qp, options);
+        let shared = Arc::new(Shared::new(sender, receiver, endpoint.fabric().waker()));
+        let stream = Self {
+            reader: ReadHalf {
+                shared: Arc::clone(&shared),
+                timeout: None,
+            },
+            writer: WriteHalf {
+                shared: Arc::clone(&shared),
+                timeout: None,
+            },
+        };
+        (stream, StreamTask::new(shared, qp))
+    }
+
+    /// Separates the halves, for two threads.
+    #[must_use]
+    pub fn split(self) -> (ReadHalf, WriteHalf) {
+        (self.reader, self.writer)
+    }
+
+    /// Sets the longest time that a read may take. `None`, the default: no limit.
+    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
+        self.reader.set_timeout(timeout);
+    }
+
+    /// Sets the longest time that a write may take. `None`, the default: no limit.
+    pub fn set_write_timeout(&mut self, timeout: Option<Duration>) {
+        self.writer.set_timeout(timeout);
+    }
+
+    /// Ends one direction or both, as the methods of the halves do: [`WriteHalf::finish`],
+    /// [`ReadHalf::stop`] with code 0.
+    pub fn shutdown(&self, which: Shutdown) {
+        if which != Shutdown::Read {
+            self.writer.finish();
+        }
+        if which != Shutdown::Write {
+            self.reader.stop(0);
+        }
+    }
+
+    /// Gives up both directions with a code: [`WriteHalf::reset`] and [`ReadHalf::stop`].
+    pub fn reset(&self, code: u32) {
+        self.writer.reset(code);
+        self.reader.stop(code);
+    }
+
+    /// As [`WriteHalf::wait_delivered`].
+    ///
+    /// # Errors
+    /// Those of [`WriteHalf::wait_delivered`].
+    pub fn wait_delivered(&self) -> Result<(), Error> {
+        self.writer.wait_delivered()
+    }
+}
+
+impl ReadHalf {
+    /// Sets the longest time that a read may take. `None`, the default: no limit. A read that takes
+    /// longer fails with [`io::ErrorKind::TimedOut`], and the stream goes on.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Reads no more, and asks the peer to send no more: its writes fail with [`Error::Stopped`].
+    pub fn stop(&self, code: u32) {
+        self.shared.stop(code);
+    }
+
+    /// Takes what has arrived, if there is something.
+    pub(crate) fn take(receiver: &mut StreamReceiver, out: &mut [u8]) -> Option<io::Result<usize>> {
+        let length = out.len().min(COPY_BYTES);
+        receiver
+            .read(&mut out[..length])
+            .map_err(io::Error::from)
+            .transpose()
+    }
+}
+
+impl WriteHalf {
+    /// Sets the longest time that a write may take. `None`, the default: no limit. A write that
+    /// finds no room for that long fails with [`io::ErrorKind::TimedOut`], and the stream goes on.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Ends the direction: the peer reads the end of the stream after what was written. Does not
+    /// wait.
+    pub fn finish(&self) {
+        self.shared.sender.lock().half.finish();
+        self.shared.wake_endpoint();
+    }
+
+    /// Gives up the direction: the peer's reads fail with [`Error::Reset`]. What has not left is
+    /// dropped.
+    pub fn reset(&self, code: u32) {
+        self.shared.sender.lock().half.reset(code);
+        self.shared.wake_endpoint();
+    }
+
+    /// Waits until the peer's endpoint has everything that was written, and the end of the
+    /// direction if it has ended. The peer's program may not have read it. The time limit of writes
+    /// holds.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], and the error that ended the direction.
+    pub fn wait_delivered(&self) -> Result<(), Error> {
+        let wait = self.shared.sender.wait(self.timeout, Self::delivered);
+        wait?
+    }
+
+    /// Whether the peer has everything; `None` while it is not known.
+    pub(crate) fn delivered(sender: &mut StreamSender) -> Option<Result<(), Error>> {
+        match sender.error() {
+            Some(error) => Some(Err(error.clone())),
+            None => sender.is_delivered().then_some(Ok(())),
+        }
+    }
+
+    /// Writes as much as there is room for, if there is some.
+    pub(crate) fn give(sender: &mut StreamSender, bytes: &[u8]) -> Option<io::Result<usize>> {
+        let length = bytes.len().min(COPY_BYTES);
+        match sender.write(&bytes[..length]) {
+            Ok(0) if length > 0 => None,
+            written => Some(written.map_err(io::Error::from)),
+        }
+    }
+}
+
+impl Read for ReadHalf {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let wait = self
+            .shared
+            .receiver
+            .wait(self.timeout, |receiver| Self::take(receiver, out));
+        let read = wait??;
+        // A buffer may be free again.
+        self.shared.wake_endpoint();
+        Ok(read)
+    }
+}
+
+impl Write for WriteHalf {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let wait = self
+            .shared
+            .sender
+            .wait(self.timeout, |sender| Self::give(sender, bytes));
+        let written = wait??;
+        self.shared.wake_endpoint();
+        Ok(written)
+    }
+
+    /// Does nothing: what was written leaves without it. [`WriteHalf::wait_delivered`] waits.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(out)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    /// Does nothing: what was written leaves without it. [`Stream::wait_delivered`] waits.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for ReadHalf {
+    fn drop(&mut self) {
+        self.shared.receiver.lock().is_dropped = true;
+        self.stop(0);
+    }
+}
+
+impl Drop for WriteHalf {
+    fn drop(&mut self) {
+        self.shared.sender.lock().is_dropped = true;
+        self.finish();
+    }
+}

@@ -1,0 +1,74 @@
+//! The part of a stream that the thread of its endpoint runs.
+
+use std::sync::Arc;
+
+use farwrite::{Endpoint, QueuePair, RealTime, TaskState};
+
+use crate::byte_stream;
+use crate::error::Error;
+use crate::shared::Shared;
+
+/// How long a queue pair stays after both directions have ended (P13.5).
+const LINGER_NS: u64 = 3_000_000_000;
+
+/// Moves the bytes of a [`Stream`](crate::Stream). Whoever polls the endpoint runs it after every
+/// poll, for example as a task of a [`ProgressThread`](farwrite::ProgressThread::add_task).
+///
+/// When it is dropped before the stream has ended, the calls on the stream fail with
+/// [`Error::Ended`].
+pub struct StreamTask {
+    shared: Arc<Shared>,
+    qp: QueuePair,
+    /// When the stream was over, and its user had dropped it.
+    over_ns: Option<u64>,
+}
+
+impl StreamTask {
+    pub(crate) fn new(shared: Arc<Shared>, qp: QueuePair) -> Self {
+        Self {
+            shared,
+            qp,
+            over_ns: None,
+        }
+    }
+
+    /// Returns the queue pair of the stream. Once the stream is over, the task destroys it.
+    #[must_use]
+    pub fn queue_pair(&self) -> QueuePair {
+        self.qp
+    }
+
+    /// Does what is due after a poll.
+    pub fn run<F: RealTime>(&mut self, endpoint: &mut Endpoint<F>) -> TaskState {
+        let mut receiver = self.shared.receiver.lock();
+        let mut sender = self.shared.sender.lock();
+        let changed = byte_stream::progress(&mut sender.half, &mut receiver.half, endpoint);
+        let is_over = receiver.is_dropped
+            && sender.is_dropped
+            && receiver.half.is_over()
+            && sender.half.is_over();
+        if changed {
+            self.shared.sender.notify(sender);
+            self.shared.receiver.notify(receiver);
+            return TaskState::Worked;
+        }
+        drop((sender, receiver));
+        if !is_over {
+            return TaskState::Idle;
+        }
+        let now_ns = endpoint.fabric().now_ns();
+        let over_ns = *self.over_ns.get_or_insert(now_ns);
+        if now_ns < over_ns.saturating_add(LINGER_NS) {
+            return TaskState::Idle;
+        }
+        // The queue pair may have been destroyed by others.
+        let _ = endpoint.destroy_qp(self.qp);
+        TaskState::Done
+    }
+}
+
+impl Drop for StreamTask {
+    fn drop(&mut self) {
+        self.shared.fail(&Error::Ended);
+    }
+}

@@ -1,0 +1,128 @@
+//! Streams over loopback sockets, with threads.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::thread::{scope, spawn};
+use std::time::Duration;
+
+use farwrite::{Endpoint, ProgressThread, QpOptions, UdpConfig, UdpFabric};
+use farwrite_rng::SplitMix;
+use farwrite_stream::{Stream, StreamOptions, StreamTask};
+
+type Progress = ProgressThread<UdpFabric>;
+
+fn endpoint() -> Endpoint<UdpFabric> {
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    Endpoint::over_udp(&UdpConfig::new(loopback)).expect("sockets")
+}
+
+fn run(endpoint: Endpoint<UdpFabric>, tasks: Vec<StreamTask>) -> Progress {
+    let thread = endpoint.start_thread().expect("a thread");
+    for mut task in tasks {
+        thread
+            .add_task(move |endpoint| task.run(endpoint))
+            .expect("it runs");
+    }
+    thread
+}
+
+/// Two endpoints with some streams between them.
+fn joined(options: &StreamOptions, streams: usize) -> (Vec<[Stream; 2]>, [Progress; 2]) {
+    let (mut a, mut b) = (endpoint(), endpoint());
+    let (mut pairs, mut tasks) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for _ in 0..streams {
+        let base = QpOptions::default();
+        let (stream_a, task_a) = Stream::create(&mut a, options, &base).expect("good options");
+        let (stream_b, task_b) = Stream::create(&mut b, options, &base).expect("good options");
+        let (qa, qb) = (task_a.queue_pair(), task_b.queue_pair());
+        let (info_a, info_b) = (a.qp_info(qa).expect("own"), b.qp_info(qb).expect("own"));
+        a.connect_qp(qa, &info_b).expect("equal options");
+        b.connect_qp(qb, &info_a).expect("equal options");
+        pairs.push([stream_a, stream_b]);
+        tasks[0].push(task_a);
+        tasks[1].push(task_b);
+    }
+    let [tasks_a, tasks_b] = tasks;
+    (pairs, [run(a, tasks_a), run(b, tasks_b)])
+}
+
+#[test]
+fn streams_echo_at_once() {
+    let (pairs, _threads) = joined(&StreamOptions::default(), 4);
+    scope(|threads| {
+        for (seed, [a, b]) in (0_u64..).zip(pairs) {
+            threads.spawn(move || {
+                let (mut reader, mut writer) = b.split();
+                io::copy(&mut reader, &mut writer).expect("an echo");
+            });
+            let (mut reader, mut writer) = a.split();
+            let data = SplitMix::new(seed).bytes(3_000_000);
+            let written = data.clone();
+            threads.spawn(move || writer.write_all(&written).expect("written"));
+            threads.spawn(move || {
+                let mut heard = Vec::new();
+                reader.read_to_end(&mut heard).expect("read");
+                assert!(heard == data, "stream {seed}");
+            });
+        }
+    });
+}
+
+#[test]
+fn time_limits_end_calls_and_not_the_stream() {
+    let (mut pairs, _threads) = joined(&StreamOptions::default(), 1);
+    let [mut a, mut b] = pairs.remove(0);
+    let limit = Some(Duration::from_millis(50));
+    b.set_read_timeout(limit);
+    let error = b.read(&mut [0; 10]).expect_err("nothing was written");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    a.set_write_timeout(limit);
+    let error = a.write_all(&vec![7; 64 << 20]).expect_err("nobody reads");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(b.read(&mut [0; 10]).expect("there are bytes"), 10);
+    // The rest of what was written arrives, and the end.
+    let reader = spawn(move || io::copy(&mut b, &mut io::sink()));
+    a.set_write_timeout(None);
+    a.shutdown(Shutdown::Write);
+    a.wait_delivered().expect("all has arrived");
+    let rest = reader.join().expect("no panic").expect("read");
+    assert!(rest >= 8 << 20, "{rest} bytes");
+}
+
+#[test]
+fn dropping_a_half_ends_it() {
+    let (mut pairs, _threads) = joined(&StreamOptions::default(), 1);
+    let [mut a, b] = pairs.remove(0);
+    let (mut b_reader, mut b_writer) = b.split();
+    b_writer.write_all(b"bye").expect("written");
+    drop(b_writer);
+    let mut heard = String::new();
+    a.read_to_string(&mut heard).expect("read");
+    assert_eq!(heard, "bye");
+    a.write_all(b"x").expect("written");
+    assert_eq!(b_reader.read(&mut [0; 10]).expect("read"), 1);
+    drop(b_reader);
+    let error = loop {
+        if let Err(error) = a.write_all(&[0; 1000]) {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    assert_eq!(
+        error.to_string(),
+        "the peer has stopped reading the stream, with code 0"
+    );
+}
+
+#[test]
+fn a_stream_fails_when_its_endpoint_ends() {
+    let (mut pairs, [a_thread, _b_thread]) = joined(&StreamOptions::default(), 1);
+    let [mut a, _b] = pairs.remove(0);
+    let reader = spawn(move || a.read(&mut [0; 10]));
+    drop(a_thread.stop());
+    let error = reader
+        .join()
+        .expect("no panic")
+        .expect_err("the endpoint has ended");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+}
