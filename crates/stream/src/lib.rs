@@ -6,25 +6,32 @@
 //! its direction, give it up with a code, or ask the peer to send no more. docs/streams.md describes
 //! behaviour and limits, P13 what crosses the network.
 //!
-//! [`Stream`] is a stream for threads, with `Read` and `Write`. [`ByteStream`] is a stream without I/O,
-//! clock and thread.
+//! [`Stream`] is a stream for threads, with `Read` and `Write`. With the feature `tokio` it has
+//! `AsyncRead` and `AsyncWrite` too, and [`Outcomes`] has futures for messages. [`ByteStream`] is a
+//! stream without I/O, clock and thread.
 
 mod buffers;
 mod byte_stream;
 mod error;
 mod message;
 mod options;
+#[cfg(feature = "tokio")]
+mod outcomes;
 mod receiver;
 mod scheme;
 mod sender;
 mod shared;
 mod stream;
 mod task;
+#[cfg(feature = "tokio")]
+mod tokio_io;
 
 pub use byte_stream::ByteStream;
 pub use error::Error;
 pub use farwrite_choice::SchemeSetting;
 pub use options::{OptionError, StreamOptions};
+#[cfg(feature = "tokio")]
+pub use outcomes::{Outcomes, OutcomesTask};
 pub use receiver::StreamReceiver;
 pub use sender::StreamSender;
 pub use stream::{ReadHalf, Stream, WriteHalf};

@@ -1,6 +1,7 @@
 //! What a stream's user and the thread of its endpoint share.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task;
 use std::time::{Duration, Instant};
 
 use farwrite::fabric::contract::Waker;
@@ -28,6 +29,8 @@ pub(crate) struct HalfState<T> {
     pub(crate) half: T,
     /// The user has dropped its handle.
     pub(crate) is_dropped: bool,
+    /// The asynchronous task that waits.
+    task: Option<task::Waker>,
 }
 
 impl<T> Half<T> {
@@ -35,6 +38,7 @@ impl<T> Half<T> {
         let state = HalfState {
             half,
             is_dropped: false,
+            task: None,
         };
         Self {
             state: Mutex::new(state),
@@ -47,9 +51,13 @@ impl<T> Half<T> {
     }
 
     /// Wakes who waits, after a change.
-    pub(crate) fn notify(&self, state: MutexGuard<'_, HalfState<T>>) {
+    pub(crate) fn notify(&self, mut state: MutexGuard<'_, HalfState<T>>) {
+        let task = state.task.take();
         drop(state);
         self.changed.notify_all();
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 
     /// Calls `ready` after every change, until it returns something. `None` for `at_most`: no limit.
@@ -79,6 +87,21 @@ impl<T> Half<T> {
                 }
             };
         }
+    }
+
+    /// Calls `ready` once. If it returns nothing, the task of `context` is woken at the next change.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn poll<R>(
+        &self,
+        context: &task::Context<'_>,
+        ready: impl FnOnce(&mut T) -> Option<R>,
+    ) -> task::Poll<R> {
+        let mut state = self.lock();
+        if let Some(answer) = ready(&mut state.half) {
+            return task::Poll::Ready(answer);
+        }
+        state.task = Some(context.waker().clone());
+        task::Poll::Pending
     }
 }
 

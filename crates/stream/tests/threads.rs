@@ -126,3 +126,37 @@ fn a_stream_fails_when_its_endpoint_ends() {
         .expect_err("the endpoint has ended");
     assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
 }
+
+#[cfg(feature = "tokio")]
+#[tokio::test]
+async fn asynchronous_tasks_echo() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let (mut pairs, _threads) = joined(&StreamOptions::default(), 1);
+    let [a, b] = pairs.remove(0);
+    let echo = async {
+        let (mut reader, mut writer) = b.split();
+        tokio::io::copy(&mut reader, &mut writer)
+            .await
+            .expect("an echo");
+        writer.shutdown().await.expect("delivered");
+    };
+    let data = SplitMix::new(1).bytes(3_000_000);
+    let (mut reader, mut writer) = a.split();
+    let write = async {
+        AsyncWriteExt::write_all(&mut writer, &data)
+            .await
+            .expect("written");
+        AsyncWriteExt::shutdown(&mut writer)
+            .await
+            .expect("delivered");
+    };
+    let mut heard = Vec::new();
+    let read = async {
+        AsyncReadExt::read_to_end(&mut reader, &mut heard)
+            .await
+            .expect("read")
+    };
+    tokio::join!(echo, write, read);
+    assert!(heard == data);
+}
