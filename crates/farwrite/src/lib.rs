@@ -114,7 +114,7 @@ pub use options::{QpOptions, RateControl, RecvOptions, SendOptions};
 pub use pair::QpStats;
 pub use partial::Partial;
 pub use peer::{EcnField, PeerStats, ROCE_OVERHEAD_BYTES, SendLimit, packet_overhead_bytes};
-pub use progress::{ProgressThread, TaskState};
+pub use progress::{ProgressThread, TaskId, TaskState};
 pub use reads::{ExposedRegion, ReadOptions, ReadRefused};
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;

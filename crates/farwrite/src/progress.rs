@@ -1,6 +1,6 @@
 //! An endpoint on a thread of its own.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -26,18 +26,38 @@ type Task<F> = Box<dyn FnMut(&mut Endpoint<F>) -> TaskState + Send>;
 /// What other threads ask of the thread.
 enum Request<F: RealTime> {
     Call(Call<F>),
-    Task(Task<F>),
+    AddTask(TaskId, Task<F>),
+    RemoveTask(TaskId),
 }
 
-/// What a task of [`ProgressThread::add_task`] has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Names a task of a [`ProgressThread`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskId(u64);
+
+/// When a task of [`ProgressThread::add_task`] runs again.
+#[derive(Debug)]
 pub enum TaskState {
-    /// Nothing. The thread may sleep.
+    /// After the next poll, whatever that is for.
     Idle,
-    /// It has used the endpoint, which must be polled before the thread sleeps.
+    /// At this time at the latest, by the clock of [`Endpoint::poll`].
+    Until(u64),
+    /// At once, after another poll: it has used the endpoint.
     Worked,
-    /// It has ended, and is dropped.
+    /// Never: it is dropped.
     Done,
+    /// Never: the endpoint cannot be used any more, and the thread ends, as after a failed poll.
+    Failed(Error),
+}
+
+impl From<Result<Option<u64>, Error>> for TaskState {
+    /// Of the time of the next run, as [`Endpoint::poll`] returns it.
+    fn from(next: Result<Option<u64>, Error>) -> Self {
+        match next {
+            Ok(None) => Self::Idle,
+            Ok(Some(next_ns)) => Self::Until(next_ns),
+            Err(error) => Self::Failed(error),
+        }
+    }
 }
 
 /// An endpoint that a thread of its own polls, so that any thread can use it.
@@ -74,6 +94,7 @@ pub enum TaskState {
 pub struct ProgressThread<F: RealTime> {
     shared: Arc<Shared>,
     requests: Sender<Request<F>>,
+    next_task: AtomicU64,
     waker: Waker,
     /// `None` once the thread is joined.
     thread: Option<JoinHandle<Endpoint<F>>>,
@@ -123,6 +144,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
         Ok(ProgressThread {
             shared,
             requests,
+            next_task: AtomicU64::new(0),
             waker,
             thread: Some(thread),
         })
@@ -157,16 +179,26 @@ impl<F: RealTime> ProgressThread<F> {
     }
 
     /// Adds work that the thread does after every poll, from now on until it is
-    /// [`TaskState::Done`]. A task must not wait. [`ProgressThread::waker`] makes the thread poll,
-    /// and run its tasks, at once. When the thread ends, it drops its tasks.
+    /// [`TaskState::Done`] or removed. A task must not wait. [`ProgressThread::waker`] makes the
+    /// thread poll, and run its tasks, at once. When the thread ends, it drops its tasks.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the thread has ended.
     pub fn add_task(
         &self,
         task: impl FnMut(&mut Endpoint<F>) -> TaskState + Send + 'static,
-    ) -> Result<(), Error> {
-        self.request(Request::Task(Box::new(task)))
+    ) -> Result<TaskId, Error> {
+        let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
+        self.request(Request::AddTask(id, Box::new(task)))?;
+        Ok(id)
+    }
+
+    /// Drops a task, on the endpoint's thread. A task that has ended is ignored.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread has ended.
+    pub fn remove_task(&self, task: TaskId) -> Result<(), Error> {
+        self.request(Request::RemoveTask(task))
     }
 
     /// Returns a waker of the thread: it makes the thread poll at once.
@@ -294,7 +326,7 @@ impl Drop for Waiting<'_> {
 /// What runs on the thread.
 struct Progress<F: RealTime> {
     endpoint: Endpoint<F>,
-    tasks: Vec<Task<F>>,
+    tasks: Vec<(TaskId, Task<F>)>,
     shared: Arc<Shared>,
     requests: Receiver<Request<F>>,
 }
@@ -316,30 +348,38 @@ impl<F: RealTime> Progress<F> {
             for request in self.requests.try_iter().take(REQUESTS_A_POLL) {
                 match request {
                     Request::Call(call) => call(&mut self.endpoint),
-                    Request::Task(task) => self.tasks.push(task),
+                    Request::AddTask(id, task) => self.tasks.push((id, task)),
+                    Request::RemoveTask(id) => self.tasks.retain(|(known, _)| *known != id),
                 }
                 requests += 1;
             }
             let next_ns = self.endpoint.poll_now()?;
-            let has_worked = self.run_tasks();
+            let task_ns = self.run_tasks()?;
             self.shared.announce();
             // There may be more requests, whose wakes ended earlier sleeps.
-            if requests < REQUESTS_A_POLL && !has_worked {
+            if requests < REQUESTS_A_POLL {
+                let next_ns = next_ns.into_iter().chain(task_ns).min();
                 self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
             }
         }
         Ok(())
     }
 
-    /// Runs all tasks. Returns whether the endpoint must be polled again.
-    fn run_tasks(&mut self) -> bool {
-        let mut has_worked = false;
-        self.tasks.retain_mut(|task| {
-            let state = task(&mut self.endpoint);
-            has_worked |= state != TaskState::Idle;
-            state != TaskState::Done
+    /// Runs all tasks. Returns when to run them again.
+    fn run_tasks(&mut self) -> Result<Option<u64>, Error> {
+        let (mut next_ns, mut failed) = (None, None);
+        let mut run_at = |at_ns: u64| next_ns = next_ns.into_iter().chain([at_ns]).min();
+        self.tasks.retain_mut(|(_, task)| {
+            match task(&mut self.endpoint) {
+                TaskState::Idle => {}
+                TaskState::Until(at_ns) => run_at(at_ns),
+                TaskState::Worked => run_at(0),
+                TaskState::Done => return false,
+                TaskState::Failed(error) => failed = Some(error),
+            }
+            true
         });
-        has_worked
+        failed.map_or(Ok(next_ns), Err)
     }
 }
 

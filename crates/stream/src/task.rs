@@ -58,8 +58,9 @@ impl StreamTask {
         }
         let now_ns = endpoint.fabric().now_ns();
         let over_ns = *self.over_ns.get_or_insert(now_ns);
-        if now_ns < over_ns.saturating_add(LINGER_NS) {
-            return TaskState::Idle;
+        let end_ns = over_ns.saturating_add(LINGER_NS);
+        if now_ns < end_ns {
+            return TaskState::Until(end_ns);
         }
         // The queue pair may have been destroyed by others.
         let _ = endpoint.destroy_qp(self.qp);

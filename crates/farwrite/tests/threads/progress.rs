@@ -5,7 +5,8 @@ use std::thread::scope;
 use std::time::{Duration, Instant};
 
 use farwrite::{
-    Endpoint, Error, Outcome, ProgressThread, QueuePair, SendOptions, TaskState, UdpFabric,
+    Endpoint, Error, Outcome, ProgressThread, QueuePair, RealTime, SendOptions, TaskState,
+    UdpFabric,
 };
 
 use crate::ends::{endpoint, options, payload};
@@ -184,21 +185,40 @@ fn tasks_run_after_polls() {
     // `Worked` makes the thread poll again, and `Done` drops the task with its end of the channel.
     assert_eq!(runs.iter().collect::<Vec<_>>(), [2, 1, 0]);
 
+    // A task runs at its time, and after a wake.
     let (ran, runs) = channel();
-    let idle = move |_: &mut Endpoint<UdpFabric>| {
+    let mut times = 0;
+    let timed = move |endpoint: &mut Endpoint<UdpFabric>| {
+        times += 1;
         ran.send(()).expect("the test listens");
-        TaskState::Idle
+        match times {
+            1..20 => TaskState::Until(endpoint.fabric().now_ns() + 1_000_000),
+            _ => TaskState::Idle,
+        }
     };
-    progress.add_task(idle).expect("it runs");
-    runs.recv_timeout(LONG).expect("the first run");
-    let waker = progress.waker();
-    while runs.try_recv().is_ok() {}
-    waker.wake();
-    runs.recv_timeout(Duration::from_millis(900))
-        .expect("a wake makes it run");
-    drop(progress.stop());
+    let start = Instant::now();
+    let task = progress.add_task(timed).expect("it runs");
+    for _ in 0..20 {
+        runs.recv_timeout(LONG).expect("a run at its time");
+    }
+    for _ in 0..20 {
+        progress.waker().wake();
+        runs.recv_timeout(LONG).expect("a run after the wake");
+    }
+    // The longest sleep is a second.
     assert!(
-        runs.iter().count() < 1000,
-        "and it is dropped with the thread"
+        start.elapsed() < Duration::from_secs(15),
+        "the sleeps end early"
     );
+    progress.remove_task(task).expect("the thread runs");
+    assert!(runs.iter().count() < 100, "it has ended");
+
+    // A task that fails ends the thread.
+    progress
+        .add_task(|_| TaskState::from(Err(Error::NoCredit)))
+        .expect("the thread runs");
+    let ended = progress
+        .wait(LONG, || None::<()>)
+        .expect_err("it has ended");
+    assert!(matches!(ended, Error::Stopped(Some(_))), "{ended}");
 }
