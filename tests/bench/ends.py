@@ -26,6 +26,7 @@ class Programs:
     def __init__(self, args, directory):
         self.farwrite = str(args.programs / "farwrite")
         self.messages = str(args.programs / "messages")
+        self.streams = str(args.programs / "streams")
         self.paths = str(args.programs / "paths")
         self.traces = str(args.programs / "examples" / "rate_traces")
         self.rc_host = str(args.programs / "farwrite-rc-host")
@@ -192,20 +193,22 @@ def quinn_command(programs, cc):
     return [programs.quinn, "--certificate", str(programs.directory / "certificate"), "--cc", cc]
 
 
-def quinn_receiver(programs, path, cc):
-    """Starts the receiving QUIC end on `b`."""
-    receiver = path.own(path.b.popen([*quinn_command(programs, cc), "take", f"{path.b.v4}:4433"],
-                                     text=True, stdout=subprocess.PIPE))
+def quinn_receiver(programs, path, cc, host=None, address=None):
+    """Starts the receiving QUIC end, on `b` if no host is named."""
+    host, address = host or path.b, address or path.b.v4
+    receiver = path.own(host.popen([*quinn_command(programs, cc), "take", f"{address}:4433"],
+                                   text=True, stdout=subprocess.PIPE))
     if receiver.stdout.readline() != "ready\n":
         raise Failed("quinn does not listen")
     return receiver
 
 
-def quinn_flow(programs, path, seconds, cc):
-    """Sends over QUIC for some seconds. Returns the bits per second from the first byte to the
-    last, and whether the connection lasted until the end."""
-    receiver = quinn_receiver(programs, path, cc)
-    sender = path.own(path.a.popen([*quinn_command(programs, cc), "send", f"{path.b.v4}:4433", str(seconds)],
+def quinn_flow(programs, path, seconds, cc, loopback=False):
+    """Sends over QUIC for some seconds, in writes of 1 MiB. Returns the bits per second from the first byte
+    to the last, and whether the connection lasted until the end. With `loopback`, both ends are on `a`."""
+    host, address = (path.a, "127.0.0.1") if loopback else (path.b, path.b.v4)
+    receiver = quinn_receiver(programs, path, cc, host, address)
+    sender = path.own(path.a.popen([*quinn_command(programs, cc), "send", f"{address}:4433", str(seconds)],
                                    stderr=subprocess.DEVNULL))
     out, _ = receiver.communicate(timeout=seconds + 60)
     if receiver.returncode != 0:

@@ -16,6 +16,7 @@ import messages
 import rate
 import sharing
 import steps
+import streams
 import vary
 from ends import Programs
 
@@ -25,6 +26,7 @@ _PARTS = {
     "file": files.run,
     "message": messages.run,
     "beside": messages.run_beside,
+    "streams": streams.run,
     "sharing": sharing.run,
     "steps": steps.run,
     "vary": vary.run,
