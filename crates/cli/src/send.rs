@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_session::HostPort;
-use farwrite_session::files::{Source, Special};
+use farwrite_session::files::{ScanOptions, Source, Special};
 use farwrite_transfer::{
     self as transfer, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
     SchemeSetting, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport, Unfinished,
@@ -116,7 +116,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
-    /// Skip symbolic links, pipes, sockets and devices in trees, instead of refusing to send
+    /// Leave out pipes, sockets and devices in trees without a failure. They are never sent; without
+    /// this option, each counts as a file that failed (exit code 6)
     #[arg(long)]
     skip_special: bool,
     /// Show more about the transfer at its end: losses, repeats, packet size, scheme
@@ -272,11 +273,15 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let special = if args.skip_special {
         Special::Skip
     } else {
-        Special::Refuse
+        Special::Report
+    };
+    let options = ScanOptions {
+        special,
+        ..ScanOptions::default()
     };
     let paths = args.paths.clone();
     // A slow disk must not block Ctrl-C.
-    let scanned = cancel.run(move || Source::scan(&paths, special))?;
+    let scanned = cancel.run(move || Source::scan(&paths, &options))?;
     let source = scanned.or_exit(Exit::Files, "listing the files")?;
     let skipped = source.skipped();
     if !skipped.is_empty() {

@@ -141,6 +141,9 @@ impl Hello {
     /// Capability: the steps in [`Progress`] are bytes (P7.6).
     pub const BYTE_STEPS: u64 = 8;
 
+    /// Capability: the end knows links in a manifest (P8.3).
+    pub const TREES: u64 = 16;
+
     /// Whether the peer has a capability.
     #[must_use]
     pub fn has(&self, capability: u64) -> bool {

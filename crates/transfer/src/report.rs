@@ -271,12 +271,18 @@ impl SharedResults {
     /// Begins with what the sender could not list.
     pub(crate) fn of(source: &Source) -> Self {
         let shared_results = Self::default();
-        for it in source.unreadable() {
-            let (path, reason) = (|| it.path.clone(), Text::new(&it.error));
-            let failed = &mut shared_results.results().failed;
-            failed.add(path, FileCause::Unreadable, reason);
-        }
+        shared_results.begin(source);
         shared_results
+    }
+
+    /// Begins again with another listing.
+    pub(crate) fn begin(&self, source: &Source) {
+        let mut results = FileResults::default();
+        for it in source.unreadable() {
+            let (path, reason) = (|| it.path.clone(), Text::new(it.reason()));
+            results.failed.add(path, FileCause::Unreadable, reason);
+        }
+        *self.results() = results;
     }
 
     /// Adds the verdict on a file. `failure` says why it did not arrive.

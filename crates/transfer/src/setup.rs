@@ -23,7 +23,7 @@ pub const SETUP: Duration = Duration::from_secs(10);
 pub(crate) fn hello(capabilities: u64) -> Message {
     Message::Hello(Hello {
         software: Text::new(concat!("farwrite ", env!("CARGO_PKG_VERSION"))),
-        capabilities: capabilities | Hello::CUTS_OVER | Hello::BYTE_STEPS,
+        capabilities: capabilities | Hello::CUTS_OVER | Hello::BYTE_STEPS | Hello::TREES,
     })
 }
 

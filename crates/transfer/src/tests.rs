@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, UdpConfig};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_link::{LinkConfig, Loss};
-use farwrite_session::files::{Policy, Source, Special};
+use farwrite_session::files::{Policy, ScanOptions, Source};
 use farwrite_session::{
     Channel, CutoverAccepted, Hello, Listener, Message, OfferedSockets, Psk, QpBlob, Text,
 };
@@ -132,7 +132,7 @@ fn attempt(
     );
     let path = from.path().join("file");
     fs::write(&path, bytes).expect("write");
-    let source = Source::scan(&[path], Special::Refuse).expect("a file");
+    let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
     let (cancel, observer) = (Cancel::default(), Reports::default());
     let results = travel(
         config,
@@ -428,7 +428,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("file");
     fs::write(&path, pattern(1_000_000)).expect("write");
-    let source = Source::scan(&[path], Special::Refuse).expect("a file");
+    let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
     let psk = Psk::generate().expect("key");
     let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
     let addr = listener.local_addr();

@@ -29,7 +29,7 @@ pub(crate) struct HostileSender {
 pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
     let bytes = entries.iter().map(|entry| match entry.kind {
         Kind::File { bytes, .. } => bytes,
-        Kind::Directory => 0,
+        _ => 0,
     });
     TransferPlan {
         scheme: Text::new("sr-nack"),

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -286,19 +287,27 @@ fn results_for_scripts_are_one_object() {
 }
 
 #[test]
-fn links_are_refused_or_left_out() {
+fn links_arrive_as_links_and_a_pipe_is_a_partial_failure() {
     let rig = Rig::new();
     let root = rig.path("tree");
     fs::create_dir(&root).expect("directory");
     fs::write(root.join("file"), "file").expect("write");
+    fs::hard_link(root.join("file"), root.join("again")).expect("link");
     symlink("/etc/passwd", root.join("link")).expect("link");
-    let receiver = rig.recv(V4, &["--once"]);
-    let refused = rig.send(receiver.addr, &[], &[&root]).end();
-    refused.assert(6, "symbolic link");
+    UnixListener::bind(root.join("socket")).expect("socket");
+    let receiver = rig.recv(V4, &[]);
+    let sent = rig.send(receiver.addr, &[], &[&root]).end();
+    sent.assert(6, "tree/socket: a socket is not sent");
     let sent = rig.send(receiver.addr, &["--skip-special"], &[&root]).end();
     sent.assert(0, "left out");
-    receiver.end().assert(0, "");
-    assert_eq!(list(&rig.inbox().join("tree")), ["file"]);
+    let came = rig.inbox().join("tree");
+    assert_eq!(list(&came), ["again", "file", "link"]);
+    let target = fs::read_link(came.join("link")).expect("a link");
+    assert_eq!(target, Path::new("/etc/passwd"));
+    let inode = |name| fs::metadata(came.join(name)).expect("metadata").ino();
+    assert_eq!(inode("again"), inode("file"));
+    receiver.running.signal("INT");
+    receiver.end().assert(130, "");
 }
 
 #[test]

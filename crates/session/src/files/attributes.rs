@@ -6,10 +6,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens};
+use rustix::fs::{
+    AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens, utimensat,
+};
 use rustix::io::Errno;
 
 use super::Time;
+use super::directory::Directory;
 
 /// Permission bits that are transferred.
 const PERMISSIONS: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
@@ -45,6 +48,8 @@ pub enum Thing {
     File,
     /// A directory.
     Directory,
+    /// A symbolic link.
+    Link,
 }
 
 impl fmt::Display for Warning {
@@ -52,6 +57,7 @@ impl fmt::Display for Warning {
         let thing = match self.of {
             Thing::File => "file",
             Thing::Directory => "directory",
+            Thing::Link => "symbolic link",
         };
         let attribute = match self.attribute {
             Attribute::Permissions => "permissions",
@@ -140,7 +146,21 @@ pub(super) fn set_mode(fd: impl AsFd, mode: u16) -> Result<(), Errno> {
 }
 
 fn set_time(fd: impl AsFd, modified: Time) -> Result<(), Errno> {
-    let times = Timestamps {
+    futimens(&fd, &timestamps(modified))
+}
+
+/// Sets the time of a symbolic link.
+pub(super) fn set_link_time(
+    directory: &Directory,
+    name: &[u8],
+    modified: Time,
+) -> Result<(), Errno> {
+    let times = timestamps(modified);
+    utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn timestamps(modified: Time) -> Timestamps {
+    Timestamps {
         last_access: Timespec {
             tv_sec: 0,
             tv_nsec: UTIME_OMIT,
@@ -149,13 +169,12 @@ fn set_time(fd: impl AsFd, modified: Time) -> Result<(), Errno> {
             tv_sec: modified.seconds,
             tv_nsec: modified.nanos.into(),
         },
-    };
-    futimens(&fd, &times)
+    }
 }
 
 /// Returns whether the error means that the file system has no such attribute, or does not let this
 /// user set it. FAT, exFAT, SMB and FUSE return one of these errors.
-fn is_refusal(errno: Errno) -> bool {
+pub(super) fn is_refusal(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::ROFS

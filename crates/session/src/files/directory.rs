@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, fchmod, fstat, mkdirat, openat, renameat,
-    renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, fchmod, fstat, linkat, mkdirat, openat,
+    readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -130,6 +130,32 @@ impl Directory {
     /// Renames a file within this directory unless the new name is taken.
     pub(super) fn rename_to_free(&self, from: &[u8], to: &[u8]) -> Result<(), Errno> {
         renameat_with(&self.0, from, &self.0, to, RenameFlags::NOREPLACE)
+    }
+
+    /// Makes a symbolic link in this directory. Fails if the name is taken.
+    pub(super) fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+        Ok(symlinkat(target, &self.0, name)?)
+    }
+
+    /// Returns the target of a symbolic link.
+    pub(super) fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(readlinkat(&self.0, name, Vec::new())?.into_bytes())
+    }
+
+    /// Gives a file in another directory a name in this one too. Fails if the name is taken.
+    pub(super) fn make_hard_link(
+        &self,
+        name: &[u8],
+        other: &Self,
+        other_name: &[u8],
+    ) -> io::Result<()> {
+        Ok(linkat(
+            &other.0,
+            other_name,
+            &self.0,
+            name,
+            AtFlags::empty(),
+        )?)
     }
 
     /// Removes a file.

@@ -65,7 +65,9 @@ impl DirectoryTree {
                         tree.add_grown(index, &mut grown)?;
                     }
                 }
-                Kind::File { .. } => tree.check_free(index, &entry)?,
+                Kind::File { .. } | Kind::Symlink { .. } | Kind::HardLink { .. } => {
+                    tree.check_free(index, &entry)?;
+                }
             }
         }
         tree.sync_grown(&mut grown)?;
@@ -202,7 +204,7 @@ impl DirectoryTree {
             }
         };
         for (at, entry) in manifest.entries().enumerate().rev() {
-            if entry.kind != Kind::Directory {
+            if !entry.kind.is_directory() {
                 continue;
             }
             let index = u32::try_from(at).unwrap_or(u32::MAX);

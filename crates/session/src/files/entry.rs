@@ -1,14 +1,16 @@
-//! One file or directory of a manifest (P8.3).
+//! One file, directory or link of a manifest (P8.3).
 
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of one name, as on all common file systems.
 pub const MAX_NAME_BYTES: usize = 255;
+/// Most bytes of the target of a symbolic link, as on Linux.
+pub const MAX_TARGET_BYTES: usize = 4095;
 /// Permission bits that are transferred. Set-user-id, set-group-id and sticky are not.
 pub(super) const MODE_BITS: u16 = 0o777;
 pub(super) const NANOS: u32 = 1_000_000_000;
 
-/// A file or directory in transfer. Its path is its name below the path of its parent.
+/// A file, directory or link in transfer. Its path is its name below the path of its parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Number of the parent directory, which is an earlier entry; `None`: the directory of the
@@ -24,9 +26,10 @@ pub struct Entry {
     pub modified: Time,
 }
 
-/// What an entry is.
+/// What an entry is. `T` holds the target of a symbolic link. The order of the variants is their number
+/// on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum Kind<T = Vec<u8>> {
     /// A directory.
     Directory,
     /// A file.
@@ -36,6 +39,26 @@ pub enum Kind {
         /// Whether it has holes. The receiver then does not write blocks that consist of zeros.
         sparse: bool,
     },
+    /// A symbolic link. Neither end follows it. Only for a receiver with
+    /// [`Hello::TREES`](crate::Hello::TREES).
+    Symlink {
+        /// Its target, as it is. No end checks where it leads.
+        target: T,
+    },
+    /// Another name of a file of this transfer (hard link). Only for a receiver with
+    /// [`Hello::TREES`](crate::Hello::TREES).
+    HardLink {
+        /// Number of the file, which is an earlier entry.
+        first: u32,
+    },
+}
+
+impl<T> Kind<T> {
+    /// Whether it is a directory. All other kinds get a verdict each.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory)
+    }
 }
 
 /// An entry that lies in a [`Manifest`](super::Manifest).
@@ -46,7 +69,7 @@ pub struct EntryRef<'a> {
     /// As [`Entry::name`].
     pub name: &'a [u8],
     /// What it is.
-    pub kind: Kind,
+    pub kind: Kind<&'a [u8]>,
     /// Permission bits, at most `0o777`.
     pub mode: u16,
     /// When it was last written.
@@ -60,7 +83,14 @@ impl EntryRef<'_> {
         Entry {
             parent: self.parent,
             name: self.name.to_vec(),
-            kind: self.kind,
+            kind: match self.kind {
+                Kind::Directory => Kind::Directory,
+                Kind::File { bytes, sparse } => Kind::File { bytes, sparse },
+                Kind::Symlink { target } => Kind::Symlink {
+                    target: target.to_vec(),
+                },
+                Kind::HardLink { first } => Kind::HardLink { first },
+            },
             mode: self.mode,
             modified: self.modified,
         }

@@ -1,12 +1,12 @@
 //! The transfer of the manifest over the channel (P8.3).
 
-use super::{Entry, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Planned};
+use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Planned};
 use crate::{ChannelMessage, Error, Expected, Message, MessageKind, TransferPlan};
 
 /// Bytes of entries in one message. This is well below the limit of a message, since the last entry
 /// may exceed it.
 const BATCH_BYTES: usize = Message::MAX_BYTES / 4;
-/// The minimum size of an entry without its name.
+/// The minimum size of an entry without its name and target.
 const ENTRY_BYTES: usize = 48;
 
 /// The messages that carry a manifest, each with many entries.
@@ -19,6 +19,9 @@ pub fn manifest_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
             && let Some(entry) = entries.next()
         {
             bytes += entry.name.len() + ENTRY_BYTES;
+            if let Kind::Symlink { target } = entry.kind {
+                bytes += target.len();
+            }
             batch.push(entry.to_entry());
         }
         (!batch.is_empty()).then_some(Message::Entries(batch))

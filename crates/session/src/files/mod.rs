@@ -7,14 +7,14 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use farwrite_session::files::{CommitGate, Policy, Sink, Source, Special};
+//! use farwrite_session::files::{CommitGate, Policy, ScanOptions, Sink, Source};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (from, to) = (tempfile::tempdir()?, tempfile::tempdir()?);
 //! # let tree = from.path().join("tree");
 //! # std::fs::create_dir(&tree)?;
 //! # std::fs::write(tree.join("a"), "hello")?;
-//! let mut source = Source::scan(&[tree], Special::Refuse)?;
+//! let mut source = Source::scan(&[tree], &ScanOptions::default())?;
 //! let gate = CommitGate::default();
 //! let mut sink = Sink::new(to.path(), Arc::clone(source.manifest()), gate, Policy::default())?;
 //! let mut segment = vec![0; 1 << 20];
@@ -50,6 +50,7 @@ mod entry;
 mod exchange;
 mod final_name;
 mod free_space;
+mod links;
 mod manifest;
 mod not_sent;
 mod open_directories;
@@ -65,13 +66,15 @@ mod sys;
 
 pub use attributes::{Attribute, Thing, Warning};
 pub use commit_gate::CommitGate;
-pub use entry::{Entry, EntryRef, Kind, MAX_NAME_BYTES, NameError, Time, check_name};
+pub use entry::{
+    Entry, EntryRef, Kind, MAX_NAME_BYTES, MAX_TARGET_BYTES, NameError, Time, check_name,
+};
 pub use exchange::{manifest_messages, recv_manifest};
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,
 };
 pub use policy::Policy;
-pub use scan::{ScanError, Special, SpecialKind, Unreadable};
+pub use scan::{ScanError, ScanOptions, Special, SpecialKind, Unreadable};
 pub use sink::{FileFailure, FileStep, Sink, SinkError, Summary, Verdict};
 pub use source::{FileRead, ReadError, Source};

@@ -99,10 +99,9 @@ pub(super) struct PartOptions {
 impl OpenPart {
     /// Makes a file in a directory, and locks it.
     pub(super) fn create(directory: &Directory, options: PartOptions) -> io::Result<Self> {
-        let random = getrandom::u64().map_err(io::Error::other)?;
         // The inode is known after the file was made. Nobody else looks for files of this name, and
         // when the file gets the name that others look for, it is locked.
-        let first = [PREFIX, format!("{random:0DIGITS$x}.new").as_bytes()].concat();
+        let (random, first) = new_name_of()?;
         let file = directory.create_new(&first)?;
         let prepared = || {
             // On a file system without locks, no receiver removes the files of another.
@@ -170,6 +169,18 @@ impl OpenPart {
             file: Some(self.file),
         })
     }
+}
+
+/// A temporary name that nothing has and nobody looks for.
+pub(super) fn new_name() -> io::Result<Vec<u8>> {
+    Ok(new_name_of()?.1)
+}
+
+/// The same, with its random number.
+fn new_name_of() -> io::Result<(u64, Vec<u8>)> {
+    let random = getrandom::u64().map_err(io::Error::other)?;
+    let name = [PREFIX, format!("{random:0DIGITS$x}.new").as_bytes()].concat();
+    Ok((random, name))
 }
 
 /// Removes the files of killed receivers from a directory. A file that cannot be removed stays: it

@@ -15,14 +15,24 @@ use super::root::Roots;
 use super::status::{Id, Status};
 use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
 
-/// What to do with anything that is neither a file nor a directory: symbolic links, pipes, sockets,
-/// devices. None of these is ever sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What to do with pipes, sockets and devices in a tree. None of these is ever sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Special {
-    /// Fail at the first one.
-    Refuse,
+    /// Leave them out. Each counts as something that could not be sent.
+    #[default]
+    Report,
     /// Leave them out, and list them.
     Skip,
+}
+
+/// How to list what is sent.
+#[derive(Clone, Debug, Default)]
+pub struct ScanOptions {
+    /// What to do with pipes, sockets and devices.
+    pub special: Special,
+    /// The receiver knows only files and directories. Symbolic links are left out, and each name of
+    /// a file becomes a file of its own.
+    pub files_only: bool,
 }
 
 /// A manifest, and where its entries are found.
@@ -37,18 +47,29 @@ pub(super) struct Scan {
     pub(super) dropped: NotSent,
 }
 
-/// Something in a tree that could not be listed: a directory whose contents are missing at the
-/// receiver, or a file.
+/// Something in a tree that could not be listed, or that is never sent: a directory whose contents
+/// are missing at the receiver, a file, or something special.
 #[derive(Debug)]
 pub struct Unreadable {
     /// Its path below the receiver's directory.
     pub path: PathBuf,
-    /// Why: the path here, and the error of the operating system.
+    /// Why.
     pub error: ScanError,
 }
 
+impl Unreadable {
+    /// Why, for people. The same for all things of one kind that are never sent.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.error {
+            ScanError::Special { what, .. } => format!("{what} is not sent"),
+            error => error.to_string(),
+        }
+    }
+}
+
 /// Lists what paths lead to. See [`super::Source::scan`].
-pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanError> {
+pub(super) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, ScanError> {
     let mut scanner = Scanner {
         builder: ManifestBuilder::default(),
         roots: Roots::default(),
@@ -56,7 +77,8 @@ pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanErro
         skipped: Vec::new(),
         unreadable: Vec::new(),
         dropped: NotSent::default(),
-        special,
+        options,
+        firsts: HashMap::new(),
     };
     let mut named: HashMap<Vec<u8>, &Path> = HashMap::new();
     for path in paths {
@@ -92,17 +114,19 @@ fn own_name(path: &Path) -> Option<&[u8]> {
     (last != b"." && last != b"..").then_some(last)
 }
 
-struct Scanner {
+struct Scanner<'a> {
     builder: ManifestBuilder,
     roots: Roots,
     ids: Vec<Id>,
     skipped: Vec<PathBuf>,
     unreadable: Vec<Unreadable>,
     dropped: NotSent,
-    special: Special,
+    options: &'a ScanOptions,
+    /// The first names of files with several names.
+    firsts: HashMap<Id, u32>,
 }
 
-impl Scanner {
+impl Scanner<'_> {
     /// Adds the target of a path under a name. Follows a link that the user named.
     fn add_named(&mut self, name: &[u8], path: &Path) -> Result<(), ScanError> {
         let first = self.builder.entries();
@@ -120,7 +144,13 @@ impl Scanner {
             }
             Err(error) => return Err(failed(error)),
         };
-        self.add(None, name, &status)?;
+        if !matches!(status.kind, FileType::Directory | FileType::RegularFile) {
+            return Err(ScanError::Special {
+                path: path.into(),
+                what: status.kind.into(),
+            });
+        }
+        self.add(None, name, &status, None)?;
         match directory {
             Some(directory) => {
                 self.add_below(OpenDirectories::new(directory, Some(first)), Some(first))
@@ -178,20 +208,18 @@ impl Scanner {
         let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
         self.dropped.look_at(directory);
         for name in names.ok_or(ManifestError::TooMany)? {
-            let status = match directory.look(&name) {
+            let status = match look(directory, &name) {
                 Ok(Some(status)) => status,
                 // A file that was removed since the names were listed.
                 Ok(None) => continue,
                 Err(source) => {
-                    let above = parent.map(|index| self.builder.so_far().path(index));
-                    self.unreadable.push(Unreadable {
-                        path: above.unwrap_or_default().join(OsStr::from_bytes(&name)),
-                        error: ScanError::io(&self.below(parent, &name), source),
-                    });
+                    let error = ScanError::io(&self.below(parent, &name), source);
+                    self.leave_out(parent, &name, error);
                     continue;
                 }
             };
-            let added = self.add(parent, &name, &status)?;
+            let (status, target) = status;
+            let added = self.add(parent, &name, &status, target)?;
             if status.kind == FileType::Directory {
                 pending.push(added);
             }
@@ -199,21 +227,26 @@ impl Scanner {
         Ok(())
     }
 
-    /// Adds an entry. Returns `None` if it is left out.
+    /// Adds an entry. `target` is that of a symbolic link. Returns `None` if it is left out.
     fn add(
         &mut self,
         parent: Option<u32>,
         name: &[u8],
         status: &Status,
+        target: Option<Vec<u8>>,
     ) -> Result<Option<u32>, ScanError> {
-        let kind = match status.kind {
-            FileType::Directory => Kind::Directory,
-            FileType::RegularFile => Kind::File {
-                bytes: status.bytes,
-                sparse: status.allocated_bytes < status.bytes,
-            },
-            kind => return self.special(self.below(parent, name), kind),
+        let kind = match (status.kind, target) {
+            (FileType::Directory, _) => Kind::Directory,
+            (FileType::RegularFile, _) => self.file(status),
+            (FileType::Symlink, Some(target)) if !self.options.files_only => {
+                Kind::Symlink { target }
+            }
+            (kind, _) => {
+                self.leave_out_special(parent, name, kind);
+                return Ok(None);
+            }
         };
+        let is_first = matches!(kind, Kind::File { .. }) && status.links > 1;
         let index = self.builder.push(&Entry {
             parent,
             name: name.into(),
@@ -222,22 +255,42 @@ impl Scanner {
             modified: status.modified,
         })?;
         self.ids.push(status.id);
-        self.dropped.note_links(status);
+        if self.options.files_only {
+            self.dropped.note_links(status);
+        } else if is_first {
+            self.firsts.insert(status.id, index);
+        }
         Ok(Some(index))
     }
 
-    fn special(&mut self, path: PathBuf, kind: FileType) -> Result<Option<u32>, ScanError> {
-        if self.special == Special::Skip {
-            self.skipped.push(path);
-            return Ok(None);
+    /// A regular file, or another name of one that is in the manifest.
+    fn file(&self, status: &Status) -> Kind {
+        if let Some(first) = self.firsts.get(&status.id) {
+            return Kind::HardLink { first: *first };
         }
-        let what = match kind {
-            FileType::Symlink => SpecialKind::Symlink,
-            FileType::Fifo => SpecialKind::Pipe,
-            FileType::Socket => SpecialKind::Socket,
-            _ => SpecialKind::Device,
-        };
-        Err(ScanError::Special { path, what })
+        Kind::File {
+            bytes: status.bytes,
+            sparse: status.allocated_bytes < status.bytes,
+        }
+    }
+
+    fn leave_out_special(&mut self, parent: Option<u32>, name: &[u8], kind: FileType) {
+        let path = self.below(parent, name);
+        if self.options.special == Special::Skip {
+            self.skipped.push(path);
+            return;
+        }
+        let what = kind.into();
+        self.leave_out(parent, name, ScanError::Special { path, what });
+    }
+
+    /// Leaves out something that cannot be sent.
+    fn leave_out(&mut self, parent: Option<u32>, name: &[u8], error: ScanError) {
+        let above = parent.map(|index| self.builder.so_far().path(index));
+        self.unreadable.push(Unreadable {
+            path: above.unwrap_or_default().join(OsStr::from_bytes(name)),
+            error,
+        });
     }
 
     /// Where a directory lies; `None` is the path that is being listed.
@@ -257,6 +310,19 @@ impl Scanner {
     }
 }
 
+/// Returns the status of a name, and the target if it is a symbolic link; `None` if there is no such
+/// name.
+fn look(directory: &Directory, name: &[u8]) -> io::Result<Option<(Status, Option<Vec<u8>>)>> {
+    let Some(status) = directory.look(name)? else {
+        return Ok(None);
+    };
+    let target = match status.kind {
+        FileType::Symlink => Some(directory.read_link(name)?),
+        _ => None,
+    };
+    Ok(Some((status, target)))
+}
+
 /// Why paths cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -270,10 +336,7 @@ pub enum ScanError {
         source: io::Error,
     },
     /// Something that is never sent.
-    #[error(
-        "{path:?} is {what}; only files and directories are sent, and --skip-special leaves out \
-         everything else"
-    )]
+    #[error("{path:?} is {what}, which is not sent; name a file or a directory")]
     Special {
         /// Where it is.
         path: PathBuf,
@@ -295,11 +358,11 @@ pub enum ScanError {
     Manifest(#[from] ManifestError),
 }
 
-/// What a path is that is neither a file nor a directory.
+/// What a path is that is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecialKind {
-    /// A symbolic link.
+    /// A symbolic link, where the receiver does not know links.
     #[error("a symbolic link")]
     Symlink,
     /// A named pipe.
@@ -311,6 +374,17 @@ pub enum SpecialKind {
     /// A device.
     #[error("a device")]
     Device,
+}
+
+impl From<FileType> for SpecialKind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Pipe,
+            FileType::Socket => Self::Socket,
+            _ => Self::Device,
+        }
+    }
 }
 
 impl ScanError {

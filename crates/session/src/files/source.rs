@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::directory::Directory;
 use super::not_sent::NotSent;
 use super::open_directories::OpenDirectories;
 use super::root::Roots;
 use super::scan::{Scan, scan};
 use super::status::{Id, Status};
-use super::{Kind, Manifest, ScanError, Special, Unreadable};
+use super::{Kind, Manifest, ScanError, ScanOptions, Unreadable};
 use crate::{Message, Text};
 
 /// Reads the files of a manifest as one stream, and hashes each.
@@ -27,6 +28,9 @@ use crate::{Message, Text};
 /// device and inode). A file that replaces it later is not sent.
 #[derive(Debug)]
 pub struct Source {
+    /// What was listed, and how.
+    paths: Vec<PathBuf>,
+    options: ScanOptions,
     manifest: Arc<Manifest>,
     roots: Roots,
     /// Of each entry.
@@ -78,13 +82,14 @@ impl FileRead {
 }
 
 impl Source {
-    /// Lists files and directory trees, each under the last name of its path, as `cp -r` and `scp
+    /// Lists files, links and directory trees, each under the last name of its path, as `cp -r` and `scp
     /// -r` do: `a/b` and `a/b/` arrive as `b`, and `a/b/.` as the contents of `b`. A path that is a
-    /// symbolic link stands for its target. Links within trees are [`Special`].
+    /// symbolic link stands for its target. Links within trees are sent as links. Pipes, sockets and
+    /// devices within trees are [`Special`](super::Special).
     ///
     /// # Errors
     /// A [`ScanError`] that names the path.
-    pub fn scan(paths: &[PathBuf], special: Special) -> Result<Self, ScanError> {
+    pub fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Self, ScanError> {
         let Scan {
             manifest,
             roots,
@@ -92,8 +97,10 @@ impl Source {
             skipped,
             unreadable,
             dropped,
-        } = scan(paths, special)?;
+        } = scan(paths, options)?;
         let mut source = Self {
+            paths: paths.into(),
+            options: options.clone(),
             manifest: Arc::new(manifest),
             roots,
             ids,
@@ -108,13 +115,31 @@ impl Source {
         Ok(source)
     }
 
+    /// Returns whether the manifest has something that only a receiver with
+    /// [`Hello::TREES`](crate::Hello::TREES) knows.
+    #[must_use]
+    pub fn needs_trees(&self) -> bool {
+        let mut entries = self.manifest.entries();
+        entries.any(|entry| matches!(entry.kind, Kind::Symlink { .. } | Kind::HardLink { .. }))
+    }
+
+    /// Returns what to list again for a receiver that knows only files and directories.
+    #[must_use]
+    pub fn files_only(&self) -> (Vec<PathBuf>, ScanOptions) {
+        let options = ScanOptions {
+            files_only: true,
+            ..self.options.clone()
+        };
+        (self.paths.clone(), options)
+    }
+
     /// Returns the manifest to send.
     #[must_use]
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// Returns the paths that [`Special::Skip`] left out.
+    /// Returns the paths that [`Special::Skip`](super::Special::Skip) left out.
     #[must_use]
     pub fn skipped(&self) -> &[PathBuf] {
         &self.skipped
@@ -176,6 +201,14 @@ impl Source {
         let manifest = Arc::clone(&self.manifest);
         while let Some(file) = manifest.next_file(index) {
             index = file.index + 1;
+            if let Some(result) = self.link(file.index) {
+                self.ended.push_back(FileRead {
+                    index: file.index,
+                    sent_bytes: 0,
+                    result,
+                });
+                continue;
+            }
             let opened = self.open(file.index).and_then(|opened| {
                 self.check_unchanged(file.index, &opened)?;
                 Ok(opened)
@@ -207,10 +240,51 @@ impl Source {
         }
     }
 
+    /// Checks that a link is as it was listed. Returns the hash that stands for it; `None` if the entry is
+    /// no link.
+    fn link(&mut self, index: u32) -> Option<Result<[u8; 32], ReadError>> {
+        let manifest = Arc::clone(&self.manifest);
+        let entry = manifest.entry(index)?;
+        let same = match entry.kind {
+            Kind::Directory | Kind::File { .. } => return None,
+            Kind::Symlink { target } => self.around(index).and_then(|around| {
+                let now = around.read_link(entry.name);
+                let now = now.map_err(|source| self.failed(index, source))?;
+                Ok((now == target).then(|| blake3::hash(target)))
+            }),
+            Kind::HardLink { .. } => self.look(index).map(|status| {
+                let is_same = status.is_some_and(|status| Some(&status.id) == self.id(index));
+                is_same.then(|| blake3::hash(&[]))
+            }),
+        };
+        Some(same.and_then(|hash| {
+            hash.map(Into::into).ok_or_else(|| ReadError::Changed {
+                path: self.path(index),
+                what: "another link or file has taken its place".into(),
+            })
+        }))
+    }
+
+    /// Returns the status of an entry.
+    fn look(&mut self, index: u32) -> Result<Option<Status>, ReadError> {
+        if let Some((_, root)) = self.roots.of(index)
+            && root.is(index)
+        {
+            let status = Status::of_path(root.path());
+            return status
+                .map(Some)
+                .map_err(|source| self.failed(index, source));
+        }
+        let manifest = Arc::clone(&self.manifest);
+        let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+        let around = self.around(index)?;
+        let status = around.look(name);
+        status.map_err(|source| self.failed(index, source))
+    }
+
     /// Opens a file from its parent directory.
     fn open(&mut self, index: u32) -> Result<File, ReadError> {
-        let (Some((at, root)), Some(entry)) = (self.roots.of(index), self.manifest.entry(index))
-        else {
+        let Some((_, root)) = self.roots.of(index) else {
             return Err(self.failed(index, io::ErrorKind::NotFound.into()));
         };
         if root.is(index) {
@@ -218,6 +292,18 @@ impl Source {
                 .open_file()
                 .map_err(|source| self.failed(index, source));
         }
+        let manifest = Arc::clone(&self.manifest);
+        let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+        let opened = self.around(index)?.open_to_read(name);
+        opened.map_err(|source| self.failed(index, source))
+    }
+
+    /// Returns another descriptor of the directory that an entry lies in. The entry must not be a path that the user named.
+    fn around(&mut self, index: u32) -> Result<Directory, ReadError> {
+        let (Some((at, root)), Some(entry)) = (self.roots.of(index), self.manifest.entry(index))
+        else {
+            return Err(self.failed(index, io::ErrorKind::NotFound.into()));
+        };
         let mut directories = match self.directories.take() {
             Some((open, directories)) if open == at => directories,
             _ => root.open_directories().map_err(|source| ReadError::Io {
@@ -226,14 +312,14 @@ impl Source {
             })?,
         };
         let entered = directories.enter(&self.manifest, entry.parent);
-        let opened = entered
+        let directory = entered
             .map_err(|error| self.failed(error.index, error.source))
             .and_then(|directory| {
-                let opened = directory.open_to_read(entry.name);
-                opened.map_err(|source| self.failed(index, source))
+                let another = directory.another();
+                another.map_err(|source| self.failed(index, source))
             });
         self.directories = Some((at, directories));
-        opened
+        directory
     }
 
     /// Ends a file whose bytes were all read, and opens the next.
@@ -309,7 +395,7 @@ impl Source {
     /// Returns how a file differs from its listed state, if it does.
     fn change(&self, index: u32, status: &Status) -> Option<String> {
         let entry = self.manifest.entry(index)?;
-        let id = usize::try_from(index).ok().and_then(|at| self.ids.get(at));
+        let id = self.id(index);
         let bytes = self.bytes(index);
         if status.kind != FileType::RegularFile {
             return Some("it is no file any more".into());
@@ -328,8 +414,13 @@ impl Source {
     fn bytes(&self, index: u32) -> u64 {
         match self.manifest.entry(index).map(|entry| entry.kind) {
             Some(Kind::File { bytes, .. }) => bytes,
-            Some(Kind::Directory) | None => 0,
+            _ => 0,
         }
+    }
+
+    /// Identity of an entry when it was listed.
+    fn id(&self, index: u32) -> Option<&Id> {
+        self.ids.get(usize::try_from(index).ok()?)
     }
 
     fn failed(&self, index: u32, source: io::Error) -> ReadError {

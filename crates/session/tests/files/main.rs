@@ -3,6 +3,7 @@
 mod abandon;
 mod directory;
 mod failures;
+mod links;
 mod place;
 mod policy;
 mod sink;

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use farwrite_session::files::{
-    CommitGate, Entry, Kind, Manifest, ManifestBuilder, Policy, Sink, SinkError, Source, Special,
-    Summary, Time,
+    CommitGate, Entry, Kind, Manifest, ManifestBuilder, Policy, ScanOptions, Sink, SinkError,
+    Source, Summary, Time,
 };
 
 /// A temporary directory, removed at the end.
@@ -64,7 +64,7 @@ impl Place {
 }
 
 pub(crate) fn scan(paths: &[PathBuf]) -> Source {
-    Source::scan(paths, Special::Refuse).expect("plain files")
+    Source::scan(paths, &ScanOptions::default()).expect("plain files")
 }
 
 /// Gives each verdict at once, because no file waits for the disk.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use farwrite_session::Message;
-use farwrite_session::files::{FileRead, ScanError, Source, Special, SpecialKind};
+use farwrite_session::files::{FileRead, ScanError, ScanOptions, Source, Special, SpecialKind};
 use rustix::fs::CWD;
 
 use crate::place::{Place, hand_over, new_sink, scan, transfer};
@@ -20,53 +20,63 @@ fn what_cannot_be_sent_is_refused_by_name() {
     from.write("a/same", "1");
     from.write("b/same", "2");
     let twice = [from.path("a/same"), from.path("b/same/../same")];
-    let error = Source::scan(&twice[..1], Special::Refuse);
+    let error = Source::scan(&twice[..1], &ScanOptions::default());
     assert!(error.is_ok());
-    let error = Source::scan(&[from.path("a/same"), from.path("b/same")], Special::Refuse);
+    let error = Source::scan(
+        &[from.path("a/same"), from.path("b/same")],
+        &ScanOptions::default(),
+    );
     let error = error.expect_err("one name for two");
     assert!(matches!(error, ScanError::SameName { .. }), "{error}");
-    let error = Source::scan(&[from.path("a/."), from.path("b/.")], Special::Refuse);
+    let error = Source::scan(
+        &[from.path("a/."), from.path("b/.")],
+        &ScanOptions::default(),
+    );
     let error = error.expect_err("one name for two");
     assert!(error.to_string().contains("same"), "{error}");
-    let error = Source::scan(&[from.path("missing")], Special::Refuse).expect_err("not there");
+    let error =
+        Source::scan(&[from.path("missing")], &ScanOptions::default()).expect_err("not there");
     assert!(error.to_string().contains("missing"), "{error}");
 }
 
 #[test]
-fn links_and_pipes_are_refused_or_left_out() {
+fn pipes_are_reported_or_left_out() {
     let from = Place::new();
-    let outside = Place::new();
-    outside.write("secret", "secret");
     from.write("tree/file", "file");
-    symlink(outside.path("secret"), from.path("tree/link")).expect("link");
-    symlink(outside.0.path(), from.path("tree/linked directory")).expect("link");
-    rustix::fs::mkfifoat(
-        rustix::fs::CWD,
-        from.path("tree/pipe"),
-        rustix::fs::Mode::RUSR,
-    )
-    .expect("pipe");
-    let error = Source::scan(&[from.path("tree")], Special::Refuse).expect_err("a link");
+    symlink("file", from.path("tree/link")).expect("link");
+    let pipe = from.path("tree/sub/pipe");
+    fs::create_dir(from.path("tree/sub")).expect("directory");
+    rustix::fs::mkfifoat(CWD, &pipe, rustix::fs::Mode::RUSR).expect("pipe");
+    let source = scan(&[from.path("tree")]);
+    assert_eq!(source.manifest().files(), 2, "the file and the link");
+    let [left_out] = source.unreadable() else {
+        panic!("{:?}", source.unreadable());
+    };
+    assert_eq!(left_out.path, Path::new("tree/sub/pipe"));
+    assert_eq!(left_out.reason(), "a named pipe is not sent");
+
+    let source = Source::scan(&[from.path("tree")], &skipping()).expect("the rest");
+    assert_eq!(source.skipped(), [pipe.as_path()]);
+    assert!(source.unreadable().is_empty());
+
+    let (paths, options) = source.files_only();
+    let source = Source::scan(&paths, &options).expect("for an older receiver");
+    assert_eq!(source.manifest().files(), 1);
+    assert_eq!(source.skipped().len(), 2, "{:?}", source.skipped());
+
+    let error = Source::scan(&[pipe], &ScanOptions::default()).expect_err("only a pipe");
+    let what = SpecialKind::Pipe;
     assert!(
-        matches!(
-            error,
-            ScanError::Special {
-                what: SpecialKind::Symlink,
-                ..
-            }
-        ),
+        matches!(&error, ScanError::Special { what: it, .. } if *it == what),
         "{error}"
     );
-    assert!(error.to_string().contains("tree/link"), "{error}");
+}
 
-    let source = Source::scan(&[from.path("tree")], Special::Skip).expect("the rest");
-    let skipped: Vec<_> = source
-        .skipped()
-        .iter()
-        .map(|path| path.file_name().expect("name"))
-        .collect();
-    assert_eq!(skipped, ["link", "linked directory", "pipe"]);
-    assert_eq!(source.manifest().files(), 1);
+fn skipping() -> ScanOptions {
+    ScanOptions {
+        special: Special::Skip,
+        ..ScanOptions::default()
+    }
 }
 
 /// Returns the source's message about one file that changes after the scan. Two other files stay
@@ -161,7 +171,11 @@ fn what_is_not_sent_is_counted() {
         eprintln!("skipped: this file system has no extended attributes");
         return;
     }
-    let mut source = scan(&[from.path("t")]);
+    let files_only = |path: &str| {
+        let (paths, options) = scan(&[from.path(path)]).files_only();
+        Source::scan(&paths, &options).expect("plain files")
+    };
+    let mut source = files_only("t");
     while source.read(&mut [0; 100]) > 0 {}
     let warnings = source.warnings();
     assert_eq!(
@@ -186,7 +200,7 @@ fn what_is_not_sent_is_counted() {
         list.extend(number);
     }
     if with("t/a", "system.posix_acl_access", &list) {
-        let mut source = scan(&[from.path("t/a")]);
+        let mut source = files_only("t/a");
         while source.read(&mut [0; 100]) > 0 {}
         let warnings = source.warnings().concat();
         let want = "access control lists of 1 file or directory; hard links of 1 file,";
@@ -236,7 +250,7 @@ fn what_cannot_be_listed_does_not_stop_the_rest() {
         assert_eq!(sink.finish().expect("all ended").verified_files, 2);
         assert!(to.path("t/a").exists() && to.path("t/z").exists());
         // A path that the user named must be readable.
-        let error = Source::scan(&[from.path("t/no")], Special::Refuse);
+        let error = Source::scan(&[from.path("t/no")], &ScanOptions::default());
         let error = error.expect_err("not readable").to_string();
         assert!(error.contains("/no\""), "{error}");
     });
@@ -379,7 +393,7 @@ fn directory_that_is_swapped_during_the_scan_is_not_entered() {
         for _ in 0..300 {
             // The scan fails if it sees the link, or if it enters the directory and finds another
             // one.
-            if let Ok(source) = Source::scan(&[from.path("t")], Special::Skip) {
+            if let Ok(source) = Source::scan(&[from.path("t")], &skipping()) {
                 for entry in source.manifest().entries() {
                     followed += u32::from(entry.name == b"secret");
                     listed += u32::from(entry.name == b"public");

@@ -199,7 +199,7 @@ fn bounds_are_kept() {
     );
 
     let half = dense(1 << 62);
-    let huge = vec![entry(None, "a", half), entry(None, "b", half)];
+    let huge = vec![entry(None, "a", half.clone()), entry(None, "b", half)];
     assert_eq!(why(huge), EntryError::Bytes { came: 1 << 62 });
     let most = dense(u64::MAX);
     assert_eq!(
@@ -492,6 +492,8 @@ fn any_entry() -> impl Strategy<Value = Entry> {
             bytes: bytes >> 2,
             sparse
         }),
+        prop::collection::vec(any::<u8>(), 0..5).prop_map(|target| Kind::Symlink { target }),
+        (0u32..12).prop_map(|first| Kind::HardLink { first }),
     ];
     let name = prop_oneof![
         prop::collection::vec(prop::sample::select(&b"ab./\0"[..]), 0..4),
@@ -537,6 +539,14 @@ proptest! {
                 prop_assert_eq!(path.parent(), Some(&*manifest.path(parent)));
                 let parent = manifest.entry(parent);
                 prop_assert_eq!(parent.map(|parent| parent.kind), Some(Kind::Directory));
+            }
+            if let Kind::HardLink { first } = entry.kind {
+                let file = manifest.entry(first).expect("an entry");
+                let is_file = matches!(file.kind, Kind::File { .. });
+                prop_assert!(first < index && is_file);
+            }
+            if let Kind::Symlink { target } = entry.kind {
+                prop_assert!(!target.is_empty() && !target.contains(&0));
             }
             if let Kind::File { bytes, .. } = entry.kind {
                 sum += bytes;

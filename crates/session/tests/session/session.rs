@@ -9,7 +9,7 @@ use std::thread;
 
 use crate::common::channels;
 use farwrite_session::files::{
-    CommitGate, Policy, Sink, Source, Special, Summary, manifest_messages, recv_manifest,
+    CommitGate, Policy, ScanOptions, Sink, Source, Summary, manifest_messages, recv_manifest,
 };
 use farwrite_session::{Channel, Error, Expected, Hello, Message, MessageKind, Text, TransferPlan};
 
@@ -42,7 +42,8 @@ fn send(
     channel.send(&hello())?;
     assert_eq!(meet(&mut channel)?.software.as_str(), "farwrite 0.1.0");
     let mut stream_bytes = 0;
-    let mut source = Source::scan(&[tree.to_path_buf()], Special::Refuse).expect("plain files");
+    let mut source =
+        Source::scan(&[tree.to_path_buf()], &ScanOptions::default()).expect("plain files");
     let manifest = Arc::clone(source.manifest());
     channel.send(&Message::Plan(TransferPlan {
         scheme: Text::new("sr-nack"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use farwrite_session::files::{Kind, Manifest};
+use farwrite_session::files::Manifest;
 use farwrite_session::{
     CutoverAccepted, Error as SessionError, Expected, FileCause, Message, Reader, Text,
 };
@@ -48,11 +48,7 @@ impl Verdicts {
 
     /// The file that the next verdict is for.
     fn due(&self) -> Option<u32> {
-        let mut entries = (self.next..).map_while(|index| {
-            let entry = self.manifest.entry(index)?;
-            Some((index, entry.kind))
-        });
-        entries.find_map(|(index, kind)| matches!(kind, Kind::File { .. }).then_some(index))
+        self.manifest.next_verdict(self.next)
     }
 
     /// The result of all files.

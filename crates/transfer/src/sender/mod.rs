@@ -26,7 +26,7 @@ use crate::report::{Facts, Files, Role, Sending, SharedResults, TransferReport, 
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
-use crate::{Error, SchemeSetting, TransferHooks, wait_for_disk};
+use crate::{Error, ErrorKind, SchemeSetting, TransferHooks, wait_for_disk};
 pub use auto::Choices;
 pub(crate) use bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
 use busy_retry::BusyRetry;
@@ -113,7 +113,7 @@ pub fn send(
 fn send_over(
     mut channel: Channel,
     psk: &Psk,
-    (source, shared_results): (Source, &SharedResults),
+    (mut source, shared_results): (Source, &SharedResults),
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Error> {
@@ -129,7 +129,9 @@ fn send_over(
             Arc::clone(&heartbeat),
             settings.timeout,
         )?;
-        let negotiated = negotiate(&mut reader, &outbox, ends, &source, settings, hooks);
+        let channel_ends = (&mut reader, &outbox, &heartbeat);
+        let listing = (&mut source, shared_results);
+        let negotiated = negotiate(channel_ends, ends, listing, settings, hooks);
         if let Err(error) = &negotiated
             && let Some(left) = waiting.time_left(error)
         {
@@ -161,10 +163,9 @@ fn send_over(
 
 /// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
 fn negotiate(
-    reader: &mut Reader,
-    outbox: &Outbox,
+    (reader, outbox, heartbeat): (&mut Reader, &Outbox, &Arc<OwnCounts>),
     (local, peer): (SocketAddr, SocketAddr),
-    source: &Source,
+    (source, shared_results): (&mut Source, &SharedResults),
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<Negotiated, Error> {
@@ -180,6 +181,7 @@ fn negotiate(
     let can_cut_over = theirs.has(Hello::CUTS_OVER);
     let is_synced = theirs.has(Hello::SYNCS);
     let counts_bytes = theirs.has(Hello::BYTE_STEPS);
+    let knows_trees = theirs.has(Hello::TREES);
     let waited = start.elapsed();
 
     let theirs = setup.route_offer()?;
@@ -199,6 +201,9 @@ fn negotiate(
         None => nic_mtu(peer, settings.mtu)?,
     };
 
+    if !knows_trees && source.needs_trees() {
+        list_files_only(&mut setup, heartbeat, source, shared_results, hooks)?;
+    }
     let manifest = source.manifest();
     let (scheme, shape) = choose(manifest.stream_bytes(), rtt, mtu, settings)?;
     let rate_control = over_round_trip(settings.rate_control, rtt);
@@ -239,6 +244,26 @@ fn negotiate(
         is_synced,
         counts_bytes,
     })
+}
+
+/// Lists the tree again for a receiver of an older version, which knows only files and directories.
+fn list_files_only(
+    setup: &mut Setup<'_>,
+    heartbeat: &Arc<OwnCounts>,
+    source: &mut Source,
+    shared_results: &SharedResults,
+    hooks: &TransferHooks<'_>,
+) -> Result<(), Error> {
+    hooks.warn(
+        "the receiver is of an older version: it gets no symbolic links, and each name of a file as a \
+         file of its own",
+    );
+    let (paths, options) = source.files_only();
+    let listed = setup.run(heartbeat, move || Source::scan(&paths, &options))?;
+    let failed = |error| Error::caused(ErrorKind::Files, "listing the files again", &error);
+    *source = listed.map_err(failed)?;
+    shared_results.begin(source);
+    Ok(())
 }
 
 /// The rate control of a path with this round trip.

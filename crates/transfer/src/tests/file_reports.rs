@@ -8,7 +8,7 @@ use std::thread;
 
 use farwrite::RateControl;
 use farwrite_link::LinkConfig;
-use farwrite_session::files::{Source, Special};
+use farwrite_session::files::{ScanOptions, Source};
 
 use super::{Reports, TIMEOUT, pattern, travel, until_delivered};
 use crate::{Cancel, Error, ErrorKind, SchemeSetting, SendSettings, Unfinished};
@@ -42,7 +42,7 @@ fn tree() -> (tempfile::TempDir, Source) {
     fs::write(place.path().join("t/long"), pattern(4_000_000)).expect("write");
     mode("", 0o755);
     mode("t/no", 0o000);
-    let source = as_nobody(|| Source::scan(&[place.path().join("t")], Special::Refuse));
+    let source = as_nobody(|| Source::scan(&[place.path().join("t")], &ScanOptions::default()));
     mode("t/no", 0o755);
     fs::write(&log, "first\nsecond\n").expect("write");
     (place, source.expect("listed"))

@@ -6,7 +6,7 @@ use super::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, MAX_STREAM_BYTES,
     Manifest, ManifestError, position,
 };
-use crate::files::entry::{MODE_BITS, NANOS, check_name};
+use crate::files::entry::{MAX_TARGET_BYTES, MODE_BITS, NANOS, check_name};
 use crate::files::{Entry, Kind};
 
 /// Builds a [`Manifest`] entry by entry, and refuses the first entry that breaks a rule.
@@ -36,7 +36,12 @@ impl ManifestBuilder {
         if index >= MAX_ENTRIES {
             return Err(ManifestError::TooMany);
         }
-        let names_bytes = self.manifest.names.len().saturating_add(entry.name.len());
+        let target_bytes = match &entry.kind {
+            Kind::Symlink { target } => target.len(),
+            _ => 0,
+        };
+        let names_bytes = self.manifest.names.len();
+        let names_bytes = names_bytes.saturating_add(entry.name.len() + target_bytes);
         if u64::try_from(names_bytes).is_ok_and(|bytes| bytes > MAX_NAMES_BYTES) {
             return Err(ManifestError::NamesTooLong);
         }
@@ -98,10 +103,25 @@ impl ManifestBuilder {
                 came: entry.modified.nanos,
             });
         }
-        if let Kind::File { bytes, .. } = entry.kind {
-            let sum = self.manifest.stream_bytes.checked_add(bytes);
-            if sum.is_none_or(|sum| sum > MAX_STREAM_BYTES) {
-                return Err(EntryError::Bytes { came: bytes });
+        match &entry.kind {
+            Kind::Directory => {}
+            Kind::File { bytes, .. } => {
+                let sum = self.manifest.stream_bytes.checked_add(*bytes);
+                if sum.is_none_or(|sum| sum > MAX_STREAM_BYTES) {
+                    return Err(EntryError::Bytes { came: *bytes });
+                }
+            }
+            Kind::Symlink { target } => {
+                let is_target = (1..=MAX_TARGET_BYTES).contains(&target.len());
+                if !is_target || target.contains(&0) {
+                    return Err(EntryError::Target { came: target.len() });
+                }
+            }
+            Kind::HardLink { first } => {
+                let file = self.manifest.entry(*first);
+                if !file.is_some_and(|file| matches!(file.kind, Kind::File { .. })) {
+                    return Err(EntryError::First { came: *first });
+                }
             }
         }
         Ok(depth)

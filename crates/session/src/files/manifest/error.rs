@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, MAX_STREAM_BYTES};
 use crate::files::NameError;
-use crate::files::entry::NANOS;
+use crate::files::entry::{MAX_TARGET_BYTES, NANOS};
 
 /// Why a manifest is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,6 +92,18 @@ pub enum EntryError {
     #[error("its time has {came} nanoseconds, want fewer than {NANOS}")]
     Nanos {
         /// The nanoseconds of the time.
+        came: u32,
+    },
+    /// The target of a symbolic link cannot be one.
+    #[error("its target has {came} bytes, want 1 to {MAX_TARGET_BYTES}, none of them zero")]
+    Target {
+        /// The length of the target.
+        came: usize,
+    },
+    /// It is a hard link to something else than a file that came earlier.
+    #[error("it is another name of entry {came}, which is no file that came before it")]
+    First {
+        /// The number that it names.
         came: u32,
     },
     /// The lengths overflow.

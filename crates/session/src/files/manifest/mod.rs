@@ -3,6 +3,7 @@
 mod builder;
 mod error;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -22,15 +23,17 @@ pub const MAX_NAMES_BYTES: u64 = 256 << 20;
 /// File offsets are signed in all operating systems.
 const MAX_STREAM_BYTES: u64 = i64::MAX as u64;
 
-/// Checked files and directories: names are single components, parents are earlier directories, no
-/// two entries share a path, and all limits hold.
+/// Checked files, directories and links: names are single components, parents are earlier directories, no
+/// two entries share a path, hard links name earlier files, and all limits hold.
 ///
-/// An entry takes 32 bytes of memory in addition to its name.
+/// An entry takes 32 bytes of memory in addition to its name and target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     rows: Vec<Row>,
-    /// The names of all entries, one after the other.
+    /// The name of each entry, followed by its target if it is a symbolic link.
     names: Vec<u8>,
+    /// The files that have other names in this manifest.
+    firsts: HashSet<u32>,
     files: u32,
     stream_bytes: u64,
 }
@@ -38,13 +41,15 @@ pub struct Manifest {
 /// An entry without its name. The order of the fields leaves no gap in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
-    bytes: u64,
+    /// Of a file, its length; of a symbolic link, that of its target; of a hard link, the number of
+    /// its file.
+    number: u64,
     seconds: i64,
     nanos: u32,
     /// [`NO_PARENT`] for none.
     parent: u32,
-    /// Where its name ends in the names of all entries. It begins where that of the row before
-    /// ends.
+    /// Where its name and target end in the names of all entries. They begin where those of the row
+    /// before end.
     name_end: u32,
     mode: u16,
     shape: RowShape,
@@ -55,6 +60,8 @@ enum RowShape {
     Directory,
     DenseFile,
     SparseFile,
+    Symlink,
+    HardLink,
 }
 
 /// A value that is larger than the number of any entry.
@@ -74,7 +81,7 @@ impl Manifest {
         Some(self.view(at, self.rows.get(at)?))
     }
 
-    /// How many of the entries are files.
+    /// How many of the entries are files or links. Each of them gets a verdict.
     #[must_use]
     pub fn files(&self) -> u32 {
         self.files
@@ -113,26 +120,47 @@ impl Manifest {
         lineage
     }
 
-    /// The first file whose number is at least `index`.
+    /// The number of the first file or link from a number on.
+    #[must_use]
+    pub fn next_verdict(&self, index: u32) -> Option<u32> {
+        self.next_file(index).map(|file| file.index)
+    }
+
+    /// The first file or link whose number is at least `index`. A link has no bytes in the stream.
     pub(super) fn next_file(&self, index: u32) -> Option<FileEntry> {
         let mut entries = (index..).map_while(|at| Some((at, self.entry(at)?)));
-        entries.find_map(|(index, entry)| match entry.kind {
-            Kind::File { bytes, sparse } => Some(FileEntry {
+        entries.find_map(|(index, entry)| {
+            let (bytes, sparse) = match entry.kind {
+                Kind::Directory => return None,
+                Kind::File { bytes, sparse } => (bytes, sparse),
+                Kind::Symlink { .. } | Kind::HardLink { .. } => (0, false),
+            };
+            Some(FileEntry {
                 index,
                 bytes,
                 sparse,
-            }),
-            Kind::Directory => None,
+            })
         })
+    }
+
+    /// Whether other entries are names of this file.
+    pub(super) fn has_other_names(&self, index: u32) -> bool {
+        self.firsts.contains(&index)
     }
 
     fn view(&self, at: usize, row: &Row) -> EntryRef<'_> {
         let before = at.checked_sub(1).and_then(|before| self.rows.get(before));
         let start = before.map_or(0, |before| before.name_end);
-        let bytes = row.bytes;
+        let bytes = row.number;
+        let mut name = &self.names[position(start)..position(row.name_end)];
+        let mut target = &name[name.len()..];
+        if row.shape == RowShape::Symlink {
+            let target_bytes = usize::try_from(row.number).unwrap_or(0);
+            (name, target) = name.split_at(name.len().saturating_sub(target_bytes));
+        }
         EntryRef {
             parent: (row.parent != NO_PARENT).then_some(row.parent),
-            name: &self.names[position(start)..position(row.name_end)],
+            name,
             kind: match row.shape {
                 RowShape::Directory => Kind::Directory,
                 RowShape::DenseFile => Kind::File {
@@ -142,6 +170,10 @@ impl Manifest {
                 RowShape::SparseFile => Kind::File {
                     bytes,
                     sparse: true,
+                },
+                RowShape::Symlink => Kind::Symlink { target },
+                RowShape::HardLink => Kind::HardLink {
+                    first: u32::try_from(row.number).unwrap_or(u32::MAX),
                 },
             },
             mode: row.mode,
@@ -155,19 +187,28 @@ impl Manifest {
     /// Adds an entry that was checked.
     fn push(&mut self, entry: &Entry) {
         self.names.extend_from_slice(&entry.name);
-        let (shape, bytes) = match entry.kind {
+        let (shape, number) = match &entry.kind {
             Kind::Directory => (RowShape::Directory, 0),
             Kind::File {
                 bytes,
                 sparse: false,
-            } => (RowShape::DenseFile, bytes),
+            } => (RowShape::DenseFile, *bytes),
             Kind::File {
                 bytes,
                 sparse: true,
-            } => (RowShape::SparseFile, bytes),
+            } => (RowShape::SparseFile, *bytes),
+            Kind::Symlink { target } => {
+                self.names.extend_from_slice(target);
+                let target_bytes = u64::try_from(target.len()).unwrap_or(u64::MAX);
+                (RowShape::Symlink, target_bytes)
+            }
+            Kind::HardLink { first } => {
+                self.firsts.insert(*first);
+                (RowShape::HardLink, u64::from(*first))
+            }
         };
         self.rows.push(Row {
-            bytes,
+            number,
             seconds: entry.modified.seconds,
             nanos: entry.modified.nanos,
             parent: entry.parent.unwrap_or(NO_PARENT),
@@ -176,7 +217,9 @@ impl Manifest {
             shape,
         });
         self.files += u32::from(shape != RowShape::Directory);
-        self.stream_bytes += bytes;
+        if let Kind::File { bytes, .. } = entry.kind {
+            self.stream_bytes += bytes;
+        }
     }
 }
 

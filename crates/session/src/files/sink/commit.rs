@@ -7,22 +7,31 @@ use std::sync::Arc;
 
 use super::{FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
 use crate::files::durable::{BATCH, Directories, sync_all};
-use crate::files::part_file::{Part, PartName};
+use crate::files::links::NewLink;
+use crate::files::part_file::Part;
+use crate::files::status::Id;
 
 /// A file for which both the bytes and the sender's report have arrived.
 #[derive(Debug)]
 pub(super) enum Whole {
     /// It has the right hash, and its permissions and time.
     Part(Box<Part>),
+    /// A symbolic link, with its time.
+    Link(NewLink),
+    /// Another name of a file that is before it.
+    HardLink {
+        first: u32,
+    },
     Failed(Box<FileFailure>),
 }
 
 impl Whole {
-    /// The temporary file.
-    pub(super) fn part_name(&self) -> Option<PartName> {
+    /// The name of the temporary file or link.
+    pub(super) fn temporary_name(&self) -> Option<Vec<u8>> {
         match self {
-            Self::Part(part) => Some(part.name),
-            Self::Failed(_) => None,
+            Self::Part(part) => Some(part.name.bytes()),
+            Self::Link(link) => Some(link.name.clone()),
+            Self::HardLink { .. } | Self::Failed(_) => None,
         }
     }
 }
@@ -86,7 +95,7 @@ impl Sink {
         }
         let files = self.whole.iter().filter_map(|(_, whole)| match whole {
             Whole::Part(part) => part.file.as_ref(),
-            Whole::Failed(_) => None,
+            Whole::Link(_) | Whole::HardLink { .. } | Whole::Failed(_) => None,
         });
         let files: Vec<_> = files.collect();
         let mut results = sync_all(&files).into_iter();
@@ -117,27 +126,64 @@ impl Sink {
         while let Some((index, whole)) = self.whole.pop_front() {
             let failure = match whole {
                 Whole::Failed(failure) => Some(*failure),
-                Whole::Part(part) => self.name(index, &part, full)?,
+                Whole::Part(part) => self.name(index, (&part.name.bytes(), part.id), full)?,
+                Whole::Link(link) => self.name(index, (&link.name, link.id), full)?,
+                Whole::HardLink { first } => self.name_again(index, first, full)?,
             };
             ended.push((index, failure));
         }
         Ok(())
     }
 
-    /// Gives a file its final name, or removes it.
+    /// Makes another name of a file.
+    fn name_again(
+        &mut self,
+        index: u32,
+        first: u32,
+        full: &mut Option<SinkError>,
+    ) -> Result<Option<FileFailure>, SinkError> {
+        let Some(id) = self.firsts.get(&first).copied() else {
+            return Ok(Some(FileFailure::NoFirst));
+        };
+        match self.make_hard_link(index, first, id) {
+            Ok(Some(link)) => self.name(index, (&link.name, id), full),
+            Ok(None) => Ok(None),
+            Err(source) => Ok(Some(self.verdict(index, FileStep::Link, source, full))),
+        }
+    }
+
+    /// Makes a hard link under a temporary name; `None` if its final name leads to the file already.
+    fn make_hard_link(&mut self, index: u32, first: u32, id: Id) -> io::Result<Option<NewLink>> {
+        let manifest = Arc::clone(&self.manifest);
+        let name_of = |index| manifest.entry(index).map_or(&[][..], |entry| entry.name);
+        let beside_first = self.tree.around(first)?.another()?;
+        let around = self.tree.around(index)?;
+        let there = around.look(name_of(index))?;
+        if there.is_some_and(|there| there.id == id) {
+            return Ok(None);
+        }
+        NewLink::hard(around, (&beside_first, name_of(first)), id).map(Some)
+    }
+
+    /// Gives a temporary file or link its final name, or removes it.
     fn name(
         &mut self,
         index: u32,
-        part: &Part,
+        (from, id): (&[u8], Id),
         full: &mut Option<SinkError>,
     ) -> Result<Option<FileFailure>, SinkError> {
-        let failure = match self.give_name(index, part) {
-            Ok(NamingResult::Given) => return Ok(None),
+        let failure = match self.give_name(index, from, id) {
+            Ok(NamingResult::Given) => {
+                if self.manifest.has_other_names(index) {
+                    self.firsts.insert(index, id);
+                }
+                return Ok(None);
+            }
             Ok(NamingResult::Taken) => Ok(FileFailure::SameName),
             Ok(NamingResult::Stopped) => Err(SinkError::Stopped),
             Err(source) => Ok(self.verdict(index, FileStep::Name, source, full)),
         };
-        self.remove(index, part.name);
+        self.remove_name(index, from);
         failure.map(Some)
     }
 
@@ -161,15 +207,14 @@ impl Sink {
         FileFailure::Io { tried, source }
     }
 
-    fn give_name(&mut self, index: u32, part: &Part) -> io::Result<NamingResult> {
+    fn give_name(&mut self, index: u32, from: &[u8], id: Id) -> io::Result<NamingResult> {
         let manifest = Arc::clone(&self.manifest);
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
         let Some(_pass) = self.gate.pass() else {
             return Ok(NamingResult::Stopped);
         };
         let directory = self.tree.around(index)?;
-        let from = part.name.bytes();
-        let renamed = self.named.rename(directory, &from, entry.name, part.id)?;
+        let renamed = self.named.rename(directory, from, entry.name, id)?;
         Ok(if renamed {
             NamingResult::Given
         } else {

@@ -5,13 +5,14 @@ mod error;
 mod verdict;
 mod work;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::attributes::{Warning, Warnings};
 use super::directory_tree::DirectoryTree;
 use super::final_name::Named;
+use super::status::Id;
 use super::{CommitGate, Kind, Manifest, Policy};
 use crate::Text;
 use commit::Whole;
@@ -46,6 +47,8 @@ pub struct Sink {
     tree: DirectoryTree,
     gate: CommitGate,
     named: Named,
+    /// Identities of the files that have further names in the manifest, once they have their first.
+    firsts: HashMap<u32, Id>,
     warnings: Warnings,
     /// The file whose bytes come next.
     current: Option<Current>,
@@ -91,6 +94,7 @@ impl Sink {
             policy,
             gate,
             named: Named::default(),
+            firsts: HashMap::new(),
             warnings: Warnings::default(),
             current: None,
             written: VecDeque::new(),
@@ -286,7 +290,7 @@ impl Sink {
     fn bytes(&self, index: u32) -> u64 {
         match self.manifest.entry(index).map(|entry| entry.kind) {
             Some(Kind::File { bytes, .. }) => bytes,
-            Some(Kind::Directory) | None => 0,
+            _ => 0,
         }
     }
 }

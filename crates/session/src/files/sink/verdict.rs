@@ -52,6 +52,9 @@ pub enum FileFailure {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// It is another name of a file that has no name at the receiver.
+    #[error("the file that it is another name of did not arrive")]
+    NoFirst,
     /// Another file has its name, as with `A` and `a` where case is ignored.
     #[error("another file of this transfer has this name on this file system")]
     SameName,
@@ -73,6 +76,9 @@ pub enum FileStep {
     /// To rename it to its final name.
     #[error("give it its final name")]
     Name,
+    /// To make another name of a file.
+    #[error("make this hard link")]
+    Link,
     /// To make its final name durable. The file has the name, and keeps it.
     #[error("make its name durable, so it may be lost if the power fails")]
     SyncName,
@@ -85,7 +91,7 @@ impl FileFailure {
         match self {
             Self::Hash { .. } => FileCause::Corrupt,
             Self::Abandoned { .. } => FileCause::Unreadable,
-            Self::Io { .. } | Self::SameName => FileCause::Unwritable,
+            Self::Io { .. } | Self::SameName | Self::NoFirst => FileCause::Unwritable,
         }
     }
 }

@@ -7,7 +7,9 @@ use rustix::fs::flock;
 
 use super::commit::Whole;
 use super::{FileFailure, FileStep, SenderReport, Sink, SinkError, is_full};
-use crate::files::attributes::Thing;
+use crate::files::Kind;
+use crate::files::attributes::{Attribute, Thing, set_link_time};
+use crate::files::links::NewLink;
 use crate::files::manifest::FileEntry;
 use crate::files::part_file::{LOCK, OpenPart, Part, PartName, PartOptions};
 
@@ -34,8 +36,8 @@ enum State {
 /// The state of a file whose bytes have all arrived.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// It has no bytes. The sink makes it when its hash arrives, so a million empty files that wait
-    /// for their hashes take no room on the disk.
+    /// It has no bytes, or it is a link. The sink makes it when its hash arrives, so a million empty
+    /// files that wait for their hashes take no room on the disk.
     Empty,
     Part(Box<Part>),
     Failed(Box<FileFailure>),
@@ -144,24 +146,65 @@ impl Sink {
                 Whole::Failed(Box::new(FileFailure::Abandoned { reason }))
             }
             (Written::Part(part), SenderReport::Hash(want)) => self.check(index, *part, want)?,
-            (Written::Empty, SenderReport::Hash(want)) => match self.create(index, None) {
-                Ok(part) => match self.end_part(index, part)? {
-                    Ok(part) => self.check(index, part, want)?,
-                    Err(failure) => Whole::Failed(Box::new(failure)),
-                },
-                Err(source) => {
-                    Whole::Failed(Box::new(self.failure(index, FileStep::Create, source)?))
-                }
-            },
+            (Written::Empty, SenderReport::Hash(want)) => self.end_empty(index, want)?,
         };
         self.add_whole(index, whole)
+    }
+
+    /// Makes a file without bytes, or a symbolic link. A hard link is made when its file has its name.
+    fn end_empty(&mut self, index: u32, want: blake3::Hash) -> Result<Whole, SinkError> {
+        let manifest = Arc::clone(&self.manifest);
+        let created = match manifest.entry(index).map(|entry| entry.kind) {
+            Some(Kind::Symlink { target }) if blake3::hash(target) == want => {
+                match self.create_symlink(index, target) {
+                    Ok(link) => return Ok(Whole::Link(link)),
+                    Err(source) => Err(source),
+                }
+            }
+            Some(Kind::HardLink { first }) => return Ok(Whole::HardLink { first }),
+            Some(Kind::Symlink { target }) => {
+                let came = blake3::hash(target);
+                return Ok(Whole::Failed(Box::new(FileFailure::Hash { came, want })));
+            }
+            _ => self.create(index, None),
+        };
+        match created {
+            Ok(part) => match self.end_part(index, part)? {
+                Ok(part) => self.check(index, part, want),
+                Err(failure) => Ok(Whole::Failed(Box::new(failure))),
+            },
+            Err(source) => {
+                let failure = self.failure(index, FileStep::Create, source)?;
+                Ok(Whole::Failed(Box::new(failure)))
+            }
+        }
+    }
+
+    /// Makes a symbolic link under a temporary name, and sets its time.
+    fn create_symlink(&mut self, index: u32, target: &[u8]) -> io::Result<NewLink> {
+        let modified = self.manifest.entry(index).map(|entry| entry.modified);
+        let path = self.tree.path(index);
+        let around = self.tree.around(index)?;
+        let link = NewLink::symbolic(around, target)?;
+        if let Some(modified) = modified
+            && let Err(errno) = set_link_time(around, &link.name, modified)
+        {
+            let of = (Attribute::Time, Thing::Link);
+            self.warnings.add(of.0, of.1, || path, errno.into());
+        }
+        Ok(link)
     }
 
     /// Removes the temporary file of an entry. If this fails, the file is unlocked soon and the
     /// next receiver removes it.
     pub(super) fn remove(&mut self, index: u32, name: PartName) {
+        self.remove_name(index, &name.bytes());
+    }
+
+    /// Removes a temporary file or link.
+    pub(super) fn remove_name(&mut self, index: u32, name: &[u8]) {
         if let Ok(directory) = self.tree.around(index) {
-            let _ = directory.remove(&name.bytes());
+            let _ = directory.remove(name);
         }
     }
 
@@ -237,9 +280,13 @@ impl Drop for Sink {
         let written = std::mem::take(&mut self.written).into_iter();
         let written = written.filter_map(|(index, it)| Some((index, it.part_name()?)));
         let whole = std::mem::take(&mut self.whole).into_iter();
-        let whole = whole.filter_map(|(index, it)| Some((index, it.part_name()?)));
-        for (index, name) in written.chain(current).chain(whole) {
-            self.remove(index, name);
+        let whole = whole.filter_map(|(index, it)| Some((index, it.temporary_name()?)));
+        let names = written.chain(current);
+        let names = names
+            .map(|(index, name)| (index, name.bytes()))
+            .chain(whole);
+        for (index, name) in names.collect::<Vec<_>>() {
+            self.remove_name(index, &name);
         }
     }
 }
