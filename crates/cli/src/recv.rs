@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
-use farwrite_session::{Listener, parse_listen, shown};
+use farwrite_session::{Listener, Psk, parse_listen, shown};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, DEFAULT_PORT, ErrorKind, ReceiveSettings,
     TransferHooks,
@@ -124,6 +124,17 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
             &*psk.to_text()
         ));
     }
+    receive(args, (listener, &port), psk, &cancel, console)
+}
+
+/// Receives over a listener, from one sender after the other. Returns the exit code.
+pub(crate) fn receive(
+    args: &RecvArgs,
+    (listener, port): (Listener, &ReservedPort),
+    psk: Psk,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
     let settings = ReceiveSettings {
         memory_bytes: args.memory,
         timeout: args.timeout,
@@ -137,8 +148,8 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     let ended = serve(
         args,
         &settings,
-        (&admission, &port),
-        (&cancel, &trace),
+        (&admission, port),
+        (cancel, &trace),
         console,
     );
     trace.finish(console);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use farwrite_session::HostPort;
 use farwrite_session::files::{ScanOptions, Source, Special};
+use farwrite_session::{HostPort, Psk};
 use farwrite_transfer::{
-    self as transfer, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
+    self as transfer, Cancel, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
     SchemeSetting, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
@@ -21,7 +21,7 @@ use crate::known_paths::KnownPaths;
 use crate::link_file;
 use crate::rate_file::RateFile;
 use crate::trace::TraceArgs;
-use crate::transfer_metrics::MetricsArgs;
+use crate::transfer_metrics::{MeteredConsole, MetricsArgs};
 use crate::{interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
@@ -260,16 +260,85 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         Some(_) => interrupt::catch_but_hang_up()?,
         None => interrupt::catch()?,
     };
-    let watched = args.metrics.start("send", console)?;
-    let (rate, max_rate) = args.max_rate(console)?;
-    // Invalid arguments fail before anything is sent.
-    args.rate_control(rate, None)?;
-    let described = args
-        .link
-        .as_deref()
-        .map(|file| KnownPath::read(file, console));
-    let described = described.transpose()?.unwrap_or_default();
+    let sending = Sending::prepare(args, console)?;
     let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    let sent = sending.attempt(&args.to, &psk, &cancel)?;
+    outcome::show(console, sent, args.verbose)
+}
+
+/// The arguments of a transfer, checked, with what outlives an attempt to send.
+pub(crate) struct Sending<'a> {
+    args: &'a SendArgs,
+    console: &'a Console,
+    watched: MeteredConsole,
+    rate: Option<u64>,
+    max_rate: Option<MaxRate>,
+    described: KnownPath,
+}
+
+impl<'a> Sending<'a> {
+    /// Checks the arguments before anything is sent.
+    pub(crate) fn prepare(args: &'a SendArgs, console: &'a Console) -> Result<Self, Failure> {
+        let watched = args.metrics.start("send", console)?;
+        let (rate, max_rate) = args.max_rate(console)?;
+        args.rate_control(rate, None)?;
+        let file = args.link.as_deref();
+        let described = file.map(|file| KnownPath::read(file, console));
+        Ok(Self {
+            args,
+            console,
+            watched,
+            rate,
+            max_rate,
+            described: described.transpose()?.unwrap_or_default(),
+        })
+    }
+
+    /// Lists the files, connects to a receiver, and sends the files.
+    ///
+    /// # Errors
+    /// What is wrong at this end before a transfer begins. How a transfer has ended is in the value.
+    pub(crate) fn attempt(
+        &self,
+        to: &HostPort,
+        psk: &Psk,
+        cancel: &Cancel,
+    ) -> Result<Result<TransferReport, Unfinished>, Failure> {
+        let (args, console) = (self.args, self.console);
+        let source = scan(args, cancel, console)?;
+        let channel = match transfer::connect(to, psk, args.timeout, cancel, console) {
+            Ok(channel) => channel,
+            Err(error) => return Ok(Err(Unfinished::before(error, to, &source))),
+        };
+        let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
+        let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
+        let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
+        let start = self.described.start.or_else(known);
+        let settings = args.settings(&self.described, self.rate, start)?;
+        let hooks = TransferHooks {
+            redirect: &transfer::unchanged,
+            cancel,
+            observer: &self.watched,
+            port: None,
+            max_rate: self.max_rate.as_ref(),
+        };
+        let trace = args.trace.start()?;
+        let sent = transfer::send(channel, psk, source, &settings, &hooks);
+        trace.finish(console);
+        let learned = sent.as_ref().ok().and_then(TransferReport::learned);
+        if let Some((paths, learned)) = paths.zip(learned)
+            && let Err(error) = paths.keep(from, to, learned)
+        {
+            console.warn(format_args!(
+                "what was learned about the path is not kept for the next transfer: {error}"
+            ));
+        }
+        Ok(sent)
+    }
+}
+
+/// Lists the files to send.
+fn scan(args: &SendArgs, cancel: &Cancel, console: &Console) -> Result<Source, Failure> {
     let special = if args.skip_special {
         Special::Skip
     } else {
@@ -288,34 +357,5 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         let names = skipped.iter().map(|path| format!("{path:?}"));
         console.warn(outcome::counted(skipped.len(), names, "left out"));
     }
-    let channel = match transfer::connect(&args.to, &psk, args.timeout, &cancel, console) {
-        Ok(channel) => channel,
-        Err(error) => {
-            let unfinished = Unfinished::before(error, &args.to, &source);
-            return outcome::show(console, Err(unfinished), args.verbose);
-        }
-    };
-    let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
-    let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
-    let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
-    let settings = args.settings(&described, rate, described.start.or_else(known))?;
-    let hooks = TransferHooks {
-        redirect: &transfer::unchanged,
-        cancel: &cancel,
-        observer: &watched,
-        port: None,
-        max_rate: max_rate.as_ref(),
-    };
-    let trace = args.trace.start()?;
-    let sent = transfer::send(channel, &psk, source, &settings, &hooks);
-    trace.finish(console);
-    let learned = sent.as_ref().ok().and_then(TransferReport::learned);
-    if let Some((paths, learned)) = paths.zip(learned)
-        && let Err(error) = paths.keep(from, to, learned)
-    {
-        console.warn(format_args!(
-            "what was learned about the path is not kept for the next transfer: {error}"
-        ));
-    }
-    outcome::show(console, sent, args.verbose)
+    Ok(source)
 }
