@@ -10,6 +10,7 @@ use farwrite_fabric::contract::{
 };
 use farwrite_sdr::{EndpointId, QpInfo};
 use farwrite_wire::control::Outcome;
+use farwrite_wire::sealing::Cipher;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -220,13 +221,23 @@ impl<F: Fabric> Endpoint<F> {
     ///
     /// # Errors
     /// [`Error::Connect`] if the two queue pairs are not compatible, [`Error::RateControl`] if
-    /// other queue pairs to the peer have a different rate control, [`Error::NoCredit`] and
+    /// other queue pairs to the peer have a different rate control, [`Error::Sealing`] if one end
+    /// requires sealed packets and the other does not seal, [`Error::NoCredit`] and
     /// [`Error::LineRate`] with [`RateControl::Eqds`](crate::RateControl::Eqds), [`Error::Fabric`].
     pub fn connect_qp(&mut self, qp: QueuePair, peer: &QpInfo) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(qp)?;
         pair.connect(&mut self.fabric, &mut self.peers, peer)?;
         self.schedule.wake(qp.index);
         Ok(())
+    }
+
+    /// Returns the cipher of the data packets of a connected queue pair; `None` if they are not sealed
+    /// ([`QpOptions::sealing`]).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
+    pub fn cipher(&self, qp: QueuePair) -> Result<Option<Cipher>, Error> {
+        Ok(self.queue_pairs.get(qp)?.cipher())
     }
 
     /// Moves a connected queue pair to other routes, one for each channel. The first route also

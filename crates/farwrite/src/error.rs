@@ -70,6 +70,9 @@ pub enum Error {
          another rate control at this one"
     )]
     NoCredit,
+    /// The two ends cannot agree on whether data packets are sealed.
+    #[error(transparent)]
+    Sealing(#[from] SealingError),
     /// There is no route to a peer, or none of use.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
@@ -140,6 +143,46 @@ pub enum Error {
     /// The fabric returned an error.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+}
+
+/// Why two queue pairs cannot be connected, as one of their ends requires sealed data packets (P2.7), or
+/// as other queue pairs to the peer differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealingError {
+    /// This end requires sealed packets.
+    #[error(
+        "this end requires sealed data packets, and the peer does not seal: let the peer seal, update \
+         it, or allow unsealed packets here"
+    )]
+    PeerDoesNot,
+    /// The peer requires sealed packets.
+    #[error(
+        "the peer requires sealed data packets, and this end does not seal: let this end seal, or \
+         allow unsealed packets at the peer"
+    )]
+    PeerRequires,
+    /// The fabric cannot seal.
+    #[error(
+        "this end requires sealed data packets, and its fabric cannot seal: use the UDP fabric"
+    )]
+    Fabric,
+    /// Other queue pairs to the peer differ. They share the count of bytes on the path.
+    #[error(
+        "the queue pairs to the peer are {}, and one that is {} cannot join them: give all the same \
+         sealing", sealed(*.present), sealed(!*.present)
+    )]
+    Mixed {
+        /// Whether the others are sealed.
+        present: bool,
+    },
+}
+
+fn sealed(is_sealed: bool) -> &'static str {
+    match is_sealed {
+        true => "sealed",
+        false => "unsealed",
+    }
 }
 
 /// Why a call on a stream is refused.

@@ -92,7 +92,7 @@ mod writes;
 
 pub use critical::{CriticalError, CriticalRanges};
 pub use endpoint::Endpoint;
-pub use error::{Error, StreamError};
+pub use error::{Error, SealingError, StreamError};
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
 #[cfg(target_os = "linux")]
@@ -108,9 +108,10 @@ pub use farwrite_sdr::{
     Refusal, Timing, TimingError,
 };
 pub use farwrite_wire::control::{Outcome, SchemeTag};
+pub use farwrite_wire::sealing::{Cipher, SEALING_BYTES};
 pub use handle::{QueuePair, RecvHandle, SendHandle};
 pub use memory::{MemoryRegion, MrSlice};
-pub use options::{QpOptions, RateControl, RecvOptions, SendOptions};
+pub use options::{QpOptions, RateControl, RecvOptions, Sealing, SendOptions};
 pub use pair::QpStats;
 pub use partial::Partial;
 pub use peer::{EcnField, PeerStats, ROCE_OVERHEAD_BYTES, SendLimit, packet_overhead_bytes};

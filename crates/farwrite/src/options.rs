@@ -7,6 +7,7 @@ use farwrite_rate::{DcqcnOptions, EqdsOptions, RateControlName, Start, SwiftOpti
 use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
+use farwrite_wire::sealing::SEALING_BYTES;
 
 use crate::critical::CriticalRanges;
 
@@ -136,6 +137,35 @@ impl fmt::Display for RateControl {
     }
 }
 
+/// Whether the data packets of a queue pair are sealed: encrypted and authenticated (P2.7).
+///
+/// The keys follow from those in [`QpInfo`](crate::QpInfo), so only the two ends can read or change
+/// sealed packets if that information has travelled over a confidential and authenticated channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sealing {
+    /// They are not sealed. A peer that requires sealing is refused
+    /// ([`Error::Sealing`](crate::Error::Sealing)).
+    #[default]
+    Off,
+    /// They are sealed if the peer seals too. RDMA devices and older versions do not.
+    Preferred,
+    /// They are sealed. A peer that does not seal is refused.
+    Required,
+}
+
+impl Sealing {
+    /// How many bytes a packet has in addition, if it is sealed. So this is what an end that may seal
+    /// subtracts from the room that a path has for the payload, before it chooses
+    /// [`QpConfig::mtu`](crate::QpConfig::mtu).
+    #[must_use]
+    pub fn reserved_bytes(self) -> u32 {
+        match self {
+            Self::Off => 0,
+            Self::Preferred | Self::Required => SEALING_BYTES,
+        }
+    }
+}
+
 /// Options of a queue pair.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
@@ -177,6 +207,9 @@ pub struct QpOptions {
     /// of k. The peer chooses the code, and this end computes the parity. Reads with more parity are
     /// refused ([`ReadRefusal::Scheme`](crate::ReadRefusal::Scheme)).
     pub max_answer_parity_percent: u32,
+    /// Whether data packets are sealed. A sealed packet has 24 bytes more than [`QpConfig::mtu`]. All
+    /// queue pairs to a peer must be sealed, or none ([`Error::Sealing`](crate::Error::Sealing)).
+    pub sealing: Sealing,
 }
 
 impl Default for QpOptions {
@@ -192,6 +225,7 @@ impl Default for QpOptions {
             max_parity_bytes: 1 << 30,
             max_answers: 16,
             max_answer_parity_percent: 100,
+            sealing: Sealing::Off,
         }
     }
 }

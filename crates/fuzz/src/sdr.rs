@@ -36,6 +36,9 @@ pub fn qp_info_fields(data: &[u8]) {
         grants_credit: false,
         answers_reads: true,
         reads_stale: true,
+        seals: true,
+        requires_sealing: false,
+        has_aes: true,
     };
     let mut bytes = good.encode().unwrap();
     let (channels, generations) = (config.channels, config.generations);

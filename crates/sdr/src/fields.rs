@@ -20,6 +20,12 @@ const ANSWERS_READS: u64 = 1;
 const GRANTS_CREDIT: u64 = 2;
 /// Feature: the end reads the count of stale packets in peer feedback (P4.10).
 const READS_STALE: u64 = 4;
+/// Feature: the end seals data packets if its peer does (P2.7).
+const SEALS: u64 = 8;
+/// Feature: the end connects only to a peer that seals.
+const REQUIRES_SEALING: u64 = 16;
+/// Feature: the processor of the end has instructions for AES.
+const HAS_AES: u64 = 32;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;
 
@@ -92,6 +98,9 @@ pub(crate) struct Fields {
     pub(crate) grants_credit: bool,
     pub(crate) answers_reads: bool,
     pub(crate) reads_stale: bool,
+    pub(crate) seals: bool,
+    pub(crate) requires_sealing: bool,
+    pub(crate) has_aes: bool,
 }
 
 impl Fields {
@@ -105,6 +114,9 @@ impl Fields {
             (self.answers_reads, ANSWERS_READS),
             (self.grants_credit, GRANTS_CREDIT),
             (self.reads_stale, READS_STALE),
+            (self.seals, SEALS),
+            (self.requires_sealing, REQUIRES_SEALING),
+            (self.has_aes, HAS_AES),
         ];
         let bits = features.map(|(has, bit)| if has { bit } else { 0 });
         let features = bits.iter().fold(0, |all, bit| all | bit);
@@ -143,6 +155,9 @@ impl Fields {
             grants_credit: features & GRANTS_CREDIT != 0,
             answers_reads: features & ANSWERS_READS != 0,
             reads_stale: features & READS_STALE != 0,
+            seals: features & SEALS != 0,
+            requires_sealing: features & REQUIRES_SEALING != 0,
+            has_aes: features & HAS_AES != 0,
         })
     }
 }

@@ -49,6 +49,12 @@ pub struct QpInfo {
     /// Whether this end reads the count of stale packets in peer feedback (P4.10). Older versions do
     /// not.
     pub reads_stale: bool,
+    /// Whether this end seals data packets if the peer does too (P2.7). Older versions do not.
+    pub seals: bool,
+    /// Whether this end connects only to a peer that seals.
+    pub requires_sealing: bool,
+    /// Whether the processor of this end has instructions for AES, which choose the cipher.
+    pub has_aes: bool,
 }
 
 impl fmt::Debug for QpInfo {
@@ -64,6 +70,9 @@ impl fmt::Debug for QpInfo {
             .field("grants_credit", &self.grants_credit)
             .field("answers_reads", &self.answers_reads)
             .field("reads_stale", &self.reads_stale)
+            .field("seals", &self.seals)
+            .field("requires_sealing", &self.requires_sealing)
+            .field("has_aes", &self.has_aes)
             .finish_non_exhaustive()
     }
 }
@@ -170,6 +179,9 @@ impl QpInfo {
             grants_credit: self.grants_credit,
             answers_reads: self.answers_reads,
             reads_stale: self.reads_stale,
+            seals: self.seals,
+            requires_sealing: self.requires_sealing,
+            has_aes: self.has_aes,
         };
         fields.encode(&mut out);
         Ok(out)
@@ -204,6 +216,9 @@ impl QpInfo {
         info.grants_credit = fields.grants_credit;
         info.answers_reads = fields.answers_reads;
         info.reads_stale = fields.reads_stale;
+        info.seals = fields.seals;
+        info.requires_sealing = fields.requires_sealing;
+        info.has_aes = fields.has_aes;
         info.check()?;
         Ok(info)
     }
@@ -245,6 +260,9 @@ impl QpInfo {
             grants_credit: false,
             answers_reads: false,
             reads_stale: false,
+            seals: false,
+            requires_sealing: false,
+            has_aes: false,
         };
         Some((magic, version, info))
     }

@@ -78,6 +78,9 @@ fn pair(config: QpConfig) -> [Box<SdrQp>; 2] {
         grants_credit: false,
         answers_reads: true,
         reads_stale: true,
+        seals: false,
+        requires_sealing: false,
+        has_aes: false,
     };
     [(), ()].map(|()| {
         let mut qp = Box::new(SdrQp::new(config, Timing::wide_area()).unwrap());

@@ -1,7 +1,9 @@
 //! The resources that a queue pair takes from the fabric and returns to it.
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpRoute, Qpn, RemoteQp, WindowSet};
+use farwrite_fabric::contract::{
+    Fabric, FabricError, QpAttr, QpRoute, QpSealing, Qpn, RemoteQp, WindowSet,
+};
 use farwrite_sdr::{Geometry, QpInfo};
 
 use crate::completion_context::{CompletionContext, Role};
@@ -78,11 +80,12 @@ impl FabricResources {
     }
 
     /// Connects every queue pair to the queue pair of the same generation and channel in `peer`, or
-    /// connects none.
+    /// connects none. Those of data are sealed as `sealing` says.
     pub(super) fn connect<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
         peer: &QpInfo,
+        sealing: Option<QpSealing>,
     ) -> Result<(), FabricError> {
         let channels = |generation| std::iter::zip(generation, &peer.channels);
         let data = peer.data_qpns.iter().flat_map(channels);
@@ -92,7 +95,9 @@ impl FabricResources {
                 addr,
                 qpn: Qpn(remote),
             };
-            if let Err(error) = fabric.connect_qp(qpn, remote) {
+            let sealing = sealing.filter(|_| qpn != self.control_qpn());
+            let sealed = fabric.seal_qp(qpn, sealing);
+            if let Err(error) = sealed.and_then(|()| fabric.connect_qp(qpn, remote)) {
                 for &connected in &self.qpns[..index] {
                     fabric.disconnect_qp(connected)?;
                 }

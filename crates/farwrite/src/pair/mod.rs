@@ -7,6 +7,7 @@ mod fabric_resources;
 mod parity;
 mod reads;
 mod recv;
+mod sealing;
 mod send;
 mod spare_memory;
 mod stats;
@@ -18,13 +19,14 @@ use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpRoute};
 use farwrite_schemes::lateness::Lateness;
 use farwrite_schemes::scheme::PeerView;
 use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
+use farwrite_wire::sealing::Cipher;
 
 use crate::completions::PairReceive;
 use crate::error::Error;
 use crate::events::Events;
 use crate::handle::QueuePair;
 use crate::memory::MrSlice;
-use crate::options::{QpOptions, RateControl};
+use crate::options::{QpOptions, RateControl, Sealing};
 use crate::peer::{self, PeerState, PeerTable, RoundTrip};
 use crate::registry::{Registry, SchemeHalves, TableArrivals};
 pub(crate) use coding::Coder;
@@ -74,6 +76,8 @@ struct Connected {
     answers_reads: bool,
     /// Whether the peer's version reads the count of stale packets in reports (P4.10).
     reads_stale: bool,
+    /// The cipher of data packets; `None` if they are not sealed.
+    cipher: Option<Cipher>,
 }
 
 impl Pair {
@@ -130,6 +134,9 @@ impl Pair {
             grants_credit: self.has_credit(),
             answers_reads: true,
             reads_stale: true,
+            seals: self.seals(fabric),
+            requires_sealing: self.options.sealing == Sealing::Required,
+            has_aes: sealing::has_aes(fabric),
         }
     }
 
@@ -150,14 +157,23 @@ impl Pair {
         if self.has_credit() && !peer.grants_credit {
             return Err(Error::NoCredit);
         }
-        peers.check(peer.endpoint, peer.control, &self.options.rate_control)?;
-        self.resources.connect(fabric, peer)?;
+        let sealing = self.agree_on_sealing(fabric, peer)?;
+        let choice = &self.options.rate_control;
+        peers.check(peer.endpoint, peer.control, choice, sealing.is_some())?;
+        self.resources.connect(fabric, peer, sealing)?;
         self.sdr.connect(peer)?;
         self.control.packets.connect(peer.control_key);
         let counters = fabric.counters();
         self.connected = Some(Connected {
             endpoint: peer.endpoint,
-            peer: peers.join(peer.endpoint, peer.control, &self.options, &counters),
+            peer: peers.join(
+                peer.endpoint,
+                peer.control,
+                &self.options,
+                sealing.is_some(),
+                &counters,
+            ),
+            cipher: sealing.map(|sealing| sealing.cipher),
             answers_reads: peer.answers_reads,
             reads_stale: peer.reads_stale,
         });
@@ -201,6 +217,11 @@ impl Pair {
     /// Returns the number of the peer, once the queue pair is connected.
     pub(crate) fn peer_number(&self) -> Option<usize> {
         Some(self.connected.as_ref()?.peer)
+    }
+
+    /// Returns the cipher of data packets, once the queue pair is connected to a peer that seals.
+    pub(crate) fn cipher(&self) -> Option<Cipher> {
+        self.connected.as_ref()?.cipher
     }
 
     /// Returns the state of this queue pair among the queue pairs to its peer.

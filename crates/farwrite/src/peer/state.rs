@@ -9,6 +9,7 @@ use farwrite_schemes::rtt::RttEstimator;
 use farwrite_sdr::EndpointId;
 use farwrite_wire::control::{self, Control, Credit, CreditRequest, Echo, PeerFeedback};
 use farwrite_wire::packet::ip_udp_bytes;
+use farwrite_wire::sealing::SEALING_BYTES;
 use farwrite_wire::timing::Timing;
 
 use super::credit_grants::CreditGrants;
@@ -50,6 +51,8 @@ pub(crate) struct PeerState {
     /// When the last control packet left that the peer is likely to echo.
     probed_ns: u64,
     pub(super) queue_pairs: usize,
+    /// Whether the data packets of all queue pairs are sealed.
+    pub(super) is_sealed: bool,
     overhead_bytes: u64,
     pub(super) timing: Timing,
     pub(super) pacing: PeerSending,
@@ -95,8 +98,16 @@ impl RoundTrip {
 }
 
 impl PeerState {
-    pub(super) fn new(name: Name, opened: u64, options: &QpOptions, counters: &Counters) -> Self {
-        let overhead_bytes = u64::from(packet_overhead_bytes(name.address.is_ipv4()));
+    pub(super) fn new(
+        name: Name,
+        opened: u64,
+        options: &QpOptions,
+        is_sealed: bool,
+        counters: &Counters,
+    ) -> Self {
+        let sealing_bytes = if is_sealed { SEALING_BYTES } else { 0 };
+        let overhead_bytes = packet_overhead_bytes(name.address.is_ipv4()) + sealing_bytes;
+        let overhead_bytes = u64::from(overhead_bytes);
         let packet_bytes = u64::from(options.sdr.mtu) + overhead_bytes;
         Self {
             name,
@@ -104,6 +115,7 @@ impl PeerState {
             lateness: Lateness::default(),
             probed_ns: 0,
             queue_pairs: 0,
+            is_sealed,
             overhead_bytes,
             timing: options.timing,
             pacing: PeerSending::new(

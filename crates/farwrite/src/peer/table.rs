@@ -12,7 +12,7 @@ use super::controller;
 use super::credit_grants::CreditPacer;
 use super::send_queue::PlaceInQueue;
 use super::state::{Name, PeerState};
-use crate::error::Error;
+use crate::error::{Error, SealingError};
 use crate::options::{QpOptions, RateControl};
 
 /// Returns the number of a peer among the flows of the pacer of credit.
@@ -35,13 +35,14 @@ impl PeerTable {
     /// Checks whether a queue pair with this rate control can join those to a peer.
     ///
     /// # Errors
-    /// [`Error::RateControl`] if those have a different rate control, [`Error::LineRate`] if other
-    /// peers have another line rate.
+    /// [`Error::RateControl`] if those have a different rate control, [`Error::Sealing`] if they are
+    /// sealed and it is not, or the reverse, [`Error::LineRate`] if other peers have another line rate.
     pub(crate) fn check(
         &self,
         peer: EndpointId,
         address: SocketAddr,
         wanted: &RateControl,
+        is_sealed: bool,
     ) -> Result<(), Error> {
         if let (Some(pulls), RateControl::Eqds(options)) = (&self.pulls, wanted)
             && pulls.line_rate_bps != options.line_rate_bps
@@ -53,6 +54,12 @@ impl PeerTable {
         }
         let number = self.by_name.get(&Name { peer, address });
         let peer = number.map(|&number| &self.peers[number]);
+        if let Some(peer) = peer
+            && peer.is_sealed != is_sealed
+        {
+            let present = peer.is_sealed;
+            return Err(SealingError::Mixed { present }.into());
+        }
         match peer.map(|peer| peer.pacing.choice()) {
             Some(present) if !present.is_like(wanted) => Err(Error::RateControl {
                 present: Box::new(*present),
@@ -69,6 +76,7 @@ impl PeerTable {
         peer: EndpointId,
         address: SocketAddr,
         options: &QpOptions,
+        is_sealed: bool,
         counters: &Counters,
     ) -> usize {
         let name = Name { peer, address };
@@ -76,7 +84,7 @@ impl PeerTable {
         let pulls = &mut self.pulls;
         let number = *self.by_name.entry(name).or_insert_with(|| {
             *opened += 1;
-            let peer = PeerState::new(name, *opened, options, counters);
+            let peer = PeerState::new(name, *opened, options, is_sealed, counters);
             if let RateControl::Eqds(options) = &options.rate_control {
                 let packet_bytes = peer.pacing.packet_bytes();
                 let pulls = pulls.get_or_insert_with(|| CreditPacer::new(options, packet_bytes));
@@ -190,7 +198,7 @@ mod tests {
     fn join(peers: &mut PeerTable, id: u8, port: u16) -> usize {
         let options = QpOptions::default();
         let peer = EndpointId([id; 16]);
-        peers.join(peer, address(port), &options, &Counters::default())
+        peers.join(peer, address(port), &options, false, &Counters::default())
     }
 
     #[test]

@@ -73,6 +73,7 @@ use self::size_watch::Finding;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::handle::QueuePair;
+use crate::options::Sealing;
 use farwrite_sdr::QpInfo;
 
 pub use error::{RouteError, RouteShrunk};
@@ -117,6 +118,8 @@ pub struct RouteKeeper {
     now_ns: u64,
     /// The packets of the endpoint at the last look at the traffic, and the time of that look.
     looked: (u64, u64),
+    /// Bytes of a packet that sealing takes, in addition to the MTU.
+    reserved_bytes: u32,
 }
 
 #[derive(Debug)]
@@ -133,6 +136,16 @@ impl RouteKeeper {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A keeper without routes, for queue pairs with this choice. All its MTUs leave room for what
+    /// sealing adds to a packet.
+    #[must_use]
+    pub fn with_sealing(sealing: Sealing) -> Self {
+        Self {
+            reserved_bytes: sealing.reserved_bytes(),
+            ..Self::default()
+        }
     }
 
     /// Begins a route to one more peer. Returns what this peer must know, and no other peer: the
@@ -182,6 +195,8 @@ impl RouteKeeper {
         sizes: Sizes,
     ) -> Result<(), Error> {
         let now_ns = endpoint.fabric().now_ns();
+        // A route knows payloads, which sealing makes longer.
+        let sizes = sizes.and(self.reserved_bytes);
         let RouteOffer {
             address,
             key,
@@ -266,7 +281,18 @@ impl RouteKeeper {
     pub fn found(&self, id: RouteId, patience: Duration) -> Result<Option<FoundRoute>, RouteError> {
         let joined = self.entry(id)?.joined.as_ref();
         let (_, kept) = joined.ok_or(RouteError::NotFound(id.serial))?;
-        kept.found(self.now_ns, patience)
+        let reserved_bytes = self.reserved_bytes;
+        match kept.found(self.now_ns, patience) {
+            Ok(found) => Ok(found.map(|found| FoundRoute {
+                mtu: found.mtu.map(|mtu| mtu.saturating_sub(reserved_bytes)),
+                ..found
+            })),
+            Err(RouteError::TooLarge { peer, mtu }) => {
+                let mtu = mtu.saturating_sub(reserved_bytes);
+                Err(RouteError::TooLarge { peer, mtu })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the address of the peer, if the route is known. It changes when the peer moves.
@@ -309,15 +335,19 @@ impl RouteKeeper {
         is_held_up: bool,
         mtu: u32,
     ) -> Option<RouteShrunk> {
-        let now_ns = self.now_ns;
+        let (now_ns, reserved_bytes) = (self.now_ns, self.reserved_bytes);
         let (_, kept) = self.entry_mut(id).ok()?.joined.as_mut()?;
-        match kept.watch_size(now_ns, moved, is_held_up, mtu) {
+        match kept.watch_size(now_ns, moved, is_held_up, mtu + reserved_bytes) {
             Finding::Nothing => None,
             Finding::Tests => {
                 self.set_due(id.index, now_ns);
                 None
             }
-            Finding::Shrunk(shrunk) => Some(shrunk),
+            Finding::Shrunk(shrunk) => Some(RouteShrunk {
+                mtu,
+                carries: shrunk.carries.saturating_sub(reserved_bytes),
+                ..shrunk
+            }),
         }
     }
 

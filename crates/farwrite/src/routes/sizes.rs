@@ -49,6 +49,22 @@ impl Sizes {
         }
     }
 
+    /// The same sizes for packets with `bytes` more.
+    pub(super) fn and(self, bytes: u32) -> Self {
+        let longer = |mtu: u32| mtu.saturating_add(bytes);
+        match self {
+            Self::Untested => Self::Untested,
+            Self::Exactly { mtu } => Self::Exactly { mtu: longer(mtu) },
+            Self::Largest {
+                least_mtu,
+                largest_mtu,
+            } => Self::Largest {
+                least_mtu: longer(least_mtu),
+                largest_mtu: largest_mtu.map(longer),
+            },
+        }
+    }
+
     /// The smallest datagram that is of use.
     pub(super) fn least_bytes(self) -> u32 {
         match self {

@@ -35,6 +35,7 @@ mod reordering;
 mod replay;
 mod review;
 mod round_trip;
+mod sealed;
 mod seeds;
 mod shapes;
 #[path = "../support/slow_fabric.rs"]

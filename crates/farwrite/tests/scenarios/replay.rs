@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite::{PeerStats, QpOptions, QpStats, RateControl, SwiftOptions};
+use farwrite::{PeerStats, QpOptions, QpStats, RateControl, Sealing, SwiftOptions};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_rng::SplitMix;
 use farwrite_wire::control::Control;
@@ -207,5 +207,41 @@ fn an_older_peer_gets_the_short_report() {
         assert_eq!(stats.stale_packets > 0, reads_stale, "{stats:?}");
         let [short, long] = *counts.borrow();
         assert!(short > 0 && (long > 0) == reads_stale, "{short} {long}");
+    }
+}
+
+/// Repeats of sealed packets are dropped before anything counts them (P2.7).
+#[test]
+fn sealed_packets_that_are_repeated_change_no_time_and_no_counter() {
+    for (scheme, rate_control) in [
+        ("sr-nack", RateControl::default()),
+        ("ec-mds:32,8", RateControl::default()),
+        ("sr-nack", swift()),
+    ] {
+        let options = QpOptions {
+            sealing: Sealing::Required,
+            ..with(rate_control)
+        };
+        let [alone, attacked] = [0, 20].map(|copies| {
+            let attack = Attack {
+                copies,
+                marked: true,
+            };
+            transfer(scheme, &options, attack, 0.0, 0..0)
+        });
+        assert!(attacked.copies > 60_000, "{}", attacked.copies);
+        assert_eq!(attacked.at_ns, alone.at_ns, "{scheme} {rate_control}");
+        let (ours, theirs) = (attacked.sender, alone.sender);
+        assert_eq!(
+            format!("{ours:?}"),
+            format!("{theirs:?}"),
+            "{scheme} {rate_control}"
+        );
+        let (ours, theirs) = (attacked.receiver, alone.receiver);
+        assert_eq!(
+            format!("{ours:?}"),
+            format!("{theirs:?}"),
+            "{scheme} {rate_control}"
+        );
     }
 }

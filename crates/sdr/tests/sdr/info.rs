@@ -31,7 +31,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             prop::collection::vec(qpns, usize::from(generations)),
             any::<[u8; 32]>(),
             any_timing(),
-            (any::<[u8; 16]>().prop_map(EndpointId), any::<[bool; 3]>()),
+            (any::<[u8; 16]>().prop_map(EndpointId), any::<[bool; 6]>()),
         )
             .prop_map(
                 move |(
@@ -41,7 +41,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                     data_qpns,
                     control_key,
                     timing,
-                    (endpoint, [grants_credit, answers_reads, reads_stale]),
+                    (endpoint, features),
                 )| {
                     QpInfo {
                         config,
@@ -52,9 +52,12 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                         control_key,
                         timing,
                         endpoint,
-                        grants_credit,
-                        answers_reads,
-                        reads_stale,
+                        grants_credit: features[0],
+                        answers_reads: features[1],
+                        reads_stale: features[2],
+                        seals: features[3],
+                        requires_sealing: features[4],
+                        has_aes: features[5],
                     }
                 },
             )
@@ -174,11 +177,10 @@ fn unknown_fields_are_ignored_unless_they_are_required() {
     assert_eq!(info.timing, Timing::datacenter());
     assert_eq!(info.endpoint, EndpointId([5; 16]));
     assert_eq!(info.endpoint.to_string(), "05".repeat(16));
-    let features = [info.answers_reads, info.grants_credit, info.reads_stale];
-    assert_eq!(features, [false; 3], "older versions have none");
+    assert_eq!(features_of(&info), [false; 6], "older versions have none");
     let reserved = with_fields(&[known[0], known[1], (3, 0, &[0xff; 8])]);
     let reserved = QpInfo::decode(&reserved).unwrap();
-    assert!(reserved.answers_reads && reserved.grants_credit && reserved.reads_stale);
+    assert_eq!(features_of(&reserved), [true; 6]);
 
     let required = with_fields(&[known[0], known[1], (4, 0, &[]), (0x1234, 0x8000, &[7])]);
     let error = QpInfo::decode(&required).unwrap_err();
@@ -186,29 +188,39 @@ fn unknown_fields_are_ignored_unless_they_are_required() {
     assert!(error.to_string().contains("type 4660"), "{error}");
 }
 
+/// The features of P6.1, from the least significant bit on.
+fn features_of(info: &QpInfo) -> [bool; 6] {
+    [
+        info.answers_reads,
+        info.grants_credit,
+        info.reads_stale,
+        info.seals,
+        info.requires_sealing,
+        info.has_aes,
+    ]
+}
+
 /// Checks the bytes of type 3 of P6.1.
 #[test]
 fn an_end_says_which_features_it_has() {
     let timing = timing_value(Timing::wide_area());
-    for bits in 0..8_u8 {
-        let [answers_reads, grants_credit, reads_stale] = [1, 2, 4].map(|bit| bits & bit != 0);
-        let features = [0, 0, 0, 0, 0, 0, 0, bits];
+    for bits in 0..64_u8 {
+        let features = [1, 2, 4, 8, 16, 32].map(|bit| bits & bit != 0);
+        let [answers_reads, grants_credit, reads_stale, ..] = features;
+        let [.., seals, requires_sealing, has_aes] = features;
+        let value = [0, 0, 0, 0, 0, 0, 0, bits];
         let fields: [(u16, u16, &[u8]); 3] =
-            [(1, 0x8000, &timing), (2, 0, &[9; 16]), (3, 0, &features)];
+            [(1, 0x8000, &timing), (2, 0, &[9; 16]), (3, 0, &value)];
         let bytes = with_fields(&fields);
         let decoded = QpInfo::decode(&bytes).unwrap();
-        assert_eq!(
-            [
-                decoded.answers_reads,
-                decoded.grants_credit,
-                decoded.reads_stale
-            ],
-            [answers_reads, grants_credit, reads_stale]
-        );
+        assert_eq!(features_of(&decoded), features);
         let info = QpInfo {
             answers_reads,
             grants_credit,
             reads_stale,
+            seals,
+            requires_sealing,
+            has_aes,
             ..info(small())
         };
         assert_eq!(info.encode().unwrap(), bytes);

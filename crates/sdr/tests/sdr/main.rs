@@ -56,6 +56,9 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         grants_credit: false,
         answers_reads: true,
         reads_stale: true,
+        seals: false,
+        requires_sealing: false,
+        has_aes: false,
     }
 }
 
