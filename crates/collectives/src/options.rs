@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Timing};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Sealing, Timing};
 use farwrite_choice::{SchemeSetting, parity_bytes};
 use farwrite_codes::Layout;
 
@@ -37,8 +37,12 @@ pub struct GroupOptions {
     /// until enough packets were judged. `None`: 1e-5. Ranks may differ.
     pub expected_loss: Option<f64>,
     /// The payload size of a packet in bytes: a multiple of 8, and at most the packet size that the
-    /// path carries minus 84 bytes of headers.
+    /// path carries minus 84 bytes of headers, or 108 if packets are sealed.
     pub packet_bytes: u32,
+    /// Whether data packets are encrypted and authenticated (P2.7). This protects the values if the
+    /// messages that ranks exchange before they are connected are encrypted and authenticated too,
+    /// for these contain the keys.
+    pub sealed: bool,
     /// The number of packets in a segment, which is the unit of sending, reduction and forwarding.
     /// Large segments need less work. With small segments, the next rank can begin sooner.
     pub packets_per_segment: u32,
@@ -74,6 +78,7 @@ impl Default for GroupOptions {
             scheme: SchemeName::SrNack.into(),
             expected_loss: None,
             packet_bytes: 1408,
+            sealed: false,
             packets_per_segment: 512,
             segments_in_flight: 16,
             timing: Timing::wide_area(),
@@ -114,6 +119,14 @@ impl GroupOptions {
         }
     }
 
+    /// Whether the queue pairs are sealed.
+    pub(crate) fn sealing(&self) -> Sealing {
+        match self.sealed {
+            true => Sealing::Required,
+            false => Sealing::Off,
+        }
+    }
+
     /// The size of a buffer for a segment with its header, in bytes.
     pub(crate) fn segment_bytes(&self) -> u32 {
         self.packet_bytes.saturating_mul(self.packets_per_segment)
@@ -136,6 +149,7 @@ impl GroupOptions {
             timing: self.timing,
             initial_rtt: self.initial_rtt,
             rate_control: self.rate_control,
+            sealing: self.sealing(),
             expected_scheme: self.most_parity().tag(),
             ..QpOptions::default()
         }

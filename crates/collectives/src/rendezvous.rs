@@ -85,7 +85,7 @@ impl Rendezvous {
         } = terms;
         Self {
             endpoint,
-            keeper: RouteKeeper::new(),
+            keeper: RouteKeeper::with_sealing(group.sealing()),
             rank,
             ranks,
             group,
