@@ -21,6 +21,7 @@ pub mod probe;
 pub mod route;
 pub mod sdr;
 pub mod session;
+pub mod stream;
 pub mod units;
 pub mod wire;
 
@@ -82,6 +83,7 @@ targets! {
     session_messages: crate::session::channel_messages,
     session_psk: crate::session::psk,
     session_records: crate::session::channel_records,
+    stream_message: crate::stream::message,
     sim_plan: crate::experiment::plan,
     units_text: crate::units::text,
     wire_control_messages: crate::wire::control_messages,

@@ -29,6 +29,7 @@ mod tokio_io;
 pub use byte_stream::ByteStream;
 pub use error::Error;
 pub use farwrite_choice::SchemeSetting;
+pub use message::Head;
 pub use options::{OptionError, StreamOptions};
 #[cfg(feature = "tokio")]
 pub use outcomes::{Outcomes, OutcomesTask};

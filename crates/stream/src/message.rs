@@ -14,9 +14,16 @@ const LAST: u8 = 1;
 const RESET: u8 = 2;
 const STOP: u8 = 3;
 
-/// What a message is.
+/// What a message of a stream is (P13.1).
+///
+/// ```
+/// use farwrite_stream::Head;
+///
+/// assert_eq!(Head::read(b"\0hello"), Ok(Head::Data));
+/// assert_eq!(Head::read(&[2, 0, 0, 0, 42]), Ok(Head::Reset(42)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
+pub enum Head {
     /// The next bytes of the stream, at least one.
     Data,
     /// The last bytes of the direction, if any.
@@ -32,7 +39,7 @@ impl Head {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn read(message: &[u8]) -> Result<Self, &'static str> {
+    pub fn read(message: &[u8]) -> Result<Self, &'static str> {
         let (&head, content) = message.split_first().ok_or("a message without bytes")?;
         match head {
             DATA if content.is_empty() => Err("a data message without data"),
@@ -51,8 +58,11 @@ impl Head {
         }
     }
 
-    /// Writes the head of a message, and its code if it is a signal. `message` must have room.
-    pub(crate) fn write(self, message: &mut [u8]) {
+    /// Writes the head of a message, and its code if it is a signal.
+    ///
+    /// # Panics
+    /// If `message` has no byte, or fewer than 5 for a signal.
+    pub fn write(self, message: &mut [u8]) {
         let (head, code) = match self {
             Self::Data => (DATA, None),
             Self::Last => (LAST, None),
