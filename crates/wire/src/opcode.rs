@@ -10,6 +10,9 @@ pub const UC_SEND_ONLY: u8 = 0x24;
 pub const BOX_MESSAGE: u8 = 0x1F;
 /// First byte of a route packet (P6.2). No opcode has this value.
 pub const ROUTE_PACKET: u8 = 0x1E;
+/// First byte of a packet of a handshake (P12.3). No opcode has this value: 0x1C and 0x1D are FLUSH and
+/// ATOMIC WRITE since IBTA 1.7.
+pub const HANDSHAKE_PACKET: u8 = 0x1B;
 
 /// A service of the transport, the high three bits of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

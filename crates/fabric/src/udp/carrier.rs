@@ -14,7 +14,7 @@ use super::datagram::OutgoingBatch;
 use super::error::SocketError;
 use super::peers::Peers;
 use super::reserved_port::ReservedPort;
-use super::route_packets::{RoutePackets, SharedRoutePackets};
+use super::route_packets::{OwnersPackets, SharedOwnersPackets};
 use super::routing_table::{self, source_for};
 use super::runs::Runs;
 use super::rx::UdpRx;
@@ -38,7 +38,7 @@ const SINGLES_AHEAD: usize = 64;
 pub struct UdpCarrier {
     ports: Vec<UdpPort>,
     wake_event: Arc<WakeEvent>,
-    route_packets: SharedRoutePackets,
+    owners_packets: SharedOwnersPackets,
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl UdpCarrier {
                 want: format!("at least 1, and port numbers from {first} to 65535 at most"),
             });
         }
-        let route_packets = SharedRoutePackets::default();
+        let owners_packets = SharedOwnersPackets::default();
         let bind = |index| {
             let mut socket = config.socket;
             if first != 0 {
@@ -80,7 +80,7 @@ impl UdpCarrier {
             let (sender, _) = bound.split();
             let peers = Arc::new(Peers::new(Arc::clone(&open), socket, held.cloned()));
             let worker = WakeEvent::new()?;
-            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&route_packets));
+            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&owners_packets));
             Ok(UdpPort {
                 socket: open,
                 peers,
@@ -94,7 +94,7 @@ impl UdpCarrier {
                 .map(bind)
                 .collect::<Result<_, FabricError>>()?,
             wake_event: WakeEvent::new()?,
-            route_packets,
+            owners_packets,
         })
     }
 
@@ -103,8 +103,14 @@ impl UdpCarrier {
         &self.wake_event
     }
 
-    pub(super) fn route_packets(&self) -> &RoutePackets {
-        &self.route_packets
+    pub(super) fn owners_packets(&self) -> &OwnersPackets {
+        &self.owners_packets
+    }
+
+    /// See [`UdpFabric::is_wildcard`](super::UdpFabric::is_wildcard).
+    pub(super) fn is_wildcard(&self, port: u16) -> bool {
+        let port = self.ports.get(usize::from(port));
+        port.is_some_and(|port| port.socket.local.ip().is_unspecified())
     }
 
     /// Sends one datagram that is not a packet of a queue pair. The inner result is that of the

@@ -37,6 +37,7 @@ pub use socket::{UdpSocket, wait};
 
 use crate::contract::FabricError;
 use crate::nic::NicFabric;
+pub use farwrite_wire::opcode::HANDSHAKE_PACKET;
 
 /// Configuration of a UDP fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,19 +1,23 @@
-//! Route packets: datagrams for the owner of the fabric that arrive at the same sockets as RoCE.
+//! Route packets and packets of handshakes: datagrams for the owner of the fabric that arrive at the same
+//! sockets as RoCE.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farwrite_wire::opcode::ROUTE_PACKET;
+use farwrite_wire::opcode::{HANDSHAKE_PACKET, ROUTE_PACKET};
 
 use super::UdpFabric;
 use super::error::SocketError;
 use crate::contract::FabricError;
 
-/// Largest number of route packets that wait for the owner. Further ones are dropped; the network
+/// Largest number of packets of each kind that wait for the owner. Further ones are dropped; the network
 /// could drop them as well.
 const MOST: usize = 256;
+/// The longest packet of a handshake (P12.3). Longer ones are dropped: strangers can send them to any
+/// end, and few owners take them.
+const MAX_HANDSHAKE_BYTES: usize = 1200;
 
-/// A route packet (P6.2) that arrived at a port.
+/// A route packet (P6.2) or a packet of a handshake (P12.3) that arrived at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteDatagram {
     /// The port of the fabric that received the packet.
@@ -26,25 +30,52 @@ pub struct RouteDatagram {
     pub bytes: Vec<u8>,
 }
 
-/// Route packets on the way from the workers to the owner.
-#[derive(Debug, Default)]
-pub(super) struct RoutePackets(Mutex<Vec<RouteDatagram>>);
+/// The kinds of datagrams that are not for the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnersPacket {
+    Route,
+    Handshake,
+}
 
-impl RoutePackets {
-    /// Whether a datagram is a route packet and not for the NIC.
-    pub(super) fn takes(payload: &[u8]) -> bool {
-        payload.first() == Some(&ROUTE_PACKET)
+impl OwnersPacket {
+    /// The kind of a datagram; `None` if it is for the NIC.
+    pub(super) fn of(payload: &[u8]) -> Option<Self> {
+        match *payload.first()? {
+            ROUTE_PACKET => Some(Self::Route),
+            HANDSHAKE_PACKET => Some(Self::Handshake),
+            _ => None,
+        }
     }
+}
 
-    pub(super) fn push(&self, datagram: RouteDatagram) {
-        let mut waiting = self.lock();
+/// Datagrams on the way from the workers to the owner. A flood of one kind leaves the other alone.
+#[derive(Debug, Default)]
+pub(super) struct OwnersPackets {
+    route: Mutex<Vec<RouteDatagram>>,
+    handshake: Mutex<Vec<RouteDatagram>>,
+}
+
+impl OwnersPackets {
+    pub(super) fn push(&self, kind: OwnersPacket, datagram: RouteDatagram) {
+        if kind == OwnersPacket::Handshake && datagram.bytes.len() > MAX_HANDSHAKE_BYTES {
+            return;
+        }
+        let mut waiting = self.lock(kind);
         if waiting.len() < MOST {
             waiting.push(datagram);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<RouteDatagram>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn take(&self, kind: OwnersPacket) -> Vec<RouteDatagram> {
+        std::mem::take(&mut *self.lock(kind))
+    }
+
+    fn lock(&self, kind: OwnersPacket) -> MutexGuard<'_, Vec<RouteDatagram>> {
+        let list = match kind {
+            OwnersPacket::Route => &self.route,
+            OwnersPacket::Handshake => &self.handshake,
+        };
+        list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,7 +84,23 @@ impl UdpFabric {
     /// checked.
     #[must_use]
     pub fn take_route_packets(&self) -> Vec<RouteDatagram> {
-        std::mem::take(&mut *self.carrier().route_packets().lock())
+        self.carrier().owners_packets().take(OwnersPacket::Route)
+    }
+
+    /// Removes and returns the packets of handshakes that workers have received. Only their first byte
+    /// and their length were checked.
+    #[must_use]
+    pub fn take_handshake_packets(&self) -> Vec<RouteDatagram> {
+        self.carrier()
+            .owners_packets()
+            .take(OwnersPacket::Handshake)
+    }
+
+    /// Whether a port is bound to a wildcard address, so that each packet has the source address that
+    /// the routing table says.
+    #[must_use]
+    pub fn is_wildcard(&self, port: u16) -> bool {
+        self.carrier().is_wildcard(port)
     }
 
     /// From now on, packets of queue pairs that are too large for the interface count as lost, as
@@ -63,7 +110,7 @@ impl UdpFabric {
         self.carrier().lose_too_large();
     }
 
-    /// Sends a route packet from a port and from one of its addresses (an unspecified address
+    /// Sends a route packet, or a packet of a handshake, from a port and from one of its addresses (an unspecified address
     /// selects any). Returns whether it fits: a packet that is larger than this machine can send to
     /// `to` is not sent. If there is no room at the moment, the packet is lost.
     ///
@@ -86,4 +133,4 @@ impl UdpFabric {
 }
 
 /// Shared by the carrier and all its workers.
-pub(super) type SharedRoutePackets = Arc<RoutePackets>;
+pub(super) type SharedOwnersPackets = Arc<OwnersPackets>;

@@ -10,7 +10,7 @@ use super::datagram::ReceivedBatch;
 use super::peers::{KnownSockets, Peers};
 use super::real_time::{Instants, now_ns};
 use super::receiver::Buffers;
-use super::route_packets::{RouteDatagram, RoutePackets, SharedRoutePackets};
+use super::route_packets::{OwnersPacket, OwnersPackets, RouteDatagram, SharedOwnersPackets};
 use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
@@ -31,7 +31,7 @@ pub struct UdpRx {
     open_read_ns: u64,
     buffers: Buffers,
     wake_event: Arc<WakeEvent>,
-    route_packets: SharedRoutePackets,
+    owners_packets: SharedOwnersPackets,
 }
 
 impl UdpRx {
@@ -40,7 +40,7 @@ impl UdpRx {
         open: &Arc<SharedSocket>,
         peers: &Arc<Peers>,
         wake_event: &Arc<WakeEvent>,
-        route_packets: SharedRoutePackets,
+        owners_packets: SharedOwnersPackets,
     ) -> Self {
         Self {
             port,
@@ -49,7 +49,7 @@ impl UdpRx {
             open_read_ns: 0,
             buffers: Buffers::new(),
             wake_event: Arc::clone(wake_event),
-            route_packets,
+            owners_packets,
         }
     }
 
@@ -88,7 +88,7 @@ impl CarrierRx for UdpRx {
                 &batch,
                 arrived_ns,
                 self.port,
-                &self.route_packets,
+                &self.owners_packets,
                 &mut each,
             );
         };
@@ -118,20 +118,21 @@ fn hand_on(
     batch: &ReceivedBatch<'_>,
     arrived_ns: u64,
     port: u16,
-    route_packets: &RoutePackets,
+    owners_packets: &OwnersPackets,
     each: &mut impl FnMut(&Arrival<'_>),
 ) {
     let Ok(flow) = Flow::new(batch.src, batch.dst) else {
         return;
     };
     for (payload, ipv4_id) in batch.segments().zip(0..) {
-        if RoutePackets::takes(payload) {
-            route_packets.push(RouteDatagram {
+        if let Some(kind) = OwnersPacket::of(payload) {
+            let datagram = RouteDatagram {
                 port,
                 src: batch.src,
                 dst: batch.dst,
                 bytes: payload.to_vec(),
-            });
+            };
+            owners_packets.push(kind, datagram);
             continue;
         }
         each(&Arrival {

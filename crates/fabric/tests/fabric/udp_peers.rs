@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Completion, Fabric, QpAttr, QpRoute, Qpn, RemoteQp};
 use farwrite_fabric::udp::{ReservedPort, SocketConfig, UdpConfig, UdpFabric};
-use farwrite_wire::opcode::ROUTE_PACKET;
+use farwrite_wire::opcode::{HANDSHAKE_PACKET, ROUTE_PACKET};
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -290,6 +290,38 @@ fn route_packets_come_to_the_owner_from_peers_and_strangers() {
     );
     assert_eq!(b.take_route_packets(), []);
     assert_eq!(b.counters().taken_packets(), 0);
+}
+
+/// Strangers can send as many as they like. The owner of most fabrics takes none.
+#[test]
+fn packets_of_handshakes_do_not_displace_route_packets() {
+    let [(mut a, _), (mut b, _)] = pair("127.0.0.1:0");
+    let (from, to) = (a.local_addr(0), b.local_addr(0));
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for length in [1200, 1201] {
+        let bytes = vec![HANDSHAKE_PACKET; length];
+        for _ in 0..200 {
+            stranger.send_to(&bytes, to).expect("sent");
+        }
+        assert_eq!(unexpected(&mut b), [], "the NIC does not see them");
+    }
+    let route = [ROUTE_PACKET; 80];
+    assert!(a.send_route_packet(0, ANY, to, &route).expect("sent"));
+    assert_eq!(unexpected(&mut b), []);
+    assert_eq!(b.take_route_packets().len(), 1);
+    let came = b.take_handshake_packets();
+    assert_eq!(came.len(), 200, "longer ones are dropped");
+    assert!(came.iter().all(|datagram| datagram.bytes.len() == 1200));
+    assert_eq!(b.counters().taken_packets(), 0);
+    // The answers go the same way.
+    let answer = [HANDSHAKE_PACKET; 80];
+    assert!(
+        b.send_route_packet(0, to.ip(), from, &answer)
+            .expect("sent")
+    );
+    assert_eq!(unexpected(&mut a), []);
+    assert_eq!(a.take_handshake_packets().len(), 1);
+    assert!(!a.is_wildcard(0));
 }
 
 #[test]

@@ -218,11 +218,12 @@ pub(crate) fn wrong_length_in_reth(world: &mut impl SoftwareWorld) {
 pub(crate) fn unsupported_opcodes(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let before = pair.before();
-    // If the NIC shares its sockets with route packets, these packets are not for the NIC.
+    // Where the NIC shares its sockets with the owner of the fabric, these packets are not for the NIC.
     let served = [
         opcode::UC_WRITE_ONLY_WITH_IMM,
         opcode::UC_SEND_ONLY,
         opcode::ROUTE_PACKET,
+        opcode::HANDSHAKE_PACKET,
     ];
     let others = (0..=u8::MAX).filter(|value| !served.contains(value));
     let mut sent = 0;
