@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use farwrite_session::{Psk, PskError};
+use farwrite_session::{KeyError, Psk};
 use farwrite_transfer::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -81,13 +81,13 @@ pub(crate) fn make() -> Result<Psk, Failure> {
     Psk::generate().map_err(|error| of_key("making a key", &error))
 }
 
-fn of_key(what: &str, error: &PskError) -> Failure {
+fn of_key(what: &str, error: &KeyError) -> Failure {
     let exit = match error {
-        PskError::Read { .. }
-        | PskError::Write { .. }
-        | PskError::Exists(_)
-        | PskError::Exposed { .. } => Exit::Files,
-        PskError::Randomness(_) => Exit::Other,
+        KeyError::Read { .. }
+        | KeyError::Write { .. }
+        | KeyError::Exists(_)
+        | KeyError::Exposed { .. } => Exit::Files,
+        KeyError::Randomness(_) => Exit::Other,
         _ => Exit::Usage,
     };
     Failure::caused(exit, what, error)

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use farwrite_session::{Psk, PskError};
+use farwrite_session::{KeyError, Psk};
 use serde_json::json;
 
 use crate::console::Console;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     let saved = key.save(file);
     saved.map_err(|error| {
         let exit = match error {
-            PskError::Exists(_) | PskError::Write { .. } => Exit::Files,
+            KeyError::Exists(_) | KeyError::Write { .. } => Exit::Files,
             _ => Exit::Other,
         };
         Failure::caused(exit, "keygen", &error)

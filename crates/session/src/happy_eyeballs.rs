@@ -23,7 +23,8 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 /// Returns the addresses in the order in which they are tried: the families alternate, and begin with the
 /// family of the first address (RFC 8305 section 4).
-pub(crate) fn alternate(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
+#[must_use]
+pub fn alternate(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
     let starts_with_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
     let (mut first, mut second): (Vec<_>, Vec<_>) = addrs
         .iter()

@@ -14,6 +14,10 @@ pub mod fuzzing;
 mod handshake;
 mod handshake_table;
 mod happy_eyeballs;
+mod identity;
+mod key_file;
+mod key_text;
+mod known_peers;
 mod listener;
 mod message;
 mod pending_handshake;
@@ -29,12 +33,16 @@ pub use address::{AddressError, AddressForm, AddressProblem, HostPort, parse_lis
 pub use channel::{Channel, ChannelMessage};
 pub use error::{Activity, Error};
 pub use handshake::VERSION;
+pub use happy_eyeballs::alternate;
+pub use identity::{Identity, PublicKey};
+pub use key_text::{KeyError, KeyKind};
+pub use known_peers::{KnownPeers, KnownPeersError, LineError, PeerProblem};
 pub use listener::{Listener, Refusal};
 pub use message::{
     Cause, Cutover, CutoverAccepted, Expected, FileCause, Hello, Message, MessageKind,
     OfferedSockets, Progress, QpBlob, RouteAddress, RouteKey, TransferPlan,
 };
-pub use psk::{Psk, PskError};
+pub use psk::Psk;
 pub use reader::Reader;
 pub use socket::CloseHandle;
 pub use text::Text;
