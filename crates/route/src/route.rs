@@ -138,6 +138,14 @@ impl Route {
         self.config.search.as_ref()?.passed()
     }
 
+    /// Sends probes from another local address from now on, because this machine has moved.
+    pub fn set_local(&mut self, local: SocketAddr) {
+        self.config.local = local;
+        // The peer learns the new address from the next probe.
+        self.probed_ns = None;
+        self.is_doubted = true;
+    }
+
     /// Starts a new search, for instance if the result of the last one is doubtful.
     pub fn search(&mut self, search: SizeSearch) {
         self.config.search = Some(search);

@@ -71,6 +71,20 @@ impl KeptRoute {
         self.heard_packets
     }
 
+    /// Route packets and packets of queue pairs that came from the peer.
+    pub(super) fn signs_of_life(&self) -> u64 {
+        self.heard_packets.wrapping_add(self.traffic[1])
+    }
+
+    /// Moves this end to another local address, with the queue pairs.
+    pub(super) fn set_local(&mut self, local: std::net::SocketAddr) {
+        self.local = local;
+        self.route.set_local(local);
+        // The queue pairs look up the source of their packets again, even if the peer sees the same
+        // address of a translator as before.
+        self.addresses = None;
+    }
+
     /// Probes the peer soon, unless something comes from it.
     pub(super) fn ask(&mut self, now_ns: u64) {
         self.route.note_sent(now_ns);

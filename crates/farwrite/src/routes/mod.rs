@@ -60,7 +60,7 @@ mod sizes;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use farwrite_fabric::contract::{Fabric, FabricError, RealTime};
@@ -228,6 +228,28 @@ impl RouteKeeper {
         Ok(())
     }
 
+    /// Sets the IP address of this end on a route. An endpoint at a wildcard address
+    /// ([`UdpFabric::is_wildcard`]) has several: before [`RouteKeeper::join`], set the one that the peer
+    /// names or that packets to it leave from. Later, set the new one when this machine has moved. The
+    /// initiator of a route may move at any time. The peer of a responder does not follow it.
+    ///
+    /// # Errors
+    /// [`RouteError::NoSuchRoute`].
+    pub fn set_local(&mut self, id: RouteId, ip: IpAddr) -> Result<(), RouteError> {
+        let entry = self.entry_mut(id)?;
+        if entry.local.ip() == ip {
+            return Ok(());
+        }
+        entry.local.set_ip(ip);
+        let local = entry.local;
+        if let Some((_, kept)) = &mut entry.joined {
+            kept.set_local(local);
+            let now_ns = self.now_ns;
+            self.set_due(id.index, now_ns);
+        }
+        Ok(())
+    }
+
     /// Forgets a route. Queue pairs on it stay where they are.
     ///
     /// # Errors
@@ -357,6 +379,14 @@ impl RouteKeeper {
     pub fn heard_packets(&self, id: RouteId) -> u64 {
         let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
         joined.map_or(0, |(_, kept)| kept.heard_packets())
+    }
+
+    /// Returns a count that grows with what comes from the peer: route packets, and packets of the queue
+    /// pairs. Those are counted every 100 ms.
+    #[must_use]
+    pub fn signs_of_life(&self, id: RouteId) -> u64 {
+        let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
+        joined.map_or(0, |(_, kept)| kept.signs_of_life())
     }
 
     /// Probes the peer within half a second or four round trips, unless something comes from it. A program
