@@ -1,0 +1,136 @@
+//! Connecting to a listener.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite::RealTime;
+use farwrite_session::{HostPort, alternate};
+
+use crate::connection::Connection;
+use crate::driver::{ConnectFailure, Driver, give_up_ns};
+use crate::error::Error;
+use crate::handshake::{Initiator, InitiatorFailure, InitiatorKeys, Refusal, VERSION};
+use crate::keys::{Keys, Peer};
+use crate::node::{Node, bind, bind_any};
+use crate::options::ConnectionOptions;
+
+/// Connects to the listener at `addr` (`HOST:PORT`), which must prove that it is `peer`: the name of one
+/// of the known peers of `keys`. If `peer` is not one of them, it must prove the pre-shared key, and its
+/// name is not used.
+///
+/// A name with several addresses is tried as RFC 8305 says, so a dead one costs a quarter of a second.
+/// The packets of the connection leave from one UDP port.
+///
+/// # Errors
+/// [`Error`], with what to do.
+pub fn connect(
+    addr: &str,
+    keys: &Keys,
+    peer: &str,
+    options: &ConnectionOptions,
+) -> Result<Connection, Error> {
+    let start = Instant::now();
+    let limit = options.connect_limit;
+    let (initiator_keys, proven) = choose(keys, peer)?;
+    let addresses = resolve(addr, limit)?;
+    let endpoint = match options.bind {
+        Some(local) => bind(local)?,
+        None => bind_any()?,
+    };
+    let mut number = [0; 8];
+    getrandom::fill(&mut number).map_err(Error::Randomness)?;
+    let number = u64::from_ne_bytes(number);
+    let now_ns = endpoint.fabric().now_ns();
+    let keys = initiator_keys.clone();
+    let give_up_ns = give_up_ns(now_ns, options);
+    let initiator = Initiator::new(keys, &addresses, number, now_ns, give_up_ns);
+    let driver = Driver::connect(initiator, proven.clone(), options.clone());
+    let node = Node::start(endpoint, driver)?;
+    // The handshake and the route have limits of their own, which name the cause.
+    let wait = limit.saturating_mul(2) + Duration::from_secs(1);
+    let connected = node.thread.wait(wait, || {
+        let passed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        node.driver().connected(now_ns.saturating_add(passed))
+    })?;
+    match connected {
+        Some(Ok(session)) => Ok(Connection::new(Arc::new(node), session, proven)),
+        Some(Err(ConnectFailure::Error(error))) => Err(error),
+        Some(Err(ConnectFailure::Handshake(failure))) => {
+            Err(explain(failure, &initiator_keys, limit))
+        }
+        None => Err(Error::Timeout {
+            what: format!("connecting to {addr}"),
+            within: wait,
+        }),
+    }
+}
+
+/// The keys of the handshake with a peer, and what the peer has proven then.
+fn choose(keys: &Keys, name: &str) -> Result<(InitiatorKeys, Peer), Error> {
+    if let Some((own, known)) = &keys.identity
+        && let Some(key) = known.key(name)
+    {
+        let own = own.clone();
+        let keys = InitiatorKeys::Identities { own, peer: key };
+        return Ok((keys, Peer::known(name, key)));
+    }
+    match keys.psk {
+        Some(psk) => Ok((InitiatorKeys::PreShared(psk), Peer::PRE_SHARED)),
+        None => Err(Error::UnknownPeer { name: name.into() }),
+    }
+}
+
+/// The addresses in the order in which they are tried. The operating system's lookup cannot be
+/// interrupted, so it has a thread of its own.
+fn resolve(addr: &str, limit: Duration) -> Result<Vec<SocketAddr>, Error> {
+    let host: HostPort = addr.parse()?;
+    let (found, lookup) = channel();
+    let resolved = |result: Result<Vec<SocketAddr>, farwrite_session::Error>| {
+        let addresses = result.map_err(|error| Error::Resolve(Arc::new(error)))?;
+        Ok(alternate(&addresses))
+    };
+    thread::Builder::new()
+        .name("lookup".into())
+        .spawn(move || found.send(host.resolve()))
+        .map_err(|error| Error::Noise(format!("starting a thread: {error}")))?;
+    match lookup.recv_timeout(limit) {
+        Ok(result) => resolved(result),
+        Err(_) => Err(Error::Timeout {
+            what: format!("looking up {addr}"),
+            within: limit,
+        }),
+    }
+}
+
+fn explain(failure: InitiatorFailure, keys: &InitiatorKeys, within: Duration) -> Error {
+    let is_identity = matches!(keys, InitiatorKeys::Identities { .. });
+    match failure {
+        InitiatorFailure::Refused {
+            at,
+            reason,
+            version,
+        } => match reason {
+            Refusal::Keys => Error::KeysDiffer { at },
+            Refusal::Pattern => Error::OtherKind { at, is_identity },
+            Refusal::Version => Error::Version {
+                at,
+                ours: VERSION,
+                theirs: version,
+            },
+        },
+        InitiatorFailure::UnknownHere { at } => match keys {
+            InitiatorKeys::Identities { own, .. } => Error::UnknownHere {
+                at,
+                own: own.public(),
+            },
+            InitiatorKeys::PreShared(_) => Error::KeysDiffer { at },
+        },
+        InitiatorFailure::Busy { at } => Error::Busy { at },
+        InitiatorFailure::Silent { to } => Error::Silent { to, within },
+        InitiatorFailure::Unfinished { at } => Error::Unfinished { at, within },
+        InitiatorFailure::Noise(why) => Error::Noise(why),
+    }
+}

@@ -1,0 +1,255 @@
+//! A connection, and its queue pairs.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farwrite::{Endpoint, ProgressThread, QpOptions, QueuePair, UdpFabric};
+
+use crate::error::{Ended, Error};
+use crate::keys::Peer;
+use crate::messages::{MessageOptions, Messages};
+use crate::node::Node;
+
+/// A connection to a peer that has proven who it is. Queue pairs are opened over it by name.
+///
+/// A clone is the same connection. It ends with its last clone and its last queue pair, or by
+/// [`Connection::close`]. It outlives a change of the initiator's address, and silence up to
+/// [`ConnectionOptions::silence_limit`](crate::ConnectionOptions::silence_limit).
+#[derive(Clone)]
+pub struct Connection(Arc<Inner>);
+
+struct Inner {
+    node: Arc<Node>,
+    session: usize,
+    peer: Peer,
+}
+
+impl Connection {
+    pub(crate) fn new(node: Arc<Node>, session: usize, peer: Peer) -> Self {
+        Self(Arc::new(Inner {
+            node,
+            session,
+            peer,
+        }))
+    }
+
+    /// The peer, as it has proven itself.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.0.peer
+    }
+
+    /// The address at which the peer is now; `None` if the connection is over.
+    #[must_use]
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.0.node.driver().address(self.0.session)
+    }
+
+    /// The MTU of data packets that the path carries.
+    #[must_use]
+    pub fn mtu(&self) -> u32 {
+        let driver = self.0.node.driver();
+        driver
+            .session(self.0.session)
+            .map_or(0, |session| session.mtu())
+    }
+
+    /// Why the connection is over; `None` while it is not.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        let driver = self.0.node.driver();
+        match driver.session(self.0.session) {
+            Some(session) => session.ended(),
+            None => Some(Ended::Closed),
+        }
+    }
+
+    /// Waits until the connection is over, at most for `limit`, and returns why.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] if the port has failed permanently.
+    pub fn wait_ended(&self, limit: Duration) -> Result<Option<Ended>, Error> {
+        Ok(self.thread().wait(limit, || self.ended())?)
+    }
+
+    /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.
+    pub fn close(&self) {
+        self.0.node.close(self.0.session);
+    }
+
+    /// The thread that polls the endpoint of this connection, to run calls and tasks on it.
+    #[must_use]
+    pub fn thread(&self) -> &ProgressThread<UdpFabric> {
+        &self.0.node.thread
+    }
+
+    /// Opens a queue pair that the peer accepts by the same name. Both ends must give the same
+    /// [`QpOptions::sdr`] and [`QpOptions::timing`]. The MTU is at most [`Connection::mtu`], the packets
+    /// are sealed, and the rate control is that of the connection, whatever the options say. Waits at most `limit` for the peer.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the shapes differ or the peer has too many queue pairs, [`Error::Timeout`] if
+    /// the peer does not accept it, [`Error::Over`], [`Error::Malformed`] for a name that is not valid,
+    /// [`Error::Endpoint`].
+    pub fn open_queue_pair(
+        &self,
+        name: &str,
+        options: QpOptions,
+        limit: Duration,
+    ) -> Result<OpenedQueuePair, Error> {
+        let inner = &self.0;
+        let named = name.to_owned();
+        let number = inner
+            .node
+            .on_session(inner.session, move |session, shared| {
+                session.begin_open(shared, &named, options)
+            })??;
+        // From here on, dropping this closes the queue pair.
+        let mut opened = OpenedQueuePair {
+            connection: self.clone(),
+            number,
+            name: name.to_owned(),
+            qp: None,
+        };
+        let answer = self.thread().wait(limit, || {
+            let mut driver = inner.node.driver();
+            match driver.session_mut(inner.session) {
+                Some(session) => session.finish_open(number, name),
+                None => Some(Err(Ended::Closed.into())),
+            }
+        })?;
+        match answer {
+            Some(qp) => {
+                opened.qp = Some(qp?);
+                Ok(opened)
+            }
+            None => Err(Error::Timeout {
+                what: format!("the peer's acceptance of queue pair {name:?}"),
+                within: limit,
+            }),
+        }
+    }
+
+    /// Accepts the next queue pair that the peer opens by `name`, or by any name, if `None`. Waits at most
+    /// `limit`, and returns `None` after that.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] if the shapes of both ends differ, or there is no room for a queue pair; the peer
+    /// is told. [`Error::Over`].
+    pub fn accept_queue_pair(
+        &self,
+        name: Option<&str>,
+        options: &QpOptions,
+        limit: Duration,
+    ) -> Result<Option<OpenedQueuePair>, Error> {
+        let inner = &self.0;
+        let accepted = self.thread().wait(limit, || {
+            let is_asked = {
+                let driver = inner.node.driver();
+                let session = driver.session(inner.session);
+                session.is_none_or(|session| session.is_asked(name))
+            };
+            is_asked.then(|| {
+                let (name, options) = (name.map(str::to_owned), options.clone());
+                let accepted = inner
+                    .node
+                    .on_session(inner.session, move |session, shared| {
+                        session.accept_pair(shared, name.as_deref(), &options)
+                    });
+                accepted.and_then(|accepted| accepted).transpose()
+            })?
+        })?;
+        let opened = accepted
+            .transpose()?
+            .map(|(number, name, qp)| OpenedQueuePair {
+                connection: self.clone(),
+                number,
+                name,
+                qp: Some(qp),
+            });
+        Ok(opened)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.0.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.node.forget(self.session);
+    }
+}
+
+/// A queue pair that both ends have opened. It is closed when dropped. What has been registered for it
+/// stays registered.
+#[derive(Debug)]
+pub struct OpenedQueuePair {
+    connection: Connection,
+    number: u32,
+    name: String,
+    /// `None` until the peer has accepted it.
+    qp: Option<QueuePair>,
+}
+
+impl OpenedQueuePair {
+    /// The queue pair, for calls on the endpoint.
+    ///
+    /// # Panics
+    /// Never for a value that a call has returned.
+    #[must_use]
+    pub fn queue_pair(&self) -> QueuePair {
+        self.qp.expect("the peer has accepted it")
+    }
+
+    /// The name by which it was opened.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its connection.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Runs `call` with the endpoint and the queue pair, on the endpoint's thread.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] when the thread has ended.
+    pub fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Endpoint<UdpFabric>, QueuePair) -> R + Send + 'static,
+    ) -> Result<R, Error> {
+        let qp = self.queue_pair();
+        let thread = self.connection.thread();
+        Ok(thread.call(move |endpoint| call(endpoint, qp))?)
+    }
+
+    /// Sends and receives whole messages over it.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`].
+    pub fn into_messages(self, options: MessageOptions) -> Result<Messages, Error> {
+        Messages::new(self, options)
+    }
+}
+
+impl Drop for OpenedQueuePair {
+    fn drop(&mut self) {
+        let (inner, number) = (&self.connection.0, self.number);
+        // A connection that is over has no queue pairs.
+        let _ = inner
+            .node
+            .on_session(inner.session, move |session, shared| {
+                session.close_pair(shared, number);
+            });
+    }
+}

@@ -1,0 +1,215 @@
+//! Why there is no connection, or no longer one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farwrite_session::{AddressError, PublicKey, Text, shown};
+
+use crate::message::{ByeCause, Malformed};
+
+/// Why a call on a connection or a listener failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The name has no address.
+    #[error(transparent)]
+    Resolve(Arc<farwrite_session::Error>),
+    /// The UDP port cannot be bound.
+    #[error("cannot bind UDP {}: {why}; choose another port, or end the program that has it", shown(.addr))]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// What the operating system says.
+        why: String,
+    },
+    /// The keys of this end do not reach the peer.
+    #[error(
+        "{name:?} is not among the known peers, and there is no pre-shared key: add a line with its name and \
+         public key"
+    )]
+    UnknownPeer {
+        /// The name.
+        name: String,
+    },
+    /// The listener has no keys.
+    #[error("the keys are empty: give an identity with known peers, or a pre-shared key")]
+    NoKeys,
+    /// The responder has other keys.
+    #[error(
+        "the end at {} has other keys: compare its public key (or the pre-shared key) with the one that this \
+         end has for it", shown(.at)
+    )]
+    KeysDiffer {
+        /// Its address.
+        at: SocketAddr,
+    },
+    /// The responder does not take this kind of key.
+    #[error(
+        "the listener at {} does not accept {}: it needs {}", shown(.at),
+        kind(*.is_identity), kind(!.is_identity)
+    )]
+    OtherKind {
+        /// Its address.
+        at: SocketAddr,
+        /// Whether this end has shown an identity, and not a pre-shared key.
+        is_identity: bool,
+    },
+    /// The responder speaks another version.
+    #[error(
+        "the end at {} speaks version {theirs} of connections, this end version {ours}: update the older one",
+        shown(.at)
+    )]
+    Version {
+        /// Its address.
+        at: SocketAddr,
+        /// The version of this end.
+        ours: u16,
+        /// Its version.
+        theirs: u16,
+    },
+    /// The peer does not know this end.
+    #[error(
+        "the peer at {} does not know this end: add the line `NAME {own}` to its known peers", shown(.at)
+    )]
+    UnknownHere {
+        /// Its address.
+        at: SocketAddr,
+        /// The public key of this end.
+        own: PublicKey,
+    },
+    /// The peer has no room.
+    #[error("the peer at {} has too many connections under way: try again later", shown(.at))]
+    Busy {
+        /// Its address.
+        at: SocketAddr,
+    },
+    /// Nothing came from the peer.
+    #[error(
+        "no answer from UDP {} within {} s: is a listener running there, and do firewalls pass UDP to this port?",
+        list(.to), .within.as_secs_f64()
+    )]
+    Silent {
+        /// The addresses that were tried.
+        to: Vec<SocketAddr>,
+        /// The time limit.
+        within: Duration,
+    },
+    /// A listener has answered, and then nothing came.
+    #[error("the end at {} has answered, and did not finish the handshake within {} s", shown(.at), .within.as_secs_f64())]
+    Unfinished {
+        /// Its address.
+        at: SocketAddr,
+        /// The time limit.
+        within: Duration,
+    },
+    /// Nothing happened in time.
+    #[error("{what} took longer than {} s", .within.as_secs_f64())]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// The time limit.
+        within: Duration,
+    },
+    /// The peer has refused a queue pair.
+    #[error("the peer does not open queue pair {name:?}: {reason}")]
+    Refused {
+        /// The name.
+        name: String,
+        /// What the peer says.
+        reason: Text,
+    },
+    /// The name of a queue pair is not valid, or the peer breaks the protocol.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The connection is over.
+    #[error("the connection is over: {0}")]
+    Over(Ended),
+    /// The endpoint has failed.
+    #[error("{0}")]
+    Endpoint(Arc<farwrite::Error>),
+    /// The handshake cannot be made.
+    #[error("the handshake failed: {0}")]
+    Noise(String),
+    /// The operating system provided no randomness.
+    #[error("no random bytes from the operating system: {0}")]
+    Randomness(getrandom::Error),
+}
+
+/// Why a connection has ended.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Ended {
+    /// This end has closed it.
+    #[error("this end has closed it")]
+    Closed,
+    /// The peer has ended it.
+    #[error("the peer has ended it ({}){}", because(*.cause), colon(.reason))]
+    ByPeer {
+        /// Why.
+        cause: ByeCause,
+        /// What the peer says.
+        reason: Text,
+    },
+    /// The peer was removed from the known peers of this end.
+    #[error("the peer is no longer among the known peers")]
+    NoLongerKnown,
+    /// Nothing was heard of the peer for too long.
+    #[error("nothing was heard of the peer for {} s", .0.as_secs_f64())]
+    Silence(Duration),
+    /// The peer breaks the protocol.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The queue pair of the session, or the route to the peer, has failed.
+    #[error("{0}")]
+    Endpoint(Arc<farwrite::Error>),
+}
+
+impl From<farwrite::Error> for Error {
+    fn from(error: farwrite::Error) -> Self {
+        Self::Endpoint(Arc::new(error))
+    }
+}
+
+impl From<farwrite::Error> for Ended {
+    fn from(error: farwrite::Error) -> Self {
+        Self::Endpoint(Arc::new(error))
+    }
+}
+
+impl From<Ended> for Error {
+    fn from(ended: Ended) -> Self {
+        Self::Over(ended)
+    }
+}
+
+fn kind(is_identity: bool) -> &'static str {
+    if is_identity {
+        "an identity"
+    } else {
+        "a pre-shared key"
+    }
+}
+
+fn because(cause: ByeCause) -> &'static str {
+    match cause {
+        ByeCause::Closed => "closed",
+        ByeCause::NoLongerKnown => "it no longer knows this end",
+        ByeCause::Failed => "something failed there",
+    }
+}
+
+fn colon(reason: &Text) -> String {
+    match reason.as_str() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+fn list(addrs: &[SocketAddr]) -> String {
+    let texts: Vec<_> = addrs.iter().map(|addr| shown(addr).to_string()).collect();
+    texts.join(", ")
+}

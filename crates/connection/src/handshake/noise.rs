@@ -1,0 +1,162 @@
+//! The Noise messages of a handshake (P12.3).
+
+use farwrite_session::{Identity, KnownPeers, PublicKey};
+use snow::{Builder, HandshakeState, StatelessTransportState};
+
+use super::packet::{MAX_BYTES, Pattern};
+use crate::keys::{Keys, Peer};
+
+/// Bytes that authenticate a Noise message.
+const TAG_BYTES: usize = 16;
+/// The longest payload of an answer or a proof. An answer has a public key, a tag and a status beside it.
+#[cfg(test)]
+pub(super) const MAX_PAYLOAD_BYTES: usize =
+    MAX_BYTES - super::packet::HEADER_BYTES - 32 - TAG_BYTES - 1;
+
+/// The keys of one handshake at its initiator.
+#[derive(Clone, Debug)]
+pub(crate) enum InitiatorKeys {
+    PreShared([u8; 32]),
+    Identities { own: Identity, peer: PublicKey },
+}
+
+impl InitiatorKeys {
+    pub(super) fn pattern(&self) -> Pattern {
+        match self {
+            Self::PreShared(_) => Pattern::PreShared,
+            Self::Identities { .. } => Pattern::Identities,
+        }
+    }
+
+    /// Begins a handshake. Returns its first message, whose payload is empty.
+    pub(super) fn begin(
+        &self,
+        prologue: &[u8],
+    ) -> Result<(Box<HandshakeState>, Vec<u8>), snow::Error> {
+        let builder = builder(self.pattern())?.prologue(prologue)?;
+        let builder = match self {
+            Self::PreShared(psk) => builder.psk(0, psk)?,
+            Self::Identities { own, peer } => builder
+                .local_private_key(own.private())?
+                .remote_public_key(peer.bytes())?,
+        };
+        let mut state = builder.build_initiator()?;
+        let first = write(&mut state, &[])?;
+        Ok((Box::new(state), first))
+    }
+}
+
+/// A first message that verifies.
+pub(super) struct Opened {
+    pub(super) state: Box<HandshakeState>,
+    /// `Err` with its key for a peer that is not known.
+    pub(super) peer: Result<Peer, PublicKey>,
+}
+
+/// Verifies a first message.
+///
+/// # Errors
+/// It does not verify with the keys of this end.
+pub(super) fn open(
+    keys: &Keys,
+    pattern: Pattern,
+    prologue: &[u8],
+    noise: &[u8],
+) -> Result<Opened, OpenError> {
+    let builder = builder(pattern)?.prologue(prologue)?;
+    let builder = match (pattern, &keys.psk, &keys.identity) {
+        (Pattern::PreShared, Some(psk), _) => builder.psk(0, psk)?,
+        (Pattern::Identities, _, Some((own, _))) => builder.local_private_key(own.private())?,
+        _ => return Err(OpenError::Pattern),
+    };
+    let mut state = builder.build_responder()?;
+    state.read_message(noise, &mut [])?;
+    let known = keys.identity.as_ref().map(|(_, peers)| peers);
+    let peer = match state.get_remote_static() {
+        None => Ok(Peer::PRE_SHARED),
+        Some(key) => identify(key, known)?,
+    };
+    let state = Box::new(state);
+    Ok(Opened { state, peer })
+}
+
+fn identify(key: &[u8], known: Option<&KnownPeers>) -> Result<Result<Peer, PublicKey>, OpenError> {
+    let bytes: [u8; 32] = key.try_into().map_err(|_| OpenError::Keys)?;
+    let key = PublicKey::from(bytes);
+    let name = known.and_then(|known| known.name(&key));
+    Ok(name.map(|name| Peer::known(name, key)).ok_or(key))
+}
+
+/// Why a first message is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OpenError {
+    /// This end has no key of this kind.
+    Pattern,
+    /// The keys differ.
+    Keys,
+}
+
+impl From<snow::Error> for OpenError {
+    fn from(_: snow::Error) -> Self {
+        Self::Keys
+    }
+}
+
+/// Writes the second message, and returns the ciphers.
+pub(super) fn finish(
+    mut state: Box<HandshakeState>,
+    payload: &[u8],
+) -> Result<(Vec<u8>, Box<StatelessTransportState>), snow::Error> {
+    let second = write(&mut state, payload)?;
+    let ciphers = state.into_stateless_transport_mode()?;
+    Ok((second, Box::new(ciphers)))
+}
+
+/// Reads the second message. Returns its payload, and the ciphers. A message that does not verify
+/// leaves the handshake as it was.
+pub(super) fn read_second(
+    state: &mut HandshakeState,
+    noise: &[u8],
+) -> Result<Vec<u8>, snow::Error> {
+    let mut payload = vec![0; noise.len()];
+    let length = state.read_message(noise, &mut payload)?;
+    payload.truncate(length);
+    Ok(payload)
+}
+
+/// The proof: the initiator's first transport message. A replayed first message does not lead to one.
+pub(super) fn write_proof(
+    ciphers: &StatelessTransportState,
+    payload: &[u8],
+) -> Result<Vec<u8>, snow::Error> {
+    let mut out = vec![0; payload.len() + TAG_BYTES];
+    let length = ciphers.write_message(0, payload, &mut out)?;
+    out.truncate(length);
+    Ok(out)
+}
+
+pub(super) fn read_proof(
+    ciphers: &StatelessTransportState,
+    noise: &[u8],
+) -> Result<Vec<u8>, snow::Error> {
+    let mut payload = vec![0; noise.len()];
+    let length = ciphers.read_message(0, noise, &mut payload)?;
+    payload.truncate(length);
+    Ok(payload)
+}
+
+fn write(state: &mut HandshakeState, payload: &[u8]) -> Result<Vec<u8>, snow::Error> {
+    let mut out = vec![0; MAX_BYTES];
+    let length = state.write_message(payload, &mut out)?;
+    out.truncate(length);
+    Ok(out)
+}
+
+fn builder<'a>(pattern: Pattern) -> Result<Builder<'a>, snow::Error> {
+    let name = match pattern {
+        // With psk0, a wrong key already shows in the first message, before any other work on it.
+        Pattern::PreShared => "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s",
+        Pattern::Identities => "Noise_IK_25519_ChaChaPoly_BLAKE2s",
+    };
+    Ok(Builder::new(name.parse()?))
+}

@@ -1,0 +1,208 @@
+//! The datagrams of a handshake (P12.3). This module reads and writes their fields. It verifies none
+//! of them.
+
+/// The version of P12 that this end speaks.
+pub(crate) const VERSION: u16 = 1;
+/// The first byte of each datagram (P2.1).
+pub(super) const FIRST_BYTE: u8 = farwrite::fabric::udp::HANDSHAKE_PACKET;
+/// Bytes before the content of a datagram: first byte, kind, version, number.
+pub(super) const HEADER_BYTES: usize = 12;
+/// Bytes of a cookie: the time slot, and the tag.
+pub(super) const COOKIE_BYTES: usize = 20;
+/// Length of a hello. No answer to it is longer, so an answer to a forged source is no larger than
+/// what its sender has sent.
+pub(super) const HELLO_BYTES: usize = 64;
+/// The longest datagram of a handshake. Each path carries it (RFC 8200 section 5, minus headers).
+pub(super) const MAX_BYTES: usize = 1200;
+
+const HELLO: u8 = 0;
+const RETRY: u8 = 1;
+const OPENING: u8 = 2;
+const ANSWER: u8 = 3;
+const PROOF: u8 = 4;
+const REFUSAL: u8 = 5;
+
+/// Proves that its holder receives at an address.
+pub(super) type Cookie = [u8; COOKIE_BYTES];
+
+/// How the two ends authenticate each other. The number is that of P12.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    /// Both hold a pre-shared key: `Noise_NNpsk0`.
+    PreShared,
+    /// Each has an identity: `Noise_IK`.
+    Identities,
+}
+
+impl Pattern {
+    fn number(self) -> u8 {
+        match self {
+            Self::PreShared => 0,
+            Self::Identities => 1,
+        }
+    }
+
+    fn of(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::PreShared),
+            1 => Some(Self::Identities),
+            _ => None,
+        }
+    }
+}
+
+/// Why a responder refuses an opening. Nothing protects a refusal in a datagram of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It speaks another version: the one in the header.
+    Version,
+    /// It does not accept this kind of key.
+    Pattern,
+    /// The first Noise message does not verify: the keys differ.
+    Keys,
+}
+
+impl Refusal {
+    fn number(self) -> u8 {
+        match self {
+            Self::Version => 1,
+            Self::Pattern => 2,
+            Self::Keys => 3,
+        }
+    }
+
+    fn of(number: u8) -> Option<Self> {
+        let mut all = [Self::Version, Self::Pattern, Self::Keys].into_iter();
+        all.find(|refusal| refusal.number() == number)
+    }
+}
+
+/// What a datagram of a handshake says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    /// Asks for a cookie.
+    Hello,
+    /// Has a cookie.
+    Retry(Cookie),
+    /// The first Noise message, with the cookie.
+    Opening {
+        cookie: Cookie,
+        /// `None` for a pattern that this version does not know.
+        pattern: Option<Pattern>,
+        /// What the handshake's hash covers besides the Noise message.
+        prologue: &'a [u8],
+        noise: &'a [u8],
+    },
+    /// The second Noise message.
+    Answer(&'a [u8]),
+    /// A Noise transport message of the initiator.
+    Proof(&'a [u8]),
+    /// Ends the handshake; `None` for a reason that this version does not know.
+    Refusal(Option<Refusal>),
+}
+
+/// A datagram of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packet<'a> {
+    pub(super) version: u16,
+    /// Drawn by the initiator. It names the handshake.
+    pub(super) number: u64,
+    pub(super) content: Content<'a>,
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a datagram; `None` if it has not the shape of one of version 1. Of another version, only a
+    /// hello and a refusal are read, whose shapes stay (P12.7).
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let [first, kind, v0, v1, number @ ..] = *header;
+        if first != FIRST_BYTE || bytes.len() > MAX_BYTES {
+            return None;
+        }
+        let version = u16::from_be_bytes([v0, v1]);
+        let number = u64::from_be_bytes(number);
+        let content = match kind {
+            HELLO if bytes.len() == HELLO_BYTES => Content::Hello,
+            REFUSAL => match *body {
+                [reason] => Content::Refusal(Refusal::of(reason)),
+                _ => return None,
+            },
+            _ if version != VERSION => return None,
+            RETRY => Content::Retry(*body.as_array_of()?),
+            OPENING => {
+                let (cookie, rest) = body.split_first_chunk()?;
+                let (pattern, noise) = rest.split_first()?;
+                Content::Opening {
+                    cookie: *cookie,
+                    pattern: Pattern::of(*pattern),
+                    prologue: &bytes[..bytes.len() - noise.len()],
+                    noise,
+                }
+            }
+            ANSWER => Content::Answer(body),
+            PROOF => Content::Proof(body),
+            _ => return None,
+        };
+        Some(Self {
+            version,
+            number,
+            content,
+        })
+    }
+}
+
+/// The whole of a slice as an array.
+trait AsArrayOf {
+    fn as_array_of(&self) -> Option<&Cookie>;
+}
+
+impl AsArrayOf for [u8] {
+    fn as_array_of(&self) -> Option<&Cookie> {
+        self.try_into().ok()
+    }
+}
+
+fn header(kind: u8, number: u64) -> Vec<u8> {
+    let mut bytes = vec![FIRST_BYTE, kind];
+    bytes.extend_from_slice(&VERSION.to_be_bytes());
+    bytes.extend_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+pub(super) fn hello(number: u64) -> Vec<u8> {
+    let mut bytes = header(HELLO, number);
+    bytes.resize(HELLO_BYTES, 0);
+    bytes
+}
+
+pub(super) fn retry(number: u64, cookie: &Cookie) -> Vec<u8> {
+    let mut bytes = header(RETRY, number);
+    bytes.extend_from_slice(cookie);
+    bytes
+}
+
+/// The beginning of an opening, which is the prologue of the Noise handshake.
+pub(super) fn prologue(number: u64, cookie: &Cookie, pattern: Pattern) -> Vec<u8> {
+    let mut bytes = header(OPENING, number);
+    bytes.extend_from_slice(cookie);
+    bytes.push(pattern.number());
+    bytes
+}
+
+pub(super) fn answer(number: u64, noise: &[u8]) -> Vec<u8> {
+    let mut bytes = header(ANSWER, number);
+    bytes.extend_from_slice(noise);
+    bytes
+}
+
+pub(super) fn proof(number: u64, noise: &[u8]) -> Vec<u8> {
+    let mut bytes = header(PROOF, number);
+    bytes.extend_from_slice(noise);
+    bytes
+}
+
+pub(super) fn refusal(number: u64, reason: Refusal) -> Vec<u8> {
+    let mut bytes = header(REFUSAL, number);
+    bytes.push(reason.number());
+    bytes
+}

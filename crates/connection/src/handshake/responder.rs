@@ -1,0 +1,296 @@
+//! The responder's end of all handshakes of a listener. It keeps no state for a source before that has
+//! shown that it receives there, and that it holds a key (P12.4).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use farwrite_session::PublicKey;
+use snow::{HandshakeState, StatelessTransportState};
+
+use super::budget::Budget;
+use super::cookie::CookieJar;
+use super::noise::{self, OpenError, Opened};
+use super::packet::{self, Content, Packet, Pattern, Refusal, VERSION};
+use super::{ACCEPTED, BUSY, UNKNOWN_PEER};
+use crate::keys::{Keys, Peer};
+
+/// The highest number of handshakes that wait for their proof.
+const MOST: usize = 256;
+/// The highest number of them of one peer.
+const MOST_OF_PEER: usize = 16;
+/// How long a handshake may wait for its proof.
+const WAIT_NS: u64 = 10_000_000_000;
+
+/// Names a handshake: the number and the address of its initiator.
+pub(crate) type HandshakeId = (u64, SocketAddr);
+
+/// What happens on a datagram.
+pub(crate) enum Reaction {
+    /// Nothing.
+    Ignored,
+    /// A datagram goes to the source.
+    Answered(Vec<u8>),
+    /// A peer that holds the keys asks for a connection. [`Responder::accept`] or [`Responder::refuse`]
+    /// follows.
+    Asked(Asked),
+    /// The peer has shown that its request is no replay. The handshake is over.
+    Proven {
+        id: HandshakeId,
+        peer: Peer,
+        payload: Vec<u8>,
+    },
+}
+
+/// A request whose first message verifies.
+pub(crate) struct Asked {
+    id: HandshakeId,
+    peer: Peer,
+    opening: [u8; 32],
+    state: Box<HandshakeState>,
+}
+
+/// A handshake that waits for its proof.
+struct Entry {
+    peer: Peer,
+    /// The hash of the opening, which its initiator may repeat.
+    opening: [u8; 32],
+    answer: Vec<u8>,
+    ciphers: Box<StatelessTransportState>,
+    since_ns: u64,
+}
+
+/// How many requests came to nothing, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusalCounts {
+    /// Openings without a valid cookie. Their sources got a cookie.
+    pub cookies: u64,
+    /// Openings that were not verified, because too many came.
+    pub over_budget: u64,
+    /// Openings that do not verify: their senders have other keys.
+    pub other_keys: u64,
+    /// Peers that are not in the known peers.
+    pub unknown_peers: u64,
+    /// Requests without room.
+    pub no_room: u64,
+    /// Hellos of another version.
+    pub other_version: u64,
+}
+
+/// One end of any number of handshakes.
+pub(crate) struct Responder {
+    keys: Keys,
+    cookies: CookieJar,
+    budget: Budget,
+    entries: BTreeMap<HandshakeId, Entry>,
+    counts: RefusalCounts,
+}
+
+impl Responder {
+    /// `secrets` are random.
+    pub(crate) fn new(keys: Keys, secrets: [[u8; 32]; 2]) -> Self {
+        let [cookies, budget] = secrets;
+        Self {
+            keys,
+            cookies: CookieJar::new(cookies),
+            budget: Budget::new(budget),
+            entries: BTreeMap::new(),
+            counts: RefusalCounts::default(),
+        }
+    }
+
+    /// Processes a datagram from `source`.
+    pub(crate) fn receive(&mut self, now_ns: u64, source: SocketAddr, bytes: &[u8]) -> Reaction {
+        let Some(packet) = Packet::read(bytes) else {
+            return Reaction::Ignored;
+        };
+        let id = (packet.number, source);
+        match packet.content {
+            Content::Hello if packet.version != VERSION => {
+                self.counts.other_version += 1;
+                Reaction::Answered(packet::refusal(packet.number, Refusal::Version))
+            }
+            Content::Hello => self.retry(now_ns, id),
+            Content::Opening {
+                cookie,
+                pattern,
+                prologue,
+                noise,
+            } => {
+                if !self.cookies.accepts(now_ns, source, packet.number, &cookie) {
+                    self.counts.cookies += 1;
+                    return self.retry(now_ns, id);
+                }
+                let opening = *blake3::hash(bytes).as_bytes();
+                match self.entries.get(&id) {
+                    Some(entry) if entry.opening == opening => {
+                        Reaction::Answered(entry.answer.clone())
+                    }
+                    Some(_) => Reaction::Ignored,
+                    None => self.open(now_ns, id, pattern, opening, (prologue, noise)),
+                }
+            }
+            Content::Proof(noise) => self.prove(id, noise),
+            Content::Retry(_) | Content::Answer(_) | Content::Refusal(_) => Reaction::Ignored,
+        }
+    }
+
+    fn retry(&self, now_ns: u64, (number, source): HandshakeId) -> Reaction {
+        let cookie = self.cookies.make(now_ns, source, number);
+        Reaction::Answered(packet::retry(number, &cookie))
+    }
+
+    fn open(
+        &mut self,
+        now_ns: u64,
+        id: HandshakeId,
+        pattern: Option<Pattern>,
+        opening: [u8; 32],
+        (prologue, noise): (&[u8], &[u8]),
+    ) -> Reaction {
+        if !self.budget.take(now_ns, id.1) {
+            self.counts.over_budget += 1;
+            return Reaction::Ignored;
+        }
+        let opened = pattern.map_or(Err(OpenError::Pattern), |pattern| {
+            noise::open(&self.keys, pattern, prologue, noise)
+        });
+        let Opened { state, peer } = match opened {
+            Ok(opened) => opened,
+            Err(why) => {
+                self.counts.other_keys += 1;
+                let reason = match why {
+                    OpenError::Pattern => Refusal::Pattern,
+                    OpenError::Keys => Refusal::Keys,
+                };
+                return Reaction::Answered(packet::refusal(id.0, reason));
+            }
+        };
+        let peer = match peer {
+            Ok(peer) => peer,
+            Err(_) => {
+                self.counts.unknown_peers += 1;
+                return refused(id, state, UNKNOWN_PEER);
+            }
+        };
+        let asked = Asked {
+            id,
+            peer,
+            opening,
+            state,
+        };
+        if self.has_room(&asked) {
+            Reaction::Asked(asked)
+        } else {
+            self.refuse(asked)
+        }
+    }
+
+    /// Whether the table has room for one more handshake of this peer.
+    fn has_room(&self, asked: &Asked) -> bool {
+        let owner = owner(&asked.peer, asked.id.1);
+        let owners = self.entries.iter();
+        let owned =
+            owners.filter(|((_, source), entry)| self::owner(&entry.peer, *source) == owner);
+        self.entries.len() < MOST && owned.count() < MOST_OF_PEER
+    }
+
+    /// Accepts a request with a payload for the peer. Returns the name of the handshake, and the datagram
+    /// to send.
+    ///
+    /// # Errors
+    /// The payload does not fit into a datagram.
+    pub(crate) fn accept(
+        &mut self,
+        now_ns: u64,
+        asked: Asked,
+        payload: &[u8],
+    ) -> Result<(HandshakeId, Vec<u8>), snow::Error> {
+        let payload = [&[ACCEPTED], payload].concat();
+        let (second, ciphers) = noise::finish(asked.state, &payload)?;
+        let answer = packet::answer(asked.id.0, &second);
+        let entry = Entry {
+            peer: asked.peer,
+            opening: asked.opening,
+            answer: answer.clone(),
+            ciphers,
+            since_ns: now_ns,
+        };
+        self.entries.insert(asked.id, entry);
+        Ok((asked.id, answer))
+    }
+
+    /// Refuses a request for lack of room.
+    pub(crate) fn refuse(&mut self, asked: Asked) -> Reaction {
+        self.counts.no_room += 1;
+        refused(asked.id, asked.state, BUSY)
+    }
+
+    fn prove(&mut self, id: HandshakeId, noise: &[u8]) -> Reaction {
+        let Some(entry) = self.entries.get(&id) else {
+            return Reaction::Ignored;
+        };
+        let Ok(payload) = noise::read_proof(&entry.ciphers, noise) else {
+            return Reaction::Ignored;
+        };
+        match self.entries.remove(&id) {
+            Some(Entry { peer, .. }) => Reaction::Proven { id, peer, payload },
+            None => Reaction::Ignored,
+        }
+    }
+
+    /// Forgets the handshakes whose proof has not come in time, and returns them.
+    pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<HandshakeId> {
+        self.forget(|entry| now_ns >= entry.since_ns.saturating_add(WAIT_NS))
+    }
+
+    /// When to call [`Responder::expire`] next.
+    pub(crate) fn next_ns(&self) -> u64 {
+        let since = self.entries.values().map(|entry| entry.since_ns).min();
+        since.map_or(u64::MAX, |since_ns| since_ns.saturating_add(WAIT_NS))
+    }
+
+    /// Replaces the keys. Forgets the handshakes of peers that are no longer known, and returns them.
+    pub(crate) fn replace_keys(&mut self, keys: Keys) -> Vec<HandshakeId> {
+        self.keys = keys;
+        let keys = self.keys.clone();
+        self.forget(|entry| !keys.accept(&entry.peer))
+    }
+
+    fn forget(&mut self, is_over: impl Fn(&Entry) -> bool) -> Vec<HandshakeId> {
+        let over = self.entries.iter().filter(|(_, entry)| is_over(entry));
+        let over: Vec<_> = over.map(|(id, _)| *id).collect();
+        self.entries.retain(|_, entry| !is_over(entry));
+        over
+    }
+
+    pub(crate) fn counts(&self) -> RefusalCounts {
+        self.counts
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// An answer that proves who this end is, and refuses.
+fn refused((number, _): HandshakeId, state: Box<HandshakeState>, why: u8) -> Reaction {
+    match noise::finish(state, &[why]) {
+        Ok((second, _)) => Reaction::Answered(packet::answer(number, &second)),
+        Err(_) => Reaction::Ignored,
+    }
+}
+
+/// Who has a share of the table.
+#[derive(PartialEq, Eq)]
+enum Owner {
+    Key(PublicKey),
+    Host(IpAddr),
+}
+
+fn owner(peer: &Peer, source: SocketAddr) -> Owner {
+    match peer.key() {
+        Some(key) => Owner::Key(key),
+        None => Owner::Host(source.ip().to_canonical()),
+    }
+}

@@ -1,0 +1,531 @@
+//! Handshakes in virtual time, over paths that lose, repeat and reorder packets, with an attacker.
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+
+use farwrite_rng::SplitMix;
+use farwrite_session::{Identity, KnownPeers, Psk, PublicKey};
+use proptest::prelude::*;
+
+use super::noise::MAX_PAYLOAD_BYTES;
+use super::packet::{self, Content, HELLO_BYTES, MAX_BYTES, Packet, Pattern, Refusal};
+use super::{
+    HandshakeId, Initiator, InitiatorFailure, InitiatorKeys, Reaction, RefusalCounts, Responder,
+};
+use crate::keys::{Keys, Peer};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+const LIMIT: u64 = 60 * S;
+const FROM_INITIATOR: &[u8] = b"from the initiator";
+const FROM_RESPONDER: &[u8] = b"from the responder";
+
+static OWN: LazyLock<Identity> = LazyLock::new(|| Identity::generate().expect("randomness"));
+static PEER: LazyLock<Identity> = LazyLock::new(|| Identity::generate().expect("randomness"));
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn knows(name: &str, key: PublicKey) -> KnownPeers {
+    let mut peers = KnownPeers::default();
+    peers.add(name, key).expect("a name");
+    peers
+}
+
+fn responder_keys() -> Keys {
+    Keys::of_identity(PEER.clone(), knows("site-a", OWN.public()))
+}
+
+fn identities() -> InitiatorKeys {
+    InitiatorKeys::Identities {
+        own: OWN.clone(),
+        peer: PEER.public(),
+    }
+}
+
+fn initiator(keys: InitiatorKeys, addresses: &[SocketAddr], number: u64, now_ns: u64) -> Initiator {
+    Initiator::new(keys, addresses, number, now_ns, now_ns + LIMIT)
+}
+
+/// What a path makes of a packet: which packets arrive instead, and after which time.
+type Path<'a> = dyn FnMut(&[u8]) -> Vec<(u64, Vec<u8>)> + 'a;
+
+/// The ends of one handshake, and the packets between them.
+struct World {
+    now_ns: u64,
+    source: SocketAddr,
+    place: SocketAddr,
+    initiator: Initiator,
+    responder: Responder,
+    /// Packets under way: due time, whether to the responder, bytes.
+    under_way: Vec<(u64, bool, Vec<u8>)>,
+    /// All packets ever sent.
+    seen: Vec<Vec<u8>>,
+    /// What the responder has said of the peer, and the payloads of both ends.
+    proven: Vec<(HandshakeId, Peer, Vec<u8>)>,
+    answered: Option<Vec<u8>>,
+}
+
+impl World {
+    fn new(initiator: Initiator, responder: Responder, now_ns: u64) -> Self {
+        Self {
+            now_ns,
+            source: at("192.0.2.1:7000"),
+            place: at("198.51.100.2:4792"),
+            initiator,
+            responder,
+            under_way: Vec::new(),
+            seen: Vec::new(),
+            proven: Vec::new(),
+            answered: None,
+        }
+    }
+
+    fn plain(keys: InitiatorKeys, of_responder: Keys) -> Self {
+        let initiator = initiator(keys, &[at("198.51.100.2:4792")], 7, 0);
+        Self::new(
+            initiator,
+            Responder::new(of_responder, [[1; 32], [2; 32]]),
+            0,
+        )
+    }
+
+    fn send(&mut self, to_responder: bool, bytes: Vec<u8>, path: &mut Path<'_>) {
+        assert!(bytes.len() <= MAX_BYTES);
+        for (delay_ns, bytes) in path(&bytes) {
+            let due_ns = self.now_ns + delay_ns;
+            self.under_way.push((due_ns, to_responder, bytes));
+        }
+        self.seen.push(bytes);
+    }
+
+    /// Gives a datagram to the responder. Returns its answer.
+    fn at_responder(&mut self, source: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+        match self.responder.receive(self.now_ns, source, bytes) {
+            Reaction::Ignored => None,
+            Reaction::Answered(answer) => Some(answer),
+            Reaction::Asked(asked) => {
+                let accepted = self.responder.accept(self.now_ns, asked, FROM_RESPONDER);
+                Some(accepted.expect("a short payload").1)
+            }
+            Reaction::Proven { id, peer, payload } => {
+                self.proven.push((id, peer, payload));
+                None
+            }
+        }
+    }
+
+    /// Runs until both ends are done, the initiator has failed, or `until_ns`.
+    fn run(&mut self, until_ns: u64, path: &mut Path<'_>) -> Option<InitiatorFailure> {
+        while self.now_ns < until_ns {
+            self.under_way.sort_by_key(|(due_ns, ..)| *due_ns);
+            while self
+                .under_way
+                .first()
+                .is_some_and(|(due, ..)| *due <= self.now_ns)
+            {
+                let (_, to_responder, bytes) = self.under_way.remove(0);
+                if to_responder {
+                    if let Some(answer) = self.at_responder(self.source, &bytes) {
+                        self.send(false, answer, path);
+                    }
+                } else if let Some((from, payload)) =
+                    self.initiator.receive(self.now_ns, self.place, &bytes)
+                {
+                    assert_eq!(from, self.place);
+                    self.initiator
+                        .prove(self.now_ns, FROM_INITIATOR)
+                        .expect("a short payload");
+                    self.answered = Some(payload);
+                }
+            }
+            self.responder.expire(self.now_ns);
+            while let Some((to, bytes)) = self.initiator.poll_transmit(self.now_ns) {
+                if to == self.place {
+                    self.send(true, bytes, path);
+                }
+            }
+            if let Some(why) = self.initiator.failure(self.now_ns) {
+                return Some(why);
+            }
+            if self.answered.is_some() && !self.proven.is_empty() {
+                return None;
+            }
+            let due = self.under_way.iter().map(|(due, ..)| *due);
+            let next_ns = due.min().unwrap_or(u64::MAX).min(self.initiator.next_ns());
+            self.now_ns = next_ns.max(self.now_ns + 1).min(until_ns);
+        }
+        None
+    }
+
+    fn assert_done(&self, peer: &Peer) {
+        assert_eq!(self.answered.as_deref(), Some(FROM_RESPONDER));
+        assert_eq!(self.proven.len(), 1, "{:?}", self.proven);
+        assert_eq!(&self.proven[0].1, peer);
+        assert_eq!(self.proven[0].2, FROM_INITIATOR);
+    }
+}
+
+/// A path that carries each packet once, in 10 ms.
+fn clean(bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    vec![(10 * MS, bytes.to_vec())]
+}
+
+#[test]
+fn two_and_a_half_round_trips_with_either_key() {
+    let psk = Psk::generate().expect("randomness");
+    let of_psk = InitiatorKeys::PreShared(Keys::of_psk(&psk).psk.expect("a key"));
+    let site_a = Peer::known("site-a", OWN.public());
+    let both = responder_keys().with_psk(&psk);
+    for (keys, of_responder, peer) in [
+        (identities(), responder_keys(), &site_a),
+        (of_psk.clone(), Keys::of_psk(&psk), &Peer::PRE_SHARED),
+        (identities(), both.clone(), &site_a),
+        (of_psk, both, &Peer::PRE_SHARED),
+    ] {
+        let mut world = World::plain(keys, of_responder);
+        assert_eq!(world.run(LIMIT, &mut clean), None);
+        world.assert_done(peer);
+        assert_eq!(world.now_ns, 50 * MS);
+        assert_eq!(world.seen.len(), 5);
+        assert_eq!(world.responder.entries(), 0);
+        assert_eq!(world.responder.counts(), RefusalCounts::default());
+        // The proof is repeated until the peer has used it.
+        assert!(world.initiator.poll_transmit(S).is_some());
+        world.initiator.confirm();
+        assert!(world.initiator.poll_transmit(10 * S).is_none());
+    }
+}
+
+#[test]
+fn keys_that_differ_are_told_apart() {
+    let other = Identity::generate().expect("randomness");
+    let psk = InitiatorKeys::PreShared([9; 32]);
+    let place = at("198.51.100.2:4792");
+    let refused = |reason| InitiatorFailure::Refused {
+        at: place,
+        reason,
+        version: packet::VERSION,
+    };
+    let wrong_peer = InitiatorKeys::Identities {
+        own: OWN.clone(),
+        peer: other.public(),
+    };
+    let stranger = InitiatorKeys::Identities {
+        own: other,
+        peer: PEER.public(),
+    };
+    let of_psk = Keys::of_psk(&Psk::generate().expect("randomness"));
+    for (keys, of_responder, expected) in [
+        (wrong_peer, responder_keys(), refused(Refusal::Keys)),
+        (psk.clone(), of_psk.clone(), refused(Refusal::Keys)),
+        (psk, responder_keys(), refused(Refusal::Pattern)),
+        (identities(), of_psk, refused(Refusal::Pattern)),
+        (
+            stranger,
+            responder_keys(),
+            InitiatorFailure::UnknownHere { at: place },
+        ),
+    ] {
+        let mut world = World::plain(keys, of_responder);
+        assert_eq!(world.run(LIMIT, &mut clean), Some(expected));
+        assert!(world.now_ns < 2 * S, "the answer is final");
+        assert_eq!(world.responder.entries(), 0);
+        assert_eq!((world.answered, world.proven.len()), (None, 0));
+    }
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut world = World::plain(identities(), responder_keys());
+    let (_, mut hello) = world.initiator.poll_transmit(0).expect("a hello");
+    hello[3] += 1;
+    let mut answer = world.at_responder(world.source, &hello).expect("a refusal");
+    assert!(answer.len() < HELLO_BYTES);
+    // An end of version 2 answers a hello of version 1 with its own version.
+    answer[3] += 1;
+    assert!(world.initiator.receive(0, world.place, &answer).is_none());
+    let expected = InitiatorFailure::Refused {
+        at: world.place,
+        reason: Refusal::Version,
+        version: 2,
+    };
+    assert_eq!(world.initiator.failure(0), None, "anyone can say this");
+    while world.initiator.poll_transmit(S).is_some() {}
+    assert_eq!(world.initiator.failure(S), Some(expected));
+}
+
+#[test]
+fn an_address_that_is_dead_does_not_hold_up_one_that_lives() {
+    let [dead, live] = ["[2001:db8::1]:4792", "198.51.100.2:4792"].map(at);
+    let initiator = initiator(identities(), &[dead, live], 7, 0);
+    let responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+    let mut world = World::new(initiator, responder, 0);
+    assert_eq!(world.run(LIMIT, &mut clean), None);
+    world.assert_done(&Peer::known("site-a", OWN.public()));
+    assert_eq!(
+        world.now_ns,
+        300 * MS,
+        "the dead one had a quarter of a second"
+    );
+    // Without an answer, the error names each address.
+    let mut alone = self::initiator(identities(), &[dead, live], 7, 0);
+    assert!(alone.poll_transmit(0).is_some());
+    assert_eq!(alone.failure(LIMIT - 1), None);
+    let to = vec![dead, live];
+    assert_eq!(alone.failure(LIMIT), Some(InitiatorFailure::Silent { to }));
+}
+
+#[test]
+fn a_responder_that_starts_again_is_found_again() {
+    let mut world = World::plain(identities(), responder_keys());
+    let mut packets = 0;
+    // The responder starts again after its first answer, so the cookie is one of another secret.
+    let mut lost = |bytes: &[u8]| {
+        packets += 1;
+        if packets == 3 {
+            Vec::new()
+        } else {
+            clean(bytes)
+        }
+    };
+    world.run(100 * MS, &mut lost);
+    world.responder = Responder::new(responder_keys(), [[3; 32], [4; 32]]);
+    assert_eq!(world.run(LIMIT, &mut clean), None);
+    world.assert_done(&Peer::known("site-a", OWN.public()));
+    assert!(
+        world.responder.counts().cookies > 0,
+        "the old cookie is refused"
+    );
+    assert!(world.now_ns < 3 * S, "{}", world.now_ns);
+}
+
+/// Loss, copies, delays that reorder, and an attacker on the path who sends changed and old packets and
+/// refusals to both ends. Loss keeps the ends apart only for a time, forged refusals do not, and no attack
+/// leads to a second connection or to another peer.
+#[test]
+fn any_path_leads_to_one_connection_or_none() {
+    for seed in 0..150 {
+        let mut rng = SplitMix::new(seed);
+        let mut world = World::plain(identities(), responder_keys());
+        let [loses, refuses, changes] = [1, 2, 4].map(|bit| (1 + seed % 7) & bit != 0);
+        let loss = if loses { rng.below(60) } else { 0 };
+        let mut sent = Vec::<Vec<u8>>::new();
+        let mut path = |bytes: &[u8]| {
+            sent.push(bytes.to_vec());
+            let mut arrive = Vec::new();
+            for _ in 0..2 {
+                if !rng.percent(loss) {
+                    arrive.push((rng.within(1..150) * MS, bytes.to_vec()));
+                }
+                if refuses {
+                    let number = sent[0][4..12].try_into().map(u64::from_be_bytes);
+                    let refusal = packet::refusal(number.expect("8 bytes"), Refusal::Keys);
+                    arrive.push((rng.within(1..150) * MS, refusal));
+                }
+                if changes {
+                    let mut changed = sent[rng.index(sent.len())].clone();
+                    for _ in 0..rng.below(3) {
+                        let place = rng.index(changed.len());
+                        changed[place] ^= 1 << rng.below(8);
+                    }
+                    arrive.push((rng.within(1..150) * MS, changed));
+                }
+            }
+            arrive
+        };
+        let mut failed = None;
+        while failed.is_none() && world.now_ns < LIMIT && world.proven.is_empty() {
+            failed = world.run(world.now_ns + S, &mut path);
+            assert!(world.responder.entries() <= 2, "seed {seed}");
+        }
+        assert!(world.proven.len() <= 1, "seed {seed}");
+        if !world.proven.is_empty() {
+            world.assert_done(&Peer::known("site-a", OWN.public()));
+        }
+        // An attacker who sees the packets can end a handshake, as one who cuts the cable.
+        let may_fail = changes || (loses && refuses);
+        let has_failed = world.proven.is_empty();
+        assert!(may_fail || !has_failed, "seed {seed}: {failed:?}");
+        world.responder.expire(world.now_ns + LIMIT);
+        assert_eq!(world.responder.entries(), 0);
+    }
+}
+
+/// What an attacker on the path has recorded opens nothing later, from any address.
+#[test]
+fn a_recorded_handshake_is_worth_nothing() {
+    let mut world = World::plain(identities(), responder_keys());
+    assert_eq!(world.run(LIMIT, &mut clean), None);
+    let recorded = std::mem::take(&mut world.seen);
+    for source in [world.source, at("203.0.113.9:9")] {
+        for round in 0..3 {
+            for bytes in &recorded {
+                world.at_responder(source, bytes);
+            }
+            assert_eq!(world.proven.len(), 1, "round {round}");
+            assert!(
+                world.responder.entries() <= 1,
+                "the one of the same address"
+            );
+        }
+    }
+    world.now_ns += 30 * S;
+    world.responder.expire(world.now_ns);
+    for bytes in &recorded {
+        world.at_responder(world.source, bytes);
+    }
+    assert_eq!(world.responder.entries(), 0, "the cookie is too old");
+}
+
+/// Strangers send what they can: hellos and openings from many sources. They cost answers that are no
+/// longer than their packets, a bounded number of exchanges, and no memory.
+#[test]
+fn strangers_leave_no_state() {
+    let mut responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+    let stranger = InitiatorKeys::Identities {
+        own: Identity::generate().expect("randomness"),
+        peer: OWN.public(),
+    };
+    let (mut verified, mut cookies) = (0, BTreeMap::new());
+    for n in 0..2000_u32 {
+        let source = SocketAddr::from(([10, 0, (n / 250) as u8, (n % 250) as u8], 9));
+        let number = u64::from(n);
+        let mut answered = |bytes: &[u8]| match responder.receive(S, source, bytes) {
+            Reaction::Answered(answer) => {
+                assert!(answer.len() <= bytes.len());
+                Some(answer)
+            }
+            Reaction::Ignored => None,
+            _ => panic!("a stranger"),
+        };
+        let retry = answered(&packet::hello(number)).expect("a cookie");
+        let Some(Packet {
+            content: Content::Retry(cookie),
+            ..
+        }) = Packet::read(&retry)
+        else {
+            panic!("{retry:?}");
+        };
+        cookies.insert(cookie, n);
+        let mut opening = packet::prologue(number, &cookie, Pattern::Identities);
+        let (_, noise) = stranger.begin(&opening).expect("a message");
+        opening.extend_from_slice(&noise);
+        verified += usize::from(answered(&opening).is_some());
+        // With a cookie of another source.
+        let other = packet::prologue(number + 1, &cookie, Pattern::Identities);
+        let other = [other, noise].concat();
+        let again = answered(&other).expect("another cookie");
+        assert!(matches!(
+            Packet::read(&again).map(|packet| packet.content),
+            Some(Content::Retry(_))
+        ));
+    }
+    assert_eq!(cookies.len(), 2000);
+    assert_eq!(verified, 500, "the budget of one moment");
+    assert_eq!(responder.entries(), 0);
+    assert_eq!(responder.next_ns(), u64::MAX);
+    let counts = responder.counts();
+    assert_eq!((counts.other_keys, counts.over_budget), (500, 1500));
+}
+
+/// A peer that holds a valid key and begins handshakes without end.
+#[test]
+fn a_peer_fills_its_own_share_only() {
+    let other = Identity::generate().expect("randomness");
+    let mut known = knows("site-a", OWN.public());
+    known.add("site-b", other.public()).expect("a name");
+    let mut responder = Responder::new(Keys::of_identity(PEER.clone(), known), [[1; 32], [2; 32]]);
+    let begin = |responder: &mut Responder, own: &Identity, n: u32| {
+        let source = SocketAddr::from(([10, 0, 0, n as u8], 9));
+        let keys = InitiatorKeys::Identities {
+            own: own.clone(),
+            peer: PEER.public(),
+        };
+        let mut initiator = initiator(keys, &[at("198.51.100.2:4792")], u64::from(n), 0);
+        loop {
+            let (to, bytes) = initiator.poll_transmit(0)?;
+            match responder.receive(0, source, &bytes) {
+                Reaction::Answered(answer) => {
+                    initiator.receive(0, to, &answer);
+                }
+                Reaction::Asked(asked) => {
+                    responder.accept(0, asked, &[]).expect("accepted");
+                    return None;
+                }
+                _ => panic!("a known peer"),
+            }
+            if let Some(why) = initiator.failure(0) {
+                return Some(why);
+            }
+        }
+    };
+    for n in 0..16 {
+        assert_eq!(begin(&mut responder, &OWN, n), None);
+    }
+    for n in 16..20 {
+        let busy = begin(&mut responder, &OWN, n);
+        assert!(
+            matches!(busy, Some(InitiatorFailure::Busy { .. })),
+            "{busy:?}"
+        );
+    }
+    assert_eq!(begin(&mut responder, &other, 30), None);
+    assert_eq!(responder.entries(), 17);
+    assert_eq!(responder.counts().no_room, 4);
+    // A peer that is removed from the file loses its handshakes.
+    let keys = Keys::of_identity(PEER.clone(), knows("site-b", other.public()));
+    assert_eq!(responder.replace_keys(keys).len(), 16);
+    assert_eq!(responder.next_ns(), 10 * S);
+    assert_eq!(responder.expire(10 * S).len(), 1);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        number in any::<u64>(),
+        cookie in any::<[u8; 20]>(),
+        noise in prop::collection::vec(any::<u8>(), 0..=MAX_PAYLOAD_BYTES),
+    ) {
+        let read = |bytes: &[u8]| Packet::read(bytes).map(|packet| {
+            assert_eq!((packet.number, packet.version), (number, packet::VERSION));
+            format!("{:?}", packet.content)
+        });
+        let noise = &noise[..];
+        let shown = |content: Content<'_>| Some(format!("{content:?}"));
+        prop_assert_eq!(read(&packet::hello(number)), shown(Content::Hello));
+        prop_assert_eq!(read(&packet::retry(number, &cookie)), shown(Content::Retry(cookie)));
+        prop_assert_eq!(read(&packet::answer(number, noise)), shown(Content::Answer(noise)));
+        prop_assert_eq!(read(&packet::proof(number, noise)), shown(Content::Proof(noise)));
+        for reason in [Refusal::Version, Refusal::Pattern, Refusal::Keys] {
+            let content = Content::Refusal(Some(reason));
+            prop_assert_eq!(read(&packet::refusal(number, reason)), shown(content));
+        }
+        for pattern in [Pattern::PreShared, Pattern::Identities] {
+            let prologue = packet::prologue(number, &cookie, pattern);
+            let bytes = [&prologue[..], noise].concat();
+            let pattern = Some(pattern);
+            let content = Content::Opening { cookie, pattern, prologue: &prologue, noise };
+            prop_assert_eq!(read(&bytes), shown(content));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_ignored(
+        kind in 0..7_u8,
+        rest in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let bytes = [&[packet::FIRST_BYTE, kind, 0, 1][..], &rest].concat();
+        let mut responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+        if let Reaction::Answered(answer) = responder.receive(0, at("192.0.2.1:7"), &bytes) {
+            prop_assert!(answer.len() <= bytes.len());
+        }
+        prop_assert_eq!(responder.entries(), 0);
+        let mut initiator = initiator(identities(), &[at("192.0.2.2:7")], 5, 0);
+        initiator.poll_transmit(0);
+        prop_assert!(initiator.receive(0, at("192.0.2.2:7"), &bytes).is_none());
+    }
+}

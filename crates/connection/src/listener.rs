@@ -1,0 +1,92 @@
+//! Accepting connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connection::Connection;
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::handshake::{RefusalCounts, Responder};
+use crate::keys::Keys;
+use crate::node::{Node, bind};
+use crate::options::ConnectionOptions;
+
+/// A UDP port that accepts connections of peers that hold the right keys. A thread of its own answers
+/// them. It keeps nothing for a source before that has proven a key, and verifies a bounded number of
+/// requests in a second (P12.4).
+pub struct Listener {
+    node: Arc<Node>,
+}
+
+impl Listener {
+    /// Listens on an address, such as `[::]:4792`, which also takes IPv4. Port 0 selects a free port.
+    ///
+    /// # Errors
+    /// [`Error::NoKeys`], [`Error::Bind`], [`Error::Randomness`], [`Error::Endpoint`].
+    pub fn bind(
+        addr: impl Into<SocketAddr>,
+        keys: &Keys,
+        options: &ConnectionOptions,
+    ) -> Result<Self, Error> {
+        if keys.identity.is_none() && keys.psk.is_none() {
+            return Err(Error::NoKeys);
+        }
+        let mut secrets = [[0; 32]; 2];
+        for secret in &mut secrets {
+            getrandom::fill(secret).map_err(Error::Randomness)?;
+        }
+        let endpoint = bind(addr.into())?;
+        let responder = Responder::new(keys.clone(), secrets);
+        let driver = Driver::listen(responder, options.clone());
+        let node = Arc::new(Node::start(endpoint, driver)?);
+        Ok(Self { node })
+    }
+
+    /// The address by which peers probably know this end, and the port.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.node.local
+    }
+
+    /// Waits for the next connection, at most for `limit`. Returns `None` after that.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] if the port has failed permanently.
+    pub fn accept(&self, limit: Duration) -> Result<Option<Connection>, Error> {
+        let accepted = self
+            .node
+            .thread
+            .wait(limit, || self.node.driver().accept())?;
+        Ok(accepted.map(|(session, peer)| Connection::new(Arc::clone(&self.node), session, peer)))
+    }
+
+    /// Replaces the keys and the known peers. Connections of peers that are no longer known end
+    /// ([`Ended::NoLongerKnown`](crate::Ended::NoLongerKnown)); the others go on.
+    ///
+    /// # Errors
+    /// [`Error::NoKeys`], [`Error::Endpoint`].
+    pub fn reload(&self, keys: &Keys) -> Result<(), Error> {
+        if keys.identity.is_none() && keys.psk.is_none() {
+            return Err(Error::NoKeys);
+        }
+        let keys = keys.clone();
+        self.node
+            .call(move |driver, endpoint| driver.replace_keys(endpoint, &keys))
+    }
+
+    /// How many requests came to nothing, by reason.
+    #[must_use]
+    pub fn refusals(&self) -> RefusalCounts {
+        self.node.driver().refusals()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Connections that were accepted keep the thread.
+        let _ = self
+            .node
+            .call(|driver, endpoint| driver.stop_listening(endpoint));
+    }
+}

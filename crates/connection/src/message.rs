@@ -1,0 +1,169 @@
+//! What two ends tell each other: in the handshake, and over the session queue pair (P12.5, P12.6).
+
+use farwrite::QpInfo;
+use farwrite::routes::RouteOffer;
+use farwrite_session::Text;
+use serde::{Deserialize, Serialize};
+
+/// The longest message of the session queue pair.
+pub(crate) const MAX_BYTES: u64 = 4096;
+/// The longest name of a queue pair.
+pub(crate) const MAX_NAME_BYTES: usize = 255;
+
+/// The payload of an answer and of a proof.
+#[derive(Debug)]
+pub(crate) struct Introduction {
+    pub(crate) software: Text,
+    pub(crate) queue_pair: QpInfo,
+    pub(crate) route: RouteOffer,
+}
+
+/// The fields as they are sent.
+#[derive(Serialize, Deserialize)]
+struct IntroductionFields {
+    software: Text,
+    /// Bits that are to be assigned.
+    capabilities: u64,
+    queue_pair: Vec<u8>,
+    route: Vec<u8>,
+}
+
+/// Why bytes of a peer that has proven itself are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer breaks the protocol: {0}")]
+pub struct Malformed(String);
+
+impl Malformed {
+    pub(crate) fn new(why: impl ToString) -> Self {
+        Self(why.to_string())
+    }
+}
+
+impl Introduction {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Malformed> {
+        let fields = IntroductionFields {
+            software: self.software.clone(),
+            capabilities: 0,
+            queue_pair: self.queue_pair.encode().map_err(Malformed::new)?,
+            route: self.route.encode().to_vec(),
+        };
+        postcard::to_stdvec(&fields).map_err(Malformed::new)
+    }
+
+    /// Bytes behind the last field are those of a later version.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (fields, _) =
+            postcard::take_from_bytes::<IntroductionFields>(bytes).map_err(Malformed::new)?;
+        Ok(Self {
+            software: fields.software,
+            queue_pair: QpInfo::decode(&fields.queue_pair).map_err(Malformed::new)?,
+            route: RouteOffer::decode(&fields.route).map_err(Malformed::new)?,
+        })
+    }
+}
+
+/// A message of the session queue pair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// The sender is ready. The initiator states the MTU that it has found.
+    Ready { mtu: u32 },
+    /// Opens a queue pair.
+    Open {
+        number: u32,
+        name: String,
+        queue_pair: Vec<u8>,
+    },
+    /// The queue pair is open.
+    Opened { number: u32, queue_pair: Vec<u8> },
+    /// The queue pair is not opened.
+    Refused { number: u32, reason: Text },
+    /// The sender has closed the queue pair.
+    Close { number: u32 },
+    /// The sender ends the connection.
+    Bye { cause: ByeCause, reason: Text },
+}
+
+/// The number of the first kind that this version does not know.
+const UNKNOWN_KINDS: u8 = 6;
+
+/// Why an end ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ByeCause {
+    /// The program has closed it.
+    Closed,
+    /// The peer's key is no longer among the known peers.
+    NoLongerKnown,
+    /// The peer breaks the protocol, or something failed.
+    Failed,
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("memory takes any message")
+    }
+
+    /// Reads a message; `None` for a kind of a later version.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, Malformed> {
+        if bytes.first().is_some_and(|kind| *kind >= UNKNOWN_KINDS) {
+            return Ok(None);
+        }
+        let (message, _) = postcard::take_from_bytes(bytes).map_err(Malformed::new)?;
+        if let Self::Open { name, .. } = &message {
+            check_name(name)?;
+        }
+        Ok(Some(message))
+    }
+}
+
+/// Names are for programs and for people: short, and printable.
+pub(crate) fn check_name(name: &str) -> Result<(), Malformed> {
+    let is_fit = name.len() <= MAX_NAME_BYTES && Text::new(name).as_str() == name;
+    is_fit.then_some(()).ok_or_else(|| {
+        Malformed(format!(
+            "the name of a queue pair has {} bytes or control characters, want at most {MAX_NAME_BYTES} \
+             printable ones",
+            name.len()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_of_later_versions_are_ignored() {
+        let ready = Message::Ready { mtu: 4096 };
+        let mut bytes = ready.encode();
+        assert_eq!(bytes[0], 0);
+        assert_eq!(Message::decode(&bytes), Ok(Some(ready.clone())));
+        bytes.extend_from_slice(b"a field of a later version");
+        assert_eq!(Message::decode(&bytes), Ok(Some(ready)));
+        let (cause, reason) = (ByeCause::Failed, Text::default());
+        let bye = Message::Bye { cause, reason }.encode();
+        assert_eq!(bye[0], UNKNOWN_KINDS - 1);
+        assert_eq!(Message::decode(&[UNKNOWN_KINDS, 9, 9]), Ok(None));
+        assert!(Message::decode(&[]).is_err());
+        let name = "n".repeat(MAX_NAME_BYTES + 1);
+        let open = |name: &str| Message::Open {
+            number: 0,
+            name: name.to_owned(),
+            queue_pair: Vec::new(),
+        };
+        assert!(Message::decode(&open(&name).encode()).is_err());
+        assert!(Message::decode(&open("a\nb").encode()).is_err());
+        assert!(Message::decode(&open(&name[1..]).encode()).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(Some(message)) = Message::decode(&bytes) {
+                prop_assert_eq!(Message::decode(&message.encode()), Ok(Some(message)));
+            }
+            let _ = Introduction::decode(&bytes);
+        }
+    }
+}

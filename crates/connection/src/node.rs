@@ -1,0 +1,107 @@
+//! The endpoint of a listener or of a connection, on a thread of its own.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use farwrite::{Endpoint, ProgressThread, UdpConfig, UdpFabric};
+
+use crate::driver::Driver;
+use crate::error::{Ended, Error};
+use crate::message::ByeCause;
+use crate::session::{Session, Shared};
+
+/// How long the last messages may take when a node is dropped.
+const LINGER: Duration = Duration::from_millis(1500);
+
+/// A thread with an endpoint, and its connections.
+pub(crate) struct Node {
+    pub(crate) thread: ProgressThread<UdpFabric>,
+    driver: Arc<Mutex<Driver>>,
+    pub(crate) local: SocketAddr,
+}
+
+impl Node {
+    pub(crate) fn start(endpoint: Endpoint<UdpFabric>, driver: Driver) -> Result<Self, Error> {
+        // Route packets show which sizes pass, even if the reason is this machine's interface.
+        endpoint.fabric().lose_too_large();
+        let local = farwrite::fabric::contract::Fabric::local_addr(endpoint.fabric(), 0);
+        let driver = Arc::new(Mutex::new(driver));
+        let thread = endpoint.start_thread()?;
+        let of_task = Arc::clone(&driver);
+        thread.add_task(move |endpoint| lock(&of_task).poll(endpoint))?;
+        Ok(Self {
+            thread,
+            driver,
+            local,
+        })
+    }
+
+    pub(crate) fn driver(&self) -> MutexGuard<'_, Driver> {
+        lock(&self.driver)
+    }
+
+    /// Runs `call` on the endpoint's thread.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Driver, &mut Endpoint<UdpFabric>) -> R + Send + 'static,
+    ) -> Result<R, Error> {
+        let driver = Arc::clone(&self.driver);
+        let call = move |endpoint: &mut Endpoint<UdpFabric>| call(&mut lock(&driver), endpoint);
+        Ok(self.thread.call(call)?)
+    }
+
+    /// Runs `call` on a session, on the endpoint's thread.
+    pub(crate) fn on_session<R: Send + 'static>(
+        &self,
+        key: usize,
+        call: impl FnOnce(&mut Session, &mut Shared<'_>) -> R + Send + 'static,
+    ) -> Result<R, Error> {
+        let answer = self.call(move |driver, endpoint| driver.on_session(endpoint, key, call))?;
+        answer.ok_or(Error::Over(Ended::Closed))
+    }
+
+    pub(crate) fn close(&self, key: usize) {
+        let close = |session: &mut Session, shared: &mut Shared<'_>| {
+            session.close(shared, ByeCause::Closed, Ended::Closed);
+        };
+        // A thread that has ended has no connections.
+        let _ = self.on_session(key, close);
+    }
+
+    /// Closes a session that nobody names any more. Its last message may still be under way.
+    pub(crate) fn forget(&self, key: usize) {
+        self.close(key);
+        let _ = self.call(move |driver, _| driver.forget(key));
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let driver = Arc::clone(&self.driver);
+        let _ = self
+            .thread
+            .wait(LINGER, || lock(&driver).is_idle().then_some(()));
+    }
+}
+
+fn lock(driver: &Mutex<Driver>) -> MutexGuard<'_, Driver> {
+    driver.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Binds an endpoint for [`connect`](crate::connect): at any address of both families, if this machine
+/// has both.
+pub(crate) fn bind_any() -> Result<Endpoint<UdpFabric>, Error> {
+    let any = [
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+    ];
+    bind(any[0]).or_else(|_| bind(any[1]))
+}
+
+pub(crate) fn bind(addr: SocketAddr) -> Result<Endpoint<UdpFabric>, Error> {
+    Endpoint::over_udp(&UdpConfig::new(addr)).map_err(|error| Error::Bind {
+        addr,
+        why: error.to_string(),
+    })
+}

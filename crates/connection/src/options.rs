@@ -1,0 +1,41 @@
+//! Options of connections.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farwrite::RateControl;
+
+/// How an end sets up and keeps its connections.
+#[derive(Clone, Debug)]
+pub struct ConnectionOptions {
+    /// The local address of [`connect`](crate::connect); `None`: any address, and a free port.
+    pub bind: Option<SocketAddr>,
+    /// How long connecting may take, the lookup of a name and the search for the largest packets included.
+    pub connect_limit: Duration,
+    /// How long the peer may be silent before the connection ends: a machine that sleeps, or a cut path.
+    /// Each end has a limit of its own.
+    pub silence_limit: Duration,
+    /// How fast packets are sent to the peer. It holds for all queue pairs of the connection.
+    pub rate_control: RateControl,
+    /// The largest MTU to try; `None`: jumbo frames. The MTU of a connection is what the path carries.
+    pub largest_mtu: Option<u32>,
+    /// The highest number of queue pairs of one connection. The peer cannot open more.
+    pub max_queue_pairs: usize,
+    /// The highest number of connections that wait for [`Listener::accept`](crate::Listener::accept). More are
+    /// refused.
+    pub backlog: usize,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> Self {
+        Self {
+            bind: None,
+            connect_limit: Duration::from_secs(10),
+            silence_limit: Duration::from_secs(60),
+            rate_control: RateControl::default(),
+            largest_mtu: None,
+            max_queue_pairs: 64,
+            backlog: 64,
+        }
+    }
+}

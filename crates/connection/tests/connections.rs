@@ -1,0 +1,340 @@
+//! Connections over loopback sockets.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use farwrite::{Outcome, QpOptions, SendOptions};
+use farwrite_connection::{
+    ByeCause, Connection, ConnectionOptions, Ended, Error, Keys, Listener, MessageOptions,
+    Messages, OpenedQueuePair, connect,
+};
+use farwrite_session::{Identity, KnownPeers, Psk};
+
+const LONG: Duration = Duration::from_secs(20);
+const LOOPBACK: &str = "127.0.0.1:0";
+
+fn options() -> ConnectionOptions {
+    ConnectionOptions::default()
+}
+
+fn identity() -> Identity {
+    Identity::generate().expect("randomness")
+}
+
+fn knows(peers: &[(&str, &Identity)]) -> KnownPeers {
+    let mut known = KnownPeers::default();
+    for (name, identity) in peers {
+        known.add(name, identity.public()).expect("a name");
+    }
+    known
+}
+
+/// A listener, and keys of an initiator that it knows as `site-a`.
+fn listener(addr: &str) -> (Listener, String, Keys) {
+    let [a, b] = [identity(), identity()];
+    let of_b = Keys::of_identity(b.clone(), knows(&[("site-a", &a)]));
+    let of_a = Keys::of_identity(a, knows(&[("site-b", &b)]));
+    let addr: SocketAddr = addr.parse().expect("an address");
+    let listener = Listener::bind(addr, &of_b, &options()).expect("a port");
+    let to = SocketAddr::new(addr.ip(), listener.local_addr().port());
+    (listener, to.to_string(), of_a)
+}
+
+fn accepted(listener: &Listener) -> Connection {
+    let accepted = listener.accept(LONG).expect("no failure");
+    accepted.expect("a connection")
+}
+
+/// Both ends of a connection.
+fn pair(addr: &str) -> (Listener, Connection, Connection) {
+    let (listener, to, keys) = listener(addr);
+    let a = connect(&to, &keys, "site-b", &options()).expect("connected");
+    let b = accepted(&listener);
+    (listener, a, b)
+}
+
+/// Opens a queue pair at one end and accepts it at the other.
+fn opened(a: &Connection, b: &Connection, name: &str) -> (OpenedQueuePair, OpenedQueuePair) {
+    thread::scope(|scope| {
+        let opened = scope.spawn(|| a.open_queue_pair(name, QpOptions::default(), LONG));
+        let accepted = b.accept_queue_pair(Some(name), &QpOptions::default(), LONG);
+        let accepted = accepted.expect("no failure").expect("in time");
+        let opened = opened.join().expect("no panic");
+        (opened.expect("accepted"), accepted)
+    })
+}
+
+fn messages(pair: OpenedQueuePair) -> Messages {
+    pair.into_messages(MessageOptions::default())
+        .expect("buffers")
+}
+
+#[test]
+fn messages_cross_in_both_directions_without_carrying_anything_by_hand() {
+    let (listener, a, b) = pair(LOOPBACK);
+    assert_eq!(a.peer().name(), Some("site-b"));
+    assert_eq!(b.peer().name(), Some("site-a"));
+    let port = listener.local_addr().port();
+    assert_eq!(a.peer_addr().map(|addr| addr.port()), Some(port));
+    assert!(
+        a.mtu() > 8000 && a.mtu() == b.mtu(),
+        "{} {}",
+        a.mtu(),
+        b.mtu()
+    );
+    // Each end opens one, and two have the same name.
+    let (a1, b1) = opened(&a, &b, "one");
+    let (b2, a2) = opened(&b, &a, "two");
+    let (a3, b3) = opened(&a, &b, "two");
+    assert_eq!((a1.name(), b2.name(), b3.name()), ("one", "two", "two"));
+    for (from, to) in [(a1, b1), (b2, a2), (a3, b3)] {
+        let (from, to) = (messages(from), messages(to));
+        let long: Vec<u8> = (0..=255).cycle().take(1_000_000).collect();
+        let sent = [Vec::new(), b"short".to_vec(), long];
+        let tickets: Vec<_> = sent.iter().map(|message| from.send(&message[..])).collect();
+        for message in &sent {
+            let came = to.receive(LONG).expect("no failure");
+            assert!(came.as_ref() == Some(message), "{} bytes", message.len());
+        }
+        for ticket in tickets {
+            assert_eq!(ticket.wait(LONG).expect("no failure"), Some(Outcome::Whole));
+        }
+        for n in 0..40_u8 {
+            to.send([n]);
+        }
+        for n in 0..40_u8 {
+            assert_eq!(from.receive(LONG).expect("no failure"), Some(vec![n]));
+        }
+        assert_eq!(from.receive(Duration::ZERO).expect("no failure"), None);
+    }
+    b.close();
+    let why = a.wait_ended(LONG).expect("no failure").expect("over");
+    let cause = ByeCause::Closed;
+    assert!(
+        matches!(&why, Ended::ByPeer { cause: c, .. } if *c == cause),
+        "{why}"
+    );
+    let late = a.open_queue_pair("late", QpOptions::default(), LONG);
+    let text = late.expect_err("over").to_string();
+    assert_eq!(
+        text,
+        "the connection is over: the peer has ended it (closed)"
+    );
+}
+
+#[test]
+fn the_two_ways_to_use_a_queue_pair_are_one() {
+    let (_listener, a, b) = pair("[::1]:0");
+    let (a, b) = opened(&a, &b, "by hand");
+    let recv = b.call(|endpoint, qp| {
+        let target = endpoint.register(vec![0_u8; 5000])?;
+        endpoint.post_recv(qp, target.whole())
+    });
+    let recv = recv.expect("the thread runs").expect("posted");
+    let send = a.call(|endpoint, qp| {
+        let source = endpoint.register(vec![7_u8; 5000])?;
+        endpoint.post_send(qp, source.whole(), SendOptions::default())
+    });
+    let send = send.expect("the thread runs").expect("posted");
+    let thread = a.connection().thread();
+    let outcome = thread.wait(LONG, || send.outcome()).expect("no failure");
+    assert_eq!(outcome, Some(Outcome::Whole));
+    assert_eq!(recv.outcome(), Some(Outcome::Whole));
+}
+
+#[test]
+fn many_peers_share_one_port() {
+    let [a, b] = [identity(), identity()];
+    let psk = Psk::generate().expect("randomness");
+    let keys = Keys::of_identity(b.clone(), knows(&[("site-a", &a)])).with_psk(&psk);
+    let any: SocketAddr = "[::]:0".parse().expect("an address");
+    let listener = Listener::bind(any, &keys, &options()).expect("a port");
+    let port = listener.local_addr().port();
+    let of_a = Keys::of_identity(a, knows(&[("site-b", &b)]));
+    let of_psk = Keys::of_psk(&psk);
+    let ends: Vec<_> = [
+        (&of_a, "127.0.0.1", Some("site-a")),
+        (&of_psk, "[::1]", None),
+        (&of_a, "localhost", Some("site-a")),
+        (&of_psk, "127.0.0.1", None),
+    ]
+    .into_iter()
+    .map(|(keys, host, name)| {
+        let to = format!("{host}:{port}");
+        let near = connect(&to, keys, "site-b", &options()).expect(host);
+        let far = accepted(&listener);
+        assert_eq!(far.peer().name(), name, "{host}");
+        (near, far)
+    })
+    .collect();
+    for (near, far) in &ends {
+        let (near, far) = opened(near, far, "x");
+        let (near, far) = (messages(near), messages(far));
+        far.send(*b"hello");
+        let came = near.receive(LONG).expect("no failure");
+        assert_eq!(came, Some(b"hello".to_vec()));
+    }
+    // Connections outlive their listener.
+    drop(listener);
+    for (near, far) in ends {
+        let (near, far) = opened(&far, &near, "y");
+        let (near, far) = (messages(near), messages(far));
+        far.send(*b"hello");
+        let came = near.receive(LONG).expect("no failure");
+        assert_eq!(came, Some(b"hello".to_vec()));
+    }
+}
+
+/// One line each, that says what to do.
+#[test]
+fn wrong_keys_and_peers_are_told_in_one_line() {
+    let (listener, to, right) = listener(LOOPBACK);
+    let [stranger, other] = [identity(), identity()];
+    let known_b = match connect(&to, &right, "site-b", &options()) {
+        Ok(connection) => connection.peer().key().expect("an identity"),
+        Err(error) => panic!("{error}"),
+    };
+    let mut peers = KnownPeers::default();
+    peers.add("site-b", known_b).expect("a name");
+    let of_stranger = Keys::of_identity(stranger.clone(), peers);
+    let of_other = Keys::of_identity(stranger.clone(), knows(&[("site-b", &other)]));
+    let psk = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let line = format!("add the line `NAME {}`", stranger.public());
+    for (keys, name, expected) in [
+        (&of_stranger, "site-b", line.as_str()),
+        (
+            &of_other,
+            "site-b",
+            "has other keys: compare its public key",
+        ),
+        (
+            &psk,
+            "site-b",
+            "does not accept a pre-shared key: it needs an identity",
+        ),
+        (&right, "site-c", "\"site-c\" is not among the known peers"),
+    ] {
+        let error = connect(&to, keys, name, &options()).expect_err(expected);
+        let text = error.to_string();
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains('\n'), "{text}");
+    }
+    let refusals = listener.refusals();
+    assert_eq!((refusals.unknown_peers, refusals.no_room), (1, 0));
+    assert!(refusals.other_keys >= 2, "{refusals:?}");
+    let addr: SocketAddr = LOOPBACK.parse().expect("an address");
+    let none = Listener::bind(addr, &Keys::default(), &options());
+    assert!(matches!(none.err(), Some(Error::NoKeys)));
+}
+
+#[test]
+fn a_port_of_another_program_is_told() {
+    let (_listener, to, keys) = listener(LOOPBACK);
+    let again = Listener::bind(
+        to.parse::<SocketAddr>().expect("an address"),
+        &keys,
+        &options(),
+    );
+    let text = again.err().expect("the port is taken").to_string();
+    assert!(
+        text.contains(&to) && text.contains("another port"),
+        "{text}"
+    );
+    // A program that answers each packet with garbage.
+    let other = UdpSocket::bind(LOOPBACK).expect("a port");
+    let to = other.local_addr().expect("bound").to_string();
+    let answering = thread::spawn(move || {
+        let limit = Some(Duration::from_secs(2));
+        other.set_read_timeout(limit).expect("a timeout");
+        let mut bytes = [0; 2000];
+        while let Ok((length, from)) = other.recv_from(&mut bytes) {
+            bytes[4] ^= 1;
+            other.send_to(&bytes[..length], from).expect("sent");
+        }
+    });
+    let mut soon = options();
+    soon.connect_limit = Duration::from_secs(1);
+    let error = connect(&to, &keys, "site-b", &soon).expect_err("no listener");
+    let text = error.to_string();
+    let expected = format!("no answer from UDP {to} within 1 s");
+    assert!(text.contains(&expected), "{text}");
+    answering.join().expect("no panic");
+    let error = connect("nowhere.invalid:1", &keys, "site-b", &soon).expect_err("no name");
+    assert!(error.to_string().contains("nowhere.invalid"), "{error}");
+    assert!(connect("127.0.0.1", &keys, "site-b", &soon).is_err());
+}
+
+#[test]
+fn a_peer_that_is_removed_loses_its_connections() {
+    let [a, b, c] = [identity(), identity(), identity()];
+    let of_b = |peers: &[(&str, &Identity)]| Keys::of_identity(b.clone(), knows(peers));
+    let addr: SocketAddr = LOOPBACK.parse().expect("an address");
+    let keys = of_b(&[("site-a", &a), ("site-c", &c)]);
+    let listener = Listener::bind(addr, &keys, &options()).expect("a port");
+    let to = listener.local_addr().to_string();
+    let [near_a, near_c] = [&a, &c].map(|own| {
+        let keys = Keys::of_identity(own.clone(), knows(&[("site-b", &b)]));
+        let near = connect(&to, &keys, "site-b", &options()).expect("connected");
+        (near, accepted(&listener), keys)
+    });
+    listener.reload(&of_b(&[("site-c", &c)])).expect("reloaded");
+    let why = near_a.1.ended().expect("over");
+    assert!(matches!(why, Ended::NoLongerKnown), "{why}");
+    let why = near_a
+        .0
+        .wait_ended(LONG)
+        .expect("no failure")
+        .expect("over");
+    let cause = ByeCause::NoLongerKnown;
+    assert!(
+        matches!(&why, Ended::ByPeer { cause: c, .. } if *c == cause),
+        "{why}"
+    );
+    assert!(
+        why.to_string().contains("no longer knows this end"),
+        "{why}"
+    );
+    let again = connect(&to, &near_a.2, "site-b", &options());
+    assert!(matches!(again.err(), Some(Error::UnknownHere { .. })));
+    opened(&near_c.0, &near_c.1, "still open");
+}
+
+#[test]
+fn queue_pairs_that_do_not_fit_are_refused() {
+    let (_listener, a, b) = pair(LOOPBACK);
+    let mut small = QpOptions::default();
+    small.sdr.slots = 16;
+    let (refused, failed) = thread::scope(|scope| {
+        let opening = scope.spawn(|| a.open_queue_pair("x", QpOptions::default(), LONG));
+        let failed = b.accept_queue_pair(None, &small, LONG);
+        (opening.join().expect("no panic"), failed)
+    });
+    let refused = refused.expect_err("other slots").to_string();
+    assert!(
+        refused.contains("slots") && refused.contains("\"x\""),
+        "{refused}"
+    );
+    assert!(failed.is_err());
+    let nobody = a.open_queue_pair("y", QpOptions::default(), Duration::from_millis(50));
+    assert!(matches!(nobody.err(), Some(Error::Timeout { .. })));
+    let bad = a.open_queue_pair("a\nb", QpOptions::default(), LONG);
+    assert!(matches!(bad.err(), Some(Error::Malformed(_))));
+    // A message that is longer than the peer's buffer fails alone. The one that was given up is gone.
+    let (a, b) = opened(&a, &b, "z");
+    let none = b
+        .connection()
+        .accept_queue_pair(Some("y"), &small, Duration::ZERO);
+    assert!(none.expect("no failure").is_none());
+    let options = MessageOptions {
+        longest_bytes: 100,
+        ..MessageOptions::default()
+    };
+    let (a, b) = (messages(a), b.into_messages(options).expect("buffers"));
+    let long = a.send([1; 101]);
+    let short = a.send([1; 100]);
+    let came = b.receive(LONG).expect("no failure");
+    assert_eq!(came, Some(vec![1; 100]));
+    assert_eq!(long.wait(LONG).expect("no failure"), Some(Outcome::Failed));
+    assert_eq!(short.wait(LONG).expect("no failure"), Some(Outcome::Whole));
+}
