@@ -4,7 +4,7 @@ use farwrite::{
     Endpoint, Error, Fabric, Outcome, QpOptions, QueuePair, RecvOptions, SchemeName, SendOptions,
 };
 
-use crate::qp_buffers::QpBuffers;
+use crate::qp_buffers::{Depth, QpBuffers};
 use crate::repair::Repair;
 use crate::segment::{HEADER_BYTES, Header};
 
@@ -19,7 +19,7 @@ pub(crate) struct ExactQp {
 
 impl ExactQp {
     /// Wraps a queue pair with these options that has no messages yet.
-    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: usize, repair: Repair) -> Self {
+    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: Depth, repair: Repair) -> Self {
         Self {
             buffers: QpBuffers::new(qp, options, depth, RecvOptions::default()),
             repair,
@@ -27,11 +27,17 @@ impl ExactQp {
         }
     }
 
+    /// The number of receive buffers and of send buffers.
+    #[cfg(test)]
+    pub(crate) fn buffers(&self) -> [usize; 2] {
+        self.buffers.count()
+    }
+
     pub(crate) fn queue_pair(&self) -> QueuePair {
         self.buffers.queue_pair()
     }
 
-    /// Posts all receives. The queue pair must be connected.
+    /// Posts the first receives. The queue pair must be connected.
     ///
     /// # Errors
     /// Those of the endpoint.
@@ -39,12 +45,17 @@ impl ExactQp {
         self.buffers.open(endpoint)
     }
 
-    /// Posts the receives that could not be posted before. Returns whether it posted any.
+    /// Posts the receives that could not be posted before, and more if the sender waits for
+    /// receives. Returns whether it posted any.
     ///
     /// # Errors
     /// Those of the endpoint.
-    pub(crate) fn post<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
-        self.buffers.post(endpoint)
+    pub(crate) fn post<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        now_ns: u64,
+    ) -> Result<bool, Error> {
+        self.buffers.post(endpoint, now_ns)
     }
 
     /// The bytes of the next message in order; `None` until it has arrived.
@@ -55,19 +66,20 @@ impl ExactQp {
         &self,
         endpoint: &'a Endpoint<F>,
     ) -> Result<Option<&'a [u8]>, String> {
-        let Some((receive, region)) = self.buffers.receives().next() else {
+        let Some(receive) = self.buffers.receives().next() else {
             return Ok(None);
         };
-        let Some(outcome) = receive.outcome() else {
+        let Some(outcome) = receive.handle.outcome() else {
             return Ok(None);
         };
         if outcome != Outcome::Whole {
             return Err(not_whole(outcome));
         }
         let bytes = endpoint
-            .memory(*region)
+            .memory(receive.region)
             .map_err(|error| error.to_string())?;
         let length = receive
+            .handle
             .length()
             .and_then(|length| usize::try_from(length).ok());
         Ok(Some(&bytes[..length.unwrap_or(0).min(bytes.len())]))
@@ -92,10 +104,14 @@ impl ExactQp {
     ///
     /// # Errors
     /// Those of the endpoint.
-    pub(crate) fn release<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<(), Error> {
+    pub(crate) fn release<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        now_ns: u64,
+    ) -> Result<(), Error> {
         self.heard = true;
         self.buffers.release();
-        self.buffers.post(endpoint).map(|_| ())
+        self.buffers.post(endpoint, now_ns).map(|_| ())
     }
 
     /// Whether a message was released since the last call.

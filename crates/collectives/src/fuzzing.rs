@@ -79,6 +79,7 @@ fn meet([offers, joined, sizes, info]: [Vec<u8>; 4]) -> Result<(), CollectiveErr
         group: GroupOptions {
             packets_per_segment: 32,
             segments_in_flight: 1,
+            most_segments_in_flight: 1,
             ..GroupOptions::default()
         },
         packet_bytes: None,

@@ -148,10 +148,11 @@ impl OrderedOperations {
     pub(crate) fn tend<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
+        now_ns: u64,
     ) -> Result<bool, farwrite::Error> {
         let mut moved = false;
         for qp in self.bounded_qps.iter_mut().flatten() {
-            moved |= qp.tend(endpoint)?;
+            moved |= qp.tend(endpoint, now_ns)?;
         }
         Ok(moved)
     }
@@ -180,7 +181,7 @@ impl OrderedOperations {
         endpoint: &mut Endpoint<F>,
         now_ns: u64,
     ) -> Result<bool, farwrite::Error> {
-        let (mut moved, mut may_end) = (self.tend(endpoint)?, true);
+        let (mut moved, mut may_end) = (self.tend(endpoint, now_ns)?, true);
         // Operations that wait for a place are not announced, so other ranks need not remember them.
         let active = self.running.iter_mut().take(ACTIVE);
         let announced = active.filter_map(|(_, execution)| execution.announce());
@@ -315,7 +316,7 @@ impl OrderedOperations {
         let taken = execution.receive(peer, &header, payload)?;
         if taken {
             execution.note_arrival(peer, now_ns);
-            qp.release(endpoint)?;
+            qp.release(endpoint, now_ns)?;
         }
         Ok(taken)
     }

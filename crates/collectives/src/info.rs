@@ -7,18 +7,19 @@
 //!   8  u16      number of ranks
 //!  10  u32      bytes of a packet
 //!  14  u32      packets of a segment
-//!  18  u32      segments in flight
-//!  22  u8       id of the bounded scheme (P5)
-//!  23  [u8; 6]  its parameters
-//!  29  u64      policy of bounded operations: 0 OptiNIC, 1 Celeris, 2 loss target
-//!  37  u64      its target, in millionths; 0 where it has none
-//!  45  u64      its round trip, in nanoseconds; 0 where it has none
-//!  53  u64      the least time of bounded operations, in nanoseconds
-//!  61  u64      the most time
-//!  69  u32      values of a block of the Hadamard transform; 0: contributions are not transformed
-//!  73  u32      its stride; 0: as many blocks as a packet has values
-//!  77  u32      1 if the reduced parts of bounded all-reduces have a deadline, otherwise 0
-//!  81  u32      for each rank: its site, plus 1; 0 where there are no sites
+//!  18  u32      segments in flight at the start
+//!  22  u32      segments in flight at most
+//!  26  u8       id of the bounded scheme (P5)
+//!  27  [u8; 6]  its parameters
+//!  33  u64      policy of bounded operations: 0 OptiNIC, 1 Celeris, 2 loss target
+//!  41  u64      its target, in millionths; 0 where it has none
+//!  49  u64      its round trip, in nanoseconds; 0 where it has none
+//!  57  u64      the least time of bounded operations, in nanoseconds
+//!  65  u64      the most time
+//!  73  u32      values of a block of the Hadamard transform; 0: contributions are not transformed
+//!  77  u32      its stride; 0: as many blocks as a packet has values
+//!  81  u32      1 if the reduced parts of bounded all-reduces have a deadline, otherwise 0
+//!  85  u32      for each rank: its site, plus 1; 0 where there are no sites
 //!               for each other rank, in order, four times, for collective operations, for
 //!               bounded ones, for point-to-point operations and for control messages:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
@@ -33,7 +34,7 @@ use crate::bounded::BoundedOptions;
 use crate::operation::Delivery;
 
 /// The version of the messages between ranks.
-pub(crate) const VERSION: u16 = 7;
+pub(crate) const VERSION: u16 = 8;
 /// The maximum number of ranks in a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 
@@ -58,6 +59,7 @@ pub(crate) struct Shape {
     pub(crate) packet_bytes: u32,
     pub(crate) packets_per_segment: u32,
     pub(crate) segments_in_flight: u32,
+    pub(crate) most_segments_in_flight: u32,
     pub(crate) bounded: BoundedShape,
     /// The site of each rank.
     pub(crate) sites: Vec<u32>,
@@ -111,10 +113,16 @@ impl MemberInfo {
             packet_bytes,
             packets_per_segment,
             segments_in_flight,
+            most_segments_in_flight,
             bounded,
             ref sites,
         } = self.shape;
-        for number in [packet_bytes, packets_per_segment, segments_in_flight] {
+        let segments = [
+            packets_per_segment,
+            segments_in_flight,
+            most_segments_in_flight,
+        ];
+        for number in [packet_bytes].into_iter().chain(segments) {
             out.extend_from_slice(&number.to_be_bytes());
         }
         out.push(bounded.scheme.id);
@@ -159,6 +167,7 @@ impl MemberInfo {
                 packet_bytes: reader.u32()?,
                 packets_per_segment: reader.u32()?,
                 segments_in_flight: reader.u32()?,
+                most_segments_in_flight: reader.u32()?,
                 bounded: BoundedShape {
                     scheme: SchemeTag {
                         id: reader.array::<1>()?[0],
@@ -248,6 +257,7 @@ mod tests {
                 packet_bytes: 1408,
                 packets_per_segment: 512,
                 segments_in_flight: 16,
+                most_segments_in_flight: 256,
                 bounded: BoundedOptions::default().into(),
                 sites: vec![1, 1, 2],
             },

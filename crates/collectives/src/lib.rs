@@ -63,6 +63,7 @@ mod info;
 pub mod kernel;
 mod meeting;
 mod member;
+mod memory_budget;
 mod mismatch;
 mod operation;
 mod options;

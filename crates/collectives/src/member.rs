@@ -24,6 +24,7 @@ use crate::operation::Operation;
 use crate::options::{CONTROLS_IN_FLIGHT, GroupOptions, OperationOptions};
 use crate::peers::Peers;
 use crate::plan::{self, Plan};
+use crate::qp_buffers::Depth;
 use crate::repair::Repair;
 use crate::report::Report;
 use crate::send_receive::SendsAndReceives;
@@ -86,10 +87,10 @@ impl<F: Fabric> Member<F> {
             let pair = |peer| (peer != rank).then_some(peer).map(&mut pair).transpose();
             (0..ranks).map(pair).collect()
         };
-        let (data, depth) = (options.queue_pair(), options.segments_in_flight);
+        let (data, depth) = (options.queue_pair(), options.depth());
         let (bounded, control) = (options.bounded_queue_pair(), options.control_queue_pair());
-        let bounded_qp = |qp| BoundedQp::new(qp, &bounded, depth as usize);
-        let data_qp = |qp| ExactQp::new(qp, &data, depth as usize, Repair::new(&options));
+        let bounded_qp = |qp| BoundedQp::new(qp, &bounded, depth.clone());
+        let data_qp = |qp| ExactQp::new(qp, &data, depth.clone(), Repair::new(&options));
         let in_order = OrderedOperations::new(
             qps(pairs(&data)?, data_qp),
             qps(pairs(&bounded)?, bounded_qp),
@@ -98,7 +99,12 @@ impl<F: Fabric> Member<F> {
         let send_receive = SendsAndReceives::new(qps(pairs(&data)?, data_qp));
         let control_qp = |qp| {
             let repair = Repair::Named(SchemeName::SrNack);
-            ExactQp::new(qp, &control, CONTROLS_IN_FLIGHT as usize, repair)
+            ExactQp::new(
+                qp,
+                &control,
+                Depth::fixed(CONTROLS_IN_FLIGHT as usize),
+                repair,
+            )
         };
         let peers = Peers::new(qps(pairs(&control)?, control_qp), options.dead_after);
         Ok(Self {

@@ -13,7 +13,9 @@ use crate::error::CollectiveError;
 use crate::group_view::GroupView;
 use crate::index::to_usize;
 use crate::info::MAX_RANKS;
+use crate::memory_budget::MemoryBudget;
 use crate::operation::{Algorithm, Delivery};
+use crate::qp_buffers::Depth;
 use crate::segment::HEADER_BYTES;
 
 /// The maximum number of control messages in flight to each rank.
@@ -46,10 +48,16 @@ pub struct GroupOptions {
     /// The number of packets in a segment, which is the unit of sending, reduction and forwarding.
     /// Large segments need less work. With small segments, the next rank can begin sooner.
     pub packets_per_segment: u32,
-    /// The maximum number of segments in flight to each rank. Together, they should last one round
-    /// trip at full rate. Each rank allocates memory for this number of segments for every other
-    /// rank, in both directions.
+    /// The number of segments in flight to each rank at the start. Each rank allocates memory for
+    /// this number of segments for every other rank, in both directions.
     pub segments_in_flight: u32,
+    /// The maximum number of segments in flight to each rank. The number grows while a rank waits
+    /// for segments that are in flight, until they last one and a half round trips at full rate. It
+    /// equals `segments_in_flight` if it does not grow.
+    pub most_segments_in_flight: u32,
+    /// The memory, in bytes, for all segments in flight beyond the first ones, to and from all ranks
+    /// together. Ranks may differ.
+    pub buffer_growth_bytes: u64,
     /// The waiting times that do not depend on the round trip.
     pub timing: Timing,
     /// The round trip that is assumed until the first measurement. Ranks may differ.
@@ -81,6 +89,8 @@ impl Default for GroupOptions {
             sealed: false,
             packets_per_segment: 512,
             segments_in_flight: 16,
+            most_segments_in_flight: 256,
+            buffer_growth_bytes: 1 << 28,
             timing: Timing::wide_area(),
             initial_rtt: Duration::from_millis(10),
             rate_control: RateControl::default(),
@@ -101,6 +111,8 @@ impl GroupOptions {
             packet_bytes: 32_704,
             packets_per_segment: 32,
             segments_in_flight: 8,
+            most_segments_in_flight: 8,
+            buffer_growth_bytes: 0,
             initial_rtt: Duration::from_millis(1),
             ..Self::default()
         }
@@ -142,7 +154,7 @@ impl GroupOptions {
         QpOptions {
             sdr: QpConfig {
                 mtu: self.packet_bytes,
-                slots: (4 * self.segments_in_flight).next_power_of_two(),
+                slots: self.slots(),
                 max_message_bytes: self.segment_bytes().into(),
                 ..QpConfig::default()
             },
@@ -152,6 +164,21 @@ impl GroupOptions {
             sealing: self.sealing(),
             expected_scheme: self.most_parity().tag(),
             ..QpOptions::default()
+        }
+    }
+
+    /// Slots for twice the segments in flight, so that a slot is free when its turn comes.
+    fn slots(&self) -> u32 {
+        let slots = (4 * self.segments_in_flight).max(2 * self.most_segments_in_flight);
+        slots.next_power_of_two()
+    }
+
+    /// How many buffers the queue pairs of segments have.
+    pub(crate) fn depth(&self) -> Depth {
+        Depth {
+            first: to_usize(self.segments_in_flight.into()),
+            most: to_usize(self.most_segments_in_flight.into()),
+            budget: MemoryBudget::new(self.buffer_growth_bytes),
         }
     }
 
@@ -309,6 +336,14 @@ impl GroupOptions {
                 "segments_in_flight",
                 &self.segments_in_flight,
                 "from 1 to 64",
+            );
+        }
+        let most = self.segments_in_flight..=256;
+        if !most.contains(&self.most_segments_in_flight) {
+            return invalid(
+                "most_segments_in_flight",
+                &self.most_segments_in_flight,
+                "from segments_in_flight to 256",
             );
         }
         None

@@ -346,7 +346,7 @@ impl Peers {
             let Some(peer) = peer else {
                 continue;
             };
-            match peer.progress(rank, endpoint, started, &self.refusal) {
+            match peer.progress(rank, endpoint, [now_ns, started], &self.refusal) {
                 Ok(has_moved) => moved |= has_moved,
                 Err(error) => first = first.or(Some(error)),
             }
@@ -365,12 +365,12 @@ impl Peer {
         &mut self,
         rank: usize,
         endpoint: &mut Endpoint<F>,
-        started: u64,
+        [now_ns, started]: [u64; 2],
         refusal: &str,
     ) -> Result<bool, CollectiveError> {
         let taken = match self.is_broken {
             true => Ok(false),
-            false => self.take_all(rank, endpoint, started, refusal),
+            false => self.take_all(rank, endpoint, [now_ns, started], refusal),
         };
         // The peer still receives the reason of the end even if its own control messages cannot be
         // read.
@@ -383,17 +383,17 @@ impl Peer {
         &mut self,
         rank: usize,
         endpoint: &mut Endpoint<F>,
-        started: u64,
+        [now_ns, started]: [u64; 2],
         refusal: &str,
     ) -> Result<bool, CollectiveError> {
         let broken = |problem| CollectiveError::Connection { rank, problem };
         self.qp.reclaim().map_err(broken)?;
-        let mut moved = self.qp.post(endpoint)?;
+        let mut moved = self.qp.post(endpoint, now_ns)?;
         while let Some(bytes) = self.qp.front(endpoint).map_err(broken)? {
             let message = ControlMessage::decode(bytes);
             let message =
                 message.ok_or_else(|| broken("a control message cannot be read".into()))?;
-            self.qp.release(endpoint)?;
+            self.qp.release(endpoint, now_ns)?;
             moved = true;
             self.take(rank, message, started, refusal)?;
         }

@@ -200,7 +200,7 @@ impl SendsAndReceives {
         let point = point.ok_or_else(|| broken("a segment belongs to no receive".into()))?;
         if point.execution.receive(peer, &header, payload)? {
             point.execution.note_arrival(peer, now_ns);
-            qp.release(endpoint)?;
+            qp.release(endpoint, now_ns)?;
         }
         Ok(true)
     }

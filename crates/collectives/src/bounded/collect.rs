@@ -126,7 +126,7 @@ impl Collect {
                 qp.release();
                 moved = true;
             }
-            moved |= qp.tend(endpoint)?;
+            moved |= qp.tend(endpoint, now_ns)?;
         }
         if self.completed_ns.is_none() && self.is_complete() {
             self.completed_ns = Some(now_ns);

@@ -8,11 +8,10 @@
 //! closes the receives of operations that have ended.
 
 use farwrite::{
-    Endpoint, Error, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, RecvHandle, RecvOptions,
-    SchemeTag, SendOptions,
+    Endpoint, Error, Fabric, Outcome, QpOptions, QueuePair, RecvOptions, SchemeTag, SendOptions,
 };
 
-use crate::qp_buffers::QpBuffers;
+use crate::qp_buffers::{Depth, PostedReceive, QpBuffers};
 
 /// A queue pair whose messages end by a deadline, whole or partial.
 #[derive(Debug)]
@@ -31,13 +30,12 @@ pub(crate) struct BoundedQp {
 
 /// The state of an incoming message.
 pub(crate) struct Arrival<'a> {
-    receive: &'a RecvHandle,
-    region: MemoryRegion,
+    receive: &'a PostedReceive,
 }
 
 impl BoundedQp {
     /// Wraps a queue pair with these options that has no messages yet.
-    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: usize) -> Self {
+    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: Depth) -> Self {
         // The receive accepts any scheme: the sender selects one for each operation.
         let terms = RecvOptions {
             accept_partial: true,
@@ -56,7 +54,7 @@ impl BoundedQp {
         self.buffers.queue_pair()
     }
 
-    /// Posts all receives. The queue pair must be connected.
+    /// Posts the first receives. The queue pair must be connected.
     ///
     /// # Errors
     /// Those of the endpoint.
@@ -91,14 +89,18 @@ impl BoundedQp {
     ///
     /// # Errors
     /// Those of the endpoint.
-    pub(crate) fn tend<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
+    pub(crate) fn tend<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        now_ns: u64,
+    ) -> Result<bool, Error> {
         // The outcome is ignored: only the receiver needs to know how much of a message arrived.
         self.buffers.reclaim();
         let mut moved = false;
         while self.taken < self.current && self.close_first(endpoint)? {
             moved = true;
         }
-        moved |= self.buffers.post(endpoint)?;
+        moved |= self.buffers.post(endpoint, now_ns)?;
         while self.skipped > 0 && self.buffers.skip(endpoint)? {
             self.skipped -= 1;
             moved = true;
@@ -108,11 +110,11 @@ impl BoundedQp {
 
     /// Ends the first receive, if there is one, and releases it.
     fn close_first<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
-        let Some((receive, _)) = self.buffers.receives().next() else {
+        let Some(receive) = self.buffers.receives().next() else {
             return Ok(false);
         };
-        if receive.outcome().is_none() {
-            endpoint.complete_recv(receive, Outcome::Partial)?;
+        if receive.handle.outcome().is_none() {
+            endpoint.complete_recv(&receive.handle, Outcome::Partial)?;
         }
         self.release();
         Ok(true)
@@ -127,10 +129,7 @@ impl BoundedQp {
     /// The messages that have a receive: their numbers and their state.
     pub(crate) fn arrivals(&self) -> impl Iterator<Item = (u64, Arrival<'_>)> {
         let numbered = (self.taken..).zip(self.buffers.receives());
-        numbered.map(|(number, (receive, region))| {
-            let region = *region;
-            (number, Arrival { receive, region })
-        })
+        numbered.map(|(number, receive)| (number, Arrival { receive }))
     }
 
     /// Sends a message that ends at its deadline. Returns `false` if no buffer is free.
@@ -159,27 +158,27 @@ impl BoundedQp {
 impl Arrival<'_> {
     /// Whether the message has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.receive.outcome().is_some()
+        self.receive.handle.outcome().is_some()
     }
 
     /// Returns whether each of the first `count` packets of the message has arrived. A packet has
     /// `packet_bytes` bytes. A packet beyond the end of the message counts as missing.
     pub(crate) fn packets(&self, count: usize, packet_bytes: u64) -> Vec<bool> {
         let numbers = (0_u32..).take(count);
-        match self.receive.outcome() {
+        match self.receive.handle.outcome() {
             Some(Outcome::Whole) => {
-                let length = self.receive.length().unwrap_or(0);
+                let length = self.receive.handle.length().unwrap_or(0);
                 let begins = |packet| u64::from(packet) * packet_bytes < length;
                 numbers.map(begins).collect()
             }
             Some(Outcome::Failed) => vec![false; count],
             Some(Outcome::Partial) => {
-                let partial = self.receive.partial();
+                let partial = self.receive.handle.partial();
                 let has = |packet| partial.is_some_and(|partial| partial.has_chunk(packet));
                 numbers.map(has).collect()
             }
             None => {
-                let bitmap = self.receive.bitmap();
+                let bitmap = self.receive.handle.bitmap();
                 let has = |packet| packet < bitmap.len() && bitmap.get(packet);
                 numbers.map(has).collect()
             }
@@ -197,6 +196,6 @@ impl Arrival<'_> {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), Error> {
-        endpoint.read_memory(self.region, offset, out)
+        endpoint.read_memory(self.receive.region, offset, out)
     }
 }

@@ -40,6 +40,7 @@ impl<F: Fabric> Member<F> {
             packet_bytes: self.options.packet_bytes,
             packets_per_segment: self.options.packets_per_segment,
             segments_in_flight: self.options.segments_in_flight,
+            most_segments_in_flight: self.options.most_segments_in_flight,
             bounded: self.options.bounded.into(),
             sites: (0..self.view.ranks).map(site).collect(),
         }

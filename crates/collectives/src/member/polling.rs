@@ -90,7 +90,7 @@ impl<F: Fabric> Member<F> {
                 if let Some(qp) = qp {
                     let broken = |problem| CollectiveError::Connection { rank, problem };
                     qp.reclaim().map_err(broken)?;
-                    moved |= qp.post(&mut self.endpoint)?;
+                    moved |= qp.post(&mut self.endpoint, now_ns)?;
                 }
             }
         }
@@ -98,7 +98,7 @@ impl<F: Fabric> Member<F> {
             // Nothing reads further records.
             self.peers.take_records();
             // Other ranks still wait for the contributions of a rank that has left.
-            let sent = self.data_matters && self.in_order.tend(&mut self.endpoint)?;
+            let sent = self.data_matters && self.in_order.tend(&mut self.endpoint, now_ns)?;
             return Ok(moved || sent);
         }
         for (rank, record) in self.peers.take_records() {

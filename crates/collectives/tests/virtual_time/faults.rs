@@ -503,7 +503,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
         ),
         (
             newer,
-            "it speaks version 9 of the protocol of groups, this rank 7",
+            "it speaks version 9 of the protocol of groups, this rank 8",
         ),
         (info(0, 2, 512).info().unwrap(), "says that it is rank 0"),
         (

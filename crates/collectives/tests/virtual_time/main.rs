@@ -6,6 +6,7 @@ mod bounded_parts;
 mod exact;
 mod faults;
 mod hadamard;
+mod in_flight;
 mod late_ranks;
 mod loss_targets;
 mod pipeline;

@@ -108,11 +108,14 @@ fn options(rng: &mut SplitMix, ranks: usize, link: &LinkConfig) -> GroupOptions 
         sites = (0..ranks).map(|_| u32::from(rng.percent(50))).collect();
     }
     let scheme = rng.pick(&["sr-nack", "auto", "sr-rto", "ec-mds:4,2", "ec-xor:4,2"]);
+    let segments_in_flight = rng.pick(&[1, 2, 4, 8]);
     GroupOptions {
         scheme: scheme.parse().expect("a scheme"),
         packet_bytes: rng.pick(&[256, 512, 1408]),
         packets_per_segment: rng.pick(&[4, 8, 16]),
-        segments_in_flight: rng.pick(&[1, 2, 4, 8]),
+        segments_in_flight,
+        // Few slots, so that they are used again.
+        most_segments_in_flight: 2 * segments_in_flight,
         initial_rtt: link.delay * 2,
         rate_control: match rng.percent(50) {
             true => RateControl::Fixed { rate_bps },
