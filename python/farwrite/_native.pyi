@@ -162,6 +162,7 @@ class Communicator:
         *,
         address: IPv4Address | IPv6Address,
         key: bytes | None,
+        context: bytes,
         settings: Mapping[str, object],
         advertised: IPv4Address | IPv6Address | None = None,
         packet_bytes: int | None = None,

@@ -56,13 +56,14 @@ impl Lent {
 #[pymethods]
 impl Communicator {
     #[new]
-    #[pyo3(signature = (rank, size, *, address, key, settings, advertised=None, packet_bytes=None, ports=None))]
+    #[pyo3(signature = (rank, size, *, address, key, context, settings, advertised=None, packet_bytes=None, ports=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         rank: usize,
         size: usize,
         address: IpAddr,
         key: Option<[u8; 32]>,
+        context: Vec<u8>,
         settings: Settings,
         advertised: Option<IpAddr>,
         packet_bytes: Option<u32>,
@@ -72,6 +73,7 @@ impl Communicator {
         options.advertised = advertised;
         options.packet_bytes = packet_bytes.or(options.packet_bytes);
         options.key = key;
+        options.context = context;
         let group = std::mem::take(&mut options.group);
         options.group = settings.options(rank, group)?;
         let inner = match ports {

@@ -22,7 +22,12 @@ from farwrite.torch.work import Work
 @pytest.fixture
 def rank() -> Iterator[_native.Communicator]:
     one = _native.Communicator(
-        0, 1, address=ip_address("127.0.0.1"), key=None, settings=Options(trusted_store=True).native(30, [])
+        0,
+        1,
+        address=ip_address("127.0.0.1"),
+        key=None,
+        context=b"",
+        settings=Options(trusted_store=True).native(30, []),
     )
     said = one.meet([])
     while said is not None:
@@ -80,7 +85,10 @@ def test_memory_with_gaps_is_refused(rank: _native.Communicator) -> None:
 def test_another_thread_runs_during_a_wait() -> None:
     here = ip_address("127.0.0.1")
     settings = Options(trusted_store=True).native(30, [])
-    ranks = [_native.Communicator(rank, 2, address=here, key=None, settings=settings) for rank in range(2)]
+    ranks = [
+        _native.Communicator(rank, 2, address=here, key=None, context=b"", settings=settings)
+        for rank in range(2)
+    ]
     said: list[Any] = []
     while None not in said:
         said = [rank.meet(said) for rank in ranks]

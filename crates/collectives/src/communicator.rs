@@ -1,8 +1,8 @@
 //! A member over UDP, with a thread that runs it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use farwrite::fabric::contract::Waker;
 use farwrite::{Endpoint, RealTime, UdpConfig};
 use farwrite_deadline::CutCounts;
 
+use crate::binding::Binding;
 use crate::buffer::Buffers;
 use crate::driver::{self, Call, Start};
 use crate::error::CollectiveError;
@@ -39,6 +40,10 @@ pub struct CommunicatorOptions {
     /// and authenticated, so they can travel over a channel that others can read. Without it, they
     /// must travel confidentially.
     pub key: Option<[u8; 32]>,
+    /// What tells this group from all others, such as the names of job and group. All ranks must have
+    /// the same. With a key, a rank refuses the messages of [`Communicator::meet`] that belong to
+    /// another group, or to an earlier attempt to make this one.
+    pub context: Vec<u8>,
     /// How the group works.
     pub group: GroupOptions,
     /// How long the drop of a communicator waits for other ranks to confirm the data that it sent
@@ -65,6 +70,7 @@ impl CommunicatorOptions {
             advertised: None,
             packet_bytes,
             key: None,
+            context: Vec::new(),
             group,
             linger: Duration::from_secs(5),
         }
@@ -78,6 +84,7 @@ impl std::fmt::Debug for CommunicatorOptions {
             .field("advertised", &self.advertised)
             .field("packet_bytes", &self.packet_bytes)
             .field("key", &self.key.map(|_| "secret"))
+            .field("context", &self.context)
             .field("group", &self.group)
             .field("linger", &self.linger)
             .finish()
@@ -97,6 +104,7 @@ pub struct Communicator {
     /// The options of the group, once its packet size is known.
     agreed: OnceLock<Agreed>,
     key: Option<[u8; 32]>,
+    binding: Mutex<Binding>,
     calls: Sender<Call>,
     waker: Waker,
     /// `None` after the thread is joined.
@@ -125,6 +133,7 @@ impl Communicator {
             advertised,
             packet_bytes,
             key,
+            context,
             group,
             linger,
         } = options;
@@ -158,6 +167,7 @@ impl Communicator {
             ranks: size,
             agreed: OnceLock::new(),
             key,
+            binding: Mutex::new(Binding::new(rank, &context)),
             calls,
             waker,
             thread: Some(thread),
@@ -205,8 +215,10 @@ impl Communicator {
             None => Ok(message),
         };
         let messages: Result<Vec<_>, _> = messages.into_iter().enumerate().map(open).collect();
+        let mut binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
+        let messages = binding.open(&messages?)?;
         let (answer, answered) = mpsc::channel();
-        self.call(Call::Meet(messages?, answer));
+        self.call(Call::Meet(messages, answer));
         let stopped = |_| Err(CollectiveError::stopped(self.rank));
         let answer = answered.recv().unwrap_or_else(stopped)?;
         if let Some(group) = answer.agreed {
@@ -214,7 +226,8 @@ impl Communicator {
             // A second agreement would be the same.
             let _ = self.agreed.set(Agreed { view, packet_bytes });
         }
-        match (answer.message, &self.key) {
+        let message = answer.message.map(|message| binding.bind(&message));
+        match (message, &self.key) {
             (Some(message), Some(key)) => seal::seal(key, &message).map(Some),
             (message, _) => Ok(message),
         }

@@ -45,6 +45,7 @@
 //! # }
 //! ```
 
+mod binding;
 mod bounded;
 mod buffer;
 mod communicator;

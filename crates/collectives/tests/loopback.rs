@@ -219,6 +219,39 @@ fn a_key_seals_the_information_of_ranks() {
 }
 
 #[test]
+fn a_message_of_another_group_is_refused_though_its_key_is_the_same() {
+    let of_group = |rank, name: &str| {
+        let options = CommunicatorOptions {
+            key: Some([1; 32]),
+            context: name.into(),
+            ..options()
+        };
+        Communicator::new(rank, 2, options).unwrap()
+    };
+    let (ours, theirs) = (of_group(0, "job 1, group 1"), of_group(1, "job 1, group 2"));
+    let offers = round([&ours, &theirs], &[]);
+    let error = ours.meet(offers).unwrap_err().to_string();
+    let foreign = "rank 1: its message belongs to another job, group, attempt or round";
+    assert_eq!(error, foreign);
+    // The message of an earlier attempt takes the place of that of this one.
+    let [zero, one, earlier] = [0, 1, 1].map(|rank| of_group(rank, "job 1, group 1"));
+    let mut offers = round([&zero, &one], &[]);
+    let said = one.meet(offers.clone()).unwrap().unwrap();
+    offers[1] = earlier.meet(Vec::new()).unwrap().unwrap();
+    let joined = zero.meet(offers).unwrap().unwrap();
+    for (rank, error) in [
+        (0, one.meet(vec![joined.clone(), said.clone()])),
+        (1, zero.meet(vec![joined, said])),
+    ] {
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("rank {rank}: its message belongs")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn ranks_agree_on_the_packets_that_all_paths_carry() {
     let found = CommunicatorOptions {
         packet_bytes: None,
@@ -275,13 +308,13 @@ fn a_message_of_another_round_is_refused_by_name() {
     let mixed = vec![joined[0].clone(), offers[1].clone()];
     let error = zero.meet(mixed).unwrap_err().to_string();
     assert!(
-        error.starts_with("rank 1: it sent the message of another round"),
+        error.starts_with("rank 1: its message belongs to another job, group, attempt or round"),
         "{error}"
     );
     let swapped = vec![joined[1].clone(), joined[0].clone()];
     let error = one.meet(swapped).unwrap_err().to_string();
     assert!(
-        error.starts_with("rank 0: its message says that it is rank 1"),
+        error.contains("pass the messages of one round in the order of ranks"),
         "{error}"
     );
 }

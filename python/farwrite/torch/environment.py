@@ -12,6 +12,7 @@ from farwrite.torch.problems import problem
 
 TRUSTED_STORE = "FARWRITE_TORCH_TRUSTED_STORE"
 KEY_FILE = "FARWRITE_TORCH_KEY_FILE"
+JOB = "FARWRITE_TORCH_JOB"
 SCHEME = "FARWRITE_TORCH_SCHEME"
 BOUNDED = "FARWRITE_TORCH_BOUNDED"
 MAX_BPS = "FARWRITE_TORCH_MAX_BPS"
@@ -20,7 +21,7 @@ PORTS = "FARWRITE_TORCH_PORTS"
 DEAD_AFTER = "FARWRITE_TORCH_DEAD_AFTER_S"
 #: All variables with this prefix; others are mistyped.
 PREFIX = "FARWRITE_TORCH_"
-_KNOWN = {TRUSTED_STORE, KEY_FILE, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS, DEAD_AFTER}
+_KNOWN = {TRUSTED_STORE, KEY_FILE, JOB, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS, DEAD_AFTER}
 
 
 def check_names() -> None:
@@ -57,6 +58,11 @@ def key() -> bytes | None:
     if len(decoded) != 32:
         raise ValueError(problem(f"{KEY_FILE}={name}: the file must have 32 bytes, or 64 hexadecimal digits"))
     return decoded
+
+
+def job() -> str:
+    """Return the name of the job; that of `torchrun --rdzv-id` where none is set."""
+    return _get(JOB) or _get("TORCHELASTIC_RUN_ID") or ""
 
 
 def scheme() -> str:

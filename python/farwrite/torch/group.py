@@ -493,6 +493,7 @@ def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[s
         packet_bytes=options.packet_bytes,
         ports=options.ports,
         key=options.key,
+        context=place.context(),
         settings=options.native(timeout.total_seconds(), _sites(place, options)),
     )
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 from torch.distributed import PrefixStore, Store, TCPStore
 
 from farwrite import _native
+from farwrite.torch import environment
 from farwrite.torch.options import Options
 
 #: What is left in the place of a rank when all have read it: no key, but the place stays taken.
@@ -71,6 +72,10 @@ class Place:
         if not ranks:
             return str(before)
         return f"{before}-{hashlib.blake2b(repr(tuple(ranks)).encode(), digest_size=8).hexdigest()}"
+
+    def context(self) -> bytes:
+        """Return what the messages of the ranks are bound to: job, group and instance."""
+        return json.dumps([environment.job(), self.group, self.instance]).encode()
 
     def describe(self) -> str:
         """Return how messages name this rank."""
