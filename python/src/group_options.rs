@@ -18,6 +18,7 @@ pub(crate) struct Settings {
     scheme: String,
     expected_loss: Option<f64>,
     sites: Vec<u32>,
+    buffer_growth_bytes: u64,
     rate_control: Rate,
     bounded: Option<Bounded>,
 }
@@ -56,6 +57,7 @@ impl Settings {
             expected_loss: self.expected_loss,
             ..group
         };
+        options.buffer_growth_bytes = self.buffer_growth_bytes;
         options.scheme = parse(rank, "exact", &self.scheme)?;
         options.rate_control = self.rate_control.parse(rank, options.packet_bytes)?;
         if let Some(bounded) = &self.bounded {

@@ -15,7 +15,8 @@ import torch.distributed as dist
 
 import farwrite.torch
 
-OPTIONS = farwrite.torch.Options(trusted_store=True)
+#: What a group has that is made without options.
+OPTIONS = farwrite.torch.Options()
 #: Longer than any test function takes, including the imports of torch before the first one.
 PATIENCE_S = 300
 
@@ -24,7 +25,7 @@ class Ranks:
     """Processes with a default group of a backend and an additional group of gloo."""
 
     def __init__(
-        self, size: int, backend: str = "farwrite", options: farwrite.torch.Options = OPTIONS
+        self, size: int, backend: str = "farwrite", options: farwrite.torch.Options | None = None
     ) -> None:
         self.size = size
         self._is_broken = False
@@ -97,13 +98,13 @@ _groups: list[dist.ProcessGroup] = []
 
 
 def _serve(
-    end: Connection, rank: int, size: int, port: int, backend: str, options: farwrite.torch.Options
+    end: Connection, rank: int, size: int, port: int, backend: str, options: farwrite.torch.Options | None
 ) -> None:
     import traceback
 
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size))
-    dist.init_process_group(backend, pg_options=options if backend == "farwrite" else None)
+    dist.init_process_group(backend, pg_options=options)
     _groups.append(dist.new_group(backend="gloo"))
     while (request := end.recv()) is not None:
         function, arguments = request

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from ranks import Ranks, message
+from torch.distributed import HashStore
 
-from farwrite.torch import Adaptive, Bounded, CollectiveError, Exact, Options
+from farwrite.torch import Adaptive, Bounded, CollectiveError, Exact, Options, Place, trust
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +28,8 @@ def test_each_variable_is_the_default_of_its_option(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FARWRITE_TORCH_ADDRESS", "10.0.0.7")
     monkeypatch.setenv("FARWRITE_TORCH_PORTS", "5000-5100")
     monkeypatch.setenv("FARWRITE_TORCH_DEAD_AFTER_S", "30")
+    monkeypatch.setenv("FARWRITE_TORCH_SITES", "0,0,1,1")
+    monkeypatch.setenv("FARWRITE_TORCH_BUFFER_GROWTH_BYTES", "1000000")
     for file in (binary, text):
         monkeypatch.setenv("FARWRITE_TORCH_KEY_FILE", str(file))
         assert Options() == Options(
@@ -36,9 +40,47 @@ def test_each_variable_is_the_default_of_its_option(monkeypatch: pytest.MonkeyPa
             address="10.0.0.7",
             ports=(5000, 5100),
             dead_after_s=30.0,
+            sites=(0, 0, 1, 1),
+            buffer_growth_bytes=1_000_000,
         )
     monkeypatch.setenv("FARWRITE_TORCH_BOUNDED", "0.02")
     assert Options().policy == Bounded(0.02, exact=Exact("ec-mds:32,8"))
+
+
+def test_a_key_comes_from_a_file_a_descriptor_or_a_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = bytes(range(32))
+    file = tmp_path / "key"
+    file.write_bytes(key)
+    assert Options(key=file).key == key
+    with file.open("rb") as opened:
+        assert Options(key=opened.fileno()).key == key
+        assert not opened.closed
+    monkeypatch.setenv("FARWRITE_TORCH_KEY", key.hex())
+    assert Options().key == key
+    monkeypatch.setenv("FARWRITE_TORCH_KEY_FILE", str(file))
+    assert "FARWRITE_TORCH_KEY: set one of both" in message(ValueError, Options)
+
+
+def test_a_group_on_a_network_needs_a_key_or_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FARWRITE_TORCH_TRUSTED_STORE")
+    monkeypatch.setattr(trust, "_warned", False)
+    place = Place("g", HashStore(), 0, 2)
+    # A warning would be an error here.
+    trust.check_trust(place, Options(), "127.0.0.1")
+    trust.check_trust(place, Options(key=bytes(32)), "10.0.0.1")
+    said = message(ValueError, lambda: trust.check_trust(place, Options(), "10.0.0.1"))
+    assert said.startswith(
+        "rank 0 of group 'g': there is no key, and its address 10.0.0.1 is not a loopback one: "
+    )
+    assert "set FARWRITE_TORCH_KEY_FILE to a file" in said
+    assert "or FARWRITE_TORCH_TRUSTED_STORE=1 if" in said
+    trusted = Options(trusted_store=True)
+    trust.check_trust(replace(place, rank=1), trusted, "10.0.0.1")
+    with pytest.warns(RuntimeWarning, match="anyone on the network between the ranks can read"):
+        trust.check_trust(place, trusted, "10.0.0.1")
+    trust.check_trust(place, trusted, "10.0.0.1")
 
 
 def test_an_argument_goes_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +95,9 @@ def test_an_argument_goes_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> 
         ("TRUSTED_STORE", "yes", "FARWRITE_TORCH_TRUSTED_STORE=yes: must be 1 or 0"),
         ("KEY_FILE", "/nowhere", "FARWRITE_TORCH_KEY_FILE=/nowhere: No such file or directory"),
         ("KEY_FILE", "/dev/null", "must have 32 bytes, or 64 hexadecimal digits"),
+        ("KEY", "much", "FARWRITE_TORCH_KEY: must have 32 bytes, or 64 hexadecimal digits"),
+        ("SITES", "0,b", "FARWRITE_TORCH_SITES=0,b: must be the number of a site"),
+        ("BUFFER_GROWTH_BYTES", "1G", "FARWRITE_TORCH_BUFFER_GROWTH_BYTES=1G: must be a number of bytes"),
         ("BOUNDED", "much", "FARWRITE_TORCH_BOUNDED=much: must be a share"),
         ("BOUNDED", "2", "loss_target = 2.0: must be a share"),
         ("MAX_BPS", "1Gbit", "FARWRITE_TORCH_MAX_BPS=1Gbit: must be a number of bits per second"),

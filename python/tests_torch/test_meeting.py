@@ -202,7 +202,7 @@ def test_addresses_that_others_cannot_reach() -> None:
         assert "rank 0 announces 127.0.0.1, which only its own machine can reach" in said
 
 
-def test_the_local_address() -> None:
+def test_the_local_address(monkeypatch: pytest.MonkeyPatch) -> None:
     tcp = TCPStore("127.0.0.1", 0, 1, True)
     place = Place("g", PrefixStore("a", PrefixStore("b", tcp)), 0, 1)
     assert rendezvous.local_address(place, OPTIONS) == "127.0.0.1"
@@ -210,6 +210,28 @@ def test_the_local_address() -> None:
     assert rendezvous.local_address(place, own) == "10.1.2.3"
     with pytest.raises(RendezvousError, match=r"a HashStore does not show .*: pass Options\(address="):
         rendezvous.local_address(Place("g", HashStore(), 0, 1), OPTIONS)
+    # torchrun says that all ranks are on this machine.
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert rendezvous.local_address(Place("g", HashStore(), 0, 4), OPTIONS) == "127.0.0.1"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(RendezvousError, match="a HashStore does not show"):
+        rendezvous.local_address(Place("g", HashStore(), 0, 4), OPTIONS)
+
+
+def test_messages_are_bound_to_job_group_and_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [
+        Place("g", HashStore(), 0, 2),
+        Place("h", HashStore(), 1, 2),
+        Place("g", HashStore(), 1, 2, "1"),
+    ]
+    contexts = {place.context() for place in places}
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "a")
+    contexts.add(places[0].context())
+    monkeypatch.setenv("FARWRITE_TORCH_JOB", "b")
+    contexts.add(places[0].context())
+    assert len(contexts) == 5
+    assert Place("g", HashStore(), 1, 2).context() == places[0].context()
 
 
 def test_the_address_that_is_bound() -> None:

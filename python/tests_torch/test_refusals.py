@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -242,10 +243,13 @@ test_groups = every_rank(_groups)
 
 
 @pytest.mark.parametrize(("arguments", "problem"), [
-    ({}, r"trusted_store = False, key = None: the ranks exchange keys"),
     ({"trusted_store": 1}, r"trusted_store = 1: must be True or False"),
-    ({"key": "hush"}, r"key is of str: must be bytes"),
+    ({"key": "hush"}, r"key is of str: must be bytes, a pathlib.Path or a descriptor"),
     ({"key": b"hush"}, r"key has 4 bytes: must have 32"),
+    ({"key": bytearray(b"hush")}, r"key is of bytearray: must be bytes"),
+    ({"key": Path("/nowhere")}, r"key = PosixPath\('/nowhere'\): No such file or directory"),
+    ({"key": 999}, r"key = 999: Bad file descriptor"),
+    ({"buffer_growth_bytes": -1}, r"buffer_growth_bytes = -1: must be a number of bytes"),
     ({"trusted_store": True, "policy": "exact"}, r"policy = 'exact': must be Exact"),
     ({"missing_log": "logs", "trusted_store": True}, r"missing_log = 'logs': needs policy=Bounded"),
     ({"replay_log": 1}, r"replay_log = 1: must be the name of a folder"),

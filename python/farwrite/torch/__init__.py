@@ -4,7 +4,7 @@ Importing this module registers the backend::
 
     import farwrite.torch
 
-    dist.init_process_group("farwrite", pg_options=farwrite.torch.Options(trusted_store=True))
+    dist.init_process_group("farwrite")
 
 `docs/torch.md` of the repository says what it does and what its limits are.
 """
@@ -129,8 +129,7 @@ def _checked(place: Place, options: object) -> Options:
             options = Options()
         if not isinstance(options, Options):
             raise TypeError(
-                f"{place.describe()}: pg_options = {options!r}: must be farwrite.torch.Options(...), such as "
-                "Options(trusted_store=True)"
+                f"{place.describe()}: pg_options = {options!r}: must be farwrite.torch.Options(...)"
             )
         return options
 

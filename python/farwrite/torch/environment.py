@@ -1,6 +1,7 @@
 """Defaults of options that environment variables set, for launchers and trainers that pass no options.
 
-An argument of `Options` or `Exact` goes before the variable, and the variable before the built-in default.
+An argument of `Options` or `Exact` has precedence over the variable, which has precedence over the built-in
+default.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from farwrite.torch.keys import parse_key, read_key
 from farwrite.torch.problems import problem
 
 TRUSTED_STORE = "FARWRITE_TORCH_TRUSTED_STORE"
 KEY_FILE = "FARWRITE_TORCH_KEY_FILE"
+KEY = "FARWRITE_TORCH_KEY"
 JOB = "FARWRITE_TORCH_JOB"
 SCHEME = "FARWRITE_TORCH_SCHEME"
 BOUNDED = "FARWRITE_TORCH_BOUNDED"
@@ -19,9 +22,14 @@ MAX_BPS = "FARWRITE_TORCH_MAX_BPS"
 ADDRESS = "FARWRITE_TORCH_ADDRESS"
 PORTS = "FARWRITE_TORCH_PORTS"
 DEAD_AFTER = "FARWRITE_TORCH_DEAD_AFTER_S"
+SITES = "FARWRITE_TORCH_SITES"
+BUFFER_GROWTH = "FARWRITE_TORCH_BUFFER_GROWTH_BYTES"
 #: All variables with this prefix; others are mistyped.
 PREFIX = "FARWRITE_TORCH_"
-_KNOWN = {TRUSTED_STORE, KEY_FILE, JOB, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS, DEAD_AFTER}
+_KNOWN = {
+    TRUSTED_STORE, KEY_FILE, KEY, JOB, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS, DEAD_AFTER, SITES,
+    BUFFER_GROWTH,
+}  # fmt: skip
 
 
 def check_names() -> None:
@@ -40,29 +48,47 @@ def trusted_store() -> bool:
 
 
 def key() -> bytes | None:
-    """Return the key in the named file: 32 bytes, or 64 hexadecimal digits."""
-    name = _get(KEY_FILE)
-    if name is None:
-        return None
-    try:
-        with Path(name).open("rb") as file:
-            content = file.read(128)
-    except OSError as error:
-        raise ValueError(problem(f"{KEY_FILE}={name}: {error.strerror}")) from error
-    if len(content) == 32:
-        return content
-    try:
-        decoded = bytes.fromhex(content.decode("ascii").strip())
-    except ValueError:
-        decoded = b""
-    if len(decoded) != 32:
-        raise ValueError(problem(f"{KEY_FILE}={name}: the file must have 32 bytes, or 64 hexadecimal digits"))
-    return decoded
+    """Return the key in the named file, or the one in the variable."""
+    file, text = _get(KEY_FILE), _get(KEY)
+    if file is not None and text is not None:
+        raise ValueError(problem(f"{KEY_FILE}={file}, {KEY}: set one of both"))
+    if file is not None:
+        return read_key(Path(file), f"{KEY_FILE}={file}")
+    return None if text is None else parse_key(text.encode(errors="replace"), KEY)
 
 
 def job() -> str:
     """Return the name of the job; that of `torchrun --rdzv-id` where none is set."""
     return _get(JOB) or _get("TORCHELASTIC_RUN_ID") or ""
+
+
+def is_one_host() -> bool:
+    """Return whether the launcher says that all ranks are on this machine, as torchrun does."""
+    local = _get("LOCAL_WORLD_SIZE")
+    return local is not None and local == _get("WORLD_SIZE")
+
+
+def sites() -> tuple[int, ...] | None:
+    """Return the site of each rank: `0,0,1,1`."""
+    value = _get(SITES)
+    if value is None:
+        return None
+    numbers = value.split(",")
+    if not all(number.isdecimal() for number in numbers):
+        raise ValueError(
+            problem(f"{SITES}={value}: must be the number of a site for each rank, such as 0,0,1,1")
+        )
+    return tuple(int(number) for number in numbers)
+
+
+def buffer_growth_bytes() -> int:
+    """Return the number of bytes by which the buffers of a group may grow."""
+    value = _get(BUFFER_GROWTH)
+    if value is None:
+        return 2**28
+    if not value.isdecimal():
+        raise ValueError(problem(f"{BUFFER_GROWTH}={value}: must be a number of bytes"))
+    return int(value)
 
 
 def scheme() -> str:

@@ -29,6 +29,7 @@ from farwrite.torch.rendezvous import (
     refusing,
 )
 from farwrite.torch.reports import Report, StepReport, Tally
+from farwrite.torch.trust import check_trust
 from farwrite.torch.untraced import untraced
 from farwrite.torch.work import Started, Work
 
@@ -485,6 +486,7 @@ def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[s
     except OSError as error:
         wanted = f"address = {options.address!r}: " if options.address else "no address: "
         raise RendezvousError(f"{place.describe()}: {wanted}{error}") from error
+    check_trust(place, options, address)
     return address, _native.Communicator(
         place.rank,
         place.size,
@@ -492,7 +494,7 @@ def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[s
         advertised=None if bound == address else ip_address(address),
         packet_bytes=options.packet_bytes,
         ports=options.ports,
-        key=options.key,
+        key=options.key if isinstance(options.key, bytes) else None,
         context=place.context(),
         settings=options.native(timeout.total_seconds(), _sites(place, options)),
     )

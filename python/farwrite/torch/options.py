@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 
 from farwrite.torch import environment
+from farwrite.torch.keys import read_key
 from farwrite.torch.problems import problem
 from farwrite.torch.rates import Adaptive, RateControl
 
@@ -172,6 +174,10 @@ def _is_wait(seconds: object) -> bool:
     return _SHORTEST_DEAD_AFTER_S <= seconds <= _LONGEST_S
 
 
+def _is_size(size: object) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**63
+
+
 def _is_packet(size: object) -> bool:
     return isinstance(size, int) and not isinstance(size, bool) and size % 8 == 0 and 64 <= size <= 65464
 
@@ -196,9 +202,9 @@ class Options:
     """Options of one group: ``dist.init_process_group("farwrite", pg_options=Options(...))``.
 
     A group that is made without options, such as by ``dist.new_group(ranks)``, has those of the default
-    group. An option that is not given has the value of its environment variable, where that is set. The ranks
-    exchange keys through torch's store. Anyone who has these can change the results of the job. So
-    one of `trusted_store` and `key` must be given.
+    group. An option that is not given has the value of its environment variable, if that is set. The ranks
+    exchange keys through torch's store. Anyone who has these keys can change the results of the job. So one
+    of `trusted_store` and `key` must be given, unless the ranks have loopback addresses.
 
     Raises
     ------
@@ -209,9 +215,10 @@ class Options:
     #: The user says that only the ranks can read and write the store and the way to it. Variable:
     #: FARWRITE_TORCH_TRUSTED_STORE=1.
     trusted_store: bool = field(default_factory=environment.trusted_store)
-    #: 32 secret bytes that all ranks have. What the ranks put into the store is encrypted with them.
-    #: Variable: FARWRITE_TORCH_KEY_FILE, a file with the 32 bytes, or with 64 hexadecimal digits.
-    key: bytes | None = field(default_factory=environment.key, repr=False)
+    #: 32 secret bytes that all ranks have; or a file (`pathlib.Path`) or an open descriptor with these bytes,
+    #: or with 64 hexadecimal digits. What the ranks put into the store is encrypted with them. Variables:
+    #: FARWRITE_TORCH_KEY_FILE, or FARWRITE_TORCH_KEY with the digits.
+    key: bytes | Path | int | None = field(default_factory=environment.key, repr=False)
     #: What operations do about what the network loses. It must be the same on all ranks. Variable:
     #: FARWRITE_TORCH_BOUNDED=0.01 for ``Bounded(0.01)``.
     policy: Policy = field(default_factory=_default_policy)
@@ -221,8 +228,8 @@ class Options:
     #: The site of each rank, in order, as any number from 0 on: `(0, 0, 1, 1)` where ranks 0 and 1 are in one
     #: datacenter, and ranks 2 and 3 in another. Exact all-reduces of more than 64 KiB then reduce within
     #: sites first, so that each byte crosses between two sites once in each direction. It must be the same on
-    #: all ranks. None: all ranks are near each other.
-    sites: Sequence[int] | None = None
+    #: all ranks. None: all ranks are near each other. Variable: FARWRITE_TORCH_SITES=0,0,1,1.
+    sites: Sequence[int] | None = field(default_factory=environment.sites)
     #: The address of this rank that the other ranks can reach. The default is the one that this machine
     #: uses toward the store. Behind 1:1 address translation, this is the public address. Variable:
     #: FARWRITE_TORCH_ADDRESS.
@@ -235,6 +242,10 @@ class Options:
     #: network, and the machine of a rank, may be interrupted for this long. Ranks may differ. Variable:
     #: FARWRITE_TORCH_DEAD_AFTER_S.
     dead_after_s: float = field(default_factory=environment.dead_after_s)
+    #: Memory, in bytes, that the buffers of the group may take at this rank beyond the first 11 MiB for each
+    #: other rank and direction. They grow while more data could be in flight: far paths with a high rate need
+    #: it. Ranks may differ. Variable: FARWRITE_TORCH_BUFFER_GROWTH_BYTES.
+    buffer_growth_bytes: int = field(default_factory=environment.buffer_growth_bytes)
     #: Bytes of data in a packet, a multiple of 8. It must be the same on all ranks. None: the largest that
     #: all paths between ranks carry.
     packet_bytes: int | None = None
@@ -249,10 +260,10 @@ class Options:
         environment.check_names()
         if not isinstance(self.trusted_store, bool):
             raise TypeError(problem(f"trusted_store = {self.trusted_store!r}: must be True or False"))
-        if self.key is not None and not isinstance(self.key, bytes):
-            raise TypeError(problem(f"key is of {type(self.key).__name__}: must be bytes"))
-        if self.key is not None and len(self.key) != 32:
-            raise ValueError(problem(f"key has {len(self.key)} bytes: must have 32"))
+        if self.key is not None:
+            # Anything else than a path or a descriptor may be the key.
+            name = f"key = {self.key!r}" if isinstance(self.key, int | Path) else "key"
+            object.__setattr__(self, "key", read_key(self.key, name))
         if not isinstance(self.policy, Exact | Bounded):
             raise TypeError(problem(f"policy = {self.policy!r}: must be Exact(...) or Bounded(...)"))
         if not isinstance(self.rate_control, RateControl):
@@ -282,6 +293,13 @@ class Options:
                     f"packet_bytes = {self.packet_bytes!r}: must be a multiple of 8 from 64 to 65464, or None"
                 )
             )
+        if not _is_size(self.buffer_growth_bytes):
+            raise ValueError(
+                problem(
+                    f"buffer_growth_bytes = {self.buffer_growth_bytes!r}: must be a number of bytes "
+                    "from 0 to 2**63 - 1"
+                )
+            )
         if self.ports is not None and not _are_ports(self.ports):
             raise ValueError(
                 problem(f"ports = {self.ports!r}: must be two ports from 1 to 65535, the lower first")
@@ -308,14 +326,6 @@ class Options:
                     "replayed lacks what it lacked before: pass one of both"
                 )
             )
-        if self.key is None and not self.trusted_store:
-            raise ValueError(
-                problem(
-                    "trusted_store = False, key = None: the ranks exchange keys through the store, so pass "
-                    "trusted_store=True if only the ranks can read it, or else key=..., 32 secret bytes; or "
-                    f"set {environment.TRUSTED_STORE}=1 or {environment.KEY_FILE}"
-                )
-            )
 
     def native(self, timeout_s: float, sites: Sequence[int]) -> dict[str, object]:
         """Return what the native half wants, for a group with this timeout and these sites."""
@@ -326,6 +336,7 @@ class Options:
             "scheme": exact.scheme,
             "expected_loss": exact.expected_loss,
             "sites": list(sites),
+            "buffer_growth_bytes": self.buffer_growth_bytes,
             "rate_control": self.rate_control.native(),
             "bounded": self.policy.native() if isinstance(self.policy, Bounded) else None,
         }

@@ -23,6 +23,8 @@ from farwrite import _native
 from farwrite.torch import environment
 from farwrite.torch.options import Options
 
+#: The address of all ranks if they are on one machine.
+_LOOPBACK = "127.0.0.1"
 #: What is left in the place of a rank when all have read it: no key, but the place stays taken.
 _MET = "met"
 #: The longest text of another rank in an error message.
@@ -306,6 +308,8 @@ def local_address(place: Place, options: Options) -> str:
     """Return the address that this rank announces to the others."""
     if options.address is not None:
         return options.address
+    if environment.is_one_host():
+        return _LOOPBACK
     store = place.store
     while isinstance(store, PrefixStore):
         store = store.underlying_store
