@@ -37,8 +37,8 @@ pub struct CommunicatorOptions {
     /// this size is an error.
     pub packet_bytes: Option<u32>,
     /// A secret that all ranks share. With it, the messages of [`Communicator::meet`] are encrypted
-    /// and authenticated, so they can travel over a channel that others can read. Without it, they
-    /// must travel confidentially.
+    /// and authenticated, so they can travel over a channel that others can read, and so are all data
+    /// packets, as with [`GroupOptions::sealed`]. Without it, the messages must travel confidentially.
     pub key: Option<[u8; 32]>,
     /// What tells this group from all others, such as the names of job and group. All ranks must have
     /// the same. With a key, a rank refuses the messages of [`Communicator::meet`] that belong to
@@ -134,9 +134,10 @@ impl Communicator {
             packet_bytes,
             key,
             context,
-            group,
+            mut group,
             linger,
         } = options;
+        group.sealed |= key.is_some();
         let addresses = [("address", Some(address.ip())), ("advertised", advertised)];
         for (argument, ip) in addresses {
             if let Some(ip) = ip.filter(IpAddr::is_unspecified) {

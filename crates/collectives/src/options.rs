@@ -310,12 +310,11 @@ impl GroupOptions {
     }
 
     fn problem_of_sizes(&self) -> Option<Problem> {
-        if !self.packet_bytes.is_multiple_of(8) || !(64..=65_464).contains(&self.packet_bytes) {
-            return invalid(
-                "packet_bytes",
-                &self.packet_bytes,
-                "a multiple of 8 from 64 to 65464",
-            );
+        // A sealed packet has 24 more bytes (P2.7).
+        let most = if self.sealed { 65_440 } else { 65_464 };
+        if !self.packet_bytes.is_multiple_of(8) || !(64..=most).contains(&self.packet_bytes) {
+            let expected = format!("a multiple of 8 from 64 to {most}");
+            return invalid("packet_bytes", &self.packet_bytes, &expected);
         }
         if !(1..=1 << 16).contains(&self.packets_per_segment) {
             return invalid(

@@ -1,6 +1,8 @@
 //! Groups over loopback sockets, with one communicator per rank.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use farwrite_collectives::{
@@ -216,6 +218,75 @@ fn a_key_seals_the_information_of_ranks() {
         error,
         "rank 1: its information was not sealed with the key of this rank"
     );
+}
+
+/// Forwards packets between `inside`, which is reached at the address of `outside`, and one other
+/// address until `stop`. Returns whether a packet contained `pattern`.
+fn relay(outside: &UdpSocket, inside: SocketAddr, pattern: &[u8], stop: &AtomicBool) -> bool {
+    let (mut found, mut other, mut packet) = (false, None, vec![0; 1 << 16]);
+    while !stop.load(Ordering::Relaxed) {
+        let Ok((length, from)) = outside.recv_from(&mut packet) else {
+            continue;
+        };
+        let packet = &packet[..length];
+        found |= packet.windows(pattern.len()).any(|bytes| bytes == pattern);
+        let to = match from == inside {
+            true => other,
+            false => {
+                other = Some(from);
+                Some(inside)
+            }
+        };
+        if let Some(to) = to {
+            // A packet that is not forwarded is lost.
+            let _ = outside.send_to(packet, to);
+        }
+    }
+    found
+}
+
+#[test]
+fn with_a_key_the_values_cannot_be_read_between_ranks() {
+    for key in [None, Some([1; 32])] {
+        let outside = UdpSocket::bind("127.0.0.2:0").expect("a socket");
+        outside
+            .set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
+        let inside = SocketAddr::from(([127, 0, 0, 1], outside.local_addr().unwrap().port()));
+        let with_key = CommunicatorOptions {
+            key,
+            packet_bytes: Some(1024),
+            ..options()
+        };
+        let reached = CommunicatorOptions {
+            address: inside,
+            advertised: Some(outside.local_addr().unwrap().ip()),
+            ..with_key.clone()
+        };
+        let pattern = b"a value that nobody else may see";
+        let stop = AtomicBool::new(false);
+        let seen = thread::scope(|scope| {
+            let seen = scope.spawn(|| relay(&outside, inside, pattern, &stop));
+            let group = [
+                Communicator::new(0, 2, reached).expect("a free port"),
+                Communicator::new(1, 2, with_key).expect("a socket"),
+            ];
+            meet(&group);
+            let tickets = submit(
+                &group,
+                &Operation::Broadcast { root: 0 },
+                |rank| match rank {
+                    0 => Buffers::in_place(pattern.repeat(100)),
+                    _ => Buffers::in_place(vec![0; 100 * pattern.len()]),
+                },
+            );
+            assert_eq!(outputs(&tickets)[1], pattern.repeat(100));
+            drop(group);
+            stop.store(true, Ordering::Relaxed);
+            seen.join().expect("no panic")
+        });
+        assert_eq!(seen, key.is_none());
+    }
 }
 
 #[test]

@@ -216,8 +216,8 @@ class Options:
     #: FARWRITE_TORCH_TRUSTED_STORE=1.
     trusted_store: bool = field(default_factory=environment.trusted_store)
     #: 32 secret bytes that all ranks have; or a file (`pathlib.Path`) or an open descriptor with these bytes,
-    #: or with 64 hexadecimal digits. What the ranks put into the store is encrypted with them. Variables:
-    #: FARWRITE_TORCH_KEY_FILE, or FARWRITE_TORCH_KEY with the digits.
+    #: or with 64 hexadecimal digits. What the ranks put into the store, and all data, is encrypted.
+    #: Variables: FARWRITE_TORCH_KEY_FILE, or FARWRITE_TORCH_KEY with the digits.
     key: bytes | Path | int | None = field(default_factory=environment.key, repr=False)
     #: What operations do about what the network loses. It must be the same on all ranks. Variable:
     #: FARWRITE_TORCH_BOUNDED=0.01 for ``Bounded(0.01)``.
