@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use farwrite_connection::Ended;
+
 use crate::options::OptionError;
 
 /// Why a call on a stream failed. A stream that failed once gives the same error again.
@@ -30,6 +32,12 @@ pub enum Error {
     /// A call took longer than its time limit. The stream goes on.
     #[error("the stream made no progress within the time limit")]
     TimedOut,
+    /// A stream could not be opened over a connection.
+    #[error(transparent)]
+    Connection(#[from] farwrite_connection::Error),
+    /// The connection of the stream is over.
+    #[error("the connection of the stream is over: {0}")]
+    ConnectionEnded(Ended),
     /// The endpoint of the stream has ended.
     #[error("the endpoint of the stream has ended")]
     Ended,
@@ -53,10 +61,12 @@ impl From<Error> for io::Error {
             Error::Reset(_) => io::ErrorKind::ConnectionReset,
             Error::Stopped(_) | Error::Finished | Error::NotReading => io::ErrorKind::BrokenPipe,
             Error::Violation(_) => io::ErrorKind::InvalidData,
-            Error::MessageFailed(_) | Error::Ended => io::ErrorKind::ConnectionAborted,
+            Error::MessageFailed(_) | Error::Ended | Error::ConnectionEnded(_) => {
+                io::ErrorKind::ConnectionAborted
+            }
             Error::TimedOut => io::ErrorKind::TimedOut,
             Error::Options(_) => io::ErrorKind::InvalidInput,
-            Error::Endpoint(_) => io::ErrorKind::Other,
+            Error::Endpoint(_) | Error::Connection(_) => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }

@@ -6,12 +6,14 @@
 //! its direction, give it up with a code, or ask the peer to send no more. docs/streams.md describes
 //! behaviour and limits, P13 what crosses the network.
 //!
-//! [`Stream`] is a stream for threads, with `Read` and `Write`. With the feature `tokio` it has
+//! [`ConnectionExt`] opens and accepts streams over a connection. [`Stream`] is a stream for
+//! threads, with `Read` and `Write`. With the feature `tokio` it has
 //! `AsyncRead` and `AsyncWrite` too, and [`Outcomes`] has futures for messages. [`ByteStream`] is a
 //! stream without I/O, clock and thread.
 
 mod buffers;
 mod byte_stream;
+mod connection;
 mod error;
 mod message;
 mod options;
@@ -27,6 +29,7 @@ mod task;
 mod tokio_io;
 
 pub use byte_stream::ByteStream;
+pub use connection::ConnectionExt;
 pub use error::Error;
 pub use farwrite_choice::SchemeSetting;
 pub use message::Head;

@@ -29,6 +29,8 @@ pub(crate) struct HalfState<T> {
     pub(crate) half: T,
     /// The user has dropped its handle.
     pub(crate) is_dropped: bool,
+    /// Both directions have ended, and the peer had time to learn of it.
+    pub(crate) is_settled: bool,
     /// The asynchronous task that waits.
     task: Option<task::Waker>,
 }
@@ -38,6 +40,7 @@ impl<T> Half<T> {
         let state = HalfState {
             half,
             is_dropped: false,
+            is_settled: false,
             task: None,
         };
         Self {
@@ -67,12 +70,12 @@ impl<T> Half<T> {
     pub(crate) fn wait<R>(
         &self,
         at_most: Option<Duration>,
-        mut ready: impl FnMut(&mut T) -> Option<R>,
+        mut ready: impl FnMut(&mut HalfState<T>) -> Option<R>,
     ) -> Result<R, Error> {
         let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         let mut state = self.lock();
         loop {
-            if let Some(answer) = ready(&mut state.half) {
+            if let Some(answer) = ready(&mut state) {
                 return Ok(answer);
             }
             state = match end.map(|end| end.saturating_duration_since(Instant::now())) {

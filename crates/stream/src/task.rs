@@ -8,8 +8,10 @@ use crate::byte_stream;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// How long a queue pair stays after both directions have ended (P13.5).
-const LINGER_NS: u64 = 3_000_000_000;
+/// How long a queue pair stays after both directions have ended (P13.5): this time, and as many
+/// round trips.
+const LINGER_NS: u64 = 500_000_000;
+const LINGER_ROUND_TRIPS: u64 = 4;
 
 /// Moves the bytes of a [`Stream`](crate::Stream). Whoever polls the endpoint runs it after every
 /// poll, for example as a task of a [`ProgressThread`](farwrite::ProgressThread::add_task).
@@ -19,7 +21,7 @@ const LINGER_NS: u64 = 3_000_000_000;
 pub struct StreamTask {
     shared: Arc<Shared>,
     qp: QueuePair,
-    /// When the stream was over, and its user had dropped it.
+    /// When both directions had ended.
     over_ns: Option<u64>,
 }
 
@@ -38,29 +40,40 @@ impl StreamTask {
         self.qp
     }
 
+    /// Ends the stream with an error, unless it has ended.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.shared.fail(error);
+    }
+
     /// Does what is due after a poll.
     pub fn run<F: RealTime>(&mut self, endpoint: &mut Endpoint<F>) -> TaskState {
         let mut receiver = self.shared.receiver.lock();
         let mut sender = self.shared.sender.lock();
         let changed = byte_stream::progress(&mut sender.half, &mut receiver.half, endpoint);
-        let is_over = receiver.is_dropped
-            && sender.is_dropped
-            && receiver.half.is_over()
-            && sender.half.is_over();
+        let is_over = receiver.half.is_over() && sender.half.is_over();
+        let is_dropped = receiver.is_dropped && sender.is_dropped;
         if changed {
             self.shared.sender.notify(sender);
             self.shared.receiver.notify(receiver);
             return TaskState::Worked;
         }
-        drop((sender, receiver));
+        drop(receiver);
         if !is_over {
             return TaskState::Idle;
         }
         let now_ns = endpoint.fabric().now_ns();
-        let over_ns = *self.over_ns.get_or_insert(now_ns);
-        let end_ns = over_ns.saturating_add(LINGER_NS);
+        let rtt_ns = endpoint.qp_stats(self.qp).map_or(0, |stats| stats.rtt_ns);
+        let end_ns = self.over_ns.get_or_insert(now_ns).saturating_add(LINGER_NS);
+        let end_ns = end_ns.saturating_add(rtt_ns.saturating_mul(LINGER_ROUND_TRIPS));
         if now_ns < end_ns {
             return TaskState::Until(end_ns);
+        }
+        if !sender.is_settled {
+            sender.is_settled = true;
+            self.shared.sender.notify(sender);
+        }
+        if !is_dropped {
+            return TaskState::Idle;
         }
         // The queue pair may have been destroyed by others.
         let _ = endpoint.destroy_qp(self.qp);

@@ -1,0 +1,118 @@
+//! Streams that are opened and accepted over a connection.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::thread::spawn;
+use std::time::Duration;
+
+use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, connect};
+use farwrite_rng::SplitMix;
+use farwrite_session::Psk;
+use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// The ends of a connection, and their listener.
+fn connected() -> (Listener, [Connection; 2]) {
+    let keys = Keys::of_psk(&Psk::generate().expect("random bytes"));
+    let options = ConnectionOptions::default();
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = Listener::bind(loopback, &keys, &options).expect("a port");
+    let addr = listener.local_addr().to_string();
+    let a = connect(&addr, &keys, "b", &options).expect("connected");
+    let b = listener.accept(LONG).expect("it runs").expect("a peer");
+    (listener, [a, b])
+}
+
+/// Opens a stream at `a`, and accepts it at `b`.
+fn opened([a, b]: &[Connection; 2], name: &str) -> [Stream; 2] {
+    let options = StreamOptions::default();
+    let (opener, opened) = (a.clone(), name.to_owned());
+    let opening = spawn(move || opener.open_stream(&opened, &options, LONG));
+    let (accepted, to_a) = b
+        .accept_stream(None, &options, LONG)
+        .expect("accepted")
+        .expect("in time");
+    assert_eq!(accepted, name);
+    [opening.join().expect("no panic").expect("opened"), to_a]
+}
+
+#[test]
+fn streams_of_a_connection_do_not_wait_for_each_other() {
+    let (_listener, connection) = connected();
+    let [mut blocked, _unread] = opened(&connection, "blocked");
+    blocked.set_write_timeout(Some(Duration::from_millis(50)));
+    let error = blocked
+        .write_all(&vec![1; 32 << 20])
+        .expect_err("nobody reads");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+
+    let [mut to_b, to_a] = opened(&connection, "flowing");
+    to_b.shutdown(Shutdown::Write);
+    let data = SplitMix::new(1).bytes(3_000_000);
+    let written = data.clone();
+    let writer = spawn(move || {
+        let (_reader, mut writer) = to_a.split();
+        writer.write_all(&written).expect("written");
+        writer.close().expect("delivered");
+    });
+    let mut heard = Vec::new();
+    to_b.read_to_end(&mut heard).expect("read");
+    writer.join().expect("no panic");
+    assert!(heard == data);
+}
+
+/// A stream that its user has dropped is delivered, and then its connection ends.
+#[test]
+fn a_dropped_stream_is_delivered() {
+    let (listener, connection) = connected();
+    let [mut to_b, mut to_a] = opened(&connection, "last words");
+    to_b.write_all(&[7; 1_000_000]).expect("written");
+    let [a, b] = connection;
+    drop((to_b, a));
+    let mut heard = Vec::new();
+    to_a.read_to_end(&mut heard).expect("read");
+    assert_eq!(heard.len(), 1_000_000);
+    drop(to_a);
+    assert!(
+        b.wait_ended(LONG).expect("it runs").is_some(),
+        "the peer has closed it"
+    );
+    drop(listener);
+}
+
+#[test]
+fn streams_end_with_their_connection() {
+    let (_listener, connection) = connected();
+    let [_to_b, mut to_a] = opened(&connection, "cut");
+    let reader = spawn(move || to_a.read(&mut [0; 10]));
+    connection[0].close();
+    let error = reader
+        .join()
+        .expect("no panic")
+        .expect_err("the connection is over");
+    assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+}
+
+/// Ends that do not agree on the lengths of messages are told so.
+#[test]
+fn different_options_are_refused() {
+    let (_listener, [a, b]) = connected();
+    let opening = spawn(move || {
+        a.open_stream("odd", &StreamOptions::default(), LONG)
+            .map(drop)
+    });
+    let options = StreamOptions {
+        message_bytes: 4096,
+        ..StreamOptions::default()
+    };
+    b.accept_stream(None, &options, LONG)
+        .map(drop)
+        .expect_err("the shapes differ");
+    let error = opening
+        .join()
+        .expect("no panic")
+        .expect_err("refused")
+        .to_string();
+    assert!(error.contains("odd"), "{error}");
+}
