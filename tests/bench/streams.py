@@ -8,11 +8,12 @@ import ends
 import table
 
 MBIT = 1_000_000
-#: Name, options of `farwrite link` (None: loopback), payload bytes of our packets, buffers of 256 KiB.
+#: Name, options of `farwrite link` (None: loopback), payload bytes of our packets (24 more are for sealing), and our
+#: buffers of 256 KiB.
 _PATHS = (
     ("loopback", None, 8192, 32),
-    ("1 Gbit/s, 25 ms, no loss", "--rate 1Gbit --rtt 25ms --ip-mtu 1500", 1408, 64),
-    ("the same, loss 1e-3", "--rate 1Gbit --rtt 25ms --ip-mtu 1500 --loss 0.1%", 1408, 64),
+    ("1 Gbit/s, 25 ms, no loss", "--rate 1Gbit --rtt 25ms --ip-mtu 1500", 1384, 64),
+    ("the same, loss 1e-3", "--rate 1Gbit --rtt 25ms --ip-mtu 1500 --loss 0.1%", 1384, 64),
 )
 SECONDS = 5.0
 
@@ -37,18 +38,20 @@ def run(programs):
     table.show(
         "Mbit/s of a byte stream, in writes of 1 MiB, from the first byte that is read to the last",
         f"{seconds:g} s, {programs.runs} runs, offloads, queue of one round trip, loss both ways, an unknown path. "
-        "farwrite: in clear, copied to the\nreader. quinn: encrypted, copied to the reader. TCP: in clear, discarded "
-        "in the kernel. Both ends share the cores. Late: p99\nof the link's lateness in ms, the worst run; rows with "
-        "! do not count.",
+        "farwrite: encrypted, unless\nunsealed, and copied to the reader. quinn: encrypted, copied to the reader. "
+        "TCP: in clear, discarded in the kernel. All share\nthe cores with both ends and the link. Late: p99 of the "
+        "link's lateness in ms, the worst run; rows with ! do not count.",
         ["path", "program", "median", "least", "most", "late"], rows)
 
 
 def _contestants(programs, payload, buffers):
-    def ours(path, seconds, loopback, scheme="sr-nack"):
-        return _ours(programs, path, seconds, loopback, ("--mtu", payload, "--messages", buffers, "--scheme", scheme))
+    def ours(path, seconds, loopback, *options):
+        options = ("--mtu", payload, "--messages", buffers, *options)
+        return _ours(programs, path, seconds, loopback, options)
 
-    yield "farwrite stream", ours
-    yield "farwrite stream, auto", lambda *arguments: ours(*arguments, scheme="auto")
+    yield "farwrite", lambda *arguments: ours(*arguments, "--sealed")
+    yield "farwrite, auto", lambda *arguments: ours(*arguments, "--sealed", "--scheme", "auto")
+    yield "farwrite, unsealed", ours
     if programs.quinn:
         for cc in ("bbr", "cubic"):
             yield f"quinn {cc}", (lambda path, seconds, loopback, cc=cc:

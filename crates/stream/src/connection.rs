@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use farwrite::{QpOptions, TaskState};
-use farwrite_connection::{Connection, OpenedQueuePair};
+use farwrite::QpOptions;
+use farwrite_connection::{Connection, Ended, OpenedQueuePair};
 
 use crate::error::Error;
 use crate::options::StreamOptions;
@@ -118,23 +118,31 @@ fn over(
     let connection = pair.connection().clone();
     let waker = connection.thread().waker();
     let (stream, mut task) = Stream::on_queue_pair(waker, pair.queue_pair(), options, queue_pair);
-    // Until the stream is over, the task keeps its connection open.
-    let mut pair = Some(pair);
+    let held = HeldPair(Some(pair));
     let run = move |endpoint: &mut _| {
-        let ended = pair.as_ref().and_then(|pair| pair.connection().ended());
-        if let Some(ended) = ended {
+        if let Some(ended) = held.ended() {
             task.fail(&Error::ConnectionEnded(ended));
         }
-        let state = task.run(endpoint);
-        if matches!(state, TaskState::Done)
-            && let Some(pair) = pair.take()
-        {
-            // Closing the queue pair calls the endpoint's thread, which runs this task.
-            thread::spawn(move || drop(pair));
-        }
-        state
+        task.run(endpoint)
     };
-    let added = connection.thread().add_task(run);
-    added.map_err(Error::from)?;
+    connection.thread().add_task(run)?;
     Ok(stream)
+}
+
+/// The queue pair of a stream, which keeps its connection open until the task of the stream ends.
+struct HeldPair(Option<OpenedQueuePair>);
+
+impl HeldPair {
+    /// Why the connection is over, if it is.
+    fn ended(&self) -> Option<Ended> {
+        self.0.as_ref()?.connection().ended()
+    }
+}
+
+impl Drop for HeldPair {
+    fn drop(&mut self) {
+        let pair = self.0.take();
+        // Closing a queue pair waits for the endpoint's thread, and tasks are dropped on that thread.
+        thread::spawn(move || drop(pair));
+    }
 }

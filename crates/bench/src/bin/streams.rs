@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use farwrite::{Endpoint, QpInfo, QpOptions, UdpConfig};
+use farwrite::{Endpoint, QpInfo, QpOptions, Sealing, UdpConfig};
 use farwrite_stream::{SchemeSetting, Stream, StreamOptions};
 
 type Failure = Box<dyn Error>;
@@ -32,6 +32,9 @@ struct Args {
     /// Buffers of 256 KiB of each end.
     #[arg(long, default_value_t = StreamOptions::default().messages)]
     messages: u32,
+    /// Seal the packets, as connections do.
+    #[arg(long)]
+    sealed: bool,
     /// The repair scheme, or `auto`.
     #[arg(long, default_value = "sr-nack")]
     scheme: SchemeSetting,
@@ -54,6 +57,9 @@ fn main() -> Result<(), Failure> {
     };
     let mut base = QpOptions::default();
     base.sdr.mtu = args.mtu;
+    if args.sealed {
+        base.sealing = Sealing::Required;
+    }
     let mut endpoint = Endpoint::over_udp(&UdpConfig::new(args.bind))?;
     let (mut stream, mut task) = Stream::create(&mut endpoint, &options, &base)?;
     let qp = task.queue_pair();
