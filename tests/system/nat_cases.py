@@ -79,10 +79,10 @@ def _ports(nat):
 
 
 def _sizes(report, program, where):
-    for name, public, least, most in (("jumbo frames", 9000, 8936, 8936),
-                                      ("Ethernet in the middle", 1500, 1436, 1436),
-                                      ("a tunnel of 1420 bytes", 1420, 1356, 1356),
-                                      ("3000 bytes in the middle", 3000, 2300, 2936)):
+    for name, public, least, most in (("jumbo frames", 9000, 8912, 8912),
+                                      ("Ethernet in the middle", 1500, 1412, 1412),
+                                      ("a tunnel of 1420 bytes", 1420, 1332, 1332),
+                                      ("3000 bytes in the middle", 3000, 2276, 2912)):
         with Nat(mtu=public, edge=9000) as nat:
             nat.route_openly()
             _drop_icmp(nat)
@@ -101,8 +101,8 @@ def _described(report, program, where):
         nat.route_openly()
         problems, result = Transfer(nat, program, where / "old", f"{B}:{PORT}", "--link",
                                     link).finish()
-    if not problems and result["mtu"] != 1436:
-        problems.append(f"the MTU is {result['mtu']}, 1436 expected")
+    if not problems and result["mtu"] != 1412:
+        problems.append(f"the MTU is {result['mtu']}, 1412 expected")
     report.check("a path that carries less than its description says: smaller packets are used",
                  problems)
 
@@ -114,9 +114,9 @@ def _shrinking(report, program, where):
         directory = where / f"shrinks-{name.replace(' ', '-')}"
         problems, result, said = _shrinks(program, directory, ["--rate", SLOW, *args], shrink)
         mtus = [result.get("first_mtu"), result.get("mtu")] if not problems else None
-        if mtus and mtus != [8936, 1436]:
-            problems.append(f"the MTU was {mtus[0]}, then {mtus[1]}; 8936, then 1436 expected")
-        if not problems and not any("8936 bytes any more" in line for line in said):
+        if mtus and mtus != [8912, 1412]:
+            problems.append(f"the MTU was {mtus[0]}, then {mtus[1]}; 8912, then 1412 expected")
+        if not problems and not any("8912 bytes any more" in line for line in said):
             problems.append(f"it says {said[-2:]}")
         report.check(f"{name}: large packets are lost from the middle on, and the file arrives",
                      problems)

@@ -28,6 +28,7 @@ mod policy;
 mod probe;
 mod rate_file;
 mod recv;
+mod sealing;
 mod send;
 mod sim;
 mod svg;

@@ -22,6 +22,7 @@ use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::policy::PolicyArgs;
+use crate::sealing::SealingArgs;
 use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key, outcome, probe};
@@ -82,6 +83,8 @@ pub(crate) struct RecvArgs {
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
     #[command(flatten)]
+    sealing: SealingArgs,
+    #[command(flatten)]
     policy: PolicyArgs,
     /// Show more about the transfer at its end: losses, repeats, packet size, scheme
     #[arg(long, short)]
@@ -139,6 +142,7 @@ pub(crate) fn receive(
         memory_bytes: args.memory,
         timeout: args.timeout,
         credit_bps: args.credit_rate,
+        sealing: args.sealing.choice(),
         max_bytes: args.policy.max_bytes,
         max_files: args.policy.max_files,
         policy: args.policy.policy(),

@@ -20,6 +20,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
 use crate::link_file;
 use crate::rate_file::RateFile;
+use crate::sealing::SealingArgs;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MeteredConsole, MetricsArgs};
 use crate::{interrupt, key, outcome};
@@ -32,6 +33,8 @@ Examples:
   farwrite send --to far.example:4792 --psk-file far.key --link link.toml archive/
   farwrite send --to far.example:4792 --psk-file far.key --rate-file rate archive/ &
       later: echo 5Mbit > rate; kill -HUP $!
+  farwrite send --to far.example:4792 --psk-file far.key --sealed archive/
+      refuses to send data that is not encrypted
   farwrite send --to [2001:db8::7] archive/.     asks for the key that `farwrite recv` shows
 
 Either end may be started first. A sender waits, up to --timeout, for a receiver that does not listen
@@ -101,10 +104,13 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     no_path_cache: bool,
     /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as many as the path
-    /// carries, which the transfer measures, but at most 8936 or the mtu of --link. If the path
-    /// starts to carry less, the transfer continues with smaller packets
+    /// carries, which the transfer measures, but at most 8936 or the mtu of --link. Sealing takes 24
+    /// bytes of each packet. If the path starts to carry less, the transfer continues with smaller
+    /// packets
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
+    #[command(flatten)]
+    sealing: SealingArgs,
     /// Maximum memory for data in flight, with parity, at each end: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
@@ -218,6 +224,7 @@ impl SendArgs {
             expected_loss: path.loss_packet,
             mtu: self.mtu,
             largest_mtu: path.largest_mtu,
+            sealing: self.sealing.choice(),
             memory_bytes: self.memory,
             timeout: self.timeout,
         })

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::io;
 
+use farwrite::SealingError;
 use farwrite::routes::RouteError;
 use farwrite_session::files::SinkError;
 use farwrite_session::{Cause, Error as SessionError, FileCause};
@@ -63,6 +64,12 @@ impl ErrorKind {
     }
 }
 
+/// This end has `--sealed`.
+const PEER_DOES_NOT_SEAL: &str = "the other end does not seal data packets, and --sealed refuses that: start \
+                                  the other end without --unsealed, update it, or leave out --sealed";
+/// The other end has `--sealed`.
+const PEER_REQUIRES_SEALING: &str = "the other end refuses data packets that are not sealed (--sealed): leave \
+                                     out --unsealed at this end, or --sealed at the other";
 /// The peer of an EQDS sender has no credit for it.
 const NO_CREDIT: &str = "--rate-control eqds: the receiver grants no credit; start it as \
                          farwrite recv --credit-rate RATE, or choose another --rate-control";
@@ -143,6 +150,12 @@ impl Error {
             error => error,
         };
         let kind = match cause {
+            farwrite::Error::Sealing(SealingError::PeerDoesNot) => {
+                return Self::new(ErrorKind::Mismatch, PEER_DOES_NOT_SEAL);
+            }
+            farwrite::Error::Sealing(SealingError::PeerRequires) => {
+                return Self::new(ErrorKind::Mismatch, PEER_REQUIRES_SEALING);
+            }
             farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
             farwrite::Error::Connect(_) => ErrorKind::Mismatch,
             _ => ErrorKind::Other,

@@ -47,7 +47,9 @@ pub use client::Client;
 pub use connect::connect;
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
-pub use farwrite::{DcqcnOptions, EqdsOptions, RateControl, RateControlName, Start, SwiftOptions};
+pub use farwrite::{
+    DcqcnOptions, EqdsOptions, RateControl, RateControlName, Sealing, Start, SwiftOptions,
+};
 pub use farwrite_choice::{SchemeSetting, parity_bytes};
 pub use hooks::{
     Cancel, EndpointCounters, Event, MaxRate, Observer, Redirect, TransferHooks, unchanged,

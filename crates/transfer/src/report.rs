@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farwrite::{EcnField, PeerStats, QpStats, RateControl, Start};
+use farwrite::{Cipher, EcnField, PeerStats, QpStats, RateControl, Start};
 use farwrite_session::files::{Kind, Manifest, Source};
 use farwrite_session::{FileCause, Text};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
@@ -44,6 +44,7 @@ pub struct TransferReport {
     #[serde(flatten)]
     delivered: Delivered,
     synced: bool,
+    cipher: Option<&'static str>,
     seconds: f64,
     goodput_bps: f64,
     scheme: String,
@@ -357,6 +358,8 @@ pub(crate) struct Facts {
     pub(crate) peer: String,
     /// Whether the files that arrived survive a power failure at the receiver.
     pub(crate) synced: bool,
+    /// The cipher of data packets; `None` if they were not sealed.
+    pub(crate) cipher: Option<Cipher>,
     pub(crate) results: FileResults,
     pub(crate) elapsed: Duration,
     pub(crate) scheme: String,
@@ -372,6 +375,13 @@ pub(crate) struct Facts {
     pub(crate) stats: QpStats,
 }
 
+fn cipher_name(cipher: Cipher) -> &'static str {
+    match cipher {
+        Cipher::Aes256Gcm => "AES-256-GCM",
+        Cipher::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+    }
+}
+
 impl TransferReport {
     pub(crate) fn new(facts: Facts) -> Self {
         let seconds = facts.elapsed.as_secs_f64().max(1e-6);
@@ -380,6 +390,7 @@ impl TransferReport {
         Self {
             role: facts.role,
             synced: facts.synced,
+            cipher: facts.cipher.map(cipher_name),
             seconds,
             goodput_bps: real(delivered.bytes) * 8.0 / seconds,
             delivered,
@@ -442,6 +453,9 @@ impl TransferReport {
         if let Some(bottleneck) = self.sending.main_bottleneck {
             line += &format!(", limited by {}", bottleneck.name());
         }
+        if self.cipher.is_none() {
+            line += "; not sealed";
+        }
         if !self.synced {
             line += "; not synced";
         }
@@ -486,6 +500,10 @@ impl TransferReport {
         add(match &self.auto {
             Some(choices) => format!("scheme: {}", choices.line()),
             None => format!("scheme: {}", self.scheme),
+        });
+        add(match self.cipher {
+            Some(cipher) => format!("sealed: {cipher}"),
+            None => "not sealed: anyone on the path could read the data".to_owned(),
         });
         if self.sending.ecn == Some(CLEARED) {
             add("the path clears the ECN field".to_owned());

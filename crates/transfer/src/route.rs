@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteShrunk, Sizes};
-use farwrite::{Endpoint, QpInfo, QueuePair, UdpConfig, UdpFabric};
+use farwrite::{Cipher, Endpoint, QpInfo, QueuePair, Sealing, UdpConfig, UdpFabric};
 use farwrite_session::{Message, OfferedSockets, RouteKey};
 
 use crate::channel_writer::Outbox;
@@ -37,10 +37,11 @@ impl Offered {
     /// Binds the socket and informs the peer.
     pub(crate) fn make(
         bind: SocketAddr,
+        sealing: Sealing,
         outbox: &Outbox,
         hooks: &TransferHooks<'_>,
     ) -> Result<Self, Error> {
-        let mut keeper = RouteKeeper::new();
+        let mut keeper = RouteKeeper::with_sealing(sealing);
         let mut make = || -> Result<_, farwrite::Error> {
             let config = UdpConfig::new(bind);
             let endpoint = match hooks.port {
@@ -201,6 +202,12 @@ impl RoutedEndpoint {
             }
         };
         connected.map_err(|error| Error::of_endpoint(&error))
+    }
+
+    /// The cipher of a connected queue pair; `None` if its packets are not sealed.
+    pub(crate) fn cipher(&self, qp: QueuePair) -> Result<Option<Cipher>, Error> {
+        let cipher = self.endpoint.cipher(qp);
+        cipher.map_err(|error| Error::of_endpoint(&error))
     }
 
     /// Maintains the route and the queue pair on it.

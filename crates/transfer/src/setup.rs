@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use farwrite::QpInfo;
+use farwrite::{Cipher, QpInfo, Sealing};
 use farwrite_session::{
     Activity, Error as SessionError, Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob,
     Reader, Text,
@@ -213,6 +213,16 @@ impl<'a> Setup<'a> {
             other => Err(other),
         })?;
         decode_info(&blob)
+    }
+}
+
+/// Warns if data packets are not sealed, though this end would seal them.
+pub(crate) fn warn_if_unsealed(cipher: Option<Cipher>, ours: Sealing, hooks: &TransferHooks<'_>) {
+    if cipher.is_none() && ours != Sealing::Off {
+        hooks.warn(
+            "the other end does not seal data packets, so anyone on the path can read them; --sealed \
+             refuses such a transfer",
+        );
     }
 }
 

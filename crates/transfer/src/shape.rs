@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite::fabric::udp::path_mtu;
 use farwrite::routes::payload_in;
-use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Sealing};
 use farwrite_choice::{group_chunks, parity_bytes};
 use farwrite_session::TransferPlan;
 
@@ -288,10 +288,16 @@ fn bdp_bytes(rate_bps: u64, rtt: Duration) -> u64 {
 }
 
 /// The options of a queue pair with this rate control.
-pub(crate) fn options(sdr: QpConfig, rate_control: RateControl, rtt: Duration) -> QpOptions {
+pub(crate) fn options(
+    sdr: QpConfig,
+    rate_control: RateControl,
+    sealing: Sealing,
+    rtt: Duration,
+) -> QpOptions {
     let options = QpOptions {
         sdr,
         rate_control,
+        sealing,
         initial_rtt: rtt,
         ..QpOptions::default()
     };

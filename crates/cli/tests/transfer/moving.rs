@@ -249,7 +249,7 @@ fn results_for_scripts_are_one_object() {
         assert_eq!(result["files"], 1);
         assert_eq!(result["bytes"], 2_000_000);
         assert_eq!(result["scheme"], "auto");
-        assert_eq!(result["mtu"], 8936);
+        assert_eq!(result["mtu"], 8912);
         assert_eq!(result["failures"].as_array().expect("list").len(), 0);
         assert_eq!(result["failed_files"], 0);
         for number in ["seconds", "goodput_bps", "rtt_ms"] {

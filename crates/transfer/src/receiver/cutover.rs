@@ -47,7 +47,7 @@ impl Stream {
         }
         let rtt = Duration::from_nanos(self.stats()?.rtt_ns);
         let scheme = self.agreed.scheme.most_parity();
-        let control = self.agreed.control;
+        let control = (self.agreed.control, self.agreed.sealing);
         let options = receiving(theirs.config, control, (&shape, scheme), rtt);
         let ours = self.stream_qp.replace(&mut self.routed.endpoint, options)?;
         self.shape = shape;

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{
-    Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
+    Cipher, Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
+    Sealing,
 };
 use farwrite_session::files::{CommitGate, Manifest, Policy, Sink, recv_manifest};
 use farwrite_session::{Cutover, Expected, Hello, Message, MessageKind, Reader, TransferPlan};
@@ -28,7 +29,7 @@ use crate::report::{
     Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
 };
 use crate::route::{Offered, RoutedEndpoint};
-use crate::setup::{SETUP, Setup, failed, hello};
+use crate::setup::{SETUP, Setup, failed, hello, warn_if_unsealed};
 use crate::shape::{Shape, options};
 use crate::{Client, DISK_END, Error, ErrorKind, SchemeSetting, TransferHooks, wait_for_disk};
 use buffer_demand::BufferDemand;
@@ -50,6 +51,8 @@ pub struct ReceiveSettings {
     /// [`RateControl::Eqds`]. They are then the only ones that can connect. `None`: no credit is
     /// granted.
     pub credit_bps: Option<u64>,
+    /// Whether data packets are sealed.
+    pub sealing: Sealing,
     /// The most bytes of one transfer. `None`: no limit.
     pub max_bytes: Option<u64>,
     /// The most files and directories of one transfer. `None`: only that of the protocol.
@@ -105,6 +108,8 @@ struct Negotiated {
     peer: SocketAddr,
     /// An upper estimate of the round trip.
     rtt: Duration,
+    /// The cipher of data packets; `None` if they are not sealed.
+    cipher: Option<Cipher>,
     /// The UDP ports of both ends, for people.
     ports: String,
 }
@@ -204,7 +209,7 @@ impl Reception<'_> {
         let theirs = setup.route_offer()?;
         let waited = start.elapsed();
         // The port of the channel: one firewall rule covers both.
-        let offered = Offered::make(local, &self.outbox, self.hooks)?;
+        let offered = Offered::make(local, self.settings.sealing, &self.outbox, self.hooks)?;
         setup.routed = Some(offered.join(
             RouteRole::Responder,
             &theirs,
@@ -229,7 +234,8 @@ impl Reception<'_> {
         // The sender's offer follows its hello without a round trip between them, so the wait for it can
         // be much shorter than a round trip.
         let rtt = found.map_or(waited, |found| found.rtt.max(waited));
-        let options = receiving(theirs.config, control, (&shape, scheme), rtt);
+        let sealing = self.settings.sealing;
+        let options = receiving(theirs.config, (control, sealing), (&shape, scheme), rtt);
         let mut routed = setup.take_routed()?;
         let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
             let qp = endpoint.create_qp(options)?;
@@ -238,10 +244,13 @@ impl Reception<'_> {
         let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
         let ports = ports(&ours, &theirs);
         routed.connect(qp, theirs)?;
+        let cipher = routed.cipher(qp)?;
+        warn_if_unsealed(cipher, sealing, self.hooks);
         setup.routed = Some(routed);
         let sink = self.make_sink(&mut setup, directory, &manifest)?;
         let routed = setup.take_routed()?;
         Ok(Negotiated {
+            cipher,
             ports,
             routed,
             qp,
@@ -268,6 +277,16 @@ impl Reception<'_> {
         sink.map_err(|error| Error::of_sink(&error))
     }
 
+    /// Shows people what will be received, and how.
+    fn announce(&self, shape: &Shape, files: u32, peer: SocketAddr, scheme: &str) {
+        self.hooks.note(format!(
+            "receiving {} in {} from {peer}: {scheme}, MTU {}",
+            Bytes(shape.stream_bytes),
+            Files(files),
+            shape.mtu
+        ));
+    }
+
     /// Receives the files. `disk` gets the handle of the disk's thread.
     fn run(
         &self,
@@ -276,15 +295,9 @@ impl Reception<'_> {
         disk: &mut Option<JoinHandle<()>>,
     ) -> Result<TransferReport, Error> {
         let (shape, plan, manifest) = (negotiated.shape, negotiated.plan, negotiated.manifest);
+        let cipher = negotiated.cipher;
         let scheme = plan.scheme.to_string();
-        self.hooks.note(format!(
-            "receiving {} in {} from {}: {}, MTU {}",
-            Bytes(shape.stream_bytes),
-            Files(manifest.files()),
-            negotiated.peer,
-            plan.scheme,
-            shape.mtu
-        ));
+        self.announce(&shape, manifest.files(), negotiated.peer, &scheme);
         let start = Instant::now();
         let waiting = usize::try_from(shape.slots).unwrap_or(usize::MAX);
         let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_REPORTS));
@@ -309,6 +322,7 @@ impl Reception<'_> {
         let agreed = Agreed {
             scheme: scheme_of(&plan)?,
             control: self.settings.rate_control(),
+            sealing: self.settings.sealing,
             plan,
         };
         let demand = BufferDemand::new(shape.buffers(), negotiated.rtt, start);
@@ -333,6 +347,7 @@ impl Reception<'_> {
             role: Role::Receiver,
             peer: negotiated.peer.to_string(),
             synced: self.settings.policy.sync,
+            cipher,
             results,
             elapsed: ended - start,
             scheme,
@@ -350,7 +365,7 @@ impl Reception<'_> {
 /// The options of a receiver's queue pair.
 fn receiving(
     config: QpConfig,
-    control: RateControl,
+    (control, sealing): (RateControl, Sealing),
     (shape, scheme): (&Shape, SchemeName),
     rtt: Duration,
 ) -> QpOptions {
@@ -358,7 +373,7 @@ fn receiving(
         // Room for parity exists from the first message on.
         expected_scheme: scheme.tag(),
         max_parity_bytes: shape.max_parity_bytes(),
-        ..options(config, control, rtt)
+        ..options(config, control, sealing, rtt)
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-use farwrite::{MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RecvHandle, Region};
+use farwrite::{
+    MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RecvHandle, Region, Sealing,
+};
 use farwrite_session::TransferPlan;
 use farwrite_session::files::Manifest;
 use farwrite_units::show::{Percent, real};
@@ -40,6 +42,7 @@ pub(super) struct Agreed {
     pub(super) plan: TransferPlan,
     pub(super) scheme: SchemeSetting,
     pub(super) control: RateControl,
+    pub(super) sealing: Sealing,
 }
 
 /// The result of the receiving.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{Outcome, RateControl};
+use farwrite::{Outcome, RateControl, Sealing};
 use farwrite_session::{Cutover, CutoverAccepted, Message};
 
 use super::stream::{InFlight, SchemePicker, State, Stream};
@@ -18,15 +18,22 @@ pub(super) struct CutoverState {
     is_possible: bool,
     scheme: SchemeSetting,
     pub(super) rate_control: RateControl,
+    sealing: Sealing,
     times: u32,
 }
 
 impl CutoverState {
-    pub(super) fn new(is_possible: bool, scheme: SchemeSetting, rate_control: RateControl) -> Self {
+    pub(super) fn new(
+        is_possible: bool,
+        scheme: SchemeSetting,
+        rate_control: RateControl,
+        sealing: Sealing,
+    ) -> Self {
         Self {
             is_possible,
             scheme,
             rate_control,
+            sealing,
             times: 0,
         }
     }
@@ -82,7 +89,7 @@ impl Stream {
             other => other,
         };
         let rtt = Duration::from_nanos(peer.rtt_ns);
-        let options = options(shape.config(), rate_control, rtt);
+        let options = options(shape.config(), rate_control, self.cutover.sealing, rtt);
         let ours = self.stream_qp.replace(&mut self.routed.endpoint, options)?;
         let cutover = Message::Cutover(Cutover {
             first_segment: self.settled_segments,

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
-use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
+use farwrite::{Cipher, Endpoint, QueuePair, RateControl, SchemeName, Sealing};
 use farwrite_session::files::{Source, manifest_messages};
 use farwrite_session::{Channel, Hello, Message, Psk, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
@@ -24,7 +24,7 @@ use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, SharedResults, TransferReport, Unfinished};
 use crate::route::{Offered, RoutedEndpoint};
-use crate::setup::{SETUP, Setup, hello, send_qp_info};
+use crate::setup::{SETUP, Setup, hello, send_qp_info, warn_if_unsealed};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::{Error, ErrorKind, SchemeSetting, TransferHooks, wait_for_disk};
 pub use auto::Choices;
@@ -46,8 +46,11 @@ pub struct SendSettings {
     /// Payload bytes of a packet, a multiple of 4; `None`: as many as the path carries, which the
     /// transfer measures.
     pub mtu: Option<u32>,
-    /// Without `mtu`: the largest payload to try, for example from an earlier measurement.
+    /// Without `mtu`: the largest payload of unsealed packets to try, for example from an earlier
+    /// measurement.
     pub largest_mtu: Option<u32>,
+    /// Whether data packets are sealed.
+    pub sealing: Sealing,
     /// The maximum memory for the stream at each end: data read ahead, data in flight, and its
     /// parity.
     pub memory_bytes: u64,
@@ -81,6 +84,8 @@ struct Negotiated {
     /// The round trip of the path, as measured during the set-up.
     rtt: Duration,
     peer: SocketAddr,
+    /// The cipher of data packets; `None` if they are not sealed.
+    cipher: Option<Cipher>,
     /// The UDP ports of both ends, for people.
     ports: String,
     /// Whether the receiver can continue over another queue pair.
@@ -176,7 +181,7 @@ fn negotiate(
     // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
-    let offered = Offered::make(bind, outbox, hooks)?;
+    let offered = Offered::make(bind, settings.sealing, outbox, hooks)?;
     let theirs = setup.hello()?;
     let can_cut_over = theirs.has(Hello::CUTS_OVER);
     let is_synced = theirs.has(Hello::SYNCS);
@@ -185,13 +190,7 @@ fn negotiate(
     let waited = start.elapsed();
 
     let theirs = setup.route_offer()?;
-    let sizes = match settings.mtu {
-        Some(mtu) => Sizes::Exactly { mtu },
-        None => Sizes::Largest {
-            least_mtu: MIN_TRANSFER_MTU,
-            largest_mtu: settings.largest_mtu,
-        },
-    };
+    let sizes = sizes(settings);
     setup.routed = Some(offered.join(RouteRole::Initiator, &theirs, peer, sizes, hooks)?);
     let found = RoutedEndpoint::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
     // The answer to the hello may be late, because this end waits for another sender.
@@ -209,7 +208,8 @@ fn negotiate(
     let rate_control = over_round_trip(settings.rate_control, rtt);
     let mut routed = setup.take_routed()?;
     let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
-        let qp = endpoint.create_qp(options(shape.config(), rate_control, rtt))?;
+        let qp =
+            endpoint.create_qp(options(shape.config(), rate_control, settings.sealing, rtt))?;
         Ok((qp, endpoint.qp_info(qp)?))
     };
     let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
@@ -231,7 +231,10 @@ fn negotiate(
     let mut routed = setup.take_routed()?;
     let ports = format!("{} and {}", ours.control, theirs.control);
     routed.connect(qp, theirs)?;
+    let cipher = routed.cipher(qp)?;
+    warn_if_unsealed(cipher, settings.sealing, hooks);
     Ok(Negotiated {
+        cipher,
         ports,
         routed,
         qp,
@@ -264,6 +267,19 @@ fn list_files_only(
     *source = listed.map_err(failed)?;
     shared_results.begin(source);
     Ok(())
+}
+
+/// The packet sizes to test.
+fn sizes(settings: &SendSettings) -> Sizes {
+    let reserved_bytes = settings.sealing.reserved_bytes();
+    let largest = |mtu: u32| mtu.saturating_sub(reserved_bytes).max(MIN_TRANSFER_MTU);
+    match settings.mtu {
+        Some(mtu) => Sizes::Exactly { mtu },
+        None => Sizes::Largest {
+            least_mtu: MIN_TRANSFER_MTU,
+            largest_mtu: settings.largest_mtu.map(largest),
+        },
+    }
 }
 
 /// The rate control of a path with this round trip.
@@ -308,7 +324,7 @@ fn run(
 ) -> Result<TransferReport, Error> {
     let manifest = Arc::clone(source.manifest());
     let (peer, scheme, synced) = (negotiated.peer, negotiated.scheme, negotiated.is_synced);
-    let first_mtu = negotiated.shape.mtu;
+    let (first_mtu, cipher) = (negotiated.shape.mtu, negotiated.cipher);
     announce(&negotiated, manifest.files(), settings, hooks);
     let start = Instant::now();
     let peer_heartbeat = Arc::<PeerCounts>::default();
@@ -344,6 +360,7 @@ fn run(
         role: Role::Sender,
         peer: peer.to_string(),
         synced,
+        cipher,
         results,
         elapsed: start.elapsed(),
         scheme: scheme.to_string(),

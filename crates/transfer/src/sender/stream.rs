@@ -130,6 +130,7 @@ impl Stream {
                 negotiated.can_cut_over,
                 negotiated.scheme,
                 negotiated.rate_control,
+                settings.sealing,
             ),
             picker: match negotiated.scheme {
                 SchemeSetting::Named(scheme) => SchemePicker::Named(scheme),

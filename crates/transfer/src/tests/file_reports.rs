@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use farwrite::RateControl;
+use farwrite::{RateControl, Sealing};
 use farwrite_link::LinkConfig;
 use farwrite_session::files::{ScanOptions, Source};
 
@@ -63,6 +63,7 @@ fn what_happened_to_files_is_told_after_a_failure() {
         expected_loss: None,
         mtu: Some(1400),
         largest_mtu: None,
+        sealing: Sealing::Preferred,
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };

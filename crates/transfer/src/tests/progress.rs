@@ -6,7 +6,7 @@ use std::time::Duration;
 use farwrite_link::LinkConfig;
 
 use super::{TIMEOUT, attempt, pattern};
-use crate::{RateControl, SchemeSetting, SendSettings};
+use crate::{RateControl, SchemeSetting, Sealing, SendSettings};
 
 /// The whole file is one message, which takes more than a second.
 #[test]
@@ -23,6 +23,7 @@ fn progress_is_what_has_arrived_and_not_whole_messages() {
         expected_loss: None,
         mtu: Some(1400),
         largest_mtu: None,
+        sealing: Sealing::Preferred,
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };
