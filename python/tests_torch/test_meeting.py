@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib.metadata import version
@@ -99,6 +100,27 @@ def test_other_ranks_use_the_name_of_a_destroyed_group() -> None:
                 for place in places
             ]
             assert [meeting.result()[1] for meeting in meetings] == [[b"%d%d" % members] * 2] * 2
+
+
+def test_a_rank_that_waits_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    store = TCPStore("127.0.0.1", 0, 1, True)
+    with ThreadPoolExecutor(2) as threads:
+        first, late = (
+            threads.submit(
+                rendezvous.meet, Place("g", store.clone(), rank, 2), b"", "10.0.0.1", OPTIONS, LONG
+            )
+            for rank in wait_between(range(2), 0.5)
+        )
+        assert first.result()[1] == late.result()[1] == [b"", b""]
+    # torch's stores warn of each wait that times out.
+    assert capfd.readouterr().err == ""
+
+
+def wait_between(values: Iterable[int], seconds: float) -> Iterator[int]:
+    """Return values with pauses between them."""
+    for value in values:
+        yield value
+        sleep(seconds)
 
 
 def test_a_rank_that_does_not_come() -> None:
