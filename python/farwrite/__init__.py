@@ -1,6 +1,7 @@
-"""How long reliable writes over long, fast, lossy links take.
+"""Reliable transfers over networks that lose packets: models, simulations and a PyTorch backend.
 
-`farwrite.model` has distributions of completion times, `farwrite.plan` the planner that chooses a scheme
-by them, `farwrite.sim` simulations of flows in networks. `farwrite.torch` is a backend of
-`torch.distributed`.
+- `farwrite.model` computes distributions of completion times.
+- `farwrite.plan` chooses the scheme that is fastest for a message on a path.
+- `farwrite.sim` simulates flows in networks.
+- `farwrite.torch` is a backend of `torch.distributed`.
 """

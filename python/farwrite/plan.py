@@ -1,8 +1,8 @@
-"""The planner: which scheme for a message on a path, at what cost, and how sure.
+"""The planner: it chooses the scheme for a message on a path.
 
-`plan` compares selective repeat, go-back-N and erasure codes by the completion times of
-`farwrite.model`, variant ``protocol``, within the parity and the cores that are available. Where losses
-come in bursts, it simulates messages, and says how many.
+`plan` compares selective repeat, go-back-N and erasure codes. It uses the completion times of
+`farwrite.model`, variant ``protocol``, and keeps within the parity and the cores that are available. If
+losses come in bursts, it simulates messages, and the answer contains their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farwrite.model.loss import PROBABILITY, Markov
 
 @dataclass(frozen=True)
 class Alternative:
-    """What one scheme would cost."""
+    """The predicted times and costs of one scheme."""
 
     scheme: str
     #: The quantity to minimise, in seconds.
@@ -31,7 +31,8 @@ class Alternative:
     parity_overhead: float
     #: Cores that keep up with the path at either end.
     cores: float
-    #: How many simulated messages the times are from, always with the same seed; None: they are exact.
+    #: The number of simulated messages that the times are from, always with the same seed. None: the times
+    #: are exact.
     draws: int | None = None
     #: With `draws`, the interval that holds `objective_s` with a probability of 95 %. The upper end is
     #: None if the draws are too few for a bound.
@@ -62,7 +63,7 @@ class Stake:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How the answer depends on one input, all others being as given."""
+    """How the answer depends on one input, while all others stay as they are."""
 
     #: Name of the argument.
     name: str
@@ -92,12 +93,12 @@ class Plan:
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """All schemes that can be afforded, the least objective first."""
+        """All schemes within the budgets, the best objective first."""
         return tuple(_alternative(*row) for row in self._native.alternatives())
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Candidates that exceed a budget or cannot be evaluated, and why."""
+        """The candidates that exceed a budget or cannot be evaluated, each with the reason."""
         return dict(self._native.left_out())
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:

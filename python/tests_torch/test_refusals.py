@@ -253,7 +253,7 @@ test_groups = every_rank(_groups)
     ({"trusted_store": True, "policy": "exact"}, r"policy = 'exact': must be Exact"),
     ({"missing_log": "logs", "trusted_store": True}, r"missing_log = 'logs': needs policy=Bounded"),
     ({"replay_log": 1}, r"replay_log = 1: must be the name of a folder"),
-    ({"missing_log": "a", "replay_log": "b", "policy": Bounded()}, r"'a', replay_log = 'b': a run that is"),
+    ({"missing_log": "a", "replay_log": "b", "policy": Bounded()}, r"'a', replay_log = 'b': a replayed run"),
     ({"trusted_store": True, "rate_control": 1e9}, r"rate_control = 1000000000.0: must be Adaptive"),
     ({"trusted_store": True, "packet_bytes": 1001}, r"packet_bytes = 1001: must be a multiple of 8 from 64"),
     ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),

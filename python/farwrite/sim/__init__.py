@@ -1,9 +1,9 @@
-"""Flows in networks in virtual time: what ``farwrite sim`` does.
+"""Simulations of flows in networks in virtual time, as ``farwrite sim`` runs them.
 
-A plan is the TOML text that ``farwrite sim`` takes, the path of such a file, or a dict of the same keys.
-``docs/sim.md`` of the repository lists them. `run` does one run of a plan, and `sweep` all of them, here or
-by any `concurrent.futures.Executor`. `compare` puts the completion times of a run beside those of another
-simulator. The same plan gives the same results on every machine.
+A plan is the TOML text that ``farwrite sim`` takes, the path of such a file, or a dict with the same keys.
+``docs/sim.md`` in the repository lists them. `run` simulates one run of a plan. `sweep` simulates all of
+them, in this process or with any `concurrent.futures.Executor`. `compare` compares the completion times of a
+run with those of another simulator. The same plan gives the same results on every machine.
 """
 
 from farwrite.sim.compare import compare

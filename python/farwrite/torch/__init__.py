@@ -6,7 +6,7 @@ Importing this module registers the backend::
 
     dist.init_process_group("farwrite")
 
-`docs/torch.md` of the repository says what it does and what its limits are.
+`docs/torch.md` in the repository describes the backend and its limits.
 """
 
 from __future__ import annotations
@@ -60,25 +60,25 @@ __all__ = [
 
 
 def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
-    """Return how the last operation of a group that was waited for went; None if there is none.
+    """Return a report on the last operation that this rank waited for; None if there is none.
 
     Parameters
     ----------
     group
-        A group of this backend; the default group where it is None.
+        A group of this backend. None: the default group.
     """
     return _ours(group).last_report()
 
 
 def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
-    """Return how the operations of a group went that were waited for since the last call.
+    """Return a report on all operations that this rank waited for since the last call.
 
     Call it once in each step of a training.
 
     Parameters
     ----------
     group
-        A group of this backend; the default group where it is None.
+        A group of this backend. None: the default group.
     """
     return _ours(group).step_report()
 

@@ -1,4 +1,4 @@
-"""What a group of ranks may be made with."""
+"""Options of groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from farwrite.torch.rates import Adaptive, RateControl
 
 @dataclass(frozen=True)
 class Exact:
-    """Every byte of every operation arrives: a scheme repairs what the network loses."""
+    """Every byte of every operation arrives: a scheme repairs losses."""
 
     #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md. With `auto`, each
     #: rank chooses a scheme for each message that it sends. Default: FARWRITE_TORCH_SCHEME, or `auto`.
@@ -46,21 +46,21 @@ class Bounded:
     bit for bit. `parts` can give this exchange a deadline too. The other bounded operations end at the
     deadline. A sum does not include the missing contributions. A mean divides by the number of contributions
     that arrived. With `hadamard_block`, the
-    values of a block with a lost packet are inexact instead. Where nothing is reduced, missing values are 0.
+    values of a block with a lost packet are inexact instead. If nothing is reduced, missing values are 0.
     All other operations are exact.
     """
 
     #: The largest share of contributed bytes that may fail to arrive, from 1e-6 to below 1. With the timeouts
     #: `loss-target`, the deadline is the shortest one that keeps the share below it, as far as waiting helps.
     loss_target: float = 0.01
-    #: How timeouts follow from earlier operations: `loss-target`, or the rules `optinic` and `celeris` of
-    #: these papers, which tend to the typical time of an operation, and so cut often. They ignore
-    #: `loss_target`.
+    #: The rule by which timeouts follow from earlier operations: `loss-target`, or `optinic` and `celeris`,
+    #: the rules of these papers. These tend to the typical time of an operation, so they cut often, and they
+    #: ignore `loss_target`.
     timeouts: str = "loss-target"
     #: The shortest and the longest timeout, in seconds.
     timeout_range_s: tuple[float, float] = (1e-3, 60.0)
     #: Name of the scheme that carries contributions. With `best-effort`, parity or repeats that fit the time
-    #: are added where the network drops more than `loss_target`. `best-effort+sr` and
+    #: are added if the network drops more than `loss_target`. `best-effort+sr` and
     #: `best-effort+ec-mds:32,8` always have them.
     scheme: str = "best-effort"
     #: Values of a block of the Hadamard transform, a power of two such as 1024. With it, a lost packet
@@ -71,7 +71,7 @@ class Bounded:
     #: Blocks that share a packet, a power of two. None: as many as a packet has values.
     hadamard_stride: int | None = None
     #: Which operations have a deadline: of `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`. Leave
-    #: out `all-gather` where it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes
+    #: out `all-gather` if it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes
     #: are given is exact.
     operations: tuple[str, ...] = ("all-reduce", "reduce-scatter")
     #: How the reduced parts of an all-reduce reach all ranks: `exact`, or `bounded`, with a deadline for the
@@ -80,7 +80,7 @@ class Bounded:
     parts: str = "exact"
     #: Operations whose result at a rank has fewer bytes are exact.
     min_bytes: int = 65536
-    #: What repairs losses of exact operations.
+    #: The scheme of exact operations.
     exact: Exact = field(default_factory=Exact)
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -209,17 +209,17 @@ class Options:
     Raises
     ------
     TypeError, ValueError
-        Where an option is invalid; the message names the option and its value.
+        If an option is invalid. The message names the option and its value.
     """
 
-    #: The user says that only the ranks can read and write the store and the way to it. Variable:
+    #: Whether only the ranks can read and write the store and the network path to it. Variable:
     #: FARWRITE_TORCH_TRUSTED_STORE=1.
     trusted_store: bool = field(default_factory=environment.trusted_store)
     #: 32 secret bytes that all ranks have; or a file (`pathlib.Path`) or an open descriptor with these bytes,
     #: or with 64 hexadecimal digits. What the ranks put into the store, and all data, is encrypted.
     #: Variables: FARWRITE_TORCH_KEY_FILE, or FARWRITE_TORCH_KEY with the digits.
     key: bytes | Path | int | None = field(default_factory=environment.key, repr=False)
-    #: What operations do about what the network loses. It must be the same on all ranks. Variable:
+    #: Whether operations are exact or bounded. It must be the same on all ranks. Variable:
     #: FARWRITE_TORCH_BOUNDED=0.01 for ``Bounded(0.01)``.
     policy: Policy = field(default_factory=_default_policy)
     #: How fast packets are sent. Ranks may differ, except with `Eqds`, which all ranks need. Variable:
@@ -253,7 +253,7 @@ class Options:
     #: folder may be another one on each rank.
     missing_log: str | None = None
     #: A folder that an earlier run wrote. Bounded operations then have the results that they had in that run,
-    #: bit for bit, where their inputs are the same. They take the time of an exact exchange of all inputs.
+    #: bit for bit, if their inputs are the same. They take the time of an exact exchange of all inputs.
     replay_log: str | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -317,13 +317,15 @@ class Options:
                 raise TypeError(problem(f"{name} = {folder!r}: must be the name of a folder"))
             if folder is not None and not isinstance(self.policy, Bounded):
                 raise ValueError(
-                    problem(f"{name} = {folder!r}: needs policy=Bounded(...): else nothing is missing")
+                    problem(
+                        f"{name} = {folder!r}: needs policy=Bounded(...), because exact groups lack nothing"
+                    )
                 )
         if self.missing_log is not None and self.replay_log is not None:
             raise ValueError(
                 problem(
-                    f"missing_log = {self.missing_log!r}, replay_log = {self.replay_log!r}: a run that is "
-                    "replayed lacks what it lacked before: pass one of both"
+                    f"missing_log = {self.missing_log!r}, replay_log = {self.replay_log!r}: a replayed run "
+                    "lacks the same contributions as before, so pass only one of both"
                 )
             )
 

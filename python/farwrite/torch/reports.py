@@ -1,4 +1,4 @@
-"""How operations went."""
+"""Reports on operations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Peer:
-    """What this rank has measured of another rank that it exchanged exact messages with."""
+    """Measurements of another rank that this rank exchanged exact messages with."""
 
     rank: int
     #: Share of the chunks to that rank that were lost since the group began; None if no chunk was judged.
@@ -43,8 +43,8 @@ class Report:
     operation: str
     #: Bytes of its result at this rank.
     result_bytes: int
-    #: Bytes of the result that lack the contribution of a rank, of the transformed result where there is a
-    #: Hadamard transform. Always 0 in an exact group.
+    #: Bytes of the result that lack the contribution of a rank. With a Hadamard transform, these are bytes of
+    #: the transformed result. Always 0 in an exact group.
     missing_bytes: int
     #: Seconds from its start to its end.
     elapsed_s: float
@@ -55,18 +55,18 @@ class Report:
     #: An operation that was not cut can still lack bytes that the network dropped. Always False for an exact
     #: operation.
     was_cut: bool
-    #: What carried the contributions of this rank to a bounded operation, such as `best-effort+ec-mds:32,4`;
-    #: None of an exact one.
+    #: The scheme that carried the contributions of this rank to a bounded operation, such as
+    #: `best-effort+ec-mds:32,4`; None for an exact operation.
     scheme: str | None
-    #: What repaired the exact messages that this rank sent, such as `("sr-nack",)`: several with
-    #: `Exact("auto")`. Bounded all-reduces have exact messages too.
+    #: The schemes of the exact messages that this rank sent, such as `("sr-nack",)`. With `Exact("auto")`,
+    #: there can be several. Bounded all-reduces have exact messages too.
     exact_schemes: tuple[str, ...]
-    #: Where the network drops more than the loss target, and neither parity nor repeats can help in the
-    #: longest time that is allowed: the least share of bytes that would be missing. Else None.
+    #: The smallest share of bytes that would still be missing, if the network drops more than the loss target
+    #: and neither parity nor repeats help within the longest deadline. Otherwise None.
     least_missing_share: float | None
     #: When exact messages of other ranks arrived, in the order of ranks.
     arrivals: tuple[Arrival, ...]
-    #: What is known of the ranks that this rank exchanged exact messages with, in the order of ranks.
+    #: Measurements of the ranks that this rank exchanged exact messages with, in the order of ranks.
     peers: tuple[Peer, ...]
     #: Number of operations of the group that this rank has waited for.
     operations: int
