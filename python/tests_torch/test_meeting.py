@@ -15,7 +15,7 @@ import pytest
 from ranks import message
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 
-from farwrite.torch import Bounded, Exact, Options, Place, RendezvousError, rendezvous
+from farwrite.torch import Bounded, Exact, Options, Place, RendezvousError, rendezvous, signs_of_life
 
 OPTIONS = Options(trusted_store=True)
 #: A timeout for cases in which a rank does not come.
@@ -324,6 +324,24 @@ def test_a_rank_that_fails_before_it_joins_ends_the_waiting_of_the_other(
             said = list(threads.map(join, range(2)))
         assert said[1 - failing].endswith(f"rank {failing} cannot join: no port is free")
         assert monotonic() - started < 9
+
+
+def test_a_rank_that_is_killed_after_it_has_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signs_of_life, "EVERY_S", 0.1)
+    monkeypatch.setattr(signs_of_life, "DEAD_AFTER_S", 1.0)
+    store = HashStore()
+    dead = "rank 1 has given no sign of life for 1 s: its process was killed, or its machine stopped"
+
+    def join(rank: int) -> str:
+        place = Place("g", store, rank, 4)
+        # Rank 1 ends after its first signs of life. Rank 3 never comes.
+        timeout = timedelta(seconds=0.3) if rank == 1 else LONG
+        return message(RendezvousError, lambda: rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, timeout))
+
+    with ThreadPoolExecutor(3) as threads:
+        said = list(threads.map(join, range(3)))
+    assert said[0] == f"rank 0 of group 'g': {dead}"
+    assert said[2] == f"rank 2 of group 'g': rank 0 cannot join: {dead}"
 
 
 def test_the_end_of_the_default_group_ends_the_waiting() -> None:

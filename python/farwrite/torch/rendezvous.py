@@ -9,7 +9,7 @@ import socket
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib.metadata import version
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -20,8 +20,9 @@ from uuid import uuid4
 from torch.distributed import PrefixStore, Store, TCPStore
 
 from farwrite import _native
-from farwrite.torch import environment
+from farwrite.torch import environment, signs_of_life
 from farwrite.torch.options import Options
+from farwrite.torch.signs_of_life import SignsOfLife
 
 #: The address of all ranks if they are on one machine.
 _LOOPBACK = "127.0.0.1"
@@ -61,6 +62,7 @@ class Place:
     #: Asks the ranks of the default group for signs of life, and returns why that group has ended; None while
     #: it works.
     watch: Callable[[], str | None] = lambda: None
+    signs: SignsOfLife = field(default_factory=SignsOfLife, compare=False, repr=False)
 
     @property
     def begun(self) -> str:
@@ -170,11 +172,21 @@ def _current(place: Place) -> Place:
 
 
 def _check_others(place: Place) -> None:
-    """Raise RendezvousError if another rank cannot join, or if the default group has ended."""
+    """Raise RendezvousError if another rank cannot join or was killed, or if the default group has ended."""
     if place.store.check([place.key("failed")]):
         told = _load(place, 0, place.store.get(place.key("failed")))
         rank, error = (str(told.get(name))[:_LONGEST_TEXT] for name in ("rank", "error"))
         raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {error}")
+    # Rank 0 watches all others, and each of them watches rank 0.
+    others = range(1, place.size) if place.rank == 0 else [0]
+    dead = place.signs.dead(place.store, lambda rank: place.key(f"alive/{rank}"), place.rank, others)
+    if dead is not None:
+        error = (
+            f"rank {dead} has given no sign of life for {signs_of_life.DEAD_AFTER_S:g} s: its process was "
+            "killed, or its machine stopped"
+        )
+        place.store.set(place.key("failed"), json.dumps({"rank": place.rank, "error": error}))
+        raise RendezvousError(f"{place.describe()}: {error}")
     if failure := place.watch():
         raise RendezvousError(f"{place.describe()}: the default group has ended: {failure}")
 
