@@ -46,7 +46,7 @@ impl SchemePicker {
         }
     }
 
-    /// Picks the scheme of a message of `bytes` bytes behind which `left - 1` are waiting.
+    /// Picks the scheme of a message of `bytes` bytes, of `left` that are not over, this one included.
     pub(crate) fn pick<F: Fabric>(
         &mut self,
         endpoint: &Endpoint<F>,

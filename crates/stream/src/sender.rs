@@ -23,8 +23,9 @@ const MOST_LEAVING: usize = 4;
 /// [`ByteStream::progress`](crate::ByteStream::progress) sends what was written.
 ///
 /// A full buffer leaves as soon as the endpoint can send it. A buffer that is not full leaves as
-/// soon as all earlier messages have left, and fewer than half of the messages are open. So a small write that finds nothing before it leaves at
-/// once, and small writes that come while bytes are leaving are gathered. No timer delays them.
+/// soon as all earlier messages have left, and fewer than half of the messages are open. So a small
+/// write that finds little before it leaves at once, and small writes that come while bytes are
+/// leaving are gathered. No timer delays them.
 pub struct StreamSender {
     qp: QueuePair,
     picker: SchemePicker,
@@ -288,8 +289,9 @@ impl StreamSender {
                 Head::Reset(_) | Head::Stop(_) => signal(),
             };
             head.write(&mut region);
-            let waiting = self.gathered.len() as u64 + 1;
-            if let Err(region) = self.post(endpoint, region, filled, waiting)? {
+            // What comes is not known. A writer that has filled messages is taken to go on.
+            let left = (self.gathered.len() + self.open.len()) as u64 + 1;
+            if let Err(region) = self.post(endpoint, region, filled, left)? {
                 if matches!(head, Head::Data | Head::Last) && filled > HEAD_BYTES {
                     self.gathered.push_front(Gathered { region, filled });
                 }
@@ -330,10 +332,10 @@ impl StreamSender {
         endpoint: &mut Endpoint<F>,
         region: Region,
         filled: usize,
-        waiting: u64,
+        left: u64,
     ) -> Result<Result<(), Region>, farwrite::Error> {
         let bytes = filled as u64;
-        let scheme = self.picker.pick(endpoint, self.qp, (bytes, waiting));
+        let scheme = self.picker.pick(endpoint, self.qp, (bytes, left));
         let options = SendOptions {
             scheme,
             ..SendOptions::default()
