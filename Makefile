@@ -54,6 +54,9 @@ PROCESSOR ?= aarch64
 macos: ## check that the model, the simulator and the Python package without torch compile for macOS (downloads zig)
 	dist/macos $(TOOLS) $(PROCESSOR)
 
+# Features that are off by default, and are tested.
+FEATURES := farwrite-stream/tokio
+
 CORES := wire codes link route rate deadline sdr schemes rc boxes
 
 check: ## format, lints (with ISA-L, whose tools it installs on Debian as root), citations, links and messages of commits; also that the core crates are no_std, without clock, sockets and randomness
@@ -65,19 +68,19 @@ check: ## format, lints (with ISA-L, whose tools it installs on Debian as root),
 	$(CARGO) fmt --all --check
 	@# With the feature `isal` where ISA-L can be built, so that nothing is checked twice.
 	@if crates/bench/prepare-isal; then isal="--features farwrite-bench/isal"; fi; set -x; \
-		$(CARGO) clippy --workspace $$isal --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+		$(CARGO) clippy --workspace --features $(FEATURES) $$isal --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features $(FEATURES) --no-deps --quiet
 
 unit: ## unit, property, scenario and loopback tests
 	@# Examples are not built here: `check` compiles them. Tests send Ctrl-C to programs: a shell that runs
 	@# `make test &` makes them ignore it.
-	env --default-signal=INT,HUP $(CARGO) test --workspace --tests
-	$(CARGO) test --workspace --doc
+	env --default-signal=INT,HUP $(CARGO) test --workspace --features $(FEATURES) --tests
+	$(CARGO) test --workspace --features $(FEATURES) --doc
 
 isal: ## compare parity bytes with those of ISA-L (installs nasm and autotools on Debian)
 	@# Of the whole workspace, so that `unit` has built the rest.
 	@if crates/bench/prepare-isal; then set -x; \
-		$(CARGO) test --workspace --features farwrite-bench/isal --bin codes; \
+		$(CARGO) test --workspace --features $(FEATURES) --features farwrite-bench/isal --bin codes; \
 	else test "$$CI" != true; fi
 
 arm: ## the codes, and the fabric's copies, on an emulated 64-bit Arm (installs qemu and a linker on Debian)
