@@ -7,9 +7,9 @@
 //! behaviour and limits, P13 what crosses the network.
 //!
 //! [`ConnectionExt`] opens and accepts streams over a connection. [`Stream`] is a stream for
-//! threads, with `Read` and `Write`. With the feature `tokio` it has
-//! `AsyncRead` and `AsyncWrite` too, and [`Outcomes`] has futures for messages. [`ByteStream`] is a
-//! stream without I/O, clock and thread.
+//! threads, with `Read` and `Write`. With the feature `tokio` it also has `AsyncRead` and
+//! `AsyncWrite`, and `Outcomes` has futures for messages. [`ByteStream`] is a stream without I/O,
+//! clock and thread.
 
 mod buffers;
 mod byte_stream;
