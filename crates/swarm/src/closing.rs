@@ -200,6 +200,7 @@ impl World<'_> {
         let deserts = |fault: &Fault| matches!(fault, Fault::Restart { .. } | Fault::Close { .. });
         let deserted = self.plan.faults.iter().any(deserts);
         let lagging = self.plan.pairs.iter().any(|pair| pair.lag_ns > 0);
+        let is_forged = self.tap.borrow().counts.forged > 0;
         for (number, host) in self.hosts.iter().enumerate() {
             for reason in DropReason::ALL {
                 let is_explained = match reason {
@@ -207,7 +208,10 @@ impl World<'_> {
                     DropReason::BadIcrc | DropReason::Malformed => corrupts,
                     // A flipped bit can create an unknown opcode, which is checked before the ICRC.
                     DropReason::UnsupportedOpcode => corrupts,
-                    DropReason::UnknownQp => deserted,
+                    // A packet that is sent back may name a queue pair of another channel.
+                    DropReason::UnknownQp => deserted || is_forged,
+                    DropReason::Replayed => self.plan.is_sealed(),
+                    DropReason::BadTag => is_forged,
                     // An end that is not connected has no peer yet.
                     DropReason::Stranger => lagging,
                     _ => false,

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 94] = [
+const KINDS: [&str; 96] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -29,6 +29,8 @@ const KINDS: [&str; 94] = [
     "late packets to a freed or other slot",
     "a packet repeated",
     "a packet repeated more often than packets were sent",
+    "sealed packets",
+    "sealed packets forged",
     "pause",
     "fabric full",
     "restart",
@@ -190,6 +192,8 @@ impl World<'_> {
         coverage.saw_if("late packets of an older message", tap.injected_data > 0);
         coverage.saw_if("late packets kept back whole", tap.kept_back > 0);
         coverage.saw_if("a packet repeated", tap.replayed > 0);
+        coverage.saw_if("sealed packets", self.plan.is_sealed());
+        coverage.saw_if("sealed packets forged", tap.forged > 0);
         let is_flood = tap.replayed > tap.sent;
         coverage.saw_if(
             "a packet repeated more often than packets were sent",

@@ -173,7 +173,10 @@ fn drop_pair(plan: &mut Plan, pair: usize) {
     plan.faults.retain(|fault| {
         !matches!(
             fault,
-            Fault::Late { pair: p, .. } | Fault::Replay { pair: p, .. } | Fault::Close { pair: p, .. }
+            Fault::Late { pair: p, .. }
+                | Fault::Replay { pair: p, .. }
+                | Fault::Forgery { pair: p, .. }
+                | Fault::Close { pair: p, .. }
             if *p == pair
         )
     });
@@ -182,8 +185,10 @@ fn drop_pair(plan: &mut Plan, pair: usize) {
         .iter_mut()
         .for_each(|message| renumber(&mut message.pair));
     for fault in &mut plan.faults {
-        if let Fault::Late { pair, .. } | Fault::Replay { pair, .. } | Fault::Close { pair, .. } =
-            fault
+        if let Fault::Late { pair, .. }
+        | Fault::Replay { pair, .. }
+        | Fault::Forgery { pair, .. }
+        | Fault::Close { pair, .. } = fault
         {
             renumber(pair);
         }

@@ -4,16 +4,24 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::rc::Rc;
 
 use farwrite::QpInfo;
 use farwrite::fabric::sim::{Datagram, SimNetwork, Verdict};
+use farwrite_wire::header::ICRC_BYTES;
+use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::opcode::UC_SEND_ONLY;
 use farwrite_wire::packet::Packet;
 
 use crate::plan::{Fault, MessagePlan, Plan};
 use farwrite_rng::{SplitMix, mix};
 
+/// Where a data packet has the number of the receiving queue pair, the address, and the immediate
+/// (P2).
+const QPN: Range<usize> = 5..8;
+const ADDRESS: Range<usize> = 12..20;
+const IMM_AT: usize = 28;
 /// Bits of a TOS byte: congestion experienced (RFC 3168).
 const CE: u8 = 3;
 
@@ -70,7 +78,8 @@ pub(crate) struct Tap {
     left: BTreeMap<(usize, usize, u64), BTreeMap<u64, Vec<u64>>>,
     kept: Vec<Kept>,
     captured: Vec<Captured>,
-    /// Control packets held back, by the time of arrival, then by the order of sending.
+    /// Control packets held back and forged packets, by the time of arrival, then by the order of
+    /// sending.
     held: BTreeMap<(u64, u64), Datagram>,
     pub(crate) counts: TapCounts,
 }
@@ -85,6 +94,7 @@ pub(crate) struct TapCounts {
     pub(crate) injected: u64,
     pub(crate) injected_data: u64,
     pub(crate) replayed: u64,
+    pub(crate) forged: u64,
 }
 
 impl Tap {
@@ -259,8 +269,12 @@ impl Tap {
             };
             let is_here = (*p, *f) == (pair, from) && span.contains(now_ns);
             // A copy that arrives after a later write would undo it.
+            let is_sealed = self.plan.is_sealed();
             let is_written = !self.plan_of(pair, from, message).write_limits_ns.is_empty();
-            if !is_here || is_written || self.captured.iter().any(|known| known.fault == index) {
+            if !is_here
+                || (is_written && !is_sealed)
+                || self.captured.iter().any(|known| known.fault == index)
+            {
                 continue;
             }
             let links = &self.plan.paths[self.plan.pairs[pair].path].links;
@@ -268,11 +282,76 @@ impl Tap {
             let sdr = &self.plan.pairs[pair].options.sdr;
             self.captured.push(Captured {
                 fault: index,
-                unless: message + u64::from(sdr.slots) * u64::from(sdr.generations),
+                unless: match is_sealed {
+                    true => u64::MAX,
+                    false => message + u64::from(sdr.slots) * u64::from(sdr.generations),
+                },
                 due_ns: now_ns + delay_ns,
                 datagram: datagram.clone(),
             });
         }
+    }
+
+    /// Sends a changed copy of the packet, if someone forges packets of this queue pair. It overtakes
+    /// the packet.
+    fn forge(&mut self, now_ns: u64, route: Route, datagram: &Datagram) {
+        let is_here = |fault: &Fault| match fault {
+            Fault::Forgery {
+                pair, from, span, ..
+            } => (*pair, *from) == (route.pair, route.from) && span.contains(now_ns),
+            _ => false,
+        };
+        let fault = self.plan.faults.iter().find(|fault| is_here(fault));
+        let Some(&Fault::Forgery { share, .. }) = fault else {
+            return;
+        };
+        if !self.rng.chance(share) {
+            return;
+        }
+        let mut forged = datagram.clone();
+        let body = forged.payload.len() - ICRC_BYTES;
+        match self.rng.within(0..4) {
+            // A bit of the immediate, the payload, the counter or the tag.
+            0..2 => {
+                // The tag does not cover padding, which nothing reads.
+                let pad = usize::from(forged.payload[1] >> 4 & 3);
+                let at = self.rng.within(IMM_AT as u64..(body - pad) as u64);
+                let at = usize::try_from(at).expect("a packet");
+                forged.payload[at] ^= 1 << self.rng.within(0..8);
+            }
+            // Another place in the buffer.
+            2 => {
+                let mtu = u64::from(self.plan.pairs[route.pair].options.sdr.mtu);
+                let place = &mut forged.payload[ADDRESS];
+                let address = u64::from_be_bytes(place.try_into().expect("8 bytes"));
+                let moved = address.wrapping_add(self.rng.pick(&[mtu, mtu.wrapping_neg()]));
+                forged.payload[ADDRESS].copy_from_slice(&moved.to_be_bytes());
+            }
+            // Back to its sender.
+            _ => {
+                let host = datagram.src.ip();
+                let is_back = |(&(addr, qpn), back): (&(IpAddr, u32), &Route)| {
+                    let is_back = (addr, back.pair, back.from)
+                        == (host, route.pair, 1 - route.from)
+                        && back.generation == route.generation;
+                    is_back.then_some(qpn)
+                };
+                let back = self.routes.iter().filter_map(is_back).min();
+                std::mem::swap(&mut forged.src, &mut forged.dst);
+                if let Some(qpn) = back {
+                    forged.payload[QPN].copy_from_slice(&qpn.to_be_bytes()[1..]);
+                }
+            }
+        }
+        let flow = Flow::new(forged.src, forged.dst).expect("as the packet's");
+        let icrc = Icrc::new(&flow, forged.id, forged.payload.len());
+        let icrc = icrc.update(&forged.payload[..body]).finish();
+        forged.payload[body..].copy_from_slice(&icrc.to_le_bytes());
+        let links = &self.plan.paths[self.plan.pairs[route.pair].path].links;
+        let delay_ns = u64::try_from(links[route.from].delay.as_nanos()).expect("short");
+        self.held
+            .insert((now_ns + delay_ns / 2, self.counts.sent), forged);
+        self.counts.forged += 1;
     }
 
     /// Returns the copies that arrive by `now_ns`. `posted` is as in [`Tap::take_due`].
@@ -324,6 +403,7 @@ impl Tap {
         let message = self.message(route, imm);
         self.written.insert((pair, from, message), now_ns);
         self.capture(now_ns, route, message, datagram);
+        self.forge(now_ns, route, datagram);
         self.see_critical(route, imm, message);
         self.see_write(now_ns, route, imm, message);
         let is_here = |fault: &&Fault| {

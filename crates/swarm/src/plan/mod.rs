@@ -4,7 +4,7 @@ mod draw;
 mod reads;
 pub(crate) mod show;
 
-use farwrite::{CriticalRanges, Outcome, QpOptions, RateControl, SchemeName};
+use farwrite::{CriticalRanges, Outcome, QpOptions, RateControl, SchemeName, Sealing};
 use farwrite_link::LinkConfig;
 use farwrite_wire::control::Terms;
 
@@ -196,9 +196,9 @@ pub enum Fault {
         /// Whether only a copy is late.
         copies: bool,
     },
-    /// Someone repeats one data packet of a queue pair, without a limit on the number of copies, until
-    /// the slot has the same generation again. Later copies may be mistaken for packets of the new
-    /// message (P3.10).
+    /// Someone repeats one data packet of a queue pair, without a limit on the number of copies. If it
+    /// is not sealed, only until the slot has the same generation again: later copies may be mistaken
+    /// for packets of the new message (P3.10).
     Replay {
         /// Index of the queue pair.
         pair: usize,
@@ -212,6 +212,18 @@ pub enum Fault {
         copies: u32,
         /// Whether they carry a congestion mark (ECN CE).
         marked: bool,
+    },
+    /// Someone on the path changes copies of sealed data packets of a queue pair, and sends copies back
+    /// to their sender. The copies overtake the packets (P2.7).
+    Forgery {
+        /// Index of the queue pair.
+        pair: usize,
+        /// The end that sends the packets.
+        from: usize,
+        /// When they are sent.
+        span: Span,
+        /// Probability that a data packet gets such a copy.
+        share: f64,
     },
     /// A host does not poll its endpoint.
     Pause {
@@ -275,6 +287,12 @@ impl MessagePlan {
 }
 
 impl Plan {
+    /// Whether data packets are sealed.
+    pub(crate) fn is_sealed(&self) -> bool {
+        let mut pairs = self.pairs.iter();
+        pairs.any(|pair| pair.options.sealing != Sealing::Off)
+    }
+
     /// Number of hosts.
     pub(crate) fn hosts(&self) -> usize {
         let hosts = self.paths.iter().flat_map(|path| path.hosts);

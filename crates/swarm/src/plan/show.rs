@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use farwrite::SchemeTag;
+use farwrite::{SchemeTag, Sealing};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::control::Terms;
 
@@ -131,6 +131,9 @@ impl Display for PairPlan {
             options.max_parity_bytes,
             options.timing,
         )?;
+        if options.sealing != Sealing::Off {
+            write!(f, ", sealed")?;
+        }
         for (end, answers) in self.reads.into_iter().enumerate() {
             if answers {
                 write!(
@@ -253,7 +256,7 @@ impl Display for Fault {
                 )?;
                 write!(f, "{}, {span}", Millis(*delay_ns))
             }
-            Self::Late { .. } | Self::Replay { .. } => self.fmt_copies(f),
+            Self::Late { .. } | Self::Replay { .. } | Self::Forgery { .. } => self.fmt_copies(f),
             Self::Pause { host, span } => write!(f, "host {host} does not poll, {span}"),
             Self::Full { host, span, share } => {
                 write!(
@@ -316,6 +319,16 @@ impl Fault {
                 )?;
                 write!(f, "{}, {span}", Millis(*every_ns))
             }
+            Self::Forgery {
+                pair,
+                from,
+                span,
+                share,
+            } => write!(
+                f,
+                "someone changes copies of {share} of the packets of queue pair {pair} from end \
+                 {from}, {span}"
+            ),
             _ => Ok(()),
         }
     }

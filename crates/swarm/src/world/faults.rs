@@ -14,6 +14,7 @@ pub(super) fn instants(fault: &Fault) -> [u64; 2] {
         | Fault::ControlLate { span, .. }
         | Fault::Late { span, .. }
         | Fault::Replay { span, .. }
+        | Fault::Forgery { span, .. }
         | Fault::Pause { span, .. }
         | Fault::Full { span, .. } => [span.from_ns, span.until_ns],
         Fault::Restart {

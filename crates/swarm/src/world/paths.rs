@@ -3,6 +3,7 @@
 use farwrite::{PeerStats, RateControl, packet_overhead_bytes};
 
 use super::World;
+use crate::plan::PairPlan;
 use crate::violation::{Rule, Violation};
 
 /// Observations of the path at one end of a queue pair.
@@ -64,7 +65,8 @@ impl World<'_> {
     /// Length of the longest packet that queue pairs of a path send.
     fn longest_packet(&self, path: usize) -> u64 {
         let pairs = self.plan.pairs.iter().filter(|pair| pair.path == path);
-        let mtu = pairs.map(|pair| pair.options.sdr.mtu).max().unwrap_or(0);
+        let bytes = |pair: &PairPlan| pair.options.sdr.mtu + pair.options.sealing.reserved_bytes();
+        let mtu = pairs.map(bytes).max().unwrap_or(0);
         // Over IPv6 the headers are longer.
         u64::from(mtu + packet_overhead_bytes(false))
     }

@@ -1,5 +1,6 @@
 //! Draws the faults of a plan.
 
+use farwrite::Sealing;
 use farwrite_rng::SplitMix;
 
 use super::Draft;
@@ -158,6 +159,30 @@ impl Draft {
         });
     }
 
+    /// Seals all queue pairs of some cases, and adds attackers on their paths. It has a generator of
+    /// its own, so that other cases stay as they are.
+    pub(super) fn seal(&mut self, seed: u64) {
+        let mut rng = SplitMix::new(seed ^ 9);
+        if !rng.chance(0.2) {
+            return;
+        }
+        for pair in &mut self.plan.pairs {
+            pair.options.sealing = Sealing::Required;
+        }
+        for pair in 0..self.plan.pairs.len() {
+            let from_ns = self.plan.pairs[pair].opens_ns + rng.within(0..self.span_ns);
+            self.plan.faults.push(Fault::Forgery {
+                pair,
+                from: rng.index(2),
+                span: Span {
+                    from_ns,
+                    until_ns: from_ns + rng.within(1..self.span_ns).max(US),
+                },
+                share: rng.pick(&[0.02, 0.3, 1.0]),
+            });
+        }
+    }
+
     pub(super) fn heal(&mut self) {
         let messages = self.plan.messages.iter();
         let posts = messages.flat_map(|message| [message.send_ns, message.recv_ns]);
@@ -178,6 +203,7 @@ impl Fault {
             | Self::ControlLate { span, .. }
             | Self::Late { span, .. }
             | Self::Replay { span, .. }
+            | Self::Forgery { span, .. }
             | Self::Pause { span, .. }
             | Self::Full { span, .. } => span.until_ns,
             Self::Restart {

@@ -93,6 +93,7 @@ impl Plan {
         draft.add_writes(seed);
         draft.add_reads(seed);
         draft.add_replay(seed);
+        draft.seal(seed);
         draft.heal();
         draft.wait_for_datacenter_control();
         draft.plan
