@@ -7,7 +7,7 @@ import time
 
 import ends
 import table
-from lib.veth import sh, until
+from lib.sshd import Sshd
 
 MB = 1_000_000
 #: A transfer of another program that takes longer is stopped.
@@ -78,28 +78,13 @@ def _rsync_over_ssh(programs, path, source):
     the start of the command to its end."""
     ends.use_congestion_control(path, "cubic")
     directory = programs.directory / "ssh"
-    directory.mkdir(exist_ok=True, mode=0o700)
-    for key in ("host", "user"):
-        if not (directory / key).exists():
-            sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key))
-    config = directory / "sshd_config"
-    config.write_text(
-        f"Port 8722\nListenAddress {path.b.v4}\nHostKey {directory}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
-        f"PermitRootLogin prohibit-password\nAuthorizedKeysFile {directory}/user.pub\n")
-    # sshd wants its absolute name, and its directory for privilege separation.
-    subprocess.run(["mkdir", "-p", "/run/sshd"], check=True)
-    daemon = path.own(path.b.popen([shutil.which("sshd"), "-D", "-e", "-f", str(config)],
-                                   stderr=subprocess.DEVNULL))
-    until(lambda: ":8722" in path.b.run("ss", "-tln"), 10, "sshd listens")
-    shell = (f"ssh -p 8722 -i {directory}/user -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
-             "-o LogLevel=ERROR")
+    daemon = Sshd(path, path.b, directory)
     start = time.monotonic()
-    sender = path.own(path.a.popen(["rsync", "--whole-file", "-e", shell, str(source),
+    sender = path.own(path.a.popen(["rsync", "--whole-file", "-e", daemon.shell, str(source),
                                     f"root@{path.b.v4}:{directory}/arrived"]))
     code = sender.wait(timeout=LIMIT_S)
     seconds = time.monotonic() - start
-    daemon.terminate()
-    daemon.wait(timeout=10)
+    daemon.stop()
     if code != 0:
         raise ends.Failed(f"rsync over ssh ended with {code}")
     (directory / "arrived").unlink()

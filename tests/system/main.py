@@ -21,6 +21,7 @@ import path_cases
 import power_cases
 import program_cases
 import rc_cases
+import ssh_cases
 import wire_cases
 from lib.report import Report
 
@@ -39,6 +40,7 @@ def main(programs):
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
         link_cases.run(report, str(programs / "farwrite"))
+        ssh_cases.run(report, str(programs / "farwrite"), directory)
         rc_cases.run(report, programs, directory)
         box_cases.run(report, programs, directory)
         box_guard_cases.run(report, programs, directory)

@@ -94,6 +94,13 @@ impl Targets {
         }
     }
 
+    /// The addresses without the port, except those that need the name of an interface.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        let texts = std::iter::once(&self.first).chain(&self.others);
+        let parsed = texts.filter_map(|text| text.parse::<SocketAddr>().ok());
+        parsed.map(|addr| addr.ip()).collect()
+    }
+
     /// Shows what the command of the other machine does not say.
     pub(crate) fn show_others(&self, console: &Console) {
         if self.is_local {

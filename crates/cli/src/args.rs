@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::boxes::{LowarArgs, NetRtArgs};
 use crate::codes::CodesArgs;
 use crate::console::json_line;
+use crate::cp::{CpArgs, FarArgs};
 use crate::demo::DemoArgs;
 use crate::exit::{Exit, Failure, exit_codes};
 use crate::keygen::KeygenArgs;
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   farwrite demo                      see five ways of repairing losses at work on one machine
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
+  farwrite cp data.bin host:in/      copy a file to another machine that ssh reaches
   farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms
@@ -61,8 +63,13 @@ pub(crate) enum Command {
     Codes(CodesArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
+    /// Copy files to or from another machine that ssh reaches.
+    Cp(CpArgs),
     /// Move a message over an emulated long link, once with each scheme.
     Demo(DemoArgs),
+    /// The other end of `farwrite cp`, which starts this command through ssh.
+    #[command(hide = true)]
+    Far(FarArgs),
     /// Make a pre-shared key for two machines.
     Keygen(KeygenArgs),
     /// Emulate a long path between two network namespaces, for any IP traffic.
@@ -93,7 +100,9 @@ impl Command {
         let name = match self {
             Self::Codes(args) => return format!("codes {}", args.name()),
             Self::Completions(_) => "completions",
+            Self::Cp(_) => "cp",
             Self::Demo(_) => "demo",
+            Self::Far(_) => "far",
             Self::Keygen(_) => "keygen",
             Self::Link(_) => "link",
             Self::Lowar(_) => "lowar",

@@ -22,8 +22,18 @@ pub(crate) fn catch_but_hang_up() -> Result<Cancel, Failure> {
     catch_signals(&[SIGINT, SIGTERM])
 }
 
-fn catch_signals(signals: &[i32]) -> Result<Cancel, Failure> {
+/// As [`catch`], with the flag, so that this program can set it too.
+pub(crate) fn catch_with_flag() -> Result<(Cancel, Arc<AtomicBool>), Failure> {
     let flag = Arc::new(AtomicBool::new(false));
+    let cancel = catch_into(&[SIGHUP, SIGINT, SIGTERM], &flag)?;
+    Ok((cancel, flag))
+}
+
+fn catch_signals(signals: &[i32]) -> Result<Cancel, Failure> {
+    catch_into(signals, &Arc::new(AtomicBool::new(false)))
+}
+
+fn catch_into(signals: &[i32], flag: &Arc<AtomicBool>) -> Result<Cancel, Failure> {
     let ignored = ignored_signals();
     let register = || -> io::Result<()> {
         for &signal in signals {
@@ -32,13 +42,13 @@ fn catch_signals(signals: &[i32]) -> Result<Cancel, Failure> {
             }
             // The order is important: at the first signal, the flag is not yet set here.
             let status = i32::from(Exit::Interrupted as u8);
-            flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))?;
-            flag::register(signal, Arc::clone(&flag))?;
+            flag::register_conditional_shutdown(signal, status, Arc::clone(flag))?;
+            flag::register(signal, Arc::clone(flag))?;
         }
         Ok(())
     };
     register().or_exit(Exit::Other, "installing the handler for Ctrl-C")?;
-    Ok(Cancel::watching(flag))
+    Ok(Cancel::watching(Arc::clone(flag)))
 }
 
 /// The signals that this process ignores, one bit each; signal 1 is bit 0 (proc(5), `SigIgn`). 0 if

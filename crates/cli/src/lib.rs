@@ -8,6 +8,7 @@ mod boxes;
 mod chart;
 mod codes;
 mod console;
+mod cp;
 mod demo;
 mod exit;
 #[doc(hidden)]
@@ -69,6 +70,8 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
     match command {
         Command::Codes(args) => codes::run(args, console).map(done),
         Command::Completions(args) => pages::run_completions(args, console).map(done),
+        Command::Cp(args) => cp::run(args, console),
+        Command::Far(args) => cp::run_far(args, console),
         Command::Demo(args) => demo::run(args, console).map(done),
         Command::Keygen(args) => keygen::run(args, console).map(done),
         Command::Link(args) => link::run(args, console),

@@ -14,7 +14,7 @@ use farwrite::fabric::udp::SocketError;
 use farwrite_session::{Listener, Psk, parse_listen, shown};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, DEFAULT_PORT, ErrorKind, ReceiveSettings,
-    TransferHooks,
+    TransferHooks, TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 
@@ -127,12 +127,35 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
             &*psk.to_text()
         ));
     }
-    receive(args, (listener, &port), psk, &cancel, console)
+    let until = match args.once {
+        true => Until::First,
+        false => Until::Interrupted,
+    };
+    receive(args, until, (listener, &port), psk, &cancel, console)
+}
+
+/// When a receiver ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// When the user interrupts it.
+    Interrupted,
+    /// After one transfer.
+    First,
+    /// After one transfer whose ends have met. Others are not reported: the sender tries another way.
+    FirstMet,
+}
+
+/// Whether the ends of a transfer did not reach each other, so that another way may help.
+pub(crate) fn is_unmet(ended: &Result<TransferReport, Unfinished>) -> bool {
+    ended.as_ref().is_err_and(|unfinished| {
+        unfinished.kind() == ErrorKind::Unreachable && unfinished.arrived_files() == 0
+    })
 }
 
 /// Receives over a listener, from one sender after the other. Returns the exit code.
 pub(crate) fn receive(
     args: &RecvArgs,
+    until: Until,
     (listener, port): (Listener, &ReservedPort),
     psk: Psk,
     cancel: &Cancel,
@@ -150,7 +173,7 @@ pub(crate) fn receive(
     let admission = Admission::start(listener, psk, Arc::new(console.clone()))?;
     let trace = args.trace.start()?;
     let ended = serve(
-        args,
+        (args, until),
         &settings,
         (&admission, port),
         (cancel, &trace),
@@ -162,7 +185,7 @@ pub(crate) fn receive(
 
 /// Receives from one sender after the other.
 fn serve(
-    args: &RecvArgs,
+    (args, until): (&RecvArgs, Until),
     settings: &ReceiveSettings,
     (admission, port): (&Admission, &ReservedPort),
     (cancel, trace): (&Cancel, &Tracing),
@@ -191,6 +214,10 @@ fn serve(
                 trace.begin_run("transfer");
                 watched.begin();
                 let ended = transfer::receive(sender, &args.dir, settings, &hooks);
+                if until == Until::FirstMet && is_unmet(&ended) {
+                    admission.free();
+                    continue;
+                }
                 let is_interrupted = ended
                     .as_ref()
                     .is_err_and(|unfinished| unfinished.kind() == ErrorKind::Interrupted);
@@ -202,7 +229,7 @@ fn serve(
             }
             Err(error) => Err(error.into()),
         };
-        if args.once {
+        if until != Until::Interrupted {
             return ended;
         }
         cancel.check()?;
@@ -213,8 +240,15 @@ fn serve(
     }
 }
 
+impl RecvArgs {
+    /// The directory to write into.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
 /// Checks the directory now instead of when a sender connects.
-fn check_directory(dir: &Path) -> Result<(), Failure> {
+pub(crate) fn check_directory(dir: &Path) -> Result<(), Failure> {
     let what = format!("the directory {}", dir.display());
     let metadata = fs::metadata(dir).or_exit(Exit::Files, &what)?;
     if metadata.is_dir() {

@@ -1,5 +1,6 @@
 //! `farwrite send`: sends files to another machine.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_session::files::{ScanOptions, Source, Special};
-use farwrite_session::{HostPort, Psk};
+use farwrite_session::{Channel, HostPort, Psk};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
     SchemeSetting, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport, Unfinished,
@@ -269,7 +270,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     };
     let sending = Sending::prepare(args, console)?;
     let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-    let sent = sending.attempt(&args.to, &psk, &cancel)?;
+    let connect = || transfer::connect(&args.to, &psk, args.timeout, &cancel, console);
+    let sent = sending.attempt(&args.to, &psk, &cancel, connect)?;
     outcome::show(console, sent, args.verbose)
 }
 
@@ -301,19 +303,20 @@ impl<'a> Sending<'a> {
         })
     }
 
-    /// Lists the files, connects to a receiver, and sends the files.
+    /// Lists the files, connects to the receiver `to`, and sends the files.
     ///
     /// # Errors
     /// What is wrong at this end before a transfer begins. How a transfer has ended is in the value.
     pub(crate) fn attempt(
         &self,
-        to: &HostPort,
+        to: impl fmt::Display,
         psk: &Psk,
         cancel: &Cancel,
+        connect: impl FnOnce() -> Result<Channel, transfer::Error>,
     ) -> Result<Result<TransferReport, Unfinished>, Failure> {
         let (args, console) = (self.args, self.console);
         let source = scan(args, cancel, console)?;
-        let channel = match transfer::connect(to, psk, args.timeout, cancel, console) {
+        let channel = match connect() {
             Ok(channel) => channel,
             Err(error) => return Ok(Err(Unfinished::before(error, to, &source))),
         };

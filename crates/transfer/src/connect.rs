@@ -1,11 +1,12 @@
 //! Connects to a receiver.
 
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use farwrite_session::{Channel, HostPort, Psk};
 
-use crate::Error;
 use crate::hooks::{Cancel, Event, Observer};
+use crate::{Error, SETUP};
 
 /// Connects to the receiver at `to` and completes the handshake. Waits up to `patience` for the
 /// receiver to listen, and reports the wait once.
@@ -31,4 +32,13 @@ pub fn connect(
     };
     Channel::connect(to, psk, patience, is_cancelled)
         .map_err(|error| Error::of_session(format_args!("connecting to {to}"), &error))
+}
+
+/// Completes the handshake over a TCP connection to a receiver.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_over(stream: TcpStream, psk: &Psk) -> Result<Channel, Error> {
+    let connected = Channel::initiate(stream, psk, SETUP);
+    connected.map_err(|error| Error::of_session("connecting to the receiver", &error))
 }

@@ -161,6 +161,14 @@ impl Unfinished {
     pub fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
+
+    /// The number of files that have their final name at the receiver.
+    #[must_use]
+    pub fn arrived_files(&self) -> u32 {
+        self.delivered
+            .as_ref()
+            .map_or(0, |delivered| delivered.files)
+    }
 }
 
 impl From<Error> for Unfinished {

@@ -1,6 +1,7 @@
 //! Runs `farwrite send` and `farwrite recv` as users do, over real sockets on loopback.
 
 mod changed_files;
+mod copies;
 mod cutover;
 mod hostile;
 mod hostile_sender;

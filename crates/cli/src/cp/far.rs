@@ -1,0 +1,173 @@
+//! The other end of `farwrite cp`. ssh starts it; its standard input and output are its pipe to the end
+//! that the user has started (P14).
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use clap::Args;
+use farwrite_session::Psk;
+use zeroize::Zeroizing;
+
+use super::meeting::{self, Meeting, ends_of_ssh};
+use super::relay::{Out, Relay};
+use super::{FAR_GREETING, listen, receiver, sender};
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::recv::Until;
+use crate::send::Sending;
+use crate::{interrupt, outcome, recv};
+
+/// The other end of `farwrite cp`.
+#[derive(Debug, Args)]
+pub(crate) struct FarArgs {
+    /// `recv PORT OPTIONS...` or `send OPTIONS... -- PATH...`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    words: Vec<OsString>,
+}
+
+/// Receives or sends the files of a copy.
+pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Failure> {
+    let pipe = take_standard_output()?;
+    let usage = || Failure::new(Exit::Usage, "farwrite cp starts this command, and no user");
+    let (what, words) = args.words.split_first().ok_or_else(usage)?;
+    let key = Zeroizing::new(line()?);
+    let psk = key.trim().parse::<Psk>();
+    let psk = psk.map_err(|error| Failure::caused(Exit::Usage, "reading the key", &error))?;
+    match what.to_str() {
+        Some("recv") => {
+            let (port, words) = words.split_first().ok_or_else(usage)?;
+            let port = port.to_str().and_then(|port| port.parse().ok());
+            receive(port.ok_or_else(usage)?, words, psk, pipe, console)
+        }
+        Some("send") => {
+            let options = words.iter().position(|word| word == "--");
+            let (options, paths) = words.split_at(options.ok_or_else(usage)?);
+            send((options, &paths[1..]), &psk, pipe, console)
+        }
+        _ => Err(usage()),
+    }
+}
+
+/// Listens, says where, and receives until the pipe ends.
+fn receive(
+    port: u16,
+    words: &[OsString],
+    psk: Psk,
+    mut pipe: File,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let receiver = receiver(words)?;
+    recv::check_directory(receiver.dir())?;
+    let (listener, held) = listen(port)?;
+    let by_ssh = ends_of_ssh().map(|(_, here)| here);
+    let meeting = Meeting::here(listener.local_addr(), by_ssh);
+    greet(&mut pipe, &format!(" {meeting}"))?;
+    let (cancel, flag) = interrupt::catch_with_flag()?;
+    let relay = Relay::exit(Out::new(pipe), meeting.port);
+    let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;
+    let of_thread = Arc::clone(&flag);
+    thread::spawn(move || {
+        let _ = relay.read(io::stdin().lock());
+        of_thread.store(true, Ordering::Relaxed);
+    });
+    // From now on, the end that the user has started says what happens.
+    silence_standard_error()?;
+    let ended = recv::receive(
+        &receiver,
+        Until::Interrupted,
+        (listener, &held),
+        psk,
+        &cancel,
+        console,
+    );
+    match flag.load(Ordering::Relaxed) {
+        true => Ok(ExitCode::SUCCESS),
+        false => ended,
+    }
+}
+
+/// Sends to where the other end says that it listens.
+fn send(
+    (options, paths): (&[OsString], &[OsString]),
+    psk: &Psk,
+    mut pipe: File,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let told = line()?;
+    let mut meeting = told.parse::<Meeting>().map_err(|problem| {
+        Failure::new(
+            Exit::Mismatch,
+            format!("where the other end listens: {problem}"),
+        )
+    })?;
+    if let Some((there, _)) = ends_of_ssh() {
+        meeting.addresses.retain(|ip| *ip != there);
+        meeting.addresses.insert(0, there);
+    }
+    let sender = sender(options, paths)?;
+    let sending = Sending::prepare(&sender, console)?;
+    let (cancel, flag) = interrupt::catch_with_flag()?;
+    greet(&mut pipe, "")?;
+    let relay = Arc::new(OnceLock::<Arc<Relay>>::new());
+    read_input(Arc::clone(&relay), flag);
+    let enter = || {
+        let (entrance, at) = Relay::enter(Out::new(pipe), meeting.port)?;
+        let _ = relay.set(entrance);
+        Ok(at)
+    };
+    let sent = meeting::send(&sending, &meeting, (psk, &cancel), console, enter)?;
+    outcome::show(console, sent, false)
+}
+
+/// Gives frames of the pipe to the relay, which must exist when the first one comes. The end of the pipe
+/// ends the transfer.
+fn read_input(relay: Arc<OnceLock<Arc<Relay>>>, flag: Arc<AtomicBool>) {
+    thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        if input.fill_buf().is_ok_and(|bytes| !bytes.is_empty())
+            && let Some(relay) = relay.get()
+        {
+            let _ = relay.read(input);
+        }
+        flag.store(true, Ordering::Relaxed);
+    });
+}
+
+fn greet(pipe: &mut File, rest: &str) -> Result<(), Failure> {
+    let greeting = format!("{FAR_GREETING}{rest}\n");
+    let written = pipe.write_all(greeting.as_bytes());
+    written.or_exit(Exit::Unreachable, "answering through ssh")
+}
+
+fn line() -> Result<String, Failure> {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.or_exit(Exit::Unreachable, "reading what ssh carries")?;
+    Ok(line)
+}
+
+/// Takes the standard output for the pipe. What this program would print there goes nowhere.
+fn take_standard_output() -> Result<File, Failure> {
+    let what = "taking the standard output";
+    let pipe = rustix::io::dup(io::stdout()).or_exit(Exit::Other, what)?;
+    let null = File::options()
+        .write(true)
+        .open("/dev/null")
+        .or_exit(Exit::Other, what)?;
+    rustix::stdio::dup2_stdout(&null).or_exit(Exit::Other, what)?;
+    Ok(File::from(pipe))
+}
+
+fn silence_standard_error() -> Result<(), Failure> {
+    let what = "closing the standard error";
+    let null = File::options()
+        .write(true)
+        .open("/dev/null")
+        .or_exit(Exit::Other, what)?;
+    rustix::stdio::dup2_stderr(&null).or_exit(Exit::Other, what)
+}

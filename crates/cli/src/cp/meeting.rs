@@ -1,0 +1,163 @@
+//! How the two ends of a copy find each other (P14.2): directly if TCP and UDP pass, and otherwise through
+//! ssh.
+
+use std::env;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use farwrite_session::{HostPort, Psk};
+use farwrite_transfer::{self as transfer, Cancel, SETUP, TransferReport, Unfinished};
+
+use crate::addresses::Targets;
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::recv::is_unmet;
+use crate::send::Sending;
+
+/// The most addresses of a meeting that are tried.
+const MAX_ADDRESSES: usize = 32;
+/// The time for a TCP connection to one of them.
+const DIAL: Duration = Duration::from_secs(3);
+/// The time between the attempts to reach two addresses (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Where the end that receives files listens. As text: its port, and its addresses, the likeliest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Meeting {
+    pub(super) port: u16,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+impl fmt::Display for Meeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.port)?;
+        self.addresses.iter().try_for_each(|ip| write!(f, " {ip}"))
+    }
+}
+
+impl FromStr for Meeting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let port = words.next().and_then(|word| word.parse().ok());
+        let port = port.filter(|port| *port != 0);
+        let port = port.ok_or_else(|| format!("{text:?} names no port"))?;
+        let addresses = words.take(MAX_ADDRESSES).map(|word| {
+            let parsed = word.parse::<IpAddr>();
+            parsed.map_err(|_| format!("{word:?} is no address"))
+        });
+        Ok(Self {
+            port,
+            addresses: addresses.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Meeting {
+    /// This machine, for a listener that is bound at `local`. `by_ssh` is the address at which ssh has
+    /// reached this machine, if it has.
+    pub(super) fn here(local: SocketAddr, by_ssh: Option<IpAddr>) -> Self {
+        let found = Targets::of(local).addresses();
+        let found = found.into_iter().filter(|ip| by_ssh != Some(*ip));
+        Self {
+            port: local.port(),
+            addresses: by_ssh
+                .into_iter()
+                .chain(found)
+                .take(MAX_ADDRESSES)
+                .collect(),
+        }
+    }
+
+    /// A TCP connection to the first address that accepts one. Each address begins somewhat later than the
+    /// one before it, and not at all once another one has accepted.
+    fn dial(&self) -> Option<TcpStream> {
+        let (found, answers) = channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        for (place, ip) in (0..).zip(&self.addresses) {
+            let (at, found) = (SocketAddr::new(*ip, self.port), found.clone());
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || {
+                thread::sleep(STAGGER * place);
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Ok(stream) = TcpStream::connect_timeout(&at, DIAL) {
+                    // Another address was faster if nobody waits any more.
+                    let _ = found.send(stream);
+                }
+            });
+        }
+        drop(found);
+        let stream = answers.recv().ok();
+        is_over.store(true, Ordering::Relaxed);
+        stream
+    }
+}
+
+/// The addresses of the ssh connection that has started this process: of the other machine, and of this
+/// one (`SSH_CONNECTION` of sshd).
+pub(super) fn ends_of_ssh() -> Option<(IpAddr, IpAddr)> {
+    let text = env::var("SSH_CONNECTION").ok()?;
+    let words: Vec<_> = text.split_whitespace().collect();
+    let ip = |at: usize| words.get(at)?.parse::<IpAddr>().ok();
+    Some((ip(0)?, ip(2)?))
+}
+
+/// Sends files to the other end: directly, or else through ssh, which `relay` prepares. It returns the
+/// address of this machine at which the other end then is.
+pub(super) fn send(
+    sending: &Sending<'_>,
+    meeting: &Meeting,
+    (psk, cancel): (&Psk, &Cancel),
+    console: &Console,
+    relay: impl FnOnce() -> io::Result<SocketAddr>,
+) -> Result<Result<TransferReport, Unfinished>, Failure> {
+    let port = meeting.port;
+    let why = match meeting.dial() {
+        Some(stream) => {
+            let to = stream
+                .peer_addr()
+                .or_exit(Exit::Unreachable, "connecting to the other end")?;
+            let sent = sending.attempt(to, psk, cancel, || transfer::connect_over(stream, psk))?;
+            match &sent {
+                Err(unfinished) if is_unmet(&sent) => unfinished.to_string(),
+                _ => return Ok(sent),
+            }
+        }
+        None => format!("no address of it accepts TCP connections to port {port}"),
+    };
+    console.warn(format_args!(
+        "the data go through ssh, because the other end is not reached directly ({why}); open port {port} \
+         of the machine that receives, for TCP and UDP, or choose another one with --port"
+    ));
+    let at = relay().or_exit(Exit::Other, "carrying the transfer through ssh")?;
+    let to = at.to_string().parse::<HostPort>();
+    let to = to.map_err(|error| Failure::new(Exit::Other, error.to_string()))?;
+    let connect = || transfer::connect(&to, psk, SETUP, cancel, console);
+    sending.attempt("the other end of ssh", psk, cancel, connect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meeting_is_a_line_of_text() {
+        for text in ["4792", "4792 192.0.2.7 2001:db8::7"] {
+            let meeting: Meeting = text.parse().expect(text);
+            assert_eq!(meeting.to_string(), text);
+        }
+        for wrong in ["", "0", "65536", "x 192.0.2.7", "4792 far.example"] {
+            wrong.parse::<Meeting>().expect_err(wrong);
+        }
+    }
+}

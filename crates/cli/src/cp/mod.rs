@@ -1,0 +1,273 @@
+//! `farwrite cp`: copies files to or from another machine. It starts the other end through ssh.
+
+mod far;
+mod meeting;
+mod place;
+mod relay;
+mod ssh;
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, Parser};
+use farwrite::ReservedPort;
+use farwrite_session::Listener;
+
+use crate::args::{Cli, Command};
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::recv::{self, RecvArgs, Until};
+use crate::send::{SendArgs, Sending};
+use crate::{interrupt, key, outcome};
+pub(crate) use far::{FarArgs, run_far};
+use meeting::Meeting;
+use place::Place;
+use relay::Relay;
+use ssh::Remote;
+
+/// What the other end says first, before its [`Meeting`] if it receives (P14.1).
+const FAR_GREETING: &str = "farwrite-far-1";
+
+/// The time between the end of the other program and the end of this one, if nothing else ends it.
+const LINGER: Duration = Duration::from_secs(3);
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite cp data.bin photos/ far.example:in      copy to a directory of another machine
+  farwrite cp me@far.example:results/run7 .        copy from another machine
+  farwrite cp --rsh 'ssh -p 2222' data.bin far.example:
+  farwrite cp --bootstrap data.bin far.example:in  copy this program there first
+
+ssh starts the other end, and carries a key of one use and the addresses. The data go over TCP and UDP
+directly, encrypted, with the schemes of `farwrite send`. The machine that receives must be reachable at
+one port. Where it is not, the data go through ssh, and a warning says what to open.
+
+The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of
+`b`. Directories are copied with all that is in them.";
+
+/// Copies files and directory trees to or from another machine that ssh reaches.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CpArgs {
+    /// Command that runs a program on the other machine, with its options
+    #[arg(long, short = 'e', value_name = "COMMAND", default_value = "ssh")]
+    rsh: String,
+    /// The program on the other machine, if its shell does not find `farwrite`
+    #[arg(long, value_name = "PATH", conflicts_with = "bootstrap")]
+    far_program: Option<OsString>,
+    /// Copy this program to ~/.cache/farwrite of the other machine first, and use it
+    #[arg(long)]
+    bootstrap: bool,
+    /// Port of the machine that receives, for TCP and UDP; without it, any free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// For those who are used to it: directories are copied anyway
+    #[arg(long, short = 'r')]
+    recursive: bool,
+    /// Maximum bits per second on the wire, as of `farwrite send`
+    #[arg(long, value_name = "RATE")]
+    rate: Option<OsString>,
+    /// How losses are repaired, as of `farwrite send`
+    #[arg(long, value_name = "NAME")]
+    scheme: Option<OsString>,
+    /// Maximum memory for data in flight at each end, as of `farwrite send`
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<OsString>,
+    /// Give up after this time without progress, as of `farwrite send`
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<OsString>,
+    /// Show more about the transfer at its end
+    #[arg(long, short)]
+    verbose: bool,
+    /// Files and directories to copy, and where to: PATH, or [USER@]HOST:PATH for another machine. Either
+    /// the destination or all others are on another machine
+    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    paths: Vec<OsString>,
+}
+
+/// Copies files. Returns the exit code.
+pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure> {
+    let (destination, sources) = args.paths.split_last().unwrap_or_else(|| unreachable!());
+    let sources: Vec<_> = sources.iter().map(|source| Place::of(source)).collect();
+    let remotes = sources.iter().filter_map(|source| match source {
+        Place::There { host, path } => Some((host, path.clone())),
+        Place::Here(_) => None,
+    });
+    let remotes: Vec<_> = remotes.collect();
+    let usage = |what: &str| Failure::new(Exit::Usage, what);
+    match Place::of(destination) {
+        Place::There { host, path } if remotes.is_empty() => {
+            args.send(&host, path, &args.paths[..sources.len()], console)
+        }
+        Place::Here(path) if remotes.len() == sources.len() => {
+            let host = remotes[0].0;
+            if remotes.iter().any(|remote| remote.0 != host) {
+                return Err(usage(
+                    "the sources are on several machines: copy from one at a time",
+                ));
+            }
+            let paths = remotes.iter().map(|remote| remote.1.clone()).collect();
+            args.receive(host, paths, path.into_os_string(), console)
+        }
+        Place::Here(_) if remotes.is_empty() => Err(usage(
+            "no path is on another machine; name one as HOST:PATH, or use cp",
+        )),
+        _ => Err(usage(
+            "either the destination or all sources must be on another machine, and not both",
+        )),
+    }
+}
+
+impl CpArgs {
+    /// The options of a sender or of both ends.
+    fn options(&self, of_sender: bool) -> Vec<OsString> {
+        let both = [("--memory", &self.memory), ("--timeout", &self.timeout)];
+        let sender = [("--rate", &self.rate), ("--scheme", &self.scheme)];
+        let options = both
+            .into_iter()
+            .chain(sender.into_iter().filter(|_| of_sender));
+        let given = options.filter_map(|(name, value)| Some([name.into(), value.clone()?]));
+        given.flatten().collect()
+    }
+
+    fn remote<'a>(&'a self, host: &'a OsString) -> Remote<'a> {
+        Remote {
+            host,
+            shell: &self.rsh,
+            program: self.far_program.as_deref(),
+            bootstrap: self.bootstrap,
+        }
+    }
+
+    /// Sends files of this machine.
+    fn send(
+        &self,
+        host: &OsString,
+        directory: OsString,
+        paths: &[OsString],
+        console: &Console,
+    ) -> Result<ExitCode, Failure> {
+        let cancel = interrupt::catch()?;
+        let sender = sender(&self.options(true), paths)?;
+        let sending = Sending::prepare(&sender, console)?;
+        let psk = key::make()?;
+        let mut words: Vec<OsString> = vec!["recv".into(), self.port.to_string().into()];
+        words.extend(self.options(false));
+        words.extend(["--dir".into(), directory]);
+        let mut far = self.remote(host).start(&words, &psk, None)?;
+        let meeting: Meeting = far.greeting()?.parse().map_err(|problem| {
+            let what = format!("{}: {problem}", host.to_string_lossy());
+            Failure::new(Exit::Mismatch, what)
+        })?;
+        let (out, output) = far.pipes()?;
+        let enter = || {
+            let (relay, at) = Relay::enter(out.clone(), meeting.port)?;
+            // When the pipe ends, the transfer notices the end of its connection.
+            thread::spawn(move || relay.read(output));
+            Ok(at)
+        };
+        let sent = meeting::send(&sending, &meeting, (&psk, &cancel), console, enter);
+        out.close();
+        far.end();
+        outcome::show(console, sent?, self.verbose)
+    }
+
+    /// Receives files of another machine.
+    fn receive(
+        &self,
+        host: &OsString,
+        paths: Vec<OsString>,
+        directory: OsString,
+        console: &Console,
+    ) -> Result<ExitCode, Failure> {
+        let (cancel, flag) = interrupt::catch_with_flag()?;
+        let mut words = self.options(false);
+        words.extend(self.verbose.then(|| "--verbose".into()));
+        words.extend(["--dir".into(), directory]);
+        let receiver = receiver(&words)?;
+        recv::check_directory(receiver.dir())?;
+        let (listener, port) = listen(self.port)?;
+        let meeting = Meeting::here(listener.local_addr(), None);
+        let psk = key::make()?;
+        let mut words: Vec<OsString> = vec!["send".into()];
+        words.extend(self.options(true));
+        words.push("--".into());
+        words.extend(paths);
+        let mut far = self.remote(host).start(&words, &psk, Some(&meeting))?;
+        far.greeting()?;
+        let (out, output) = far.pipes()?;
+        let relay = Relay::exit(out.clone(), meeting.port);
+        let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&has_ended);
+        thread::spawn(move || {
+            let _ = relay.read(output);
+            // After a transfer, this end has all messages of the other one, and is about to end.
+            thread::sleep(LINGER);
+            of_thread.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
+        });
+        let received = recv::receive(
+            &receiver,
+            Until::FirstMet,
+            (listener, &port),
+            psk,
+            &cancel,
+            console,
+        );
+        out.close();
+        far.end();
+        match received {
+            Err(failure)
+                if failure.exit == Exit::Interrupted && has_ended.load(Ordering::Relaxed) =>
+            {
+                let what = format!("the program at {} ended", host.to_string_lossy());
+                Err(Failure::new(Exit::Unreachable, what))
+            }
+            received => received,
+        }
+    }
+}
+
+/// Listens at a port of all addresses; 0 selects a free one.
+fn listen(port: u16) -> Result<(Listener, ReservedPort), Failure> {
+    let at = |ip: IpAddr| recv::listen(Some(SocketAddr::new(ip, port)));
+    // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
+    at(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| at(Ipv4Addr::UNSPECIFIED.into()))
+}
+
+/// The arguments of `farwrite send`, except those that say where to.
+fn sender(options: &[OsString], paths: &[OsString]) -> Result<SendArgs, Failure> {
+    let fixed = ["send", "--to", "127.0.0.1:1"].map(OsString::from);
+    let words = fixed.iter().chain(options).cloned();
+    let words = words.chain(["--".into()]).chain(paths.iter().cloned());
+    match parse(words)? {
+        Command::Send(args) => Ok(args),
+        _ => Err(Failure::new(Exit::Other, "send is another command")),
+    }
+}
+
+/// The arguments of `farwrite recv`.
+fn receiver(options: &[OsString]) -> Result<RecvArgs, Failure> {
+    let words = ["recv".into()].into_iter().chain(options.iter().cloned());
+    match parse(words)? {
+        Command::Recv(args) => Ok(args),
+        _ => Err(Failure::new(Exit::Other, "recv is another command")),
+    }
+}
+
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Command, Failure> {
+    let words = [OsString::from("farwrite")].into_iter().chain(words);
+    let parsed = Cli::try_parse_from(words);
+    parsed.map(|cli| cli.command).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        let line = line.strip_prefix("error: ").unwrap_or(line);
+        Failure::new(Exit::Usage, format!("{line}; see farwrite cp --help"))
+    })
+}

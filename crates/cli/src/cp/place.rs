@@ -1,0 +1,105 @@
+//! Where files are: on this machine, or on another one that ssh reaches.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// A path on this machine or on another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Here(PathBuf),
+    There {
+        /// What ssh gets as its destination, such as `user@host`.
+        host: OsString,
+        path: OsString,
+    },
+}
+
+impl Place {
+    /// Reads `PATH` or `[USER@]HOST:PATH`. As with scp and rsync, a colon before the first slash makes
+    /// the difference; `./a:b` is a path of this machine. An IPv6 address is in brackets.
+    pub(crate) fn of(text: &OsStr) -> Self {
+        let bytes = text.as_bytes();
+        let bracket = bytes.iter().position(|byte| *byte == b']');
+        let is_address = bytes.first() == Some(&b'[') || bytes.windows(2).any(|two| two == b"@[");
+        let from = bracket.filter(|_| is_address).unwrap_or(0);
+        let colon = bytes[from..].iter().position(|byte| *byte == b':');
+        let colon = colon.map(|at| from + at);
+        let slash = bytes.iter().position(|byte| *byte == b'/');
+        match colon {
+            Some(colon) if colon > 0 && slash.is_none_or(|slash| slash > colon) => {
+                let host = bytes[..colon].iter().copied();
+                Self::There {
+                    // ssh takes an address without its brackets.
+                    host: OsString::from_vec(host.filter(|byte| !b"[]".contains(byte)).collect()),
+                    path: OsString::from_vec(bytes[colon + 1..].to_vec()),
+                }
+            }
+            _ => Self::Here(text.into()),
+        }
+    }
+}
+
+/// A word for a shell on the other machine, which reads it as it is. The home directory of the user there
+/// is the working directory, so `~/` at the beginning is left out.
+pub(super) fn quoted(word: &OsStr) -> OsString {
+    let bytes = word.as_bytes();
+    let bytes = bytes.strip_prefix(b"~/").unwrap_or(bytes);
+    let bytes = if bytes.is_empty() || bytes == b"~" {
+        b"."
+    } else {
+        bytes
+    };
+    let mut out = vec![b'\''];
+    for &byte in bytes {
+        match byte {
+            b'\'' => out.extend_from_slice(b"'\\''"),
+            byte => out.push(byte),
+        }
+    }
+    out.push(b'\'');
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_before_the_first_slash_names_a_host() {
+        let there = |host: &str, path: &str| Place::There {
+            host: host.into(),
+            path: path.into(),
+        };
+        for (text, place) in [
+            ("far:in", there("far", "in")),
+            (
+                "me@far.example:/srv/a:b",
+                there("me@far.example", "/srv/a:b"),
+            ),
+            ("far:", there("far", "")),
+            ("[2001:db8::7]:in", there("2001:db8::7", "in")),
+            ("me@[::1]:in", there("me@::1", "in")),
+            ("./far:in", Place::Here("./far:in".into())),
+            ("/a:b", Place::Here("/a:b".into())),
+            ("file", Place::Here("file".into())),
+            (":in", Place::Here(":in".into())),
+        ] {
+            assert_eq!(Place::of(OsStr::new(text)), place, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_any_name_as_it_is() {
+        for (word, want) in [
+            ("a b", "'a b'"),
+            ("it's $HOME", "'it'\\''s $HOME'"),
+            ("~/in", "'in'"),
+            ("~", "'.'"),
+            ("", "'.'"),
+            ("-rf", "'-rf'"),
+        ] {
+            assert_eq!(quoted(OsStr::new(word)), want);
+        }
+    }
+}

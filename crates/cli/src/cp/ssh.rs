@@ -1,0 +1,191 @@
+//! The program at the other machine, started through ssh (P14.1).
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_session::Psk;
+use zeroize::Zeroizing;
+
+use super::place::quoted;
+use super::relay::Out;
+use super::{FAR_GREETING, Meeting};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// The most lines before the greeting, such as those that a shell prints when it starts.
+const MAX_NOISE: usize = 50;
+/// The longest of these lines.
+const MAX_LINE_BYTES: u64 = 4096;
+/// The time that ssh has to end after a copy.
+const LAST: Duration = Duration::from_secs(5);
+/// Where `--bootstrap` puts the program, below the home directory.
+const BOOTSTRAP: &str = concat!(".cache/farwrite/farwrite-", env!("CARGO_PKG_VERSION"));
+
+/// How the other machine is reached, and what runs there.
+pub(super) struct Remote<'a> {
+    pub(super) host: &'a OsStr,
+    /// The command of a remote shell and its options.
+    pub(super) shell: &'a str,
+    /// The program there; `None`: `farwrite`, wherever the shell there finds it.
+    pub(super) program: Option<&'a OsStr>,
+    /// Whether to copy this program there first.
+    pub(super) bootstrap: bool,
+}
+
+/// The running program at the other machine.
+pub(super) struct Far {
+    child: Child,
+    name: String,
+    /// `None` once they belong to a relay.
+    pipes: Option<(ChildStdin, BufReader<ChildStdout>)>,
+}
+
+impl Remote<'_> {
+    /// Runs `farwrite far WORDS...` there, and gives it the key and what else it must know.
+    pub(super) fn start(
+        &self,
+        words: &[OsString],
+        psk: &Psk,
+        meeting: Option<&Meeting>,
+    ) -> Result<Far, Failure> {
+        let mut program = self.program.map_or_else(|| "farwrite".into(), quoted);
+        if self.bootstrap {
+            self.copy_program()?;
+            program = BOOTSTRAP.into();
+        }
+        let mut line = program;
+        for word in ["--quiet", "far"].map(OsString::from).iter().chain(words) {
+            line.push(" ");
+            line.push(quoted(word));
+        }
+        let mut child = self.command(&line, Stdio::piped())?;
+        let missing = || Failure::new(Exit::Other, "ssh has no standard input or output");
+        let mut input = child.stdin.take().ok_or_else(missing)?;
+        let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+        let mut head = Zeroizing::new(format!("{}\n", &*psk.to_text()));
+        if let Some(meeting) = meeting {
+            *head += &format!("{meeting}\n");
+        }
+        // If ssh has failed, its exit status says more than the broken pipe.
+        let _ = input
+            .write_all(head.as_bytes())
+            .and_then(|()| input.flush());
+        Ok(Far {
+            child,
+            name: self.host.to_string_lossy().into_owned(),
+            pipes: Some((input, output)),
+        })
+    }
+
+    fn command(&self, line: &OsStr, output: Stdio) -> Result<Child, Failure> {
+        let mut words = self.shell.split_whitespace();
+        let shell = words.next().unwrap_or("ssh");
+        let mut command = Command::new(shell);
+        command.args(words).arg(self.host).arg(line);
+        command.stdin(Stdio::piped()).stdout(output);
+        command
+            .spawn()
+            .or_exit(Exit::Other, format_args!("starting {shell}"))
+    }
+
+    /// Copies this program into the cache directory of the user there. It must be able to run there: the
+    /// static program of a release can.
+    fn copy_program(&self) -> Result<(), Failure> {
+        let what = "copying this program to the other machine";
+        let mut own = std::fs::File::open("/proc/self/exe").or_exit(Exit::Files, what)?;
+        let line = format!(
+            "umask 077 && mkdir -p .cache/farwrite && cat > {BOOTSTRAP}.new && chmod 700 \
+             {BOOTSTRAP}.new && mv {BOOTSTRAP}.new {BOOTSTRAP}"
+        );
+        let mut child = self.command(OsStr::new(&line), Stdio::null())?;
+        if let Some(mut input) = child.stdin.take() {
+            io::copy(&mut own, &mut input).or_exit(Exit::Unreachable, what)?;
+        }
+        let status = child.wait().or_exit(Exit::Other, what)?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Failure::new(Exit::Unreachable, format!("{what}: {status}"))),
+        }
+    }
+}
+
+impl Far {
+    /// Waits for the greeting of the program, and returns the rest of its line.
+    pub(super) fn greeting(&mut self) -> Result<String, Failure> {
+        for _ in 0..MAX_NOISE {
+            let mut line = String::new();
+            let output = self.pipes.as_mut().map(|(_, output)| output);
+            match output.map(|output| output.take(MAX_LINE_BYTES).read_line(&mut line)) {
+                Some(Ok(1..)) => {}
+                _ => return Err(self.why_it_ended()),
+            }
+            if let Some(rest) = line.trim_end().strip_prefix(FAR_GREETING) {
+                return Ok(rest.trim().to_owned());
+            }
+        }
+        let what = format!(
+            "{} prints lines before the program starts, and no greeting of farwrite: make its shell \
+             silent for commands of ssh",
+            self.name
+        );
+        Err(Failure::new(Exit::Mismatch, what))
+    }
+
+    /// The reason why the program ended before it greeted. What it has said is on standard error already.
+    fn why_it_ended(&mut self) -> Failure {
+        let name = &self.name;
+        let status = self.child.wait().ok().and_then(|status| status.code());
+        let (exit, what) = match status {
+            Some(127 | 126) => (
+                Exit::Unreachable,
+                format!(
+                    "{name} has no program `farwrite` that it can run: install it there, name it with \
+                     --far-program, or copy this one with --bootstrap"
+                ),
+            ),
+            Some(255) => (Exit::Unreachable, format!("ssh does not reach {name}")),
+            Some(2) => (
+                Exit::Mismatch,
+                format!(
+                    "the program at {name} refuses its arguments: it may be of another version"
+                ),
+            ),
+            Some(6) => (
+                Exit::PeerFiles,
+                format!("{name} cannot use its files or directory"),
+            ),
+            Some(code) => (
+                Exit::Other,
+                format!("the program at {name} ended with status {code}"),
+            ),
+            None => (
+                Exit::Other,
+                format!("the program at {name} was ended by a signal"),
+            ),
+        };
+        Failure::new(exit, what)
+    }
+
+    /// The standard input and output of the program, for a relay.
+    pub(super) fn pipes(&mut self) -> Result<(Out, BufReader<ChildStdout>), Failure> {
+        let pipes = self.pipes.take();
+        let (input, output) =
+            pipes.ok_or_else(|| Failure::new(Exit::Other, "ssh has no standard input"))?;
+        Ok((Out::new(input), output))
+    }
+
+    /// Waits for the end of the program, whose standard input must have ended.
+    pub(super) fn end(mut self) {
+        let start = Instant::now();
+        while start.elapsed() < LAST {
+            match self.child.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(10)),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,109 @@
+//! `farwrite cp`, with a script in place of ssh: it runs the command here, in another directory. The system
+//! tests have a real ssh server.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A directory with a script `rsh` and the other machine's home directory `far`.
+fn machines(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("copies")
+        .join(name);
+    let _ = fs::remove_dir_all(&root);
+    fs::create_dir_all(root.join("far/in")).expect("a directory");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >>{root}/commands\nshift\ncd {root}/far && exec sh -c \"$*\"\n",
+        root = root.display()
+    );
+    let rsh = root.join("rsh");
+    fs::write(&rsh, script).expect("a script");
+    fs::set_permissions(&rsh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    fs::write(root.join("data"), vec![7; 100_000]).expect("a file");
+    root
+}
+
+/// Runs `farwrite cp` in a directory. Returns the output and the JSON object.
+fn copy(root: &Path, words: &[&str]) -> (Output, Value) {
+    let rsh = root.join("rsh");
+    let output = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+        .args(["--json", "cp", "--rsh", rsh.to_str().expect("a plain name")])
+        .args(words)
+        .current_dir(root)
+        .output()
+        .expect("the program starts");
+    let told = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    (output, told)
+}
+
+#[test]
+fn files_go_there_and_back() {
+    let root = machines("there-and-back");
+    let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite")];
+    let (output, told) = copy(&root, &[&far[..], &["data", "host:in"]].concat());
+    assert!(output.status.success(), "{told}");
+    assert_eq!(
+        (&told["command"], &told["result"]["files"]),
+        (&"cp".into(), &1.into())
+    );
+    fs::create_dir(root.join("back")).expect("a directory");
+    let (output, told) = copy(&root, &[&far[..], &["host:in/data", "back"]].concat());
+    assert!(output.status.success(), "{told}");
+    assert_eq!(
+        fs::read(root.join("back/data")).expect("a file"),
+        vec![7; 100_000]
+    );
+    let commands = fs::read_to_string(root.join("commands")).expect("the commands");
+    assert!(!commands.contains("psk"), "a key is in {commands}");
+}
+
+#[test]
+fn the_program_can_be_copied_first() {
+    let root = machines("bootstrap");
+    let (output, told) = copy(&root, &["--bootstrap", "data", "host:in"]);
+    assert!(output.status.success(), "{told}");
+    assert!(root.join("far/in/data").exists());
+    let cache = root.join("far/.cache/farwrite");
+    let copied: Vec<_> = fs::read_dir(cache)
+        .expect("a directory")
+        .flatten()
+        .collect();
+    assert_eq!(copied.len(), 1, "{copied:?}");
+    let mode = copied[0].metadata().expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn what_cannot_be_copied_has_its_reason() {
+    let root = machines("refused");
+    let far = env!("CARGO_BIN_EXE_farwrite");
+    for (words, code, reason) in [
+        (&["data", "."][..], 2, "no path is on another machine"),
+        (&["data", "a:b", "c:d"], 2, "not both"),
+        (&["a:b", "c:d", "."], 2, "several machines"),
+        (&["--scheme", "none", "data", "host:in"], 2, "none"),
+        (
+            &["--far-program", far, "data", "host:none"],
+            9,
+            "cannot use its files",
+        ),
+        (
+            &["--far-program", "/none", "data", "host:in"],
+            5,
+            "--bootstrap",
+        ),
+        (
+            &["--far-program", "true", "data", "host:in"],
+            1,
+            "ended with status 0",
+        ),
+    ] {
+        let (output, told) = copy(&root, words);
+        let line = told["error"]["message"].to_string();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {told}");
+        assert!(line.contains(reason), "{words:?}: {line}");
+    }
+}

@@ -1,0 +1,74 @@
+"""Copies over a real ssh server: directly, through firewalls, and with what users get wrong."""
+
+import filecmp
+import json
+import random
+import subprocess
+
+from lib.sshd import PORT, Sshd
+from lib.veth import Veth
+
+#: Of a copy that goes through ssh.
+THROUGH = "the data go through ssh"
+
+
+def run(report, program, directory):
+    """Runs all cases."""
+    where = directory / "ssh"
+    where.mkdir()
+    with report.case("ssh: copies"), Veth(1500) as veth:
+        _copies(report, program, where, veth)
+
+
+def _copies(report, program, where, veth):
+    shell = Sshd(veth, veth.b, where / "keys").shell
+    tree = where / "tree"
+    (tree / "it's a dir").mkdir(parents=True)
+    (tree / "it's a dir" / "big").write_bytes(random.Random(1).randbytes(3_000_000))
+    (tree / "small").write_bytes(b"x")
+
+    def copy(*words, far=program):
+        command = [program, "--json", "cp", "--rsh", shell, "--far-program", far, "--timeout", "15s", *words]
+        done = subprocess.run(["ip", "netns", "exec", veth.a.name, *command], capture_output=True, text=True, timeout=90)
+        return done, json.loads(done.stdout)
+
+    def both_ways(name, is_through):
+        """Copies the tree there and back. Returns what is wrong."""
+        there, here = where / f"there {name}", where / f"here {name}"
+        there.mkdir()
+        here.mkdir()
+        problems = []
+        for words in ([tree, f"{veth.b.v4}:{there}"], [f"{veth.b.v4}:{there}/tree", here]):
+            done, told = copy(*map(str, words))
+            if done.returncode or told["error"]:
+                problems.append(f"{done.returncode}: {done.stderr}")
+            elif (THROUGH in done.stderr) != is_through:
+                problems.append(f"through ssh or not: {done.stderr}")
+        for copied in (there / "tree", here / "tree"):
+            compared = filecmp.dircmp(tree, copied)
+            files = ["it's a dir/big", "small"]
+            if filecmp.cmpfiles(tree, copied, files, shallow=False)[0] != files or compared.right_only:
+                problems.append(f"{copied} is another tree")
+        return problems
+
+    report.check("a tree goes there and back", both_ways("open", False))
+    veth.b.run("nft", "add table inet no_udp; add chain inet no_udp in { type filter hook input priority 0; }; "
+                      "add rule inet no_udp in iif != lo meta l4proto udp drop")
+    report.check("where UDP does not pass, the data go through ssh", both_ways("no UDP", True))
+    veth.b.run("nft", "delete table inet no_udp")
+    for host in (veth.a, veth.b):
+        host.run("nft", "add table inet shut; add chain inet shut in { type filter hook input priority 0; policy drop; };"
+                        "add rule inet shut in iif lo accept; add rule inet shut in ct state established accept;"
+                        f"add rule inet shut in tcp dport {PORT} accept")
+    report.check("behind firewalls that let only ssh pass, too", both_ways("shut", True))
+    problems = []
+    for words, far, code, reason in [
+        ([str(tree), f"{veth.b.v4}:{where}/none"], program, 9, "cannot use its files or directory"),
+        ([str(tree), f"{veth.b.v4}:{where}"], "/none", 5, "has no program `farwrite` that it can run"),
+        ([f"{veth.b.v4}:{where}/none", str(where)], program, 5, "cannot read"),
+        ([str(tree), f"nobody@{veth.b.v4}:{where}"], program, 5, "ssh does not reach nobody@"),
+    ]:
+        done, told = copy(*words, far=far)
+        if done.returncode != code or reason not in done.stderr or told["error"] is None:
+            problems.append(f"{reason}: {done.returncode}: {done.stderr}")
+    report.check("what cannot be copied has its reason", problems)
