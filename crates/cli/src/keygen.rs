@@ -1,10 +1,10 @@
-//! `farwrite keygen`: generates a pre-shared key.
+//! `farwrite keygen`: generates a pre-shared key or an identity.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farwrite_session::{KeyError, Psk};
+use farwrite_session::{Identity, KeyError, Psk};
 use serde_json::json;
 
 use crate::console::Console;
@@ -14,11 +14,15 @@ const EXAMPLES: &str = "\
 Examples:
   farwrite keygen far.key        write a key to far.key, which only you may read
   farwrite keygen                print a key
+  farwrite keygen --identity host.key    write an identity, and print its public key
+  farwrite keygen --public host.key      print the public key of an identity
 
-Copy the key to the other machine over a channel that you trust, such as scp: anyone with the key \
-can write files in your name.";
+Copy a pre-shared key to the other machine over a channel that you trust, such as scp: anyone with \
+the key can write files in your name. An identity stays on its machine. Add its public key to the \
+known peers of the other end, in a line `NAME PUBLIC-KEY`.";
 
-/// Makes a pre-shared key: 256 random bits that only the two ends of a transfer have.
+/// Makes a key: a pre-shared key, which is 256 random bits that only the two ends of a transfer have,
+/// or the identity of a machine for programs that use connections.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KeygenArgs {
@@ -26,10 +30,51 @@ pub(crate) struct KeygenArgs {
     /// printed
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Make the identity of this machine instead: a private key in FILE, whose public key is printed
+    #[arg(long, requires = "file")]
+    identity: bool,
+    /// Print the public key of the identity in this file, and make nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "identity"])]
+    public: Option<PathBuf>,
 }
 
 /// Generates a key, and writes or prints it.
 pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
+    match (&args.public, &args.file) {
+        (Some(file), _) => {
+            let identity = Identity::load(file).map_err(|error| failure(&error))?;
+            show_public(&identity, None, console)
+        }
+        (None, Some(file)) if args.identity => {
+            let identity = Identity::generate().map_err(|error| failure(&error))?;
+            identity.save(file).map_err(|error| failure(&error))?;
+            show_public(&identity, Some(file), console)
+        }
+        _ => make_psk(args, console),
+    }
+}
+
+fn show_public(identity: &Identity, file: Option<&Path>, console: &Console) -> Result<(), Failure> {
+    let public = identity.public().to_string();
+    if console.is_json() {
+        return match file {
+            Some(file) => console.json(&json!({ "identity_file": file, "public": public })),
+            None => console.json(&json!({ "public": public })),
+        };
+    }
+    writeln!(io::stdout(), "{public}").or_exit(Exit::Files, "printing the public key")
+}
+
+fn failure(error: &KeyError) -> Failure {
+    let exit = match error {
+        KeyError::Randomness(_) => Exit::Other,
+        KeyError::InFile { .. } => Exit::Usage,
+        _ => Exit::Files,
+    };
+    Failure::caused(exit, "keygen", error)
+}
+
+fn make_psk(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     let key = Psk::generate().or_exit(Exit::Other, "making a key")?;
     let Some(file) = &args.file else {
         let text = key.to_text();
@@ -41,13 +86,7 @@ pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
         };
     };
     let saved = key.save(file);
-    saved.map_err(|error| {
-        let exit = match error {
-            KeyError::Exists(_) | KeyError::Write { .. } => Exit::Files,
-            _ => Exit::Other,
-        };
-        Failure::caused(exit, "keygen", &error)
-    })?;
+    saved.map_err(|error| failure(&error))?;
     console.say(format_args!(
         "wrote a fresh key to {0}; the other end needs a copy: `--psk-file {0}`",
         file.display()

@@ -453,6 +453,27 @@ fn keygen_writes_a_key_that_only_its_owner_reads_and_never_twice() {
 }
 
 #[test]
+fn keygen_prints_the_public_key_of_an_identity_and_names_a_key_of_another_kind() {
+    let directory = directory("identity");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let [host, psk] = ["host.key", "far.key"].map(|name| directory.join(name));
+    let [host, psk] = [&host, &psk].map(|file| file.to_str().expect("a plain name"));
+    let made = farwrite(&["keygen", "--identity", host]).stdout;
+    assert!(text(&made).starts_with("farwrite-public-1:"), "{made:?}");
+    assert_eq!(farwrite(&["keygen", "--public", host]).stdout, made);
+    let again = farwrite(&["keygen", "--identity", host]);
+    assert_eq!(again.status.code(), Some(6));
+    assert!(farwrite(&["keygen", psk]).status.success());
+    let other = farwrite(&["keygen", "--public", psk]);
+    assert_eq!(other.status.code(), Some(2));
+    let stderr = text(&other.stderr);
+    assert!(
+        stderr.contains("want `identity`") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+}
+
+#[test]
 fn keygen_prints_another_key_each_time() {
     let printed = farwrite(&["keygen"]).stdout;
     let again = farwrite(&["keygen", "--json"]).stdout;

@@ -156,13 +156,30 @@ fn printed_by(
     printed
 }
 
+/// Answers one probe.
+fn probe_listener(there: &str, key_file: &str) -> Running {
+    let mut listener = farwrite();
+    let key = ["--psk-file", key_file];
+    listener
+        .args(["probe", "--once", "--listen", there])
+        .args(key);
+    Running::spawn(listener)
+}
+
 #[test]
 fn fields_of_the_other_commands_are_those_that_are_printed() {
     let rig = Rig::new();
     rig.file("data", 300_000);
-    let [data, parity, again, key, out, trace] =
-        ["data", "parity", "again", "new-key", "out", "demo.jsonl"]
-            .map(|name| rig.path(name).to_str().expect("plain").to_owned());
+    let [data, parity, again, key, identity, out, trace] = [
+        "data",
+        "parity",
+        "again",
+        "new-key",
+        "identity",
+        "out",
+        "demo.jsonl",
+    ]
+    .map(|name| rig.path(name).to_str().expect("plain").to_owned());
     let code = ["--code", "ec-mds:4,2"];
     let plan = [
         "--rate", "1Gbit", "--rtt", "25ms", "--loss", "1e-3", "--size", "8MiB",
@@ -177,24 +194,17 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
     let bench = ["--bytes", "1MiB", "--rounds", "1", "--code", "ec-xor:4,2"];
     let (there, key_file) = (free_port().to_string(), rig.key());
     let key_file = key_file.to_str().expect("plain");
-    let mut listener = farwrite();
-    listener.args([
-        "probe",
-        "--once",
-        "--listen",
-        &there,
-        "--psk-file",
-        key_file,
-    ]);
-    let listener = Running::spawn(listener);
+    let listener = probe_listener(&there, key_file);
     let probe = [&["--psk-file", key_file][..], &PROBE].concat();
     // The number of the table, the command, and its arguments, in the order of the page.
-    let commands: [(usize, &[&str], Vec<&str>); 11] = [
+    let commands: [(usize, &[&str], Vec<&str>); 13] = [
         (4, &["plan"], plan.to_vec()),
         (6, &["probe"], [&[there.as_str()], &probe[..]].concat()),
         (7, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
         (10, &["keygen"], vec![]),
         (10, &["keygen"], vec![&key]),
+        (10, &["keygen"], vec!["--identity", &identity]),
+        (10, &["keygen"], vec!["--public", &identity]),
         (11, &["codes", "encode"], [&encode[..], &code].concat()),
         (11, &["codes", "decode"], [&decode[..], &code].concat()),
         (12, &["codes", "bench"], bench.to_vec()),
