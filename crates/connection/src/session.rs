@@ -22,6 +22,9 @@ pub(crate) const SESSION_MTU: u32 = 1024;
 const BUFFERS: usize = 16;
 /// How long an end waits for the peer to get its last message.
 const LINGER_NS: u64 = 1_000_000_000;
+/// The most messages of the session that wait for the peer. A peer that asks and takes no answers would
+/// fill this end's memory.
+const MOST_UNSENT: usize = 1024;
 /// The shortest time between two requests for a sign of life.
 const ASK_NS: u64 = 1_000_000_000;
 
@@ -95,7 +98,9 @@ pub(crate) struct Session {
     rtt: Duration,
     /// Signs of life of the peer, and the time of the last one.
     heard: (u64, u64),
+    /// When the peer was asked for a sign of life, and when this end looked for its own address.
     asked_ns: u64,
+    looked_ns: u64,
     pairs: BTreeMap<u32, QueuePair>,
     openings: BTreeMap<u32, Opening>,
     requests: VecDeque<Request>,
@@ -128,6 +133,7 @@ impl Session {
             rtt: Duration::ZERO,
             heard: (0, shared.now_ns),
             asked_ns: 0,
+            looked_ns: 0,
             pairs: BTreeMap::new(),
             openings: BTreeMap::new(),
             requests: VecDeque::new(),
@@ -199,6 +205,9 @@ impl Session {
                 return Ok(0);
             }
         }
+        if self.queue.unsent() > MOST_UNSENT {
+            return Err(Malformed::new("it takes no messages of the session").into());
+        }
         let now_ns = shared.now_ns;
         let due_ns = match &self.phase {
             Phase::Greeting { until_ns } if now_ns >= *until_ns => {
@@ -231,14 +240,18 @@ impl Session {
         if silent_ns >= limit_ns {
             return Err(Ended::Silence(limit));
         }
+        if silent_ns >= ASK_NS && now_ns >= self.looked_ns + ASK_NS {
+            self.looked_ns = now_ns;
+            self.follow_own_address(shared);
+        }
         let ask_ns = self.heard.1 + (limit_ns / 4).max(ASK_NS);
         if now_ns < ask_ns {
+            // The thread polls once in a second anyway.
             return Ok(ask_ns);
         }
         if now_ns >= self.asked_ns + ASK_NS {
             self.asked_ns = now_ns;
             shared.keeper.ask(self.route);
-            self.follow_own_address(shared);
         }
         Ok(now_ns + ASK_NS)
     }

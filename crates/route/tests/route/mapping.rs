@@ -95,6 +95,21 @@ fn an_initiator_that_hears_its_peer_elsewhere_says_where() {
 }
 
 #[test]
+fn an_end_that_moves_sends_from_its_new_address_at_once() {
+    let mut world = World::new();
+    world.run(4 * DELAY + 5 * MS, |_| true);
+    assert!(world.initiator.poll_transmit(world.now).is_none());
+    let moved = addr("10.5.5.5:5000");
+    world.initiator.set_local(moved);
+    let probe = world.initiator.poll_transmit(world.now).expect("a probe");
+    assert_eq!(probe.from, moved.ip());
+    // Its translator is another one.
+    world.mapped = addr("203.0.113.5:6000");
+    world.run(world.now + 2000 * MS, |_| true);
+    assert_eq!(world.routes(), world.right_routes());
+}
+
+#[test]
 fn an_idle_route_is_kept_alive_and_costs_little() {
     let mut world = World::new();
     world.run(1000 * MS, |_| true);

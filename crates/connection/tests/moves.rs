@@ -1,0 +1,188 @@
+//! Connections whose path changes: the initiator gets another address, or nothing passes for a time.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use farwrite::QpOptions;
+use farwrite_connection::{
+    Connection, ConnectionOptions, Ended, Keys, Listener, MessageOptions, Messages, connect,
+};
+use farwrite_session::Psk;
+
+const LONG: Duration = Duration::from_secs(20);
+const STEP: Duration = Duration::from_millis(2);
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_read_timeout(Some(STEP)).expect("a timeout");
+    socket
+}
+
+/// Translates addresses, as a home router does: the listener sees the address of `outside`.
+struct Translator {
+    at: SocketAddr,
+    outside: Arc<Mutex<Arc<UdpSocket>>>,
+    is_cut: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Translator {
+    fn start(listener: SocketAddr) -> Self {
+        let inside = Arc::new(socket());
+        let at = inside.local_addr().expect("bound");
+        let outside = Arc::new(Mutex::new(Arc::new(socket())));
+        let [is_cut, is_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let initiator = Arc::new(Mutex::new(None));
+        let outwards = {
+            let (inside, outside, initiator) = (
+                Arc::clone(&inside),
+                Arc::clone(&outside),
+                Arc::clone(&initiator),
+            );
+            let (is_cut, is_over) = (Arc::clone(&is_cut), Arc::clone(&is_over));
+            thread::spawn(move || {
+                let mut bytes = vec![0; 1 << 16];
+                while !is_over.load(Ordering::Relaxed) {
+                    if let Ok((length, from)) = inside.recv_from(&mut bytes) {
+                        *initiator.lock().expect("no panic") = Some(from);
+                        let outside = Arc::clone(&outside.lock().expect("no panic"));
+                        if !is_cut.load(Ordering::Relaxed) {
+                            let _ = outside.send_to(&bytes[..length], listener);
+                        }
+                    }
+                }
+            })
+        };
+        let inwards = {
+            let (outside, is_cut, is_over) = (
+                Arc::clone(&outside),
+                Arc::clone(&is_cut),
+                Arc::clone(&is_over),
+            );
+            thread::spawn(move || {
+                let mut bytes = vec![0; 1 << 16];
+                while !is_over.load(Ordering::Relaxed) {
+                    let outside = Arc::clone(&outside.lock().expect("no panic"));
+                    if let Ok((length, _)) = outside.recv_from(&mut bytes)
+                        && let Some(to) = *initiator.lock().expect("no panic")
+                        && !is_cut.load(Ordering::Relaxed)
+                    {
+                        let _ = inside.send_to(&bytes[..length], to);
+                    }
+                }
+            })
+        };
+        Self {
+            at,
+            outside,
+            is_cut,
+            is_over,
+            threads: vec![outwards, inwards],
+        }
+    }
+
+    /// The listener sees another address from now on, and packets to the old one are lost.
+    fn moves(&self) -> SocketAddr {
+        let new = socket();
+        let addr = new.local_addr().expect("bound");
+        *self.outside.lock().expect("no panic") = Arc::new(new);
+        addr
+    }
+}
+
+impl Drop for Translator {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+/// Both ends of a connection through a translator.
+fn pair(silence_limit: Duration) -> (Translator, Connection, Connection) {
+    let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let options = ConnectionOptions {
+        silence_limit,
+        ..ConnectionOptions::default()
+    };
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let listener = Listener::bind(any, &keys, &options).expect("a port");
+    let translator = Translator::start(listener.local_addr());
+    let near = connect(&translator.at.to_string(), &keys, "", &options).expect("connected");
+    let far = listener.accept(LONG).expect("no failure").expect("in time");
+    (translator, near, far)
+}
+
+fn messages(near: &Connection, far: &Connection) -> (Messages, Messages) {
+    thread::scope(|scope| {
+        let opened = scope.spawn(|| near.open_queue_pair("x", QpOptions::default(), LONG));
+        let accepted = far.accept_queue_pair(None, &QpOptions::default(), LONG);
+        let accepted = accepted.expect("no failure").expect("in time");
+        let opened = opened.join().expect("no panic").expect("opened");
+        let options = MessageOptions::default();
+        (
+            opened.into_messages(options).expect("buffers"),
+            accepted.into_messages(options).expect("buffers"),
+        )
+    })
+}
+
+fn exchange(near: &Messages, far: &Messages, text: &str) {
+    near.send(text);
+    let came = far.receive(LONG).expect("no failure");
+    assert_eq!(came.as_deref(), Some(text.as_bytes()));
+    far.send(text);
+    let came = near.receive(LONG).expect("no failure");
+    assert_eq!(came.as_deref(), Some(text.as_bytes()));
+}
+
+#[test]
+fn a_connection_follows_the_initiator_to_another_address() {
+    let (translator, near, far) = pair(LONG);
+    let (of_near, of_far) = messages(&near, &far);
+    exchange(&of_near, &of_far, "before");
+    for _ in 0..2 {
+        let addr = translator.moves();
+        exchange(&of_near, &of_far, "after");
+        assert_eq!(far.peer_addr(), Some(addr));
+    }
+    // Further queue pairs find it too.
+    let (of_near, of_far) = messages(&near, &far);
+    exchange(&of_near, &of_far, "again");
+}
+
+#[test]
+fn silence_ends_a_connection_only_after_its_limit() {
+    let limit = Duration::from_secs(2);
+    let (translator, near, far) = pair(limit);
+    let (of_near, of_far) = messages(&near, &far);
+    exchange(&of_near, &of_far, "before");
+    // A machine that sleeps.
+    translator.is_cut.store(true, Ordering::Relaxed);
+    of_near.send("in between");
+    thread::sleep(limit / 2);
+    translator.is_cut.store(false, Ordering::Relaxed);
+    let came = of_far.receive(LONG).expect("no failure");
+    assert_eq!(came.as_deref(), Some(&b"in between"[..]));
+    // Nothing is sent for longer than the limit.
+    assert_eq!(of_far.receive(limit + limit / 4).expect("alive"), None);
+    assert!(near.ended().is_none() && far.ended().is_none());
+    translator.is_cut.store(true, Ordering::Relaxed);
+    for end in [near, far] {
+        let why = end.wait_ended(LONG).expect("no failure").expect("over");
+        assert!(
+            matches!(why, Ended::Silence(after) if after == limit),
+            "{why}"
+        );
+    }
+    let text = of_near.receive(LONG).expect_err("over").to_string();
+    assert_eq!(
+        text,
+        "the connection is over: nothing was heard of the peer for 2 s"
+    );
+}
