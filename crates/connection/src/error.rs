@@ -19,12 +19,14 @@ pub enum Error {
     #[error(transparent)]
     Resolve(Arc<farwrite_session::Error>),
     /// The UDP port cannot be bound.
-    #[error("cannot bind UDP {}: {why}; choose another port, or end the program that has it", shown(.addr))]
+    #[error("cannot bind UDP {}: {why}: {hint}", shown(.addr))]
     Bind {
         /// The address.
         addr: SocketAddr,
         /// What the operating system says.
         why: String,
+        /// What to do.
+        hint: &'static str,
     },
     /// The keys of this end do not reach the peer.
     #[error(

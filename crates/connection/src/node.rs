@@ -1,9 +1,11 @@
 //! The endpoint of a listener or of a connection, on a thread of its own.
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use farwrite::fabric::contract::{Fabric, FabricError};
 use farwrite::{Endpoint, ProgressThread, UdpConfig, UdpFabric};
 
 use crate::driver::Driver;
@@ -25,7 +27,7 @@ impl Node {
     pub(crate) fn start(endpoint: Endpoint<UdpFabric>, driver: Driver) -> Result<Self, Error> {
         // Route packets show which sizes pass, even if the reason is this machine's interface.
         endpoint.fabric().lose_too_large();
-        let local = farwrite::fabric::contract::Fabric::local_addr(endpoint.fabric(), 0);
+        let local = endpoint.fabric().local_addr(0);
         let driver = Arc::new(Mutex::new(driver));
         let thread = endpoint.start_thread()?;
         let of_task = Arc::clone(&driver);
@@ -100,8 +102,17 @@ pub(crate) fn bind_any() -> Result<Endpoint<UdpFabric>, Error> {
 }
 
 pub(crate) fn bind(addr: SocketAddr) -> Result<Endpoint<UdpFabric>, Error> {
-    Endpoint::over_udp(&UdpConfig::new(addr)).map_err(|error| Error::Bind {
-        addr,
-        why: error.to_string(),
+    Endpoint::over_udp(&UdpConfig::new(addr)).map_err(|error| match error {
+        farwrite::Error::Fabric(FabricError::Io { source, .. }) => Error::Bind {
+            addr,
+            why: source.to_string(),
+            hint: match source.kind() {
+                ErrorKind::AddrInUse => "end the program that has it, or choose another port",
+                ErrorKind::AddrNotAvailable => "no interface of this machine has the address",
+                ErrorKind::PermissionDenied => "choose a port from 1024 on",
+                _ => "choose another address",
+            },
+        },
+        error => error.into(),
     })
 }

@@ -186,6 +186,16 @@ fn many_peers_share_one_port() {
     }
 }
 
+/// The name has an IPv6 address, at which nobody listens.
+#[test]
+fn a_name_with_a_dead_address_is_reached_at_the_other() {
+    let (listener, to, keys) = listener(LOOPBACK);
+    let to = to.replace("127.0.0.1", "localhost");
+    let near = connect(&to, &keys, "site-b", &options()).expect("connected");
+    let far = accepted(&listener);
+    opened(&near, &far, "x");
+}
+
 /// One line each, that says what to do.
 #[test]
 fn wrong_keys_and_peers_are_told_in_one_line() {
