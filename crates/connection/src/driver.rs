@@ -43,7 +43,7 @@ struct Listening {
 }
 
 /// What this end offers to a peer.
-struct Reserved {
+pub(crate) struct Reserved {
     qp: QueuePair,
     route: RouteId,
 }
@@ -412,7 +412,7 @@ fn send(endpoint: &Endpoint<UdpFabric>, packet: &RouteDatagram, answer: &[u8]) {
 
 /// Takes a session queue pair and a route, and what a peer must know of them. `local` is the address at
 /// which the peer's packets arrive.
-fn reserve(
+pub(crate) fn reserve(
     keeper: &mut RouteKeeper,
     endpoint: &mut Endpoint<UdpFabric>,
     options: &ConnectionOptions,

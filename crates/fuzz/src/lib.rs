@@ -13,6 +13,7 @@ pub mod boxes;
 pub mod cli;
 pub mod codes;
 pub mod collectives;
+pub mod connection;
 pub mod experiment;
 pub mod fabric;
 pub mod http;
@@ -60,6 +61,9 @@ targets! {
     collectives_messages: crate::collectives::messages,
     collectives_record: crate::collectives::record,
     collectives_rendezvous: crate::collectives::rendezvous,
+    connection_datagram: crate::connection::datagram,
+    connection_known_peers: crate::connection::known_peers,
+    connection_message: crate::connection::message,
     htsim_connections: crate::experiment::htsim_connections,
     htsim_topology: crate::experiment::htsim_topology,
     http_exchange: crate::http::exchange,

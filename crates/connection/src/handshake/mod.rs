@@ -1,6 +1,8 @@
 //! The handshake (P12.3, P12.4), without clock and I/O: times, and the random numbers of P12.3, are
 //! arguments. Ephemeral keys come from `snow`, which asks the operating system.
 
+use std::net::SocketAddr;
+
 mod budget;
 mod cookie;
 mod initiator;
@@ -15,6 +17,23 @@ pub(crate) use noise::InitiatorKeys;
 pub(crate) use packet::{Refusal, VERSION};
 pub use responder::RefusalCounts;
 pub(crate) use responder::{HandshakeId, Reaction, Responder};
+
+/// An opening with the cookie of a responder whose first secret is all ones, for fuzz targets.
+pub(crate) fn opening_of(source: SocketAddr, number: u64, pattern: u8, noise: &[u8]) -> Vec<u8> {
+    let cookie = cookie::CookieJar::new([1; 32]).make(0, source, number);
+    let mut bytes = packet::prologue(number, &cookie, packet::Pattern::PreShared);
+    if let Some(last) = bytes.last_mut() {
+        // The patterns are 0 and 1.
+        *last = pattern - 1;
+    }
+    bytes.extend_from_slice(noise);
+    bytes
+}
+
+/// A retry, for fuzz targets.
+pub(crate) fn retry_of(number: u64) -> Vec<u8> {
+    packet::retry(number, &[7; packet::COOKIE_BYTES])
+}
 
 /// An answer of a responder that accepts: its payload follows.
 const ACCEPTED: u8 = 0;

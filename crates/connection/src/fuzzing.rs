@@ -1,0 +1,76 @@
+//! What the fuzz targets call.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use farwrite_session::Psk;
+
+use crate::handshake::{Initiator, InitiatorKeys, Reaction, Responder, opening_of, retry_of};
+use crate::keys::Keys;
+use crate::message::{Introduction, Message};
+
+const SOURCE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
+const NUMBER: u64 = 5;
+
+/// Datagrams of someone without the keys, for both ends of a handshake. The first byte says how the
+/// others are wrapped. No end accepts them, and no answer is longer than what it answers.
+///
+/// # Panics
+/// If one of that does not hold.
+pub fn datagram(psk: &Psk, data: &[u8]) {
+    let Some((wrapping, rest)) = data.split_first() else {
+        return;
+    };
+    let keys = Keys::of_psk(psk);
+    match wrapping % 16 {
+        0 => of_initiator(&keys, rest),
+        // With a cookie that is right.
+        1..=3 => of_responder(keys, &opening_of(SOURCE, NUMBER, *wrapping, rest)),
+        4..=9 => {
+            let head = [0x1B, wrapping - 4, 0, 1];
+            of_responder(keys, &[&head[..], rest].concat());
+        }
+        _ => of_responder(keys, rest),
+    }
+}
+
+fn of_responder(keys: Keys, bytes: &[u8]) {
+    // The secrets of `opening_of`.
+    let mut responder = Responder::new(keys, [[1; 32], [2; 32]]);
+    match responder.receive(0, SOURCE, bytes) {
+        Reaction::Ignored => {}
+        Reaction::Answered(answer) => assert!(answer.len() <= bytes.len()),
+        Reaction::Asked(_) | Reaction::Proven { .. } => panic!("nobody holds the key"),
+    }
+    assert_eq!(responder.next_ns(), u64::MAX, "no state");
+}
+
+fn of_initiator(keys: &Keys, rest: &[u8]) {
+    let Some(psk) = keys.psk else {
+        return;
+    };
+    let keys = InitiatorKeys::PreShared(psk);
+    let mut initiator = Initiator::new(keys, &[SOURCE], NUMBER, 0, 1 << 40);
+    assert!(initiator.poll_transmit(0).is_some(), "a hello");
+    let (is_opening, bytes) = rest.split_first().unwrap_or((&0, &[]));
+    if is_opening % 2 == 1 {
+        initiator.receive(0, SOURCE, &retry_of(NUMBER));
+        assert!(initiator.poll_transmit(0).is_some(), "an opening");
+    }
+    assert!(initiator.receive(0, SOURCE, bytes).is_none());
+    while initiator.poll_transmit(2_000_000_000).is_some() {}
+}
+
+/// What a peer that holds the keys says. What was read is written so that it reads the same.
+///
+/// # Panics
+/// If that does not hold.
+pub fn message(data: &[u8]) {
+    if let Ok(Some(message)) = Message::decode(data) {
+        assert_eq!(Message::decode(&message.encode()), Ok(Some(message)));
+    }
+    if let Ok(introduction) = Introduction::decode(data) {
+        let bytes = introduction.encode().expect("it was read");
+        let again = Introduction::decode(&bytes).expect("own bytes");
+        assert_eq!(again.encode(), Ok(bytes));
+    }
+}

@@ -1,0 +1,102 @@
+//! What the example `handshakes` measures.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use farwrite::{Endpoint, UdpFabric};
+
+use crate::driver::{Reserved, reserve};
+use crate::handshake::{Initiator, InitiatorKeys, Reaction, Responder};
+use crate::keys::Keys;
+use crate::options::ConnectionOptions;
+
+/// Time between two handshakes, within the budget of a responder.
+const PAUSE_NS: u64 = 1_000_000;
+/// About the length of an introduction.
+const PAYLOAD: [u8; 400] = [7; 400];
+const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4792);
+
+/// The keys of an initiator, from those that `connect` takes.
+fn initiator_keys(keys: &Keys) -> InitiatorKeys {
+    match (&keys.identity, keys.psk) {
+        (Some((own, known)), _) => {
+            let peer = known.iter().next().map(|(_, key)| *key);
+            InitiatorKeys::Identities {
+                own: own.clone(),
+                peer: peer.expect("a known peer"),
+            }
+        }
+        (None, psk) => InitiatorKeys::PreShared(psk.expect("a key")),
+    }
+}
+
+/// A responder, and the time that it has spent.
+pub struct Measured {
+    responder: Responder,
+    keys: InitiatorKeys,
+    handshakes: u64,
+    /// The time that the responder has spent.
+    pub spent: Duration,
+}
+
+impl Measured {
+    /// `keys` are those of the listener, and `of_initiator` those of all its peers.
+    #[must_use]
+    pub fn new(keys: &Keys, of_initiator: &Keys) -> Self {
+        Self {
+            responder: Responder::new(keys.clone(), [[1; 32], [2; 32]]),
+            keys: initiator_keys(of_initiator),
+            handshakes: 0,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Runs one handshake, up to the proof or to the end. Returns whether the responder has accepted it.
+    pub fn handshake(&mut self, is_whole: bool) -> bool {
+        self.handshakes += 1;
+        let number = self.handshakes;
+        let now_ns = number * PAUSE_NS;
+        let [_, .., a, b, c] = number.to_be_bytes();
+        let source = SocketAddr::from(([10, a, b, c], 9));
+        let keys = self.keys.clone();
+        let mut initiator = Initiator::new(keys, &[LISTENER], number, now_ns, u64::MAX);
+        let mut is_accepted = false;
+        while let Some((_, bytes)) = initiator.poll_transmit(now_ns) {
+            let start = Instant::now();
+            let answer = match self.responder.receive(now_ns, source, &bytes) {
+                Reaction::Answered(answer) => Some(answer),
+                Reaction::Asked(asked) => {
+                    is_accepted = true;
+                    let accepted = self.responder.accept(now_ns, asked, &PAYLOAD);
+                    accepted.ok().map(|(_, answer)| answer)
+                }
+                Reaction::Proven { .. } | Reaction::Ignored => None,
+            };
+            self.spent += start.elapsed();
+            let Some(answer) = answer else {
+                break;
+            };
+            let proven = initiator.receive(now_ns, LISTENER, &answer);
+            if proven.is_some() && is_whole {
+                initiator.prove(now_ns, &PAYLOAD).expect("a short payload");
+            }
+        }
+        is_accepted
+    }
+}
+
+/// What open handshakes have taken from an endpoint: session queue pairs and routes.
+#[derive(Default)]
+pub struct Taken {
+    keeper: farwrite::routes::RouteKeeper,
+    reserved: Vec<Reserved>,
+}
+
+impl Taken {
+    /// Takes what one more handshake needs.
+    pub fn take(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
+        let options = ConnectionOptions::default();
+        let taken = reserve(&mut self.keeper, endpoint, &options, LISTENER);
+        self.reserved.push(taken.expect("room").0);
+    }
+}
