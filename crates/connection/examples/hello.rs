@@ -12,7 +12,14 @@ use farwrite_session::{Identity, KnownPeers, parse_listen};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("hello: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let [own, known, rest @ ..] = &args[..] else {
