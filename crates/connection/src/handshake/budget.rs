@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Openings a second of all sources, and how many may come at once.
 const OF_ALL: Rate = Rate {
-    per_s: 2_000,
-    burst: 500,
+    per_s: 1_000,
+    burst: 250,
 };
 /// Openings a second of one source, and how many may come at once.
 const OF_SOURCE: Rate = Rate {
@@ -108,7 +108,7 @@ mod tests {
                 .map(|source| allowed(&mut budget, now_ns, &source, 1))
                 .sum()
         };
-        assert_eq!(come(0), 500);
-        assert_eq!(come(100_000_000), 200);
+        assert_eq!(come(0), 250);
+        assert_eq!(come(100_000_000), 100);
     }
 }

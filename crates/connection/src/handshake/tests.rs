@@ -425,11 +425,11 @@ fn strangers_leave_no_state() {
         ));
     }
     assert_eq!(cookies.len(), 2000);
-    assert_eq!(verified, 500, "the budget of one moment");
+    assert_eq!(verified, 250, "the budget of one moment");
     assert_eq!(responder.entries(), 0);
     assert_eq!(responder.next_ns(), u64::MAX);
     let counts = responder.counts();
-    assert_eq!((counts.other_keys, counts.over_budget), (500, 1500));
+    assert_eq!((counts.other_keys, counts.over_budget), (250, 1750));
 }
 
 /// A peer that holds a valid key and begins handshakes without end.
