@@ -5,31 +5,39 @@ use std::fs;
 use farwrite::{Endpoint, UdpConfig};
 use farwrite_connection::Keys;
 use farwrite_connection::measuring::{Measured, Taken};
-use farwrite_session::{Identity, KnownPeers, Psk};
+use farwrite_session::{Identity, KnownPeers, PeerProblem, Psk};
 
 const HANDSHAKES: u32 = 5000;
 const PAGE_BYTES: u64 = 4096;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let knows = |key| -> Result<KnownPeers, PeerProblem> {
+        let mut known = KnownPeers::default();
+        known.add("peer", key)?;
+        Ok(known)
+    };
     let [a, b] = [Identity::generate()?, Identity::generate()?];
-    let mut known = [KnownPeers::default(), KnownPeers::default()];
-    known[0].add("a", a.public())?;
-    known[1].add("b", b.public())?;
-    let [of_b, of_a] = known;
-    let of_b = Keys::of_identity(b, of_b);
-    let of_a = Keys::of_identity(a, of_a);
+    let (public_a, public_b) = (a.public(), b.public());
+    let of_b = Keys::of_identity(b, knows(public_a)?);
+    let of_unaware = Keys::of_identity(a.clone(), knows(public_a)?);
+    let of_a = Keys::of_identity(a, knows(public_b)?);
     let psk = Keys::of_psk(&Psk::generate()?);
     let stranger = Keys::of_psk(&Psk::generate()?);
     for (name, keys, peer) in [
         ("identities", &of_b, &of_a),
         ("pre-shared key", &psk, &psk),
+        (
+            "another key for the listener's identity, refused",
+            &of_b,
+            &of_unaware,
+        ),
         ("another pre-shared key, refused", &psk, &stranger),
     ] {
         let mut measured = Measured::new(keys, peer);
         for _ in 0..HANDSHAKES {
             measured.handshake(true);
         }
-        let each = measured.spent / HANDSHAKES;
+        let each = measured.median();
         let rate = 1.0 / each.as_secs_f64();
         println!(
             "{name}: {:.1} us, {rate:.0} a second",

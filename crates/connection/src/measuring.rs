@@ -35,8 +35,8 @@ pub struct Measured {
     responder: Responder,
     keys: InitiatorKeys,
     handshakes: u64,
-    /// The time that the responder has spent.
-    pub spent: Duration,
+    /// The time that the responder has spent on each.
+    spent: Vec<Duration>,
 }
 
 impl Measured {
@@ -47,7 +47,7 @@ impl Measured {
             responder: Responder::new(keys.clone(), [[1; 32], [2; 32]]),
             keys: initiator_keys(of_initiator),
             handshakes: 0,
-            spent: Duration::ZERO,
+            spent: Vec::new(),
         }
     }
 
@@ -60,7 +60,7 @@ impl Measured {
         let source = SocketAddr::from(([10, a, b, c], 9));
         let keys = self.keys.clone();
         let mut initiator = Initiator::new(keys, &[LISTENER], number, now_ns, u64::MAX);
-        let mut is_accepted = false;
+        let (mut is_accepted, mut spent) = (false, Duration::ZERO);
         while let Some((_, bytes)) = initiator.poll_transmit(now_ns) {
             let start = Instant::now();
             let answer = match self.responder.receive(now_ns, source, &bytes) {
@@ -72,7 +72,7 @@ impl Measured {
                 }
                 Reaction::Proven { .. } | Reaction::Ignored => None,
             };
-            self.spent += start.elapsed();
+            spent += start.elapsed();
             let Some(answer) = answer else {
                 break;
             };
@@ -81,7 +81,17 @@ impl Measured {
                 initiator.prove(now_ns, &PAYLOAD).expect("a short payload");
             }
         }
+        self.spent.push(spent);
         is_accepted
+    }
+
+    /// The median of the times that the responder has spent on a handshake: other programs interrupt
+    /// some of them.
+    #[must_use]
+    pub fn median(mut self) -> Duration {
+        self.spent.sort();
+        let middle = self.spent.get(self.spent.len() / 2);
+        middle.copied().unwrap_or_default()
     }
 }
 
