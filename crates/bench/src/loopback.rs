@@ -2,7 +2,7 @@
 //! alone.
 
 use clap::Args;
-use farwrite::{RateControl, SchemeName};
+use farwrite::{RateControl, SchemeName, Sealing};
 
 use crate::Failure;
 use crate::blast::{BlastConfig, blast};
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
     ];
     let mut stacks = Vec::new();
     for (name, control) in controls {
-        let stack = StackPair::new(mtu, control, 0, cold(0x5a), cold(0xff))?;
+        let stack = StackPair::new(mtu, control, 0, Sealing::Off, cold(0x5a), cold(0xff))?;
         stacks.push((name, stack));
     }
     let mut rounds = Vec::new();

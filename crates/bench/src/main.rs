@@ -11,6 +11,7 @@ mod loopback;
 mod memory;
 mod meter;
 mod queue_pairs;
+mod sealed;
 mod sim;
 mod stack;
 mod table;
@@ -49,6 +50,8 @@ enum Part {
     Memory,
     /// Goodput and bytes per core-second over loopback, beside UDP sockets alone.
     Loopback,
+    /// Bytes per core-second of sealed packets beside unsealed ones.
+    Sealed,
     /// Bytes per core-second with 0, 1, 2 and 4 receive workers.
     Workers,
     /// Processor time of a message with 0, 1,000 and 10,000 idle queue pairs.
@@ -74,6 +77,7 @@ fn main() -> Result<(), Failure> {
         match part {
             Part::Memory => memory::run()?,
             Part::Loopback => loopback::run(&args.loopback, runs)?,
+            Part::Sealed => sealed::run(runs)?,
             Part::Workers => workers::run(runs)?,
             Part::Idle => idle::run(runs)?,
             Part::QueuePairs => queue_pairs::run(runs)?,

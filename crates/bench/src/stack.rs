@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite::{
-    Endpoint, Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RateControl, SchemeTag,
-    SendOptions, UdpConfig, UdpFabric,
+    Cipher, Endpoint, Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RateControl,
+    SchemeTag, Sealing, SendOptions, UdpConfig, UdpFabric,
 };
 
 use crate::connect::connect;
@@ -37,6 +37,7 @@ impl StackPair {
         mtu: u32,
         rate_control: RateControl,
         workers: u8,
+        sealing: Sealing,
         source: Vec<u8>,
         destination: Vec<u8>,
     ) -> Result<Self, Error> {
@@ -50,6 +51,7 @@ impl StackPair {
                 ..QpConfig::default()
             },
             rate_control,
+            sealing,
             initial_rtt: Duration::from_millis(1),
             ..QpOptions::default()
         };
@@ -75,6 +77,14 @@ impl StackPair {
             tx: side(tx, tx_qp, source)?,
             rx: side(rx, rx_qp, destination)?,
         })
+    }
+
+    /// The cipher of data packets; `None` if they are not sealed.
+    ///
+    /// # Errors
+    /// The endpoint's.
+    pub(crate) fn cipher(&self) -> Result<Option<Cipher>, Error> {
+        self.tx.endpoint.cipher(self.tx.qp)
     }
 
     /// Moves the whole source once with a scheme, and waits until the sender has the

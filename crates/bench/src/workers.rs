@@ -1,6 +1,6 @@
 //! Measures the full stack with several receive workers, compared with one.
 
-use farwrite::{RateControl, SchemeName};
+use farwrite::{RateControl, SchemeName, Sealing};
 
 use crate::Failure;
 use crate::meter::Moved;
@@ -22,7 +22,16 @@ const WORKERS: [u8; 4] = [0, 1, 2, 4];
 
 /// Moves a message with each number of workers in alternation, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
-    let pair = |workers| StackPair::new(MTU, RATE, workers, vec![1; BYTES], vec![2; BYTES]);
+    let pair = |workers| {
+        StackPair::new(
+            MTU,
+            RATE,
+            workers,
+            Sealing::Off,
+            vec![1; BYTES],
+            vec![2; BYTES],
+        )
+    };
     let mut pairs = WORKERS
         .map(pair)
         .into_iter()
