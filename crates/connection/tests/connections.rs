@@ -127,6 +127,12 @@ fn messages_cross_in_both_directions_without_carrying_anything_by_hand() {
 fn the_two_ways_to_use_a_queue_pair_are_one() {
     let (_listener, a, b) = pair("[::1]:0");
     let (a, b) = opened(&a, &b, "by hand");
+    // The default of `QpOptions` is unsealed.
+    for end in [&a, &b] {
+        let info = end.call(|endpoint, qp| endpoint.qp_info(qp));
+        let info = info.expect("the thread runs").expect("it exists");
+        assert!(info.seals && info.requires_sealing);
+    }
     let recv = b.call(|endpoint, qp| {
         let target = endpoint.register(vec![0_u8; 5000])?;
         endpoint.post_recv(qp, target.whole())
