@@ -238,7 +238,7 @@ fn no_changed_packet_is_accepted() {
 
 #[test]
 fn forged_packets_of_the_right_shape_are_dropped_and_cost_no_state() {
-    const FORGED: u64 = 20_000;
+    const FORGED: u64 = 1_000_000;
     let mut sealed = Sealed::new(Cipher::Aes256Gcm);
     let genuine = sealed.write(0, &[64]).remove(0);
     let mut rng = SplitMix::new(3);
